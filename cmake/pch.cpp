@@ -1,0 +1,1 @@
+// Holds nothing: it only gives the precompiled header a target to belong to.

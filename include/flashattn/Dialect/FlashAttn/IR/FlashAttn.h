@@ -1,0 +1,46 @@
+//===- FlashAttn.h - the flashattn dialect ----------------------*- C++ -*-===//
+//
+// The dialect, its attributes, their interface and the ops.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_DIALECT_FLASHATTN_IR_FLASHATTN_H
+#define FLASHATTN_DIALECT_FLASHATTN_IR_FLASHATTN_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/IntegerSet.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Interfaces/TilingInterface.h"
+
+#include <optional>
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrInterfaces.h.inc"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.h.inc"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.h.inc"
+#define GET_OP_CLASSES
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.h.inc"
+
+namespace mlir::flashattn {
+
+/// Largest absolute value of a coefficient or constant of a mask's constraints,
+/// window bounds and sink counts included. Positions and keys are below 2^31, so
+/// every constraint evaluates in 64 bits without overflow.
+constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
+
+/// Most integer sets a mask may expand to (`all_of` multiplies them).
+constexpr size_t kMaxVisibleSets = 64;
+
+/// Registers the bufferisation of the dialect's ops as an external model.
+void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_DIALECT_FLASHATTN_IR_FLASHATTN_H

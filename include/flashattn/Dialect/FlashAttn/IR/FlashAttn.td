@@ -1,0 +1,15 @@
+//===- FlashAttn.td - umbrella of the flashattn dialect ------*- tablegen -*-===//
+//
+// Only includes: each part of the dialect has a file of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_TD
+#define FLASHATTN_TD
+
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.td"
+
+#endif // FLASHATTN_TD

@@ -1,0 +1,116 @@
+#ifndef FLASHATTN_ATTRS_TD
+#define FLASHATTN_ATTRS_TD
+
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
+
+//===----------------------------------------------------------------------===//
+// Enumerations
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_Align : I32EnumAttr<"Align", "position of query 0 (rule A3)", [
+    I32EnumAttrCase<"TopLeft", 0, "top_left">,
+    I32EnumAttrCase<"BottomRight", 1, "bottom_right">]> {
+  let cppNamespace = "::mlir::flashattn";
+  let genSpecializedAttr = 0;
+}
+def FlashAttn_AlignAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Align, "align"> {
+  let assemblyFormat = "$value";
+}
+
+def FlashAttn_Layout : I32EnumAttr<"Layout", "order of the operands' dimensions", [
+    I32EnumAttrCase<"BHSD", 0, "bhsd">,
+    I32EnumAttrCase<"BSHD", 1, "bshd">]> {
+  let cppNamespace = "::mlir::flashattn";
+  let genSpecializedAttr = 0;
+}
+def FlashAttn_LayoutAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Layout, "layout"> {
+  let assemblyFormat = "$value";
+}
+
+//===----------------------------------------------------------------------===//
+// Masks
+//===----------------------------------------------------------------------===//
+
+class FlashAttn_Mask<string name, string attrMnemonic> : AttrDef<FlashAttn_Dialect, name,
+    [DeclareAttrInterfaceMethods<FlashAttn_MaskAttrInterface>]> {
+  let mnemonic = attrMnemonic;
+}
+
+def FlashAttn_CausalAttr : FlashAttn_Mask<"Causal", "causal"> {
+  let summary = "`k <= p`: a query sees the keys up to its own position";
+}
+
+def FlashAttn_WindowAttr : FlashAttn_Mask<"Window", "window"> {
+  let summary = "`p - left <= k <= p + right`; a bound left out does not bind";
+  let description = [{
+    `left` and `right` are counts of keys beside the query's own position, at
+    least 0 (rule R1). A window of W keys that ends at the query itself is
+    `#flashattn.window<left = W-1, right = 0>` (rule M1).
+  }];
+  let parameters = (ins OptionalParameter<"::std::optional<int64_t>">:$left,
+                        OptionalParameter<"::std::optional<int64_t>">:$right);
+  let assemblyFormat = "(`<` struct($left, $right)^ `>`)?";
+  let genVerifyDecl = 1;
+}
+
+def FlashAttn_SinkAttr : FlashAttn_Mask<"Sink", "sink"> {
+  let summary = "`k < count`: the first keys are visible to every query";
+  let parameters = (ins "int64_t":$count);
+  let assemblyFormat = "`<` $count `>`";
+  let genVerifyDecl = 1;
+}
+
+def FlashAttn_SetAttr : FlashAttn_Mask<"Set", "set"> {
+  let summary = "the pairs of an integer set over `(p, k)[nq, nk]`";
+  let parameters = (ins "::mlir::IntegerSetAttr":$set);
+  let assemblyFormat = "`<` $set `>`";
+  let genVerifyDecl = 1;
+}
+
+def FlashAttn_AnyOfAttr : FlashAttn_Mask<"AnyOf", "any_of"> {
+  let summary = "union: a pair is visible where any of the masks shows it";
+  let parameters = (ins "::mlir::ArrayAttr":$masks);
+  let assemblyFormat = "`<` $masks `>`";
+  let genVerifyDecl = 1;
+}
+
+def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
+  let summary = "intersection: a pair is visible where all of the masks show it";
+  let parameters = (ins "::mlir::ArrayAttr":$masks);
+  let assemblyFormat = "`<` $masks `>`";
+  let genVerifyDecl = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Schedule
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
+  let mnemonic = "schedule";
+  let summary = "every choice of the tile program, as data";
+  let description = [{
+    | field | meaning |
+    | --- | --- |
+    | `tile_m` | query rows of one program |
+    | `tile_n` | keys of one step |
+    | `warps` | warps of a program; on the CPU 1 |
+    | `stages` | K/V tiles held in shared memory at once; 1 loads without overlap |
+    | `lanes` | threads that share a row: the row sum is kept as so many partial sums and reduced once at the end |
+    | `dot_type` | element type of the contractions' operands |
+
+    `flashattn-select-schedule` fills it in; one already on the op is kept.
+  }];
+  let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
+                        "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType);
+  let assemblyFormat = [{
+    `<` `tile_m` `=` $tileM `,` `tile_n` `=` $tileN `,` `warps` `=` $warps `,`
+        `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
+#endif // FLASHATTN_ATTRS_TD

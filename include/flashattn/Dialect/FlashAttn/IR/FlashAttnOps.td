@@ -1,0 +1,116 @@
+#ifndef FLASHATTN_OPS_TD
+#define FLASHATTN_OPS_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/DestinationStyleOpInterface.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/Interfaces/TilingInterface.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
+
+def FlashAttn_Shaped : Type<Or<[AnyRankedTensor.predicate, AnyNon0RankedMemRef.predicate]>,
+                            "ranked tensor or memref", "::mlir::ShapedType">;
+
+def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
+    DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
+    DeclareOpInterfaceMethods<TilingInterface,
+      ["getLoopIteratorTypes", "getIterationDomain", "getTiledImplementation",
+       "getResultTilePosition"]>,
+    AttrSizedOperandSegments]> {
+  let summary = "scaled dot-product attention with masks and grouped-query heads";
+  let description = [{
+    `o = softmax(mask(scale * q k^T)) v`, and optionally the log-sum-exp of each
+    row's scores, in destination-passing style on tensors or memrefs.
+
+    | name | type |
+    | --- | --- |
+    | `q` | `[B, Hq, Nq, D]`, f16, bf16 or f32 |
+    | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
+    | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
+    | `offset` (optional) | index: position of query 0 |
+    | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
+    | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
+
+    With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o`
+    change places; `lse` stays as it is. B, H, Nq and Nk may be dynamic, D and Dv
+    are static.
+
+    Rules (their numbers stand at the code that carries them out):
+
+    - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`, `scale` defaulting to `1/sqrt(D)`;
+      products of f16 and bf16 accumulate in f32.
+    - A3: the position of query `i` is `p = i + offset`. Without the operand,
+      `align(top_left)` means 0 and `align(bottom_right)`, the default, `Nk - Nq`.
+    - A4: query head `h` reads key/value head `h / (Hq / Hkv)`.
+    - A5: `o = sum_j e^(s-m) v_j / l`, `l = sum_j e^(s-m)`, `lse = m + ln l`.
+    - A6: a row that sees no key gives `o = 0` and `lse = -inf`.
+    - A7: nothing past Nq or Nk has an effect, and nothing but `o` and `lse` is written.
+    - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other.
+    - A9: f32 means f32: a relative error of 1e-5 against float64, no silent TF32.
+
+    Example:
+
+    ```mlir
+    %o, %lse = flashattn.attention mask(#flashattn.causal)
+        ins(%q, %k, %v : tensor<2x32x?x128xf16>, tensor<2x8x?x128xf16>, tensor<2x8x?x128xf16>)
+        outs(%o_init, %lse_init : tensor<2x32x?x128xf16>, tensor<2x32x?xf32>)
+        -> tensor<2x32x?x128xf16>, tensor<2x32x?xf32>
+    ```
+  }];
+
+  let arguments = (ins
+    FlashAttn_Shaped:$q, FlashAttn_Shaped:$k, FlashAttn_Shaped:$v,
+    Optional<Index>:$offset,
+    FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
+    OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
+    DefaultValuedAttr<FlashAttn_AlignAttr, "::mlir::flashattn::Align::BottomRight">:$align,
+    DefaultValuedAttr<FlashAttn_LayoutAttr, "::mlir::flashattn::Layout::BHSD">:$layout,
+    OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+
+  let assemblyFormat = [{
+    (`mask` `(` $mask^ `)`)? (`scale` `(` $scale^ `)`)? (`align` `(` $align^ `)`)?
+    (`layout` `(` $layout^ `)`)? (`schedule` `(` $schedule^ `)`)?
+    `ins` `(` $q `,` $k `,` $v `:` type($q) `,` type($k) `,` type($v) `)`
+    (`offset` `(` $offset^ `)`)?
+    `outs` `(` $oInit (`,` $lseInit^)? `:` type($oInit) (`,` type($lseInit)^)? `)`
+    attr-dict (`->` type($results)^)?
+  }];
+
+  let builders = [
+    OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v,
+                   "::mlir::Value":$offset, "::mlir::Value":$oInit, "::mlir::Value":$lseInit,
+                   "::llvm::ArrayRef<::mlir::NamedAttribute>":$attributes)>];
+
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(getOperation(), getODSOperandIndexAndLength(4).first,
+                                         getLseInit() ? 2 : 1);
+    }
+
+    /// Dimension of heads and of sequence in `q`, `k`, `v` and `o`.
+    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
+    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
+
+    /// D, the length of a query or key row in elements.
+    int64_t getD() { return getQ().getType().getDimSize(3); }
+    /// Dv, the length of a value or output row in elements.
+    int64_t getDv() { return getV().getType().getDimSize(3); }
+    ::mlir::FloatType getElementType() {
+      return ::llvm::cast<::mlir::FloatType>(getQ().getType().getElementType());
+    }
+
+    /// The factor of rule A1, given or `1/sqrt(D)`.
+    double getScaleOrDefault();
+
+    /// The sets of the mask, or one set that shows every pair (rules of MaskAttrInterface).
+    ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets();
+  }];
+
+  let hasVerifier = 1;
+  let hasCanonicalizer = 1;
+}
+
+#endif // FLASHATTN_OPS_TD

@@ -1,0 +1,26 @@
+//===- InitAll.h - registers everything the project has ----------*- C++ -*-===//
+//
+// The same dialects, extensions and passes for every tool and embedder.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_INITALL_H
+#define FLASHATTN_INITALL_H
+
+namespace mlir {
+class DialectRegistry;
+namespace flashattn {
+
+/// The flashattn dialect and the upstream dialects that its passes read or make.
+void registerAllFlashAttnDialects(DialectRegistry &registry);
+
+/// External models: bufferisation, translation to LLVM IR, the NVVM target.
+void registerAllFlashAttnExtensions(DialectRegistry &registry);
+
+/// Every pass and pipeline of the project, and the upstream passes they are used with.
+void registerAllFlashAttnPasses();
+
+} // namespace flashattn
+} // namespace mlir
+
+#endif // FLASHATTN_INITALL_H

@@ -1,0 +1,68 @@
+//===- Device.h - where a compiled module runs -------------------*- C++ -*-===//
+//
+// One interface over the CPU and a CUDA device. The CUDA driver API is opened at
+// run time; nothing here needs a toolkit.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_RUNTIME_DEVICE_H
+#define FLASHATTN_RUNTIME_DEVICE_H
+
+#include "llvm/ADT/STLFunctionalExtras.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/Error.h"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace mlir::flashattn {
+
+/// What is known of a CUDA device before a context is made on it.
+struct CUDADeviceInfo {
+  int ordinal;
+  std::string name;
+  int computeMajor, computeMinor; ///< compute capability, 9.0 for Hopper
+  int64_t memoryBytes;            ///< total global memory
+  int64_t sharedMemoryPerBlock;   ///< opt-in maximum, bytes
+  int multiprocessors;
+};
+
+/// A place with memory of its own and work that may run asynchronously. Buffers
+/// are plain addresses of the device's memory. Not thread-safe: one thread at a time.
+class Device {
+public:
+  virtual ~Device() = default;
+
+  /// "cpu" or "cuda:N".
+  virtual std::string getId() const = 0;
+  /// For people: processor or card, threads or memory.
+  virtual std::string getDescription() const = 0;
+  /// The `chip` of the pipelines: "cpu", or "sm_90" and the like.
+  virtual std::string getChip() const = 0;
+  bool isCUDA() const { return getChip() != "cpu"; }
+
+  /// `bytes` of device memory aligned to 256 bytes. Errors: out of memory (needed, free).
+  virtual llvm::Expected<void *> allocate(size_t bytes) = 0;
+  virtual llvm::Error release(void *buffer) = 0;
+  virtual llvm::Error copyToDevice(void *dst, const void *src, size_t bytes) = 0;
+  virtual llvm::Error copyToHost(void *dst, const void *src, size_t bytes) = 0;
+  /// Sets `bytes` bytes at `dst` to `value`.
+  virtual llvm::Error fill(void *dst, uint8_t value, size_t bytes) = 0;
+  /// Waits for all work given so far; reports what went wrong in it.
+  virtual llvm::Error synchronize() = 0;
+  /// Average milliseconds of one `body` over `repeats` runs given back to back
+  /// (device events on CUDA, the steady clock on the CPU).
+  virtual llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) = 0;
+};
+
+llvm::Expected<std::unique_ptr<Device>> createCPUDevice();
+/// Errors, each with its own message: driver library missing, driver too old, no
+/// device, no device of that number.
+llvm::Expected<std::unique_ptr<Device>> createCUDADevice(int ordinal);
+/// The CUDA devices of this machine. The same errors as createCUDADevice.
+llvm::Expected<llvm::SmallVector<CUDADeviceInfo>> listCUDADevices();
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_RUNTIME_DEVICE_H

@@ -1,0 +1,35 @@
+//===- Executable.h - a lowered module, ready to call ------------*- C++ -*-===//
+
+#ifndef FLASHATTN_RUNTIME_EXECUTABLE_H
+#define FLASHATTN_RUNTIME_EXECUTABLE_H
+
+#include "flashattn/Runtime/Device.h"
+#include "mlir/IR/BuiltinOps.h"
+
+namespace mlir::flashattn {
+
+/// The host code of a lowered module (LLVM dialect, kernels as `gpu.binary`)
+/// compiled by LLVM's JIT. Kernels load into `device` when the executable is made.
+///
+/// Host functions that carry `llvm.emit_c_interface` can be called. Memory they
+/// allocate (`_mlir_memref_to_llvm_alloc`) is the device's.
+class Executable {
+public:
+  virtual ~Executable() = default;
+
+  /// Errors: what LLVM's JIT says; for kernels the driver's own log (PTX version too
+  /// new for the driver, wrong architecture, shared memory beyond the limit).
+  static llvm::Expected<std::unique_ptr<Executable>> create(ModuleOp lowered, Device &device);
+
+  /// Calls the C interface of `function`. Each element of `arguments` is the value of
+  /// one argument: for a memref, the address of its descriptor
+  /// {T *allocated, T *aligned, int64_t offset, int64_t sizes[r], int64_t strides[r]};
+  /// for a function with results, the first is the address where they are stored.
+  /// Errors: no such function; a kernel launch that failed. On CUDA returns before
+  /// the work is done: errors inside kernels come out of Device::synchronize.
+  virtual llvm::Error invoke(llvm::StringRef function, llvm::ArrayRef<void *> arguments) = 0;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_RUNTIME_EXECUTABLE_H

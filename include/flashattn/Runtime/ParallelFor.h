@@ -1,0 +1,14 @@
+//===- ParallelFor.h - the CPU target's only run-time entry ------*- C++ -*-===//
+
+#ifndef FLASHATTN_RUNTIME_PARALLELFOR_H
+#define FLASHATTN_RUNTIME_PARALLELFOR_H
+
+#include <cstdint>
+
+/// Runs `body(context, i)` for every i in [0, count) on all threads of the pool and
+/// returns when all are done. Programs are handed out one at a time, in order, so
+/// uneven ones balance. Called by code that convert-flashattn-to-cpu makes.
+extern "C" void flashattnParallelFor(int64_t count, void (*body)(void *context, int64_t i),
+                                     void *context);
+
+#endif // FLASHATTN_RUNTIME_PARALLELFOR_H

@@ -1,0 +1,186 @@
+//===- FlashAttnAttrs.cpp - masks as unions of integer sets, schedules ----===//
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/ScopedPrinter.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrInterfaces.cpp.inc"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.cpp.inc"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
+
+void FlashAttnDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
+      >();
+}
+
+//===----------------------------------------------------------------------===//
+// Masks
+//===----------------------------------------------------------------------===//
+
+/// The set of pairs where every one of `constraints`, affine expressions over
+/// (p, k)[nq, nk], is at least 0.
+static IntegerSet makeVisibleSet(MLIRContext *ctx, ArrayRef<AffineExpr> constraints) {
+  if (constraints.empty())
+    return IntegerSet::get(2, 2, getAffineConstantExpr(0, ctx), /*eqFlags=*/{true});
+  return IntegerSet::get(2, 2, constraints, SmallVector<bool>(constraints.size(), false));
+}
+
+SmallVector<IntegerSet> CausalAttr::getVisibleSets() const {
+  AffineExpr p, k;
+  bindDims(getContext(), p, k);
+  return {makeVisibleSet(getContext(), {p - k})};
+}
+
+SmallVector<IntegerSet> WindowAttr::getVisibleSets() const {
+  AffineExpr p, k;
+  bindDims(getContext(), p, k);
+  SmallVector<AffineExpr> constraints;
+  if (getLeft())
+    constraints.push_back(k - p + *getLeft());
+  if (getRight())
+    constraints.push_back(p - k + *getRight());
+  return {makeVisibleSet(getContext(), constraints)};
+}
+
+SmallVector<IntegerSet> SinkAttr::getVisibleSets() const {
+  AffineExpr p, k;
+  bindDims(getContext(), p, k);
+  return {makeVisibleSet(getContext(), {getCount() - 1 - k})};
+}
+
+SmallVector<IntegerSet> SetAttr::getVisibleSets() const { return {getSet().getValue()}; }
+
+SmallVector<IntegerSet> AnyOfAttr::getVisibleSets() const {
+  SmallVector<IntegerSet> sets;
+  for (Attribute mask : getMasks())
+    llvm::append_range(sets, cast<MaskAttrInterface>(mask).getVisibleSets());
+  return sets;
+}
+
+/// The intersection distributes over the unions: one conjunction per choice of a
+/// set from every mask.
+SmallVector<IntegerSet> AllOfAttr::getVisibleSets() const {
+  SmallVector<IntegerSet> product = {makeVisibleSet(getContext(), {})};
+  for (Attribute mask : getMasks()) {
+    SmallVector<IntegerSet> next;
+    for (IntegerSet lhs : product)
+      for (IntegerSet rhs : cast<MaskAttrInterface>(mask).getVisibleSets()) {
+        auto constraints = llvm::to_vector(lhs.getConstraints());
+        auto eqFlags = llvm::to_vector(lhs.getEqFlags());
+        llvm::append_range(constraints, rhs.getConstraints());
+        llvm::append_range(eqFlags, rhs.getEqFlags());
+        next.push_back(IntegerSet::get(2, 2, constraints, eqFlags));
+      }
+    product = std::move(next);
+  }
+  return product;
+}
+
+static LogicalResult verifyCount(function_ref<InFlightDiagnostic()> emitError, StringRef what,
+                                 std::optional<int64_t> value) {
+  if (value && (*value < 0 || *value > kMaxMaskCoefficient))
+    return emitError() << "expected " << what << " between 0 and " << kMaxMaskCoefficient
+                       << " but got " << *value;
+  return success();
+}
+
+LogicalResult WindowAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                 std::optional<int64_t> left, std::optional<int64_t> right) {
+  if (failed(verifyCount(emitError, "window bound 'left'", left)))
+    return failure();
+  return verifyCount(emitError, "window bound 'right'", right);
+}
+
+LogicalResult SinkAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t count) {
+  return verifyCount(emitError, "sink count", count);
+}
+
+LogicalResult SetAttr::verify(function_ref<InFlightDiagnostic()> emitError, IntegerSetAttr set) {
+  IntegerSet value = set.getValue();
+  if (value.getNumDims() != 2 || value.getNumSymbols() != 2)
+    return emitError() << "expected an affine_set over the 2 dimensions (p, k) and the 2 symbols "
+                          "[nq, nk] but got "
+                       << value.getNumDims() << " dimensions and " << value.getNumSymbols()
+                       << " symbols";
+  for (AffineExpr constraint : value.getConstraints()) {
+    AffineExpr tooLarge;
+    constraint.walk([&](AffineExpr e) {
+      if (auto c = dyn_cast<AffineConstantExpr>(e))
+        if (c.getValue() > kMaxMaskCoefficient || c.getValue() < -kMaxMaskCoefficient)
+          tooLarge = e;
+    });
+    if (tooLarge)
+      return emitError() << "expected coefficients of absolute value at most "
+                         << kMaxMaskCoefficient << " but got "
+                         << cast<AffineConstantExpr>(tooLarge).getValue();
+    if (!constraint.isPureAffine())
+      return emitError() << "expected a pure affine constraint (constant factors, divisors and "
+                            "moduli) but got '"
+                         << llvm::to_string(constraint) << "'";
+  }
+  return success();
+}
+
+static LogicalResult verifyMasks(function_ref<InFlightDiagnostic()> emitError,
+                                 ArrayAttr masks, bool multiply) {
+  size_t sets = multiply ? 1 : 0;
+  for (Attribute mask : masks) {
+    auto interface = dyn_cast_or_null<MaskAttrInterface>(mask);
+    if (!interface)
+      return emitError() << "expected a mask attribute but got " << mask;
+    size_t n = interface.getVisibleSets().size();
+    sets = multiply ? sets * n : sets + n;
+    if (sets > kMaxVisibleSets)
+      return emitError() << "expected a mask of at most " << kMaxVisibleSets
+                         << " integer sets but got " << sets;
+  }
+  return success();
+}
+
+LogicalResult AnyOfAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                ArrayAttr masks) {
+  return verifyMasks(emitError, masks, /*multiply=*/false);
+}
+
+LogicalResult AllOfAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                ArrayAttr masks) {
+  return verifyMasks(emitError, masks, /*multiply=*/true);
+}
+
+//===----------------------------------------------------------------------===//
+// Schedule
+//===----------------------------------------------------------------------===//
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
+                                   int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
+                                   FloatType dotType) {
+  auto inRange = [&](StringRef name, int64_t value, int64_t max) -> LogicalResult {
+    if (value < 1 || value > max)
+      return emitError() << "expected schedule field '" << name << "' between 1 and " << max
+                         << " but got " << value;
+    return success();
+  };
+  if (failed(inRange("tile_m", tileM, 1024)) || failed(inRange("tile_n", tileN, 1024)) ||
+      failed(inRange("warps", warps, 32)) || failed(inRange("stages", stages, 8)) ||
+      failed(inRange("lanes", lanes, 32)))
+    return failure();
+  if (tileN % lanes != 0)
+    return emitError() << "expected schedule field 'tile_n' to be a multiple of 'lanes', " << lanes
+                       << ", but got " << tileN;
+  if (!dotType.isF16() && !dotType.isBF16() && !dotType.isF32())
+    return emitError() << "expected schedule field 'dot_type' to be f16, bf16 or f32 but got "
+                       << dotType;
+  return success();
+}
