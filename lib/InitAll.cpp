@@ -1,7 +1,9 @@
 //===- InitAll.cpp ---------------------------------------------------------===//
 
 #include "flashattn/InitAll.h"
+#include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Affine/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
@@ -33,6 +35,7 @@ void flashattn::registerAllFlashAttnDialects(DialectRegistry &registry) {
 void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
   arith::registerBufferizableOpInterfaceExternalModels(registry);
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(registry);
+  registerBufferizableOpInterfaceExternalModels(registry);
   scf::registerBufferizableOpInterfaceExternalModels(registry);
   scf::registerTransformDialectExtension(registry);
   tensor::registerBufferizableOpInterfaceExternalModels(registry);
@@ -40,6 +43,11 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
 }
 
 void flashattn::registerAllFlashAttnPasses() {
+  registerFlashAttnTransformsPasses();
+  registerMapToGPU();
+  registerStageShared();
+  registerDistribute();
+  registerConvertMathToNVVM();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();

@@ -91,8 +91,7 @@ SmallVector<Value> Distributor::loadRhs(vector::TransferReadOp rhs, bool transpo
 }
 
 Value Distributor::mma(Value a, Value rhs, Value c, bool tf32) {
-  return nvgpu::MmaSyncOp::create(b, loc, a, rhs, c, b.getI64ArrayAttr({16, 8, tf32 ? 8 : 16}),
-                                  tf32 ? b.getUnitAttr() : UnitAttr());
+  return nvgpu::MmaSyncOp::create(b, loc, a, rhs, c, ArrayRef<int64_t>{16, 8, tf32 ? 8 : 16}, tf32);
 }
 
 namespace {

@@ -50,8 +50,8 @@ private:
   /// Loops one after the other of which each ends where the next begins.
   struct Run {
     SmallVector<scf::ForOp> loops;
-    Value begin() const { return loops.front().getLowerBound(); }
-    Value end() const { return loops.back().getUpperBound(); }
+    Value begin() { return loops.front().getLowerBound(); }
+    Value end() { return loops.back().getUpperBound(); }
   };
 
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
@@ -173,7 +173,7 @@ void Stager::readFrom(vector::TransferReadOp read, Value buffer, Value stage) {
   AffineMap map = AffineMap::get(3, 0, {b.getAffineDimExpr(1), b.getAffineDimExpr(2)}, b.getContext());
   b.replaceOpWithNewOp<vector::TransferReadOp>(
       read, read.getVectorType(), buffer, ValueRange{stage, zero, zero}, read.getPadding(),
-      AffineMapAttr::get(map), /*mask=*/Value(), b.getBoolArrayAttr({true, true}));
+      map, ArrayRef<bool>{true, true});
 }
 
 /// The read's indices with `iv` for the loop's induction variable: copies of what

@@ -11,6 +11,19 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// An enumeration between the parentheses of its clause: the bare keyword, where the attribute's own
+/// printer would put a space before it.
+template <typename EnumAttrT>
+static ParseResult parseEnumKeyword(OpAsmParser &parser, EnumAttrT &attr) {
+  attr = dyn_cast_if_present<EnumAttrT>(EnumAttrT::parse(parser, Type()));
+  return success(static_cast<bool>(attr));
+}
+
+template <typename EnumAttrT>
+static void printEnumKeyword(OpAsmPrinter &printer, Operation *, EnumAttrT attr) {
+  printer.printKeywordOrString(stringifyEnum(attr.getValue()));
+}
+
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
 

@@ -2,6 +2,7 @@
 
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Target/Schedules.h"
+#include "mlir/AsmParser/AsmParser.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_SELECTSCHEDULE

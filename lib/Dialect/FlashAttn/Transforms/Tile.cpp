@@ -107,7 +107,7 @@ Value ProgramBuilder::loadTile(Value memref, Value kvOrQHead, Value firstRow, in
   AffineMap map = AffineMap::get(4, 0, {d4(op.getSeqDim()), d4(3)}, b.getContext());
   Value tile = vector::TransferReadOp::create(
       b, loc, VectorType::get({rows, columns}, op.getElementType()), memref, indices, zeroElement,
-      AffineMapAttr::get(map), /*mask=*/Value(), b.getBoolArrayAttr({inBounds, true}));
+      map, ArrayRef<bool>{inBounds, true});
   if (schedule.getDotType() != op.getElementType())
     tile = arith::ExtFOp::create(b, loc, VectorType::get({rows, columns}, schedule.getDotType()), tile);
   return tile;
@@ -119,8 +119,7 @@ void ProgramBuilder::storeTile(Value tile, Value memref) {
     std::swap(indices[1], indices[2]);
   AffineMap map = AffineMap::get(
       4, 0, {b.getAffineDimExpr(op.getSeqDim()), b.getAffineDimExpr(3)}, b.getContext());
-  vector::TransferWriteOp::create(b, loc, tile, memref, indices, AffineMapAttr::get(map),
-                                  /*mask=*/Value(), b.getBoolArrayAttr({false, true}));
+  vector::TransferWriteOp::create(b, loc, tile, memref, indices, map, ArrayRef<bool>{false, true});
 }
 
 /// acc + lhs[m,k] rhs[n,k]^T, or acc + lhs[m,k] rhs[k,n].
@@ -131,10 +130,10 @@ Value ProgramBuilder::contract(Value lhs, Value rhs, Value acc, bool transposedR
   if (transposedRhs)
     std::swap(rhsMap[0], rhsMap[1]);
   using MapList = ArrayRef<ArrayRef<AffineExpr>>;
-  SmallVector<utils::IteratorType> iterators = {utils::IteratorType::parallel,
-                                                utils::IteratorType::parallel,
-                                                utils::IteratorType::reduction};
-  auto iteratorAttrs = llvm::map_to_vector(iterators, [&](utils::IteratorType type) -> Attribute {
+  SmallVector<vector::IteratorType> iterators = {vector::IteratorType::parallel,
+                                                vector::IteratorType::parallel,
+                                                vector::IteratorType::reduction};
+  auto iteratorAttrs = llvm::map_to_vector(iterators, [&](vector::IteratorType type) -> Attribute {
     return vector::IteratorTypeAttr::get(b.getContext(), type);
   });
   return vector::ContractionOp::create(
@@ -266,8 +265,8 @@ void ProgramBuilder::finish(RowState state) {
     value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
     value = arith::SelectOp::create(b, loc, empty, minusInf(rowType), value);
     AffineMap map = AffineMap::get(3, 0, {b.getAffineDimExpr(2)}, b.getContext());
-    vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{batch, head, row},
-                                    AffineMapAttr::get(map), Value(), b.getBoolArrayAttr({false}));
+    vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{batch, head, row}, map,
+                                    ArrayRef<bool>{false});
   }
 }
 
