@@ -2,6 +2,7 @@
 
 #include "flashattn/InitAll.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Analysis/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "mlir/Conversion/Passes.h"
@@ -48,6 +49,7 @@ void flashattn::registerAllFlashAttnPasses() {
   registerStageShared();
   registerDistribute();
   registerConvertMathToNVVM();
+  registerFlashAttnAnalysisPasses();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();
