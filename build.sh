@@ -55,6 +55,9 @@ requirements=(
   "/usr/include/libxml2/libxml/parser.h:libxml2-dev"
   "/usr/include/$(uname -m)-linux-gnu/ffi.h:libffi-dev"
 )
+if [[ $preset == debug ]]; then
+  requirements+=("$llvm/lib/clang/22/lib/linux/libclang_rt.asan-$(uname -m).a:libclang-rt-22-dev")
+fi
 
 missing_packages() {
   local requirement probe
@@ -124,7 +127,7 @@ configure() {
 build() {
   install_missing
   configure
-  # Built quietly on the way to something else; in full where the build is what was asked for.
+  # On standard error: what flash-run prints has standard output to itself.
   cmake --build "$root/build/$preset" -j "$jobs" "$@" >&2
 }
 
