@@ -45,9 +45,8 @@ private:
   LogicalResult block(Block &body);
   LogicalResult distribute(Operation *op);
   LogicalResult forOp(scf::ForOp op);
-  LogicalResult constant(arith::ConstantOp op);
   LogicalResult elementwise(Operation *op);
-  LogicalResult step(vector::ShapeCastOp cast, Operation *indices);
+  Value numbers(VectorType type);
   LogicalResult shapeCast(vector::ShapeCastOp op);
   LogicalResult broadcast(vector::BroadcastOp op);
   LogicalResult reduction(vector::MultiDimReductionOp op);
@@ -80,7 +79,8 @@ private:
   /// Per-row reduction of what one thread holds of a tile.
   Value reduceInThread(vector::CombiningKind kind, Value tile);
 
-  Value mapped(Value v) const { return values.lookup(v); }
+  /// What this thread holds of `v`; null where nothing says.
+  Value mapped(Value v);
   bool isDistributed(Type type) const;
 
   RewriterBase &b;

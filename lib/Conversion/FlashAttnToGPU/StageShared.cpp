@@ -104,12 +104,21 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
   Value zero = index(0), chunkElements = index(layout.chunkElements());
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
 
+  // Where a row's chunks divide the threads, a thread keeps its column from step to step.
+  int64_t perRow = layout.chunksPerRow();
+  bool sameColumn = threads % perRow == 0;
+  auto divide = [&](Value v) -> std::pair<Value, Value> {
+    return {arith::DivUIOp::create(b, loc, v, index(perRow)), arith::RemUIOp::create(b, loc, v, index(perRow))};
+  };
+  auto [firstRow, column] = divide(thread);
+
   Value token;
   for (int64_t first = 0; first < chunks; first += threads) {
     Value chunk = arith::AddIOp::create(b, loc, thread, index(first));
-    auto emit = [&] {
-      Value row = arith::DivUIOp::create(b, loc, chunk, index(layout.chunksPerRow()));
-      Value inRow = arith::RemUIOp::create(b, loc, chunk, index(layout.chunksPerRow()));
+    auto emit = [&, firstRow = firstRow, column = column] {
+      auto [row, inRow] = sameColumn
+                              ? std::pair(Value(arith::AddIOp::create(b, loc, firstRow, index(first / perRow))), column)
+                              : divide(chunk);
       SmallVector<Value> from(indices);
       from[rowDim] = arith::AddIOp::create(b, loc, indices[rowDim], row);
       from.back() = arith::MulIOp::create(b, loc, inRow, chunkElements);
