@@ -118,7 +118,8 @@ SmallVector<IntegerSet> AllOfAttr::getVisibleSets() const {
     for (IntegerSet lhs : product)
       for (IntegerSet rhs : cast<MaskAttrInterface>(mask).getVisibleSets()) {
         auto constraints = llvm::to_vector(lhs.getConstraints());
-        auto eqFlags = llvm::to_vector(lhs.getEqFlags());
+        // Not to_vector: its {begin, end} of bool pointers reads as a list of two flags.
+        SmallVector<bool> eqFlags(lhs.getEqFlags());
         llvm::append_range(constraints, rhs.getConstraints());
         llvm::append_range(eqFlags, rhs.getEqFlags());
         next.push_back(IntegerSet::get(2, 2, constraints, eqFlags));
