@@ -1,6 +1,7 @@
 //===- InitAll.cpp ---------------------------------------------------------===//
 
 #include "flashattn/InitAll.h"
+#include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Affine/Transforms/Passes.h"
@@ -40,6 +41,7 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
 }
 
 void flashattn::registerAllFlashAttnPasses() {
+  registerFlashAttnConversionPasses();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();
