@@ -2,6 +2,7 @@
 
 #include "MicroKernel.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "llvm/Support/MathExtras.h"
@@ -22,37 +23,52 @@ int64_t mlir::flashattn::cpu::chooseColumnsPerBlock(int64_t rows, int64_t column
   return llvm::divideCeil(columns, llvm::divideCeil(columns, most));
 }
 
+/// Rows or columns [first, first + count) of a matrix in memory.
+static Value buildSlice(OpBuilder &b, Location loc, Value matrix, unsigned dim, Value first,
+                        int64_t count) {
+  auto type = cast<MemRefType>(matrix.getType());
+  SmallVector<OpFoldResult> offsets(2, b.getIndexAttr(0)), strides(2, b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes = {b.getIndexAttr(type.getDimSize(0)), b.getIndexAttr(type.getDimSize(1))};
+  offsets[dim] = first;
+  sizes[dim] = b.getIndexAttr(count);
+  return memref::SubViewOp::create(b, loc, matrix, offsets, sizes, strides);
+}
+
 /// Columns [first, first + count) of the product.
 static LogicalResult buildBlock(OpBuilder &b, Location loc, const Product &product, Value first,
                                 int64_t count) {
   auto index = [&](int64_t i) -> Value { return arith::ConstantIndexOp::create(b, loc, i); };
   auto type = VectorType::get({product.rows}, b.getF32Type());
-  SmallVector<Value> columns, accumulators;
+  SmallVector<Value> accumulators;
   for (int64_t i = 0; i < count; ++i) {
-    columns.push_back(b.createOrFold<arith::AddIOp>(loc, first, index(i)));
-    accumulators.push_back(product.init(columns.back()));
+    accumulators.push_back(product.init(b.createOrFold<arith::AddIOp>(loc, first, index(i))));
     if (!accumulators.back())
       return failure();
   }
-  int64_t unroll = product.depth % 4 == 0 ? 4 : product.depth % 2 == 0 ? 2 : 1;
+  // Slices, so that the elements of a block lie at constant distances.
+  Value rhs = buildSlice(b, loc, product.rhs, product.transposedRhs ? 0 : 1, first, count);
+  Value result = buildSlice(b, loc, product.result, 0, first, count);
   Value zero = index(0);
-  auto loop = scf::ForOp::create(b, loc, zero, index(product.depth), index(unroll), accumulators);
+  // Not unrolled: LLVM would move the broadcasts of all copies to the top and spill them.
+  auto loop = scf::ForOp::create(b, loc, zero, index(product.depth), index(1), accumulators);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToEnd(loop.getBody());
     accumulators.assign(loop.getRegionIterArgs().begin(), loop.getRegionIterArgs().end());
-    for (int64_t u = 0; u < unroll; ++u) {
-      Value k = b.createOrFold<arith::AddIOp>(loc, loop.getInductionVar(), index(u));
-      Value lanes = vector::LoadOp::create(b, loc, type, product.lhs, ValueRange{k, zero});
-      for (int64_t i = 0; i < count; ++i) {
-        Value element = vector::BroadcastOp::create(b, loc, type, product.rhs(columns[i], k));
-        accumulators[i] = vector::FMAOp::create(b, loc, element, lanes, accumulators[i]);
-      }
+    Value k = loop.getInductionVar();
+    Value lanes = vector::LoadOp::create(b, loc, type, product.lhs, ValueRange{k, zero});
+    for (auto [i, sum] : llvm::enumerate(accumulators)) {
+      SmallVector<Value> at = {index(i), k};
+      if (!product.transposedRhs)
+        std::swap(at[0], at[1]);
+      Value element = memref::LoadOp::create(b, loc, rhs, at);
+      Value broadcast = vector::BroadcastOp::create(b, loc, type, element);
+      sum = vector::FMAOp::create(b, loc, broadcast, lanes, sum);
     }
     scf::YieldOp::create(b, loc, accumulators);
   }
-  for (auto [column, sum] : llvm::zip_equal(columns, loop.getResults()))
-    vector::StoreOp::create(b, loc, sum, product.result, ValueRange{column, zero});
+  for (auto [i, sum] : llvm::enumerate(loop.getResults()))
+    vector::StoreOp::create(b, loc, sum, result, ValueRange{index(i), zero});
   return success();
 }
 

@@ -22,9 +22,10 @@ struct Product {
   int64_t columns; ///< n < columns
   int64_t depth;   ///< k < depth
   Value lhs;       ///< memref<depth x M x f32>
+  Value rhs;       ///< memref<columns x depth x f32> if transposedRhs, else <depth x columns x f32>
+  bool transposedRhs;
   Value result;    ///< memref<columns x M x f32>; may be what `init` reads
-  llvm::function_ref<Value(Value n)> init;         ///< vector<M>; null after an error
-  llvm::function_ref<Value(Value n, Value k)> rhs; ///< f32
+  llvm::function_ref<Value(Value n)> init; ///< vector<M>; null after an error
 };
 
 /// How many columns one block of the kernel keeps in registers as accumulators.

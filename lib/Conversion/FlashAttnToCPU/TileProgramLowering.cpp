@@ -45,7 +45,7 @@ private:
   TileValues values;
   FusionGroup group;
   RegisterFile registers;
-  DenseMap<Value, BroadcastMatrix> matrices;
+  DenseMap<Value, Value> matrices; ///< K and V as they lie in memory
 };
 
 } // namespace
@@ -171,10 +171,10 @@ LogicalResult TileProgramLowering::lowerScalarOrRow(Operation *op) {
 
 LogicalResult TileProgramLowering::lowerRead(vector::TransferReadOp read) {
   if (isOnlyBroadcast(read.getVector())) {
-    BroadcastMatrix &matrix = matrices[read.getVector()];
-    if (!matrix.memref)
+    Value &matrix = matrices[read.getVector()];
+    if (!matrix)
       matrix = lowerBroadcastRead(read, values);
-    return success(static_cast<bool>(matrix.memref));
+    return success(matrix != nullptr);
   }
   switch (values.classify(read.getVector())) {
   case Holding::Tile:
@@ -224,8 +224,8 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
   Value read = op.getRhs();
   if (auto extend = read.getDefiningOp<arith::ExtFOp>())
     read = extend.getIn();
-  auto matrix = matrices.find(read);
-  if (matrix == matrices.end())
+  Value matrix = matrices.lookup(read);
+  if (!matrix)
     return op.emitOpError("expected a right-hand side that is read from memory and used as such only");
 
   Value lhs = values.materialize(op.getLhs());
@@ -250,12 +250,8 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
     ColumnPoint point(column);
     return values.at(op.getAcc(), point);
   };
-  auto element = [&](Value column, Value depth) {
-    return transposed ? matrix->second.load(b, loc, column, depth)
-                      : matrix->second.load(b, loc, depth, column);
-  };
-  Product product{values.getRows(), resultType.getDimSize(1), lhsType.getDimSize(1), lhs,
-                  result, init, element};
+  Product product{values.getRows(), resultType.getDimSize(1), lhsType.getDimSize(1), lhs, matrix,
+                  transposed, result, init};
   if (failed(buildProduct(b, loc, product, registers)))
     return failure();
   values.setBuffer(op.getResult(), result);

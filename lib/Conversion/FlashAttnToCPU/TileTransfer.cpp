@@ -7,13 +7,6 @@
 using namespace mlir;
 using namespace mlir::flashattn::cpu;
 
-Value BroadcastMatrix::load(OpBuilder &b, Location loc, Value row, Value column) const {
-  SmallVector<Value> at = indices;
-  at[rowDim] = b.createOrFold<arith::AddIOp>(loc, at[rowDim], row);
-  at[columnDim] = b.createOrFold<arith::AddIOp>(loc, at[columnDim], column);
-  return memref::LoadOp::create(b, loc, memref, at);
-}
-
 bool mlir::flashattn::cpu::isOnlyBroadcast(Value tile) {
   if (tile.use_empty())
     return false;
@@ -206,30 +199,36 @@ LogicalResult mlir::flashattn::cpu::lowerRowWrite(vector::TransferWriteOp write,
 // Rows as in memory
 //===----------------------------------------------------------------------===//
 
-BroadcastMatrix mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read,
-                                                         TileValues &values) {
+Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, TileValues &values) {
   OpBuilder &b = values.b;
   Location loc = read.getLoc();
   FailureOr<TransferWindow> window =
       TransferWindow::get(cast<VectorTransferOpInterface>(read.getOperation()), values);
   if (failed(window))
-    return {};
+    return nullptr;
   VectorType type = read.getVectorType();
   auto source = cast<MemRefType>(window->memref.getType());
   if (type.getRank() != 2 || !isa<FloatType>(type.getElementType())) {
     read.emitOpError("expected a float matrix as a contraction's operand but got ") << type;
-    return {};
+    return nullptr;
   }
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
   auto [strides, offset] = source.getStridesAndOffset();
   if (window->isInBounds() && type.getElementType().isF32() &&
-      !ShapedType::isDynamic(strides[window->getDim(0)]))
-    return {window->memref, window->start, window->getDim(0), window->getDim(1)};
+      !ShapedType::isDynamic(strides[window->getDim(0)]) && window->getDim(0) < window->getDim(1)) {
+    SmallVector<OpFoldResult> offsets = getAsOpFoldResult(window->start);
+    SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;
+    sizes[window->getDim(0)] = b.getIndexAttr(rows);
+    sizes[window->getDim(1)] = b.getIndexAttr(columns);
+    MemRefType view = memref::SubViewOp::inferRankReducedResultType(type.getShape(), source, offsets,
+                                                                    sizes, steps);
+    return memref::SubViewOp::create(b, loc, view, window->memref, offsets, sizes, steps);
+  }
   if (!read.isDimInBounds(1)) {
     read.emitOpError("expected columns in bounds in a contraction's operand");
-    return {};
+    return nullptr;
   }
 
-  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
   bool contiguous = strides[window->getDim(1)] == 1 && window->getDim(1) + 1 == source.getRank();
   int64_t width = contiguous ? std::min<int64_t>(16, columns & -columns) : 1;
   auto sourceType = VectorType::get({width}, type.getElementType());
@@ -255,7 +254,7 @@ BroadcastMatrix mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp 
   if (!window->isInBounds()) {
     Value padding = values.get(read.getPadding());
     if (!padding)
-      return {};
+      return nullptr;
     padding = extend(vector::BroadcastOp::create(b, loc, sourceType, padding));
     Value end = arith::ConstantIndexOp::create(b, loc, rows);
     buildLoop(b, loc, window->getCount(0), end, 1, [&](Value row) {
@@ -264,5 +263,5 @@ BroadcastMatrix mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp 
       });
     });
   }
-  return {buffer, {zero, zero}, 0, 1};
+  return buffer;
 }

@@ -7,16 +7,6 @@
 
 namespace mlir::flashattn::cpu {
 
-/// The matrix whose elements a contraction broadcasts, one at a time: K or V, rows as in
-/// memory. Element (i, j) is `memref[indices with i and j added to two of them]`.
-struct BroadcastMatrix {
-  Value memref;
-  SmallVector<Value> indices;
-  unsigned rowDim = 0, columnDim = 1;
-
-  Value load(OpBuilder &b, Location loc, Value row, Value column) const;
-};
-
 /// Whether `tile` is only ever the right-hand side of contractions, itself or extended.
 bool isOnlyBroadcast(Value tile);
 
@@ -29,10 +19,10 @@ LogicalResult lowerRowRead(vector::TransferReadOp read, TileValues &values);
 LogicalResult lowerTileWrite(vector::TransferWriteOp write, TileValues &values);
 LogicalResult lowerRowWrite(vector::TransferWriteOp write, TileValues &values);
 
-/// The rows of K or V that `read` takes, as f32: straight from the caller's memory where
-/// that is f32 with rows a static stride apart and all in bounds, else copied, converted and
-/// padded, to scratch. Null memref after an error.
-BroadcastMatrix lowerBroadcastRead(vector::TransferReadOp read, TileValues &values);
+/// K or V as `read` takes it, rows as in memory: a two-dimensional memref of f32. A view of
+/// the caller's memory where that is f32 with rows a static stride apart and all in bounds;
+/// else a scratch buffer, to which it is copied, converted and padded. Null after an error.
+Value lowerBroadcastRead(vector::TransferReadOp read, TileValues &values);
 
 } // namespace mlir::flashattn::cpu
 
