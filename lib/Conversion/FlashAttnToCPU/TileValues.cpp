@@ -251,6 +251,26 @@ LogicalResult TileValues::copy(Value tile, Value buffer) {
   return result;
 }
 
+/// f32 to bf16, to nearest even, in integers: without AVX512-BF16 LLVM makes a call of a
+/// run-time function an element.
+static Value buildTruncToBF16(OpBuilder &b, Location loc, Value x, VectorType type) {
+  auto i32 = cast<VectorType>(type.clone(b.getI32Type()));
+  auto i16 = cast<VectorType>(type.clone(b.getI16Type()));
+  auto integer = [&](int32_t value) -> Value {
+    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(i32, value));
+  };
+  Value bits = arith::BitcastOp::create(b, loc, i32, x);
+  Value high = arith::ShRUIOp::create(b, loc, bits, integer(16));
+  Value odd = arith::AndIOp::create(b, loc, high, integer(1));
+  Value bias = arith::AddIOp::create(b, loc, odd, integer(0x7fff));
+  Value rounded = arith::ShRUIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, bias), integer(16));
+  // Rounding could carry a NaN into another number.
+  Value isNaN = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
+  Value quiet = arith::OrIOp::create(b, loc, high, integer(0x40));
+  Value result = arith::SelectOp::create(b, loc, isNaN, quiet, rounded);
+  return arith::BitcastOp::create(b, loc, type, arith::TruncIOp::create(b, loc, i16, result));
+}
+
 Value TileValues::cloneElementwise(Operation *op, ValueRange operands, Type resultType) {
   auto vectorType = dyn_cast<VectorType>(resultType);
   if (vectorType && vectorType.getElementType().isF32()) {
@@ -260,6 +280,9 @@ Value TileValues::cloneElementwise(Operation *op, ValueRange operands, Type resu
     if (isa<math::FmaOp>(op))
       return vector::FMAOp::create(b, op->getLoc(), operands[0], operands[1], operands[2]);
   }
+  if (isa<arith::TruncFOp>(op) && vectorType && vectorType.getElementType().isBF16() &&
+      getElementTypeOrSelf(operands[0].getType()).isF32())
+    return buildTruncToBF16(b, op->getLoc(), operands[0], vectorType);
   Operation *clone = op->cloneWithoutRegions();
   clone->setOperands(operands);
   clone->getResult(0).setType(resultType);
