@@ -1,8 +1,8 @@
 //===- InitAll.cpp ---------------------------------------------------------===//
 
 #include "flashattn/InitAll.h"
-#include "flashattn/Conversion/Passes.h"
 #include "flashattn/Analysis/Passes.h"
+#include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Pipelines/Pipelines.h"
@@ -66,12 +66,9 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
 
 void flashattn::registerAllFlashAttnPasses() {
   registerFlashAttnTransformsPasses();
-  registerMapToGPU();
-  registerStageShared();
-  registerDistribute();
-  registerConvertMathToNVVM();
   registerFlashAttnAnalysisPasses();
   registerFlashAttnPipelines();
+  registerFlashAttnConversionPasses();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();
