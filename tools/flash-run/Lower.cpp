@@ -3,7 +3,6 @@
 #include "Program.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Pipelines/Pipelines.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FileSystem.h"
@@ -121,29 +120,8 @@ static int64_t getHostVectorWidth() {
   return features.lookup("avx512f") ? 16 : features.lookup("avx2") ? 8 : 4;
 }
 
-/// Puts the schedule from the command line on every attention op.
-static Error applySchedule(ModuleOp module, StringRef fields) {
-  std::string text = ("#flashattn.schedule<" + fields + ">").str();
-  auto schedule = dyn_cast_if_present<ScheduleAttr>(parseAttribute(text, module.getContext()));
-  if (!schedule)
-    return llvm::createStringError("expected --schedule to be the fields of #flashattn.schedule "
-                                   "but got '" +
-                                   fields + "'");
-  bool found = false;
-  module.walk([&](AttentionOp op) {
-    op.setScheduleAttr(schedule);
-    found = true;
-  });
-  if (!found)
-    return llvm::createStringError("--schedule: the module has no flashattn.attention");
-  return Error::success();
-}
-
 Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
   bool isCPU = options.chip == "cpu";
-  if (!options.schedule.empty())
-    if (Error error = applySchedule(module, options.schedule))
-      return error;
   if (isCPU) {
     WalkResult result = module.walk([](Operation *op) -> WalkResult {
       if (!isa<gpu::LaunchOp, gpu::LaunchFuncOp, gpu::GPUModuleOp>(op))
@@ -169,10 +147,12 @@ Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
   if (isCPU) {
     FlashAttnToCPUOptions pipeline;
     pipeline.vectorWidth = getHostVectorWidth();
+    pipeline.schedule = options.schedule;
     buildFlashAttnToCPUPipeline(pm, pipeline);
   } else {
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
+    pipeline.schedule = options.schedule;
     buildFlashAttnToNVVMPipeline(pm, pipeline);
   }
   bool failed = mlir::failed(pm.run(module));

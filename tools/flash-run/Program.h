@@ -61,7 +61,7 @@ llvm::Expected<AttentionProblem> getProblem(const Program &program,
 
 struct LoweringOptions {
   std::string chip;     ///< "cpu" or sm_XX
-  std::string schedule; ///< fields of #flashattn.schedule, for every attention op; may be empty
+  std::string schedule; ///< fields to pin, as of flashattn-select-schedule; may be empty
   std::string dumpDir;  ///< empty: nothing is kept
 };
 

@@ -83,7 +83,7 @@ cl::opt<std::string> chip("chip", cl::value_desc("sm_XX"),
                           cl::desc("Compile for this GPU (default: the device's)"),
                           cl::cat(compileCategory));
 cl::opt<std::string> schedule("schedule", cl::value_desc("tile_m = …, …"),
-                              cl::desc("Fields of #flashattn.schedule for every attention op"),
+                              cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
                               cl::cat(compileCategory));
 cl::opt<std::string> dumpDir("dump-dir", cl::value_desc("directory"),
                              cl::desc("Keep the IR after each stage, the PTX and ptxas's report"),
@@ -152,11 +152,13 @@ static void printOutput(unsigned index, const HostTensor &output) {
     ++finite;
     sum += value, low = std::min(low, value), high = std::max(high, value);
   }
-  llvm::outs() << llvm::formatv("output {0}: {1}, min {2:f4}, max {3:f4}, mean {4:e3}", index,
-                                output.getTypeName(), low, high, finite ? sum / finite : NAN);
+  llvm::outs() << llvm::formatv("output {0}: {1}", index, output.getTypeName());
+  if (finite)
+    llvm::outs() << llvm::formatv(", min {0:f4}, max {1:f4}, mean {2:e3}", low, high,
+                                  sum / finite);
   if (finite != output.getNumElements())
     llvm::outs() << llvm::formatv(", {0} not finite", output.getNumElements() - finite);
-  llvm::outs() << ", first";
+  llvm::outs() << (output.getNumElements() ? ", first" : "");
   for (int64_t i = 0; i < std::min(kShown, output.getNumElements()); ++i)
     llvm::outs() << llvm::formatv(" {0:f4}", output.get(i));
   llvm::outs() << "\n";
@@ -217,7 +219,6 @@ static Expected<bool> runTool() {
   DialectRegistry registry;
   registerAllFlashAttnDialects(registry);
   registerAllFlashAttnExtensions(registry);
-  registerFlashAttnPipelineExtensions(registry);
   MLIRContext context(registry);
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &message);

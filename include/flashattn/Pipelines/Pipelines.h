@@ -7,7 +7,6 @@
 #include "llvm/ADT/StringRef.h"
 
 namespace mlir {
-class DialectRegistry;
 class OpPassManager;
 namespace flashattn {
 
@@ -32,9 +31,6 @@ void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions 
 
 /// The same with kernels as `gpu.binary` ops that hold PTX.
 void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options);
-
-/// The external models that the pipelines' passes look for in the context.
-void registerFlashAttnPipelineExtensions(DialectRegistry &registry);
 
 /// The lowest PTX version that has `chip`, 10 * major + minor; 0 for an unknown chip.
 int getMinPTXVersion(llvm::StringRef chip);
