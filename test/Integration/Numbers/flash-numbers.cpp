@@ -223,7 +223,7 @@ static std::vector<Case> chooseCases(ArrayRef<Module> modules) {
     std::shuffle(cases.begin(), cases.end(), random);
     cases.resize(sampleFlag);
   }
-  llvm::stable_sort(cases, [](const Case &a, const Case &b) { return a.module < b.module; });
+  llvm::sort(cases, [](const Case &a, const Case &b) { return a.module < b.module; });
   return cases;
 }
 
