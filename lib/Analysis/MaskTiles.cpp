@@ -433,14 +433,13 @@ struct Emitter {
     }
     return result;
   }
-  /// `value` where the conditions hold, `otherwise` elsewhere.
-  Value guard(const Bounds &bounds, Value value, Value otherwise) {
-    Value holds;
+  /// Whether `given` (null: true) and the conditions hold; null if there are none.
+  Value conditions(const Bounds &bounds, Value given = nullptr) {
     for (const Row &row : bounds.conditions) {
       Value test = compare(arith::CmpIPredicate::sge, linear(row, 1, 0), constant(0));
-      holds = holds ? make<arith::AndIOp>(holds, test) : test;
+      given = given ? make<arith::AndIOp>(given, test) : test;
     }
-    return holds ? select(holds, value, otherwise) : value;
+    return given;
   }
 };
 
@@ -508,7 +507,8 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
                      ? e.make<arith::MaxSIOp>(result.end, result.begin)
                      : e.select(e.compare(arith::CmpIPredicate::sgt, high, low), result.end,
                                 result.begin);
-  result.end = e.guard(visible, result.end, result.begin);
+  if (Value holds = e.conditions(visible))
+    result.end = e.select(holds, result.end, result.begin);
 
   if (!full) {
     result.fullBegin = result.fullEnd = result.begin;
@@ -526,14 +526,14 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
     result.fullBegin = result.begin;
     if (!(alignedBegin && fullOrdered && fullLowerWithin))
       result.fullEnd = e.make<arith::MaxSIOp>(result.fullEnd, result.begin);
-    result.fullEnd = e.guard(*full, result.fullEnd, result.begin);
+    if (Value holds = e.conditions(*full))
+      result.fullEnd = e.select(holds, result.fullEnd, result.begin);
     return result;
   }
   Value any = e.compare(arith::CmpIPredicate::slt, result.fullBegin, result.fullEnd);
+  any = e.conditions(*full, any);
   result.fullBegin = e.select(any, result.fullBegin, result.begin);
   result.fullEnd = e.select(any, result.fullEnd, result.begin);
-  result.fullBegin = e.guard(*full, result.fullBegin, result.begin);
-  result.fullEnd = e.guard(*full, result.fullEnd, result.begin);
   return result;
 }
 
