@@ -1,6 +1,8 @@
 //===- Pipelines.cpp -------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
@@ -52,6 +54,18 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
   pm.addPass(createUBToLLVMConversionPass());
 }
 
+/// Attention ops to tile programs with a schedule of `chip`.
+static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth, StringRef schedule) {
+  flashattn::SelectScheduleOptions options;
+  options.chip = chip.str();
+  options.vectorWidth = vectorWidth;
+  options.schedule = schedule.str();
+  pm.addPass(flashattn::createSelectSchedule(options));
+  pm.addPass(flashattn::createTile());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
                                             const FlashAttnToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
@@ -68,6 +82,13 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
 
+  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule);
+  pm.addPass(createMapToGPU());
+  pm.addPass(createStageShared());
+  pm.addPass(createDistribute());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
   addLowerToBranches(pm);
 
@@ -77,8 +98,12 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  kernels.addPass(createConvertMathToNVVM());
   kernels.addPass(createConvertNVGPUToNVVMPass());
   kernels.addPass(createConvertVectorToLLVMPass());
+  // Before gpu-to-nvvm, which would call libdevice for math.fma and arith.maxnumf.
+  kernels.addPass(createConvertMathToLLVMPass());
+  kernels.addPass(createArithToLLVMConversionPass());
   kernels.addPass(createConvertGpuOpsToNVVMOps());
   kernels.addPass(createCanonicalizerPass());
   kernels.addPass(createCSEPass());

@@ -68,6 +68,14 @@ LogicalResult Distributor::run() {
   return block(body);
 }
 
+/// Whether `v` is vector.step, cast or not: row or column numbers, which of them its use tells.
+static bool isStep(Value v) {
+  Operation *def = v.getDefiningOp();
+  if (isa_and_nonnull<arith::IndexCastOp, arith::IndexCastUIOp>(def))
+    def = def->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<vector::StepOp>(def);
+}
+
 /// Whether values of `type` are spread over threads: every vector in a tile program is.
 bool Distributor::isDistributed(Type type) const { return isa<VectorType>(type); }
 
@@ -105,7 +113,7 @@ LogicalResult Distributor::block(Block &body) {
 LogicalResult Distributor::distribute(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](scf::ForOp op) { return forOp(op); })
-      .Case([&](arith::ConstantOp op) { return constant(op); })
+      .Case([&](arith::ConstantOp op) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
       .Case([&](vector::MultiDimReductionOp op) { return reduction(op); })
@@ -123,8 +131,11 @@ LogicalResult Distributor::distribute(Operation *op) {
 
 LogicalResult Distributor::forOp(scf::ForOp op) {
   SmallVector<Value> inits;
-  for (Value init : op.getInitArgs())
+  for (Value init : op.getInitArgs()) {
     inits.push_back(isDistributed(init.getType()) ? mapped(init) : init);
+    if (!inits.back())
+      return op.emitOpError() << "has no distribution to threads of its operand " << init.getType();
+  }
   auto loop = scf::ForOp::create(b, loc, op.getLowerBound(), op.getUpperBound(), op.getStep(), inits);
   Block *body = loop.getBody();
   if (!body->empty())
@@ -151,68 +162,62 @@ LogicalResult Distributor::forOp(scf::ForOp op) {
   return success();
 }
 
-LogicalResult Distributor::constant(arith::ConstantOp op) {
-  auto type = cast<VectorType>(op.getType());
-  auto splat = dyn_cast<SplatElementsAttr>(op.getValue());
-  VectorType mine = layout.threadType(type);
+Value Distributor::mapped(Value v) {
+  if (Value known = values.lookup(v))
+    return known;
+  // Constants may stand outside the launch; each use makes its own.
+  auto constant = v.getDefiningOp<arith::ConstantOp>();
+  if (!constant)
+    return {};
+  auto splat = dyn_cast<SplatElementsAttr>(constant.getValue());
+  VectorType mine = layout.threadType(cast<VectorType>(v.getType()));
   if (!splat || !mine)
-    return op.emitOpError() << "expected a splat of a row, column or tile value but got " << type;
-  values[op] = arith::ConstantOp::create(
-      b, loc, DenseElementsAttr::get(mine, splat.getSplatValue<Attribute>()));
-  return success();
+    return {};
+  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(mine, splat.getSplatValue<Attribute>()));
 }
 
 LogicalResult Distributor::elementwise(Operation *op) {
   // Indices wait for their cast to a shape, with whatever is done to them until then.
-  if (llvm::any_of(op->getOperands(), [](Value v) { return v.getDefiningOp<vector::StepOp>(); }))
+  if (isStep(op->getResult(0)))
     return success();
   VectorType mine = layout.threadType(cast<VectorType>(op->getResult(0).getType()));
   if (!mine)
     return op->emitOpError() << "expected a row, column or tile value but got "
                              << op->getResult(0).getType();
   SmallVector<Value> operands;
-  for (Value operand : op->getOperands())
+  for (Value operand : op->getOperands()) {
     operands.push_back(isDistributed(operand.getType()) ? mapped(operand) : operand);
+    if (!operands.back())
+      return op->emitOpError() << "has no distribution to threads of its operand " << operand.getType();
+  }
   OperationState state(loc, op->getName(), operands, mine, op->getAttrs());
   values[op->getResult(0)] = b.create(state)->getResult(0);
   return success();
 }
 
-/// Row or column numbers of what this thread holds: a part that is constant by element
-/// and one that depends on the thread alone.
-LogicalResult Distributor::step(vector::ShapeCastOp cast, Operation *indices) {
-  VectorType type = cast.getResultVectorType();
+/// Row numbers (`type` vector<Mx1>) or column numbers (vector<1xN>) of what this thread
+/// holds: a part that is constant by element and one that depends on the thread alone.
+Value Distributor::numbers(VectorType type) {
   VectorType mine = layout.threadType(type);
-  SmallVector<Attribute> constants;
+  bool columns = layout.isColumn(type);
   Type element = type.getElementType();
-  Value base;
-  if (layout.isColumn(type)) {
-    base = laneColumn;
-    for (int64_t i = 0; i < mine.getNumElements(); ++i)
-      constants.push_back(b.getIntegerAttr(element, 8 * (i / 2) + i % 2));
-  } else {
-    base = add(warpRow, laneRow);
-    for (int64_t i = 0; i < mine.getNumElements(); ++i)
-      constants.push_back(b.getIntegerAttr(element, 16 * (i / 2) + 8 * (i % 2)));
-  }
+  SmallVector<Attribute> constants;
+  for (int64_t i = 0; i < mine.getNumElements(); ++i)
+    constants.push_back(b.getIntegerAttr(element, (columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2)));
+  Value base = columns ? laneColumn : add(warpRow, laneRow);
   if (!element.isIndex())
     base = arith::IndexCastOp::create(b, loc, element, base);
   Value spread = vector::BroadcastOp::create(b, loc, mine, base);
   Value fixed = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(mine, constants));
-  values[cast] = arith::AddIOp::create(b, loc, spread, fixed);
-  return success();
+  return arith::AddIOp::create(b, loc, spread, fixed);
 }
 
 LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
-  Operation *def = op.getSource().getDefiningOp();
-  if (def && !values.contains(op.getSource())) {
-    Operation *origin = def;
-    if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(def))
-      origin = def->getOperand(0).getDefiningOp();
-    if (origin && isa<vector::StepOp>(origin) && layout.threadType(op.getResultVectorType()))
-      return step(op, origin);
-  }
   VectorType type = op.getResultVectorType();
+  if (isStep(op.getSource()) && layout.threadType(type)) {
+    values[op] = numbers(type);
+    return success();
+  }
   if (Value source = mapped(op.getSource())) {
     // Between forms of the same row values; or a tile whose columns are split by lane,
     // of which a thread holds the same elements in the same order.
@@ -239,13 +244,19 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
     values[op] = vector::BroadcastOp::create(b, loc, mine, op.getSource());
     return success();
   }
-  Value held = mapped(op.getSource());
-  if (layout.isRow(source) && layout.isRow(type)) {
+  // A vector<N> spreads along the rows: it is column values without their unit dimension.
+  bool flatColumn = source.getRank() == 1 && layout.isTile(type);
+  if (flatColumn)
+    source = VectorType::get({1, source.getDimSize(0)}, source.getElementType());
+  Value held = flatColumn && isStep(op.getSource()) ? numbers(source) : mapped(op.getSource());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  if (!flatColumn && layout.isRow(source) && layout.isRow(type)) {
     values[op] = held;
     return success();
   }
   SmallVector<int64_t> mask;
-  if (layout.isRow(source) && layout.isTile(type)) {
+  if (!flatColumn && layout.isRow(source) && layout.isTile(type)) {
     int64_t perBlock = type.getDimSize(1) / 2;
     for (int64_t i = 0; i < mine.getNumElements(); ++i)
       mask.push_back(2 * (i / perBlock) + (i / 2) % 2);

@@ -45,9 +45,8 @@ private:
   LogicalResult block(Block &body);
   LogicalResult distribute(Operation *op);
   LogicalResult forOp(scf::ForOp op);
-  LogicalResult constant(arith::ConstantOp op);
   LogicalResult elementwise(Operation *op);
-  LogicalResult step(vector::ShapeCastOp cast, Operation *indices);
+  Value numbers(VectorType type);
   LogicalResult shapeCast(vector::ShapeCastOp op);
   LogicalResult broadcast(vector::BroadcastOp op);
   LogicalResult reduction(vector::MultiDimReductionOp op);
@@ -56,10 +55,7 @@ private:
   LogicalResult contract(vector::ContractionOp op);
 
   // mma.sync (MmaSync.cpp)
-  /// What one step of mma.sync takes of a tile in shared memory, as the right-hand side:
-  /// `kSize` rows of the reduction by 16 columns, two operands.
-  SmallVector<Value> loadRhs(vector::TransferReadOp rhs, bool transposed, int64_t k, int64_t n);
-  Value mma(Value a, Value b, Value c, bool tf32);
+  void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);
   Value contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
                      int64_t nSize);
   Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
@@ -80,7 +76,8 @@ private:
   /// Per-row reduction of what one thread holds of a tile.
   Value reduceInThread(vector::CombiningKind kind, Value tile);
 
-  Value mapped(Value v) const { return values.lookup(v); }
+  /// What this thread holds of `v`; null where nothing says.
+  Value mapped(Value v);
   bool isDistributed(Type type) const;
 
   RewriterBase &b;

@@ -104,12 +104,21 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
   Value zero = index(0), chunkElements = index(layout.chunkElements());
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
 
+  // Where a row's chunks divide the threads, a thread keeps its column from step to step.
+  int64_t perRow = layout.chunksPerRow();
+  bool sameColumn = threads % perRow == 0;
+  auto divide = [&](Value v) -> std::pair<Value, Value> {
+    return {arith::DivUIOp::create(b, loc, v, index(perRow)), arith::RemUIOp::create(b, loc, v, index(perRow))};
+  };
+  auto [firstRow, column] = divide(thread);
+
   Value token;
   for (int64_t first = 0; first < chunks; first += threads) {
     Value chunk = arith::AddIOp::create(b, loc, thread, index(first));
-    auto emit = [&] {
-      Value row = arith::DivUIOp::create(b, loc, chunk, index(layout.chunksPerRow()));
-      Value inRow = arith::RemUIOp::create(b, loc, chunk, index(layout.chunksPerRow()));
+    auto emit = [&, firstRow = firstRow, column = column] {
+      auto [row, inRow] = sameColumn
+                              ? std::pair(Value(arith::AddIOp::create(b, loc, firstRow, index(first / perRow))), column)
+                              : divide(chunk);
       SmallVector<Value> from(indices);
       from[rowDim] = arith::AddIOp::create(b, loc, indices[rowDim], row);
       from.back() = arith::MulIOp::create(b, loc, inRow, chunkElements);
@@ -290,14 +299,14 @@ LogicalResult Stager::run() {
     b.setInsertionPoint(read);
     copyTile(read, read.getIndices(), buffer, index(0));
     commitAndWait({}, 0);
-    bool inRegisters = true;
-    if (int64_t m = schedule.getTileM(), columns = read.getVectorType().getDimSize(1); true) {
-      // Accumulators, and the queries as operands, by 32-bit registers of one thread.
-      int64_t rowBlocks = m / (16 * schedule.getWarps());
-      int64_t queries = rowBlocks * columns * read.getVectorType().getElementTypeBitWidth() / 64;
-      int64_t accumulators = rowBlocks * (columns + schedule.getTileN()) / 2;
-      inRegisters = queries + accumulators <= 160;
-    }
+    // Registers of one thread: accumulators of o and scores, and the queries as operands
+    // (f32 as two halves).
+    int64_t columns = read.getVectorType().getDimSize(1);
+    int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
+    int64_t perPair = read.getVectorType().getElementType().isF32() ? 4 : 1;
+    int64_t queries = rowBlocks * columns / 4 * perPair;
+    int64_t accumulators = rowBlocks * (columns + schedule.getTileN()) / 2;
+    bool inRegisters = queries + accumulators <= 160;
     if (inRegisters) {
       readFrom(read, buffer, index(0));
       continue;
