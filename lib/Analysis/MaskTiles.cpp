@@ -264,8 +264,9 @@ std::optional<Bounds> projectFull(const FlatSet &set, TileAxis axis) {
     Row row;
     for (const DynamicAPInt &value : source)
       row.push_back(DynamicAPInt(sign) * value);
-    // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d; a later
-    // one may depend on an earlier one.
+    // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d. Of integers,
+    // q + r >= 0 is e + d*r >= 0 and r - q >= 0 is d*r + d - 1 - e >= 0: exact. A
+    // later quotient may depend on an earlier one.
     for (unsigned i = set.divisors.size(); i-- > 0;) {
       DynamicAPInt factor = row[Locals + i];
       if (factor == 0)
@@ -273,7 +274,9 @@ std::optional<Bounds> projectFull(const FlatSet &set, TileAxis axis) {
       row[Locals + i] = 0;
       for (auto [value, dividend] : llvm::zip(row, set.dividends[i]))
         value = value * set.divisors[i] + factor * dividend;
-      if (factor > 0)
+      if (factor == -1)
+        row.back() += set.divisors[i] - 1;
+      else if (factor > 1)
         row.back() -= factor * (set.divisors[i] - 1);
     }
     row[row[Y] > 0 ? First : Last] += row[Y];

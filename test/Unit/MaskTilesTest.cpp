@@ -423,17 +423,36 @@ private:
       return each([&](size_t) { return signedValue(cast<IntegerAttr>(constant).getValue()); });
     }
     return llvm::TypeSwitch<Operation *, bool>(&op)
-        .Case([&](arith::AddIOp) { return each([&](size_t i) { return operand(0, i) + operand(1, i); }); })
-        .Case([&](arith::SubIOp) { return each([&](size_t i) { return operand(0, i) - operand(1, i); }); })
-        .Case([&](arith::MulIOp) { return each([&](size_t i) { return operand(0, i) * operand(1, i); }); })
-        .Case([&](arith::AndIOp) { return each([&](size_t i) { return operand(0, i) & operand(1, i); }); })
-        .Case([&](arith::OrIOp) { return each([&](size_t i) { return operand(0, i) | operand(1, i); }); })
-        .Case([&](arith::RemSIOp) { return each([&](size_t i) { return operand(0, i) % operand(1, i); }); })
-        .Case([&](arith::ShRSIOp) { return each([&](size_t i) { return operand(0, i) >> operand(1, i); }); })
-        .Case([&](arith::MinSIOp) { return each([&](size_t i) { return std::min(operand(0, i), operand(1, i)); }); })
-        .Case([&](arith::MaxSIOp) { return each([&](size_t i) { return std::max(operand(0, i), operand(1, i)); }); })
+        .Case([&](arith::AddIOp) {
+          return each([&](size_t i) { return operand(0, i) + operand(1, i); });
+        })
+        .Case([&](arith::SubIOp) {
+          return each([&](size_t i) { return operand(0, i) - operand(1, i); });
+        })
+        .Case([&](arith::MulIOp) {
+          return each([&](size_t i) { return operand(0, i) * operand(1, i); });
+        })
+        .Case([&](arith::AndIOp) {
+          return each([&](size_t i) { return operand(0, i) & operand(1, i); });
+        })
+        .Case([&](arith::OrIOp) {
+          return each([&](size_t i) { return operand(0, i) | operand(1, i); });
+        })
+        .Case([&](arith::RemSIOp) {
+          return each([&](size_t i) { return operand(0, i) % operand(1, i); });
+        })
+        .Case([&](arith::ShRSIOp) {
+          return each([&](size_t i) { return operand(0, i) >> operand(1, i); });
+        })
+        .Case([&](arith::MinSIOp) {
+          return each([&](size_t i) { return std::min(operand(0, i), operand(1, i)); });
+        })
+        .Case([&](arith::MaxSIOp) {
+          return each([&](size_t i) { return std::max(operand(0, i), operand(1, i)); });
+        })
         .Case([&](arith::FloorDivSIOp) {
-          return each([&](size_t i) { return llvm::divideFloorSigned(operand(0, i), operand(1, i)); });
+          return each(
+              [&](size_t i) { return llvm::divideFloorSigned(operand(0, i), operand(1, i)); });
         })
         .Case([&](arith::SelectOp) {
           return each([&](size_t i) { return operand(0, i) ? operand(1, i) : operand(2, i); });
