@@ -71,6 +71,10 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
+  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
+  pm.addPass(createConvertFlashAttnToCPU());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   addLowerToBranches(pm);
   addLowerHostToLLVM(pm);
   pm.addPass(createReconcileUnrealizedCastsPass());
