@@ -86,7 +86,8 @@ if config.flashattn_sanitize:
     config.available_features.add("asan")
     # LLVM keeps what it registers until the process ends, which counts as leaked. An allocation
     # of absurd size must fail as it does without the sanitizer.
-    config.environment["ASAN_OPTIONS"] = "detect_leaks=0:allocator_may_return_null=1"
+    # The allocators of the installed LLVM, built without the sanitizer, poison but never unpoison.
+    config.environment["ASAN_OPTIONS"] = "detect_leaks=0:allocator_may_return_null=1:allow_user_poisoning=0"
     config.environment["UBSAN_OPTIONS"] = "halt_on_error=1:print_stacktrace=1"
 
 # No test may hang the suite. lit can only stop what overstays where it finds psutil.
