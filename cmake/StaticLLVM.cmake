@@ -4,7 +4,7 @@
 # What the passes, the JIT and the two back ends can reach. The linker takes only what is used.
 llvm_map_components_to_libnames(flashattn_llvm_archives
   AsmParser BitReader BitWriter Core ExecutionEngine InstCombine IPO IRReader Linker MC
-  NVPTX NVPTXCodeGen NVPTXDesc NVPTXInfo OrcJIT Passes Remarks ScalarOpts Support Target TargetParser
+  NVPTX NVPTXCodeGen NVPTXDesc NVPTXInfo OrcJIT PerfJITEvents Passes Remarks ScalarOpts Support Target TargetParser
   TransformUtils Vectorize X86 X86AsmParser X86CodeGen X86Desc X86Info)
 list(REMOVE_DUPLICATES flashattn_llvm_archives)
 add_library(flashattn_llvm INTERFACE)
