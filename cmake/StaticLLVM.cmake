@@ -21,6 +21,8 @@ function(flashattn_replace_links target)
     return()
   endif()
   list(TRANSFORM links REPLACE "^LLVM$" "flashattn_llvm")
+  # Only the execution engine, of what is used here, names the shared libMLIR.
+  list(TRANSFORM links REPLACE "^MLIR$" "MLIRTargetLLVMIRExport")
   list(TRANSFORM links REPLACE "^ZLIB::ZLIB$" "${FLASHATTN_ZLIB_ARCHIVE}")
   list(TRANSFORM links REPLACE "^zstd::libzstd_shared$" "${FLASHATTN_ZSTD_ARCHIVE}")
   set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
