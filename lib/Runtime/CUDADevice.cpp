@@ -17,14 +17,14 @@ using llvm::StringRef;
 
 namespace {
 
-/// Kernels may have this much dynamic shared memory without asking.
+/// Kernels may have this much shared memory, static and dynamic, without asking.
 constexpr int64_t kDefaultSharedBytes = 48 * 1024;
 
 struct Kernel {
   std::string name;
   cuda::Function function;
   int staticSharedBytes, registers, maxThreads;
-  int64_t dynamicSharedLimit = kDefaultSharedBytes;
+  int64_t dynamicSharedLimit = 0; ///< what the driver allows at present
 };
 
 struct LoadedModule {
@@ -366,6 +366,7 @@ Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
         return result;
       }))
     return error;
+  made->dynamicSharedLimit = kDefaultSharedBytes - made->staticSharedBytes;
   kernel = std::move(made);
   return kernel.get();
 }

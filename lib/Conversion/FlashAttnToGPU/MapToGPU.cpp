@@ -15,8 +15,11 @@ using namespace mlir::flashattn;
 
 /// forall (b, h, t) to a launch of B*H*T blocks in one dimension: only x reaches past
 /// 65,535 blocks.
-static void mapToGPU(RewriterBase &b, scf::ForallOp forall) {
+static LogicalResult mapToGPU(RewriterBase &b, scf::ForallOp forall) {
   Location loc = forall.getLoc();
+  if (forall.getRank() != 3 || !forall.isNormalized() || forall.getNumResults() != 0)
+    return forall.emitOpError() << "expected a tile program over (batch, head, query tile) that "
+                                   "counts from 0 by 1";
   ScheduleAttr schedule = getSchedule(forall);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
   b.setInsertionPoint(forall);
@@ -49,6 +52,7 @@ static void mapToGPU(RewriterBase &b, scf::ForallOp forall) {
   b.eraseOp(forall.getBody()->getTerminator());
   b.inlineBlockBefore(forall.getBody(), terminator, ids);
   b.eraseOp(forall);
+  return success();
 }
 
 namespace {
@@ -61,7 +65,8 @@ struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
     });
     IRRewriter rewriter(&getContext());
     for (scf::ForallOp program : programs)
-      mapToGPU(rewriter, program);
+      if (failed(mapToGPU(rewriter, program)))
+        return signalPassFailure();
   }
 };
 } // namespace

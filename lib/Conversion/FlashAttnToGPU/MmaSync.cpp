@@ -193,27 +193,59 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
        arith::AndIOp::create(b, loc, laneRow, index(3))}};
   auto lhsElements = vector::ToElementsOp::create(b, loc, lhs).getResults();
   int64_t lhsBlock = kSize / 2, accBlock = nSize / 2;
-  for (int64_t k = 0; k < kSize; k += 8) {
-    SmallVector<std::pair<SmallVector<Value>, SmallVector<Value>>> a;
-    for (int64_t r = 0; r < layout.rowBlocks; ++r) {
-      // Accumulator order is (row, column 2t), (row, 2t+1), (row+8, 2t), (row+8, 2t+1);
-      // the operand's is (row, slot t), (row+8, t), (row, t+4), (row+8, t+4).
-      ValueRange e = ValueRange(lhsElements).slice(r * lhsBlock + k / 2, 4);
-      a.push_back(split(SmallVector<Value>{e[0], e[2], e[1], e[3]}));
-    }
-    for (int64_t n = 0; n < nSize; n += 8) {
-      SmallVector<Value> slots;
-      for (int64_t slot = 0; slot < 2; ++slot)
-        slots.push_back(memref::LoadOp::create(
-            b, loc, rhs.getBase(), transposed ? along.at(n, k / 4, slot) : across[slot].at(k, n / 4)));
-      auto [bHi, bLo] = split(slots);
-      for (int64_t r = 0; r < layout.rowBlocks; ++r) {
-        MutableArrayRef<Value> sum = MutableArrayRef(c).slice(r * accBlock + n / 2, 4);
-        mma(a[r].second, bHi, sum, f32);
-        mma(a[r].first, bLo, sum, f32);
-        mma(a[r].first, bHi, sum, f32);
+  using Halves = std::pair<SmallVector<Value>, SmallVector<Value>>;
+  // Accumulator order is (row, column 2t), (row, 2t+1), (row+8, 2t), (row+8, 2t+1); the
+  // operand's is (row, slot t), (row+8, t), (row, t+4), (row+8, t+4).
+  auto lhsAt = [&](int64_t r, int64_t k) -> Halves {
+    ValueRange e = ValueRange(lhsElements).slice(r * lhsBlock + k / 2, 4);
+    return split(SmallVector<Value>{e[0], e[2], e[1], e[3]});
+  };
+  auto rhsAt = [&](int64_t k, int64_t n) -> Halves {
+    SmallVector<Value> slots;
+    for (int64_t slot = 0; slot < 2; ++slot)
+      slots.push_back(memref::LoadOp::create(
+          b, loc, rhs.getBase(), transposed ? along.at(n, k / 4, slot) : across[slot].at(k, n / 4)));
+    return split(slots);
+  };
+  auto multiply = [&](const Halves &x, const Halves &y, MutableArrayRef<Value> sum) {
+    mma(x.second, y.first, sum, f32);
+    mma(x.first, y.second, sum, f32);
+    mma(x.first, y.first, sum, f32);
+  };
+  if (transposed) {
+    // Scores: one sum of kSize products that starts from zero.
+    for (int64_t k = 0; k < kSize; k += 8) {
+      SmallVector<Halves> a;
+      for (int64_t r = 0; r < layout.rowBlocks; ++r)
+        a.push_back(lhsAt(r, k));
+      for (int64_t n = 0; n < nSize; n += 8) {
+        Halves operand = rhsAt(k, n);
+        for (int64_t r = 0; r < layout.rowBlocks; ++r)
+          multiply(a[r], operand, MutableArrayRef(c).slice(r * accBlock + n / 2, 4));
       }
     }
+    return vector::FromElementsOp::create(b, loc, acc.getType(), c);
+  }
+  // P V: the tensor cores round their sums towards zero, so over thousands of keys a sum
+  // kept there drifts by more than A9 allows. Each tile is summed on its own and added with
+  // correct rounding.
+  SmallVector<SmallVector<Halves>> a(layout.rowBlocks);
+  for (int64_t r = 0; r < layout.rowBlocks; ++r)
+    for (int64_t k = 0; k < kSize; k += 8)
+      a[r].push_back(lhsAt(r, k));
+  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+  for (int64_t n = 0; n < nSize; n += 8) {
+    SmallVector<SmallVector<Value>> sums(layout.rowBlocks, SmallVector<Value>(4, zero));
+    for (int64_t k = 0; k < kSize; k += 8) {
+      Halves operand = rhsAt(k, n);
+      for (int64_t r = 0; r < layout.rowBlocks; ++r)
+        multiply(a[r][k / 8], operand, sums[r]);
+    }
+    for (int64_t r = 0; r < layout.rowBlocks; ++r)
+      for (int64_t i = 0; i < 4; ++i) {
+        Value &total = c[r * accBlock + n / 2 + i];
+        total = arith::AddFOp::create(b, loc, total, sums[r][i]);
+      }
   }
   return vector::FromElementsOp::create(b, loc, acc.getType(), c);
 }

@@ -285,9 +285,11 @@ scf::ForallOp ProgramBuilder::build() {
     offset = op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
 
-  auto forall = scf::ForallOp::create(
-      b, loc, getAsOpFoldResult({batches, heads, tiles}), /*outputs=*/ValueRange(),
-      /*mapping=*/std::nullopt);
+  SmallVector<Attribute> axes;
+  for (ProgramAxis axis : {ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile})
+    axes.push_back(ProgramAxisAttr::get(b.getContext(), axis));
+  auto forall = scf::ForallOp::create(b, loc, getAsOpFoldResult({batches, heads, tiles}),
+                                      /*outputs=*/ValueRange(), b.getArrayAttr(axes));
   forall->setAttr("flashattn.schedule", schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());

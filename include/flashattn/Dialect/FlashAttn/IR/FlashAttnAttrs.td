@@ -4,6 +4,7 @@
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/Dialect/SCF/IR/DeviceMappingInterface.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
 
@@ -29,6 +30,23 @@ def FlashAttn_Layout : I32EnumAttr<"Layout", "order of the operands' dimensions"
 }
 def FlashAttn_LayoutAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Layout, "layout"> {
   let assemblyFormat = "$value";
+}
+
+def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "what a dimension of a tile program counts", [
+    I64EnumAttrCase<"Batch", 0, "batch">,
+    I64EnumAttrCase<"Head", 1, "head">,
+    I64EnumAttrCase<"QueryTile", 2, "query_tile">]> {
+  let cppNamespace = "::mlir::flashattn";
+  let genSpecializedAttr = 0;
+}
+def FlashAttn_ProgramAxisAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_ProgramAxis, "program_axis",
+    [DeclareAttrInterfaceMethods<DeviceMappingAttrInterface>]> {
+  let summary = "mapping of a dimension of the `scf.forall` that a tile program is";
+  let description = [{
+    Names what the dimension counts, and keeps one of a single iteration from being
+    folded away before a target has mapped the programs.
+  }];
+  let assemblyFormat = "`<` $value `>`";
 }
 
 //===----------------------------------------------------------------------===//
