@@ -1,14 +1,20 @@
 //===- InitAll.cpp ---------------------------------------------------------===//
 
 #include "flashattn/InitAll.h"
+#include "flashattn/Analysis/Passes.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
+#include "flashattn/Pipelines/Pipelines.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Affine/Transforms/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/FuncBufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
@@ -19,6 +25,11 @@
 #include "mlir/Dialect/Transform/IR/TransformDialect.h"
 #include "mlir/Dialect/Transform/Transforms/Passes.h"
 #include "mlir/IR/DialectRegistry.h"
+#include "mlir/Target/LLVM/NVVM/Target.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Transforms/Passes.h"
 
 using namespace mlir;
@@ -27,13 +38,24 @@ void flashattn::registerAllFlashAttnDialects(DialectRegistry &registry) {
   registry.insert<FlashAttnDialect, affine::AffineDialect, arith::ArithDialect,
                   bufferization::BufferizationDialect, func::FuncDialect, gpu::GPUDialect,
                   linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
-                  memref::MemRefDialect, nvgpu::NVGPUDialect, scf::SCFDialect,
+                  memref::MemRefDialect, nvgpu::NVGPUDialect, NVVM::NVVMDialect, scf::SCFDialect,
                   tensor::TensorDialect, transform::TransformDialect, vector::VectorDialect>();
 }
 
 void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
   arith::registerBufferizableOpInterfaceExternalModels(registry);
+  // convert-gpu-to-nvvm takes the patterns of the dialects that say they have some.
+  cf::registerConvertControlFlowToLLVMInterface(registry);
+  registerConvertMemRefToLLVMInterface(registry);
+  // Kernels to PTX, host code to LLVM IR.
+  NVVM::registerNVVMTargetInterfaceExternalModels(registry);
+  gpu::registerOffloadingLLVMTranslationInterfaceExternalModels(registry);
+  registerBuiltinDialectTranslation(registry);
+  registerGPUDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerNVVMDialectTranslation(registry);
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(registry);
+  registerBufferizableOpInterfaceExternalModels(registry);
   scf::registerBufferizableOpInterfaceExternalModels(registry);
   scf::registerTransformDialectExtension(registry);
   tensor::registerBufferizableOpInterfaceExternalModels(registry);
@@ -41,7 +63,10 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
 }
 
 void flashattn::registerAllFlashAttnPasses() {
+  registerFlashAttnTransformsPasses();
   registerFlashAttnConversionPasses();
+  registerFlashAttnAnalysisPasses();
+  registerFlashAttnPipelines();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();

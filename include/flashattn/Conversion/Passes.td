@@ -21,4 +21,57 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
+//===----------------------------------------------------------------------===//
+// NVIDIA GPUs
+//===----------------------------------------------------------------------===//
+
+def MapToGPU : Pass<"flashattn-map-to-gpu"> {
+  let summary = "give every tile program a thread block";
+  let description = [{
+    Turns each `scf.forall` that carries a schedule into a `gpu.launch` of one block
+    per program and 32 threads per warp. Blocks are numbered with the query tile
+    fastest and the last tile of a head first: under a causal mask it is the longest.
+    The body still works on whole tiles; the launch carries the schedule.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect"];
+}
+
+def StageShared : Pass<"flashattn-stage-shared"> {
+  let summary = "bring the tiles that contractions read through shared memory";
+  let description = [{
+    Every tile read of a launch is replaced by an asynchronous copy (`cp.async`)
+    into swizzled shared memory and a read from there. Reads in key loops are
+    double-buffered where the schedule has two stages: the copy of the next tile runs
+    beside the work on this one, from one loop into the next where they share a bound.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def Distribute : Pass<"flashattn-distribute"> {
+  let summary = "distribute tile values to threads";
+  let description = [{
+    A tile value `vector<MxNxT>` becomes one vector per thread in the order of the
+    accumulators of `mma.sync` m16n8: with row block r, column group g of 8, half h
+    and column c, element `r*N/2 + 4g + 2h + c` is row `16(r + R*warp) + lane/4 + 8h`
+    and column `8g + 2(lane%4) + c`. Elementwise ops act on these vectors, a row
+    reduction is a tree and two shuffles within four lanes, a contraction is
+    `mma.sync` with its right-hand side loaded from shared memory by `ldmatrix`.
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::nvgpu::NVGPUDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
+  let summary = "exp2 and log2 as one instruction each";
+  let description = [{
+    In GPU functions `math.exp2` and `math.log2` on f32 become `ex2.approx.ftz` and
+    `lg2.approx.ftz`, element by element; libdevice's versions cost several
+    instructions more for denormals, which an attention weight has no use for.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect"];
+}
+
 #endif // FLASHATTN_CONVERSION_PASSES_TD

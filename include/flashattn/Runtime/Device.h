@@ -10,6 +10,7 @@
 
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
 #include <cstdint>
@@ -26,6 +27,17 @@ struct CUDADeviceInfo {
   int64_t memoryBytes;            ///< total global memory
   int64_t sharedMemoryPerBlock;   ///< opt-in maximum, bytes
   int multiprocessors;
+};
+
+/// Numbers of blocks, threads or blocks of a cluster along each dimension.
+struct Dim3 {
+  int64_t x = 1, y = 1, z = 1;
+};
+
+/// How a kernel is started. `cluster` of (1, 1, 1) is a launch without clusters.
+struct LaunchShape {
+  Dim3 grid, block, cluster;
+  int64_t dynamicSharedBytes = 0;
 };
 
 /// A place with memory of its own and work that may run asynchronously. Buffers
@@ -47,6 +59,7 @@ public:
   virtual llvm::Error release(void *buffer) = 0;
   virtual llvm::Error copyToDevice(void *dst, const void *src, size_t bytes) = 0;
   virtual llvm::Error copyToHost(void *dst, const void *src, size_t bytes) = 0;
+  virtual llvm::Error copyOnDevice(void *dst, const void *src, size_t bytes) = 0;
   /// Sets `bytes` bytes at `dst` to `value`.
   virtual llvm::Error fill(void *dst, uint8_t value, size_t bytes) = 0;
   /// Waits for all work given so far; reports what went wrong in it.
@@ -54,6 +67,18 @@ public:
   /// Average milliseconds of one `body` over `repeats` runs given back to back
   /// (device events on CUDA, the steady clock on the CPU).
   virtual llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) = 0;
+
+  /// Loads PTX text or a cubin; what was loaded before in this process is reused, and
+  /// nothing is unloaded before the process ends. Errors: driver too old for the PTX
+  /// version (both), wrong architecture, the log of the driver's compiler; on the CPU always.
+  virtual llvm::Expected<void *> loadKernels(llvm::StringRef image);
+  /// The kernel `name` of what loadKernels returned.
+  virtual llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name);
+  /// Starts a kernel on the device's stream; `parameters` are addresses of its parameters.
+  /// Errors: shared memory beyond the limit (needed, available), launch failure.
+  virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
+  /// The stream (CUstream) that launches, copies and fills go to; null on the CPU.
+  virtual void *getStream() { return nullptr; }
 };
 
 llvm::Expected<std::unique_ptr<Device>> createCPUDevice();

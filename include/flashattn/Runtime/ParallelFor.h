@@ -11,4 +11,12 @@
 extern "C" void flashattnParallelFor(int64_t count, void (*body)(void *context, int64_t i),
                                      void *context);
 
+namespace mlir::flashattn {
+
+/// Threads of the pool, the caller's included: the environment's FLASHATTN_NUM_THREADS,
+/// or the processors that this process may use.
+unsigned getNumCPUThreads();
+
+} // namespace mlir::flashattn
+
 #endif // FLASHATTN_RUNTIME_PARALLELFOR_H

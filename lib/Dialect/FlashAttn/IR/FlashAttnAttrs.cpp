@@ -1,9 +1,11 @@
 //===- FlashAttnAttrs.cpp - masks as unions of integer sets, schedules ----===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/ScopedPrinter.h"
+#include "llvm/Support/Threading.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -11,6 +13,44 @@ using namespace mlir::flashattn;
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrInterfaces.cpp.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.cpp.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnEnums.cpp.inc"
+/// The set of `#flashattn.set`: quoted text, or the alias of an affine_set.
+static ParseResult parseVisibleSet(AsmParser &parser, IntegerSetAttr &set) {
+  SMLoc loc = parser.getCurrentLocation();
+  std::string text;
+  if (failed(parser.parseOptionalString(&text)))
+    return parser.parseAttribute(set);
+  // What the nested parser says has no place in the file: keep its message, and say where.
+  std::string reason;
+  {
+    ScopedDiagnosticHandler handler(
+        parser.getContext(), [&, thread = llvm::get_threadid()](Diagnostic &diagnostic) {
+          if (llvm::get_threadid() != thread)
+            return failure();
+          reason = diagnostic.str();
+          return success();
+        });
+    set = dyn_cast_if_present<IntegerSetAttr>(
+        parseAttribute("affine_set<" + text + ">", parser.getContext()));
+  }
+  if (!set)
+    return parser.emitError(loc) << "expected an integer set such as "
+                                    "\"(p, k)[nq, nk] : (p - k >= 0)\" but got \""
+                                 << text << "\": " << reason;
+  return success();
+}
+
+/// Quoted, so that it reads back from every form: text without aliases and bytecode too.
+static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  set.getValue().print(stream);
+  // The verifier leaves exactly these four names, none of which is part of another.
+  for (auto [from, to] : {std::pair("d0", "p"), {"d1", "k"}, {"s0", "nq"}, {"s1", "nk"}})
+    for (size_t at = 0; (at = text.find(from, at)) != std::string::npos;)
+      text.replace(at, 2, to);
+  printer.printString(text);
+}
+
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
 

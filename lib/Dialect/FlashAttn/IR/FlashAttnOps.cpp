@@ -11,6 +11,19 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// An enumeration between the parentheses of its clause: the bare keyword, where the attribute's own
+/// printer would put a space before it.
+template <typename EnumAttrT>
+static ParseResult parseEnumKeyword(OpAsmParser &parser, EnumAttrT &attr) {
+  attr = dyn_cast_if_present<EnumAttrT>(EnumAttrT::parse(parser, Type()));
+  return success(static_cast<bool>(attr));
+}
+
+template <typename EnumAttrT>
+static void printEnumKeyword(OpAsmPrinter &printer, Operation *, EnumAttrT attr) {
+  printer.printKeywordOrString(stringifyEnum(attr.getValue()));
+}
+
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
 
@@ -207,36 +220,10 @@ struct DropMaskThatHidesNothing : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// Takes the source of a `tensor.cast` that only forgets sizes.
-struct FoldTensorCast : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
-    if (!op.hasPureTensorSemantics())
-      return failure();
-    SmallVector<Value> operands(op->getOperands());
-    bool changed = false;
-    for (Value &operand : operands)
-      if (auto cast = operand.getDefiningOp<tensor::CastOp>();
-          cast && tensor::canFoldIntoConsumerOp(cast)) {
-        operand = cast.getSource();
-        changed = true;
-      }
-    if (!changed)
-      return failure();
-    SmallVector<Type> types;
-    for (OpOperand &init : op.getDpsInitsMutable())
-      types.push_back(operands[init.getOperandNumber()].getType());
-    Operation *folded = clone(rewriter, op, types, operands);
-    SmallVector<Value> results;
-    for (auto [oldResult, newResult] : llvm::zip(op->getResults(), folded->getResults()))
-      results.push_back(rewriter.createOrFold<tensor::CastOp>(op.getLoc(), oldResult.getType(), newResult));
-    rewriter.replaceOp(op, results);
-    return success();
-  }
-};
-
 } // namespace
 
+/// A `tensor.cast` that forgets sizes is folded by the tensor dialect's own pattern, which serves
+/// every op in destination-passing style.
 void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<DropMaskThatHidesNothing, FoldTensorCast>(context);
+  patterns.add<DropMaskThatHidesNothing>(context);
 }

@@ -66,8 +66,13 @@ def FlashAttn_SinkAttr : FlashAttn_Mask<"Sink", "sink"> {
 
 def FlashAttn_SetAttr : FlashAttn_Mask<"Set", "set"> {
   let summary = "the pairs of an integer set over `(p, k)[nq, nk]`";
+  let description = [{
+    The set stands in quotes, `#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">`, or is an
+    `affine_set` behind an alias. An `affine_set` cannot stand here in full: the text of a
+    dialect's attribute needs balanced angle brackets, and `>=` is not.
+  }];
   let parameters = (ins "::mlir::IntegerSetAttr":$set);
-  let assemblyFormat = "`<` $set `>`";
+  let assemblyFormat = "`<` custom<VisibleSet>($set) `>`";
   let genVerifyDecl = 1;
 }
 

@@ -71,8 +71,9 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
   let results = (outs Variadic<AnyRankedTensor>:$results);
 
   let assemblyFormat = [{
-    (`mask` `(` $mask^ `)`)? (`scale` `(` $scale^ `)`)? (`align` `(` $align^ `)`)?
-    (`layout` `(` $layout^ `)`)? (`schedule` `(` $schedule^ `)`)?
+    (`mask` `(` $mask^ `)`)? (`scale` `(` $scale^ `)`)?
+    (`align` `(` custom<EnumKeyword>($align)^ `)`)?
+    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`schedule` `(` $schedule^ `)`)?
     `ins` `(` $q `,` $k `,` $v `:` type($q) `,` type($k) `,` type($v) `)`
     (`offset` `(` $offset^ `)`)?
     `outs` `(` $oInit (`,` $lseInit^)? `:` type($oInit) (`,` type($lseInit)^)? `)`

@@ -15,6 +15,8 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
     Option<"chip", "chip", "std::string", "\"cpu\"", "cpu, or the GPU as sm_XX">,
     Option<"vectorWidth", "vector-width", "int64_t", "16",
            "f32 lanes of the CPU's vector registers">,
+    Option<"schedule", "schedule", "std::string", "\"\"",
+           "fields of a schedule to pin on every op that has none: 'tile_m = 128, tile_n = 64, ...'">,
   ];
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }

@@ -1,0 +1,104 @@
+//===- MaskTiles.h - from mask sets to tile intervals ------------*- C++ -*-===//
+//
+// Rules M3 to M6: which tiles hold a visible pair, which of them are full, the
+// mask of a partial tile, and rows that no key reaches. Masks are unions of
+// integer sets over (p, k)[nq, nk] (MaskAttrInterface). Positions, keys and
+// lengths are below 2^31 in absolute value.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_ANALYSIS_MASKTILES_H
+#define FLASHATTN_ANALYSIS_MASKTILES_H
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/IntegerSet.h"
+#include "mlir/IR/Value.h"
+
+#include <memory>
+
+namespace mlir::flashattn {
+
+class AttentionOp;
+
+/// Tiles [begin, end) of one interval along an axis: [begin, fullBegin) partial,
+/// [fullBegin, fullEnd) full, [fullEnd, end) partial. Index values with
+/// begin <= fullBegin <= fullEnd <= end; without a full tile
+/// fullBegin = fullEnd = begin, so that one loop runs them all.
+struct TileInterval {
+  Value begin, fullBegin, fullEnd, end;
+};
+
+/// The axis that is cut into tiles.
+enum class TileAxis {
+  /// Keys of a query tile (forward, dQ).
+  Keys,
+  /// Queries of a key tile (dK, dV).
+  Queries,
+};
+
+/// The intervals of a mask along one axis, derived once and symbolic in the
+/// lengths, the offset and the tile on the other axis (rules M3, M5).
+///
+/// The intervals are disjoint, ascending and hold every tile with a visible
+/// pair; in a full one every pair is visible and within the axis (rule M4). A
+/// tile without a visible pair is in no interval where every set of the mask
+/// has unit coefficients and no mod or floordiv; for other sets the bounds are
+/// those of the rational hull. A constraint of coefficients whose absolute
+/// values add up to more than 2^31 bounds no interval and leaves no full tile.
+class TileIntervalPlan {
+public:
+  /// `tile` is the number of keys or queries of a tile, at least 1.
+  TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile);
+  TileIntervalPlan(TileIntervalPlan &&);
+  ~TileIntervalPlan();
+
+  /// The bounds as `arith` on index values; constants where the operands are.
+  /// `first` and `last` (inclusive, first <= last) are the positions of the
+  /// query tile (axis Keys) or the keys of the key tile (axis Queries), taken
+  /// as they are: clamp `last` where a tile hangs over the end. `offset` is the
+  /// position of query 0; the axis Keys does not read it.
+  SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
+                                 Value offset, Value nq, Value nk) const;
+
+  struct Interval;
+
+private:
+  SmallVector<std::unique_ptr<Interval>> intervals;
+  /// ordered[i][j]: interval i begins no later than interval j, for all values.
+  SmallVector<SmallVector<bool>> ordered;
+  int64_t tile;
+};
+
+/// Key tiles of a query tile with the positions [firstPosition, lastPosition]
+/// (inclusive); key tile t holds the keys [t*tileN, (t+1)*tileN) below nk.
+SmallVector<TileInterval> buildKeyIntervals(OpBuilder &builder, Location loc,
+                                            ArrayRef<IntegerSet> visible, Value firstPosition,
+                                            Value lastPosition, Value nq, Value nk, int64_t tileN);
+
+/// Query tiles of a key tile with the keys [firstKey, lastKey] (inclusive);
+/// query tile t holds the queries [t*tileM, (t+1)*tileM) below nq, at the
+/// positions from offset + t*tileM.
+SmallVector<TileInterval> buildQueryIntervals(OpBuilder &builder, Location loc,
+                                              ArrayRef<IntegerSet> visible, Value firstKey,
+                                              Value lastKey, Value offset, Value nq, Value nk,
+                                              int64_t tileM);
+
+/// The mask of a tile, vector<MxNxi1>: element (i, j) says whether the query at
+/// position p0 + i sees key k0 + j, which includes k0 + j < nk. `p0`, `k0`, `nq`
+/// and `nk` are index values.
+///
+/// Rows are vector<Mx1>, columns vector<1xN>, and only what depends on both is
+/// computed per element: for a linear constraint one 32-bit compare.
+Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible, Value p0,
+                       Value k0, Value nq, Value nk, int64_t m, int64_t n);
+
+/// Whether the query at position `p` sees key `k`.
+bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);
+
+/// Warns at the op where its mask hides every pair, or every key of some
+/// positions p >= 0 whatever the lengths nq, nk >= 1 (rule M6).
+void warnHiddenRows(AttentionOp op);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_ANALYSIS_MASKTILES_H

@@ -1,0 +1,44 @@
+//===- Pipelines.h - from attention ops to code that runs --------*- C++ -*-===//
+
+#ifndef FLASHATTN_PIPELINES_PIPELINES_H
+#define FLASHATTN_PIPELINES_PIPELINES_H
+
+#include "mlir/Pass/PassOptions.h"
+#include "llvm/ADT/StringRef.h"
+
+namespace mlir {
+class OpPassManager;
+namespace flashattn {
+
+struct FlashAttnToCPUOptions : public PassPipelineOptions<FlashAttnToCPUOptions> {
+  PassOptions::Option<int64_t> vectorWidth{
+      *this, "vector-width", llvm::cl::desc("f32 lanes of a vector register"),
+      llvm::cl::init(16)};
+  PassOptions::Option<std::string> schedule{
+      *this, "schedule", llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+};
+
+struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOptions> {
+  PassOptions::Option<std::string> chip{*this, "chip", llvm::cl::desc("GPU, as sm_XX"),
+                                        llvm::cl::init("sm_80")};
+  PassOptions::Option<std::string> schedule{
+      *this, "schedule", llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+};
+
+/// From attention ops on tensors or memrefs to the LLVM dialect, for Executable::create.
+/// Public functions get a C interface (`llvm.emit_c_interface`).
+void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options);
+
+/// The same with kernels as `gpu.binary` ops that hold PTX.
+void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options);
+
+/// The lowest PTX version that has `chip`, 10 * major + minor; 0 for an unknown chip.
+int getMinPTXVersion(llvm::StringRef chip);
+
+/// Registers both as `flashattn-to-cpu` and `flashattn-to-nvvm`.
+void registerFlashAttnPipelines();
+
+} // namespace flashattn
+} // namespace mlir
+
+#endif // FLASHATTN_PIPELINES_PIPELINES_H

@@ -1,0 +1,42 @@
+//===- Schedules.h - the schedules that a chip offers an op ------*- C++ -*-===//
+//
+// One table per kind of chip, and the resources that a schedule needs there. A
+// target knows nothing of another's table.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_TARGET_SCHEDULES_H
+#define FLASHATTN_TARGET_SCHEDULES_H
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+
+namespace mlir::flashattn {
+
+/// Where a schedule is to run.
+struct Chip {
+  /// "cpu", or a GPU as "sm_XX" ("sm_90a" with its architecture-specific features).
+  std::string name;
+  /// f32 lanes of a vector register; the CPU's only.
+  int64_t vectorWidth = 16;
+
+  bool isCPU() const { return name == "cpu"; }
+  /// 80 of "sm_80"; 0 where the name is no GPU's.
+  int getComputeCapability() const;
+  /// Shared memory that one block may use, bytes (CUDA programming guide, "technical
+  /// specifications per compute capability").
+  int64_t getSharedMemoryPerBlock() const;
+};
+
+/// Error at `loc` if `chip` is none that the project compiles for.
+LogicalResult verifyChip(function_ref<InFlightDiagnostic()> emitError, const Chip &chip);
+
+/// Schedules to try for `op` on `chip`, best first.
+SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Chip &chip);
+
+/// Why `schedule` cannot compile `op` for `chip`: needed and available of what is
+/// short, by buffer; empty where it can (rule R2, principle "refuse early and in full").
+std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Chip &chip);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_TARGET_SCHEDULES_H

@@ -1,0 +1,336 @@
+//===- VisibleTile.cpp - the mask of a partial tile as IR ------------------===//
+//
+// Rows are vector<Mx1>, columns vector<1xN>: a pass that distributes tiles to
+// threads sees at the type what an operand depends on, and every operation runs
+// at the smallest shape that holds its result.
+//
+//===----------------------------------------------------------------------===//
+
+#include "flashattn/Analysis/MaskTiles.h"
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "mlir/Analysis/Presburger/Simplex.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+/// The base of a linear constraint is clamped to this magnitude before it becomes
+/// 32 bits wide; what the rows and columns add must be less.
+constexpr int64_t kBaseLimit = int64_t(1) << 30;
+constexpr int64_t kMaxNarrowCoefficient = int64_t(1) << 20;
+
+/// A linear constraint over [p, k, nq, nk, 1].
+using Linear = std::array<int64_t, 5>;
+
+std::optional<Linear> getLinear(AffineExpr expr) {
+  bool hasDivision = false;
+  expr.walk([&](AffineExpr e) {
+    hasDivision |= e.getKind() == AffineExprKind::Mod || e.getKind() == AffineExprKind::FloorDiv ||
+                   e.getKind() == AffineExprKind::CeilDiv;
+  });
+  SmallVector<int64_t> flat;
+  if (hasDivision || failed(getFlattenedAffineExpr(expr, 2, 2, &flat)) || flat.size() != 5)
+    return std::nullopt;
+  Linear linear;
+  llvm::copy(flat, linear.begin());
+  return linear;
+}
+
+bool implies(ArrayRef<Linear> given, Linear row) {
+  presburger::Simplex simplex(row.size() - 1);
+  for (const Linear &r : given)
+    simplex.addInequality(presburger::getDynamicAPIntVec(ArrayRef<int64_t>(r)));
+  return simplex.isEmpty() ||
+         simplex.isRedundantInequality(presburger::getDynamicAPIntVec(ArrayRef<int64_t>(row)));
+}
+
+/// What a value depends on: the shape it is computed at.
+struct Shape {
+  bool rows = false, columns = false;
+  bool operator==(const Shape &other) const {
+    return rows == other.rows && columns == other.columns;
+  }
+  Shape join(const Shape &other) const { return {rows || other.rows, columns || other.columns}; }
+};
+
+struct Term {
+  Value value; // null: nothing emitted yet
+  Shape shape;
+};
+
+class TileBuilder {
+public:
+  TileBuilder(OpBuilder &builder, Location loc, Value p0, Value k0, Value nq, Value nk, int64_t m,
+              int64_t n)
+      : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n) {}
+
+  Value build(ArrayRef<IntegerSet> visible);
+
+private:
+  template <typename Op, typename... Args>
+  Value make(Args &&...args) {
+    return builder.createOrFold<Op>(loc, std::forward<Args>(args)...);
+  }
+  /// A constant of the scalar or vector type `type`.
+  Value constant(Type type, int64_t value) {
+    TypedAttr attr = builder.getIntegerAttr(getElementTypeOrSelf(type), value);
+    if (auto vector = dyn_cast<VectorType>(type))
+      attr = DenseElementsAttr::get(vector, cast<Attribute>(attr));
+    return arith::ConstantOp::create(builder, loc, attr);
+  }
+  Type getType(Type element, Shape shape) {
+    if (!shape.rows && !shape.columns)
+      return element;
+    return VectorType::get({shape.rows ? m : 1, shape.columns ? n : 1}, element);
+  }
+  Value broadcast(Term term, Shape shape) {
+    if (term.shape == shape)
+      return term.value;
+    return make<vector::BroadcastOp>(getType(getElementTypeOrSelf(term.value.getType()), shape),
+                                     term.value);
+  }
+  template <typename Op>
+  Term binary(Term a, Term b) {
+    Shape shape = a.shape.join(b.shape);
+    return {make<Op>(broadcast(a, shape), broadcast(b, shape)), shape};
+  }
+  template <typename Op>
+  void combine(Term &a, Term b) {
+    a = a.value ? binary<Op>(a, b) : b;
+  }
+  /// 0, 1, 2, ... along the rows or columns, in `element`.
+  Term step(bool rows, Type element);
+  Term compare(bool isEquality, Term lhs, Term rhs);
+
+  Term linear(const Linear &linear, bool isEquality);
+  /// The value of an expression in index arithmetic, each part at its own shape.
+  Term evaluate(AffineExpr expr);
+  /// The conjunction of a set's constraints that depend on neither axis, on
+  /// either, and on both, each its own.
+  void addConstraints(IntegerSet set, bool assumeKeyExists, Term (&parts)[2][2]);
+
+  OpBuilder &builder;
+  Location loc;
+  std::array<Value, 4> operands;
+  int64_t m, n;
+  /// Steps by axis and element type; emitted once.
+  Value steps[2][2];
+  std::array<Value, 2> positions; // p0 + i, k0 + j in index
+};
+
+} // namespace
+
+Term TileBuilder::step(bool rows, Type element) {
+  Shape shape{rows, !rows};
+  Value &cached = steps[rows][element.isIndex()];
+  if (!cached) {
+    int64_t length = rows ? m : n;
+    Value step = vector::StepOp::create(builder, loc,
+                                        VectorType::get({length}, builder.getIndexType()));
+    if (!element.isIndex())
+      step = make<arith::IndexCastOp>(VectorType::get({length}, element), step);
+    cached = make<vector::ShapeCastOp>(getType(element, shape), step);
+  }
+  return {cached, shape};
+}
+
+Term TileBuilder::compare(bool isEquality, Term lhs, Term rhs) {
+  Shape shape = lhs.shape.join(rhs.shape);
+  auto predicate = isEquality ? arith::CmpIPredicate::eq : arith::CmpIPredicate::sge;
+  return {make<arith::CmpIOp>(predicate, broadcast(lhs, shape), broadcast(rhs, shape)), shape};
+}
+
+/// base + a*i >= -b*j in 32 bits. Clamping the base keeps the answer, as the rows
+/// and columns together add less than the limit.
+Term TileBuilder::linear(const Linear &linear, bool isEquality) {
+  Type index = builder.getIndexType(), i32 = builder.getI32Type();
+  int64_t a = linear[0], b = linear[1];
+
+  Value base;
+  for (bool positive : {true, false})
+    for (unsigned i = 0; i < operands.size(); ++i) {
+      int64_t factor = linear[i];
+      if (factor == 0 || (factor > 0) != positive)
+        continue;
+      Value term = operands[i];
+      if (factor != 1 && factor != -1)
+        term = make<arith::MulIOp>(term, constant(index, std::abs(factor)));
+      if (factor < 0)
+        base = make<arith::SubIOp>(base ? base : constant(index, 0), term);
+      else
+        base = base ? make<arith::AddIOp>(base, term) : term;
+    }
+  if (!base)
+    base = constant(index, linear[4]);
+  else if (linear[4] != 0)
+    base = make<arith::AddIOp>(base, constant(index, linear[4]));
+  if (a == 0 && b == 0)
+    return compare(isEquality, {base, {}}, {constant(index, 0), {}});
+
+  base = make<arith::MinSIOp>(base, constant(index, kBaseLimit));
+  base = make<arith::MaxSIOp>(base, constant(index, -kBaseLimit));
+  Term row{make<arith::IndexCastOp>(i32, base), {}};
+  auto scaled = [&](bool rows, int64_t factor) -> Term {
+    Term term = step(rows, i32);
+    if (factor != 1)
+      term = binary<arith::MulIOp>(term, {constant(term.value.getType(), factor), term.shape});
+    return term;
+  };
+  if (a == -1)
+    row = binary<arith::SubIOp>(row, step(/*rows=*/true, i32));
+  else if (a != 0)
+    row = binary<arith::AddIOp>(row, scaled(/*rows=*/true, a));
+  Term column = b == 0 ? Term{constant(i32, 0), {}} : scaled(/*rows=*/false, -b);
+  return compare(isEquality, row, column);
+}
+
+Term TileBuilder::evaluate(AffineExpr expr) {
+  Type index = builder.getIndexType();
+  if (auto constantExpr = dyn_cast<AffineConstantExpr>(expr))
+    return {constant(index, constantExpr.getValue()), {}};
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return {operands[2 + symbol.getPosition()], {}};
+  if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
+    bool rows = dim.getPosition() == 0;
+    Value &position = positions[dim.getPosition()];
+    if (!position)
+      position = binary<arith::AddIOp>({operands[dim.getPosition()], {}}, step(rows, index)).value;
+    return {position, {rows, !rows}};
+  }
+  auto binaryExpr = cast<AffineBinaryOpExpr>(expr);
+  Term lhs = evaluate(binaryExpr.getLHS());
+  if (expr.getKind() == AffineExprKind::Add)
+    return binary<arith::AddIOp>(lhs, evaluate(binaryExpr.getRHS()));
+  if (expr.getKind() == AffineExprKind::Mul)
+    return binary<arith::MulIOp>(lhs, evaluate(binaryExpr.getRHS()));
+
+  // Masks are pure affine: the divisor is a positive constant.
+  int64_t divisor = cast<AffineConstantExpr>(binaryExpr.getRHS()).getValue();
+  bool isPowerOf2 = llvm::isPowerOf2_64(divisor);
+  auto splat = [&](int64_t value) -> Term {
+    return {constant(lhs.value.getType(), value), lhs.shape};
+  };
+  if (expr.getKind() == AffineExprKind::Mod) {
+    if (isPowerOf2)
+      return binary<arith::AndIOp>(lhs, splat(divisor - 1));
+    // remsi has the sign of the dividend, mod has none.
+    Term remainder = binary<arith::RemSIOp>(lhs, splat(divisor));
+    Term wrapped = binary<arith::AddIOp>(remainder, splat(divisor));
+    Value negative = make<arith::CmpIOp>(arith::CmpIPredicate::slt, remainder.value,
+                                         splat(0).value);
+    return {make<arith::SelectOp>(negative, wrapped.value, remainder.value), lhs.shape};
+  }
+  if (expr.getKind() == AffineExprKind::CeilDiv)
+    lhs = binary<arith::AddIOp>(lhs, splat(divisor - 1));
+  if (isPowerOf2)
+    return binary<arith::ShRSIOp>(lhs, splat(llvm::Log2_64(divisor)));
+  return binary<arith::FloorDivSIOp>(lhs, splat(divisor));
+}
+
+void TileBuilder::addConstraints(IntegerSet set, bool assumeKeyExists, Term (&parts)[2][2]) {
+  // What the rest implies is left out; 0 <= k, nq, nk always holds, and k < nk
+  // where it is tested anyway.
+  SmallVector<Linear> known = {{0, 1, 0, 0, 0}, {0, 0, 1, 0, 0}, {0, 0, 0, 1, 0}};
+  if (assumeKeyExists)
+    known.push_back({0, -1, 0, 1, -1});
+  struct Constraint {
+    AffineExpr expr;
+    bool isEquality;
+    std::optional<Linear> linear;
+  };
+  SmallVector<Constraint> constraints;
+  for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
+    constraints.push_back({expr, isEquality, getLinear(expr)});
+  for (size_t i = 0; i < constraints.size();) {
+    SmallVector<Linear> given(known);
+    for (size_t j = 0; j < constraints.size(); ++j) {
+      if (i == j || !constraints[j].linear)
+        continue;
+      Linear row = *constraints[j].linear;
+      given.push_back(row);
+      if (constraints[j].isEquality) {
+        for (int64_t &value : row)
+          value = -value;
+        given.push_back(row);
+      }
+    }
+    auto holds = [&](const Constraint &c) {
+      if (!c.linear)
+        return false;
+      Linear negated = *c.linear;
+      for (int64_t &value : negated)
+        value = -value;
+      return implies(given, *c.linear) && (!c.isEquality || implies(given, negated));
+    };
+    if (holds(constraints[i]))
+      constraints.erase(constraints.begin() + i);
+    else
+      ++i;
+  }
+
+  for (const Constraint &c : constraints) {
+    Term test;
+    auto isNarrow = [&](const Linear &row) {
+      int64_t a = row[0], b = row[1];
+      return std::abs(a) <= kMaxNarrowCoefficient && std::abs(b) <= kMaxNarrowCoefficient &&
+             std::abs(a) * (m - 1) + std::abs(b) * (n - 1) < kBaseLimit;
+    };
+    if (c.linear && isNarrow(*c.linear))
+      test = linear(*c.linear, c.isEquality);
+    else
+      test = compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}});
+    combine<arith::AndIOp>(parts[test.shape.rows][test.shape.columns], test);
+  }
+}
+
+Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
+  // k < nk is tested once for all sets, unless each of them says so already.
+  const Linear keyExists = {0, -1, 0, 1, -1};
+  bool implied = llvm::all_of(visible, [&](IntegerSet set) {
+    SmallVector<Linear> rows;
+    for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
+      if (std::optional<Linear> row = getLinear(expr)) {
+        rows.push_back(*row);
+        if (isEquality) {
+          for (int64_t &value : *row)
+            value = -value;
+          rows.push_back(*row);
+        }
+      }
+    return implies(rows, keyExists);
+  });
+
+  Shape full{true, true};
+  auto conjoin = [&](Term (&parts)[2][2]) {
+    // Scalars first: each conjunction runs at the smallest shape that holds it.
+    Term all;
+    for (Term part : {parts[0][0], parts[0][1], parts[1][0], parts[1][1]})
+      if (part.value)
+        combine<arith::AndIOp>(all, part);
+    return all;
+  };
+  Type i1 = builder.getI1Type();
+  Term any;
+  for (IntegerSet set : visible) {
+    Term parts[2][2];
+    addConstraints(set, /*assumeKeyExists=*/!implied, parts);
+    if (!implied && visible.size() == 1)
+      combine<arith::AndIOp>(parts[0][1], linear(keyExists, /*isEquality=*/false));
+    Term all = conjoin(parts);
+    combine<arith::OrIOp>(any, all.value ? all : Term{constant(i1, 1), {}});
+  }
+  if (!any.value)
+    any = {constant(i1, 0), {}};
+  if (!implied && visible.size() != 1)
+    combine<arith::AndIOp>(any, linear(keyExists, /*isEquality=*/false));
+  return broadcast(any, full);
+}
+
+Value flashattn::buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
+                                  Value p0, Value k0, Value nq, Value nk, int64_t m, int64_t n) {
+  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n).build(visible);
+}

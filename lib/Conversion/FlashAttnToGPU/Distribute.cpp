@@ -1,0 +1,472 @@
+//===- Distribute.cpp - flashattn-distribute -------------------------------===//
+
+#include "Distribute.h"
+#include "flashattn/Conversion/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_DISTRIBUTE
+#include "flashattn/Conversion/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// Layout
+//===----------------------------------------------------------------------===//
+
+/// Lanes that share a row.
+static constexpr int64_t kQuad = 4;
+
+bool ThreadLayout::isRow(VectorType type) const {
+  return type.getDimSize(0) == tileM &&
+         (type.getRank() == 1 ||
+          (type.getRank() == 2 && (type.getDimSize(1) == 1 || type.getDimSize(1) == kQuad)));
+}
+
+bool ThreadLayout::isColumn(VectorType type) const {
+  return type.getRank() == 2 && type.getDimSize(0) == 1 && type.getDimSize(1) % 8 == 0;
+}
+
+bool ThreadLayout::isTile(VectorType type) const {
+  return type.getRank() == 2 && type.getDimSize(0) == tileM && type.getDimSize(1) % 8 == 0;
+}
+
+VectorType ThreadLayout::threadType(VectorType type) const {
+  int64_t elements = 0;
+  if (isRow(type))
+    elements = rowElements();
+  else if (isColumn(type))
+    elements = columnElements(type.getDimSize(1));
+  else if (isTile(type))
+    elements = tileElements(type.getDimSize(1));
+  else
+    return {};
+  return VectorType::get({elements}, type.getElementType());
+}
+
+//===----------------------------------------------------------------------===//
+// Distributor
+//===----------------------------------------------------------------------===//
+
+Distributor::Distributor(RewriterBase &b, gpu::LaunchOp launch)
+    : b(b), launch(launch), loc(launch.getLoc()) {
+  ScheduleAttr schedule = getSchedule(launch);
+  layout = {schedule.getTileM(), schedule.getTileM() / (16 * schedule.getWarps())};
+}
+
+LogicalResult Distributor::run() {
+  Block &body = launch.getBody().front();
+  b.setInsertionPointToStart(&body);
+  Value thread = launch.getThreadIds().x;
+  lane = arith::AndIOp::create(b, loc, thread, index(31));
+  laneRow = arith::DivUIOp::create(b, loc, lane, index(kQuad));
+  laneColumn = mul(arith::AndIOp::create(b, loc, lane, index(kQuad - 1)), 2);
+  warpRow = mul(arith::DivUIOp::create(b, loc, thread, index(32)), 16 * layout.rowBlocks);
+  return block(body);
+}
+
+/// Whether `v` is vector.step, cast or not: row or column numbers, which of them its use tells.
+static bool isStep(Value v) {
+  Operation *def = v.getDefiningOp();
+  if (isa_and_nonnull<arith::IndexCastOp, arith::IndexCastUIOp>(def))
+    def = def->getOperand(0).getDefiningOp();
+  return isa_and_nonnull<vector::StepOp>(def);
+}
+
+/// Whether values of `type` are spread over threads: every vector in a tile program is.
+bool Distributor::isDistributed(Type type) const { return isa<VectorType>(type); }
+
+/// Rewrites a block from top to bottom, then erases what was replaced from bottom to top.
+LogicalResult Distributor::block(Block &body) {
+  SmallVector<Operation *> ops = llvm::map_to_vector(body.without_terminator(), [](Operation &op) { return &op; });
+  SmallVector<Operation *> replaced;
+  for (Operation *op : ops) {
+    auto touches = [&](TypeRange types) {
+      return llvm::any_of(types, [&](Type type) { return isDistributed(type); });
+    };
+    if (touches(op->getResultTypes()) || touches(op->getOperandTypes())) {
+      // What the distributor itself has built is not visited: `ops` was taken before.
+      b.setInsertionPoint(op);
+      loc = op->getLoc();
+      if (failed(distribute(op)))
+        return failure();
+      replaced.push_back(op);
+      continue;
+    }
+    for (Region &region : op->getRegions())
+      for (Block &inner : region)
+        if (failed(block(inner)))
+          return failure();
+  }
+  Operation *terminator = body.getTerminator();
+  for (OpOperand &operand : terminator->getOpOperands())
+    if (isDistributed(operand.get().getType()))
+      operand.set(mapped(operand.get()));
+  for (Operation *op : llvm::reverse(replaced))
+    b.eraseOp(op);
+  return success();
+}
+
+LogicalResult Distributor::distribute(Operation *op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](scf::ForOp op) { return forOp(op); })
+      .Case([&](arith::ConstantOp op) { return success(); })
+      .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
+      .Case([&](vector::BroadcastOp op) { return broadcast(op); })
+      .Case([&](vector::MultiDimReductionOp op) { return reduction(op); })
+      .Case([&](vector::TransferReadOp op) { return read(op); })
+      .Case([&](vector::TransferWriteOp op) { return write(op); })
+      .Case([&](vector::ContractionOp op) { return contract(op); })
+      // Its rows or columns are known only where it is cast to vector<Mx1> or vector<1xN>.
+      .Case([&](vector::StepOp op) { return success(); })
+      .Default([&](Operation *op) -> LogicalResult {
+        if (OpTrait::hasElementwiseMappableTraits(op) && op->getNumResults() == 1)
+          return elementwise(op);
+        return op->emitOpError() << "has no distribution to threads in a tile program";
+      });
+}
+
+LogicalResult Distributor::forOp(scf::ForOp op) {
+  SmallVector<Value> inits;
+  for (Value init : op.getInitArgs()) {
+    inits.push_back(isDistributed(init.getType()) ? mapped(init) : init);
+    if (!inits.back())
+      return op.emitOpError() << "has no distribution to threads of its operand " << init.getType();
+  }
+  auto loop = scf::ForOp::create(b, loc, op.getLowerBound(), op.getUpperBound(), op.getStep(), inits);
+  Block *body = loop.getBody();
+  if (!body->empty())
+    b.eraseOp(&body->back());
+  body->getOperations().splice(body->end(), op.getBody()->getOperations());
+  b.replaceAllUsesWith(op.getInductionVar(), loop.getInductionVar());
+  for (auto [oldArg, newArg] : llvm::zip(op.getRegionIterArgs(), loop.getRegionIterArgs())) {
+    if (isDistributed(oldArg.getType()))
+      values[oldArg] = newArg;
+    else
+      b.replaceAllUsesWith(oldArg, newArg);
+  }
+  if (failed(block(*body)))
+    return failure();
+  // `op` is an empty shell now; it needs a terminator to be erased like any other.
+  b.setInsertionPointToStart(op.getBody());
+  scf::YieldOp::create(b, loc, op.getRegionIterArgs());
+  for (auto [oldResult, newResult] : llvm::zip(op.getResults(), loop.getResults())) {
+    if (isDistributed(oldResult.getType()))
+      values[oldResult] = newResult;
+    else
+      b.replaceAllUsesWith(oldResult, newResult);
+  }
+  return success();
+}
+
+Value Distributor::mapped(Value v) {
+  if (Value known = values.lookup(v))
+    return known;
+  // Constants may stand outside the launch; each use makes its own.
+  auto constant = v.getDefiningOp<arith::ConstantOp>();
+  if (!constant)
+    return {};
+  auto splat = dyn_cast<SplatElementsAttr>(constant.getValue());
+  VectorType mine = layout.threadType(cast<VectorType>(v.getType()));
+  if (!splat || !mine)
+    return {};
+  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(mine, splat.getSplatValue<Attribute>()));
+}
+
+LogicalResult Distributor::elementwise(Operation *op) {
+  // Indices wait for their cast to a shape, with whatever is done to them until then.
+  if (isStep(op->getResult(0)))
+    return success();
+  VectorType mine = layout.threadType(cast<VectorType>(op->getResult(0).getType()));
+  if (!mine)
+    return op->emitOpError() << "expected a row, column or tile value but got "
+                             << op->getResult(0).getType();
+  SmallVector<Value> operands;
+  for (Value operand : op->getOperands()) {
+    operands.push_back(isDistributed(operand.getType()) ? mapped(operand) : operand);
+    if (!operands.back())
+      return op->emitOpError() << "has no distribution to threads of its operand " << operand.getType();
+  }
+  OperationState state(loc, op->getName(), operands, mine, op->getAttrs());
+  values[op->getResult(0)] = b.create(state)->getResult(0);
+  return success();
+}
+
+/// Row numbers (`type` vector<Mx1>) or column numbers (vector<1xN>) of what this thread
+/// holds: a part that is constant by element and one that depends on the thread alone.
+Value Distributor::numbers(VectorType type) {
+  VectorType mine = layout.threadType(type);
+  bool columns = layout.isColumn(type);
+  Type element = type.getElementType();
+  SmallVector<Attribute> constants;
+  for (int64_t i = 0; i < mine.getNumElements(); ++i)
+    constants.push_back(b.getIntegerAttr(element, (columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2)));
+  Value base = columns ? laneColumn : add(warpRow, laneRow);
+  if (!element.isIndex())
+    base = arith::IndexCastOp::create(b, loc, element, base);
+  Value spread = vector::BroadcastOp::create(b, loc, mine, base);
+  Value fixed = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(mine, constants));
+  return arith::AddIOp::create(b, loc, spread, fixed);
+}
+
+LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
+  VectorType type = op.getResultVectorType();
+  if (isStep(op.getSource()) && layout.threadType(type)) {
+    values[op] = numbers(type);
+    return success();
+  }
+  if (Value source = mapped(op.getSource())) {
+    // Between forms of the same row values; or a tile whose columns are split by lane,
+    // of which a thread holds the same elements in the same order.
+    bool sameRow = layout.isRow(op.getSourceVectorType()) && layout.isRow(type);
+    bool split = layout.isTile(op.getSourceVectorType()) && type.getRank() == 4 &&
+                 type.getDimSize(0) == layout.tileM && type.getDimSize(2) == kQuad &&
+                 type.getDimSize(3) == 2;
+    if (sameRow || split) {
+      values[op] = source;
+      return success();
+    }
+  }
+  return op.emitOpError() << "has no distribution to threads from " << op.getSourceVectorType()
+                          << " to " << type;
+}
+
+LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
+  VectorType type = op.getResultVectorType();
+  VectorType mine = layout.threadType(type);
+  if (!mine)
+    return op.emitOpError() << "expected a row, column or tile value but got " << type;
+  auto source = dyn_cast<VectorType>(op.getSourceType());
+  if (!source) {
+    values[op] = vector::BroadcastOp::create(b, loc, mine, op.getSource());
+    return success();
+  }
+  // A vector<N> spreads along the rows: it is column values without their unit dimension.
+  bool flatColumn = source.getRank() == 1 && layout.isTile(type);
+  if (flatColumn)
+    source = VectorType::get({1, source.getDimSize(0)}, source.getElementType());
+  Value held = flatColumn && isStep(op.getSource()) ? numbers(source) : mapped(op.getSource());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  if (!flatColumn && layout.isRow(source) && layout.isRow(type)) {
+    values[op] = held;
+    return success();
+  }
+  SmallVector<int64_t> mask;
+  if (!flatColumn && layout.isRow(source) && layout.isTile(type)) {
+    int64_t perBlock = type.getDimSize(1) / 2;
+    for (int64_t i = 0; i < mine.getNumElements(); ++i)
+      mask.push_back(2 * (i / perBlock) + (i / 2) % 2);
+  } else if (layout.isColumn(source) && layout.isTile(type)) {
+    int64_t perBlock = type.getDimSize(1) / 2;
+    for (int64_t i = 0; i < mine.getNumElements(); ++i)
+      mask.push_back(2 * ((i % perBlock) / 4) + i % 2);
+  } else {
+    return op.emitOpError() << "has no distribution to threads from " << source << " to " << type;
+  }
+  values[op] = shuffle(held, mask);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Reductions
+//===----------------------------------------------------------------------===//
+
+Value Distributor::slice(Value v, int64_t offset, int64_t size) {
+  return shuffle(v, llvm::to_vector(llvm::seq(offset, offset + size)));
+}
+
+Value Distributor::combine(vector::CombiningKind kind, Value x, Value y) {
+  if (kind == vector::CombiningKind::ADD)
+    return arith::AddFOp::create(b, loc, x, y);
+  return arith::MaxNumFOp::create(b, loc, x, y);
+}
+
+Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
+  int64_t perBlock = cast<VectorType>(tile.getType()).getNumElements() / layout.rowBlocks;
+  Value rows;
+  SmallVector<int64_t> joined;
+  for (int64_t r = 0; r < layout.rowBlocks; ++r) {
+    Value part = layout.rowBlocks == 1 ? tile : slice(tile, r * perBlock, perBlock);
+    // Halve by whole column groups, of 4 elements: the pattern (half, column) stays.
+    int64_t groups = perBlock / 4;
+    while (groups > 1) {
+      int64_t half = groups / 2;
+      Value folded = combine(kind, slice(part, 0, 4 * half), slice(part, 4 * half, 4 * half));
+      if (groups % 2) {
+        Value rest = slice(part, 8 * half, 4), head = slice(folded, 0, 4);
+        Value merged = combine(kind, head, rest);
+        if (half == 1)
+          folded = merged;
+        else
+          folded = vector::InsertStridedSliceOp::create(b, loc, merged, folded, ArrayRef<int64_t>{0},
+                                                        ArrayRef<int64_t>{1});
+      }
+      part = folded;
+      groups = half;
+    }
+    Value row = combine(kind, shuffle(part, {0, 2}), shuffle(part, {1, 3}));
+    if (!rows) {
+      rows = row;
+    } else {
+      joined = llvm::to_vector(llvm::seq<int64_t>(0, 2 * (r + 1)));
+      rows = vector::ShuffleOp::create(b, loc, rows, row, joined);
+    }
+  }
+  return rows;
+}
+
+Value Distributor::reduceQuad(vector::CombiningKind kind, Value row) {
+  Value width = arith::ConstantIntOp::create(b, loc, 32, 32);
+  int64_t elements = layout.rowElements();
+  for (int distance : {1, 2}) {
+    Value offset = arith::ConstantIntOp::create(b, loc, distance, 32);
+    SmallVector<Value> other;
+    for (int64_t i = 0; i < elements; ++i) {
+      Value scalar = vector::ExtractOp::create(b, loc, row, i);
+      other.push_back(
+          gpu::ShuffleOp::create(b, loc, scalar, offset, width, gpu::ShuffleMode::XOR).getShuffleResult());
+    }
+    Value others = vector::FromElementsOp::create(b, loc, row.getType(), other);
+    row = combine(kind, row, others);
+  }
+  return row;
+}
+
+LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
+  vector::CombiningKind kind = op.getKind();
+  if (kind != vector::CombiningKind::ADD && kind != vector::CombiningKind::MAXNUMF)
+    return op.emitOpError() << "expected a reduction by add or maxnumf in a tile program";
+  VectorType source = op.getSourceVectorType();
+  Value held = mapped(op.getSource()), acc = mapped(op.getAcc());
+  SmallVector<bool> reduced = op.getReductionMask();
+  if (layout.isTile(source) && ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true}) {
+    Value row = reduceQuad(kind, reduceInThread(kind, held));
+    values[op.getResult()] = combine(kind, acc, row);
+    return success();
+  }
+  // Partial sums, one for each lane of a row: nothing crosses lanes.
+  if (source.getRank() == 4 && ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true, false, true}) {
+    values[op.getResult()] = combine(kind, acc, reduceInThread(kind, held));
+    return success();
+  }
+  if (source.getRank() == 2 && source.getDimSize(1) == kQuad &&
+      ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true}) {
+    values[op.getResult()] = combine(kind, acc, reduceQuad(kind, held));
+    return success();
+  }
+  return op.emitOpError() << "has no distribution to threads from " << source;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+LogicalResult Distributor::read(vector::TransferReadOp op) {
+  auto type = dyn_cast<MemRefType>(op.getBase().getType());
+  if (!type || !isSharedMemory(type))
+    return op.emitOpError() << "expected a read of shared memory; run flashattn-stage-shared first";
+  // A right-hand side is loaded where it is used, piece by piece.
+  bool asLhs = llvm::any_of(op->getUsers(), [&](Operation *user) {
+    auto contract = dyn_cast<vector::ContractionOp>(user);
+    return !contract || contract.getLhs() == op.getResult();
+  });
+  if (!asLhs)
+    return success();
+  if (!layout.isTile(op.getVectorType()))
+    return op.emitOpError() << "expected a tile of " << layout.tileM << " rows but got " << op.getVectorType();
+  values[op] = loadTileFromShared(op);
+  return success();
+}
+
+LogicalResult Distributor::write(vector::TransferWriteOp op) {
+  VectorType type = op.getVectorType();
+  auto memref = cast<MemRefType>(op.getBase().getType());
+  Value held = mapped(op.getValueToStore());
+  AffineMap map = op.getPermutationMap();
+  unsigned rowDim = cast<AffineDimExpr>(map.getResult(0)).getPosition();
+  Value first = op.getIndices()[rowDim];
+  Value size = memref::DimOp::create(b, loc, op.getBase(), static_cast<int64_t>(rowDim));
+  bool isRow = layout.isRow(type) && type.getRank() == 1;
+  if (!isRow && !layout.isTile(type))
+    return op.emitOpError() << "has no distribution to threads of " << type;
+  // One lane of the four that hold a row value writes it.
+  Value writer;
+  if (isRow)
+    writer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, laneColumn, index(0));
+  int64_t perBlock = isRow ? 0 : type.getDimSize(1) / 2;
+  for (int64_t r = 0; r < layout.rowBlocks; ++r)
+    for (int64_t half = 0; half < 2; ++half) {
+      Value row = add(first, add(add(warpRow, laneRow), 16 * r + 8 * half));
+      Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, row, size);
+      if (writer)
+        inside = arith::AndIOp::create(b, loc, inside, writer);
+      auto guarded = scf::IfOp::create(b, loc, inside, /*withElseRegion=*/false);
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(guarded.thenBlock());
+      SmallVector<Value> at(op.getIndices());
+      at[rowDim] = row;
+      if (isRow) {
+        Value value = vector::ExtractOp::create(b, loc, held, 2 * r + half);
+        memref::StoreOp::create(b, loc, value, op.getBase(), at);
+        continue;
+      }
+      Value firstColumn = add(at.back(), laneColumn);
+      for (int64_t g = 0; g < type.getDimSize(1) / 8; ++g) {
+        int64_t element = r * perBlock + 4 * g + 2 * half;
+        at.back() = add(firstColumn, 8 * g);
+        if (hasAlignedRows(memref)) {
+          vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at, /*nontemporal=*/false,
+                                  llvm::Align(2 * type.getElementTypeBitWidth() / 8));
+          continue;
+        }
+        for (int64_t c = 0; c < 2; ++c) {
+          SmallVector<Value> one(at);
+          one.back() = add(at.back(), c);
+          memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, held, element + c), op.getBase(), one);
+        }
+      }
+    }
+  return success();
+}
+
+LogicalResult Distributor::contract(vector::ContractionOp op) {
+  auto maps = op.getIndexingMapsArray();
+  AffineExpr i, j, k;
+  bindDims(b.getContext(), i, j, k);
+  bool transposed = maps[1] == AffineMap::get(3, 0, {j, k}, b.getContext());
+  auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
+  if (maps[0] != AffineMap::get(3, 0, {i, k}, b.getContext()) ||
+      maps[2] != AffineMap::get(3, 0, {i, j}, b.getContext()) ||
+      (!transposed && maps[1] != AffineMap::get(3, 0, {k, j}, b.getContext())) || !rhs)
+    return op.emitOpError() << "expected lhs[m,k] times rhs[n,k] or rhs[k,n] with rhs read from "
+                               "shared memory";
+  auto accType = cast<VectorType>(op.getAccType());
+  Value lhs = mapped(op.getLhs()), acc = mapped(op.getAcc());
+  int64_t kSize = op.getLhsType().getDimSize(1), nSize = accType.getDimSize(1);
+  bool f32 = op.getLhsType().getElementType().isF32();
+  values[op] = f32 ? contractF32(lhs, rhs, transposed, acc, kSize, nSize)
+                   : contractHalf(lhs, rhs, transposed, acc, kSize, nSize);
+  return success();
+}
+
+namespace {
+struct DistributePass : flashattn::impl::DistributeBase<DistributePass> {
+  void runOnOperation() override {
+    SmallVector<gpu::LaunchOp> launches;
+    getOperation()->walk([&](gpu::LaunchOp launch) {
+      if (getSchedule(launch))
+        launches.push_back(launch);
+    });
+    IRRewriter rewriter(&getContext());
+    for (gpu::LaunchOp launch : launches) {
+      if (failed(Distributor(rewriter, launch).run()))
+        return signalPassFailure();
+      launch->removeAttr(kScheduleAttrName);
+    }
+  }
+};
+} // namespace

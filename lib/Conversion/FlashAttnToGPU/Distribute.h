@@ -1,0 +1,96 @@
+//===- Distribute.h - one block's tile program, thread by thread -*- C++ -*-===//
+
+#ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_DISTRIBUTE_H
+#define FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_DISTRIBUTE_H
+
+#include "TileLayout.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::flashattn {
+
+/// How a tile value lies across the threads of a block. The order of a thread's
+/// elements is that of the accumulators of m16n8 (see the pass description), which is
+/// also the order of the A operand that the next product takes.
+struct ThreadLayout {
+  int64_t tileM;     ///< rows of every tile
+  int64_t rowBlocks; ///< blocks of 16 rows that one warp owns
+
+  /// vector<M>, vector<Mx1> and vector<MxL> with L the 4 lanes that share a row.
+  bool isRow(VectorType type) const;
+  /// vector<1xN>
+  bool isColumn(VectorType type) const;
+  /// vector<MxN>
+  bool isTile(VectorType type) const;
+
+  int64_t rowElements() const { return 2 * rowBlocks; }
+  int64_t columnElements(int64_t columns) const { return columns / 4; }
+  int64_t tileElements(int64_t columns) const { return rowBlocks * columns / 2; }
+
+  /// The vector that one thread holds of `type`; null if the layout has no place for it.
+  VectorType threadType(VectorType type) const;
+};
+
+/// Rewrites the tile ops of one `gpu.launch` into ops on what each thread holds.
+class Distributor {
+public:
+  Distributor(RewriterBase &b, gpu::LaunchOp launch);
+
+  /// Errors, at the op: a tile op that has no rule here.
+  LogicalResult run();
+
+private:
+  LogicalResult block(Block &body);
+  LogicalResult distribute(Operation *op);
+  LogicalResult forOp(scf::ForOp op);
+  LogicalResult elementwise(Operation *op);
+  Value numbers(VectorType type);
+  LogicalResult shapeCast(vector::ShapeCastOp op);
+  LogicalResult broadcast(vector::BroadcastOp op);
+  LogicalResult reduction(vector::MultiDimReductionOp op);
+  LogicalResult read(vector::TransferReadOp op);
+  LogicalResult write(vector::TransferWriteOp op);
+  LogicalResult contract(vector::ContractionOp op);
+
+  // mma.sync (MmaSync.cpp)
+  /// What one step of mma.sync takes of a tile in shared memory, as the right-hand side:
+  /// `kSize` rows of the reduction by 16 columns, two operands.
+  SmallVector<Value> loadRhs(vector::TransferReadOp rhs, bool transposed, int64_t k, int64_t n);
+  Value mma(Value a, Value b, Value c, bool tf32);
+  Value contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
+                     int64_t nSize);
+  Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
+                    int64_t nSize);
+  Value loadTileFromShared(vector::TransferReadOp op);
+
+  // Small builders.
+  Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
+  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  Value add(Value x, int64_t y) { return y == 0 ? x : add(x, index(y)); }
+  Value mul(Value x, int64_t y) { return arith::MulIOp::create(b, loc, x, index(y)); }
+  Value shuffle(Value v, ArrayRef<int64_t> mask) { return vector::ShuffleOp::create(b, loc, v, v, mask); }
+  Value slice(Value v, int64_t offset, int64_t size);
+  /// Combines elementwise: `kind` is ADD or MAXNUMF.
+  Value combine(vector::CombiningKind kind, Value x, Value y);
+  /// Reduces over the 4 lanes that share a row; every lane gets the result.
+  Value reduceQuad(vector::CombiningKind kind, Value row);
+  /// Per-row reduction of what one thread holds of a tile.
+  Value reduceInThread(vector::CombiningKind kind, Value tile);
+
+  /// What this thread holds of `v`; null where nothing says.
+  Value mapped(Value v);
+  bool isDistributed(Type type) const;
+
+  RewriterBase &b;
+  gpu::LaunchOp launch;
+  Location loc;
+  ThreadLayout layout;
+  DenseMap<Value, Value> values; ///< tile value to what this thread holds of it
+  Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_DISTRIBUTE_H

@@ -1,0 +1,68 @@
+//===- BufferizableOpInterfaceImpl.cpp - bufferisation, an external model --===//
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
+
+using namespace mlir;
+using namespace mlir::bufferization;
+using namespace mlir::flashattn;
+
+/// R1: the lowerings walk the last dimension with unit stride. Function boundaries bufferise to
+/// fully dynamic strides by default, so the message names the option that keeps them identity.
+static LogicalResult verifyUnitStride(Operation *op, unsigned operand, Value buffer) {
+  auto type = cast<MemRefType>(buffer.getType());
+  SmallVector<int64_t> strides;
+  int64_t start;
+  if (succeeded(type.getStridesAndOffset(strides, start)) && strides.back() == 1)
+    return success();
+  return op->emitOpError()
+         << "expected unit stride in the last dimension of the buffer of operand " << operand
+         << " but got " << type
+         << "; bufferize functions with function-boundary-type-conversion=identity-layout-map";
+}
+
+namespace {
+
+struct AttentionBufferization
+    : DstBufferizableOpInterfaceExternalModel<AttentionBufferization, AttentionOp> {
+  /// A7: every element of `o` and `lse` is written and none is read, so what the destinations held
+  /// before need not be kept.
+  bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
+    return !cast<AttentionOp>(op).isDpsInit(&operand);
+  }
+
+  LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
+                          const BufferizationOptions &options, BufferizationState &state) const {
+    auto attention = cast<AttentionOp>(op);
+    if (attention.hasPureBufferSemantics())
+      return success();
+
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPoint(op);
+    SmallVector<Value> operands, results;
+    for (OpOperand &operand : op->getOpOperands()) {
+      Value value = operand.get();
+      if (isa<TensorType>(value.getType())) {
+        FailureOr<Value> buffer = getBuffer(rewriter, value, options, state);
+        if (failed(buffer) || failed(verifyUnitStride(op, operand.getOperandNumber(), *buffer)))
+          return failure();
+        value = *buffer;
+        if (attention.isDpsInit(&operand))
+          results.push_back(value);
+      }
+      operands.push_back(value);
+    }
+    clone(rewriter, op, /*newResultTypes=*/TypeRange(), operands);
+    replaceOpWithBufferizedValues(rewriter, op, results);
+    return success();
+  }
+};
+
+} // namespace
+
+void flashattn::registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *context, FlashAttnDialect *) {
+    AttentionOp::attachInterface<AttentionBufferization>(*context);
+  });
+}

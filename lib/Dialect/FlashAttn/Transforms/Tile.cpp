@@ -1,0 +1,334 @@
+//===- Tile.cpp - flashattn-tile: attention as a program on tile values ----===//
+//
+// The one place where scores become output: scale, mask, online softmax and P V,
+// on vector<MxN> values that no machine owns yet. Every target lowers this program;
+// none computes a softmax of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_TILE
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+/// What a row carries from one key tile to the next. With s the scores before the
+/// factor c = scale * log2(e), and the exponentials taken as exp2(c s - c base):
+struct RowState {
+  Value max; ///< vector<M>: largest s so far, -inf before the first visible key
+  Value sum; ///< sum of the exponentials: vector<M>, or vector<MxL> partial sums
+  Value out; ///< vector<MxDv>: sum of the exponentials times v
+
+  SmallVector<Value> values() const { return {max, sum, out}; }
+  static RowState from(ValueRange v) { return {v[0], v[1], v[2]}; }
+};
+
+/// Builds the program of one attention op.
+class ProgramBuilder {
+public:
+  ProgramBuilder(AttentionOp op, OpBuilder &b)
+      : op(op), b(b), loc(op.getLoc()), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
+        n(schedule.getTileN()), d(op.getD()), dv(op.getDv()), lanes(schedule.getLanes()),
+        f32(b.getF32Type()), visible(op.getVisibleSets()) {}
+
+  scf::ForallOp build();
+
+private:
+  // Small builders.
+  Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+  Value dim(Value memref, unsigned i) {
+    return b.createOrFold<memref::DimOp>(loc, memref, static_cast<int64_t>(i));
+  }
+  VectorType f32Vector(ArrayRef<int64_t> shape) { return VectorType::get(shape, f32); }
+  Value splat(VectorType type, double value) {
+    return arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(type, b.getFloatAttr(type.getElementType(), value).getValue()));
+  }
+  Value minusInf(VectorType type) {
+    return arith::ConstantOp::create(
+        b, loc, DenseElementsAttr::get(type, APFloat::getInf(APFloat::IEEEsingle(), /*Negative=*/true)));
+  }
+  /// vector<M> to vector<Mx`columns`>, every column the same.
+  Value alongRow(Value row, int64_t columns) {
+    Value column = vector::ShapeCastOp::create(b, loc, f32Vector({m, 1}), row);
+    return vector::BroadcastOp::create(b, loc, f32Vector({m, columns}), column);
+  }
+
+  Value loadTile(Value memref, Value head, Value row, int64_t rows, int64_t columns, bool inBounds);
+  void storeTile(Value tile, Value memref);
+  Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
+
+  Value computeScores(Value kTile, Value key, bool partial);
+  RowState softmaxStep(RowState state, Value scores, Value vTile);
+  Value addToRowSum(Value exponentials, Value sum);
+  RowState keyLoop(RowState state, Value begin, Value end, bool partial);
+  RowState interval(RowState state, const TileInterval &keys);
+  RowState allIntervals(RowState state, ArrayRef<TileInterval> keys);
+  void finish(RowState state);
+
+  AttentionOp op;
+  OpBuilder &b;
+  Location loc;
+  ScheduleAttr schedule;
+  int64_t m, n, d, dv, lanes;
+  FloatType f32;
+  SmallVector<IntegerSet> visible;
+
+  // Values of the program being built.
+  Value nq, nk, batch, head, kvHead, row, position, qTile, zeroElement;
+};
+
+} // namespace
+
+/// Rows [row, row + rows) of one batch and head, `columns` wide, in the contractions'
+/// operand type. Rows past the end read as 0 (A7).
+Value ProgramBuilder::loadTile(Value memref, Value kvOrQHead, Value firstRow, int64_t rows,
+                               int64_t columns, bool inBounds) {
+  SmallVector<Value> indices = {batch, kvOrQHead, firstRow, index(0)};
+  if (op.getLayout() == Layout::BSHD)
+    std::swap(indices[1], indices[2]);
+  auto d4 = [&](unsigned i) { return b.getAffineDimExpr(i); };
+  AffineMap map = AffineMap::get(4, 0, {d4(op.getSeqDim()), d4(3)}, b.getContext());
+  Value tile = vector::TransferReadOp::create(
+      b, loc, VectorType::get({rows, columns}, op.getElementType()), memref, indices, zeroElement,
+      map, ArrayRef<bool>{inBounds, true});
+  if (schedule.getDotType() != op.getElementType())
+    tile = arith::ExtFOp::create(b, loc, VectorType::get({rows, columns}, schedule.getDotType()), tile);
+  return tile;
+}
+
+void ProgramBuilder::storeTile(Value tile, Value memref) {
+  SmallVector<Value> indices = {batch, head, row, index(0)};
+  if (op.getLayout() == Layout::BSHD)
+    std::swap(indices[1], indices[2]);
+  AffineMap map = AffineMap::get(
+      4, 0, {b.getAffineDimExpr(op.getSeqDim()), b.getAffineDimExpr(3)}, b.getContext());
+  vector::TransferWriteOp::create(b, loc, tile, memref, indices, map, ArrayRef<bool>{false, true});
+}
+
+/// acc + lhs[m,k] rhs[n,k]^T, or acc + lhs[m,k] rhs[k,n].
+Value ProgramBuilder::contract(Value lhs, Value rhs, Value acc, bool transposedRhs) {
+  AffineExpr i, j, k;
+  bindDims(b.getContext(), i, j, k);
+  SmallVector<AffineExpr> rhsMap = {k, j};
+  if (transposedRhs)
+    std::swap(rhsMap[0], rhsMap[1]);
+  using MapList = ArrayRef<ArrayRef<AffineExpr>>;
+  SmallVector<vector::IteratorType> iterators = {vector::IteratorType::parallel,
+                                                vector::IteratorType::parallel,
+                                                vector::IteratorType::reduction};
+  auto iteratorAttrs = llvm::map_to_vector(iterators, [&](vector::IteratorType type) -> Attribute {
+    return vector::IteratorTypeAttr::get(b.getContext(), type);
+  });
+  return vector::ContractionOp::create(
+      b, loc, lhs, rhs, acc,
+      b.getAffineMapArrayAttr(AffineMap::inferFromExprList(MapList{{i, k}, rhsMap, {i, j}}, b.getContext())),
+      b.getArrayAttr(iteratorAttrs));
+}
+
+/// Rules A1 and A2 up to the mask: vector<MxN> scores before the factor c, -inf where
+/// the pair is hidden. Whatever else shapes a score belongs here.
+Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
+  VectorType type = f32Vector({m, n});
+  Value scores = contract(qTile, kTile, splat(type, 0), /*transposedRhs=*/true);
+  if (!partial)
+    return scores;
+  Value shown = buildVisibleTile(b, loc, visible, position, key, nq, nk, m, n);
+  return arith::SelectOp::create(b, loc, shown, scores, minusInf(type));
+}
+
+/// Adds the exponentials of a tile to the row sum. With `lanes` > 1 columns
+/// (g, lane, c) of the tile go to partial sum `lane`, so that threads that share a row
+/// add what they hold and meet only once, at the end.
+Value ProgramBuilder::addToRowSum(Value exponentials, Value sum) {
+  if (lanes == 1)
+    return vector::MultiDimReductionOp::create(b, loc, exponentials, sum, ArrayRef<bool>{false, true},
+                                               vector::CombiningKind::ADD);
+  constexpr int64_t pair = 2; // adjacent columns that one lane holds
+  Value grouped = vector::ShapeCastOp::create(b, loc, f32Vector({m, n / (lanes * pair), lanes, pair}),
+                                              exponentials);
+  return vector::MultiDimReductionOp::create(
+      b, loc, grouped, sum, ArrayRef<bool>{false, true, false, true}, vector::CombiningKind::ADD);
+}
+
+/// One step of the online softmax (A5): new max, rescaled sum and output.
+RowState ProgramBuilder::softmaxStep(RowState state, Value scores, Value vTile) {
+  VectorType rowType = f32Vector({m});
+  double c = op.getScaleOrDefault() * M_LOG2E;
+  Value max = vector::MultiDimReductionOp::create(b, loc, scores, state.max, ArrayRef<bool>{false, true},
+                                                  vector::CombiningKind::MAXNUMF);
+  // A6: a row that has seen no key yet has max = -inf; exponents are then taken against 0,
+  // since -inf - -inf is NaN.
+  Value unseen = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max, minusInf(rowType));
+  Value base = arith::SelectOp::create(b, loc, unseen, splat(rowType, 0), max);
+  Value cRow = splat(rowType, c);
+  Value rescale = math::Exp2Op::create(
+      b, loc, arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, state.max, base), cRow));
+  // exp2(c s - c base), one FMA and one exp2 an element.
+  Value negBase = arith::MulFOp::create(b, loc, base, splat(rowType, -c));
+  Value exponent = math::FmaOp::create(b, loc, scores, splat(f32Vector({m, n}), c), alongRow(negBase, n));
+  Value p = math::Exp2Op::create(b, loc, exponent);
+  Value sumScale = lanes == 1 ? rescale : alongRow(rescale, lanes);
+  Value sum = addToRowSum(p, arith::MulFOp::create(b, loc, state.sum, sumScale));
+  Value out = arith::MulFOp::create(b, loc, state.out, alongRow(rescale, dv));
+  if (schedule.getDotType() != f32)
+    p = arith::TruncFOp::create(b, loc, VectorType::get({m, n}, schedule.getDotType()), p);
+  out = contract(p, vTile, out, /*transposedRhs=*/false);
+  return {max, sum, out};
+}
+
+/// The loop over key tiles [begin, end); nothing where it is statically empty.
+RowState ProgramBuilder::keyLoop(RowState state, Value begin, Value end, bool partial) {
+  std::optional<int64_t> lower = getConstantIntValue(begin), upper = getConstantIntValue(end);
+  if (begin == end || (lower && upper && *lower >= *upper))
+    return state;
+  auto loop = scf::ForOp::create(b, loc, begin, end, index(1), state.values());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  RowState inner = RowState::from(loop.getRegionIterArgs());
+  Value key = arith::MulIOp::create(b, loc, loop.getInductionVar(), index(n));
+  Value kTile = loadTile(op.getK(), kvHead, key, n, d, /*inBounds=*/!partial);
+  Value scores = computeScores(kTile, key, partial);
+  Value vTile = loadTile(op.getV(), kvHead, key, n, dv, /*inBounds=*/!partial);
+  scf::YieldOp::create(b, loc, softmaxStep(inner, scores, vTile).values());
+  return RowState::from(loop.getResults());
+}
+
+/// M3: partial, full, partial. The loops share their bounds, so that a pass may
+/// prefetch the next tile from one into the next.
+RowState ProgramBuilder::interval(RowState state, const TileInterval &keys) {
+  state = keyLoop(state, keys.begin, keys.fullBegin, /*partial=*/true);
+  state = keyLoop(state, keys.fullBegin, keys.fullEnd, /*partial=*/false);
+  return keyLoop(state, keys.fullEnd, keys.end, /*partial=*/true);
+}
+
+/// One interval after the other. Several share one copy of the loops, in an outer loop
+/// that picks their bounds by number, so that code does not grow with the mask.
+RowState ProgramBuilder::allIntervals(RowState state, ArrayRef<TileInterval> keys) {
+  if (keys.empty())
+    return state;
+  if (keys.size() == 1)
+    return interval(state, keys.front());
+  auto loop = scf::ForOp::create(b, loc, index(0), index(keys.size()), index(1), state.values());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  TileInterval picked = keys.back();
+  for (int64_t i = keys.size() - 2; i >= 0; --i) {
+    Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, loop.getInductionVar(), index(i));
+    auto pick = [&](Value mine, Value other) {
+      return b.createOrFold<arith::SelectOp>(loc, here, mine, other);
+    };
+    picked = {pick(keys[i].begin, picked.begin), pick(keys[i].fullBegin, picked.fullBegin),
+              pick(keys[i].fullEnd, picked.fullEnd), pick(keys[i].end, picked.end)};
+  }
+  RowState inner = interval(RowState::from(loop.getRegionIterArgs()), picked);
+  scf::YieldOp::create(b, loc, inner.values());
+  return RowState::from(loop.getResults());
+}
+
+/// A5, A6: divides by the sum and writes o and lse.
+void ProgramBuilder::finish(RowState state) {
+  VectorType rowType = f32Vector({m});
+  Value sum = state.sum;
+  if (lanes > 1)
+    sum = vector::MultiDimReductionOp::create(b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true},
+                                              vector::CombiningKind::ADD);
+  Value zero = splat(rowType, 0);
+  Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
+  Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sum);
+  inverse = arith::SelectOp::create(b, loc, empty, zero, inverse);
+  Value out = arith::MulFOp::create(b, loc, state.out, alongRow(inverse, dv));
+  if (op.getElementType() != f32)
+    out = arith::TruncFOp::create(b, loc, VectorType::get({m, dv}, op.getElementType()), out);
+  storeTile(out, op.getOInit());
+  if (Value lse = op.getLseInit()) {
+    // lse = ln 2 (c max + log2 sum)
+    double c = op.getScaleOrDefault() * M_LOG2E;
+    Value log = math::Log2Op::create(b, loc, sum);
+    Value value = math::FmaOp::create(b, loc, state.max, splat(rowType, c), log);
+    value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
+    value = arith::SelectOp::create(b, loc, empty, minusInf(rowType), value);
+    AffineMap map = AffineMap::get(3, 0, {b.getAffineDimExpr(2)}, b.getContext());
+    vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{batch, head, row}, map,
+                                    ArrayRef<bool>{false});
+  }
+}
+
+scf::ForallOp ProgramBuilder::build() {
+  nq = dim(op.getQ(), op.getSeqDim());
+  nk = dim(op.getK(), op.getSeqDim());
+  Value batches = dim(op.getQ(), 0), heads = dim(op.getQ(), op.getHeadDim());
+  Value kvHeads = dim(op.getK(), op.getHeadDim());
+  Value tiles = b.createOrFold<arith::CeilDivUIOp>(loc, nq, index(m));
+  // A4. No key/value head at all only comes with no query head: nothing runs then.
+  Value group = b.createOrFold<arith::DivUIOp>(loc, heads,
+                                               b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
+  // A3.
+  Value offset = op.getOffset();
+  if (!offset)
+    offset = op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
+  zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
+
+  auto forall = scf::ForallOp::create(
+      b, loc, getAsOpFoldResult({batches, heads, tiles}), /*outputs=*/ValueRange(),
+      /*mapping=*/std::nullopt);
+  forall->setAttr("flashattn.schedule", schedule);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(forall.getBody());
+  batch = forall.getInductionVars()[0];
+  head = forall.getInductionVars()[1];
+  kvHead = b.createOrFold<arith::DivUIOp>(loc, head, group);
+  row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(m));
+  position = b.createOrFold<arith::AddIOp>(loc, row, offset);
+  Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(m)), nq);
+  Value last = b.createOrFold<arith::SubIOp>(loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
+  qTile = loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
+
+  SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
+  VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
+  RowState state{minusInf(f32Vector({m})), splat(sumType, 0), splat(f32Vector({m, dv}), 0)};
+  finish(allIntervals(state, keys));
+  return forall;
+}
+
+FailureOr<scf::ForallOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, AttentionOp op) {
+  if (!op.hasPureBufferSemantics())
+    return op.emitOpError() << "expected memrefs; bufferize before tiling";
+  if (!op.getSchedule())
+    return op.emitOpError() << "expected a schedule; run flashattn-select-schedule before tiling";
+  warnHiddenRows(op);
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(op);
+  scf::ForallOp program = ProgramBuilder(op, rewriter).build();
+  rewriter.eraseOp(op);
+  return program;
+}
+
+namespace {
+struct TilePass : flashattn::impl::TileBase<TilePass> {
+  void runOnOperation() override {
+    SmallVector<AttentionOp> ops;
+    getOperation()->walk([&](AttentionOp op) { ops.push_back(op); });
+    IRRewriter rewriter(&getContext());
+    for (AttentionOp op : ops)
+      if (failed(tileAttention(rewriter, op)))
+        return signalPassFailure();
+  }
+};
+} // namespace

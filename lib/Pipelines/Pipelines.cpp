@@ -1,0 +1,146 @@
+//===- Pipelines.cpp -------------------------------------------------------===//
+
+#include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
+#include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
+#include "mlir/Conversion/Passes.h"
+#include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
+#include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
+#include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+
+/// Tensors become memrefs with identity layout at function boundaries, which is what
+/// callers of the C interface have.
+static void addBufferization(OpPassManager &pm) {
+  bufferization::OneShotBufferizePassOptions options;
+  options.bufferizeFunctionBoundaries = true;
+  options.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;
+  pm.addPass(bufferization::createOneShotBufferizePass(options));
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+/// Structured ops and addresses to arithmetic and branches; the same for host and kernels.
+static void addLowerToBranches(OpPassManager &pm) {
+  pm.addPass(createConvertVectorToSCFPass());
+  pm.addPass(memref::createExpandStridedMetadataPass());
+  pm.addPass(createLowerAffinePass());
+  pm.addPass(createSCFToControlFlowPass());
+}
+
+/// What is left of the host code to the LLVM dialect. Memory comes from the runtime.
+static void addLowerHostToLLVM(OpPassManager &pm) {
+  FinalizeMemRefToLLVMConversionPassOptions memrefOptions;
+  memrefOptions.useGenericFunctions = true;
+  pm.addPass(createConvertVectorToLLVMPass());
+  pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertIndexToLLVMPass());
+  pm.addPass(createFinalizeMemRefToLLVMConversionPass(memrefOptions));
+  pm.addPass(createConvertFuncToLLVMPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createUBToLLVMConversionPass());
+}
+
+/// Attention ops to tile programs with a schedule of `chip`.
+static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth, StringRef schedule) {
+  flashattn::SelectScheduleOptions options;
+  options.chip = chip.str();
+  options.vectorWidth = vectorWidth;
+  options.schedule = schedule.str();
+  pm.addPass(flashattn::createSelectSchedule(options));
+  pm.addPass(flashattn::createTile());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
+void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
+                                            const FlashAttnToCPUOptions &options) {
+  pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  addBufferization(pm);
+  pm.addPass(createConvertLinalgToLoopsPass());
+  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
+  ConvertFlashAttnToCPUOptions programs;
+  programs.vectorWidth = options.vectorWidth;
+  pm.addPass(createConvertFlashAttnToCPU(programs));
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  addLowerToBranches(pm);
+  addLowerHostToLLVM(pm);
+  pm.addPass(createReconcileUnrealizedCastsPass());
+}
+
+void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
+                                             const FlashAttnToNVVMOptions &options) {
+  pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  addBufferization(pm);
+  pm.addPass(createConvertLinalgToLoopsPass());
+
+  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule);
+  pm.addPass(createMapToGPU());
+  pm.addPass(createStageShared());
+  pm.addPass(createDistribute());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createGpuLaunchSinkIndexComputationsPass());
+  pm.addPass(createGpuKernelOutliningPass());
+  addLowerToBranches(pm);
+
+  GpuNVVMAttachTargetOptions target;
+  target.chip = options.chip;
+  target.features = llvm::formatv("+ptx{0}", getMinPTXVersion(options.chip)).str();
+  target.optLevel = 3;
+  pm.addPass(createGpuNVVMAttachTarget(target));
+  OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
+  kernels.addPass(createConvertMathToNVVM());
+  kernels.addPass(createConvertNVGPUToNVVMPass());
+  kernels.addPass(createConvertVectorToLLVMPass());
+  // Before gpu-to-nvvm, which would call libdevice for arith.maxnumf.
+  kernels.addPass(createArithToLLVMConversionPass());
+  kernels.addPass(createConvertGpuOpsToNVVMOps());
+  kernels.addPass(createCanonicalizerPass());
+  kernels.addPass(createCSEPass());
+  kernels.addPass(createReconcileUnrealizedCastsPass());
+
+  addLowerHostToLLVM(pm);
+  pm.addPass(createGpuToLLVMConversionPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  GpuModuleToBinaryPassOptions binary;
+  binary.compilationTarget = "isa";
+  pm.addPass(createGpuModuleToBinaryPass(binary));
+}
+
+int flashattn::getMinPTXVersion(llvm::StringRef chip) {
+  return llvm::StringSwitch<int>(chip)
+      .Case("sm_70", 60)
+      .Case("sm_75", 63)
+      .Case("sm_80", 70)
+      .Case("sm_86", 71)
+      .Case("sm_87", 74)
+      .Cases({"sm_89", "sm_90"}, 78)
+      .Case("sm_90a", 80)
+      .Cases({"sm_100", "sm_100a"}, 86)
+      .Cases({"sm_120", "sm_120a"}, 87)
+      .Cases({"sm_103", "sm_103a", "sm_121", "sm_121a"}, 88)
+      .Default(0);
+}
+
+void flashattn::registerFlashAttnPipelines() {
+  PassPipelineRegistration<FlashAttnToCPUOptions>(
+      "flashattn-to-cpu", "attention ops to code for the host", buildFlashAttnToCPUPipeline);
+  PassPipelineRegistration<FlashAttnToNVVMOptions>(
+      "flashattn-to-nvvm", "attention ops to PTX kernels and host code",
+      buildFlashAttnToNVVMPipeline);
+}

@@ -1,0 +1,462 @@
+//===- CUDADevice.cpp - a device behind the CUDA driver --------------------===//
+
+#include "CUDADriver.h"
+#include "Errors.h"
+#include "flashattn/Runtime/Device.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringMap.h"
+#include "llvm/Support/xxhash.h"
+
+#include <map>
+#include <mutex>
+
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+namespace {
+
+/// Kernels may have this much dynamic shared memory without asking.
+constexpr int64_t kDefaultSharedBytes = 48 * 1024;
+
+struct Kernel {
+  std::string name;
+  cuda::Function function;
+  int staticSharedBytes, registers, maxThreads;
+  int64_t dynamicSharedLimit = kDefaultSharedBytes;
+};
+
+struct LoadedModule {
+  cuda::Module module;
+  llvm::StringMap<std::unique_ptr<Kernel>> kernels;
+};
+
+/// What all users of one card in this process share, until the process ends.
+struct Card {
+  std::mutex mutex;
+  cuda::Context context = nullptr;
+  /// Set by the first error that the context does not survive.
+  std::string fatal;
+  /// By hash of content (128 bits) and length.
+  std::map<std::tuple<uint64_t, uint64_t, size_t>, LoadedModule> modules;
+};
+
+} // namespace
+
+static Card &getCard(int ordinal) {
+  static std::mutex mutex;
+  // Never destroyed: the driver may be gone by the time that destructors run.
+  static auto *cards = new std::map<int, std::unique_ptr<Card>>;
+  std::lock_guard<std::mutex> lock(mutex);
+  std::unique_ptr<Card> &card = (*cards)[ordinal];
+  if (!card)
+    card = std::make_unique<Card>();
+  return *card;
+}
+
+/// Errors after which every call in the context fails until the process ends.
+static bool isFatal(cuda::Result result) {
+  switch (result) {
+  case 214: // uncorrectable ECC error
+  case 220: // uncorrectable NVLink error
+  case 700: // illegal address
+  case 702: // launch timed out
+  case 710: // device-side assertion
+  case 714: // hardware stack error
+  case 715: // illegal instruction
+  case 716: // misaligned address
+  case 717: // invalid address space
+  case 718: // invalid program counter
+  case 719: // launch failed
+    return true;
+  default:
+    return false;
+  }
+}
+
+static std::string formatBytes(uint64_t bytes) {
+  if (bytes < (1u << 20))
+    return llvm::formatv("{0} bytes", bytes).str();
+  return llvm::formatv("{0} bytes ({1:F1} MiB)", bytes, double(bytes) / (1 << 20)).str();
+}
+
+static CUDADeviceInfo getInfo(const cuda::Driver &driver, int ordinal) {
+  CUDADeviceInfo info{};
+  info.ordinal = ordinal;
+  cuda::Device device = 0;
+  if (driver.deviceGet(&device, ordinal))
+    return info;
+  char name[256] = "";
+  driver.deviceGetName(name, sizeof(name) - 1, device);
+  info.name = name;
+  size_t bytes = 0;
+  driver.deviceTotalMem(&bytes, device);
+  info.memoryBytes = bytes;
+  auto get = [&](cuda::DeviceAttribute attribute) {
+    int value = 0;
+    driver.deviceGetAttribute(&value, attribute, device);
+    return value;
+  };
+  info.computeMajor = get(cuda::kComputeMajor);
+  info.computeMinor = get(cuda::kComputeMinor);
+  info.multiprocessors = get(cuda::kMultiprocessorCount);
+  info.sharedMemoryPerBlock = get(cuda::kMaxSharedMemoryPerBlockOptin);
+  return info;
+}
+
+namespace {
+
+class CUDADevice final : public Device {
+public:
+  CUDADevice(const cuda::Driver &driver, CUDADeviceInfo info, Card &card)
+      : driver(driver), info(std::move(info)), card(card) {}
+
+  ~CUDADevice() override {
+    if (!stream || !card.fatal.empty())
+      return;
+    // A destructor has nobody to report to; what failed before was reported then.
+    llvm::consumeError(inContext("finish", [&] { return driver.streamSynchronize(stream); }));
+    llvm::consumeError(inContext("finish", [&] { return driver.streamDestroy(stream); }));
+  }
+
+  /// Makes the card's context and this device's stream.
+  Error initialize() {
+    {
+      std::lock_guard<std::mutex> lock(card.mutex);
+      if (!card.context) {
+        cuda::Device device = 0;
+        if (cuda::Result result = driver.deviceGet(&device, info.ordinal))
+          return check(result, "open the device");
+        if (cuda::Result result = driver.primaryCtxRetain(&card.context, device)) {
+          card.context = nullptr;
+          return check(result, "make a context");
+        }
+      }
+    }
+    constexpr unsigned kNonBlocking = 1;
+    return inContext("make a stream", [&] { return driver.streamCreate(&stream, kNonBlocking); });
+  }
+
+  std::string getId() const override { return llvm::formatv("cuda:{0}", info.ordinal).str(); }
+  std::string getDescription() const override {
+    return llvm::formatv("{0}, compute capability {1}.{2}, {3:F1} GiB", info.name,
+                         info.computeMajor, info.computeMinor,
+                         double(info.memoryBytes) / (1 << 30))
+        .str();
+  }
+  std::string getChip() const override {
+    return llvm::formatv("sm_{0}{1}", info.computeMajor, info.computeMinor).str();
+  }
+
+  Expected<void *> allocate(size_t bytes) override {
+    cuda::DevicePtr pointer = 0;
+    // The driver refuses a size of zero.
+    cuda::Result result = cuda::kSuccess;
+    if (Error error = inContext("allocate memory", [&] {
+          result = driver.memAlloc(&pointer, std::max<size_t>(bytes, 1));
+          return result == cuda::kOutOfMemory ? cuda::kSuccess : result;
+        }))
+      return error;
+    if (result == cuda::kOutOfMemory) {
+      size_t free = 0, total = 0;
+      if (Error error = inContext("ask for free memory",
+                                  [&] { return driver.memGetInfo(&free, &total); }))
+        return error;
+      return formatError("out of memory on {0}: needed {1} but {2} are free", getId(),
+                         formatBytes(bytes), formatBytes(free));
+    }
+    return reinterpret_cast<void *>(pointer);
+  }
+  Error release(void *buffer) override {
+    if (!buffer)
+      return Error::success();
+    return inContext("free memory", [&] { return driver.memFree(address(buffer)); });
+  }
+  Error copyToDevice(void *dst, const void *src, size_t bytes) override {
+    if (bytes == 0)
+      return Error::success();
+    return inContext("copy to the device", [&] {
+      cuda::Result result = driver.memcpyHtoDAsync(address(dst), src, bytes, stream);
+      return result ? result : driver.streamSynchronize(stream);
+    });
+  }
+  Error copyToHost(void *dst, const void *src, size_t bytes) override {
+    if (bytes == 0)
+      return Error::success();
+    return inContext("copy to the host", [&] {
+      cuda::Result result = driver.memcpyDtoHAsync(dst, address(src), bytes, stream);
+      return result ? result : driver.streamSynchronize(stream);
+    });
+  }
+  Error copyOnDevice(void *dst, const void *src, size_t bytes) override {
+    if (bytes == 0)
+      return Error::success();
+    return inContext("copy on the device", [&] {
+      return driver.memcpyAsync(address(dst), address(src), bytes, stream);
+    });
+  }
+  Error fill(void *dst, uint8_t value, size_t bytes) override {
+    if (bytes == 0)
+      return Error::success();
+    return inContext("fill memory",
+                     [&] { return driver.memsetD8Async(address(dst), value, bytes, stream); });
+  }
+  Error synchronize() override {
+    return inContext("finish the work given to it",
+                     [&] { return driver.streamSynchronize(stream); });
+  }
+
+  Expected<double> time(llvm::function_ref<Error()> body, unsigned repeats) override {
+    cuda::Event start = nullptr, end = nullptr;
+    llvm::scope_exit destroyEvents([&] {
+      llvm::consumeError(inContext("free events", [&] {
+        if (start)
+          driver.eventDestroy(start);
+        return end ? driver.eventDestroy(end) : cuda::kSuccess;
+      }));
+    });
+    if (Error error = inContext("make events", [&] {
+          cuda::Result result = driver.eventCreate(&start, 0);
+          result = result ? result : driver.eventCreate(&end, 0);
+          return result ? result : driver.eventRecord(start, stream);
+        }))
+      return error;
+    for (unsigned i = 0; i < repeats; ++i)
+      if (Error error = body())
+        return error;
+    float milliseconds = 0;
+    if (Error error = inContext("finish the work given to it", [&] {
+          cuda::Result result = driver.eventRecord(end, stream);
+          result = result ? result : driver.eventSynchronize(end);
+          return result ? result : driver.eventElapsedTime(&milliseconds, start, end);
+        }))
+      return error;
+    return double(milliseconds) / std::max(repeats, 1u);
+  }
+
+  void *getStream() override { return stream; }
+  Expected<void *> loadKernels(StringRef image) override;
+  Expected<void *> getKernel(void *kernels, StringRef name) override;
+  Error launch(void *kernel, const LaunchShape &shape, void **parameters) override;
+
+private:
+  static cuda::DevicePtr address(const void *pointer) {
+    return reinterpret_cast<cuda::DevicePtr>(pointer);
+  }
+
+  /// Turns a result into an error and remembers those that the context does not survive.
+  Error check(cuda::Result result, const llvm::Twine &what) {
+    if (result == cuda::kSuccess)
+      return Error::success();
+    std::string description = driver.describe(result);
+    if (!isFatal(result))
+      return formatError("{0} cannot {1}: {2}", getId(), what.str(), description);
+    card.fatal = description;
+    return formatError("fatal error on {0}: cannot {1}: {2}; the device refuses all further work "
+                       "of this process, which must be restarted",
+                       getId(), what.str(), description);
+  }
+
+  /// Runs `call` with the card's context current.
+  Error inContext(const llvm::Twine &what, llvm::function_ref<cuda::Result()> call) {
+    if (!card.fatal.empty())
+      return formatError("{0} had a fatal error before ({1}) and refuses all further work of this "
+                         "process, which must be restarted",
+                         getId(), card.fatal);
+    if (cuda::Result result = driver.ctxPushCurrent(card.context))
+      return check(result, "use the context");
+    cuda::Result result = call();
+    cuda::Context popped = nullptr;
+    driver.ctxPopCurrent(&popped);
+    return check(result, what);
+  }
+
+  Error checkPTX(StringRef ptx) const;
+
+  const cuda::Driver &driver;
+  CUDADeviceInfo info;
+  Card &card;
+  cuda::Stream stream = nullptr;
+};
+
+} // namespace
+
+/// Refuses PTX that the driver or the card cannot take, with both numbers.
+Error CUDADevice::checkPTX(StringRef ptx) const {
+  cuda::PTXHeader header = cuda::parsePTXHeader(ptx);
+  int maxVersion = cuda::getMaxPTXVersion(driver.version);
+  if (header.version > maxVersion)
+    return formatError("the CUDA driver is too old for the kernels: they are PTX {0}.{1} but the "
+                       "driver (CUDA {2}.{3}) takes PTX up to {4}.{5}",
+                       header.version / 10, header.version % 10, driver.version / 1000,
+                       driver.version % 1000 / 10, maxVersion / 10, maxVersion % 10);
+  int capability = info.computeMajor * 10 + info.computeMinor;
+  // Plain PTX runs on every later architecture, `f` on later ones of its family, `a` on its own.
+  bool runs = header.variant == 'a'   ? capability == header.architecture
+              : header.variant == 'f' ? capability / 10 == header.architecture / 10 &&
+                                            capability >= header.architecture
+                                      : capability >= header.architecture;
+  if (!runs)
+    return formatError("wrong architecture: the kernels are for sm_{0}{1} but {2} is sm_{3}",
+                       header.architecture,
+                       header.variant ? std::string(1, header.variant) : std::string(), getId(),
+                       capability);
+  return Error::success();
+}
+
+Expected<void *> CUDADevice::loadKernels(StringRef image) {
+  bool isPTX = !image.starts_with("\x7f"
+                                  "ELF");
+  if (isPTX)
+    if (Error error = checkPTX(image))
+      return error;
+
+  std::lock_guard<std::mutex> lock(card.mutex);
+  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
+      llvm::ArrayRef(reinterpret_cast<const uint8_t *>(image.data()), image.size()));
+  auto key = std::make_tuple(hash.low64, hash.high64, image.size());
+  if (auto found = card.modules.find(key); found != card.modules.end())
+    return &found->second;
+
+  // PTX ends with a zero, which the caller's text need not have.
+  std::string terminated = image.str();
+  char log[8192] = "";
+  int options[] = {cuda::kErrorLogBuffer, cuda::kErrorLogBufferSizeBytes};
+  void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
+  cuda::Module module = nullptr;
+  cuda::Result result = cuda::kSuccess;
+  if (Error error = inContext("load kernels", [&] {
+        result = driver.moduleLoadDataEx(&module, terminated.c_str(), 2, options, values);
+        return isFatal(result) ? result : cuda::kSuccess;
+      }))
+    return error;
+  if (result == cuda::kUnsupportedPTXVersion) {
+    cuda::PTXHeader header = cuda::parsePTXHeader(image);
+    return formatError("the CUDA driver (CUDA {0}.{1}) is too old for PTX {2}.{3}: {4}",
+                       driver.version / 1000, driver.version % 1000 / 10, header.version / 10,
+                       header.version % 10, driver.describe(result));
+  }
+  if (result == cuda::kNoBinaryForGPU)
+    return formatError("wrong architecture: the kernels do not run on {0}, which is {1}: {2}",
+                       getId(), getChip(), driver.describe(result));
+  if (result != cuda::kSuccess)
+    return formatError("{0} cannot load the kernels: {1}{2}{3}", getId(), driver.describe(result),
+                       log[0] ? "; the driver's compiler says:\n" : "", StringRef(log).trim());
+  return &card.modules.emplace(key, LoadedModule{module, {}}).first->second;
+}
+
+Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
+  auto *loaded = static_cast<LoadedModule *>(kernels);
+  std::lock_guard<std::mutex> lock(card.mutex);
+  std::unique_ptr<Kernel> &kernel = loaded->kernels[name];
+  if (kernel)
+    return kernel.get();
+  auto made = std::make_unique<Kernel>();
+  made->name = name.str();
+  if (Error error = inContext("find kernel '" + name + "'", [&] {
+        cuda::Result result =
+            driver.moduleGetFunction(&made->function, loaded->module, made->name.c_str());
+        auto get = [&](int &value, cuda::FunctionAttribute attribute) {
+          result = result ? result : driver.funcGetAttribute(&value, attribute, made->function);
+        };
+        get(made->staticSharedBytes, cuda::kSharedSizeBytes);
+        get(made->registers, cuda::kNumRegisters);
+        get(made->maxThreads, cuda::kMaxThreadsPerBlock);
+        return result;
+      }))
+    return error;
+  kernel = std::move(made);
+  return kernel.get();
+}
+
+Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **parameters) {
+  auto &kernel = *static_cast<Kernel *>(opaque);
+  const Dim3 &grid = shape.grid, &block = shape.block, &cluster = shape.cluster;
+  int64_t dynamicBytes = shape.dynamicSharedBytes;
+  // Nothing to do, which the driver would refuse.
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0)
+    return Error::success();
+
+  int64_t sharedBytes = kernel.staticSharedBytes + dynamicBytes;
+  if (sharedBytes > info.sharedMemoryPerBlock)
+    return formatError("shared memory beyond the limit of {0}: kernel '{1}' needs {2} bytes ({3} "
+                       "static, {4} dynamic) but a block has {5}",
+                       getId(), kernel.name, sharedBytes, kernel.staticSharedBytes, dynamicBytes,
+                       info.sharedMemoryPerBlock);
+  int64_t threads = block.x * block.y * block.z;
+  if (threads > kernel.maxThreads)
+    return formatError("launch failure on {0}: kernel '{1}' is given {2} threads a block but its "
+                       "{3} registers a thread allow {4}",
+                       getId(), kernel.name, threads, kernel.registers, kernel.maxThreads);
+  if (dynamicBytes > kernel.dynamicSharedLimit) {
+    if (Error error = inContext("raise the shared memory of kernel '" + kernel.name + "'", [&] {
+          return driver.funcSetAttribute(kernel.function, cuda::kMaxDynamicSharedSizeBytes,
+                                         dynamicBytes);
+        }))
+      return error;
+    kernel.dynamicSharedLimit = dynamicBytes;
+  }
+
+  auto describe = [&] {
+    return llvm::formatv("launch kernel '{0}' (grid {1}x{2}x{3}, block {4}x{5}x{6}, {7} bytes of "
+                         "dynamic shared memory)",
+                         kernel.name, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                         dynamicBytes)
+        .str();
+  };
+  // Larger ones would wrap in the driver's 32 bits.
+  if (grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
+    return formatError("{0} cannot {1}: expected a grid of at most {2}x65535x65535", getId(),
+                       describe(), INT32_MAX);
+  bool clustered = cluster.x * cluster.y * cluster.z != 1;
+  if (clustered && !driver.launchKernelEx)
+    return formatError("{0} cannot {1}: the CUDA driver (CUDA {2}.{3}) has no clusters, which came "
+                       "with CUDA 11.8",
+                       getId(), describe(), driver.version / 1000, driver.version % 1000 / 10);
+  cuda::LaunchAttribute attribute{};
+  attribute.id = cuda::LaunchAttribute::kClusterDimension;
+  unsigned clusterDim[] = {unsigned(cluster.x), unsigned(cluster.y), unsigned(cluster.z)};
+  std::copy_n(clusterDim, 3, attribute.value.clusterDim);
+  cuda::LaunchConfig config{{unsigned(grid.x), unsigned(grid.y), unsigned(grid.z)},
+                            {unsigned(block.x), unsigned(block.y), unsigned(block.z)},
+                            unsigned(dynamicBytes),
+                            stream,
+                            &attribute,
+                            1};
+  cuda::Result result = cuda::kSuccess;
+  if (Error error = inContext("launch a kernel", [&] {
+        result = clustered
+                     ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
+                     : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
+                                           block.y, block.z, dynamicBytes, stream, parameters,
+                                           nullptr);
+        return cuda::kSuccess;
+      }))
+    return error;
+  // The description is made only where it is needed: launches are often.
+  return result ? check(result, describe()) : Error::success();
+}
+
+Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal) {
+  Expected<const cuda::Driver &> driver = cuda::getDriver();
+  if (!driver)
+    return driver.takeError();
+  if (ordinal < 0 || ordinal >= driver->deviceCount)
+    return formatError("expected a CUDA device number below {0} but got {1}", driver->deviceCount,
+                       ordinal);
+  auto device = std::make_unique<CUDADevice>(*driver, getInfo(*driver, ordinal), getCard(ordinal));
+  if (Error error = device->initialize())
+    return error;
+  return device;
+}
+
+Expected<llvm::SmallVector<CUDADeviceInfo>> mlir::flashattn::listCUDADevices() {
+  Expected<const cuda::Driver &> driver = cuda::getDriver();
+  if (!driver)
+    return driver.takeError();
+  llvm::SmallVector<CUDADeviceInfo> devices;
+  for (int i = 0; i < driver->deviceCount; ++i)
+    devices.push_back(getInfo(*driver, i));
+  return devices;
+}

@@ -1,0 +1,158 @@
+//===- CUDADriver.h - the CUDA driver API, opened at run time ----*- C++ -*-===//
+//
+// The types and the few functions of libcuda that the runtime uses, declared here
+// so that neither headers nor libraries of a toolkit are needed. Names, values and
+// layouts are those of the driver's binary interface.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_RUNTIME_CUDADRIVER_H
+#define FLASHATTN_RUNTIME_CUDADRIVER_H
+
+#include "llvm/Support/Error.h"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mlir::flashattn::cuda {
+
+using Result = int;
+using Device = int;
+using Context = void *;
+using Module = void *;
+using Function = void *;
+using Stream = void *;
+using Event = void *;
+using DevicePtr = unsigned long long;
+
+enum : Result {
+  kSuccess = 0,
+  kOutOfMemory = 2,
+  kNoDevice = 100,
+  kInvalidDevice = 101,
+  kNoBinaryForGPU = 209,
+  kInvalidPTX = 218,
+  kUnsupportedPTXVersion = 222,
+  kNotFound = 500,
+};
+
+/// CUdevice_attribute.
+enum DeviceAttribute : int {
+  kMultiprocessorCount = 16,
+  kComputeMajor = 75,
+  kComputeMinor = 76,
+  kMaxSharedMemoryPerBlockOptin = 97,
+};
+
+/// CUfunction_attribute.
+enum FunctionAttribute : int {
+  kMaxThreadsPerBlock = 0,
+  kSharedSizeBytes = 1,
+  kNumRegisters = 4,
+  kMaxDynamicSharedSizeBytes = 8,
+};
+
+/// CUjit_option.
+enum JITOption : int {
+  kErrorLogBuffer = 5,
+  kErrorLogBufferSizeBytes = 6,
+};
+
+/// CUlaunchAttribute; only the cluster's size is used.
+struct LaunchAttribute {
+  static constexpr int kClusterDimension = 4;
+  int id;
+  char padding[4];
+  union {
+    unsigned clusterDim[3];
+    char bytes[64];
+  } value;
+};
+static_assert(sizeof(LaunchAttribute) == 72, "layout of the driver's CUlaunchAttribute");
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3], block[3], sharedBytes;
+  Stream stream;
+  LaunchAttribute *attributes;
+  unsigned numAttributes;
+};
+
+/// X(member, exported name, parameters). The exported name carries the version that
+/// the declaration belongs to.
+#define FLASHATTN_CUDA_FUNCTIONS(X)                                                                \
+  X(init, "cuInit", (unsigned flags))                                                              \
+  X(driverGetVersion, "cuDriverGetVersion", (int *version))                                        \
+  X(getErrorName, "cuGetErrorName", (Result error, const char **name))                             \
+  X(getErrorString, "cuGetErrorString", (Result error, const char **text))                         \
+  X(deviceGetCount, "cuDeviceGetCount", (int *count))                                              \
+  X(deviceGet, "cuDeviceGet", (Device * device, int ordinal))                                      \
+  X(deviceGetName, "cuDeviceGetName", (char *name, int length, Device device))                     \
+  X(deviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, Device device))                        \
+  X(deviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, Device device))        \
+  X(primaryCtxRetain, "cuDevicePrimaryCtxRetain", (Context * context, Device device))              \
+  X(ctxPushCurrent, "cuCtxPushCurrent_v2", (Context context))                                      \
+  X(ctxPopCurrent, "cuCtxPopCurrent_v2", (Context * context))                                      \
+  X(streamCreate, "cuStreamCreate", (Stream * stream, unsigned flags))                             \
+  X(streamDestroy, "cuStreamDestroy_v2", (Stream stream))                                          \
+  X(streamSynchronize, "cuStreamSynchronize", (Stream stream))                                     \
+  X(eventCreate, "cuEventCreate", (Event * event, unsigned flags))                                 \
+  X(eventDestroy, "cuEventDestroy_v2", (Event event))                                              \
+  X(eventRecord, "cuEventRecord", (Event event, Stream stream))                                    \
+  X(eventSynchronize, "cuEventSynchronize", (Event event))                                         \
+  X(eventElapsedTime, "cuEventElapsedTime", (float *milliseconds, Event start, Event end))         \
+  X(memAlloc, "cuMemAlloc_v2", (DevicePtr * pointer, size_t bytes))                                \
+  X(memFree, "cuMemFree_v2", (DevicePtr pointer))                                                  \
+  X(memGetInfo, "cuMemGetInfo_v2", (size_t * free, size_t *total))                                 \
+  X(memcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                                       \
+    (DevicePtr dst, const void *src, size_t bytes, Stream stream))                                 \
+  X(memcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                                       \
+    (void *dst, DevicePtr src, size_t bytes, Stream stream))                                       \
+  X(memcpyAsync, "cuMemcpyAsync", (DevicePtr dst, DevicePtr src, size_t bytes, Stream stream))     \
+  X(memsetD8Async, "cuMemsetD8Async",                                                              \
+    (DevicePtr dst, unsigned char value, size_t count, Stream stream))                             \
+  X(moduleLoadDataEx, "cuModuleLoadDataEx",                                                        \
+    (Module * module, const void *image, unsigned numOptions, int *options, void **values))        \
+  X(moduleGetFunction, "cuModuleGetFunction",                                                      \
+    (Function * function, Module module, const char *name))                                        \
+  X(funcGetAttribute, "cuFuncGetAttribute", (int *value, int attribute, Function function))        \
+  X(funcSetAttribute, "cuFuncSetAttribute", (Function function, int attribute, int value))         \
+  X(launchKernel, "cuLaunchKernel",                                                                \
+    (Function function, unsigned gridX, unsigned gridY, unsigned gridZ, unsigned blockX,           \
+     unsigned blockY, unsigned blockZ, unsigned sharedBytes, Stream stream, void **parameters,     \
+     void **extra))
+
+/// The driver's functions. One table for the process, never unloaded.
+struct Driver {
+#define X(member, name, parameters) Result(*member) parameters;
+  FLASHATTN_CUDA_FUNCTIONS(X)
+#undef X
+  /// Since CUDA 11.8; null before.
+  Result (*launchKernelEx)(const LaunchConfig *config, Function function, void **parameters,
+                           void **extra);
+
+  /// "CUDA_ERROR_X (what it means)".
+  std::string describe(Result result) const;
+  /// What cuDriverGetVersion says: 1000 * major + 10 * minor.
+  int version = 0;
+  int deviceCount = 0;
+};
+
+/// Opens `libcuda.so.1`, or what the environment's FLASHATTN_CUDA_DRIVER names, once and
+/// initialises it. Errors: library missing, symbol missing, driver too old, no device.
+llvm::Expected<const Driver &> getDriver();
+
+/// The highest PTX version, 10 * major + minor, that a driver of CUDA `version` takes.
+int getMaxPTXVersion(int version);
+
+/// What the directives of PTX text ask for.
+struct PTXHeader {
+  int version = 0;       ///< 10 * major + minor; 0 where there is no `.version`
+  int architecture = 0;  ///< 90 of `sm_90a`; 0 where there is no `.target`
+  char variant = 0;      ///< 'a' or 'f' behind the number, or 0
+};
+PTXHeader parsePTXHeader(llvm::StringRef ptx);
+
+} // namespace mlir::flashattn::cuda
+
+#endif // FLASHATTN_RUNTIME_CUDADRIVER_H

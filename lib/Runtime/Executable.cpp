@@ -1,0 +1,156 @@
+//===- Executable.cpp - JIT of a lowered module ----------------------------===//
+
+#include "flashattn/Runtime/Executable.h"
+#include "Errors.h"
+#include "RuntimeContext.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/ExecutionEngine/ExecutionEngine.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/DynamicLibrary.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+
+namespace {
+
+class JITExecutable final : public Executable {
+public:
+  explicit JITExecutable(Device &device) : context(device) {}
+
+  ~JITExecutable() override {
+    // Unloading calls back into the runtime.
+    RuntimeContextScope scope(context);
+    engine.reset();
+    llvm::consumeError(context.takeError());
+  }
+
+  Error initialize(ModuleOp lowered);
+  Error invoke(StringRef function, ArrayRef<void *> arguments) override;
+
+private:
+  RuntimeContext context;
+  std::unique_ptr<ExecutionEngine> engine;
+  /// Entry of each callable function, by its name in the module.
+  llvm::StringMap<void (*)(void **)> entries;
+};
+
+} // namespace
+
+static void registerTranslations(MLIRContext *context) {
+  DialectRegistry registry;
+  registerBuiltinDialectTranslation(registry);
+  registerLLVMDialectTranslation(registry);
+  registerGPUDialectTranslation(registry);
+  gpu::registerOffloadingLLVMTranslationInterfaceExternalModels(registry);
+  context->appendDialectRegistry(registry);
+}
+
+/// The functions that the module calls and nobody has. The engine's own check comes
+/// too late: it aborts the process.
+static SmallVector<std::string> findUnresolved(const llvm::Module &module) {
+  SmallVector<std::string> names;
+  for (const llvm::Function &function : module)
+    if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty() &&
+        !isRuntimeSymbol(function.getName()) &&
+        !llvm::sys::DynamicLibrary::SearchForAddressOfSymbol(function.getName().str()))
+      names.push_back(function.getName().str());
+  return names;
+}
+
+static Expected<std::unique_ptr<llvm::TargetMachine>> createHostMachine() {
+  static const bool initialized = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::sys::DynamicLibrary::LoadLibraryPermanently(nullptr);
+    return true;
+  }();
+  (void)initialized;
+  auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
+  if (!builder)
+    return builder.takeError();
+  builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
+  return builder->createTargetMachine();
+}
+
+Error JITExecutable::initialize(ModuleOp lowered) {
+  registerTranslations(lowered.getContext());
+  Expected<std::unique_ptr<llvm::TargetMachine>> machine = createHostMachine();
+  if (!machine)
+    return machine.takeError();
+
+  constexpr unsigned kOptLevel = 3, kSizeLevel = 0;
+  auto optimize = makeOptimizingTransformer(kOptLevel, kSizeLevel, machine->get());
+  SmallVector<std::string> unresolved;
+  auto transform = [&](llvm::Module *module) -> Error {
+    if (Error error = optimize(module))
+      return error;
+    unresolved = findUnresolved(*module);
+    return Error::success();
+  };
+  ExecutionEngineOptions options;
+  options.transformer = transform;
+  // Listeners look for debuggers and profilers; a run of a kernel has neither.
+  options.enableGDBNotificationListener = false;
+  options.enablePerfNotificationListener = false;
+  options.jitCodeGenOptLevel = llvm::CodeGenOptLevel::Aggressive;
+  Expected<std::unique_ptr<ExecutionEngine>> made =
+      ExecutionEngine::create(lowered, options, std::move(*machine));
+  if (!made)
+    return made.takeError();
+  if (!unresolved.empty())
+    return formatError("the module calls functions that nobody defines: {0}",
+                       llvm::join(unresolved, ", "));
+  engine = std::move(*made);
+  engine->registerSymbols(getRuntimeSymbols);
+
+  RuntimeContextScope scope(context);
+  // Runs the constructors, which load the kernels.
+  engine->initialize();
+  if (Error error = context.takeError())
+    return error;
+
+  for (auto function : lowered.getOps<LLVM::LLVMFuncOp>()) {
+    constexpr StringRef kPrefix = "_mlir_ciface_";
+    StringRef name = function.getName();
+    if (function.isExternal() || !name.consume_front(kPrefix))
+      continue;
+    auto entry = engine->lookupPacked(function.getName());
+    if (!entry)
+      return entry.takeError();
+    entries[name] = *entry;
+  }
+  return Error::success();
+}
+
+Error JITExecutable::invoke(StringRef function, ArrayRef<void *> arguments) {
+  auto entry = entries.find(function);
+  if (entry == entries.end())
+    return formatError("the module has no function '{0}' that can be called", function);
+  // The entry wants the address of each argument's value.
+  SmallVector<void *> values(arguments);
+  SmallVector<void *> addresses;
+  for (void *&value : values)
+    addresses.push_back(&value);
+  RuntimeContextScope scope(context);
+  entry->second(addresses.data());
+  return context.takeError();
+}
+
+Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp lowered, Device &device) {
+  auto executable = std::make_unique<JITExecutable>(device);
+  if (Error error = executable->initialize(lowered))
+    return error;
+  return executable;
+}

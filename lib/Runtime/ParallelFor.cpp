@@ -1,0 +1,166 @@
+//===- ParallelFor.cpp - the CPU target's thread pool ----------------------===//
+
+#include "flashattn/Runtime/ParallelFor.h"
+#include "RuntimeContext.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/Threading.h"
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <immintrin.h>
+#endif
+
+using namespace mlir::flashattn;
+
+namespace {
+
+/// How long an idle thread polls before it sleeps: longer than the gap between the
+/// launches of a benchmark, too short to be seen in a profile of anything else.
+constexpr auto kSpin = std::chrono::microseconds(50);
+
+void relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  _mm_pause();
+#endif
+}
+
+/// One call of flashattnParallelFor. Lives on the caller's stack; `next` and `done` are
+/// on lines of their own because all threads write them.
+struct Job {
+  void (*body)(void *, int64_t);
+  void *context;
+  int64_t count;
+  RuntimeContext *runtime;
+  alignas(64) std::atomic<int64_t> next{0};
+  alignas(64) std::atomic<int64_t> inside{0};
+
+  void work() {
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;)
+      body(context, i);
+  }
+};
+
+/// Threads that live as long as the process. One job at a time has the workers; a
+/// second caller meanwhile (nested or concurrent) runs its programs itself, so nothing
+/// ever waits for a thread that waits.
+class Pool {
+public:
+  explicit Pool(unsigned threads) {
+    for (unsigned i = 1; i < threads; ++i)
+      workers.emplace_back([this] { serve(); });
+  }
+
+  ~Pool() {
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      stopping = true;
+      generation.fetch_add(1);
+    }
+    wake.notify_all();
+    for (std::thread &worker : workers)
+      worker.join();
+  }
+
+  unsigned size() const { return workers.size() + 1; }
+
+  void run(Job &job) {
+    bool expected = false;
+    if (job.count <= 1 || workers.empty() || !busy.compare_exchange_strong(expected, true)) {
+      job.work();
+      return;
+    }
+    bool sleepers;
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      current = &job;
+      generation.fetch_add(1, std::memory_order_release);
+      sleepers = sleeping > 0;
+    }
+    if (sleepers)
+      wake.notify_all();
+    job.work();
+    // Nobody new may enter; then wait for those inside.
+    {
+      std::lock_guard<std::mutex> lock(mutex);
+      current = nullptr;
+    }
+    while (job.inside.load(std::memory_order_acquire) != 0)
+      relax();
+    busy.store(false, std::memory_order_release);
+  }
+
+private:
+  void serve() {
+    uint64_t seen = 0;
+    while (true) {
+      auto deadline = std::chrono::steady_clock::now() + kSpin;
+      while (generation.load(std::memory_order_acquire) == seen &&
+             std::chrono::steady_clock::now() < deadline)
+        relax();
+      Job *job;
+      {
+        std::unique_lock<std::mutex> lock(mutex);
+        ++sleeping;
+        wake.wait(lock, [&] { return generation.load() != seen; });
+        --sleeping;
+        seen = generation.load();
+        if (stopping)
+          return;
+        job = current;
+        if (job)
+          job->inside.fetch_add(1, std::memory_order_relaxed);
+      }
+      if (!job)
+        continue;
+      setRuntimeContext(job->runtime);
+      job->work();
+      setRuntimeContext(nullptr);
+      job->inside.fetch_sub(1, std::memory_order_release);
+    }
+  }
+
+  std::vector<std::thread> workers;
+  std::atomic<bool> busy{false};
+  /// Counts jobs, so that a worker knows a new one; written under `mutex`.
+  std::atomic<uint64_t> generation{0};
+  std::mutex mutex;
+  std::condition_variable wake;
+  Job *current = nullptr;
+  unsigned sleeping = 0;
+  bool stopping = false;
+};
+
+unsigned chooseThreads() {
+  unsigned threads = 0;
+  if (const char *given = std::getenv("FLASHATTN_NUM_THREADS"))
+    if (llvm::StringRef(given).getAsInteger(10, threads))
+      threads = 0;
+  // More threads than this help no one and would only exhaust the process.
+  constexpr unsigned kMaxThreads = 1024;
+  if (threads == 0)
+    threads = llvm::hardware_concurrency().compute_thread_count();
+  return std::clamp(threads, 1u, kMaxThreads);
+}
+
+Pool &getPool() {
+  static Pool pool(chooseThreads());
+  return pool;
+}
+
+} // namespace
+
+unsigned mlir::flashattn::getNumCPUThreads() { return getPool().size(); }
+
+extern "C" void flashattnParallelFor(int64_t count, void (*body)(void *context, int64_t i),
+                                     void *context) {
+  Job job{body, context, count, getRuntimeContext()};
+  getPool().run(job);
+}

@@ -1,0 +1,59 @@
+//===- RuntimeContext.h - whom compiled code talks to ------------*- C++ -*-===//
+//
+// The functions that compiled code calls have no parameter for the device that they
+// act on: the executable that runs says so for the thread.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_RUNTIME_RUNTIMECONTEXT_H
+#define FLASHATTN_RUNTIME_RUNTIMECONTEXT_H
+
+#include "flashattn/Runtime/Device.h"
+#include "llvm/ExecutionEngine/Orc/CoreContainers.h"
+#include "llvm/ExecutionEngine/Orc/Mangling.h"
+
+#include <mutex>
+
+namespace mlir::flashattn {
+
+/// One executable's device and the first error of the call under way.
+class RuntimeContext {
+public:
+  explicit RuntimeContext(Device &device) : device(device) {}
+
+  /// Runs `call` on the device unless an error came before: what follows a failed
+  /// call would only fail for its sake. Programs on other threads may come here too.
+  void run(llvm::function_ref<llvm::Error(Device &)> call);
+  llvm::Error takeError();
+
+private:
+  Device &device;
+  std::mutex mutex;
+  llvm::Error error = llvm::Error::success();
+  bool failed = false;
+};
+
+/// The context of the code that runs on this thread; null outside of any.
+RuntimeContext *getRuntimeContext();
+void setRuntimeContext(RuntimeContext *context);
+
+/// Makes a context current for a scope.
+class RuntimeContextScope {
+public:
+  explicit RuntimeContextScope(RuntimeContext &context) : outer(getRuntimeContext()) {
+    setRuntimeContext(&context);
+  }
+  ~RuntimeContextScope() { setRuntimeContext(outer); }
+
+private:
+  RuntimeContext *outer;
+};
+
+/// The functions that compiled code may call: memory, parallel loops, the `mgpu*` of
+/// upstream's gpu lowering, and conversions that the C library may lack.
+llvm::orc::SymbolMap getRuntimeSymbols(llvm::orc::MangleAndInterner mangle);
+bool isRuntimeSymbol(llvm::StringRef name);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_RUNTIME_RUNTIMECONTEXT_H

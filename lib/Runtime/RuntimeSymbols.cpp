@@ -1,0 +1,275 @@
+//===- RuntimeSymbols.cpp - what compiled code calls -----------------------===//
+//
+// The binary interface of upstream's lowering (gpu-to-llvm, translation of gpu.binary)
+// over Device. Nothing here is exported: the JIT is given the addresses.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Errors.h"
+#include "RuntimeContext.h"
+#include "flashattn/Runtime/ParallelFor.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/ExecutionEngine/Orc/Shared/ExecutorSymbolDef.h"
+
+#include <cstring>
+
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+
+static thread_local RuntimeContext *current = nullptr;
+
+RuntimeContext *mlir::flashattn::getRuntimeContext() { return current; }
+void mlir::flashattn::setRuntimeContext(RuntimeContext *context) { current = context; }
+
+void RuntimeContext::run(llvm::function_ref<Error(Device &)> call) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (failed)
+    return;
+  error = call(device);
+  failed = bool(error);
+}
+
+Error RuntimeContext::takeError() {
+  std::lock_guard<std::mutex> lock(mutex);
+  failed = false;
+  return std::move(error);
+}
+
+namespace {
+
+void run(llvm::function_ref<Error(Device &)> call) {
+  // Compiled code runs only inside an executable.
+  if (current)
+    current->run(call);
+}
+
+/// `call` whose value goes back to compiled code; null after an error, which the
+/// executable reports when the code returns.
+void *get(llvm::function_ref<Expected<void *>(Device &)> call) {
+  void *result = nullptr;
+  run([&](Device &device) -> Error {
+    Expected<void *> value = call(device);
+    if (!value)
+      return value.takeError();
+    result = *value;
+    return Error::success();
+  });
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+void *memrefAlloc(uint64_t bytes) {
+  return get([&](Device &device) { return device.allocate(bytes); });
+}
+void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
+  return get([&](Device &device) -> Expected<void *> {
+    constexpr uint64_t kDeviceAlignment = 256;
+    if (alignment > kDeviceAlignment)
+      return formatError("expected an alignment of at most {0} bytes but got {1}",
+                         kDeviceAlignment, alignment);
+    return device.allocate(bytes);
+  });
+}
+void memrefFree(void *pointer) {
+  run([&](Device &device) { return device.release(pointer); });
+}
+
+void *mgpuMemAlloc(uint64_t bytes, void *stream, bool isHostShared) {
+  return get([&](Device &device) -> Expected<void *> {
+    if (isHostShared)
+      return formatError("gpu.alloc with host_shared is not supported");
+    return device.allocate(bytes);
+  });
+}
+void mgpuMemFree(void *pointer, void *stream) { memrefFree(pointer); }
+void mgpuMemcpy(void *dst, void *src, size_t bytes, void *stream) {
+  run([&](Device &device) { return device.copyOnDevice(dst, src, bytes); });
+}
+/// Fills with a value of several bytes by doubling what is there: device.fill knows bytes.
+template <typename T>
+void fill(void *dst, T value, size_t count) {
+  run([&](Device &device) -> Error {
+    auto *bytes = reinterpret_cast<uint8_t *>(&value);
+    if (std::all_of(bytes, bytes + sizeof(T), [&](uint8_t byte) { return byte == bytes[0]; }))
+      return device.fill(dst, bytes[0], count * sizeof(T));
+    if (count == 0)
+      return Error::success();
+    if (Error error = device.copyToDevice(dst, &value, sizeof(T)))
+      return error;
+    for (size_t done = 1; done < count; done *= 2)
+      if (Error error = device.copyOnDevice(static_cast<T *>(dst) + done, dst,
+                                            std::min(done, count - done) * sizeof(T)))
+        return error;
+    return Error::success();
+  });
+}
+void mgpuMemset32(void *dst, unsigned value, size_t count, void *stream) {
+  fill<uint32_t>(dst, value, count);
+}
+void mgpuMemset16(void *dst, unsigned short value, size_t count, void *stream) {
+  fill<uint16_t>(dst, value, count);
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+void *mgpuModuleLoad(void *image, size_t bytes) {
+  return get([&](Device &device) {
+    return device.loadKernels(llvm::StringRef(static_cast<char *>(image), bytes));
+  });
+}
+void *mgpuModuleLoadJIT(void *ptx, int optLevel) {
+  return get([&](Device &device) { return device.loadKernels(static_cast<char *>(ptx)); });
+}
+/// Modules stay loaded for the next executable with the same kernels.
+void mgpuModuleUnload(void *module) {}
+void *mgpuModuleGetFunction(void *module, const char *name) {
+  return get([&](Device &device) { return device.getKernel(module, name); });
+}
+void mgpuLaunchKernel(void *kernel, intptr_t gridX, intptr_t gridY, intptr_t gridZ, intptr_t blockX,
+                      intptr_t blockY, intptr_t blockZ, int32_t sharedBytes, void *stream,
+                      void **parameters, void **extra, size_t parameterCount) {
+  run([&](Device &device) {
+    return device.launch(
+        kernel, {{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {1, 1, 1}, sharedBytes},
+        parameters);
+  });
+}
+void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY, intptr_t clusterZ,
+                             intptr_t gridX, intptr_t gridY, intptr_t gridZ, intptr_t blockX,
+                             intptr_t blockY, intptr_t blockZ, int32_t sharedBytes, void *stream,
+                             void **parameters, void **extra) {
+  run([&](Device &device) {
+    return device.launch(kernel,
+                         {{gridX, gridY, gridZ},
+                          {blockX, blockY, blockZ},
+                          {clusterX, clusterY, clusterZ},
+                          sharedBytes},
+                         parameters);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Streams and events: all work of a device goes to its one stream, in order
+//===----------------------------------------------------------------------===//
+
+void *mgpuStreamCreate() {
+  return get([](Device &device) -> Expected<void *> { return device.getStream(); });
+}
+/// Launches stay asynchronous: Device::synchronize waits, not the compiled code.
+void mgpuStreamNothing(void *stream) {}
+void mgpuStreamWaitEvent(void *stream, void *event) {}
+void *mgpuEventCreate() { return nullptr; }
+void mgpuEventDestroy(void *event) {}
+void mgpuEventSynchronize(void *event) {
+  run([](Device &device) { return device.synchronize(); });
+}
+void mgpuEventRecord(void *event, void *stream) {}
+/// The executable decides on the device, not the code.
+void mgpuSetDefaultDevice(int32_t ordinal) {}
+
+//===----------------------------------------------------------------------===//
+// Conversions to and from narrow floats, for processors without instructions for
+// them: the compiler's support library is not there to be looked up at run time
+//===----------------------------------------------------------------------===//
+
+template <typename To, typename From>
+To bits(From value) {
+  static_assert(sizeof(To) == sizeof(From));
+  To result;
+  std::memcpy(&result, &value, sizeof(To));
+  return result;
+}
+
+uint16_t narrow(llvm::APFloat value, const llvm::fltSemantics &semantics) {
+  bool losesInfo;
+  value.convert(semantics, llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  return value.bitcastToAPInt().getZExtValue();
+}
+_Float16 truncateToF16(float value) {
+  return bits<_Float16>(narrow(llvm::APFloat(value), llvm::APFloat::IEEEhalf()));
+}
+_Float16 truncateF64ToF16(double value) {
+  return bits<_Float16>(narrow(llvm::APFloat(value), llvm::APFloat::IEEEhalf()));
+}
+float extendF16(_Float16 value) {
+  llvm::APFloat wide(llvm::APFloat::IEEEhalf(), llvm::APInt(16, bits<uint16_t>(value)));
+  bool losesInfo;
+  wide.convert(llvm::APFloat::IEEEsingle(), llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  return wide.convertToFloat();
+}
+// A bf16 is returned in the same register as an f16.
+_Float16 truncateToBF16(float value) {
+  uint32_t word = bits<uint32_t>(value);
+  // A NaN stays one: rounding could carry it to infinity.
+  uint16_t narrowed = (word & 0x7fffffff) > 0x7f800000
+                          ? (word >> 16) | 0x40
+                          : (word + 0x7fff + ((word >> 16) & 1)) >> 16;
+  return bits<_Float16>(narrowed);
+}
+_Float16 truncateF64ToBF16(double value) {
+  return bits<_Float16>(narrow(llvm::APFloat(value), llvm::APFloat::BFloat()));
+}
+
+struct Symbol {
+  const char *name;
+  void *address;
+};
+
+template <typename F>
+constexpr Symbol symbol(const char *name, F *function) {
+  return {name, reinterpret_cast<void *>(function)};
+}
+
+const Symbol kSymbols[] = {
+    symbol("_mlir_memref_to_llvm_alloc", memrefAlloc),
+    symbol("_mlir_memref_to_llvm_aligned_alloc", memrefAlignedAlloc),
+    symbol("_mlir_memref_to_llvm_free", memrefFree),
+    symbol("_mlir_memref_to_llvm_aligned_free", memrefFree),
+    symbol("flashattnParallelFor", flashattnParallelFor),
+    symbol("mgpuMemAlloc", mgpuMemAlloc),
+    symbol("mgpuMemFree", mgpuMemFree),
+    symbol("mgpuMemcpy", mgpuMemcpy),
+    symbol("mgpuMemset32", mgpuMemset32),
+    symbol("mgpuMemset16", mgpuMemset16),
+    symbol("mgpuModuleLoad", mgpuModuleLoad),
+    symbol("mgpuModuleLoadJIT", mgpuModuleLoadJIT),
+    symbol("mgpuModuleUnload", mgpuModuleUnload),
+    symbol("mgpuModuleGetFunction", mgpuModuleGetFunction),
+    symbol("mgpuLaunchKernel", mgpuLaunchKernel),
+    symbol("mgpuLaunchClusterKernel", mgpuLaunchClusterKernel),
+    symbol("mgpuStreamCreate", mgpuStreamCreate),
+    symbol("mgpuStreamDestroy", mgpuStreamNothing),
+    symbol("mgpuStreamSynchronize", mgpuStreamNothing),
+    symbol("mgpuStreamWaitEvent", mgpuStreamWaitEvent),
+    symbol("mgpuEventCreate", mgpuEventCreate),
+    symbol("mgpuEventDestroy", mgpuEventDestroy),
+    symbol("mgpuEventSynchronize", mgpuEventSynchronize),
+    symbol("mgpuEventRecord", mgpuEventRecord),
+    symbol("mgpuSetDefaultDevice", mgpuSetDefaultDevice),
+    symbol("__truncsfhf2", truncateToF16),
+    symbol("__truncdfhf2", truncateF64ToF16),
+    symbol("__extendhfsf2", extendF16),
+    symbol("__truncsfbf2", truncateToBF16),
+    symbol("__truncdfbf2", truncateF64ToBF16),
+};
+
+} // namespace
+
+llvm::orc::SymbolMap mlir::flashattn::getRuntimeSymbols(llvm::orc::MangleAndInterner mangle) {
+  llvm::orc::SymbolMap map;
+  for (const Symbol &symbol : kSymbols)
+    map[mangle(symbol.name)] = {llvm::orc::ExecutorAddr::fromPtr(symbol.address),
+                                llvm::JITSymbolFlags::Exported};
+  return map;
+}
+
+bool mlir::flashattn::isRuntimeSymbol(llvm::StringRef name) {
+  return llvm::any_of(kSymbols, [&](const Symbol &symbol) { return name == symbol.name; });
+}

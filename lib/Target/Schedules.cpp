@@ -1,0 +1,125 @@
+//===- Schedules.cpp - schedule tables and their resources ----------------===//
+
+#include "flashattn/Target/Schedules.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+int Chip::getComputeCapability() const {
+  StringRef rest = name;
+  int capability = 0;
+  if (!rest.consume_front("sm_") || rest.consumeInteger(10, capability))
+    return 0;
+  return rest.empty() || rest == "a" || rest == "f" ? capability : 0;
+}
+
+int64_t Chip::getSharedMemoryPerBlock() const {
+  switch (getComputeCapability()) {
+  case 80:
+  case 87:
+    return 163 * 1024;
+  case 86:
+  case 89:
+  case 120:
+  case 121:
+    return 99 * 1024;
+  default: // 90, 100, 101, 103
+    return 227 * 1024;
+  }
+}
+
+LogicalResult mlir::flashattn::verifyChip(function_ref<InFlightDiagnostic()> emitError,
+                                          const Chip &chip) {
+  if (chip.isCPU()) {
+    int64_t width = chip.vectorWidth;
+    if (width < 1 || width > 64 || !llvm::isPowerOf2_64(width))
+      return emitError() << "expected a vector width that is a power of two between 1 and 64 but "
+                            "got "
+                         << width;
+    return success();
+  }
+  if (chip.getComputeCapability() == 0)
+    return emitError() << "expected chip 'cpu' or 'sm_XX' but got '" << chip.name << "'";
+  if (chip.getComputeCapability() < 80)
+    return emitError() << "expected chip sm_80 or newer but got '" << chip.name << "'";
+  return success();
+}
+
+SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
+  MLIRContext *ctx = op.getContext();
+  FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
+  auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot) {
+    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot);
+  };
+  if (chip.isCPU())
+    // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
+    return {make(2 * chip.vectorWidth, 64, 1, 1, 1, f32)};
+
+  int64_t d = std::max(op.getD(), op.getDv());
+  SmallVector<ScheduleAttr> candidates;
+  // Best first; what follows serves chips with less shared memory.
+  auto add = [&](int64_t m, int64_t n, int64_t stages) {
+    candidates.push_back(make(m, n, m / 16, stages, 4, element));
+  };
+  if (element.isF32()) {
+    if (d <= 64)
+      add(64, 64, 2);
+    add(64, 32, 2);
+    add(64, 32, 1);
+    add(64, 16, 1);
+  } else {
+    add(128, 64, 2);
+    add(64, 64, 2);
+    add(64, 32, 2);
+    add(64, 32, 1);
+  }
+  return candidates;
+}
+
+std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedule,
+                                            const Chip &chip) {
+  int64_t m = schedule.getTileM(), n = schedule.getTileN(), stages = schedule.getStages();
+  FloatType element = op.getElementType(), dot = schedule.getDotType();
+  int64_t d = op.getD(), dv = op.getDv();
+  if (chip.isCPU()) {
+    if (schedule.getWarps() != 1 || schedule.getLanes() != 1)
+      return llvm::formatv("expected 1 warp and 1 lane on the CPU but got {0} and {1}",
+                           schedule.getWarps(), schedule.getLanes());
+    if (!dot.isF32())
+      return "expected dot_type f32 on the CPU but got " + std::string(dot.isF16() ? "f16" : "bf16");
+    return "";
+  }
+  auto typeName = [](FloatType t) { return t.isF16() ? "f16" : t.isBF16() ? "bf16" : "f32"; };
+  if (dot != element)
+    return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
+                         typeName(element), typeName(dot));
+  for (auto [name, value] : {std::pair("D", d), std::pair("Dv", dv)})
+    if (value % 16 != 0 || value > 256)
+      return llvm::formatv("expected {0} to be a multiple of 16 up to 256 but got {1}", name, value);
+  if (schedule.getLanes() != 4)
+    return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}", schedule.getLanes());
+  if (m % (16 * schedule.getWarps()) != 0)
+    return llvm::formatv("expected tile_m to be a multiple of 16 rows for each of {0} warps but got {1}",
+                         schedule.getWarps(), m);
+  if (n % 16 != 0)
+    return llvm::formatv("expected tile_n to be a multiple of 16 but got {0}", n);
+  if (stages > 2)
+    return llvm::formatv("expected 1 or 2 stages but got {0}", stages);
+
+  int64_t bytes = element.getIntOrFloatBitWidth() / 8;
+  int64_t qBytes = m * d * bytes, kBytes = stages * n * d * bytes, vBytes = stages * n * dv * bytes;
+  int64_t needed = qBytes + kBytes + vBytes, available = chip.getSharedMemoryPerBlock();
+  if (needed > available)
+    return llvm::formatv("needs {0} bytes of shared memory (q {1}, k {2}, v {3}) of {4} available",
+                         needed, qBytes, kBytes, vBytes, available);
+
+  // Registers that one thread must hold at once: the accumulators of o and of the scores.
+  int64_t rowBlocks = m / (16 * schedule.getWarps());
+  int64_t registers = rowBlocks * (dv / 2 + n / 2);
+  constexpr int64_t kMaxAccumulators = 200; // of 255, the rest for operands and addresses
+  if (registers > kMaxAccumulators)
+    return llvm::formatv("needs {0} registers a thread for accumulators (o {1}, scores {2}) of {3} available",
+                         registers, rowBlocks * dv / 2, rowBlocks * n / 2, kMaxAccumulators);
+  return "";
+}

@@ -1,0 +1,31 @@
+// RUN: flash-opt %s -flashattn-print-mask-tiles="nq=16 nk=16" -verify-diagnostics -o /dev/null
+
+// Rule M6: rows that see no key whatever the lengths are named in a warning.
+
+#from_8 = affine_set<(p, k)[nq, nk] : (p - 8 >= 0, p - k >= 0)>
+#below_100 = affine_set<(p, k)[nq, nk] : (99 - p >= 0)>
+#even = affine_set<(p, k)[nq, nk] : (p mod 2 == 0)>
+#never = affine_set<(p, k)[nq, nk] : (-1 - k >= 0)>
+// Hidden for some lengths only: no warning.
+#tail = affine_set<(p, k)[nq, nk] : (k - nk + 4 >= 0, p - k >= 0)>
+
+func.func @hidden(%q: tensor<1x1x?x16xf32>, %o: tensor<1x1x?x16xf32>) {
+  // expected-warning @below {{mask hides every key from query positions 0 to 7 for every length}}
+  %0 = flashattn.attention mask(#flashattn.set<#from_8>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+       outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
+  // expected-warning @below {{mask hides every key from query positions 100 on for every length}}
+  %1 = flashattn.attention mask(#flashattn.set<#below_100>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+       outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
+  // expected-warning @below {{mask hides every key from query positions 1, 3, 5 and others for every length}}
+  %2 = flashattn.attention mask(#flashattn.set<#even>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+       outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
+  // expected-warning @below {{mask hides every pair}}
+  %3 = flashattn.attention mask(#flashattn.set<#never>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+       outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
+  // expected-warning @below {{mask hides every pair}}
+  %4 = flashattn.attention mask(#flashattn.any_of<[]>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+       outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
+  %5 = flashattn.attention mask(#flashattn.set<#tail>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+       outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
+  return
+}

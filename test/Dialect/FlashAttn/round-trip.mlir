@@ -1,0 +1,75 @@
+// RUN: flash-opt %s | flash-opt | FileCheck %s
+// RUN: flash-opt %s --mlir-print-op-generic | flash-opt | FileCheck %s
+// RUN: flash-opt %s --mlir-print-local-scope | flash-opt | FileCheck %s
+// RUN: flash-opt %s --emit-bytecode | flash-opt | FileCheck %s
+
+#band = affine_set<(p, k)[nq, nk] : (p - k >= 0, k - p + 7 >= 0)>
+
+// CHECK-LABEL: func @plain
+// CHECK: flashattn.attention ins(%{{.*}}, %{{.*}}, %{{.*}} : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x4xf32>) outs(%{{.*}} : tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+func.func @plain(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x4xf32>,
+                 %o: tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32> {
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x4xf32>)
+      outs(%o : tensor<1x2x8x4xf32>) -> tensor<1x2x8x4xf32>
+  return %r : tensor<1x2x8x4xf32>
+}
+
+// Every clause, in the order in which it prints; heads grouped four to one (rule A4).
+
+// CHECK-LABEL: func @every_clause
+// CHECK: flashattn.attention mask(#flashattn.causal) scale(1.250000e-01) align(top_left) layout(bshd)
+// CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16>)
+// CHECK-SAME: ins({{.*}} : tensor<2x?x32x128xbf16>, tensor<2x?x8x128xbf16>, tensor<2x?x8x128xbf16>) offset(%{{.*}}) outs({{.*}} : tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>)
+// CHECK-SAME: {note = "kept"} -> tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>
+func.func @every_clause(%q: tensor<2x?x32x128xbf16>, %kv: tensor<2x?x8x128xbf16>, %p: index,
+                        %o: tensor<2x?x32x128xbf16>, %lse: tensor<2x32x?xf32>)
+    -> (tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>) {
+  %r:2 = flashattn.attention mask(#flashattn.causal) scale(0.125) align(top_left) layout(bshd)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16>)
+      ins(%q, %kv, %kv : tensor<2x?x32x128xbf16>, tensor<2x?x8x128xbf16>, tensor<2x?x8x128xbf16>)
+      offset(%p) outs(%o, %lse : tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>) {note = "kept"}
+      -> tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>
+  return %r#0, %r#1 : tensor<2x?x32x128xbf16>, tensor<2x32x?xf32>
+}
+
+// Memrefs: any strides with a unit last one, and no result.
+
+// CHECK-LABEL: func @memrefs
+// CHECK: flashattn.attention ins({{.*}}) outs({{.*}} : memref<?x?x?x16xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?xf32>)
+// CHECK-NOT: ->
+// CHECK: return
+func.func @memrefs(%q: memref<?x?x?x16xf16, strided<[?, ?, ?, 1], offset: ?>>,
+                   %lse: memref<?x?x?xf32>) {
+  flashattn.attention
+      ins(%q, %q, %q : memref<?x?x?x16xf16, strided<[?, ?, ?, 1], offset: ?>>,
+                       memref<?x?x?x16xf16, strided<[?, ?, ?, 1], offset: ?>>,
+                       memref<?x?x?x16xf16, strided<[?, ?, ?, 1], offset: ?>>)
+      outs(%q, %lse : memref<?x?x?x16xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?xf32>)
+  return
+}
+
+// CHECK-LABEL: func @masks
+// CHECK-SAME: any = #flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>
+// CHECK-SAME: causal = #flashattn.causal
+// CHECK-SAME: left = #flashattn.window<left = 3>
+// CHECK-SAME: none = #flashattn.any_of<[]>
+// CHECK-SAME: quoted = #flashattn.set<"(p, k)[nq, nk] : (p - k == 0, k mod 4 + nk - nq >= 0)">
+// CHECK-SAME: right = #flashattn.window<right = 3>
+// CHECK-SAME: set = #flashattn.set<"(p, k)[nq, nk] : (p - k >= 0, k - p + 7 >= 0)">
+// CHECK-SAME: sink = #flashattn.sink<4>
+// CHECK-SAME: unbounded = #flashattn.window
+func.func @masks() attributes {
+  any = #flashattn.any_of<[#flashattn.window<left = 1023, right = 0>,
+                           #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>,
+  causal = #flashattn.causal,
+  left = #flashattn.window<left = 3>,
+  none = #flashattn.any_of<[]>,
+  quoted = #flashattn.set<"(a, b)[n, m] : (a - b == 0, m - n + b mod 4 >= 0)">,
+  right = #flashattn.window<right = 3>,
+  set = #flashattn.set<#band>,
+  sink = #flashattn.sink<4>,
+  unbounded = #flashattn.window
+} {
+  return
+}

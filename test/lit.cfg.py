@@ -1,0 +1,84 @@
+# The main test suite: flash-opt and flash-run on .mlir files, and scripts.
+
+import os
+import subprocess
+import sys
+
+import lit.formats
+import lit.util
+
+config.name = "FlashAttn"
+config.test_format = lit.formats.ShTest(execute_external=False)
+config.suffixes = [".mlir", ".test", ".py"]
+config.excludes = ["Inputs", "Unit", "CMakeLists.txt", "lit.cfg.py", "lit.site.cfg.py", "summary.py"]
+config.test_source_root = config.flashattn_test_root
+config.test_exec_root = config.flashattn_exec_root
+
+# The project's tools come first, then LLVM's FileCheck, not, count and split-file.
+search = [config.flashattn_tools_dir, config.llvm_tools_dir, config.environment["PATH"]]
+config.environment["PATH"] = os.pathsep.join(search)
+for name in ("HOME", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "LD_LIBRARY_PATH", "NO_COLOR"):
+    if name in os.environ:
+        config.environment[name] = os.environ[name]
+
+config.substitutions += [
+    ("%flashattn_src", config.flashattn_src_root),
+    ("%flashattn_lib", config.flashattn_lib_dir),
+    ("%fakecuda", config.fakecuda),
+    ("%python", '"%s"' % sys.executable),
+]
+
+
+def has_cuda_device():
+    """Asks the driver itself, in a process of its own: a broken one must not take lit along."""
+    script = (
+        "import ctypes, sys\n"
+        "cuda = ctypes.CDLL('libcuda.so.1')\n"
+        "count = ctypes.c_int(0)\n"
+        "ok = cuda.cuInit(0) == 0 and cuda.cuDeviceGetCount(ctypes.byref(count)) == 0\n"
+        "sys.exit(0 if ok and count.value > 0 else 1)\n"
+    )
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=60,
+        )
+        return done.returncode == 0
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+
+
+def find_tool(name):
+    # The toolkit's installer does not put itself on PATH.
+    path = os.pathsep.join([config.environment["PATH"], "/usr/local/cuda/bin"])
+    return lit.util.which(name, path)
+
+
+if has_cuda_device():
+    config.available_features.add("cuda")
+for name in ("ptxas", "nvdisasm", "cuobjdump"):
+    tool = find_tool(name)
+    if tool:
+        config.available_features.add(name)
+        config.substitutions.append(("%" + name, tool))
+for name in ("flash-run", "mlir-opt"):
+    if find_tool(name):
+        config.available_features.add(name)
+if os.path.exists(config.fakecuda):
+    config.available_features.add("fakecuda")
+if os.path.exists(os.path.join(config.flashattn_lib_dir, "FlashAttnPlugin.so")):
+    config.available_features.add("plugin")
+
+if config.flashattn_sanitize:
+    config.available_features.add("asan")
+    # LLVM keeps what it registers until the process ends, which counts as leaked. An allocation
+    # of absurd size must fail as it does without the sanitizer.
+    config.environment["ASAN_OPTIONS"] = "detect_leaks=0:allocator_may_return_null=1"
+    config.environment["UBSAN_OPTIONS"] = "halt_on_error=1:print_stacktrace=1"
+
+# No test may hang the suite. lit can only stop what overstays where it finds psutil.
+supported, _ = lit.util.killProcessAndChildrenIsSupported()
+if supported and lit_config.maxIndividualTestTime == 0:
+    lit_config.maxIndividualTestTime = 900
