@@ -16,6 +16,7 @@
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/TransformOps/DialectExtension.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/TransformOps/SCFTransformOps.h"
@@ -56,6 +57,7 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
   registerNVVMDialectTranslation(registry);
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(registry);
   registerBufferizableOpInterfaceExternalModels(registry);
+  linalg::registerTransformDialectExtension(registry); // the tiling ops, transform.structured
   scf::registerBufferizableOpInterfaceExternalModels(registry);
   scf::registerTransformDialectExtension(registry);
   tensor::registerBufferizableOpInterfaceExternalModels(registry);
@@ -64,9 +66,9 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
 
 void flashattn::registerAllFlashAttnPasses() {
   registerFlashAttnTransformsPasses();
-  registerFlashAttnConversionPasses();
   registerFlashAttnAnalysisPasses();
   registerFlashAttnPipelines();
+  registerFlashAttnConversionPasses();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();

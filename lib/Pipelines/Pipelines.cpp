@@ -107,7 +107,8 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertMathToNVVM());
   kernels.addPass(createConvertNVGPUToNVVMPass());
   kernels.addPass(createConvertVectorToLLVMPass());
-  // Before gpu-to-nvvm, which would call libdevice for arith.maxnumf.
+  // Before gpu-to-nvvm, which would call libdevice for math.fma and arith.maxnumf.
+  kernels.addPass(createConvertMathToLLVMPass());
   kernels.addPass(createArithToLLVMConversionPass());
   kernels.addPass(createConvertGpuOpsToNVVMOps());
   kernels.addPass(createCanonicalizerPass());
