@@ -72,9 +72,7 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
   addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
-  ConvertFlashAttnToCPUOptions programs;
-  programs.vectorWidth = options.vectorWidth;
-  pm.addPass(createConvertFlashAttnToCPU(programs));
+  pm.addPass(createConvertFlashAttnToCPU());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   addLowerToBranches(pm);
