@@ -72,7 +72,9 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
   addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
-  pm.addPass(createConvertFlashAttnToCPU());
+  ConvertFlashAttnToCPUOptions registers;
+  registers.vectorWidth = options.vectorWidth;
+  pm.addPass(createConvertFlashAttnToCPU(registers));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   addLowerToBranches(pm);

@@ -12,12 +12,14 @@ Value mlir::flashattn::cpu::buildExp2(OpBuilder &b, Location loc, Value x) {
   auto type = cast<VectorType>(x.getType());
   auto intType = cast<VectorType>(type.clone(b.getI32Type()));
   auto real = [&](double value) -> Value {
-    return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, static_cast<float>(value)));
+    return arith::ConstantOp::create(b, loc,
+                                     DenseElementsAttr::get(type, static_cast<float>(value)));
   };
   auto integer = [&](int32_t value) -> Value {
     return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(intType, value));
   };
-  auto choose = [&](arith::CmpFPredicate p, Value lhs, Value rhs, Value then, Value otherwise) -> Value {
+  auto choose = [&](arith::CmpFPredicate p, Value lhs, Value rhs, Value then,
+                    Value otherwise) -> Value {
     Value cond = arith::CmpFOp::create(b, loc, p, lhs, rhs);
     return arith::SelectOp::create(b, loc, cond, then, otherwise);
   };
@@ -32,15 +34,21 @@ Value mlir::flashattn::cpu::buildExp2(OpBuilder &b, Location loc, Value x) {
   Value f = arith::SubFOp::create(b, loc, clamped, arith::SubFOp::create(b, loc, shifted, magic));
 
   // Minimax for the relative error (2e-9) on [-1/2, 1/2] with p(0) = 1.
-  constexpr double coefficients[] = {0.0001535335914, 0.001339887544, 0.009618437377,
-                                     0.05550332468,   0.2402264791,   0.6931472029, 1.0};
+  constexpr double coefficients[] = {0.0001535335914,
+                                     0.001339887544,
+                                     0.009618437377,
+                                     0.05550332468,
+                                     0.2402264791,
+                                     0.6931472029,
+                                     1.0};
   Value p = real(coefficients[0]);
   for (double c : llvm::drop_begin(coefficients))
     p = vector::FMAOp::create(b, loc, p, f, real(c));
 
   Value n = arith::BitcastOp::create(b, loc, intType, shifted);
   Value exponent = arith::ShLIOp::create(b, loc, n, integer(23));
-  Value bits = arith::AddIOp::create(b, loc, arith::BitcastOp::create(b, loc, intType, p), exponent);
+  Value bits =
+      arith::AddIOp::create(b, loc, arith::BitcastOp::create(b, loc, intType, p), exponent);
   Value scaled = arith::BitcastOp::create(b, loc, type, bits);
 
   // Below -126 the bits are not the result's: 0 there, and NaN for NaN.

@@ -24,13 +24,15 @@ using namespace mlir::flashattn;
 static LogicalResult approximateMath(func::FuncOp program) {
   SmallVector<Operation *> calls;
   program.walk([&](Operation *op) {
-    if (isa<math::LogOp, math::Log2Op, math::TanhOp>(op) && isa<VectorType>(op->getResult(0).getType()))
+    if (isa<math::LogOp, math::Log2Op, math::TanhOp>(op) &&
+        isa<VectorType>(op->getResult(0).getType()))
       calls.push_back(op);
   });
   RewritePatternSet patterns(program.getContext());
   populateMathPolynomialApproximationPatterns(patterns, [](StringRef) { return true; });
-  return applyOpPatternsGreedily(calls, std::move(patterns),
-                                 GreedyRewriteConfig().setStrictness(GreedyRewriteStrictness::ExistingOps));
+  return applyOpPatternsGreedily(
+      calls, std::move(patterns),
+      GreedyRewriteConfig().setStrictness(GreedyRewriteStrictness::ExistingOps));
 }
 
 namespace {

@@ -38,7 +38,8 @@ Value FusionGroup::findDeadOperandBuffer(Operation *op, Type type, Operation *ne
                                          ArrayRef<Value> taken) {
   for (Value operand : op->getOperands()) {
     if (Value buffer = values.getBuffer(operand)) {
-      if (operand.getType() == type && isDeadAt(operand, next) && !llvm::is_contained(taken, buffer))
+      if (operand.getType() == type && isDeadAt(operand, next) &&
+          !llvm::is_contained(taken, buffer))
         return buffer;
       continue;
     }
@@ -71,7 +72,8 @@ static Value buildNeutral(OpBuilder &b, Location loc, vector::CombiningKind kind
   return nullptr;
 }
 
-static Value buildCombine(OpBuilder &b, Location loc, vector::CombiningKind kind, Value x, Value acc) {
+static Value buildCombine(OpBuilder &b, Location loc, vector::CombiningKind kind, Value x,
+                          Value acc) {
   if (kind != vector::CombiningKind::MAXNUMF)
     return vector::makeArithReduction(b, loc, kind, x, acc);
   // The accumulators start at -inf and never become NaN, so that this is maxnumf, in one

@@ -28,7 +28,8 @@ static Value buildSlice(OpBuilder &b, Location loc, Value matrix, unsigned dim, 
                         int64_t count) {
   auto type = cast<MemRefType>(matrix.getType());
   SmallVector<OpFoldResult> offsets(2, b.getIndexAttr(0)), strides(2, b.getIndexAttr(1));
-  SmallVector<OpFoldResult> sizes = {b.getIndexAttr(type.getDimSize(0)), b.getIndexAttr(type.getDimSize(1))};
+  SmallVector<OpFoldResult> sizes = {b.getIndexAttr(type.getDimSize(0)),
+                                     b.getIndexAttr(type.getDimSize(1))};
   offsets[dim] = first;
   sizes[dim] = b.getIndexAttr(count);
   return memref::SubViewOp::create(b, loc, matrix, offsets, sizes, strides);

@@ -24,14 +24,15 @@ struct Product {
   Value lhs;       ///< memref<depth x M x f32>
   Value rhs;       ///< memref<columns x depth x f32> if transposedRhs, else <depth x columns x f32>
   bool transposedRhs;
-  Value result;    ///< memref<columns x M x f32>; may be what `init` reads
+  Value result;                            ///< memref<columns x M x f32>; may be what `init` reads
   llvm::function_ref<Value(Value n)> init; ///< vector<M>; null after an error
 };
 
 /// How many columns one block of the kernel keeps in registers as accumulators.
 int64_t chooseColumnsPerBlock(int64_t rows, int64_t columns, RegisterFile registers);
 
-LogicalResult buildProduct(OpBuilder &b, Location loc, const Product &product, RegisterFile registers);
+LogicalResult buildProduct(OpBuilder &b, Location loc, const Product &product,
+                           RegisterFile registers);
 
 } // namespace mlir::flashattn::cpu
 

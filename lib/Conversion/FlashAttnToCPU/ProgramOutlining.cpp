@@ -121,7 +121,8 @@ FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(scf::ForallOp foral
   }
   Value count = arith::ConstantIndexOp::create(b, loc, 1);
   for (OpFoldResult size : sizes)
-    count = b.createOrFold<arith::MulIOp>(loc, count, getValueOrCreateConstantIndexOp(b, loc, size));
+    count =
+        b.createOrFold<arith::MulIOp>(loc, count, getValueOrCreateConstantIndexOp(b, loc, size));
   count = arith::IndexCastOp::create(b, loc, i64, count);
   Value body = func::ConstantOp::create(b, loc, function.getFunctionType(),
                                         FlatSymbolRefAttr::get(function));

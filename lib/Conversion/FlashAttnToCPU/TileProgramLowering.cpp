@@ -68,7 +68,8 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
 
   // Ops that run in the loop of a group, or whose value is made where it is read.
   if (auto reduction = dyn_cast<vector::MultiDimReductionOp>(op)) {
-    if (!isTile(reduction.getSource()) || reduction.getReductionMask() != SmallVector<bool>{false, true})
+    if (!isTile(reduction.getSource()) ||
+        reduction.getReductionMask() != SmallVector<bool>{false, true})
       return reject(op);
     if (!group.accepts(op) && failed(group.emit(op)))
       return failure();
@@ -78,8 +79,9 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
   if (op->getNumResults() == 1 && op->getNumRegions() == 0) {
     Value result = op->getResult(0);
     Holding holding = values.classify(result);
-    bool made = isElementwise(op) ||
-                isa<arith::ConstantOp, vector::BroadcastOp, vector::ShapeCastOp, vector::StepOp>(op);
+    bool made =
+        isElementwise(op) ||
+        isa<arith::ConstantOp, vector::BroadcastOp, vector::ShapeCastOp, vector::StepOp>(op);
     if (made && holding == Holding::Column)
       return success();
     if (made && holding == Holding::Tile) {
@@ -101,7 +103,8 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
     }
   }
 
-  if (llvm::all_of(op->getOperandTypes(), llvm::IsaPred<IndexType, IntegerType, FloatType, MemRefType>) &&
+  if (llvm::all_of(op->getOperandTypes(),
+                   llvm::IsaPred<IndexType, IntegerType, FloatType, MemRefType>) &&
       llvm::none_of(op->getResultTypes(), llvm::IsaPred<VectorType>) && op->getNumRegions() == 0 &&
       isMemoryEffectFree(op))
     return lowerScalarOrRow(op);
@@ -158,8 +161,8 @@ LogicalResult TileProgramLowering::lowerScalarOrRow(Operation *op) {
   if (isa<vector::ShapeCastOp>(op))
     values.map(result, operands[0]);
   else if (isa<vector::BroadcastOp>(op))
-    values.map(result, b.createOrFold<vector::BroadcastOp>(loc, values.getLaneType(result.getType()),
-                                                           operands[0]));
+    values.map(result, b.createOrFold<vector::BroadcastOp>(
+                           loc, values.getLaneType(result.getType()), operands[0]));
   else
     values.map(result, values.cloneElementwise(op, operands, values.getLaneType(result.getType())));
   return success();
@@ -212,7 +215,8 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
   SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   bool transposed = maps == mapsWith({n, k});
   if ((!transposed && maps != mapsWith({k, n})) || op.getKind() != vector::CombiningKind::ADD)
-    return op.emitOpError("expected a contraction that adds lhs[m,k] * rhs[n,k] or lhs[m,k] * rhs[k,n]");
+    return op.emitOpError(
+        "expected a contraction that adds lhs[m,k] * rhs[n,k] or lhs[m,k] * rhs[k,n]");
   auto lhsType = op.getLhsType();
   auto resultType = dyn_cast<VectorType>(op.getResultType());
   for (VectorType type : {lhsType, op.getRhsType(), resultType})
@@ -226,7 +230,8 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
     read = extend.getIn();
   Value matrix = matrices.lookup(read);
   if (!matrix)
-    return op.emitOpError("expected a right-hand side that is read from memory and used as such only");
+    return op.emitOpError(
+        "expected a right-hand side that is read from memory and used as such only");
 
   Value lhs = values.materialize(op.getLhs());
   if (!lhs)
@@ -250,8 +255,14 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
     ColumnPoint point(column);
     return values.at(op.getAcc(), point);
   };
-  Product product{values.getRows(), resultType.getDimSize(1), lhsType.getDimSize(1), lhs, matrix,
-                  transposed, result, init};
+  Product product{values.getRows(),
+                  resultType.getDimSize(1),
+                  lhsType.getDimSize(1),
+                  lhs,
+                  matrix,
+                  transposed,
+                  result,
+                  init};
   if (failed(buildProduct(b, loc, product, registers)))
     return failure();
   values.setBuffer(op.getResult(), result);
@@ -290,8 +301,9 @@ LogicalResult TileProgramLowering::yieldTiles(ValueRange yielded, ValueRange buf
 
 LogicalResult TileProgramLowering::yieldOthers(Operation *terminator) {
   SmallVector<Value> held;
-  if (failed(getAll(llvm::filter_to_vector(terminator->getOperands(), [&](Value v) { return !isTile(v); }),
-                    held)))
+  if (failed(getAll(
+          llvm::filter_to_vector(terminator->getOperands(), [&](Value v) { return !isTile(v); }),
+          held)))
     return failure();
   scf::YieldOp::create(b, terminator->getLoc(), held);
   return success();
@@ -310,8 +322,10 @@ LogicalResult TileProgramLowering::lowerFor(scf::ForOp op) {
     }
     // The loop takes over the buffer of a tile that no one else reads.
     Value buffer = values.getBuffer(init);
-    bool readInside = llvm::any_of(init.getUsers(), [&](Operation *user) { return op->isProperAncestor(user); });
-    if (!buffer || readInside || llvm::is_contained(buffers, buffer) || !isDeadAt(init, op->getNextNode())) {
+    bool readInside =
+        llvm::any_of(init.getUsers(), [&](Operation *user) { return op->isProperAncestor(user); });
+    if (!buffer || readInside || llvm::is_contained(buffers, buffer) ||
+        !isDeadAt(init, op->getNextNode())) {
       buffer = values.allocate(loc, init);
       if (failed(values.copy(init, buffer)))
         return failure();
@@ -346,15 +360,16 @@ LogicalResult TileProgramLowering::lowerFor(scf::ForOp op) {
   return success();
 }
 
-LogicalResult TileProgramLowering::lowerBranch(Region &region, Region &lowered, ValueRange buffers) {
+LogicalResult TileProgramLowering::lowerBranch(Region &region, Region &lowered,
+                                               ValueRange buffers) {
   if (region.empty())
     return success();
   OpBuilder::InsertionGuard guard(b);
   ScratchPool::Scope scope(scratch);
   b.createBlock(&lowered);
   Operation *yield = region.front().getTerminator();
-  return failure(failed(lowerBlock(region.front())) || failed(yieldTiles(yield->getOperands(), buffers)) ||
-                 failed(yieldOthers(yield)));
+  return failure(failed(lowerBlock(region.front())) ||
+                 failed(yieldTiles(yield->getOperands(), buffers)) || failed(yieldOthers(yield)));
 }
 
 LogicalResult TileProgramLowering::lowerIf(scf::IfOp op) {

@@ -53,7 +53,8 @@ FailureOr<TransferWindow> TransferWindow::get(VectorTransferOpInterface op, Tile
   Location loc = op.getLoc();
   if (op.getMask() || !isa<MemRefType>(op.getBase().getType()) ||
       !op.getPermutationMap().isProjectedPermutation())
-    return op.emitOpError("expected a transfer of a memref without mask or broadcast in a tile program");
+    return op.emitOpError(
+        "expected a transfer of a memref without mask or broadcast in a tile program");
   TransferWindow window;
   window.memref = values.get(op.getBase());
   if (!window.memref)
@@ -143,17 +144,19 @@ LogicalResult mlir::flashattn::cpu::lowerRowRead(vector::TransferReadOp read, Ti
     return read.emitOpError("expected a row of ")
            << values.getRows() << " elements of at least a byte in a tile program but got "
            << read.getVectorType();
-  Value buffer = values.scratch.allocate(loc, MemRefType::get({1, values.getRows()}, type.getElementType()));
+  Value buffer =
+      values.scratch.allocate(loc, MemRefType::get({1, values.getRows()}, type.getElementType()));
   if (failed(readTransposed(read, values, buffer, /*isRow=*/true)))
     return failure();
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  values.map(read.getVector(), vector::LoadOp::create(b, loc, type, buffer, ValueRange{zero, zero}));
+  values.map(read.getVector(),
+             vector::LoadOp::create(b, loc, type, buffer, ValueRange{zero, zero}));
   return success();
 }
 
 /// Writes `buffer`, memref<NxM>.
-static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &values, Value buffer,
-                                     bool isRow) {
+static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &values,
+                                     Value buffer, bool isRow) {
   OpBuilder &b = values.b;
   Location loc = write.getLoc();
   FailureOr<TransferWindow> window =
@@ -175,12 +178,14 @@ static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &
   return success();
 }
 
-LogicalResult mlir::flashattn::cpu::lowerTileWrite(vector::TransferWriteOp write, TileValues &values) {
+LogicalResult mlir::flashattn::cpu::lowerTileWrite(vector::TransferWriteOp write,
+                                                   TileValues &values) {
   Value buffer = values.materialize(write.getVector());
   return failure(!buffer || failed(writeTransposed(write, values, buffer, /*isRow=*/false)));
 }
 
-LogicalResult mlir::flashattn::cpu::lowerRowWrite(vector::TransferWriteOp write, TileValues &values) {
+LogicalResult mlir::flashattn::cpu::lowerRowWrite(vector::TransferWriteOp write,
+                                                  TileValues &values) {
   Location loc = write.getLoc();
   Value lanes = values.get(write.getVector());
   if (!lanes)
@@ -220,8 +225,8 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
     SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;
     sizes[window->getDim(0)] = b.getIndexAttr(rows);
     sizes[window->getDim(1)] = b.getIndexAttr(columns);
-    MemRefType view = memref::SubViewOp::inferRankReducedResultType(type.getShape(), source, offsets,
-                                                                    sizes, steps);
+    MemRefType view = memref::SubViewOp::inferRankReducedResultType(type.getShape(), source,
+                                                                    offsets, sizes, steps);
     return memref::SubViewOp::create(b, loc, view, window->memref, offsets, sizes, steps);
   }
   if (!read.isDimInBounds(1)) {

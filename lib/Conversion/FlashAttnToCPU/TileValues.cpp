@@ -50,8 +50,8 @@ bool mlir::flashattn::cpu::isDeadAt(Value tile, Operation *next) {
   });
 }
 
-void mlir::flashattn::cpu::buildColumnLoop(OpBuilder &b, Location loc, int64_t columns, int64_t step,
-                                           function_ref<void(Value)> body) {
+void mlir::flashattn::cpu::buildColumnLoop(OpBuilder &b, Location loc, int64_t columns,
+                                           int64_t step, function_ref<void(Value)> body) {
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
   Value end = arith::ConstantIndexOp::create(b, loc, columns);
   Value increment = arith::ConstantIndexOp::create(b, loc, step);
@@ -99,14 +99,16 @@ static Value buildSplat(OpBuilder &b, arith::ConstantOp constant, Type type) {
   }
   if (auto vectorType = dyn_cast<VectorType>(type))
     return arith::ConstantOp::create(b, constant.getLoc(), splat.resizeSplat(vectorType));
-  return arith::ConstantOp::create(b, constant.getLoc(), cast<TypedAttr>(splat.getSplatValue<Attribute>()));
+  return arith::ConstantOp::create(b, constant.getLoc(),
+                                   cast<TypedAttr>(splat.getSplatValue<Attribute>()));
 }
 
 static Value rejectOp(Value value) {
   if (Operation *op = value.getDefiningOp())
     op->emitOpError("is not an op that a tile program may hold on the CPU");
   else
-    emitError(value.getLoc(), "expected a value that a tile program may hold on the CPU but got one of type ")
+    emitError(value.getLoc(),
+              "expected a value that a tile program may hold on the CPU but got one of type ")
         << value.getType();
   return nullptr;
 }
@@ -122,7 +124,8 @@ Value TileValues::get(Value value) {
     return buildSplat(b, constant, getLaneType(value.getType()));
   if (auto broadcast = dyn_cast<vector::BroadcastOp>(op)) {
     Value source = get(broadcast.getSource());
-    return source ? b.createOrFold<vector::BroadcastOp>(op->getLoc(), getLaneType(value.getType()), source)
+    return source ? b.createOrFold<vector::BroadcastOp>(op->getLoc(), getLaneType(value.getType()),
+                                                        source)
                   : source;
   }
   if (auto shapeCast = dyn_cast<vector::ShapeCastOp>(op))
@@ -263,7 +266,8 @@ static Value buildTruncToBF16(OpBuilder &b, Location loc, Value x, VectorType ty
   Value high = arith::ShRUIOp::create(b, loc, bits, integer(16));
   Value odd = arith::AndIOp::create(b, loc, high, integer(1));
   Value bias = arith::AddIOp::create(b, loc, odd, integer(0x7fff));
-  Value rounded = arith::ShRUIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, bias), integer(16));
+  Value rounded =
+      arith::ShRUIOp::create(b, loc, arith::AddIOp::create(b, loc, bits, bias), integer(16));
   // Rounding could carry a NaN into another number.
   Value isNaN = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
   Value quiet = arith::OrIOp::create(b, loc, high, integer(0x40));

@@ -24,9 +24,9 @@ enum class Holding { Scalar, Row, Column, Tile, Other };
 /// One column of all tiles: its index, and what has been made for it so far.
 struct ColumnPoint {
   explicit ColumnPoint(Value column) : column(column) {}
-  Value column;                      ///< index
-  DenseMap<Value, Value> lanes;      ///< tile value to its column, vector<M>
-  DenseMap<Value, Value> scalars;    ///< column value to its element
+  Value column;                   ///< index
+  DenseMap<Value, Value> lanes;   ///< tile value to its column, vector<M>
+  DenseMap<Value, Value> scalars; ///< column value to its element
 };
 
 /// What every value of the tile program became. Functions that make a value return null
