@@ -1,0 +1,300 @@
+//===- FakeCUDA.cpp - a CUDA driver without a GPU ---------------------------===//
+//
+// The functions of libcuda that the runtime uses, over host memory, so that every error of a
+// device can be provoked where there is none. Kernels do nothing. The environment says how
+// it behaves, and is read at each call:
+//
+//   FAKE_CUDA_FAIL            NAME=CODE[,NAME=CODE…]: the call NAME (without _v2) returns CODE;
+//                             a code that real drivers do not recover from stays for all calls
+//   FAKE_CUDA_DEVICES         number of devices (1)
+//   FAKE_CUDA_DRIVER_VERSION  what cuDriverGetVersion says (12040)
+//   FAKE_CUDA_CAPABILITY      compute capability, two digits (90)
+//   FAKE_CUDA_MEMORY          bytes of memory of a device (4 GiB)
+//   FAKE_CUDA_STATIC_SHARED   bytes of static shared memory of every kernel (0)
+//   FAKE_CUDA_MAX_THREADS     threads that a block of every kernel may have (1024)
+//   FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
+//
+//===----------------------------------------------------------------------===//
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+using Result = int;
+using DevicePtr = unsigned long long;
+
+namespace {
+
+long getNumber(const char *name, long otherwise) {
+  const char *text = std::getenv(name);
+  return text && *text ? std::atol(text) : otherwise;
+}
+
+long getTotalMemory() { return getNumber("FAKE_CUDA_MEMORY", 4l << 30); }
+
+std::mutex mutex;
+std::map<void *, size_t> allocations;
+size_t allocated = 0;
+std::atomic<Result> sticky{0};
+std::atomic<int> loads{0};
+
+/// What call `name` returns before it does anything.
+Result begin(const char *name) {
+  if (sticky)
+    return sticky;
+  std::string list = std::getenv("FAKE_CUDA_FAIL") ? std::getenv("FAKE_CUDA_FAIL") : "";
+  std::string key = std::string(name) + "=";
+  for (size_t at = 0; at < list.size();) {
+    size_t end = std::min(list.find(',', at), list.size());
+    if (list.compare(at, key.size(), key) == 0) {
+      Result code = std::atoi(list.c_str() + at + key.size());
+      if (code >= 700 && code != 701)
+        sticky = code;
+      return code;
+    }
+    at = end + 1;
+  }
+  return 0;
+}
+
+} // namespace
+
+#define BEGIN(name)                                                                                \
+  if (Result failure = begin(name))                                                                \
+  return failure
+
+EXPORT Result cuInit(unsigned) {
+  BEGIN("cuInit");
+  return 0;
+}
+EXPORT Result cuDriverGetVersion(int *version) {
+  BEGIN("cuDriverGetVersion");
+  *version = getNumber("FAKE_CUDA_DRIVER_VERSION", 12040);
+  return 0;
+}
+EXPORT Result cuGetErrorName(Result error, const char **name) {
+  switch (error) {
+  case 1:
+    *name = "CUDA_ERROR_INVALID_VALUE";
+    return 0;
+  case 2:
+    *name = "CUDA_ERROR_OUT_OF_MEMORY";
+    return 0;
+  case 209:
+    *name = "CUDA_ERROR_NO_BINARY_FOR_GPU";
+    return 0;
+  case 218:
+    *name = "CUDA_ERROR_INVALID_PTX";
+    return 0;
+  case 222:
+    *name = "CUDA_ERROR_UNSUPPORTED_PTX_VERSION";
+    return 0;
+  case 500:
+    *name = "CUDA_ERROR_NOT_FOUND";
+    return 0;
+  case 700:
+    *name = "CUDA_ERROR_ILLEGAL_ADDRESS";
+    return 0;
+  case 701:
+    *name = "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES";
+    return 0;
+  case 719:
+    *name = "CUDA_ERROR_LAUNCH_FAILED";
+    return 0;
+  default:
+    *name = nullptr;
+    return 1;
+  }
+}
+EXPORT Result cuGetErrorString(Result error, const char **text) {
+  *text = "as the fake driver was told";
+  return 0;
+}
+EXPORT Result cuDeviceGetCount(int *count) {
+  BEGIN("cuDeviceGetCount");
+  *count = getNumber("FAKE_CUDA_DEVICES", 1);
+  return 0;
+}
+EXPORT Result cuDeviceGet(int *device, int ordinal) {
+  BEGIN("cuDeviceGet");
+  *device = ordinal;
+  return 0;
+}
+EXPORT Result cuDeviceGetName(char *name, int length, int device) {
+  std::snprintf(name, length, "Fake GPU");
+  return 0;
+}
+EXPORT Result cuDeviceTotalMem_v2(size_t *bytes, int device) {
+  *bytes = getTotalMemory();
+  return 0;
+}
+EXPORT Result cuDeviceGetAttribute(int *value, int attribute, int device) {
+  long capability = getNumber("FAKE_CUDA_CAPABILITY", 90);
+  switch (attribute) {
+  case 16:
+    *value = 132;
+    break;
+  case 75:
+    *value = capability / 10;
+    break;
+  case 76:
+    *value = capability % 10;
+    break;
+  case 97:
+    *value = capability >= 90 ? 232448 : 166912;
+    break;
+  default:
+    return 1;
+  }
+  return 0;
+}
+EXPORT Result cuDevicePrimaryCtxRetain(void **context, int device) {
+  BEGIN("cuDevicePrimaryCtxRetain");
+  *context = &mutex;
+  return 0;
+}
+EXPORT Result cuCtxPushCurrent_v2(void *context) {
+  BEGIN("cuCtxPushCurrent");
+  return 0;
+}
+EXPORT Result cuCtxPopCurrent_v2(void **context) {
+  *context = nullptr;
+  return 0;
+}
+EXPORT Result cuStreamCreate(void **stream, unsigned flags) {
+  BEGIN("cuStreamCreate");
+  *stream = &mutex;
+  return 0;
+}
+EXPORT Result cuStreamDestroy_v2(void *stream) { return 0; }
+EXPORT Result cuStreamSynchronize(void *stream) {
+  BEGIN("cuStreamSynchronize");
+  return 0;
+}
+EXPORT Result cuEventCreate(void **event, unsigned flags) {
+  BEGIN("cuEventCreate");
+  *event = new std::chrono::steady_clock::time_point;
+  return 0;
+}
+EXPORT Result cuEventDestroy_v2(void *event) {
+  delete static_cast<std::chrono::steady_clock::time_point *>(event);
+  return 0;
+}
+EXPORT Result cuEventRecord(void *event, void *stream) {
+  *static_cast<std::chrono::steady_clock::time_point *>(event) = std::chrono::steady_clock::now();
+  return 0;
+}
+EXPORT Result cuEventSynchronize(void *event) { return begin("cuEventSynchronize"); }
+EXPORT Result cuEventElapsedTime(float *milliseconds, void *start, void *end) {
+  using Point = std::chrono::steady_clock::time_point;
+  std::chrono::duration<float, std::milli> spent =
+      *static_cast<Point *>(end) - *static_cast<Point *>(start);
+  *milliseconds = spent.count();
+  return 0;
+}
+EXPORT Result cuMemAlloc_v2(DevicePtr *pointer, size_t bytes) {
+  BEGIN("cuMemAlloc");
+  std::lock_guard<std::mutex> lock(mutex);
+  if (bytes > size_t(getTotalMemory()) - allocated)
+    return 2;
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (!memory)
+    return 2;
+  allocations[memory] = bytes;
+  allocated += bytes;
+  *pointer = reinterpret_cast<DevicePtr>(memory);
+  return 0;
+}
+EXPORT Result cuMemFree_v2(DevicePtr pointer) {
+  BEGIN("cuMemFree");
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = allocations.find(reinterpret_cast<void *>(pointer));
+  if (found == allocations.end())
+    return 1;
+  allocated -= found->second;
+  std::free(found->first);
+  allocations.erase(found);
+  return 0;
+}
+EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) {
+  BEGIN("cuMemGetInfo");
+  std::lock_guard<std::mutex> lock(mutex);
+  *total = getTotalMemory();
+  *free = *total - allocated;
+  return 0;
+}
+EXPORT Result cuMemcpyHtoDAsync_v2(DevicePtr dst, const void *src, size_t bytes, void *stream) {
+  BEGIN("cuMemcpyHtoDAsync");
+  std::memcpy(reinterpret_cast<void *>(dst), src, bytes);
+  return 0;
+}
+EXPORT Result cuMemcpyDtoHAsync_v2(void *dst, DevicePtr src, size_t bytes, void *stream) {
+  BEGIN("cuMemcpyDtoHAsync");
+  std::memcpy(dst, reinterpret_cast<void *>(src), bytes);
+  return 0;
+}
+EXPORT Result cuMemcpyAsync(DevicePtr dst, DevicePtr src, size_t bytes, void *stream) {
+  BEGIN("cuMemcpyAsync");
+  std::memcpy(reinterpret_cast<void *>(dst), reinterpret_cast<void *>(src), bytes);
+  return 0;
+}
+EXPORT Result cuMemsetD8Async(DevicePtr dst, unsigned char value, size_t count, void *stream) {
+  BEGIN("cuMemsetD8Async");
+  std::memset(reinterpret_cast<void *>(dst), value, count);
+  return 0;
+}
+/// How often kernels were loaded: for tests of the cache.
+EXPORT int fakeCUDALoads() { return loads; }
+EXPORT Result cuModuleLoadDataEx(void **module, const void *image, unsigned numOptions,
+                                 int *options, void **values) {
+  if (Result failure = begin("cuModuleLoadDataEx")) {
+    constexpr int kErrorLogBuffer = 5, kErrorLogBufferSize = 6;
+    char *log = nullptr;
+    size_t size = 0;
+    for (unsigned i = 0; i < numOptions; ++i) {
+      if (options[i] == kErrorLogBuffer)
+        log = static_cast<char *>(values[i]);
+      if (options[i] == kErrorLogBufferSize)
+        size = reinterpret_cast<size_t>(values[i]);
+    }
+    const char *text = std::getenv("FAKE_CUDA_LOG");
+    if (log && text)
+      std::snprintf(log, size, "%s", text);
+    return failure;
+  }
+  ++loads;
+  *module = &mutex;
+  return 0;
+}
+EXPORT Result cuModuleGetFunction(void **function, void *module, const char *name) {
+  BEGIN("cuModuleGetFunction");
+  *function = &mutex;
+  return 0;
+}
+EXPORT Result cuFuncGetAttribute(int *value, int attribute, void *function) {
+  BEGIN("cuFuncGetAttribute");
+  *value = attribute == 0   ? getNumber("FAKE_CUDA_MAX_THREADS", 1024)
+           : attribute == 1 ? getNumber("FAKE_CUDA_STATIC_SHARED", 0)
+                            : 32;
+  return 0;
+}
+EXPORT Result cuFuncSetAttribute(void *function, int attribute, int value) {
+  return begin("cuFuncSetAttribute");
+}
+EXPORT Result cuLaunchKernel(void *function, unsigned, unsigned, unsigned, unsigned, unsigned,
+                             unsigned, unsigned sharedBytes, void *stream, void **parameters,
+                             void **extra) {
+  return begin("cuLaunchKernel");
+}
+EXPORT Result cuLaunchKernelEx(const void *config, void *function, void **parameters,
+                               void **extra) {
+  return begin("cuLaunchKernelEx");
+}

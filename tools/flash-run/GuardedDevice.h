@@ -1,0 +1,90 @@
+//===- GuardedDevice.h - a device that watches its buffers -------*- C++ -*-===//
+//
+// Every buffer, those that compiled code asks for included, starts as NaN (bytes of
+// 0xFF) and lies between margins whose pattern is checked afterwards.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASH_RUN_GUARDEDDEVICE_H
+#define FLASH_RUN_GUARDEDDEVICE_H
+
+#include "flashattn/Runtime/Device.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/MapVector.h"
+
+namespace mlir::flashattn {
+
+class GuardedDevice final : public Device {
+public:
+  static constexpr uint8_t kPoison = 0xff, kGuard = 0xa5;
+  static constexpr size_t kMargin = 4096;
+
+  explicit GuardedDevice(Device &inner) : inner(inner) {}
+  ~GuardedDevice() override;
+
+  /// Checks the margins of every buffer not yet freed. Errors: the first byte written
+  /// outside of a buffer.
+  llvm::Error checkMargins();
+
+  /// From now on buffers are neither filled nor checked, and what is released waits for
+  /// the next of its size: for timing.
+  void stopGuarding() { guarding = false; }
+
+  /// Buffers that live now; what comes later can be freed by releaseSince.
+  size_t mark() const { return sequence; }
+  /// Frees what compiled code has left behind since `mark`.
+  llvm::Error releaseSince(size_t mark);
+
+  std::string getId() const override { return inner.getId(); }
+  std::string getDescription() const override { return inner.getDescription(); }
+  std::string getChip() const override { return inner.getChip(); }
+  llvm::Expected<void *> allocate(size_t bytes) override;
+  llvm::Error release(void *buffer) override;
+  llvm::Error copyToDevice(void *dst, const void *src, size_t bytes) override {
+    return inner.copyToDevice(dst, src, bytes);
+  }
+  llvm::Error copyToHost(void *dst, const void *src, size_t bytes) override {
+    return inner.copyToHost(dst, src, bytes);
+  }
+  llvm::Error copyOnDevice(void *dst, const void *src, size_t bytes) override {
+    return inner.copyOnDevice(dst, src, bytes);
+  }
+  llvm::Error fill(void *dst, uint8_t value, size_t bytes) override {
+    return inner.fill(dst, value, bytes);
+  }
+  llvm::Error synchronize() override { return inner.synchronize(); }
+  llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) override {
+    return inner.time(body, repeats);
+  }
+  llvm::Expected<void *> loadKernels(llvm::StringRef image) override {
+    return inner.loadKernels(image);
+  }
+  llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name) override {
+    return inner.getKernel(kernels, name);
+  }
+  llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters) override {
+    return inner.launch(kernel, shape, parameters);
+  }
+  void *getStream() override { return inner.getStream(); }
+
+private:
+  struct Buffer {
+    void *base; ///< of the first margin
+    size_t bytes;
+    size_t sequence;
+    bool isGuarded;
+    bool isReleased;
+  };
+  llvm::Error checkMargin(const Buffer &buffer, size_t begin, const char *side);
+
+  Device &inner;
+  bool guarding = true;
+  size_t sequence = 0;
+  llvm::MapVector<void *, Buffer> buffers;
+  /// Buffers to use again, by size.
+  llvm::DenseMap<size_t, llvm::SmallVector<void *>> spare;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_GUARDEDDEVICE_H

@@ -1,0 +1,194 @@
+//===- Inputs.cpp ----------------------------------------------------------===//
+
+#include "Inputs.h"
+#include "Npy.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+
+namespace {
+
+/// One --input, taken apart.
+struct InputSpec {
+  std::string flag; ///< as the user wrote it, for messages
+  std::optional<Scalar> scalar;
+  SmallVector<int64_t> shape; ///< where `scalar` is given
+  StringRef source;
+
+  Error fail(const llvm::Twine &what) const {
+    return llvm::createStringError("--input=" + flag + ": " + what);
+  }
+};
+
+constexpr StringRef kSources =
+    "@FILE.npy, random[:SEED], zeros, ones, poison or, for scalars, a number";
+
+} // namespace
+
+static Expected<InputSpec> parseSpec(const std::string &text) {
+  InputSpec spec;
+  spec.flag = text;
+  spec.source = text;
+  // A file's name may hold '=' too.
+  StringRef type = spec.source.take_until([](char c) { return c == '=' || c == '@'; });
+  if (type.size() == spec.source.size() || spec.source[type.size()] == '@')
+    return spec;
+  spec.source = spec.source.drop_front(type.size() + 1);
+  SmallVector<StringRef> parts;
+  type.split(parts, 'x');
+  // "index" holds an 'x' of its own.
+  if (parts.size() >= 2 && parts.back().empty() && parts[parts.size() - 2] == "inde") {
+    parts.pop_back();
+    parts.back() = "index";
+  }
+  spec.scalar = parseScalar(parts.pop_back_val());
+  if (!spec.scalar)
+    return spec.fail("expected a type such as 2x32x1024x128xf16 but got '" + type + "'");
+  for (StringRef part : parts) {
+    int64_t size;
+    if (part.getAsInteger(10, size) || size < 0)
+      return spec.fail("expected sizes of at least 0 but got '" + part + "'");
+    spec.shape.push_back(size);
+  }
+  return spec;
+}
+
+/// Whether an argument of type `info` takes `shape`.
+static bool takes(const ValueInfo &info, Scalar scalar, ArrayRef<int64_t> shape) {
+  if (info.scalar != scalar || info.shape.size() != shape.size())
+    return false;
+  return llvm::all_of(llvm::zip(info.shape, shape), [](auto pair) {
+    auto [declared, given] = pair;
+    return ShapedType::isDynamic(declared) || declared == given;
+  });
+}
+
+/// Sizes of an argument that no --input gives; nothing where they are not known.
+static std::optional<SmallVector<int64_t>>
+inferShape(const Program &program, unsigned index,
+           ArrayRef<std::optional<SmallVector<int64_t>>> shapes) {
+  const ValueInfo &info = program.arguments[index];
+  if (!ShapedType::isDynamicShape(info.shape))
+    return info.shape;
+  if (!program.attention)
+    return std::nullopt;
+  const AttentionInfo &attention = *program.attention;
+  if (!shapes[attention.q] || !shapes[attention.v])
+    return std::nullopt;
+  SmallVector<int64_t> shape = *shapes[attention.q];
+  if (attention.oArgument == index) {
+    shape[3] = (*shapes[attention.v])[3];
+    return shape;
+  }
+  if (attention.lseArgument == index) {
+    if (attention.isBSHD)
+      std::swap(shape[1], shape[2]);
+    shape.pop_back();
+    return shape;
+  }
+  return std::nullopt;
+}
+
+/// Fills `tensor` as the spec's source, which is no file, says.
+static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar) {
+  StringRef source = spec.source;
+  if (source == "zeros") {
+    tensor.fillValue(0);
+  } else if (source == "ones") {
+    tensor.fillValue(1);
+  } else if (source.consume_front("random")) {
+    uint64_t seed = 0;
+    if (!source.empty() && (!source.consume_front(":") || source.getAsInteger(10, seed)))
+      return spec.fail("expected random:SEED with a whole number but got 'random" + source + "'");
+    tensor.fillRandom(seed);
+  } else {
+    double value;
+    if (!isScalar || source.getAsDouble(value))
+      return spec.fail("expected " + kSources + " but got '" + source + "'");
+    tensor.fillValue(value);
+  }
+  return Error::success();
+}
+
+Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::string> texts) {
+  size_t count = program.arguments.size();
+  if (texts.size() > count)
+    return llvm::createStringError(
+        llvm::formatv("expected at most {0} --input for function '{1}' but got {2}", count,
+                      program.function, texts.size())
+            .str());
+  SmallVector<InputSpec> specs;
+  for (const std::string &text : texts) {
+    Expected<InputSpec> spec = parseSpec(text);
+    if (!spec)
+      return spec.takeError();
+    specs.push_back(std::move(*spec));
+  }
+
+  auto describe = [&](unsigned i) {
+    return llvm::formatv("argument {0} of function '{1}'", i, program.function).str();
+  };
+  Inputs inputs;
+  inputs.tensors.resize(count);
+  inputs.poisoned.resize(count);
+  std::vector<std::optional<SmallVector<int64_t>>> shapes(count);
+  // First what the flags say, then what follows from it.
+  for (size_t i = 0; i < specs.size(); ++i) {
+    InputSpec &spec = specs[i];
+    const ValueInfo &info = program.arguments[i];
+    if (spec.scalar && !takes(info, *spec.scalar, spec.shape))
+      return spec.fail("expected " + info.getTypeName() + " for " + describe(i) + " but got " +
+                       formatShape(spec.shape, *spec.scalar));
+    if (spec.scalar)
+      shapes[i] = spec.shape;
+    if (StringRef path = spec.source; path.consume_front("@")) {
+      Expected<HostTensor> tensor = readNpy(path);
+      if (!tensor)
+        return spec.fail(llvm::toString(tensor.takeError()));
+      bool isGiven = !spec.scalar || ArrayRef(spec.shape) == tensor->getShape();
+      if (!takes(info, tensor->getScalar(), tensor->getShape()) || !isGiven)
+        return spec.fail("expected " +
+                         (spec.scalar ? formatShape(spec.shape, *spec.scalar)
+                                      : info.getTypeName()) +
+                         " for " + describe(i) + " but the file holds " + tensor->getTypeName());
+      shapes[i] = SmallVector<int64_t>(tensor->getShape());
+      inputs.tensors[i] = std::move(*tensor);
+    } else if (!spec.scalar && !ShapedType::isDynamicShape(info.shape)) {
+      shapes[i] = info.shape;
+    } else if (!spec.scalar) {
+      return spec.fail("expected sizes, as in TYPE=" + spec.source + ", for " + describe(i) +
+                       ", which is " + info.getTypeName());
+    }
+  }
+  for (size_t i = specs.size(); i < count; ++i)
+    if (!ShapedType::isDynamicShape(program.arguments[i].shape))
+      shapes[i] = program.arguments[i].shape;
+
+  for (size_t i = 0; i < count; ++i) {
+    const ValueInfo &info = program.arguments[i];
+    bool isGiven = i < specs.size();
+    if (isGiven && specs[i].source.starts_with("@"))
+      continue;
+    if (!shapes[i])
+      shapes[i] = inferShape(program, i, shapes);
+    if (!shapes[i] || (!isGiven && info.isScalar))
+      return llvm::createStringError(describe(i) + " of type " + info.getTypeName() +
+                                     " needs an --input");
+    Expected<HostTensor> tensor = HostTensor::create(info.scalar, *shapes[i]);
+    if (!tensor)
+      return llvm::createStringError(describe(i) + ": " + llvm::toString(tensor.takeError()));
+    if (isGiven ? specs[i].source == "poison" : info.isWriteOnly) {
+      inputs.poisoned.set(i);
+    } else if (isGiven) {
+      if (Error error = fill(specs[i], *tensor, info.isScalar))
+        return error;
+    } else {
+      tensor->fillRandom(i);
+    }
+    inputs.tensors[i] = std::move(*tensor);
+  }
+  return inputs;
+}

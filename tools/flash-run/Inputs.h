@@ -1,0 +1,26 @@
+//===- Inputs.h - what goes into the function --------------------*- C++ -*-===//
+
+#ifndef FLASH_RUN_INPUTS_H
+#define FLASH_RUN_INPUTS_H
+
+#include "Program.h"
+#include "llvm/ADT/BitVector.h"
+
+namespace mlir::flashattn {
+
+struct Inputs {
+  std::vector<HostTensor> tensors; ///< one for each argument
+  llvm::BitVector poisoned;        ///< those that hold nothing yet
+};
+
+/// What `specs`, in order of the arguments, ask for: `[TYPE=]SOURCE` with SOURCE
+/// `@FILE.npy`, `random[:SEED]`, `zeros`, `ones`, `poison` or, for scalars, a number.
+/// Arguments without: poison where they are only written, otherwise random with the
+/// argument's index as seed; sizes of attention's inits come from its operands.
+/// Errors name the flag: a bad form, a shape or type that the argument does not take (both),
+/// a dynamic argument without a type, a file that cannot be read.
+llvm::Expected<Inputs> makeInputs(const Program &program, ArrayRef<std::string> specs);
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_INPUTS_H

@@ -1,0 +1,24 @@
+//===- Npy.h - NumPy's array files --------------------------------*- C++ -*-===//
+//
+// Versions 1 to 3 in C order, little endian: f2, f4, f8, b1, i1, i4, i8, and bf16, which
+// NumPy does not know, as u2 or V2.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASH_RUN_NPY_H
+#define FLASH_RUN_NPY_H
+
+#include "HostTensor.h"
+
+namespace mlir::flashattn {
+
+/// Errors name the file: not there, not an .npy file, cut short, Fortran order, a type
+/// that has no scalar.
+llvm::Expected<HostTensor> readNpy(llvm::StringRef path);
+
+/// Writes by way of a temporary file: `path` holds the whole array or is not touched.
+llvm::Error writeNpy(llvm::StringRef path, const HostTensor &tensor);
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_NPY_H

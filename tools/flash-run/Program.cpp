@@ -1,0 +1,271 @@
+//===- Program.cpp - reads a module and its function -----------------------===//
+
+#include "Program.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/StringExtras.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+
+static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef name) {
+  SmallVector<func::FuncOp> candidates;
+  SmallVector<std::string> names;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal() || !function.isPublic())
+      continue;
+    if (function.getName() == name)
+      return function;
+    candidates.push_back(function);
+    names.push_back(("'" + function.getName() + "'").str());
+  }
+  if (candidates.empty())
+    return llvm::createStringError("the module has no public function with a body");
+  if (!name.empty())
+    return llvm::createStringError("expected --function to be one of " + llvm::join(names, ", ") +
+                                   " but got '" + name + "'");
+  if (candidates.size() > 1)
+    return llvm::createStringError("the module has several functions: expected --function to be "
+                                   "one of " +
+                                   llvm::join(names, ", "));
+  return candidates.front();
+}
+
+static Expected<ValueInfo> getInfo(Type type, const llvm::Twine &what) {
+  auto fail = [&](const llvm::Twine &expected) {
+    std::string text;
+    llvm::raw_string_ostream(text) << type;
+    return llvm::createStringError(what + ": expected " + expected + " but got " + text);
+  };
+  ValueInfo info;
+  auto shaped = dyn_cast<ShapedType>(type);
+  std::optional<Scalar> scalar = getScalar(shaped ? shaped.getElementType() : type);
+  if (!scalar)
+    return fail("f16, bf16, f32, f64, i1, i8, i32, i64 or index, or ranked tensors or memrefs "
+                "of them");
+  info.scalar = *scalar;
+  info.isScalar = !shaped;
+  if (!shaped)
+    return info;
+  if (!isa<RankedTensorType, MemRefType>(type))
+    return fail("a ranked tensor or memref");
+  info.shape.assign(shaped.getShape().begin(), shaped.getShape().end());
+  if (auto memref = dyn_cast<MemRefType>(type)) {
+    // Buffers are contiguous, which a layout must allow.
+    SmallVector<int64_t> strides;
+    int64_t offset, expected = 1;
+    bool fits = succeeded(memref.getStridesAndOffset(strides, offset)) &&
+                (offset == 0 || ShapedType::isDynamic(offset));
+    for (int64_t i = int64_t(strides.size()) - 1; fits && i >= 0; --i) {
+      fits = ShapedType::isDynamic(strides[i]) || ShapedType::isDynamic(expected) ||
+             strides[i] == expected || info.shape[i] == 1;
+      expected = ShapedType::isDynamic(expected) || ShapedType::isDynamic(info.shape[i])
+                     ? ShapedType::kDynamic
+                     : expected * info.shape[i];
+    }
+    if (!fits)
+      return fail("a contiguous memref");
+  }
+  return info;
+}
+
+/// Looks through casts that only change what is known of a shape.
+static Value stripCasts(Value value) {
+  while (auto *op = value.getDefiningOp()) {
+    if (!isa<tensor::CastOp, memref::CastOp>(op))
+      break;
+    value = op->getOperand(0);
+  }
+  return value;
+}
+
+static std::optional<unsigned> getArgumentIndex(Value value, func::FuncOp function) {
+  auto argument = dyn_cast_if_present<BlockArgument>(value ? stripCasts(value) : Value());
+  if (!argument || argument.getOwner() != &function.front())
+    return std::nullopt;
+  return argument.getArgNumber();
+}
+
+/// How the body uses the memref argument: {reads, writes}.
+static std::pair<bool, bool> getAccess(func::FuncOp function, Value argument) {
+  bool reads = false, writes = false;
+  function.walk([&](MemoryEffectOpInterface op) {
+    SmallVector<MemoryEffects::EffectInstance> effects;
+    op.getEffectsOnValue(argument, effects);
+    for (const MemoryEffects::EffectInstance &effect : effects) {
+      reads |= isa<MemoryEffects::Read>(effect.getEffect());
+      writes |= isa<MemoryEffects::Write>(effect.getEffect());
+    }
+  });
+  return {reads, writes};
+}
+
+/// Finds the function's attention; returns why there is none to verify.
+static std::string findAttention(func::FuncOp function, Program &program) {
+  SmallVector<AttentionOp> ops;
+  function.walk([&](AttentionOp op) { ops.push_back(op); });
+  if (ops.size() != 1)
+    return llvm::formatv("expected one flashattn.attention in function '{0}' but got {1}",
+                         function.getName(), ops.size())
+        .str();
+  AttentionOp op = ops.front();
+  AttentionInfo info;
+  auto q = getArgumentIndex(op.getQ(), function), k = getArgumentIndex(op.getK(), function),
+       v = getArgumentIndex(op.getV(), function);
+  if (!q || !k || !v || op->getParentOp() != function)
+    return llvm::formatv("expected q, k and v of the flashattn.attention in function '{0}' to be "
+                         "arguments of it",
+                         function.getName())
+        .str();
+  info.q = *q, info.k = *k, info.v = *v;
+  if (Value offset = op.getOffset()) {
+    info.hasOffset = true;
+    info.offsetArgument = getArgumentIndex(offset, function);
+    llvm::APInt constant;
+    if (matchPattern(offset, m_ConstantInt(&constant)))
+      info.offsetConstant = constant.getSExtValue();
+    else if (!info.offsetArgument)
+      return "expected the offset to be a constant or an argument";
+  }
+  info.isBottomRight = op.getAlign() == Align::BottomRight;
+  info.isBSHD = op.getLayout() == Layout::BSHD;
+  info.scale = op.getScaleOrDefault();
+  info.sets = op.getVisibleSets();
+  info.oArgument = getArgumentIndex(op.getOInit(), function);
+  info.lseArgument = getArgumentIndex(op.getLseInit(), function);
+
+  auto findOutput = [&](unsigned init, std::optional<unsigned> argument) {
+    for (auto [i, output] : llvm::enumerate(program.outputs)) {
+      if (output.isArgument && argument == output.index)
+        return std::optional<unsigned>(i);
+      Value returned = function.front().getTerminator()->getNumOperands() > output.index
+                           ? function.front().getTerminator()->getOperand(output.index)
+                           : Value();
+      if (output.isArgument || !returned)
+        continue;
+      returned = stripCasts(returned);
+      Value init_ = init == 0 ? op.getOInit() : op.getLseInit();
+      if ((init < op->getNumResults() && returned == op->getResult(init)) ||
+          returned == stripCasts(init_))
+        return std::optional<unsigned>(i);
+    }
+    return std::optional<unsigned>();
+  };
+  info.o = findOutput(0, info.oArgument);
+  if (op.getLseInit())
+    info.lse = findOutput(1, info.lseArgument);
+  program.attention = std::move(info);
+  return {};
+}
+
+Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
+  Expected<func::FuncOp> found = findFunction(module, name);
+  if (!found)
+    return found.takeError();
+  func::FuncOp function = *found;
+  Program program;
+  program.function = function.getName().str();
+  for (auto [i, argument] : llvm::enumerate(function.getArguments())) {
+    Expected<ValueInfo> info =
+        getInfo(argument.getType(),
+                "argument " + llvm::Twine(i) + " of function '" + program.function + "'");
+    if (!info)
+      return info.takeError();
+    if (isa<MemRefType>(argument.getType())) {
+      auto [reads, writes] = getAccess(function, argument);
+      info->isWriteOnly = writes && !reads;
+      if (writes && function.getNumResults() == 0)
+        program.outputs.push_back({/*isArgument=*/true, unsigned(i)});
+    } else if (isa<RankedTensorType>(argument.getType())) {
+      // Inits of attention are written whole and not read.
+      info->isWriteOnly =
+          !argument.use_empty() && llvm::all_of(argument.getUses(), [&](OpOperand &use) {
+            auto op = dyn_cast<AttentionOp>(use.getOwner());
+            return op && op.isDpsInit(&use);
+          });
+    }
+    program.arguments.push_back(*info);
+  }
+  for (auto [i, type] : llvm::enumerate(function.getResultTypes())) {
+    Expected<ValueInfo> info =
+        getInfo(type, "result " + llvm::Twine(i) + " of function '" + program.function + "'");
+    if (!info)
+      return info.takeError();
+    if (info->isScalar)
+      return llvm::createStringError(
+          llvm::formatv("result {0} of function '{1}': expected a tensor or memref but got {2}", i,
+                        program.function, type)
+              .str());
+    program.results.push_back(*info);
+    program.outputs.push_back({/*isArgument=*/false, unsigned(i)});
+  }
+  program.noAttention = findAttention(function, program);
+  return program;
+}
+
+Expected<AttentionProblem> flashattn::getProblem(const Program &program,
+                                                 ArrayRef<const HostTensor *> arguments) {
+  const AttentionInfo &info = *program.attention;
+  const HostTensor &q = *arguments[info.q], &k = *arguments[info.k], &v = *arguments[info.v];
+  unsigned heads = info.isBSHD ? 2 : 1, length = info.isBSHD ? 1 : 2;
+  AttentionProblem problem;
+  problem.batch = q.getShape()[0];
+  problem.queryHeads = q.getShape()[heads];
+  problem.keyHeads = k.getShape()[heads];
+  problem.numQueries = q.getShape()[length];
+  problem.numKeys = k.getShape()[length];
+  problem.dim = q.getShape()[3];
+  problem.valueDim = v.getShape()[3];
+  problem.scale = info.scale;
+  problem.isBSHD = info.isBSHD;
+  problem.sets = info.sets;
+  problem.scalar = q.getScalar();
+  problem.offset = info.isBottomRight ? problem.numKeys - problem.numQueries : 0;
+  if (info.hasOffset)
+    problem.offset = info.offsetArgument ? int64_t(arguments[*info.offsetArgument]->get(0))
+                                         : info.offsetConstant;
+
+  auto check = [&](const char *what, int64_t expected, int64_t found) -> Error {
+    if (expected == found)
+      return Error::success();
+    return llvm::createStringError(
+        llvm::formatv("the inputs do not fit together: expected {0} {1} but got {2}", what,
+                      expected, found)
+            .str());
+  };
+  for (auto [what, expected, found] :
+       {std::tuple("a batch of k of", problem.batch, k.getShape()[0]),
+        {"a batch of v of", problem.batch, v.getShape()[0]},
+        {"heads of v to be", problem.keyHeads, v.getShape()[heads]},
+        {"a length of v of", problem.numKeys, v.getShape()[length]},
+        {"a row of k of", problem.dim, k.getShape()[3]}})
+    if (Error error = check(what, expected, found))
+      return error;
+  if (problem.keyHeads == 0 ? problem.queryHeads != 0
+                            : problem.queryHeads % problem.keyHeads != 0)
+    return llvm::createStringError(
+        llvm::formatv("the inputs do not fit together: expected the {0} heads of q to be a "
+                      "multiple of the {1} heads of k",
+                      problem.queryHeads, problem.keyHeads)
+            .str());
+  auto checkShape = [&](const char *what, std::optional<unsigned> argument,
+                        ArrayRef<int64_t> expected) -> Error {
+    if (!argument || arguments[*argument]->getShape() == expected)
+      return Error::success();
+    return llvm::createStringError(
+        llvm::formatv("the inputs do not fit together: expected {0} of {1} but got {2}", what,
+                      formatShape(expected, arguments[*argument]->getScalar()),
+                      arguments[*argument]->getTypeName())
+            .str());
+  };
+  SmallVector<int64_t> oShape(q.getShape());
+  oShape[3] = problem.valueDim;
+  if (Error error = checkShape("o", info.oArgument, oShape))
+    return error;
+  if (Error error = checkShape("lse", info.lseArgument,
+                               {problem.batch, problem.queryHeads, problem.numQueries}))
+    return error;
+  return problem;
+}

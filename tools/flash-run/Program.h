@@ -1,0 +1,73 @@
+//===- Program.h - a function of an .mlir file, and how to call it -*- C++ -*-===//
+
+#ifndef FLASH_RUN_PROGRAM_H
+#define FLASH_RUN_PROGRAM_H
+
+#include "GuardedDevice.h"
+#include "HostTensor.h"
+#include "Reference.h"
+#include "flashattn/Runtime/Executable.h"
+#include "mlir/IR/OwningOpRef.h"
+
+namespace mlir::flashattn {
+
+/// One argument or result of the function: a tensor or memref, or a scalar (rank 0,
+/// isScalar).
+struct ValueInfo {
+  Scalar scalar;
+  SmallVector<int64_t> shape; ///< ShapedType::kDynamic where it is
+  bool isScalar = false;
+  /// Written and never read: nothing need be put in.
+  bool isWriteOnly = false;
+  std::string getTypeName() const { return formatShape(shape, scalar); }
+};
+
+/// An output is a result, or an argument that the function writes.
+struct OutputInfo {
+  bool isArgument;
+  unsigned index;
+};
+
+/// The one flashattn.attention of a function, as positions of its arguments and outputs.
+struct AttentionInfo {
+  unsigned q, k, v;
+  std::optional<unsigned> offsetArgument;
+  int64_t offsetConstant = 0;
+  bool hasOffset = false;
+  bool isBottomRight, isBSHD;
+  double scale;
+  SmallVector<IntegerSet> sets;
+  std::optional<unsigned> o, lse; ///< outputs
+  /// Arguments that are the op's inits.
+  std::optional<unsigned> oArgument, lseArgument;
+};
+
+/// What there is to know before the module is lowered.
+struct Program {
+  std::string function;
+  SmallVector<ValueInfo> arguments, results;
+  SmallVector<OutputInfo> outputs;
+  std::optional<AttentionInfo> attention;
+  /// Why `attention` is missing.
+  std::string noAttention;
+};
+
+/// The program of function `name`, or of the only public one where that is empty.
+llvm::Expected<Program> analyze(ModuleOp module, StringRef name);
+
+/// The attention's sizes, from the arguments' shapes. Errors: sizes that do not agree.
+llvm::Expected<AttentionProblem> getProblem(const Program &program,
+                                            ArrayRef<const HostTensor *> arguments);
+
+struct LoweringOptions {
+  std::string chip;     ///< "cpu" or sm_XX
+  std::string schedule; ///< fields to pin, as of flashattn-select-schedule; may be empty
+  std::string dumpDir;  ///< empty: nothing is kept
+};
+
+/// Runs the device's pipeline. Diagnostics are printed where they arise.
+llvm::Error lower(ModuleOp module, const LoweringOptions &options);
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_PROGRAM_H

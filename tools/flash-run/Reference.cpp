@@ -1,0 +1,209 @@
+//===- Reference.cpp -------------------------------------------------------===//
+
+#include "Reference.h"
+#include "mlir/IR/AffineExpr.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/Parallel.h"
+
+#include <cmath>
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+/// `slope * k + constant`.
+struct LinearInKey {
+  int64_t slope, constant;
+};
+
+/// Values of the dimensions and symbols of a mask's set.
+struct Point {
+  int64_t p, nq, nk;
+};
+} // namespace
+
+static int64_t evaluateBinary(AffineExprKind kind, int64_t lhs, int64_t rhs) {
+  switch (kind) {
+  case AffineExprKind::Add:
+    return lhs + rhs;
+  case AffineExprKind::Mul:
+    return lhs * rhs;
+  case AffineExprKind::Mod:
+    return llvm::mod(lhs, rhs);
+  case AffineExprKind::FloorDiv:
+    return llvm::divideFloorSigned(lhs, rhs);
+  case AffineExprKind::CeilDiv:
+    return llvm::divideCeilSigned(lhs, rhs);
+  default:
+    llvm_unreachable("not a binary expression");
+  }
+}
+
+static int64_t evaluate(AffineExpr expr, const Point &point, int64_t k) {
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return constant.getValue();
+  if (auto dim = dyn_cast<AffineDimExpr>(expr))
+    return dim.getPosition() == 0 ? point.p : k;
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
+    return symbol.getPosition() == 0 ? point.nq : point.nk;
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  return evaluateBinary(expr.getKind(), evaluate(binary.getLHS(), point, k),
+                        evaluate(binary.getRHS(), point, k));
+}
+
+/// The expression as a line in k, where it is one.
+static std::optional<LinearInKey> getLine(AffineExpr expr, const Point &point) {
+  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
+  if (!binary) {
+    auto dim = dyn_cast<AffineDimExpr>(expr);
+    if (dim && dim.getPosition() == 1)
+      return LinearInKey{1, 0};
+    return LinearInKey{0, evaluate(expr, point, 0)};
+  }
+  std::optional<LinearInKey> lhs = getLine(binary.getLHS(), point);
+  std::optional<LinearInKey> rhs = getLine(binary.getRHS(), point);
+  if (!lhs || !rhs)
+    return std::nullopt;
+  if (expr.getKind() == AffineExprKind::Add)
+    return LinearInKey{lhs->slope + rhs->slope, lhs->constant + rhs->constant};
+  if (expr.getKind() == AffineExprKind::Mul && (lhs->slope == 0 || rhs->slope == 0))
+    return LinearInKey{lhs->slope * rhs->constant + rhs->slope * lhs->constant,
+                       lhs->constant * rhs->constant};
+  if (lhs->slope || rhs->slope)
+    return std::nullopt;
+  return LinearInKey{0, evaluateBinary(expr.getKind(), lhs->constant, rhs->constant)};
+}
+
+/// The keys of one set, appended as intervals.
+static void appendVisible(IntegerSet set, const Point &point,
+                          SmallVectorImpl<KeyInterval> &intervals) {
+  int64_t begin = 0, end = point.nk;
+  bool isInterval = true;
+  for (auto [index, expr] : llvm::enumerate(set.getConstraints())) {
+    std::optional<LinearInKey> line = getLine(expr, point);
+    if (!line) {
+      isInterval = false;
+      continue;
+    }
+    auto [slope, constant] = *line;
+    auto atLeastZero = [&](int64_t slope, int64_t constant) {
+      if (slope == 0)
+        end = constant >= 0 ? end : begin;
+      else if (slope > 0)
+        begin = std::max(begin, llvm::divideCeilSigned(-constant, slope));
+      else
+        end = std::min(end, llvm::divideFloorSigned(constant, -slope) + 1);
+    };
+    atLeastZero(slope, constant);
+    if (set.isEq(index))
+      atLeastZero(-slope, -constant);
+  }
+  if (begin >= end)
+    return;
+  if (isInterval) {
+    intervals.push_back({begin, end});
+    return;
+  }
+  for (int64_t k = begin; k < end; ++k) {
+    bool visible = true;
+    for (auto [index, expr] : llvm::enumerate(set.getConstraints())) {
+      int64_t value = evaluate(expr, point, k);
+      visible &= set.isEq(index) ? value == 0 : value >= 0;
+    }
+    if (!visible)
+      continue;
+    if (!intervals.empty() && intervals.back().end == k)
+      intervals.back().end = k + 1;
+    else
+      intervals.push_back({k, k + 1});
+  }
+}
+
+SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &problem, int64_t row) {
+  Point point{row + problem.offset, problem.numQueries, problem.numKeys};
+  SmallVector<KeyInterval> intervals, merged;
+  for (IntegerSet set : problem.sets)
+    appendVisible(set, point, intervals);
+  llvm::sort(intervals, [](auto a, auto b) { return a.begin < b.begin; });
+  for (KeyInterval interval : intervals) {
+    if (!merged.empty() && interval.begin <= merged.back().end)
+      merged.back().end = std::max(merged.back().end, interval.end);
+    else
+      merged.push_back(interval);
+  }
+  return merged;
+}
+
+uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
+  std::vector<uint64_t> counts(problem.numQueries);
+  llvm::parallelFor(0, problem.numQueries, [&](size_t row) {
+    for (KeyInterval interval : getVisibleKeys(problem, row))
+      counts[row] += interval.end - interval.begin;
+  });
+  uint64_t pairs = 0;
+  for (uint64_t count : counts)
+    pairs += count;
+  return pairs * problem.batch * problem.queryHeads;
+}
+
+/// Σ a·b in T. Several partial sums, so that the processor need not wait for each.
+template <typename T>
+static T dot(const float *a, const float *b, int64_t count) {
+  constexpr int kPartial = 8;
+  T sums[kPartial] = {};
+  int64_t i = 0;
+  for (; i + kPartial <= count; i += kPartial)
+    for (int j = 0; j < kPartial; ++j)
+      sums[j] += T(a[i + j]) * T(b[i + j]);
+  for (; i < count; ++i)
+    sums[0] += T(a[i]) * T(b[i]);
+  T sum = 0;
+  for (T partial : sums)
+    sum += partial;
+  return sum;
+}
+
+/// Rule A5 in T; `round` is applied to P before it meets V.
+template <typename T, typename Round>
+static T computeRow(const AttentionProblem &problem, ArrayRef<KeyInterval> visible,
+                    const float *query, const float *keys, const float *values, Round round,
+                    SmallVectorImpl<T> &o) {
+  o.assign(problem.valueDim, T(0));
+  T infinity = std::numeric_limits<T>::infinity();
+  std::vector<T> scores;
+  T maximum = -infinity;
+  for (KeyInterval interval : visible)
+    for (int64_t k = interval.begin; k < interval.end; ++k) {
+      scores.push_back(T(problem.scale) * dot<T>(query, keys + k * problem.dim, problem.dim));
+      maximum = std::max(maximum, scores.back());
+    }
+  if (scores.empty())
+    return -infinity; // rule A6
+  T sum = 0;
+  for (T &score : scores)
+    sum += score = std::exp(score - maximum);
+  const T *next = scores.data();
+  for (KeyInterval interval : visible)
+    for (int64_t k = interval.begin; k < interval.end; ++k) {
+      T weight = round(*next++ / sum);
+      const float *value = values + k * problem.valueDim;
+      for (int64_t d = 0; d < problem.valueDim; ++d)
+        o[d] += weight * T(value[d]);
+    }
+  return maximum + std::log(sum);
+}
+
+ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
+                                            const float *keys, const float *values, int64_t row) {
+  ReferenceRow result;
+  SmallVector<KeyInterval> visible = getVisibleKeys(problem, row);
+  result.lse = computeRow<double>(problem, visible, query.data(), keys, values,
+                                  [](double p) { return p; }, result.o);
+  result.naiveLse =
+      computeRow<float>(problem, visible, query.data(), keys, values,
+                        [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
+  for (float &value : result.naiveO)
+    value = roundTo(problem.scalar, value);
+  return result;
+}

@@ -1,0 +1,62 @@
+//===- Reference.h - attention in float64 ------------------------*- C++ -*-===//
+//
+// Straight from the rules, row by row: shares no code with the compiler but the mask's
+// integer sets, which it evaluates on its own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASH_RUN_REFERENCE_H
+#define FLASH_RUN_REFERENCE_H
+
+#include "HostTensor.h"
+#include "mlir/IR/IntegerSet.h"
+
+namespace mlir::flashattn {
+
+/// One attention with its sizes filled in.
+struct AttentionProblem {
+  int64_t batch, queryHeads, keyHeads, numQueries, numKeys, dim, valueDim;
+  double scale;
+  /// Position of query 0 (rule A3).
+  int64_t offset;
+  bool isBSHD;
+  /// Over (p, k)[nq, nk]; a pair is visible where one of them holds it.
+  SmallVector<IntegerSet> sets;
+  Scalar scalar;
+
+  int64_t getNumRows() const { return batch * queryHeads * numQueries; }
+  /// Where row `s` of head `h` starts in a tensor with `heads` heads, `length` rows and
+  /// `width` elements a row.
+  int64_t getRowStart(int64_t b, int64_t h, int64_t s, int64_t heads, int64_t length,
+                      int64_t width) const {
+    return (isBSHD ? (b * length + s) * heads + h : (b * heads + h) * length + s) * width;
+  }
+};
+
+/// Keys [begin, end).
+struct KeyInterval {
+  int64_t begin, end;
+};
+
+/// The keys that query `row` sees, as disjoint intervals in order.
+SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row);
+
+/// Visible (query, key) pairs of all batches and query heads.
+uint64_t countVisiblePairs(const AttentionProblem &problem);
+
+/// What a row should be, and what plain low-precision arithmetic makes of it: scores in
+/// f32, P rounded to the element type, products accumulated in f32, o rounded.
+struct ReferenceRow {
+  SmallVector<double> o;
+  double lse;
+  SmallVector<float> naiveO;
+  float naiveLse;
+};
+
+/// Row `row` of one head. `keys` and `values` are that head's, numKeys rows each.
+ReferenceRow computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
+                                 const float *keys, const float *values, int64_t row);
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_REFERENCE_H
