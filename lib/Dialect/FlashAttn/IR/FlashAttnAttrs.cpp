@@ -214,6 +214,14 @@ LogicalResult AllOfAttr::verify(function_ref<InFlightDiagnostic()> emitError,
 }
 
 //===----------------------------------------------------------------------===//
+// Tile programs
+//===----------------------------------------------------------------------===//
+
+int64_t ProgramAttr::getMappingId() const { return getDim(); }
+bool ProgramAttr::isLinearMapping() const { return false; }
+int64_t ProgramAttr::getRelativeIndex() const { return getDim(); }
+
+//===----------------------------------------------------------------------===//
 // Schedule
 //===----------------------------------------------------------------------===//
 

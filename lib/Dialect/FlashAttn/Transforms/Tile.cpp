@@ -285,9 +285,13 @@ scf::ForallOp ProgramBuilder::build() {
     offset = op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
 
+  // Mapped, so that canonicalisation keeps dimensions of one iteration, and the loop itself.
+  SmallVector<Attribute> mapping;
+  for (int64_t i = 0; i < 3; ++i)
+    mapping.push_back(ProgramAttr::get(b.getContext(), i));
   auto forall = scf::ForallOp::create(
       b, loc, getAsOpFoldResult({batches, heads, tiles}), /*outputs=*/ValueRange(),
-      /*mapping=*/std::nullopt);
+      b.getArrayAttr(mapping));
   forall->setAttr("flashattn.schedule", schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());

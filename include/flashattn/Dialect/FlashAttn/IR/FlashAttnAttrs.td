@@ -4,6 +4,7 @@
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
+include "mlir/Dialect/SCF/IR/DeviceMappingInterface.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
 
@@ -116,6 +117,23 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
         `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType `>`
   }];
   let genVerifyDecl = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Tile programs
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_ProgramAttr : AttrDef<FlashAttn_Dialect, "Program", [
+    DeclareAttrInterfaceMethods<DeviceMappingAttrInterface>]> {
+  let mnemonic = "program";
+  let summary = "a dimension of a tile program's loop: batch 0, query head 1, query tile 2";
+  let description = [{
+    The mapping of the `scf.forall` over programs. It says nothing about a machine. A loop that is
+    mapped keeps all its dimensions, where canonicalisation would drop those of one iteration, and
+    with them the loop that the targets look for.
+  }];
+  let parameters = (ins "int64_t":$dim);
+  let assemblyFormat = "`<` $dim `>`";
 }
 
 #endif // FLASHATTN_ATTRS_TD
