@@ -54,6 +54,7 @@ func.func @memrefs(%q: memref<?x?x?x16xf16, strided<[?, ?, ?, 1], offset: ?>>,
 // CHECK-SAME: causal = #flashattn.causal
 // CHECK-SAME: left = #flashattn.window<left = 3>
 // CHECK-SAME: none = #flashattn.any_of<[]>
+// CHECK-SAME: program = #flashattn.program_axis<head>
 // CHECK-SAME: quoted = #flashattn.set<"(p, k)[nq, nk] : (p - k == 0, k mod 4 + nk - nq >= 0)">
 // CHECK-SAME: right = #flashattn.window<right = 3>
 // CHECK-SAME: set = #flashattn.set<"(p, k)[nq, nk] : (p - k >= 0, k - p + 7 >= 0)">
@@ -65,6 +66,7 @@ func.func @masks() attributes {
   causal = #flashattn.causal,
   left = #flashattn.window<left = 3>,
   none = #flashattn.any_of<[]>,
+  program = #flashattn.program_axis<head>,
   quoted = #flashattn.set<"(a, b)[n, m] : (a - b == 0, m - n + b mod 4 >= 0)">,
   right = #flashattn.window<right = 3>,
   set = #flashattn.set<#band>,
