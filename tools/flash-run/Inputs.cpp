@@ -102,7 +102,7 @@ static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar) {
   } else if (source.consume_front("random")) {
     uint64_t seed = 0;
     if (!source.empty() && (!source.consume_front(":") || source.getAsInteger(10, seed)))
-      return spec.fail("expected random:SEED with a whole number but got 'random" + source + "'");
+      return spec.fail("expected random:SEED with a whole number but got '" + spec.source + "'");
     tensor.fillRandom(seed);
   } else {
     double value;

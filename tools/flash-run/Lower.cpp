@@ -126,7 +126,7 @@ Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
     WalkResult result = module.walk([](Operation *op) -> WalkResult {
       if (!isa<gpu::LaunchOp, gpu::LaunchFuncOp, gpu::GPUModuleOp>(op))
         return WalkResult::advance();
-      return op->emitError("needs a GPU, expected a CUDA device but got the CPU");
+      return op->emitOpError("needs a GPU: expected a CUDA device but got the CPU");
     });
     if (result.wasInterrupted())
       return llvm::createStringError("the module cannot run on the CPU");

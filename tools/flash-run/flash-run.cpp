@@ -220,6 +220,8 @@ static Expected<bool> runTool() {
   registerAllFlashAttnDialects(registry);
   registerAllFlashAttnExtensions(registry);
   MLIRContext context(registry);
+  // The source line says enough; kernels are long.
+  context.printOpOnDiagnostic(false);
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &message);
   if (!file)
