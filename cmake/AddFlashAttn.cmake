@@ -5,28 +5,37 @@ add_library(flashattn_options INTERFACE)
 target_include_directories(flashattn_options INTERFACE
   "$<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>"
   "$<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>")
-target_include_directories(flashattn_options SYSTEM INTERFACE ${MLIR_INCLUDE_DIRS} ${LLVM_INCLUDE_DIRS})
 target_compile_features(flashattn_options INTERFACE cxx_std_17)
+
+# Only for this build: a project that uses the installed package finds LLVM, and chooses flags, itself.
+function(flashattn_build_options kind)
+  set_property(TARGET flashattn_options APPEND PROPERTY INTERFACE_${kind}
+    "$<BUILD_INTERFACE:${ARGN}>")
+endfunction()
+
+target_include_directories(flashattn_options SYSTEM INTERFACE
+  "$<BUILD_INTERFACE:${MLIR_INCLUDE_DIRS};${LLVM_INCLUDE_DIRS}>")
 separate_arguments(flashattn_llvm_definitions NATIVE_COMMAND "${LLVM_DEFINITIONS}")
-target_compile_definitions(flashattn_options INTERFACE ${flashattn_llvm_definitions})
+list(TRANSFORM flashattn_llvm_definitions REPLACE "^-D" "")
+flashattn_build_options(COMPILE_DEFINITIONS ${flashattn_llvm_definitions})
 # Debian's LLVM is built with RTTI and without exceptions; what is linked to it must agree.
-target_compile_options(flashattn_options INTERFACE
+flashattn_build_options(COMPILE_OPTIONS
   -fno-exceptions -Wall -Wextra -Wno-unused-parameter -fvisibility-inlines-hidden
   -ffunction-sections -fdata-sections)
 if(NOT LLVM_ENABLE_RTTI)
-  target_compile_options(flashattn_options INTERFACE -fno-rtti)
+  flashattn_build_options(COMPILE_OPTIONS -fno-rtti)
 endif()
 if(FLASHATTN_SANITIZE)
   # vptr needs the RTTI of every base class, which libLLVM does not export for all of its own.
   set(flashattn_sanitize -fsanitize=address,undefined -fno-sanitize=vptr -fno-omit-frame-pointer)
-  target_compile_options(flashattn_options INTERFACE ${flashattn_sanitize})
-  target_link_options(flashattn_options INTERFACE ${flashattn_sanitize})
+  flashattn_build_options(COMPILE_OPTIONS ${flashattn_sanitize})
+  flashattn_build_options(LINK_OPTIONS ${flashattn_sanitize})
 endif()
 find_program(FLASHATTN_LLD NAMES ld.lld-22 ld.lld HINTS "${LLVM_TOOLS_BINARY_DIR}")
 if(FLASHATTN_LLD)
-  target_link_options(flashattn_options INTERFACE "--ld-path=${FLASHATTN_LLD}")
+  flashattn_build_options(LINK_OPTIONS "--ld-path=${FLASHATTN_LLD}")
 endif()
-target_link_options(flashattn_options INTERFACE -Wl,--gc-sections -Wl,--as-needed)
+flashattn_build_options(LINK_OPTIONS -Wl,--gc-sections -Wl,--as-needed)
 
 # One precompiled header for all translation units: MLIR's headers are most of the compile time.
 add_library(flashattn_pch OBJECT "${PROJECT_SOURCE_DIR}/cmake/pch.cpp")

@@ -1,8 +1,8 @@
 //===- InitAll.cpp ---------------------------------------------------------===//
 
 #include "flashattn/InitAll.h"
-#include "flashattn/Conversion/Passes.h"
 #include "flashattn/Analysis/Passes.h"
+#include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Pipelines/Pipelines.h"
@@ -17,6 +17,7 @@
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/Transforms/BufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/Linalg/TransformOps/DialectExtension.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/TransformOps/SCFTransformOps.h"
@@ -59,6 +60,7 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
   bufferization::func_ext::registerBufferizableOpInterfaceExternalModels(registry);
   registerBufferizableOpInterfaceExternalModels(registry);
   linalg::registerBufferizableOpInterfaceExternalModels(registry);
+  linalg::registerTransformDialectExtension(registry); // the tiling ops, transform.structured
   scf::registerBufferizableOpInterfaceExternalModels(registry);
   scf::registerTransformDialectExtension(registry);
   tensor::registerBufferizableOpInterfaceExternalModels(registry);
@@ -68,12 +70,9 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
 
 void flashattn::registerAllFlashAttnPasses() {
   registerFlashAttnTransformsPasses();
-  registerMapToGPU();
-  registerStageShared();
-  registerDistribute();
-  registerConvertMathToNVVM();
   registerFlashAttnAnalysisPasses();
   registerFlashAttnPipelines();
+  registerFlashAttnConversionPasses();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();

@@ -71,6 +71,17 @@ if os.path.exists(config.fakecuda):
 if os.path.exists(os.path.join(config.flashattn_lib_dir, "FlashAttnPlugin.so")):
     config.available_features.add("plugin")
 
+# A build tree, shared and plain, can be installed and built against; a bundle cannot.
+if hasattr(config, "flashattn_obj_root") and not config.flashattn_static:
+    if not config.flashattn_sanitize:
+        config.available_features.add("package")
+    config.substitutions += [
+        ("%flashattn_obj", config.flashattn_obj_root),
+        ("%mlir_dir", config.mlir_dir),
+        ("%cxx", config.cxx),
+        ("%cc", config.cc),
+    ]
+
 if config.flashattn_sanitize:
     config.available_features.add("asan")
     # LLVM keeps what it registers until the process ends, which counts as leaked. An allocation

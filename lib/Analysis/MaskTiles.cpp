@@ -294,6 +294,29 @@ std::optional<Bounds> projectFull(const FlatSet &set, TileAxis axis) {
   return bounds;
 }
 
+/// Whether `a` is known to be within `b`.
+bool isWithin(const IntegerPolyhedron &a, const IntegerPolyhedron &b) {
+  if (b.getNumLocalVars() != 0)
+    return a.isSubsetOf(b);
+  // No point of `a` violates a constraint of `b`.
+  auto holds = [&](ArrayRef<DynamicAPInt> row, int sign) {
+    Row violated(a.getNumCols(), DynamicAPInt(0));
+    for (unsigned i = 0, e = row.size() - 1; i < e; ++i)
+      violated[i] = DynamicAPInt(-sign) * row[i];
+    violated.back() = DynamicAPInt(-sign) * row.back() - 1;
+    Simplex simplex(a);
+    simplex.addInequality(violated);
+    return simplex.isEmpty();
+  };
+  for (unsigned i = 0, e = b.getNumInequalities(); i < e; ++i)
+    if (!holds(b.getInequality(i), 1))
+      return false;
+  for (unsigned i = 0, e = b.getNumEqualities(); i < e; ++i)
+    if (!holds(b.getEquality(i), 1) || !holds(b.getEquality(i), -1))
+      return false;
+  return true;
+}
+
 /// The sets that are neither empty nor within another one, for 0 <= k < nk.
 SmallVector<IntegerSet> dropRedundantSets(ArrayRef<IntegerSet> visible) {
   // Pairs of sets are compared; a mask of very many sets stays as it is.
@@ -321,7 +344,7 @@ SmallVector<IntegerSet> dropRedundantSets(ArrayRef<IntegerSet> visible) {
   for (size_t i = 0; i < sets.size();) {
     bool contained = false;
     for (size_t j = 0; j < sets.size() && !contained; ++j)
-      contained = i != j && polyhedra[i].isSubsetOf(polyhedra[j]);
+      contained = i != j && isWithin(polyhedra[i], polyhedra[j]);
     if (!contained) {
       ++i;
       continue;

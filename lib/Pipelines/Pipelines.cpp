@@ -71,6 +71,10 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
+  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
+  pm.addPass(createConvertFlashAttnToCPU());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   addLowerToBranches(pm);
   addLowerHostToLLVM(pm);
   pm.addPass(createReconcileUnrealizedCastsPass());
@@ -101,7 +105,8 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertMathToNVVM());
   kernels.addPass(createConvertNVGPUToNVVMPass());
   kernels.addPass(createConvertVectorToLLVMPass());
-  // Before gpu-to-nvvm, which would call libdevice for arith.maxnumf.
+  // Before gpu-to-nvvm, which would call libdevice for math.fma and arith.maxnumf.
+  kernels.addPass(createConvertMathToLLVMPass());
   kernels.addPass(createArithToLLVMConversionPass());
   kernels.addPass(createConvertGpuOpsToNVVMOps());
   kernels.addPass(createCanonicalizerPass());

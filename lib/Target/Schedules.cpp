@@ -69,8 +69,10 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
     add(64, 32, 1);
     add(64, 16, 1);
   } else {
-    add(128, 64, 2);
-    add(64, 64, 2);
+    if (d <= 128) {
+      add(128, 64, 2);
+      add(64, 64, 2);
+    }
     add(64, 32, 2);
     add(64, 32, 1);
   }

@@ -21,6 +21,7 @@ def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
     Option<"offset", "offset", "int64_t", /*default=*/"0",
            "position of query 0; by default what the op says (rule A3)">,
   ];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
 #endif // FLASHATTN_ANALYSIS_PASSES_TD

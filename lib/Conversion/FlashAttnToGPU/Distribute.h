@@ -55,10 +55,7 @@ private:
   LogicalResult contract(vector::ContractionOp op);
 
   // mma.sync (MmaSync.cpp)
-  /// What one step of mma.sync takes of a tile in shared memory, as the right-hand side:
-  /// `kSize` rows of the reduction by 16 columns, two operands.
-  SmallVector<Value> loadRhs(vector::TransferReadOp rhs, bool transposed, int64_t k, int64_t n);
-  Value mma(Value a, Value b, Value c, bool tf32);
+  void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);
   Value contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
                      int64_t nSize);
   Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,

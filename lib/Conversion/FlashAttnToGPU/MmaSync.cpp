@@ -6,6 +6,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Distribute.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 
 using namespace mlir;
@@ -16,133 +18,144 @@ static SharedTile sharedTile(vector::TransferReadOp op) {
   return {type.getDimSize(1), type.getElementTypeBitWidth() / 8};
 }
 
+namespace {
+/// Addresses of one tile in shared memory, as this thread sees it: row `lane` + a constant
+/// multiple of 8, chunk 0 or 1 by lane + a constant even number.
+///
+/// The swizzle repeats every 8 rows and stays within 8 chunks, so a thread's columns are a
+/// handful of values plus constants that fold into the loads' offsets.
+class SharedReader {
+public:
+  SharedReader(OpBuilder &b, Location loc, vector::TransferReadOp tile, Value rowOfLane,
+               Value chunkOfLane, Value inChunk = {})
+      : b(b), loc(loc), tile(tile), shared(sharedTile(tile)), row(rowOfLane), chunk(chunkOfLane),
+        inChunk(inChunk) {}
+
+  /// Indices of element `inChunk` + `element` of a chunk.
+  SmallVector<Value> at(int64_t rows, int64_t chunks, int64_t element = 0) {
+    int64_t period = std::min<int64_t>(8, shared.chunksPerRow() & -shared.chunksPerRow());
+    Value &column = columns[chunks % period];
+    if (!column) {
+      column = mul(shared.swizzle(b, loc, row, add(chunk, chunks % period)), shared.chunkElements());
+      if (inChunk)
+        column = arith::AddIOp::create(b, loc, column, inChunk);
+    }
+    int64_t rest = (chunks - chunks % period) * shared.chunkElements() + element;
+    return {tile.getIndices()[0], add(row, rows), add(column, rest)};
+  }
+
+private:
+  Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
+  Value add(Value v, int64_t c) { return c == 0 ? v : arith::AddIOp::create(b, loc, v, index(c)); }
+  Value mul(Value v, int64_t c) { return arith::MulIOp::create(b, loc, v, index(c)); }
+
+  OpBuilder &b;
+  Location loc;
+  vector::TransferReadOp tile;
+  SharedTile shared;
+  Value row, chunk, inChunk;
+  std::array<Value, 8> columns;
+};
+} // namespace
+
 /// The A operand of a tile in shared memory: what this thread holds of it, in the
 /// accumulators' order.
 Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
   VectorType type = op.getVectorType();
-  VectorType mine = layout.threadType(type);
-  SharedTile shared = sharedTile(op);
   int64_t columns = type.getDimSize(1);
-  Value stage = op.getIndices()[0];
   SmallVector<Value> elements;
   if (type.getElementType().isF32()) {
-    // 32-bit elements have no ldmatrix in this order: two neighbours at a time.
+    // 32-bit elements have no ldmatrix in this order: columns 2(lane%4) and the next of each
+    // group of 8, which is elements 2((lane%4)%2) and the next of chunk (lane%4)/2.
+    SharedReader reader(b, loc, op, add(warpRow, laneRow),
+                        arith::DivUIOp::create(b, loc, laneColumn, index(4)),
+                        arith::AndIOp::create(b, loc, laneColumn, index(2)));
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
       for (int64_t g = 0; g < columns / 8; ++g)
-        for (int64_t half = 0; half < 2; ++half) {
-          Value row = add(add(warpRow, laneRow), 16 * r + 8 * half);
-          // Columns 2(lane%4) of group g: chunk 2g + (lane%4)/2, element 2((lane%4)%2).
-          Value chunk = add(arith::DivUIOp::create(b, loc, laneColumn, index(4)), 2 * g);
-          Value column = add(mul(shared.swizzle(b, loc, row, chunk), 4),
-                             arith::AndIOp::create(b, loc, laneColumn, index(2)));
-          Value pair = vector::LoadOp::create(b, loc, VectorType::get({2}, b.getF32Type()), op.getBase(),
-                                              ValueRange{stage, row, column}, /*nontemporal=*/false,
-                                              llvm::Align(8));
+        for (int64_t half = 0; half < 2; ++half)
           for (int64_t c = 0; c < 2; ++c)
-            elements.push_back(vector::ExtractOp::create(b, loc, pair, c));
-        }
-    return vector::FromElementsOp::create(b, loc, mine, elements);
-  }
-  // Matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15): lane l gives
-  // the address of row l%8 of matrix l/8.
-  Value row = add(warpRow, arith::AndIOp::create(b, loc, lane, index(15)));
-  Value chunkInStep = arith::DivUIOp::create(b, loc, lane, index(16));
-  auto fragment = VectorType::get({4, 2}, type.getElementType());
-  for (int64_t r = 0; r < layout.rowBlocks; ++r)
-    for (int64_t k = 0; k < columns; k += 16) {
-      Value at = add(row, 16 * r);
-      Value column = mul(shared.swizzle(b, loc, at, add(chunkInStep, k / 8)), 8);
-      Value loaded = nvgpu::LdMatrixOp::create(b, loc, fragment, op.getBase(), ValueRange{stage, at, column},
-                                               /*transpose=*/false, /*numTiles=*/4);
-      auto split = vector::ToElementsOp::create(b, loc, loaded);
-      elements.append(split->result_begin(), split->result_end());
-    }
-  return vector::FromElementsOp::create(b, loc, mine, elements);
-}
-
-/// B operands for reduction rows [k, k+16) and columns [n, n+16): vector<2x2> each for
-/// columns n and n + 8.
-SmallVector<Value> Distributor::loadRhs(vector::TransferReadOp rhs, bool transposed, int64_t k, int64_t n) {
-  SharedTile shared = sharedTile(rhs);
-  Type element = rhs.getVectorType().getElementType();
-  Value inMatrix = arith::AndIOp::create(b, loc, lane, index(7));
-  Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
-  Value low = arith::AndIOp::create(b, loc, matrix, index(1));
-  Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
-  Value row, chunk;
-  if (transposed) {
-    // Stored [n][k]: matrices (n, k), (n, k+8), (n+8, k), (n+8, k+8), as they lie.
-    row = add(add(mul(high, 8), inMatrix), n);
-    chunk = add(low, k / 8);
+            elements.push_back(
+                memref::LoadOp::create(b, loc, op.getBase(), reader.at(16 * r + 8 * half, 2 * g, c)));
   } else {
-    // Stored [k][n]: matrices (k, n), (k+8, n), (k, n+8), (k+8, n+8), transposed on the way.
-    row = add(add(mul(low, 8), inMatrix), k);
-    chunk = add(high, n / 8);
+    // Matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15): lane l gives
+    // the address of row l%8 of matrix l/8.
+    SharedReader reader(b, loc, op, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
+                        arith::DivUIOp::create(b, loc, lane, index(16)));
+    auto fragment = VectorType::get({4, 2}, type.getElementType());
+    for (int64_t r = 0; r < layout.rowBlocks; ++r)
+      for (int64_t k = 0; k < columns; k += 16) {
+        Value loaded = nvgpu::LdMatrixOp::create(b, loc, fragment, op.getBase(), reader.at(16 * r, k / 8),
+                                                 /*transpose=*/false, /*numTiles=*/4);
+        auto split = vector::ToElementsOp::create(b, loc, loaded);
+        elements.append(split->result_begin(), split->result_end());
+      }
   }
-  Value column = mul(shared.swizzle(b, loc, row, chunk), 8);
-  Value loaded = nvgpu::LdMatrixOp::create(b, loc, VectorType::get({4, 2}, element), rhs.getBase(),
-                                           ValueRange{rhs.getIndices()[0], row, column},
-                                           /*transpose=*/!transposed, /*numTiles=*/4);
-  SmallVector<Value> operands;
-  for (int64_t half = 0; half < 2; ++half)
-    operands.push_back(vector::ExtractStridedSliceOp::create(b, loc, loaded, ArrayRef<int64_t>{2 * half},
-                                                             ArrayRef<int64_t>{2}, ArrayRef<int64_t>{1}));
-  return operands;
+  return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
 }
 
-Value Distributor::mma(Value a, Value rhs, Value c, bool tf32) {
-  return nvgpu::MmaSyncOp::create(b, loc, a, rhs, c, ArrayRef<int64_t>{16, 8, tf32 ? 8 : 16}, tf32);
+/// One 32-bit operand register of mma.sync: a pair of f16 as such, everything else as i32.
+static Value operandRegister(OpBuilder &b, Location loc, Value v) {
+  if (auto pair = dyn_cast<VectorType>(v.getType())) {
+    if (pair.getElementType().isF16())
+      return v;
+    Value word = vector::BitCastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), v);
+    return vector::ExtractOp::create(b, loc, word, 0);
+  }
+  return arith::BitcastOp::create(b, loc, b.getI32Type(), v);
 }
 
-namespace {
-/// The accumulators of a product, one vector<2x2xf32> per row block and column group.
-struct Accumulators {
-  Accumulators(OpBuilder &b, Location loc, Value flat) : b(b), loc(loc), type(cast<VectorType>(flat.getType())) {
-    auto split = vector::ToElementsOp::create(b, loc, flat);
-    auto fragment = VectorType::get({2, 2}, b.getF32Type());
-    for (unsigned i = 0; i < split.getNumResults(); i += 4)
-      fragments.push_back(vector::FromElementsOp::create(
-          b, loc, fragment, ValueRange(split.getResults()).slice(i, 4)));
-  }
-  Value join() {
-    SmallVector<Value> elements;
-    for (Value fragment : fragments) {
-      auto split = vector::ToElementsOp::create(b, loc, fragment);
-      elements.append(split->result_begin(), split->result_end());
-    }
-    return vector::FromElementsOp::create(b, loc, type, elements);
-  }
-
-  OpBuilder &b;
-  Location loc;
-  VectorType type;
-  SmallVector<Value> fragments;
-};
-} // namespace
+/// c += a b on one m16n8 block; `c` is this thread's 4 accumulators.
+void Distributor::mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element) {
+  bool tf32 = element.isF32();
+  auto type = tf32                ? NVVM::MMATypes::tf32
+              : element.isBF16() ? NVVM::MMATypes::bf16
+                                 : NVVM::MMATypes::f16;
+  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
+  auto toRegister = [&](Value v) { return operandRegister(b, loc, v); };
+  Value sums = NVVM::MmaOp::create(b, loc, result, llvm::map_to_vector(a, toRegister),
+                                   llvm::map_to_vector(rhs, toRegister), ValueRange(c),
+                                   ArrayRef<int64_t>{16, 8, tf32 ? 8 : 16}, /*b1Op=*/std::nullopt,
+                                   /*intOverflow=*/std::nullopt, std::array{type, type},
+                                   std::array{NVVM::MMALayout::row, NVVM::MMALayout::col});
+  for (int64_t i = 0; i < 4; ++i)
+    c[i] = LLVM::ExtractValueOp::create(b, loc, sums, i);
+}
 
 /// f16 and bf16: m16n8k16, accumulated in f32 (A1).
 Value Distributor::contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                                 int64_t kSize, int64_t nSize) {
-  Accumulators c(b, loc, acc);
+  SmallVector<Value> c(vector::ToElementsOp::create(b, loc, acc).getResults());
   Type element = rhs.getVectorType().getElementType();
-  auto lhsElements = vector::ToElementsOp::create(b, loc, lhs).getResults();
+  // Lane l gives ldmatrix the address of row l%8 of matrix l/8. Stored [n][k], the matrices
+  // are (n, k), (n, k+8), (n+8, k), (n+8, k+8) as they lie; stored [k][n], they are (k, n),
+  // (k+8, n), (k, n+8), (k+8, n+8), transposed on the way. Either way the results are the
+  // operand for columns [n, n+8), then the one for [n+8, n+16).
+  Value inMatrix = arith::AndIOp::create(b, loc, lane, index(7));
+  Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
+  Value low = arith::AndIOp::create(b, loc, matrix, index(1));
+  Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
+  SharedReader reader(b, loc, rhs, add(mul(transposed ? high : low, 8), inMatrix), transposed ? low : high);
   auto fragment = VectorType::get({4, 2}, element);
-  int64_t lhsBlock = kSize / 2, groups = nSize / 8;
+  int64_t lhsBlock = kSize / 2, accBlock = nSize / 2;
   for (int64_t k = 0; k < kSize; k += 16) {
-    SmallVector<Value> a;
+    SmallVector<SmallVector<Value>> a(layout.rowBlocks);
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
-      a.push_back(vector::FromElementsOp::create(
-          b, loc, fragment, ValueRange(lhsElements).slice(r * lhsBlock + k / 2, 8)));
+      for (int64_t i = 0; i < 8; i += 2)
+        a[r].push_back(slice(lhs, r * lhsBlock + k / 2 + i, 2));
     for (int64_t n = 0; n < nSize; n += 16) {
-      SmallVector<Value> operands = loadRhs(rhs, transposed, k, n);
-      for (auto [half, operand] : llvm::enumerate(operands))
-        for (int64_t r = 0; r < layout.rowBlocks; ++r) {
-          Value &sum = c.fragments[r * groups + n / 8 + half];
-          sum = mma(a[r], operand, sum, /*tf32=*/false);
-        }
+      SmallVector<Value> at = transposed ? reader.at(n, k / 8) : reader.at(k, n / 8);
+      Value loaded = nvgpu::LdMatrixOp::create(b, loc, fragment, rhs.getBase(), at,
+                                               /*transpose=*/!transposed, /*numTiles=*/4);
+      SmallVector<Value> operands;
+      for (int64_t i = 0; i < 4; ++i)
+        operands.push_back(vector::ExtractOp::create(b, loc, loaded, i));
+      for (int64_t half = 0; half < 2; ++half)
+        for (int64_t r = 0; r < layout.rowBlocks; ++r)
+          mma(a[r], ValueRange(operands).slice(2 * half, 2),
+              MutableArrayRef(c).slice(r * accBlock + n / 2 + 4 * half, 4), element);
     }
   }
-  return c.join();
+  return vector::FromElementsOp::create(b, loc, acc.getType(), c);
 }
 
 /// f32 as three products of TF32 halves (A9): x = hi + lo with hi the 10 leading mantissa
@@ -151,59 +164,56 @@ Value Distributor::contractHalf(Value lhs, vector::TransferReadOp rhs, bool tran
 /// accumulators of one product are the A operand of the next as they stand.
 Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                                int64_t kSize, int64_t nSize) {
-  Accumulators c(b, loc, acc);
-  SharedTile shared = sharedTile(rhs);
-  Type f32 = b.getF32Type();
-  Value stage = rhs.getIndices()[0];
+  SmallVector<Value> c(vector::ToElementsOp::create(b, loc, acc).getResults());
+  Type f32 = b.getF32Type(), i32 = b.getI32Type();
+  Value mask = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0xffffe000u));
   auto halves = [&](Value x) -> std::pair<Value, Value> {
-    auto ints = VectorType::get(cast<VectorType>(x.getType()).getShape(), b.getI32Type());
-    Value bits = arith::BitcastOp::create(b, loc, ints, x);
-    Value mask = arith::ConstantOp::create(
-        b, loc, DenseElementsAttr::get(ints, APInt(32, 0xffffe000u)));
-    Value hi = arith::BitcastOp::create(b, loc, x.getType(), arith::AndIOp::create(b, loc, bits, mask));
+    Value bits = arith::BitcastOp::create(b, loc, i32, x);
+    Value hi = arith::BitcastOp::create(b, loc, f32, arith::AndIOp::create(b, loc, bits, mask));
     return {hi, arith::SubFOp::create(b, loc, x, hi)};
   };
-  auto load = [&](Value row, Value column) {
-    Value chunk = arith::DivUIOp::create(b, loc, column, index(4));
-    Value inChunk = arith::AndIOp::create(b, loc, column, index(3));
-    Value at = add(mul(shared.swizzle(b, loc, row, chunk), 4), inChunk);
-    return SmallVector<Value>{stage, row, at};
+  auto split = [&](ValueRange values) {
+    std::pair<SmallVector<Value>, SmallVector<Value>> result;
+    for (Value v : values) {
+      auto [hi, lo] = halves(v);
+      result.first.push_back(hi);
+      result.second.push_back(lo);
+    }
+    return result;
   };
+  // Slots t and t+4 are neighbours along the reduction: columns where stored [n][k], two
+  // rows where stored [k][n].
+  Value quadColumn = arith::DivUIOp::create(b, loc, laneColumn, index(4));
+  Value inChunk = arith::AndIOp::create(b, loc, laneColumn, index(2));
+  SharedReader along(b, loc, rhs, laneRow, quadColumn, inChunk);
+  SharedReader across[2] = {
+      {b, loc, rhs, laneColumn, arith::DivUIOp::create(b, loc, laneRow, index(4)),
+       arith::AndIOp::create(b, loc, laneRow, index(3))},
+      {b, loc, rhs, add(laneColumn, 1), arith::DivUIOp::create(b, loc, laneRow, index(4)),
+       arith::AndIOp::create(b, loc, laneRow, index(3))}};
   auto lhsElements = vector::ToElementsOp::create(b, loc, lhs).getResults();
-  auto aType = VectorType::get({4, 1}, f32), bType = VectorType::get({2, 1}, f32);
-  int64_t lhsBlock = kSize / 2, groups = nSize / 8;
+  int64_t lhsBlock = kSize / 2, accBlock = nSize / 2;
   for (int64_t k = 0; k < kSize; k += 8) {
-    SmallVector<std::pair<Value, Value>> a;
+    SmallVector<std::pair<SmallVector<Value>, SmallVector<Value>>> a;
     for (int64_t r = 0; r < layout.rowBlocks; ++r) {
       // Accumulator order is (row, column 2t), (row, 2t+1), (row+8, 2t), (row+8, 2t+1);
       // the operand's is (row, slot t), (row+8, t), (row, t+4), (row+8, t+4).
       ValueRange e = ValueRange(lhsElements).slice(r * lhsBlock + k / 2, 4);
-      a.push_back(halves(vector::FromElementsOp::create(b, loc, aType, ValueRange{e[0], e[2], e[1], e[3]})));
+      a.push_back(split(SmallVector<Value>{e[0], e[2], e[1], e[3]}));
     }
     for (int64_t n = 0; n < nSize; n += 8) {
-      Value pair;
-      if (transposed) {
-        Value loaded = vector::LoadOp::create(b, loc, VectorType::get({2}, f32), rhs.getBase(),
-                                              load(add(laneRow, n), add(laneColumn, k)),
-                                              /*nontemporal=*/false, llvm::Align(8));
-        pair = vector::ShapeCastOp::create(b, loc, bType, loaded);
-      } else {
-        SmallVector<Value> elements;
-        for (int64_t slot = 0; slot < 2; ++slot) {
-          Value one = vector::LoadOp::create(b, loc, VectorType::get({1}, f32), rhs.getBase(),
-                                             load(add(laneColumn, k + slot), add(laneRow, n)));
-          elements.push_back(vector::ExtractOp::create(b, loc, one, 0));
-        }
-        pair = vector::FromElementsOp::create(b, loc, bType, elements);
-      }
-      auto [bHi, bLo] = halves(pair);
+      SmallVector<Value> slots;
+      for (int64_t slot = 0; slot < 2; ++slot)
+        slots.push_back(memref::LoadOp::create(
+            b, loc, rhs.getBase(), transposed ? along.at(n, k / 4, slot) : across[slot].at(k, n / 4)));
+      auto [bHi, bLo] = split(slots);
       for (int64_t r = 0; r < layout.rowBlocks; ++r) {
-        Value &sum = c.fragments[r * groups + n / 8];
-        sum = mma(a[r].second, bHi, sum, /*tf32=*/true);
-        sum = mma(a[r].first, bLo, sum, /*tf32=*/true);
-        sum = mma(a[r].first, bHi, sum, /*tf32=*/true);
+        MutableArrayRef<Value> sum = MutableArrayRef(c).slice(r * accBlock + n / 2, 4);
+        mma(a[r].second, bHi, sum, f32);
+        mma(a[r].first, bLo, sum, f32);
+        mma(a[r].first, bHi, sum, f32);
       }
     }
   }
-  return c.join();
+  return vector::FromElementsOp::create(b, loc, acc.getType(), c);
 }

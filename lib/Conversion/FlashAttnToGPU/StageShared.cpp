@@ -299,14 +299,14 @@ LogicalResult Stager::run() {
     b.setInsertionPoint(read);
     copyTile(read, read.getIndices(), buffer, index(0));
     commitAndWait({}, 0);
-    bool inRegisters = true;
-    if (int64_t m = schedule.getTileM(), columns = read.getVectorType().getDimSize(1); true) {
-      // Accumulators, and the queries as operands, by 32-bit registers of one thread.
-      int64_t rowBlocks = m / (16 * schedule.getWarps());
-      int64_t queries = rowBlocks * columns * read.getVectorType().getElementTypeBitWidth() / 64;
-      int64_t accumulators = rowBlocks * (columns + schedule.getTileN()) / 2;
-      inRegisters = queries + accumulators <= 160;
-    }
+    // Registers of one thread: accumulators of o and scores, and the queries as operands
+    // (f32 as two halves).
+    int64_t columns = read.getVectorType().getDimSize(1);
+    int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
+    int64_t perPair = read.getVectorType().getElementType().isF32() ? 4 : 1;
+    int64_t queries = rowBlocks * columns / 4 * perPair;
+    int64_t accumulators = rowBlocks * (columns + schedule.getTileN()) / 2;
+    bool inRegisters = queries + accumulators <= 160;
     if (inRegisters) {
       readFrom(read, buffer, index(0));
       continue;

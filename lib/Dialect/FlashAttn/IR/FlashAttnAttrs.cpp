@@ -118,7 +118,8 @@ SmallVector<IntegerSet> AllOfAttr::getVisibleSets() const {
     for (IntegerSet lhs : product)
       for (IntegerSet rhs : cast<MaskAttrInterface>(mask).getVisibleSets()) {
         auto constraints = llvm::to_vector(lhs.getConstraints());
-        auto eqFlags = llvm::to_vector(lhs.getEqFlags());
+        // Not to_vector: its {begin, end} of bool pointers reads as a list of two flags.
+        SmallVector<bool> eqFlags(lhs.getEqFlags());
         llvm::append_range(constraints, rhs.getConstraints());
         llvm::append_range(eqFlags, rhs.getEqFlags());
         next.push_back(IntegerSet::get(2, 2, constraints, eqFlags));
@@ -165,6 +166,19 @@ LogicalResult SetAttr::verify(function_ref<InFlightDiagnostic()> emitError, Inte
       return emitError() << "expected coefficients of absolute value at most "
                          << kMaxMaskCoefficient << " but got "
                          << cast<AffineConstantExpr>(tooLarge).getValue();
+    AffineExpr badDivisor;
+    constraint.walk([&](AffineExpr e) {
+      bool divides = e.getKind() == AffineExprKind::FloorDiv ||
+                     e.getKind() == AffineExprKind::CeilDiv || e.getKind() == AffineExprKind::Mod;
+      if (!divides)
+        return;
+      AffineExpr divisor = cast<AffineBinaryOpExpr>(e).getRHS();
+      if (auto c = dyn_cast<AffineConstantExpr>(divisor); c && c.getValue() < 1)
+        badDivisor = divisor;
+    });
+    if (badDivisor)
+      return emitError() << "expected divisors and moduli of at least 1 but got "
+                         << cast<AffineConstantExpr>(badDivisor).getValue();
     if (!constraint.isPureAffine())
       return emitError() << "expected a pure affine constraint (constant factors, divisors and "
                             "moduli) but got '"

@@ -15,8 +15,20 @@ using namespace mlir::flashattn;
 /// printer would put a space before it.
 template <typename EnumAttrT>
 static ParseResult parseEnumKeyword(OpAsmParser &parser, EnumAttrT &attr) {
-  attr = dyn_cast_if_present<EnumAttrT>(EnumAttrT::parse(parser, Type()));
-  return success(static_cast<bool>(attr));
+  using Enum = decltype(attr.getValue());
+  SMLoc loc = parser.getCurrentLocation();
+  StringRef keyword;
+  if (failed(parser.parseOptionalKeyword(&keyword)))
+    keyword = "";
+  std::string known;
+  for (uint32_t i = 0; !stringifyEnum(Enum(i)).empty(); ++i) {
+    known += (i ? " or " : "") + stringifyEnum(Enum(i)).str();
+    if (stringifyEnum(Enum(i)) == keyword) {
+      attr = EnumAttrT::get(parser.getContext(), Enum(i));
+      return success();
+    }
+  }
+  return parser.emitError(loc) << "expected " << known << " but got '" << keyword << "'";
 }
 
 template <typename EnumAttrT>

@@ -61,7 +61,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
     for (IntegerSet set : getVisibleSets())
       for (AffineExpr constraint : set.getConstraints())
         if (constraint.isFunctionOfSymbol(0)) {
-          emitOpError() << "expected a mask without the symbol nq to tile the queries";
+          emitOpError() << "expected a mask without the symbol nq to tile the queries but got '"
+                        << getMaskAttr() << "'";
           return failure();
         }
 
@@ -84,8 +85,17 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
       kvOffset = apply(d0.floorDiv(group), {offsets[1], hq, hkv});
       kvSize = b.getIndexAttr(*size / (*hqValue / *hkvValue));
     } else {
-      emitOpError() << "expected a head tile of 1 or a static multiple of the group size";
-      return failure();
+      InFlightDiagnostic error = emitOpError() << "expected a head tile of 1 or a multiple of the "
+                                                  "group size, ";
+      if (hqValue && hkvValue && *hkvValue != 0)
+        error << *hqValue / *hkvValue << ", but got ";
+      else
+        error << "which is not static, but got ";
+      if (size)
+        error << *size;
+      else
+        error << "a dynamic size";
+      return error;
     }
   }
 

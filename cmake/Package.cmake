@@ -1,0 +1,33 @@
+# Installs the project, and lets others find it: find_package(FlashAttn) gives the libraries as
+# FlashAttn::… targets.
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(flashattn_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/flashattn")
+
+get_property(flashattn_libraries GLOBAL PROPERTY FLASHATTN_LIBRARIES)
+set_target_properties(flashattn_options PROPERTIES EXPORT_NAME FlashAttnOptions)
+install(TARGETS flashattn_options ${flashattn_libraries} EXPORT FlashAttnTargets
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
+foreach(tool flash-opt flash-run flash-lsp-server)
+  if(TARGET ${tool})
+    install(TARGETS ${tool} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  endif()
+endforeach()
+if(TARGET flash-plugin)
+  install(TARGETS flash-plugin LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/flashattn"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.h" PATTERN "*.td")
+install(DIRECTORY "${PROJECT_BINARY_DIR}/include/flashattn"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" FILES_MATCHING PATTERN "*.inc"
+  PATTERN "CMakeFiles" EXCLUDE)
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
+
+configure_package_config_file(cmake/FlashAttnConfig.cmake.in FlashAttnConfig.cmake
+  INSTALL_DESTINATION "${flashattn_package_dir}")
+write_basic_package_version_file(FlashAttnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES "${PROJECT_BINARY_DIR}/FlashAttnConfig.cmake"
+  "${PROJECT_BINARY_DIR}/FlashAttnConfigVersion.cmake" DESTINATION "${flashattn_package_dir}")
+install(EXPORT FlashAttnTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}")

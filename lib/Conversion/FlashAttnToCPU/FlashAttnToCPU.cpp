@@ -1,0 +1,65 @@
+//===- FlashAttnToCPU.cpp - convert-flashattn-to-cpu -----------------------===//
+
+#include "ProgramOutlining.h"
+#include "TileProgramLowering.h"
+#include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_CONVERTFLASHATTNTOCPU
+#include "flashattn/Conversion/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Functions of a row (logarithms, tanh) become polynomials rather than a call an element.
+static LogicalResult approximateMath(func::FuncOp program) {
+  SmallVector<Operation *> calls;
+  program.walk([&](Operation *op) {
+    if (isa<math::LogOp, math::Log2Op, math::TanhOp>(op) && isa<VectorType>(op->getResult(0).getType()))
+      calls.push_back(op);
+  });
+  RewritePatternSet patterns(program.getContext());
+  populateMathPolynomialApproximationPatterns(patterns, [](StringRef) { return true; });
+  return applyOpPatternsGreedily(calls, std::move(patterns),
+                                 GreedyRewriteConfig().setStrictness(GreedyRewriteStrictness::ExistingOps));
+}
+
+namespace {
+struct ConvertFlashAttnToCPUPass
+    : flashattn::impl::ConvertFlashAttnToCPUBase<ConvertFlashAttnToCPUPass> {
+  using ConvertFlashAttnToCPUBase::ConvertFlashAttnToCPUBase;
+
+  LogicalResult convert(scf::ForallOp forall, ScheduleAttr schedule, SymbolTable &symbols) {
+    IRMapping mapping;
+    FailureOr<func::FuncOp> program = cpu::outlineProgram(forall, symbols, mapping);
+    if (failed(program) ||
+        failed(cpu::lowerTileProgram(forall, *program, mapping, schedule.getTileM(),
+                                     cpu::RegisterFile::get(vectorWidth))) ||
+        failed(approximateMath(*program)))
+      return failure();
+    forall.erase();
+    return success();
+  }
+
+  void runOnOperation() override {
+    SmallVector<std::pair<scf::ForallOp, ScheduleAttr>> programs;
+    getOperation().walk([&](scf::ForallOp forall) {
+      if (auto schedule = forall->getAttrOfType<ScheduleAttr>("flashattn.schedule"))
+        programs.push_back({forall, schedule});
+    });
+    SymbolTable symbols(getOperation());
+    for (auto [forall, schedule] : programs)
+      if (failed(convert(forall, schedule, symbols)))
+        return signalPassFailure();
+  }
+};
+} // namespace

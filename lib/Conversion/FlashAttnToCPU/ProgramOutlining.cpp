@@ -1,0 +1,132 @@
+//===- ProgramOutlining.cpp ------------------------------------------------===//
+
+#include "ProgramOutlining.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+using namespace mlir;
+using namespace mlir::flashattn::cpu;
+
+static constexpr StringLiteral kParallelFor = "flashattnParallelFor";
+
+/// What the program needs from outside. Vectors are made again inside, from the scalars
+/// that they are made of; so are constants.
+static void collectCaptures(scf::ForallOp forall, SetVector<Value> &captures,
+                            SetVector<Operation *> &constants) {
+  SetVector<Value> used;
+  getUsedValuesDefinedAbove(forall.getRegion(), used);
+  for (OpFoldResult size : forall.getMixedUpperBound())
+    if (auto value = dyn_cast<Value>(size))
+      used.insert(value);
+  for (unsigned i = 0; i < used.size(); ++i) { // grows as it goes
+    Value value = used[i];
+    Operation *def = value.getDefiningOp();
+    if (isa<VectorType>(value.getType()) && def)
+      used.insert(def->operand_begin(), def->operand_end());
+    else if (def && def->hasTrait<OpTrait::ConstantLike>())
+      constants.insert(def);
+    else
+      captures.insert(value);
+  }
+}
+
+static func::FuncOp getParallelFor(ModuleOp module, SymbolTable &symbols) {
+  if (auto existing = symbols.lookup<func::FuncOp>(kParallelFor))
+    return existing;
+  MLIRContext *context = module.getContext();
+  Type pointer = LLVM::LLVMPointerType::get(context);
+  Type i64 = IntegerType::get(context, 64);
+  auto function = func::FuncOp::create(module.getLoc(), kParallelFor,
+                                       FunctionType::get(context, {i64, pointer, pointer}, {}));
+  function.setPrivate();
+  symbols.insert(function);
+  return function;
+}
+
+FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(scf::ForallOp forall,
+                                                             SymbolTable &symbols,
+                                                             IRMapping &mapping) {
+  Location loc = forall.getLoc();
+  MLIRContext *context = forall.getContext();
+  if (!forall.isNormalized() || forall.getNumResults() != 0)
+    return forall.emitOpError("expected a tile program that counts from 0 by 1 and has no results");
+  auto parent = forall->getParentOfType<func::FuncOp>();
+  if (!parent)
+    return forall.emitOpError("expected a tile program inside of a 'func.func'");
+
+  SetVector<Value> captures;
+  SetVector<Operation *> constants;
+  collectCaptures(forall, captures, constants);
+
+  // A cast to the lowered type and back cancels when the functions themselves are lowered.
+  LLVMTypeConverter typeConverter(context);
+  SmallVector<Type> fields;
+  for (Value capture : captures) {
+    fields.push_back(typeConverter.convertType(capture.getType()));
+    if (!fields.back())
+      return forall.emitOpError("expected captured values of types known to LLVM but got ")
+             << capture.getType();
+  }
+  auto frameType = LLVM::LLVMStructType::getLiteral(context, fields);
+  Type pointer = LLVM::LLVMPointerType::get(context);
+  Type i64 = IntegerType::get(context, 64);
+  auto fieldOf = [&](OpBuilder &b, Value frame, unsigned i) -> Value {
+    return LLVM::GEPOp::create(b, loc, pointer, frameType, frame,
+                               ArrayRef<LLVM::GEPArg>{0, static_cast<int32_t>(i)});
+  };
+
+  // The program: unpack, then its indices from the linear one.
+  auto function = func::FuncOp::create(loc, (parent.getName() + "_program").str(),
+                                       FunctionType::get(context, {pointer, i64}, {}));
+  function.setPrivate();
+  symbols.insert(function);
+  OpBuilder b = OpBuilder::atBlockBegin(function.addEntryBlock());
+  for (Operation *constant : constants)
+    b.clone(*constant, mapping);
+  for (auto [i, capture] : llvm::enumerate(captures)) {
+    Value lowered = LLVM::LoadOp::create(b, loc, fields[i], fieldOf(b, function.getArgument(0), i));
+    auto cast = UnrealizedConversionCastOp::create(b, loc, capture.getType(), lowered);
+    mapping.map(capture, cast.getResult(0));
+  }
+  Value linear = arith::IndexCastOp::create(b, loc, b.getIndexType(), function.getArgument(1));
+  SmallVector<OpFoldResult> sizes = forall.getMixedUpperBound();
+  for (int64_t i = sizes.size() - 1; i >= 0; --i) {
+    Value size = isa<Value>(sizes[i]) ? mapping.lookup(cast<Value>(sizes[i]))
+                                      : getValueOrCreateConstantIndexOp(b, loc, sizes[i]);
+    Value position = linear;
+    if (i > 0) {
+      position = arith::RemUIOp::create(b, loc, linear, size);
+      linear = arith::DivUIOp::create(b, loc, linear, size);
+    }
+    if (i == static_cast<int64_t>(sizes.size()) - 1) {
+      Value one = arith::ConstantIndexOp::create(b, loc, 1);
+      Value last = arith::SubIOp::create(b, loc, size, one);
+      position = arith::SubIOp::create(b, loc, last, position);
+    }
+    mapping.map(forall.getInductionVars()[i], position);
+  }
+  func::ReturnOp::create(b, loc);
+
+  // The call: pack, count, run. The frame is allocated once a call of the parent function.
+  b.setInsertionPointToStart(&parent.getBody().front());
+  Value one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
+  Value frame = LLVM::AllocaOp::create(b, loc, pointer, frameType, one);
+  b.setInsertionPoint(forall);
+  for (auto [i, capture] : llvm::enumerate(captures)) {
+    auto lowered = UnrealizedConversionCastOp::create(b, loc, fields[i], capture);
+    LLVM::StoreOp::create(b, loc, lowered.getResult(0), fieldOf(b, frame, i));
+  }
+  Value count = arith::ConstantIndexOp::create(b, loc, 1);
+  for (OpFoldResult size : sizes)
+    count = b.createOrFold<arith::MulIOp>(loc, count, getValueOrCreateConstantIndexOp(b, loc, size));
+  count = arith::IndexCastOp::create(b, loc, i64, count);
+  Value body = func::ConstantOp::create(b, loc, function.getFunctionType(),
+                                        FlatSymbolRefAttr::get(function));
+  body = UnrealizedConversionCastOp::create(b, loc, pointer, body).getResult(0);
+  func::CallOp::create(b, loc, getParallelFor(forall->getParentOfType<ModuleOp>(), symbols),
+                       ValueRange{count, body, frame});
+  return function;
+}

@@ -1,0 +1,20 @@
+//===- TileProgramLowering.h - tile ops to loops over columns ----*- C++ -*-===//
+
+#ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILEPROGRAMLOWERING_H
+#define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILEPROGRAMLOWERING_H
+
+#include "MicroKernel.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::flashattn::cpu {
+
+/// Writes the body of `forall`, on tiles of `rows` rows, to the end of `program`.
+/// `mapping` has what the body captures, its induction variables included.
+LogicalResult lowerTileProgram(scf::ForallOp forall, func::FuncOp program, IRMapping &mapping,
+                               int64_t rows, RegisterFile registers);
+
+} // namespace mlir::flashattn::cpu
+
+#endif // FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_TILEPROGRAMLOWERING_H

@@ -1,0 +1,267 @@
+//===- TileTransfer.cpp ----------------------------------------------------===//
+
+#include "TileTransfer.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+using namespace mlir;
+using namespace mlir::flashattn::cpu;
+
+bool mlir::flashattn::cpu::isOnlyBroadcast(Value tile) {
+  if (tile.use_empty())
+    return false;
+  return llvm::all_of(tile.getUses(), [](OpOperand &use) {
+    if (isa<vector::ContractionOp>(use.getOwner()))
+      return use.getOperandNumber() == 1;
+    return isa<arith::ExtFOp>(use.getOwner()) && isOnlyBroadcast(use.getOwner()->getResult(0));
+  });
+}
+
+namespace {
+
+/// The part of the caller's memory that a transfer reaches: which memref dimension each
+/// vector dimension runs along, where it starts, and how many steps of it exist.
+class TransferWindow {
+public:
+  /// Fails, with an error at `op`, on masks and on maps that are not projections.
+  static FailureOr<TransferWindow> get(VectorTransferOpInterface op, TileValues &values);
+
+  unsigned getDim(unsigned vectorDim) const { return dims[vectorDim]; }
+  Value getCount(unsigned vectorDim) const { return counts[vectorDim]; }
+  bool isInBounds() const { return inBounds; }
+  /// Indices of the element that is `steps[i]` away from the start along vector dimension i.
+  SmallVector<Value> getIndices(OpBuilder &b, Location loc, ValueRange steps) const {
+    SmallVector<Value> at = start;
+    for (auto [dim, step] : llvm::zip_equal(dims, steps))
+      at[dim] = b.createOrFold<arith::AddIOp>(loc, at[dim], step);
+    return at;
+  }
+
+  Value memref;
+  SmallVector<Value> start;
+
+private:
+  SmallVector<unsigned> dims;
+  SmallVector<Value> counts;
+  bool inBounds = true;
+};
+
+} // namespace
+
+FailureOr<TransferWindow> TransferWindow::get(VectorTransferOpInterface op, TileValues &values) {
+  OpBuilder &b = values.b;
+  Location loc = op.getLoc();
+  if (op.getMask() || !isa<MemRefType>(op.getBase().getType()) ||
+      !op.getPermutationMap().isProjectedPermutation())
+    return op.emitOpError("expected a transfer of a memref without mask or broadcast in a tile program");
+  TransferWindow window;
+  window.memref = values.get(op.getBase());
+  if (!window.memref)
+    return failure();
+  for (Value index : op.getIndices()) {
+    window.start.push_back(values.get(index));
+    if (!window.start.back())
+      return failure();
+  }
+  for (auto [i, result] : llvm::enumerate(op.getPermutationMap().getResults())) {
+    unsigned dim = cast<AffineDimExpr>(result).getPosition();
+    Value count = arith::ConstantIndexOp::create(b, loc, op.getVectorType().getDimSize(i));
+    if (!op.isDimInBounds(i)) {
+      window.inBounds = false;
+      Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+      Value size = b.createOrFold<memref::DimOp>(loc, window.memref, static_cast<int64_t>(dim));
+      Value left = arith::SubIOp::create(b, loc, size, window.start[dim]);
+      left = arith::MaxSIOp::create(b, loc, left, zero);
+      count = arith::MinSIOp::create(b, loc, left, count);
+    }
+    window.dims.push_back(dim);
+    window.counts.push_back(count);
+  }
+  return window;
+}
+
+/// for (i = begin; i < end; i += step) body(i)
+static void buildLoop(OpBuilder &b, Location loc, Value begin, Value end, int64_t step,
+                      function_ref<void(Value)> body) {
+  Value increment = arith::ConstantIndexOp::create(b, loc, step);
+  auto loop = scf::ForOp::create(b, loc, begin, end, increment);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  body(loop.getInductionVar());
+}
+
+//===----------------------------------------------------------------------===//
+// Rows along the lanes
+//===----------------------------------------------------------------------===//
+
+/// Reads into `buffer`, memref<NxM>.
+static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &values, Value buffer,
+                                    bool isRow) {
+  OpBuilder &b = values.b;
+  Location loc = read.getLoc();
+  FailureOr<TransferWindow> window =
+      TransferWindow::get(cast<VectorTransferOpInterface>(read.getOperation()), values);
+  if (failed(window))
+    return failure();
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  if (!window->isInBounds()) {
+    Value padding = values.get(read.getPadding());
+    if (!padding)
+      return failure();
+    Value lanes =
+        vector::BroadcastOp::create(b, loc, values.getLaneType(read.getVectorType()), padding);
+    int64_t columns = cast<MemRefType>(buffer.getType()).getDimSize(0);
+    buildColumnLoop(b, loc, columns, 1, [&](Value column) { values.store(lanes, buffer, column); });
+  }
+  buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
+    auto copyElement = [&](ValueRange steps, Value column) {
+      Value x = memref::LoadOp::create(b, loc, window->memref, window->getIndices(b, loc, steps));
+      memref::StoreOp::create(b, loc, x, buffer, ValueRange{column, row});
+    };
+    if (isRow)
+      copyElement({row}, zero);
+    else
+      buildLoop(b, loc, zero, window->getCount(1), 1,
+                [&](Value column) { copyElement({row, column}, column); });
+  });
+  return success();
+}
+
+LogicalResult mlir::flashattn::cpu::lowerTileRead(vector::TransferReadOp read, TileValues &values) {
+  if (read.getVectorType().getElementType().isInteger(1))
+    return read.emitOpError("expected elements of at least a byte in a tile program but got 'i1'");
+  Value buffer = values.allocate(read.getLoc(), read.getVector());
+  values.setBuffer(read.getVector(), buffer);
+  return readTransposed(read, values, buffer, /*isRow=*/false);
+}
+
+LogicalResult mlir::flashattn::cpu::lowerRowRead(vector::TransferReadOp read, TileValues &values) {
+  OpBuilder &b = values.b;
+  Location loc = read.getLoc();
+  VectorType type = values.getLaneType(read.getVectorType());
+  if (read.getVectorType().getRank() != 1 || type.getElementType().isInteger(1))
+    return read.emitOpError("expected a row of ")
+           << values.getRows() << " elements of at least a byte in a tile program but got "
+           << read.getVectorType();
+  Value buffer = values.scratch.allocate(loc, MemRefType::get({1, values.getRows()}, type.getElementType()));
+  if (failed(readTransposed(read, values, buffer, /*isRow=*/true)))
+    return failure();
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  values.map(read.getVector(), vector::LoadOp::create(b, loc, type, buffer, ValueRange{zero, zero}));
+  return success();
+}
+
+/// Writes `buffer`, memref<NxM>.
+static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &values, Value buffer,
+                                     bool isRow) {
+  OpBuilder &b = values.b;
+  Location loc = write.getLoc();
+  FailureOr<TransferWindow> window =
+      TransferWindow::get(cast<VectorTransferOpInterface>(write.getOperation()), values);
+  if (failed(window))
+    return failure();
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
+    auto copyElement = [&](ValueRange steps, Value column) {
+      Value x = memref::LoadOp::create(b, loc, buffer, ValueRange{column, row});
+      memref::StoreOp::create(b, loc, x, window->memref, window->getIndices(b, loc, steps));
+    };
+    if (isRow)
+      copyElement({row}, zero);
+    else
+      buildLoop(b, loc, zero, window->getCount(1), 1,
+                [&](Value column) { copyElement({row, column}, column); });
+  });
+  return success();
+}
+
+LogicalResult mlir::flashattn::cpu::lowerTileWrite(vector::TransferWriteOp write, TileValues &values) {
+  Value buffer = values.materialize(write.getVector());
+  return failure(!buffer || failed(writeTransposed(write, values, buffer, /*isRow=*/false)));
+}
+
+LogicalResult mlir::flashattn::cpu::lowerRowWrite(vector::TransferWriteOp write, TileValues &values) {
+  Location loc = write.getLoc();
+  Value lanes = values.get(write.getVector());
+  if (!lanes)
+    return failure();
+  Type element = cast<VectorType>(lanes.getType()).getElementType();
+  if (write.getVectorType().getRank() != 1 || element.isInteger(1))
+    return write.emitOpError("expected a row of ")
+           << values.getRows() << " elements of at least a byte in a tile program but got "
+           << write.getVectorType();
+  Value buffer = values.scratch.allocate(loc, MemRefType::get({1, values.getRows()}, element));
+  values.store(lanes, buffer, arith::ConstantIndexOp::create(values.b, loc, 0));
+  return writeTransposed(write, values, buffer, /*isRow=*/true);
+}
+
+//===----------------------------------------------------------------------===//
+// Rows as in memory
+//===----------------------------------------------------------------------===//
+
+Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, TileValues &values) {
+  OpBuilder &b = values.b;
+  Location loc = read.getLoc();
+  FailureOr<TransferWindow> window =
+      TransferWindow::get(cast<VectorTransferOpInterface>(read.getOperation()), values);
+  if (failed(window))
+    return nullptr;
+  VectorType type = read.getVectorType();
+  auto source = cast<MemRefType>(window->memref.getType());
+  if (type.getRank() != 2 || !isa<FloatType>(type.getElementType())) {
+    read.emitOpError("expected a float matrix as a contraction's operand but got ") << type;
+    return nullptr;
+  }
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  auto [strides, offset] = source.getStridesAndOffset();
+  if (window->isInBounds() && type.getElementType().isF32() &&
+      !ShapedType::isDynamic(strides[window->getDim(0)]) && window->getDim(0) < window->getDim(1)) {
+    SmallVector<OpFoldResult> offsets = getAsOpFoldResult(window->start);
+    SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;
+    sizes[window->getDim(0)] = b.getIndexAttr(rows);
+    sizes[window->getDim(1)] = b.getIndexAttr(columns);
+    MemRefType view = memref::SubViewOp::inferRankReducedResultType(type.getShape(), source, offsets,
+                                                                    sizes, steps);
+    return memref::SubViewOp::create(b, loc, view, window->memref, offsets, sizes, steps);
+  }
+  if (!read.isDimInBounds(1)) {
+    read.emitOpError("expected columns in bounds in a contraction's operand");
+    return nullptr;
+  }
+
+  bool contiguous = strides[window->getDim(1)] == 1 && window->getDim(1) + 1 == source.getRank();
+  int64_t width = contiguous ? std::min<int64_t>(16, columns & -columns) : 1;
+  auto sourceType = VectorType::get({width}, type.getElementType());
+  auto f32Type = VectorType::get({width}, b.getF32Type());
+  auto extend = [&](Value x) -> Value {
+    return sourceType == f32Type ? x : arith::ExtFOp::create(b, loc, f32Type, x).getResult();
+  };
+
+  Value buffer = values.scratch.allocate(loc, MemRefType::get({rows, columns}, b.getF32Type()));
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
+    buildColumnLoop(b, loc, columns, width, [&](Value column) {
+      SmallVector<Value> at = window->getIndices(b, loc, {row, column});
+      Value x;
+      if (width == 1)
+        x = vector::BroadcastOp::create(b, loc, sourceType,
+                                        memref::LoadOp::create(b, loc, window->memref, at));
+      else
+        x = vector::LoadOp::create(b, loc, sourceType, window->memref, at);
+      vector::StoreOp::create(b, loc, extend(x), buffer, ValueRange{row, column});
+    });
+  });
+  if (!window->isInBounds()) {
+    Value padding = values.get(read.getPadding());
+    if (!padding)
+      return nullptr;
+    padding = extend(vector::BroadcastOp::create(b, loc, sourceType, padding));
+    Value end = arith::ConstantIndexOp::create(b, loc, rows);
+    buildLoop(b, loc, window->getCount(0), end, 1, [&](Value row) {
+      buildColumnLoop(b, loc, columns, width, [&](Value column) {
+        vector::StoreOp::create(b, loc, padding, buffer, ValueRange{row, column});
+      });
+    });
+  }
+  return buffer;
+}

@@ -1,0 +1,523 @@
+// RUN: flash-opt %s -split-input-file -verify-diagnostics -o /dev/null
+
+// Rule R1: every refusal names what was expected and what was found.
+
+//===----------------------------------------------------------------------===//
+// Masks and schedules
+//===----------------------------------------------------------------------===//
+
+// expected-error@+1 {{expected window bound 'left' between 0 and 2147483648 but got -1}}
+func.func @f() attributes {m = #flashattn.window<left = -1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected window bound 'right' between 0 and 2147483648 but got 2147483649}}
+func.func @f() attributes {m = #flashattn.window<left = 1, right = 2147483649>} { return }
+
+// -----
+
+// expected-error@+1 {{expected sink count between 0 and 2147483648 but got -4}}
+func.func @f() attributes {m = #flashattn.sink<-4>} { return }
+
+// -----
+
+#s = affine_set<(p, k) : (p - k >= 0)>
+// expected-error@+1 {{expected an affine_set over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 2 dimensions and 0 symbols}}
+func.func @f() attributes {m = #flashattn.set<#s>} { return }
+
+// -----
+
+// expected-error@+1 {{expected coefficients of absolute value at most 2147483648 but got 4294967296}}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (4294967296 * p - k >= 0)">} { return }
+
+// -----
+
+// expected-error@+1 {{expected divisors and moduli of at least 1 but got 0}}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (k mod 0 == 0)">} { return }
+
+// -----
+
+// expected-error@+1 {{expected divisors and moduli of at least 1 but got -2}}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (k floordiv -2 >= 0)">} { return }
+
+// -----
+
+// expected-error@+1 {{expected a pure affine constraint (constant factors, divisors and moduli) but got 'd0 * s0 - d1'}}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (nq * p - k >= 0)">} { return }
+
+// -----
+
+// expected-error@+1 {{expected an integer set such as "(p, k)[nq, nk] : (p - k >= 0)" but got "(p, k)[nq, nk] : (p >= )": expected }}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (p >= )">} { return }
+
+// -----
+
+// expected-error@+1 {{invalid kind of attribute specified}}
+func.func @f() attributes {m = #flashattn.set<4>} { return }
+
+// -----
+
+// expected-error@+1 {{expected a mask attribute but got 4}}
+func.func @f() attributes {m = #flashattn.any_of<[#flashattn.causal, 4]>} { return }
+
+// -----
+
+// expected-error@+1 {{expected a mask attribute but got "causal"}}
+func.func @f() attributes {m = #flashattn.all_of<["causal"]>} { return }
+
+// -----
+
+#two = #flashattn.any_of<[#flashattn.causal, #flashattn.sink<4>]>
+#four = #flashattn.all_of<[#two, #two]>
+#sixteen = #flashattn.all_of<[#four, #four]>
+// expected-error@+1 {{expected a mask of at most 64 integer sets but got 256}}
+func.func @f() attributes {m = #flashattn.all_of<[#sixteen, #sixteen]>} { return }
+
+// -----
+
+#two = #flashattn.any_of<[#flashattn.causal, #flashattn.sink<4>]>
+#four = #flashattn.all_of<[#two, #two]>
+#sixteen = #flashattn.all_of<[#four, #four]>
+// expected-error@+1 {{expected a mask of at most 64 integer sets but got 80}}
+func.func @f() attributes {m = #flashattn.any_of<[#sixteen, #sixteen, #sixteen, #sixteen, #sixteen]>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'tile_m' between 1 and 1024 but got 0}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 0, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'tile_n' between 1 and 1024 but got 2048}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 2048, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'warps' between 1 and 32 but got 33}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 33, stages = 2, lanes = 4, dot_type = f16>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'stages' between 1 and 8 but got 9}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 9, lanes = 4, dot_type = f16>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'lanes' between 1 and 32 but got -1}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = -1, dot_type = f16>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 'lanes', 4, but got 66}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 66, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'dot_type' to be f16, bf16 or f32 but got 'f64'}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f64>} { return }
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Operands, results and clauses of the op
+//===----------------------------------------------------------------------===//
+
+func.func @f(%q: tensor<*xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{operand #0 must be ranked tensor or memref, but got 'tensor<*xf32>'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<*xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected all operands to be tensors like 'q' but got 'k' of type 'memref<1x2x8x16xf32>'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, memref<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>, %v: memref<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected all operands to be memrefs like 'q' but got 'o' of type 'tensor<1x2x8x16xf32>'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: memref<1x2x8xf32>) {
+  // expected-error@+1 {{expected all operands to be tensors like 'q' but got 'lse' of type 'memref<1x2x8xf32>'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o, %l : tensor<1x2x8x16xf32>, memref<1x2x8xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected 'q' of rank 4 but got rank 3}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x1x2x8x16xf32>) {
+  // expected-error@+1 {{expected 'o' of rank 4 but got rank 5}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x1x2x8x16xf32>) -> tensor<1x1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf64>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'q' but got 'f64'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf64>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf16>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected element type 'f32' of 'v' as in 'q' but got 'f16'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf16>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x?xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected a static last dimension of 'k' but got 'tensor<1x2x8x?xf32>'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x?xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32, affine_map<(b, h, n, d) -> (b, h, n floordiv 2, d)>>, %v: memref<1x2x8x16xf32>, %o: memref<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected a strided layout of 'k' but got 'memref<1x2x8x16xf32, affine_map<(d0, d1, d2, d3) -> (d0, d1, d2 floordiv 2, d3)>>'}}
+  flashattn.attention
+      ins(%q, %k, %v : memref<1x2x8x16xf32>, memref<1x2x8x16xf32, affine_map<(b, h, n, d) -> (b, h, n floordiv 2, d)>>, memref<1x2x8x16xf32>)
+      outs(%o : memref<1x2x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>, %v: memref<1x2x8x16xf32, strided<[256, 128, 1, 8]>>, %o: memref<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected unit stride in the last dimension of 'v' but got 'memref<1x2x8x16xf32, strided<[256, 128, 1, 8]>>'}}
+  flashattn.attention
+      ins(%q, %k, %v : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32, strided<[256, 128, 1, 8]>>)
+      outs(%o : memref<1x2x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<3x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected batch size of 'k' to be 1 as in 'q' but got 3}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<3x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<3x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected batch size of 'v' to be 1 as in 'q' but got 3}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<3x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<3x2x8x16xf32>) {
+  // expected-error@+1 {{expected batch size of 'o' to be 1 as in 'q' but got 3}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<3x2x8x16xf32>) -> tensor<3x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x1x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected head count of 'v' to be 2 as in 'k' but got 1}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x1x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x4x8x16xf32>) {
+  // expected-error@+1 {{expected head count of 'o' to be 2 as in 'q' but got 4}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x4x8x16xf32>) -> tensor<1x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x9x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected length of 'v' to be 8 as in 'k' but got 9}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x9x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x7x16xf32>) {
+  // expected-error@+1 {{expected length of 'o' to be 8 as in 'q' but got 7}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x7x16xf32>) -> tensor<1x2x7x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x32xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected head dimension of 'k' to be 16 as in 'q' but got 32}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x32xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x4xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected head dimension of 'o' to be 4 as in 'v' but got 16}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x4xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+// The layout says which dimension is which.
+func.func @f(%q: tensor<1x8x2x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected head count of 'o' to be 2 as in 'q' but got 8}}
+  %r = flashattn.attention layout(bshd)
+      ins(%q, %k, %v : tensor<1x8x2x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x0xf32>, %k: tensor<1x2x8x0xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected head dimensions of at least 1 but got 0 of 'q' and 16 of 'v'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x0xf32>, tensor<1x2x8x0xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+// Rule A4: every key/value head serves the same number of query heads.
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x0x8x16xf32>, %v: tensor<1x0x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected at least 1 key/value head but got 0}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x0x8x16xf32>, tensor<1x0x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x3x8x16xf32>, %v: tensor<1x3x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected the query head count to be a multiple of the key/value head count, 3, but got 2}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x3x8x16xf32>, tensor<1x3x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<1x2x8x1xf32>) {
+  // expected-error@+1 {{expected 'lse' of rank 3 but got rank 4}}
+  %r:2 = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o, %l : tensor<1x2x8x16xf32>, tensor<1x2x8x1xf32>) -> tensor<1x2x8x16xf32>, tensor<1x2x8x1xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<1x2x8xf16>) {
+  // expected-error@+1 {{expected element type f32 of 'lse' but got 'f16'}}
+  %r:2 = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o, %l : tensor<1x2x8x16xf32>, tensor<1x2x8xf16>) -> tensor<1x2x8x16xf32>, tensor<1x2x8xf16>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<2x2x8xf32>) {
+  // expected-error@+1 {{expected batch size of 'lse' to be 1 as in 'q' but got 2}}
+  %r:2 = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o, %l : tensor<1x2x8x16xf32>, tensor<2x2x8xf32>) -> tensor<1x2x8x16xf32>, tensor<2x2x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<1x1x8xf32>) {
+  // expected-error@+1 {{expected head count of 'lse' to be 2 as in 'q' but got 1}}
+  %r:2 = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o, %l : tensor<1x2x8x16xf32>, tensor<1x1x8xf32>) -> tensor<1x2x8x16xf32>, tensor<1x1x8xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<1x2x16xf32>) {
+  // expected-error@+1 {{expected length of 'lse' to be 8 as in 'q' but got 16}}
+  %r:2 = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o, %l : tensor<1x2x8x16xf32>, tensor<1x2x16xf32>) -> tensor<1x2x8x16xf32>, tensor<1x2x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>, %v: memref<1x2x8x16xf32>, %o: memref<1x2x8x16xf32>, %l: memref<1x2x8xf32, strided<[16, 1, 2]>>) {
+  // expected-error@+1 {{expected unit stride in the last dimension of 'lse' but got 'memref<1x2x8xf32, strided<[16, 1, 2]>>'}}
+  flashattn.attention
+      ins(%q, %k, %v : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
+      outs(%o, %l : memref<1x2x8x16xf32>, memref<1x2x8xf32, strided<[16, 1, 2]>>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected a finite positive scale but got 0}}
+  %r = flashattn.attention scale(0.0)
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected a finite positive scale but got -0.5}}
+  %r = flashattn.attention scale(-0.5)
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected a finite positive scale but got +Inf}}
+  %r = flashattn.attention scale(0x7F800000)
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected a finite positive scale but got NaN}}
+  %r = flashattn.attention scale(0x7FC00000)
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<1x2x8xf32>) {
+  // expected-error@+1 {{expected 2 results but got 1}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o, %l : tensor<1x2x8x16xf32>, tensor<1x2x8xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>, %v: memref<1x2x8x16xf32>, %o: memref<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected 0 results but got 1}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
+      outs(%o : memref<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected result type 'tensor<1x2x8x16xf32>' as in 'outs' but got 'tensor<1x2x?x16xf32>'}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x?x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected top_left or bottom_right but got 'middle'}}
+  %r = flashattn.attention align(middle)
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{invalid kind of attribute specified}}
+  %r = flashattn.attention mask(4)
+      ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected bhsd or bshd but got ''}}
+  %r = flashattn.attention layout("bshd")
+      ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}

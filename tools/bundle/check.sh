@@ -1,0 +1,30 @@
+#!/usr/bin/env bash
+# Runs the bundle's tests on this machine, those of the GPU included where there is one.
+#
+#   ./check.sh [--all] [lit arguments]
+#
+# Without --all only the numbers, test/Integration. The last line is "N passed, N failed, N skipped";
+# the exit status is 0 only if a test ran and none failed.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+command -v python3 >/dev/null || { echo "check.sh: error: expected python3 but found none" >&2; exit 1; }
+filter=(--filter '^(.* :: )?Integration/')
+if [[ ${1:-} == --all ]]; then
+  filter=()
+  shift
+fi
+
+FLASHATTN_CHECK_DIR=$(mktemp -d)
+export FLASHATTN_CHECK_DIR
+trap 'rm -rf "$FLASHATTN_CHECK_DIR"' EXIT
+if command -v nvidia-smi >/dev/null; then
+  nvidia-smi --query-gpu=name,driver_version --format=csv,noheader || true
+else
+  echo "no NVIDIA driver found: only the tests of the CPU run"
+fi
+status=0
+PYTHONPATH="$root/lit" PYTHONDONTWRITEBYTECODE=1 python3 -c 'from lit.main import main; main()' -sv \
+  --output "$FLASHATTN_CHECK_DIR/results.json" "${filter[@]}" "$@" "$root" || status=$?
+python3 "$root/test/summary.py" "$FLASHATTN_CHECK_DIR/results.json" || status=1
+exit "$status"
