@@ -55,7 +55,8 @@ cl::opt<double> timeout("timeout", cl::value_desc("seconds"),
 cl::list<std::string>
     inputs("input", cl::value_desc("[TYPE=]SOURCE"),
            cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
-                    "random[:SEED], zeros, ones, poison (NaN) or, for scalars, a number. "
+                    "random[:SEED] (the default), zeros, ones, poison (NaN) or, for scalars, a "
+                    "number. "
                     "Arguments without: poison where only written, otherwise random"),
            cl::cat(dataCategory));
 cl::list<std::string> outputs("output", cl::value_desc("@FILE.npy"),

@@ -24,10 +24,10 @@
 // ORDINAL: error: expected --device to be auto, cuda, cuda:N or cpu but got 'cuda:x'
 
 // RUN: not flash-run %s --device=cpu 2>&1 | FileCheck %s --check-prefix=SEVERAL
-// SEVERAL: error: the module has several functions: expected --function to be one of 'one', 'two', 'forever', 'undefined'
+// SEVERAL: error: the module has several functions: expected --function to be one of 'one', 'two', 'forever'
 
 // RUN: not flash-run %s --device=cpu --function=three 2>&1 | FileCheck %s --check-prefix=FUNCTION
-// FUNCTION: error: expected --function to be one of 'one', 'two', 'forever', 'undefined' but got 'three'
+// FUNCTION: error: expected --function to be one of 'one', 'two', 'forever' but got 'three'
 
 // RUN: not flash-run %s --device=cpu --function=one --bench=soon 2>&1 | FileCheck %s --check-prefix=BENCH
 // BENCH: error: expected --bench to be a positive number of seconds but got 'soon'
@@ -44,16 +44,15 @@
 // RUN: not flash-run %s --device=cpu --function=one --verify 2>&1 | FileCheck %s --check-prefix=VERIFY
 // VERIFY: error: --verify: expected one flashattn.attention in function 'one' but got 0
 
-// RUN: not flash-run %s --device=cpu --function=forever --timeout=1 2>&1 | FileCheck %s --check-prefix=FOREVER
+// RUN: not flash-run %s --device=cpu --function=forever --input=zeros --timeout=1 2>&1 | FileCheck %s --check-prefix=FOREVER
 // FOREVER: error: timed out after 1 seconds
 
-// RUN: not flash-run %s --device=cpu --function=undefined 2>&1 | FileCheck %s --check-prefix=UNDEFINED
+// RUN: echo 'func.func private @nobody_has_this() func.func @f() { call @nobody_has_this() : () -> () return }' > %t.undefined.mlir
+// RUN: not flash-run %t.undefined.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=UNDEFINED
 // UNDEFINED: error: the module calls functions that nobody defines: {{.*}}nobody_has_this
 
 // RUN: not flash-run %s --device=cpu --function=one --dump-dir=%s/below-a-file 2>&1 | FileCheck %s --check-prefix=DUMP
 // DUMP: error: cannot make directory '{{.*}}flags.mlir/below-a-file': {{.+}}
-
-func.func private @nobody_has_this()
 
 func.func @one(%x: memref<4xf32>) {
   return
@@ -63,17 +62,20 @@ func.func @two(%x: memref<4xf32>) {
   return
 }
 
-func.func @forever() {
-  %true = arith.constant true
+// Halves a number for as long as it is below one.
+func.func @forever(%x: memref<1xf32>) {
+  %c0 = arith.constant 0 : index
+  %half = arith.constant 0.5 : f32
+  %one = arith.constant 1.0 : f32
   scf.while : () -> () {
-    scf.condition(%true)
+    %v = memref.load %x[%c0] : memref<1xf32>
+    %less = arith.cmpf olt, %v, %one : f32
+    scf.condition(%less)
   } do {
+    %v = memref.load %x[%c0] : memref<1xf32>
+    %w = arith.mulf %v, %half : f32
+    memref.store %w, %x[%c0] : memref<1xf32>
     scf.yield
   }
-  return
-}
-
-func.func @undefined() {
-  call @nobody_has_this() : () -> ()
   return
 }

@@ -93,8 +93,8 @@
 // RUN: not flash-run %s --device=cpu --function=scalar 2>&1 | FileCheck %s --check-prefix=SCALAR
 // SCALAR: error: argument 0 of function 'scalar' of type f32 needs an --input
 
-// RUN: not flash-run %s --device=cpu --function=scalar --input=one 2>&1 | FileCheck %s --check-prefix=NUMBER
-// NUMBER: error: --input=one: expected @FILE.npy, random[:SEED], zeros, ones, poison or, for scalars, a number but got 'one'
+// RUN: not flash-run %s --device=cpu --function=scalar --input=many 2>&1 | FileCheck %s --check-prefix=NUMBER
+// NUMBER: error: --input=many: expected @FILE.npy, random[:SEED], zeros, ones, poison or, for scalars, a number but got 'many'
 
 // RUN: not flash-run %s --device=cpu --function=complex 2>&1 | FileCheck %s --check-prefix=COMPLEX
 // COMPLEX: error: argument 0 of function 'complex': expected f16, bf16, {{.*}} but got memref<4xcomplex<f32>>
