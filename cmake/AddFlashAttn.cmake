@@ -52,9 +52,15 @@ add_custom_target(flashattn-headers)
 #   LINK: libraries of this project. MLIR: static MLIR/LLVM archives, used only with FLASHATTN_STATIC;
 #   the shared build links libMLIR and libLLVM once, into the tool.
 function(add_flashattn_library name)
+  add_flashattn_tool_library(${name} ${ARGN})
+  add_library(FlashAttn::${name} ALIAS ${name})
+  set_property(GLOBAL APPEND PROPERTY FLASHATTN_LIBRARIES ${name})
+endfunction()
+
+# The same for what only the project's own tools use: not installed, not exported.
+function(add_flashattn_tool_library name)
   cmake_parse_arguments(ARG "" "" "LINK;MLIR" ${ARGN})
   add_library(${name} STATIC ${ARG_UNPARSED_ARGUMENTS})
-  add_library(FlashAttn::${name} ALIAS ${name})
   add_dependencies(${name} flashattn-headers)
   target_link_libraries(${name} PUBLIC flashattn_options ${ARG_LINK})
   target_precompile_headers(${name} REUSE_FROM flashattn_pch)
@@ -63,7 +69,6 @@ function(add_flashattn_library name)
   else()
     target_link_libraries(${name} PUBLIC MLIR LLVM)
   endif()
-  set_property(GLOBAL APPEND PROPERTY FLASHATTN_LIBRARIES ${name})
 endfunction()
 
 function(add_flashattn_executable name)

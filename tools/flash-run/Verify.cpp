@@ -57,8 +57,6 @@ struct Row {
   int64_t b, h, i;
 };
 
-/// Work, in products, that takes about two seconds on two processors.
-constexpr double kMaxWork = 4e9;
 constexpr unsigned kSampleSeed = 0;
 
 /// Bound of the relative Frobenius norm by element type (rule A9 for f32).
@@ -70,14 +68,14 @@ double getFrobeniusBound(Scalar scalar) {
 
 /// All rows, or a sample spread over a few heads, each head's first and last row included.
 /// Rows of a head are neighbours.
-static std::vector<Row> chooseRows(const AttentionProblem &problem) {
+static std::vector<Row> chooseRows(const AttentionProblem &problem, double maxWork) {
   std::vector<Row> rows;
   double pairsPerHead = 0;
   if (problem.batch * problem.queryHeads > 0)
     pairsPerHead = double(countVisiblePairs(problem)) / (problem.batch * problem.queryHeads);
   double workPerHead = pairsPerHead * (problem.dim + problem.valueDim);
   int64_t heads = problem.batch * problem.queryHeads;
-  if (workPerHead * heads <= kMaxWork) {
+  if (workPerHead * heads <= maxWork) {
     for (int64_t head = 0; head < heads; ++head)
       for (int64_t i = 0; i < problem.numQueries; ++i)
         rows.push_back({head / problem.queryHeads, head % problem.queryHeads, i});
@@ -87,7 +85,7 @@ static std::vector<Row> chooseRows(const AttentionProblem &problem) {
   int64_t chosenHeads = std::min(heads, kMaxHeads);
   double workPerRow = std::max(workPerHead / problem.numQueries, 1.0);
   int64_t rowsPerHead =
-      std::clamp<int64_t>(kMaxWork / workPerRow / chosenHeads, 4, problem.numQueries);
+      std::clamp<int64_t>(maxWork / workPerRow / chosenHeads, 4, problem.numQueries);
   std::mt19937_64 random(kSampleSeed);
   for (int64_t n = 0; n < chosenHeads; ++n) {
     // Spread over all heads, the last included.
@@ -150,11 +148,11 @@ static bool report(raw_ostream &os, StringRef name, const Difference &difference
 
 bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &info,
                        ArrayRef<const HostTensor *> arguments, ArrayRef<const HostTensor *> outputs,
-                       raw_ostream &os) {
+                       raw_ostream &os, double maxWork) {
   const HostTensor &q = *arguments[info.q], &k = *arguments[info.k], &v = *arguments[info.v];
   const HostTensor *o = info.o ? outputs[*info.o] : nullptr;
   const HostTensor *lse = info.lse ? outputs[*info.lse] : nullptr;
-  std::vector<Row> rows = chooseRows(problem);
+  std::vector<Row> rows = chooseRows(problem, maxWork);
   bool isSample = int64_t(rows.size()) < problem.getNumRows();
 
   double lseTolerance = problem.scalar == Scalar::F32 ? 1e-5 : 1e-3;

@@ -1,0 +1,146 @@
+// RUN: flash-opt %s -split-input-file -flashattn-distribute -canonicalize -cse | FileCheck %s
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>
+#shared = #gpu.address_space<workgroup>
+
+// A tile of 64 rows on 4 warps: a thread holds 16 / 2 = 8 scores of 16 columns, 2 rows.
+// CHECK-LABEL: func @softmax
+// Column numbers are 2 (lane % 4) and these.
+// CHECK: arith.constant dense<[0, 1, 8, 9]> : vector<4xi32>
+// CHECK: %[[LANE:.*]] = arith.andi %{{.*}}, %c31
+// CHECK: %[[LANEROW:.*]] = arith.divui %[[LANE]], %c4
+// CHECK: %[[QUAD:.*]] = arith.andi %[[LANE]], %c3
+// CHECK: %[[LANECOLUMN:.*]] = arith.muli %[[QUAD]], %c2
+// CHECK: %[[WARP:.*]] = arith.divui %{{.*}}, %c32
+// CHECK: %[[WARPROW:.*]] = arith.muli %[[WARP]], %c16
+// The left-hand side comes by ldmatrix in the order of the accumulators.
+// CHECK: nvgpu.ldmatrix %{{.*}} {numTiles = 4 : i32, transpose = false} {{.*}} -> vector<4x2xf16>
+// CHECK: scf.for {{.*}} -> (vector<2xf32>, vector<2xf32>)
+// The right-hand side where it is used; m16n8k16 twice for 16 columns.
+// CHECK:   nvgpu.ldmatrix %{{.*}} {numTiles = 4 : i32, transpose = false}
+// CHECK-COUNT-2: nvvm.mma.sync {{.*}} #nvvm.shape<m = 16, n = 8, k = 16>
+// CHECK:   arith.select %{{.*}} : vector<8xi1>, vector<8xf32>
+// A row max: a tree in the thread, two shuffles within four lanes.
+// CHECK:   arith.maxnumf
+// CHECK:   gpu.shuffle xor %{{.*}}, %c1_i32
+// CHECK:   gpu.shuffle xor %{{.*}}, %c2_i32
+// Row values spread to (half, column) order without any exchange.
+// CHECK:   vector.shuffle %{{.*}} [0, 0, 1, 1, 0, 0, 1, 1] : vector<2xf32>, vector<2xf32>
+// CHECK:   math.exp2 %{{.*}} : vector<8xf32>
+// The partial sums of a row stay with their lanes,
+// CHECK-NOT: gpu.shuffle
+// CHECK:   scf.yield
+// CHECK: }
+// and meet once, at the end.
+// CHECK: gpu.shuffle xor
+// Lane 0 of the four writes the row, where it exists.
+// CHECK: arith.cmpi eq, %[[LANECOLUMN]], %c0
+// CHECK: arith.cmpi slt
+// CHECK: scf.if
+// CHECK: memref.store
+func.func @softmax(%rows: memref<?xf32>, %end: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant 0.0 : f16
+  %size = arith.constant 2560 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
+    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+    %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
+    %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf16, #shared>
+    %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x64x16xf16, #shared>, vector<64x16xf16>
+    %minf = arith.constant dense<0xFF800000> : vector<64xf32>
+    %none = arith.constant dense<0.0> : vector<64x4xf32>
+    %acc = arith.constant dense<0.0> : vector<64x16xf32>
+    %hidden = arith.constant dense<0xFF800000> : vector<64x16xf32>
+    %step = vector.step : vector<16xindex>
+    %step32 = arith.index_cast %step : vector<16xindex> to vector<16xi32>
+    %columns = vector.shape_cast %step32 : vector<16xi32> to vector<1x16xi32>
+    %r:2 = scf.for %j = %c0 to %end step %c1 iter_args(%m = %minf, %l = %none) -> (vector<64xf32>, vector<64x4xf32>) {
+      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf16, #shared>, vector<16x16xf16>
+      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %acc : vector<64x16xf16>, vector<16x16xf16> into vector<64x16xf32>
+      %i = arith.index_cast %j : index to i32
+      %bound = vector.broadcast %i : i32 to vector<1x16xi32>
+      %shown = arith.cmpi slt, %columns, %bound : vector<1x16xi32>
+      %mask = vector.broadcast %shown : vector<1x16xi1> to vector<64x16xi1>
+      %s2 = arith.select %mask, %s, %hidden : vector<64x16xi1>, vector<64x16xf32>
+      %m2 = vector.multi_reduction <maxnumf>, %s2, %m [1] : vector<64x16xf32> to vector<64xf32>
+      %m1 = vector.shape_cast %m2 : vector<64xf32> to vector<64x1xf32>
+      %mt = vector.broadcast %m1 : vector<64x1xf32> to vector<64x16xf32>
+      %x = arith.subf %s2, %mt : vector<64x16xf32>
+      %p = math.exp2 %x : vector<64x16xf32>
+      %p4 = vector.shape_cast %p : vector<64x16xf32> to vector<64x2x4x2xf32>
+      %l2 = vector.multi_reduction <add>, %p4, %l [1, 3] : vector<64x2x4x2xf32> to vector<64x4xf32>
+      scf.yield %m2, %l2 : vector<64xf32>, vector<64x4xf32>
+    }
+    %zeros = arith.constant dense<0.0> : vector<64xf32>
+    %sum = vector.multi_reduction <add>, %r#1, %zeros [1] : vector<64x4xf32> to vector<64xf32>
+    vector.transfer_write %sum, %rows[%c0] : vector<64xf32>, memref<?xf32>
+    gpu.terminator
+  } {flashattn.schedule = #schedule}
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 32, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = bf16>
+#shared = #gpu.address_space<workgroup>
+
+// Two row blocks a warp share every right-hand operand; the accumulators go in pairs to memory.
+// CHECK-LABEL: func @row_blocks
+// CHECK-COUNT-2: nvgpu.ldmatrix {{.*}} transpose = false
+// CHECK: nvgpu.ldmatrix {{.*}} transpose = true
+// CHECK-NOT: nvgpu.ldmatrix
+// CHECK-COUNT-4: nvvm.mma.sync {{.*}}multiplicandAPtxType = #nvvm.mma_type<bf16>
+// CHECK: vector.store %{{.*}} {alignment = 4 : i64} : memref<?x16xbf16>, vector<2xbf16>
+func.func @row_blocks(%o: memref<?x16xbf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %zero = arith.constant 0.0 : bf16
+  %size = arith.constant 2048 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
+    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+    %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x32x16xbf16, #shared>
+    %bs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xbf16, #shared>
+    %a = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x32x16xbf16, #shared>, vector<32x16xbf16>
+    %b = vector.transfer_read %bs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xbf16, #shared>, vector<16x16xbf16>
+    %acc = arith.constant dense<0.0> : vector<32x16xf32>
+    %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<32x16xbf16>, vector<16x16xbf16> into vector<32x16xf32>
+    %t = arith.truncf %s : vector<32x16xf32> to vector<32x16xbf16>
+    vector.transfer_write %t, %o[%c0, %c0] {in_bounds = [false, true]} : vector<32x16xbf16>, memref<?x16xbf16>
+    gpu.terminator
+  } {flashattn.schedule = #schedule}
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f32>
+#shared = #gpu.address_space<workgroup>
+
+// A9: f32 is three products of TF32 halves, the small ones first.
+// CHECK-LABEL: func @full_precision
+// CHECK: %[[MASK:.*]] = arith.constant -8192 : i32
+// CHECK: %[[HI:.*]] = arith.bitcast %{{.*}} : i32 to f32
+// CHECK: arith.subf %{{.*}}, %[[HI]]
+// CHECK-COUNT-12: nvvm.mma.sync {{.*}}multiplicandAPtxType = #nvvm.mma_type<tf32>{{.*}}shape = #nvvm.shape<m = 16, n = 8, k = 8>
+// CHECK-NOT: nvvm.mma.sync
+func.func @full_precision(%o: memref<?x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %zero = arith.constant 0.0 : f32
+  %size = arith.constant 2048 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
+    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+    %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf32, #shared>
+    %a = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf32, #shared>, vector<16x16xf32>
+    %b = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf32, #shared>, vector<16x16xf32>
+    %acc = arith.constant dense<0.0> : vector<16x16xf32>
+    %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<16x16xf32>, vector<16x16xf32> into vector<16x16xf32>
+    vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [false, true]} : vector<16x16xf32>, memref<?x16xf32>
+    gpu.terminator
+  } {flashattn.schedule = #schedule}
+  return
+}

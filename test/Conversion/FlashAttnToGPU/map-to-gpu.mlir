@@ -1,0 +1,38 @@
+// RUN: flash-opt %s -flashattn-map-to-gpu | FileCheck %s
+
+// A block per program and 32 threads a warp; an empty grid is not launched.
+// CHECK-LABEL: func @programs
+// CHECK-SAME: %[[B:.*]]: index, %[[H:.*]]: index, %[[T:.*]]: index
+// CHECK: %[[BH:.*]] = arith.muli %[[B]], %[[H]]
+// CHECK: %[[BLOCKS:.*]] = arith.muli %[[BH]], %[[T]]
+// CHECK: %[[ANY:.*]] = arith.cmpi ugt, %[[BLOCKS]], %c0
+// CHECK: scf.if %[[ANY]]
+// CHECK: gpu.launch blocks(%[[X:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[BLOCKS]], %{{.*}} = %c1, %{{.*}} = %c1) threads(%{{.*}}, %{{.*}}, %{{.*}}) in (%{{.*}} = %c128, %{{.*}} = %c1, %{{.*}} = %c1)
+// Blocks count tiles fastest, from the last one down.
+// CHECK: %[[BLOCK:.*]] = arith.index_castui %[[X]] : index to i32
+// CHECK: %[[REM:.*]] = arith.remui %[[BLOCK]], %[[T32:.*]] : i32
+// CHECK: %[[REST:.*]] = arith.divui %[[BLOCK]], %[[T32]] : i32
+// CHECK: %[[DOWN:.*]] = arith.subi %[[T32]], %[[REM]]
+// CHECK: %[[TILE32:.*]] = arith.subi %[[DOWN]], %c1_i32
+// CHECK: %[[BATCH:.*]] = arith.index_castui %{{.*}} : i32 to index
+// CHECK: %[[HEAD:.*]] = arith.index_castui %{{.*}} : i32 to index
+// CHECK: %[[TILE:.*]] = arith.index_castui %[[TILE32]] : i32 to index
+// CHECK: memref.store %{{.*}}, %{{.*}}[%[[BATCH]], %[[HEAD]], %[[TILE]]]
+// CHECK: gpu.terminator
+// CHECK: {flashattn.schedule = #flashattn.schedule<tile_m = 64,
+func.func @programs(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: f32) {
+  scf.forall (%i, %j, %k) in (%b, %h, %t) {
+    memref.store %x, %m[%i, %j, %k] : memref<?x?x?xf32>
+  } {flashattn.schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>}
+  return
+}
+
+// A loop that is no tile program stays.
+// CHECK-LABEL: func @other
+// CHECK: scf.forall
+func.func @other(%b: index, %m: memref<?xf32>, %x: f32) {
+  scf.forall (%i) in (%b) {
+    memref.store %x, %m[%i] : memref<?xf32>
+  }
+  return
+}

@@ -1,0 +1,111 @@
+// RUN: split-file %s %t
+// RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=h100 2>&1 | FileCheck %s --check-prefix=CHIP
+// RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=sm_75 2>&1 | FileCheck %s --check-prefix=OLD
+// RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=cpu vector-width=12" 2>&1 | FileCheck %s --check-prefix=WIDTH
+// RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 64'" 2>&1 | FileCheck %s --check-prefix=FIELDS
+// RUN: flash-opt %t/refused.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
+// RUN: flash-opt %t/cpu.mlir -verify-diagnostics -flashattn-select-schedule=chip=cpu
+
+// CHIP: error: expected chip 'cpu' or 'sm_XX' but got 'h100'
+// OLD: error: expected chip sm_80 or newer but got 'sm_75'
+// WIDTH: error: expected a vector width that is a power of two between 1 and 64 but got 12
+// FIELDS: error: expected schedule fields 'tile_m = {{.*}}' but got 'tile_m = 64'
+
+//--- chip.mlir
+func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+//--- refused.mlir
+// R2: every schedule tried, and why it was refused.
+func.func @head_dim(%q: memref<?x?x?x24xf16>, %o: memref<?x?x?x24xf16>) {
+  // expected-error@+5 {{cannot be compiled for sm_80: no schedule fits}}
+  // expected-note@+4 {{tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 16 up to 256 but got 24}}
+  // expected-note@+3 {{tile_m = 64, tile_n = 64, warps = 4, stages = 2}}
+  // expected-note@+2 {{tile_m = 64, tile_n = 32, warps = 4, stages = 2}}
+  // expected-note@+1 {{tile_m = 64, tile_n = 32, warps = 4, stages = 1}}
+  flashattn.attention ins(%q, %q, %q : memref<?x?x?x24xf16>, memref<?x?x?x24xf16>, memref<?x?x?x24xf16>)
+    outs(%o : memref<?x?x?x24xf16>)
+  return
+}
+
+// -----
+
+func.func @shared_memory(%q: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
+  // expected-error@+1 {{with the schedule given: needs 262144 bytes of shared memory (q 131072, k 65536, v 65536) of 166912 available}}
+  flashattn.attention schedule(<tile_m = 256, tile_n = 64, warps = 16, stages = 2, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+    outs(%o : memref<?x?x?x256xf16>)
+  return
+}
+
+// -----
+
+func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{needs 384 registers a thread for accumulators (o 256, scores 128) of 200 available}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 1, stages = 2, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected tile_m to be a multiple of 16 rows for each of 4 warps but got 48}}
+  flashattn.attention schedule(<tile_m = 48, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected tile_n to be a multiple of 16 but got 24}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 24, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @stages(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected 1 or 2 stages but got 3}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @lanes(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected 4 lanes a row, as mma.sync has, but got 8}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 8, dot_type = f16>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @dot_type(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected dot_type f16, the operands' element type, but got bf16}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+//--- cpu.mlir
+func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected 1 warp and 1 lane on the CPU but got 4 and 4}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
