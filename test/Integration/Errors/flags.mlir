@@ -45,7 +45,7 @@
 // VERIFY: error: --verify: expected one flashattn.attention in function 'one' but got 0
 
 // RUN: not flash-run %s --device=cpu --function=forever --input=zeros --timeout=1 2>&1 | FileCheck %s --check-prefix=FOREVER
-// FOREVER: error: timed out after 1 seconds
+// FOREVER: error: timed out after 1.00 seconds
 
 // RUN: echo 'func.func private @nobody_has_this() func.func @f() { call @nobody_has_this() : () -> () return }' > %t.undefined.mlir
 // RUN: not flash-run %t.undefined.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=UNDEFINED
