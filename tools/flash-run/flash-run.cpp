@@ -284,6 +284,7 @@ static Expected<bool> runTool() {
   llvm::outs().flush();
   progress.emplace("compiling");
   LoweringOptions lowering;
+  lowering.function = program->function;
   lowering.chip = (*device)->isCUDA() && !chip.empty() ? chip : (*device)->getChip();
   lowering.schedule = schedule;
   lowering.dumpDir = dumpDir;
