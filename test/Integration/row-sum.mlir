@@ -6,6 +6,12 @@
 // CHECK-SAME: .version 7.0
 // CHECK-SAME: .target sm_80
 // RUN: %if cuda %{ flash-run %s --device=cuda --input=1000xf32=ones --input=64x1000xf32=ones | FileCheck %s --check-prefix=RESULT %}
+// RUN: %if fakecuda %{ env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --dump-dir=%t --input=1000xf32 --input=64x1000xf32 %}
+// RUN: %if fakecuda %{ FileCheck %s --check-prefix=PTX < %t/row_sum_kernel.ptx %}
+// PTX: .entry row_sum_kernel
+// RUN: %if fakecuda %{ %if ptxas %{ ls %t | FileCheck %s --check-prefix=DUMP %} %}
+// DUMP: gpu-kernel-outlining.mlir
+// DUMP: row_sum_kernel.ptxas.txt
 // RESULT: output 0: 64xf32, min 1000.0000, max 1000.0000
 
 func.func @row_sum(%w: memref<?xf32>, %x: memref<64x?xf32>, %y: memref<64xf32>) {
