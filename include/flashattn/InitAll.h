@@ -20,6 +20,9 @@ void registerAllFlashAttnExtensions(DialectRegistry &registry);
 /// Every pass and pipeline of the project, and the upstream passes they are used with.
 void registerAllFlashAttnPasses();
 
+/// LLVM's back ends in use: the host's, for the JIT, and NVPTX.
+void initializeBackEnds();
+
 } // namespace flashattn
 } // namespace mlir
 

@@ -264,8 +264,9 @@ std::optional<Bounds> projectFull(const FlatSet &set, TileAxis axis) {
     Row row;
     for (const DynamicAPInt &value : source)
       row.push_back(DynamicAPInt(sign) * value);
-    // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d; a later
-    // one may depend on an earlier one.
+    // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d. Of integers,
+    // q + r >= 0 is e + d*r >= 0 and r - q >= 0 is d*r + d - 1 - e >= 0: exact. A
+    // later quotient may depend on an earlier one.
     for (unsigned i = set.divisors.size(); i-- > 0;) {
       DynamicAPInt factor = row[Locals + i];
       if (factor == 0)
@@ -273,7 +274,9 @@ std::optional<Bounds> projectFull(const FlatSet &set, TileAxis axis) {
       row[Locals + i] = 0;
       for (auto [value, dividend] : llvm::zip(row, set.dividends[i]))
         value = value * set.divisors[i] + factor * dividend;
-      if (factor > 0)
+      if (factor == -1)
+        row.back() += set.divisors[i] - 1;
+      else if (factor > 1)
         row.back() -= factor * (set.divisors[i] - 1);
     }
     row[row[Y] > 0 ? First : Last] += row[Y];
@@ -433,14 +436,13 @@ struct Emitter {
     }
     return result;
   }
-  /// `value` where the conditions hold, `otherwise` elsewhere.
-  Value guard(const Bounds &bounds, Value value, Value otherwise) {
-    Value holds;
+  /// Whether `given` (null: true) and the conditions hold; null if there are none.
+  Value conditions(const Bounds &bounds, Value given = nullptr) {
     for (const Row &row : bounds.conditions) {
       Value test = compare(arith::CmpIPredicate::sge, linear(row, 1, 0), constant(0));
-      holds = holds ? make<arith::AndIOp>(holds, test) : test;
+      given = given ? make<arith::AndIOp>(given, test) : test;
     }
-    return holds ? select(holds, value, otherwise) : value;
+    return given;
   }
 };
 
@@ -508,7 +510,8 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
                      ? e.make<arith::MaxSIOp>(result.end, result.begin)
                      : e.select(e.compare(arith::CmpIPredicate::sgt, high, low), result.end,
                                 result.begin);
-  result.end = e.guard(visible, result.end, result.begin);
+  if (Value holds = e.conditions(visible))
+    result.end = e.select(holds, result.end, result.begin);
 
   if (!full) {
     result.fullBegin = result.fullEnd = result.begin;
@@ -526,14 +529,14 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
     result.fullBegin = result.begin;
     if (!(alignedBegin && fullOrdered && fullLowerWithin))
       result.fullEnd = e.make<arith::MaxSIOp>(result.fullEnd, result.begin);
-    result.fullEnd = e.guard(*full, result.fullEnd, result.begin);
+    if (Value holds = e.conditions(*full))
+      result.fullEnd = e.select(holds, result.fullEnd, result.begin);
     return result;
   }
   Value any = e.compare(arith::CmpIPredicate::slt, result.fullBegin, result.fullEnd);
+  any = e.conditions(*full, any);
   result.fullBegin = e.select(any, result.fullBegin, result.begin);
   result.fullEnd = e.select(any, result.fullEnd, result.begin);
-  result.fullBegin = e.guard(*full, result.fullBegin, result.begin);
-  result.fullEnd = e.guard(*full, result.fullEnd, result.begin);
   return result;
 }
 

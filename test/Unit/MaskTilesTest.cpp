@@ -423,17 +423,36 @@ private:
       return each([&](size_t) { return signedValue(cast<IntegerAttr>(constant).getValue()); });
     }
     return llvm::TypeSwitch<Operation *, bool>(&op)
-        .Case([&](arith::AddIOp) { return each([&](size_t i) { return operand(0, i) + operand(1, i); }); })
-        .Case([&](arith::SubIOp) { return each([&](size_t i) { return operand(0, i) - operand(1, i); }); })
-        .Case([&](arith::MulIOp) { return each([&](size_t i) { return operand(0, i) * operand(1, i); }); })
-        .Case([&](arith::AndIOp) { return each([&](size_t i) { return operand(0, i) & operand(1, i); }); })
-        .Case([&](arith::OrIOp) { return each([&](size_t i) { return operand(0, i) | operand(1, i); }); })
-        .Case([&](arith::RemSIOp) { return each([&](size_t i) { return operand(0, i) % operand(1, i); }); })
-        .Case([&](arith::ShRSIOp) { return each([&](size_t i) { return operand(0, i) >> operand(1, i); }); })
-        .Case([&](arith::MinSIOp) { return each([&](size_t i) { return std::min(operand(0, i), operand(1, i)); }); })
-        .Case([&](arith::MaxSIOp) { return each([&](size_t i) { return std::max(operand(0, i), operand(1, i)); }); })
+        .Case([&](arith::AddIOp) {
+          return each([&](size_t i) { return operand(0, i) + operand(1, i); });
+        })
+        .Case([&](arith::SubIOp) {
+          return each([&](size_t i) { return operand(0, i) - operand(1, i); });
+        })
+        .Case([&](arith::MulIOp) {
+          return each([&](size_t i) { return operand(0, i) * operand(1, i); });
+        })
+        .Case([&](arith::AndIOp) {
+          return each([&](size_t i) { return operand(0, i) & operand(1, i); });
+        })
+        .Case([&](arith::OrIOp) {
+          return each([&](size_t i) { return operand(0, i) | operand(1, i); });
+        })
+        .Case([&](arith::RemSIOp) {
+          return each([&](size_t i) { return operand(0, i) % operand(1, i); });
+        })
+        .Case([&](arith::ShRSIOp) {
+          return each([&](size_t i) { return operand(0, i) >> operand(1, i); });
+        })
+        .Case([&](arith::MinSIOp) {
+          return each([&](size_t i) { return std::min(operand(0, i), operand(1, i)); });
+        })
+        .Case([&](arith::MaxSIOp) {
+          return each([&](size_t i) { return std::max(operand(0, i), operand(1, i)); });
+        })
         .Case([&](arith::FloorDivSIOp) {
-          return each([&](size_t i) { return llvm::divideFloorSigned(operand(0, i), operand(1, i)); });
+          return each(
+              [&](size_t i) { return llvm::divideFloorSigned(operand(0, i), operand(1, i)); });
         })
         .Case([&](arith::SelectOp) {
           return each([&](size_t i) { return operand(0, i) ? operand(1, i) : operand(2, i); });
@@ -504,6 +523,26 @@ TEST_F(MaskTiles, VisibleTileMatchesTheSet) {
             << describe(sets, s);
       }
   }
+}
+
+// The 32-bit compare is only for constraints whose rows and columns fit beside the
+// clamped base: p + k <= 1536 with a base of 3 * 2^29 does not.
+TEST_F(MaskTiles, VisibleTileOfLargeCoefficients) {
+  Constraint c;
+  c.linear = {-(1 << 20), -(1 << 20), 0, 0, 3 * (int64_t(1) << 29)};
+  Block block;
+  OpBuilder builder(&ctx);
+  builder.setInsertionPointToEnd(&block);
+  Location loc = UnknownLoc::get(&ctx);
+  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value length = arith::ConstantIndexOp::create(builder, loc, 1024);
+  Value tile = buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero, length, length,
+                                1024, 1024);
+  Interpreter interpreter;
+  ASSERT_TRUE(interpreter.run(block));
+  for (int64_t r = 0; r < 1024; ++r)
+    for (int64_t k = 0; k < 1024; ++k)
+      ASSERT_EQ(interpreter[tile][r * 1024 + k], r + k <= 1536) << r << ", " << k;
 }
 
 } // namespace

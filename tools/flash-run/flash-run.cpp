@@ -21,7 +21,6 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/SourceMgr.h"
-#include "llvm/Support/TargetSelect.h"
 
 #include <cmath>
 #include <thread>
@@ -352,9 +351,7 @@ static Expected<bool> runTool() {
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
-  llvm::InitializeAllTargets();
-  llvm::InitializeAllTargetMCs();
-  llvm::InitializeAllAsmPrinters();
+  initializeBackEnds();
   const cl::OptionCategory *categories[] = {&runCategory, &dataCategory, &checkCategory,
                                             &compileCategory};
   cl::HideUnrelatedOptions(categories);

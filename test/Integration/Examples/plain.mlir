@@ -1,0 +1,17 @@
+// Attention without a mask, f16: every query sees every key.
+//
+// RUN: flash-run %s --verify | FileCheck %s
+// RUN: flash-run %s --verify --device=cpu | FileCheck %s
+// CHECK: verify o: {{.*}}PASS
+// CHECK: verify lse {{.*}}PASS
+
+func.func @attention(%q: tensor<1x8x512x64xf16>, %k: tensor<1x8x512x64xf16>, %v: tensor<1x8x512x64xf16>)
+    -> (tensor<1x8x512x64xf16>, tensor<1x8x512xf32>) {
+  %o_init = tensor.empty() : tensor<1x8x512x64xf16>
+  %lse_init = tensor.empty() : tensor<1x8x512xf32>
+  %o, %lse = flashattn.attention
+      ins(%q, %k, %v : tensor<1x8x512x64xf16>, tensor<1x8x512x64xf16>, tensor<1x8x512x64xf16>)
+      outs(%o_init, %lse_init : tensor<1x8x512x64xf16>, tensor<1x8x512xf32>)
+      -> tensor<1x8x512x64xf16>, tensor<1x8x512xf32>
+  return %o, %lse : tensor<1x8x512x64xf16>, tensor<1x8x512xf32>
+}
