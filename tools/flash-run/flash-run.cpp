@@ -100,7 +100,7 @@ static Expected<std::unique_ptr<Device>> openDevice() {
     Expected<std::unique_ptr<Device>> device = createCUDADevice(0);
     if (device)
       return device;
-    // Most machines have no GPU: no reason to complain.
+    // No error, most machines have no GPU; but who has one wants to know.
     std::string reason = llvm::toString(device.takeError());
     llvm::errs() << "flash-run: note: running on the CPU: " << reason << "\n";
     return createCPUDevice();
