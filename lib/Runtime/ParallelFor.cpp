@@ -92,8 +92,14 @@ public:
       std::lock_guard<std::mutex> lock(mutex);
       current = nullptr;
     }
-    while (job.inside.load(std::memory_order_acquire) != 0)
-      relax();
+    // A program takes long, and the thread that runs it may need this processor.
+    for (unsigned polls = 0; job.inside.load(std::memory_order_acquire) != 0; ++polls) {
+      constexpr unsigned kPolls = 1000;
+      if (polls < kPolls)
+        relax();
+      else
+        std::this_thread::yield();
+    }
     busy.store(false, std::memory_order_release);
   }
 

@@ -34,9 +34,9 @@ static Expected<InputSpec> parseSpec(const std::string &text) {
   spec.source = text;
   // A file's name may hold '=' too.
   StringRef type = spec.source.take_until([](char c) { return c == '=' || c == '@'; });
-  if (type.size() == spec.source.size() || spec.source[type.size()] == '@')
+  bool hasSource = type.size() != text.size();
+  if (hasSource && text[type.size()] == '@')
     return spec;
-  spec.source = spec.source.drop_front(type.size() + 1);
   SmallVector<StringRef> parts;
   type.split(parts, 'x');
   // "index" holds an 'x' of its own.
@@ -45,6 +45,9 @@ static Expected<InputSpec> parseSpec(const std::string &text) {
     parts.back() = "index";
   }
   spec.scalar = parseScalar(parts.pop_back_val());
+  if (!hasSource && !spec.scalar)
+    return spec;
+  spec.source = hasSource ? spec.source.drop_front(type.size() + 1) : "random";
   if (!spec.scalar)
     return spec.fail("expected a type such as 2x32x1024x128xf16 but got '" + type + "'");
   for (StringRef part : parts) {
@@ -92,17 +95,16 @@ inferShape(const Program &program, unsigned index,
   return std::nullopt;
 }
 
-/// Fills `tensor` as the spec's source, which is no file, says.
-static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar) {
+/// Fills `tensor` as the spec's source, which is no file, says; `seed` is for `random` alone.
+static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint64_t seed) {
   StringRef source = spec.source;
   if (source == "zeros") {
     tensor.fillValue(0);
   } else if (source == "ones") {
     tensor.fillValue(1);
   } else if (source.consume_front("random")) {
-    uint64_t seed = 0;
     if (!source.empty() && (!source.consume_front(":") || source.getAsInteger(10, seed)))
-      return spec.fail("expected random:SEED with a whole number but got 'random" + source + "'");
+      return spec.fail("expected random:SEED with a whole number but got '" + spec.source + "'");
     tensor.fillRandom(seed);
   } else {
     double value;
@@ -183,7 +185,7 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
     if (isGiven ? specs[i].source == "poison" : info.isWriteOnly) {
       inputs.poisoned.set(i);
     } else if (isGiven) {
-      if (Error error = fill(specs[i], *tensor, info.isScalar))
+      if (Error error = fill(specs[i], *tensor, info.isScalar, i))
         return error;
     } else {
       tensor->fillRandom(i);

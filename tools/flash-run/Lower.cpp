@@ -5,6 +5,7 @@
 #include "flashattn/Pipelines/Pipelines.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
@@ -120,13 +121,26 @@ static int64_t getHostVectorWidth() {
   return features.lookup("avx512f") ? 16 : features.lookup("avx2") ? 8 : 4;
 }
 
+/// Drops what `function` does not need: it would only take time, or not compile.
+static LogicalResult keepOnly(ModuleOp module, StringRef function) {
+  for (auto other : module.getOps<func::FuncOp>())
+    if (other.getName() != function)
+      other.setPrivate();
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  pm.addPass(createSymbolDCEPass());
+  return pm.run(module);
+}
+
 Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
   bool isCPU = options.chip == "cpu";
+  if (!options.function.empty() && failed(keepOnly(module, options.function)))
+    return llvm::createStringError("cannot take function '" + options.function +
+                                   "' out of the module");
   if (isCPU) {
     WalkResult result = module.walk([](Operation *op) -> WalkResult {
       if (!isa<gpu::LaunchOp, gpu::LaunchFuncOp, gpu::GPUModuleOp>(op))
         return WalkResult::advance();
-      return op->emitError("needs a GPU, expected a CUDA device but got the CPU");
+      return op->emitOpError("needs a GPU: expected a CUDA device but got the CPU");
     });
     if (result.wasInterrupted())
       return llvm::createStringError("the module cannot run on the CPU");

@@ -146,9 +146,9 @@ static std::string findAttention(func::FuncOp function, Program &program) {
       if (output.isArgument || !returned)
         continue;
       returned = stripCasts(returned);
-      Value init_ = init == 0 ? op.getOInit() : op.getLseInit();
+      Value initValue = init == 0 ? op.getOInit() : op.getLseInit();
       if ((init < op->getNumResults() && returned == op->getResult(init)) ||
-          returned == stripCasts(init_))
+          returned == stripCasts(initValue))
         return std::optional<unsigned>(i);
     }
     return std::optional<unsigned>();

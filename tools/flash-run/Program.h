@@ -60,6 +60,7 @@ llvm::Expected<AttentionProblem> getProblem(const Program &program,
                                             ArrayRef<const HostTensor *> arguments);
 
 struct LoweringOptions {
+  std::string function; ///< compiled alone, with what it calls; empty: all are
   std::string chip;     ///< "cpu" or sm_XX
   std::string schedule; ///< fields to pin, as of flashattn-select-schedule; may be empty
   std::string dumpDir;  ///< empty: nothing is kept

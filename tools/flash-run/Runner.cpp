@@ -128,13 +128,13 @@ Expected<BenchResult> Runner::bench(double seconds) {
       return error;
     return device.releaseSince(mark);
   };
-  auto seconds_ = [start = std::chrono::steady_clock::now()] {
+  auto elapsed = [start = std::chrono::steady_clock::now()] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   };
   // Warm up, and learn how long a call takes.
   double milliseconds = 0;
   unsigned repeats = 1;
-  for (unsigned i = 0; i < 3 && (i < 2 || seconds_() < seconds / 4); ++i) {
+  for (unsigned i = 0; i < 3 && (i < 2 || elapsed() < seconds / 4); ++i) {
     Expected<double> time = device.time(body, repeats);
     if (!time)
       return time.takeError();
@@ -145,9 +145,9 @@ Expected<BenchResult> Runner::bench(double seconds) {
   constexpr double kPatience = 4; // times `seconds`, for calls too long for ten batches
   repeats = std::clamp(seconds * 1e3 / 12 / milliseconds, 1.0, 1e6);
   std::vector<double> times;
-  double begin = seconds_();
+  double begin = elapsed();
   while (times.size() < kMaxBatches) {
-    double spent = seconds_() - begin;
+    double spent = elapsed() - begin;
     if (times.size() >= kMinBatches ? spent >= seconds
                                     : times.size() >= kFewestBatches && spent > seconds * kPatience)
       break;

@@ -20,8 +20,9 @@ struct Difference {
   uint64_t wrongKind = 0; ///< NaN, infinite or finite where the reference is not so
   double firstWrong = 0, firstRight = 0;
 
-  /// A value beside what it should be, in float64 and in plain arithmetic.
-  void add(double value, double reference, double naive) {
+  /// A value beside what it should be, in float64 and in plain arithmetic. Distances are
+  /// in units of `unit`.
+  void add(double value, double reference, double naive, double unit = 1) {
     // What is infinite or NaN must be so exactly; there is no distance to it.
     if (!std::isfinite(reference) || !std::isfinite(value)) {
       bool same = std::isnan(reference) ? std::isnan(value) : value == reference;
@@ -29,10 +30,10 @@ struct Difference {
         firstWrong = value, firstRight = reference;
       return;
     }
-    double error = std::abs(value - reference);
+    double error = std::abs(value - reference) / unit;
     maxError = std::max(maxError, error);
     if (std::isfinite(naive))
-      maxNaive = std::max(maxNaive, std::abs(naive - reference));
+      maxNaive = std::max(maxNaive, std::abs(naive - reference) / unit);
     sumSquaredError += error * error;
     sumSquared += reference * reference;
   }
@@ -180,10 +181,9 @@ bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &inf
           oDifferences[n].add(o->get(start + d), row.o[d], row.naiveO[d]);
       }
       if (lse) {
-        // In units of the tolerance, which grows with the value.
+        // The tolerance grows with the value.
         double value = lse->get((batch * problem.queryHeads + head) * problem.numQueries + i);
-        double scale = std::isfinite(row.lse) ? std::max(1.0, std::abs(row.lse)) : 1.0;
-        lseDifferences[n].add(value / scale, row.lse / scale, row.naiveLse / scale);
+        lseDifferences[n].add(value, row.lse, row.naiveLse, std::max(1.0, std::abs(row.lse)));
       }
     });
     begin = end;

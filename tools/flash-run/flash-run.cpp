@@ -54,7 +54,8 @@ cl::opt<double> timeout("timeout", cl::value_desc("seconds"),
 cl::list<std::string>
     inputs("input", cl::value_desc("[TYPE=]SOURCE"),
            cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
-                    "random[:SEED], zeros, ones, poison (NaN) or, for scalars, a number. "
+                    "random[:SEED] (the default), zeros, ones, poison (NaN) or, for scalars, a "
+                    "number. "
                     "Arguments without: poison where only written, otherwise random"),
            cl::cat(dataCategory));
 cl::list<std::string> outputs("output", cl::value_desc("@FILE.npy"),
@@ -99,7 +100,7 @@ static Expected<std::unique_ptr<Device>> openDevice() {
     Expected<std::unique_ptr<Device>> device = createCUDADevice(0);
     if (device)
       return device;
-    // Most machines have no GPU: no reason to complain.
+    // No error, most machines have no GPU; but who has one wants to know.
     std::string reason = llvm::toString(device.takeError());
     llvm::errs() << "flash-run: note: running on the CPU: " << reason << "\n";
     return createCPUDevice();
@@ -219,6 +220,8 @@ static Expected<bool> runTool() {
   registerAllFlashAttnDialects(registry);
   registerAllFlashAttnExtensions(registry);
   MLIRContext context(registry);
+  // The source line says enough; kernels are long.
+  context.printOpOnDiagnostic(false);
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &message);
   if (!file)
@@ -280,6 +283,7 @@ static Expected<bool> runTool() {
   llvm::outs().flush();
   progress.emplace("compiling");
   LoweringOptions lowering;
+  lowering.function = program->function;
   lowering.chip = (*device)->isCUDA() && !chip.empty() ? chip : (*device)->getChip();
   lowering.schedule = schedule;
   lowering.dumpDir = dumpDir;

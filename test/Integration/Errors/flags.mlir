@@ -1,0 +1,81 @@
+// Flags that flash-run cannot take. (Needs no device but the CPU.)
+
+// RUN: not flash-run 2>&1 | FileCheck %s --check-prefix=NO-FILE
+// NO-FILE: error: expected an .mlir file
+
+// RUN: not flash-run %s --devise=cpu 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: Unknown command line argument '--devise=cpu'
+
+// RUN: not flash-run %t.missing.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=MISSING
+// MISSING: error: cannot open input file '{{.*}}.missing.mlir': No such file or directory
+
+// RUN: echo "func.func @f( {" > %t.broken.mlir
+// RUN: not flash-run %t.broken.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=BROKEN
+// BROKEN: broken.mlir:1:14: error: expected non-function type
+
+// RUN: echo "module {}" > %t.empty.mlir
+// RUN: not flash-run %t.empty.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=EMPTY
+// EMPTY: error: the module has no public function with a body
+
+// RUN: not flash-run %s --device=gpu --function=one 2>&1 | FileCheck %s --check-prefix=DEVICE
+// DEVICE: error: expected --device to be auto, cuda, cuda:N or cpu but got 'gpu'
+
+// RUN: not flash-run %s --device=cuda:x --function=one 2>&1 | FileCheck %s --check-prefix=ORDINAL
+// ORDINAL: error: expected --device to be auto, cuda, cuda:N or cpu but got 'cuda:x'
+
+// RUN: not flash-run %s --device=cpu 2>&1 | FileCheck %s --check-prefix=SEVERAL
+// SEVERAL: error: the module has several functions: expected --function to be one of 'one', 'two', 'forever'
+
+// RUN: not flash-run %s --device=cpu --function=three 2>&1 | FileCheck %s --check-prefix=FUNCTION
+// FUNCTION: error: expected --function to be one of 'one', 'two', 'forever' but got 'three'
+
+// RUN: not flash-run %s --device=cpu --function=one --bench=soon 2>&1 | FileCheck %s --check-prefix=BENCH
+// BENCH: error: expected --bench to be a positive number of seconds but got 'soon'
+
+// RUN: not flash-run %s --device=cpu --function=one --bench=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
+// NEGATIVE: error: expected --bench to be a positive number of seconds but got '-1'
+
+// RUN: not flash-run %s --device=cpu --function=one --timeout=0 2>&1 | FileCheck %s --check-prefix=TIMEOUT
+// TIMEOUT: error: expected --timeout to be a positive number of seconds but got 0
+
+// RUN: not flash-run %s --device=cpu --function=one --chip=sm_1 2>&1 | FileCheck %s --check-prefix=CHIP
+// CHIP: error: expected --chip to be a GPU such as sm_80 or sm_90a but got 'sm_1'
+
+// RUN: not flash-run %s --device=cpu --function=one --verify 2>&1 | FileCheck %s --check-prefix=VERIFY
+// VERIFY: error: --verify: expected one flashattn.attention in function 'one' but got 0
+
+// RUN: not flash-run %s --device=cpu --function=forever --input=zeros --timeout=1 2>&1 | FileCheck %s --check-prefix=FOREVER
+// FOREVER: error: timed out after 1.00 seconds
+
+// RUN: echo 'func.func private @nobody_has_this() func.func @f() { call @nobody_has_this() : () -> () return }' > %t.undefined.mlir
+// RUN: not flash-run %t.undefined.mlir --device=cpu 2>&1 | FileCheck %s --check-prefix=UNDEFINED
+// UNDEFINED: error: the module calls functions that nobody defines: {{.*}}nobody_has_this
+
+// RUN: not flash-run %s --device=cpu --function=one --dump-dir=%s/below-a-file 2>&1 | FileCheck %s --check-prefix=DUMP
+// DUMP: error: cannot make directory '{{.*}}flags.mlir/below-a-file': {{.+}}
+
+func.func @one(%x: memref<4xf32>) {
+  return
+}
+
+func.func @two(%x: memref<4xf32>) {
+  return
+}
+
+// Halves a number for as long as it is below one.
+func.func @forever(%x: memref<1xf32>) {
+  %c0 = arith.constant 0 : index
+  %half = arith.constant 0.5 : f32
+  %one = arith.constant 1.0 : f32
+  scf.while : () -> () {
+    %v = memref.load %x[%c0] : memref<1xf32>
+    %less = arith.cmpf olt, %v, %one : f32
+    scf.condition(%less)
+  } do {
+    %v = memref.load %x[%c0] : memref<1xf32>
+    %w = arith.mulf %v, %half : f32
+    memref.store %w, %x[%c0] : memref<1xf32>
+    scf.yield
+  }
+  return
+}

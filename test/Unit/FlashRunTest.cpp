@@ -1,0 +1,163 @@
+//===- FlashRunTest.cpp - the pieces that flash-run checks with -------------===//
+
+#include "HostTensor.h"
+#include "Npy.h"
+#include "Reference.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/IR/AffineExpr.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/ADT/SmallVectorExtras.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+#include <cstring>
+#include <random>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+uint16_t narrow(float value, const llvm::fltSemantics &semantics) {
+  llvm::APFloat wide(value);
+  bool losesInfo;
+  wide.convert(semantics, llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  return wide.bitcastToAPInt().getZExtValue();
+}
+
+/// Floats of all exponents, and those at and beside the middle of two narrow ones.
+std::vector<float> someFloats() {
+  std::mt19937 random(1);
+  std::vector<float> values = {0.0f, -0.0f, INFINITY, -INFINITY, 65504, 65519.996f, 65520, 65536};
+  auto add = [&](uint32_t word) {
+    float value;
+    std::memcpy(&value, &word, 4);
+    if (!std::isnan(value))
+      values.push_back(value);
+  };
+  for (int i = 0; i < 200000; ++i) {
+    add(random());
+    uint32_t half = random() & ~0x1fffu; // what f16 has, then half of a unit more
+    add(half | 0x1000), add(half | 0x1001), add(half | 0x0fff);
+    add(half | 0x8000), add((half & ~0xffffu) | 0x7fff);
+  }
+  return values;
+}
+
+TEST(HostTensor, NarrowsLikeAPFloat) {
+  for (float value : someFloats()) {
+    ASSERT_EQ(toF16(value), narrow(value, llvm::APFloat::IEEEhalf())) << value;
+    ASSERT_EQ(toBF16(value), narrow(value, llvm::APFloat::BFloat())) << value;
+  }
+  EXPECT_TRUE(std::isnan(fromF16(toF16(NAN))));
+  EXPECT_TRUE(std::isnan(fromBF16(toBF16(NAN))));
+}
+
+TEST(HostTensor, WidensAndNarrowsToTheSame) {
+  for (uint32_t bits = 0; bits < (1 << 16); ++bits) {
+    float half = fromF16(bits), brain = fromBF16(bits);
+    if (!std::isnan(half)) {
+      ASSERT_EQ(toF16(half), bits);
+    }
+    if (!std::isnan(brain)) {
+      ASSERT_EQ(toBF16(brain), bits);
+    }
+  }
+}
+
+TEST(HostTensor, RandomIsNormalAndTheSameEverywhere) {
+  HostTensor tensor = llvm::cantFail(HostTensor::create(Scalar::F32, {100001}));
+  tensor.fillRandom(7);
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < tensor.getNumElements(); ++i) {
+    sum += tensor.get(i);
+    squares += tensor.get(i) * tensor.get(i);
+  }
+  EXPECT_NEAR(sum / tensor.getNumElements(), 0, 0.02);
+  EXPECT_NEAR(squares / tensor.getNumElements(), 1, 0.02);
+  EXPECT_NEAR(tensor.get(0), -0.2232, 5e-5);
+  // An element depends on its index, not on how many there are.
+  HostTensor few = llvm::cantFail(HostTensor::create(Scalar::F32, {3}));
+  few.fillRandom(7);
+  EXPECT_EQ(few.get(2), tensor.get(2));
+}
+
+TEST(Npy, RoundTrips) {
+  SmallString<128> path;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("flash-run", "npy", path));
+  for (Scalar scalar : {Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64, Scalar::I1,
+                        Scalar::I8, Scalar::I32, Scalar::I64})
+    for (SmallVector<int64_t> shape :
+         {SmallVector<int64_t>{}, {5}, {2, 3}, {0, 4}, {1, 2, 3, 4, 5}}) {
+      HostTensor tensor = llvm::cantFail(HostTensor::create(scalar, shape));
+      tensor.fillRandom(1);
+      ASSERT_FALSE(bool(writeNpy(path, tensor)));
+      HostTensor read = llvm::cantFail(readNpy(path));
+      EXPECT_EQ(read.getTypeName(), tensor.getTypeName());
+      EXPECT_EQ(std::memcmp(read.data(), tensor.data(), tensor.getNumBytes()), 0);
+    }
+  llvm::sys::fs::remove(path);
+}
+
+/// By way of MLIR's own folding.
+int64_t evaluate(AffineExpr expr, ArrayRef<int64_t> dims, ArrayRef<int64_t> symbols) {
+  auto constants = [&](ArrayRef<int64_t> values) {
+    return llvm::map_to_vector(
+        values, [&](int64_t value) { return getAffineConstantExpr(value, expr.getContext()); });
+  };
+  return cast<AffineConstantExpr>(expr.replaceDimsAndSymbols(constants(dims), constants(symbols)))
+      .getValue();
+}
+
+TEST(Reference, VisibleKeysAreThoseOfTheSets) {
+  MLIRContext context;
+  const char *texts[] = {
+      "(p, k)[nq, nk] : (p - k >= 0)",
+      "(p, k)[nq, nk] : (p - k >= 0, k - p + 4 >= 0)",
+      "(p, k)[nq, nk] : (3 - k >= 0)",
+      "(p, k)[nq, nk] : (2 * p - 3 * k + 1 >= 0)",
+      "(p, k)[nq, nk] : (3 * k - 2 * p - 7 >= 0)",
+      "(p, k)[nq, nk] : (2 * k - p == 0)",
+      "(p, k)[nq, nk] : (k mod 3 == 0, p - k >= 0)",
+      "(p, k)[nq, nk] : (p floordiv 4 - k floordiv 4 == 0)",
+      "(p, k)[nq, nk] : ((p floordiv 4) * 4 - k >= 0)",
+      "(p, k)[nq, nk] : (nk - nq - k + p ceildiv 2 >= 0)",
+      "(p, k)[nq, nk] : (p - 5 >= 0)",
+      "(p, k)[nq, nk] : (-1 >= 0)",
+  };
+  for (const char *first : texts)
+    for (const char *second : texts)
+      for (int64_t offset : {-6, 0, 9}) {
+        AttentionProblem problem{};
+        problem.batch = problem.queryHeads = problem.keyHeads = 1;
+        problem.numQueries = 9, problem.numKeys = 14, problem.offset = offset;
+        problem.sets = {parseIntegerSet(first, &context), parseIntegerSet(second, &context)};
+        uint64_t pairs = 0;
+        for (int64_t row = 0; row < problem.numQueries; ++row) {
+          std::vector<bool> visible(problem.numKeys);
+          int64_t last = -1;
+          for (KeyInterval interval : getVisibleKeys(problem, row)) {
+            ASSERT_GT(interval.begin, last); // disjoint, in order, never touching
+            last = interval.end;
+            for (int64_t k = interval.begin; k < interval.end; ++k)
+              visible[k] = true;
+          }
+          for (int64_t k = 0; k < problem.numKeys; ++k) {
+            bool expected = llvm::any_of(problem.sets, [&](IntegerSet set) {
+              return llvm::all_of(llvm::enumerate(set.getConstraints()), [&](auto constraint) {
+                int64_t value = evaluate(constraint.value(), {row + offset, k}, {9, 14});
+                return set.isEq(constraint.index()) ? value == 0 : value >= 0;
+              });
+            });
+            ASSERT_EQ(visible[k], expected) << first << " " << second << " " << row << " " << k;
+            pairs += expected;
+          }
+        }
+        EXPECT_EQ(countVisiblePairs(problem), pairs);
+      }
+}
+
+} // namespace

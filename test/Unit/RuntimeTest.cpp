@@ -1,0 +1,307 @@
+//===- RuntimeTest.cpp - devices, the JIT and the thread pool ---------------===//
+//
+// CUDA is the fake driver of FakeCUDA.cpp, which main() chooses before anything opens one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "CUDADriver.h"
+#include "flashattn/InitAll.h"
+#include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Runtime/Executable.h"
+#include "flashattn/Runtime/ParallelFor.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/TargetSelect.h"
+
+#include <atomic>
+#include <dlfcn.h>
+#include <thread>
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+/// A variable of the environment for a scope.
+class ScopedEnv {
+public:
+  ScopedEnv(const char *name, const char *value) : name(name) { setenv(name, value, 1); }
+  ~ScopedEnv() { unsetenv(name); }
+
+private:
+  const char *name;
+};
+
+template <typename T>
+std::string message(llvm::Expected<T> value) {
+  return value ? "no error" : llvm::toString(value.takeError());
+}
+std::string message(llvm::Error error) {
+  return error ? llvm::toString(std::move(error)) : "no error";
+}
+
+//===----------------------------------------------------------------------===//
+// Threads
+//===----------------------------------------------------------------------===//
+
+struct Counts {
+  std::vector<std::atomic<int>> seen;
+  explicit Counts(size_t size) : seen(size) {}
+  static void add(void *context, int64_t i) { ++static_cast<Counts *>(context)->seen[i]; }
+  bool all(int times) const {
+    return llvm::all_of(seen, [&](const std::atomic<int> &count) { return count == times; });
+  }
+};
+
+TEST(ParallelFor, RunsEveryProgramOnce) {
+  for (int64_t count : {0, 1, 2, 3, 1000}) {
+    Counts counts(count);
+    flashattnParallelFor(count, Counts::add, &counts);
+    EXPECT_TRUE(counts.all(1)) << count;
+  }
+}
+
+TEST(ParallelFor, ManyCallsInARow) {
+  Counts counts(7);
+  for (int i = 0; i < 20000; ++i)
+    flashattnParallelFor(7, Counts::add, &counts);
+  EXPECT_TRUE(counts.all(20000));
+}
+
+TEST(ParallelFor, NestedCalls) {
+  Counts counts(64);
+  flashattnParallelFor(
+      8, [](void *context, int64_t) { flashattnParallelFor(64, Counts::add, context); }, &counts);
+  EXPECT_TRUE(counts.all(8));
+}
+
+TEST(ParallelFor, ConcurrentCalls) {
+  Counts counts(128);
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i)
+    callers.emplace_back([&] {
+      for (int j = 0; j < 200; ++j)
+        flashattnParallelFor(128, Counts::add, &counts);
+    });
+  for (std::thread &caller : callers)
+    caller.join();
+  EXPECT_TRUE(counts.all(800));
+}
+
+TEST(ParallelFor, WakesAfterSleep) {
+  Counts counts(16);
+  for (int i = 0; i < 5; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    flashattnParallelFor(16, Counts::add, &counts);
+  }
+  EXPECT_TRUE(counts.all(5));
+}
+
+//===----------------------------------------------------------------------===//
+// What a driver takes
+//===----------------------------------------------------------------------===//
+
+TEST(CUDADriver, MaxPTXVersion) {
+  std::pair<int, int> known[] = {{11000, 70}, {11080, 78}, {12000, 80}, {12040, 84}, {12050, 85},
+                                 {12060, 85}, {12070, 86}, {12080, 87}, {12090, 88}, {13000, 90}};
+  for (auto [driver, ptx] : known)
+    EXPECT_EQ(cuda::getMaxPTXVersion(driver), ptx) << driver;
+}
+
+TEST(CUDADriver, PTXHeader) {
+  cuda::PTXHeader header =
+      cuda::parsePTXHeader("//\n// made\n.version 8.0\n.target sm_90a\n.address_size 64\n");
+  EXPECT_EQ(header.version, 80);
+  EXPECT_EQ(header.architecture, 90);
+  EXPECT_EQ(header.variant, 'a');
+  header = cuda::parsePTXHeader(".version 7.8\n\t.target sm_80, debug\n");
+  EXPECT_EQ(header.version, 78);
+  EXPECT_EQ(header.architecture, 80);
+  EXPECT_EQ(header.variant, 0);
+  EXPECT_EQ(cuda::parsePTXHeader("nothing of the kind").version, 0);
+}
+
+//===----------------------------------------------------------------------===//
+// The CPU as a device
+//===----------------------------------------------------------------------===//
+
+OwningOpRef<ModuleOp> lowerTo(StringRef chip, StringRef text, MLIRContext &context) {
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
+  PassManager pm(&context);
+  if (chip == "cpu") {
+    buildFlashAttnToCPUPipeline(pm, FlashAttnToCPUOptions());
+  } else {
+    FlashAttnToNVVMOptions options;
+    options.chip = chip.str();
+    buildFlashAttnToNVVMPipeline(pm, options);
+  }
+  if (!module || failed(pm.run(*module)))
+    return nullptr;
+  return module;
+}
+
+struct ExecutableTest : ::testing::Test {
+  ExecutableTest() {
+    DialectRegistry registry;
+    registerAllFlashAttnDialects(registry);
+    registerAllFlashAttnExtensions(registry);
+    context.appendDialectRegistry(registry);
+  }
+  MLIRContext context;
+};
+
+TEST_F(ExecutableTest, AddsOnTheCPU) {
+  auto module = lowerTo("cpu", R"mlir(
+    func.func @add(%x: memref<?xf32>, %by: f32, %n: index) {
+      %c0 = arith.constant 0 : index
+      %c1 = arith.constant 1 : index
+      scf.for %i = %c0 to %n step %c1 {
+        %v = memref.load %x[%i] : memref<?xf32>
+        %w = arith.addf %v, %by : f32
+        memref.store %w, %x[%i] : memref<?xf32>
+      }
+      return
+    })mlir",
+                        context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCPUDevice());
+  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  float values[] = {1, 2, 3};
+  struct {
+    float *allocated, *aligned;
+    int64_t offset, size, stride;
+  } x{values, values, 0, 3, 1};
+  float by = 0.5f;
+  int64_t bits = 0;
+  std::memcpy(&bits, &by, sizeof(by));
+  void *arguments[] = {&x, reinterpret_cast<void *>(bits), reinterpret_cast<void *>(3)};
+  EXPECT_EQ(message(executable->invoke("add", arguments)), "no error");
+  EXPECT_EQ(values[2], 3.5f);
+  EXPECT_EQ(message(executable->invoke("sub", arguments)),
+            "the module has no function 'sub' that can be called");
+}
+
+TEST_F(ExecutableTest, AllocatesOnTheDevice) {
+  auto module = lowerTo("cpu", R"mlir(
+    func.func @fail(%n: index) {
+      %m = memref.alloc(%n) : memref<?xi8>
+      memref.dealloc %m : memref<?xi8>
+      return
+    })mlir",
+                        context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCPUDevice());
+  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  void *few[] = {reinterpret_cast<void *>(16)};
+  EXPECT_EQ(message(executable->invoke("fail", few)), "no error");
+}
+
+TEST_F(ExecutableTest, NamesUndefinedFunctions) {
+  auto module = lowerTo("cpu", R"mlir(
+    func.func private @nobody_has_this()
+    func.func @f() {
+      call @nobody_has_this() : () -> ()
+      return
+    })mlir",
+                        context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCPUDevice());
+  EXPECT_NE(message(Executable::create(*module, *device)).find("nobody_has_this"),
+            std::string::npos);
+}
+
+//===----------------------------------------------------------------------===//
+// CUDA
+//===----------------------------------------------------------------------===//
+
+constexpr StringRef kPTX = ".version 7.0\n.target sm_80\n.address_size 64\n";
+
+TEST(CUDADevice, LoadsKernelsOnce) {
+  void *library = dlopen(std::getenv("FLASHATTN_CUDA_DRIVER"), RTLD_NOW);
+  auto loads = reinterpret_cast<int (*)()>(dlsym(library, "fakeCUDALoads"));
+  auto device = llvm::cantFail(createCUDADevice(0));
+  auto other = llvm::cantFail(createCUDADevice(0));
+  int before = loads();
+  void *first = llvm::cantFail(device->loadKernels(kPTX));
+  EXPECT_EQ(llvm::cantFail(device->loadKernels(kPTX)), first);
+  EXPECT_EQ(llvm::cantFail(other->loadKernels(kPTX)), first);
+  EXPECT_NE(llvm::cantFail(device->loadKernels((kPTX + "// other\n").str())), first);
+  EXPECT_EQ(loads(), before + 2);
+}
+
+TEST(CUDADevice, RefusesWhatDoesNotFit) {
+  auto device = llvm::cantFail(createCUDADevice(0));
+  EXPECT_EQ(message(device->loadKernels(".version 9.0\n.target sm_80\n")),
+            "the CUDA driver is too old for the kernels: they are PTX 9.0 but the driver (CUDA "
+            "12.4) takes PTX up to 8.4");
+  EXPECT_EQ(message(device->loadKernels(".version 8.0\n.target sm_100a\n")),
+            "wrong architecture: the kernels are for sm_100a but cuda:0 is sm_90");
+  void *kernels = llvm::cantFail(device->loadKernels(kPTX));
+  void *kernel = llvm::cantFail(device->getKernel(kernels, "k"));
+  LaunchShape shape;
+  shape.block = {128, 1, 1};
+  EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
+  shape.dynamicSharedBytes = 300000;
+  EXPECT_EQ(message(device->launch(kernel, shape, nullptr)),
+            "shared memory beyond the limit of cuda:0: kernel 'k' needs 300000 bytes (0 static, "
+            "300000 dynamic) but a block has 232448");
+  shape.dynamicSharedBytes = 0;
+  shape.block = {2048, 1, 1};
+  EXPECT_EQ(message(device->launch(kernel, shape, nullptr)),
+            "launch failure on cuda:0: kernel 'k' is given 2048 threads a block but its 32 "
+            "registers a thread allow 1024");
+  EXPECT_EQ(message(createCUDADevice(1)), "expected a CUDA device number below 1 but got 1");
+}
+
+TEST(CUDADevice, OutOfMemorySaysHowMuch) {
+  auto device = llvm::cantFail(createCUDADevice(0));
+  std::string text = message(device->allocate(size_t(1) << 40));
+  EXPECT_NE(text.find("out of memory on cuda:0: needed 1099511627776 bytes"), std::string::npos)
+      << text;
+  EXPECT_NE(text.find("are free"), std::string::npos) << text;
+}
+
+TEST(CUDADevice, ClustersLaunch) {
+  auto device = llvm::cantFail(createCUDADevice(0));
+  void *kernel =
+      llvm::cantFail(device->getKernel(llvm::cantFail(device->loadKernels(kPTX)), "k"));
+  LaunchShape shape;
+  shape.grid = shape.cluster = {2, 1, 1};
+  EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
+  // A grid of nothing is no error.
+  shape.grid = {0, 1, 1};
+  EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
+}
+
+// The last test of a device: nothing works on it afterwards.
+TEST(CUDADeviceZ, FatalErrorsStay) {
+  auto device = llvm::cantFail(createCUDADevice(0));
+  {
+    ScopedEnv fail("FAKE_CUDA_FAIL", "cuStreamSynchronize=700");
+    std::string text = message(device->synchronize());
+    EXPECT_NE(text.find("fatal error on cuda:0"), std::string::npos) << text;
+    EXPECT_NE(text.find("CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << text;
+    EXPECT_NE(text.find("must be restarted"), std::string::npos) << text;
+  }
+  std::string again = "cuda:0 had a fatal error before (CUDA_ERROR_ILLEGAL_ADDRESS (as the fake "
+                      "driver was told)) and refuses all further work of this process, which must "
+                      "be restarted";
+  EXPECT_EQ(message(device->allocate(16)), again);
+  EXPECT_EQ(message(device->synchronize()), again);
+  EXPECT_EQ(message(createCUDADevice(0)), again);
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  // A pool of several threads even on one processor, and the fake driver.
+  setenv("FLASHATTN_NUM_THREADS", "4", 1);
+  setenv("FLASHATTN_CUDA_DRIVER", FLASHATTN_FAKECUDA, 1);
+  llvm::InitializeAllTargets();
+  llvm::InitializeAllTargetMCs();
+  llvm::InitializeAllAsmPrinters();
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}
