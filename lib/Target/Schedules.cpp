@@ -63,10 +63,12 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
     candidates.push_back(make(m, n, m / 16, stages, 4, element));
   };
   if (element.isF32()) {
+    // Halves of every operand take registers too, so tiles are smaller.
     if (d <= 64)
       add(64, 64, 2);
-    add(64, 32, 2);
-    add(64, 32, 1);
+    if (d <= 128)
+      add(64, 32, 2);
+    add(64, 16, 2);
     add(64, 16, 1);
   } else {
     if (d <= 128) {
