@@ -73,7 +73,8 @@ private:
   void write(StringRef name) {
     if (error)
       return;
-    std::string file = ((number < 10 ? "0" : "") + llvm::Twine(number) + "-" + name + ".mlir").str();
+    std::string file =
+        ((number < 10 ? "0" : "") + llvm::Twine(number) + "-" + name + ".mlir").str();
     ++number;
     error = writeText(directory, file, [&](raw_ostream &os) { os << last << "\n"; });
   }
@@ -151,8 +152,8 @@ Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
   if (!options.dumpDir.empty()) {
     if (std::error_code code = llvm::sys::fs::create_directories(options.dumpDir))
       return llvm::joinErrors(std::move(dumpError),
-                              llvm::createStringError("cannot make directory '" +
-                                                      options.dumpDir + "': " + code.message()));
+                              llvm::createStringError("cannot make directory '" + options.dumpDir +
+                                                      "': " + code.message()));
     // The whole module is printed, which nobody may change meanwhile.
     module.getContext()->disableMultithreading();
     pm.addInstrumentation(
