@@ -66,15 +66,17 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   };
   if (element.isF32()) {
     // Halves of every operand take registers too, so tiles are smaller.
-    if (d <= 64)
+    if (d <= 32)
       add(64, 64, 4, 2);
     if (d <= 128)
       add(64, 32, 4, 2);
     add(64, 16, 4, 2);
     add(64, 16, 4, 1);
   } else {
-    if (d <= 64)
+    if (d <= 32)
       add(128, 64, 4, 2);
+    if (d <= 64)
+      add(128, 48, 4, 2);
     if (d <= 128) {
       add(128, 64, 8, 2);
       add(64, 64, 4, 2);
