@@ -296,7 +296,7 @@ scf::ForallOp ProgramBuilder::build() {
     axes.push_back(ProgramAxisAttr::get(b.getContext(), axis));
   auto forall = scf::ForallOp::create(b, loc, getAsOpFoldResult({batches, heads, tiles}),
                                       /*outputs=*/ValueRange(), b.getArrayAttr(axes));
-  forall->setAttr("flashattn.schedule", schedule);
+  forall->setAttr(kScheduleAttrName, schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());
   batch = forall.getInductionVars()[0];

@@ -39,6 +39,10 @@ constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 /// Most integer sets a mask may expand to (`all_of` multiplies them).
 constexpr size_t kMaxVisibleSets = 64;
 
+/// Name of the attribute that hands a tile program's schedule from pass to pass: on its
+/// `scf.forall`, then on its `gpu.launch`.
+constexpr StringLiteral kScheduleAttrName = "flashattn.schedule";
+
 /// Registers the bufferisation of the dialect's ops as an external model.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 
