@@ -92,8 +92,8 @@ void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
   return getMemory([&](Device &device) -> Expected<void *> {
     constexpr uint64_t kDeviceAlignment = 256;
     if (alignment > kDeviceAlignment)
-      return formatError("expected an alignment of at most {0} bytes but got {1}",
-                         kDeviceAlignment, alignment);
+      return formatError("expected an alignment of at most {0} bytes but got {1}", kDeviceAlignment,
+                         alignment);
     return device.allocate(bytes);
   });
 }
@@ -202,8 +202,7 @@ void mgpuSetDefaultDevice(int32_t ordinal) {}
 // them: the compiler's support library is not there to be looked up at run time
 //===----------------------------------------------------------------------===//
 
-template <typename To, typename From>
-To bits(From value) {
+template <typename To, typename From> To bits(From value) {
   static_assert(sizeof(To) == sizeof(From));
   To result;
   std::memcpy(&result, &value, sizeof(To));
@@ -231,9 +230,8 @@ float extendF16(_Float16 value) {
 _Float16 truncateToBF16(float value) {
   uint32_t word = bits<uint32_t>(value);
   // A NaN stays one: rounding could carry it to infinity.
-  uint16_t narrowed = (word & 0x7fffffff) > 0x7f800000
-                          ? (word >> 16) | 0x40
-                          : (word + 0x7fff + ((word >> 16) & 1)) >> 16;
+  uint16_t narrowed = (word & 0x7fffffff) > 0x7f800000 ? (word >> 16) | 0x40
+                                                       : (word + 0x7fff + ((word >> 16) & 1)) >> 16;
   return bits<_Float16>(narrowed);
 }
 _Float16 truncateF64ToBF16(double value) {
@@ -245,8 +243,7 @@ struct Symbol {
   void *address;
 };
 
-template <typename F>
-constexpr Symbol symbol(const char *name, F *function) {
+template <typename F> constexpr Symbol symbol(const char *name, F *function) {
   return {name, reinterpret_cast<void *>(function)};
 }
 
