@@ -377,7 +377,6 @@ Expected<void *> CUDADevice::loadKernels(StringRef image) {
   }
 }
 
-
 Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
   auto *loaded = static_cast<LoadedModule *>(kernels);
   // Compiled code asks before each launch, mostly for what it asked for before: no lock then.
@@ -466,11 +465,10 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
                             1};
   cuda::Result result = cuda::kSuccess;
   if (Error error = inContext("launch a kernel", [&] {
-        result = clustered
-                     ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
-                     : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
-                                           block.y, block.z, dynamicBytes, launchStream, parameters,
-                                           nullptr);
+        result = clustered ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
+                           : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
+                                                 block.y, block.z, dynamicBytes, launchStream,
+                                                 parameters, nullptr);
         return cuda::kSuccess;
       }))
     return error;
@@ -478,8 +476,7 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
   return result ? check(result, describe()) : Error::success();
 }
 
-Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal,
-                                                                    bool ownStream) {
+Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal, bool ownStream) {
   Expected<const cuda::Driver &> driver = cuda::getDriver();
   if (!driver)
     return driver.takeError();

@@ -113,8 +113,7 @@ void mgpuMemcpy(void *dst, void *src, size_t bytes, void *stream) {
   runMemory([&](Device &device) { return device.copyOnDevice(dst, src, bytes); });
 }
 /// Fills with a value of several bytes by doubling what is there: device.fill knows bytes.
-template <typename T>
-void fill(void *dst, T value, size_t count) {
+template <typename T> void fill(void *dst, T value, size_t count) {
   runMemory([&](Device &device) -> Error {
     auto *bytes = reinterpret_cast<uint8_t *>(&value);
     if (std::all_of(bytes, bytes + sizeof(T), [&](uint8_t byte) { return byte == bytes[0]; }))
@@ -158,9 +157,13 @@ void mgpuLaunchKernel(void *kernel, intptr_t gridX, intptr_t gridY, intptr_t gri
                       intptr_t blockY, intptr_t blockZ, int32_t sharedBytes, void *stream,
                       void **parameters, void **extra, size_t parameterCount) {
   run([&](Device &device) {
-    return device.launch(
-        kernel, {{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {1, 1, 1}, sharedBytes, current->getStream()},
-        parameters);
+    return device.launch(kernel,
+                         {{gridX, gridY, gridZ},
+                          {blockX, blockY, blockZ},
+                          {1, 1, 1},
+                          sharedBytes,
+                          current->getStream()},
+                         parameters);
   });
 }
 void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY, intptr_t clusterZ,

@@ -3,7 +3,8 @@
 
    REQUIRES: capi, cuda
    RUN: capi-cuda | FileCheck %s
-   CHECK: PASS */
+   CHECK: PASS
+*/
 
 #define _POSIX_C_SOURCE 200809L
 #include "Inputs/Testing.h"
@@ -114,8 +115,8 @@ static double compare(const struct Problem *p) {
     void *found = fetch(p, i);
     for (int64_t j = 0; j < count(&p->host[i]); ++j) {
       double a = i == 4 ? ((float *)found)[j] : fromBF16(((uint16_t *)found)[j]);
-      double b = i == 4 ? ((float *)p->host[i].data)[j]
-                        : fromBF16(((uint16_t *)p->host[i].data)[j]);
+      double b =
+          i == 4 ? ((float *)p->host[i].data)[j] : fromBF16(((uint16_t *)p->host[i].data)[j]);
       double difference = a == b ? 0 : fabs(a - b);
       worst = difference <= worst ? worst : difference;
     }
@@ -176,9 +177,9 @@ static double getMicroseconds(void) {
 int main(void) {
   openDriver();
   REQUIRE(cuCtxSetCurrent(primary) == 0);
-  const char *text = attentionText("memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>",
-                                   " {flashattn.aligned_rows}", "mask(#flashattn.causal)",
-                                   "memref<?x?x?xf32>");
+  const char *text =
+      attentionText("memref<?x?x?x64xbf16, strided<[?, ?, ?, 1], offset: ?>>",
+                    " {flashattn.aligned_rows}", "mask(#flashattn.causal)", "memref<?x?x?xf32>");
   REQUIRE(flashattnCompile(text, strlen(text), NULL, &onDevice) == FLASHATTN_OK);
   onHost = compileFor("cpu", text);
 

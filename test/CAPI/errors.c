@@ -2,7 +2,8 @@
 
    REQUIRES: capi
    RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so capi-errors | FileCheck %s
-   CHECK: PASS */
+   CHECK: PASS
+*/
 
 #include "Inputs/Testing.h"
 
@@ -199,8 +200,7 @@ static void checkTensors(void) {
     FAILS(flashattnLaunch(kernel, NULL, t, 5), FLASHATTN_ERROR_TENSOR, text);                      \
   } while (0)
 
-  FAILS(flashattnLaunch(dense, NULL, t, 4), FLASHATTN_ERROR_TENSOR,
-        "expected 5 tensors but got 4");
+  FAILS(flashattnLaunch(dense, NULL, t, 4), FLASHATTN_ERROR_TENSOR, "expected 5 tensors but got 4");
   FAILS(flashattnLaunch(dense, NULL, NULL, 5), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected tensors but got null");
   BAD(dense, t[1].elementType = FLASHATTN_F16,
@@ -208,8 +208,7 @@ static void checkTensors(void) {
   BAD(dense, t[1].elementType = 99,
       "expected element type f32 of argument 1 ('k') but got no element type");
   BAD(dense, t[0].rank = 3, "expected rank 4 of argument 0 ('q') but got 3");
-  BAD(dense, t[2].sizes[3] = 32,
-      "expected size 16 in dimension 3 of argument 2 ('v') but got 32");
+  BAD(dense, t[2].sizes[3] = 32, "expected size 16 in dimension 3 of argument 2 ('v') but got 32");
   BAD(dense, t[2].sizes[2] = -1,
       "expected size 0 or more in dimension 2 of argument 2 ('v') but got -1");
   BAD(dense, t[3].data = NULL, "expected data of argument 3 ('o') but got null");
@@ -217,8 +216,10 @@ static void checkTensors(void) {
       "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
   BAD(strided, t[3].data = (char *)t[3].data + 4,
       "expected data of argument 3 ('o') at a multiple of 16 bytes but got 0x");
-  BAD(dense, t[0].strides[2] = 20, "expected stride 16 in dimension 2 of argument 0 ('q') but got 20");
-  BAD(dense, t[4].strides[1] = 4, "expected stride 8 in dimension 1 of argument 4 ('lse') but got 4");
+  BAD(dense, t[0].strides[2] = 20,
+      "expected stride 16 in dimension 2 of argument 0 ('q') but got 20");
+  BAD(dense, t[4].strides[1] = 4,
+      "expected stride 8 in dimension 1 of argument 4 ('lse') but got 4");
   BAD(strided, t[0].strides[3] = 2,
       "expected stride 1 in dimension 3 of argument 0 ('q') but got 2");
   BAD(strided, t[0].strides[1] = -128,
@@ -240,7 +241,8 @@ static void checkTensors(void) {
   BAD(dense, (t[4].sizes[1] = 3, t[4].strides[0] = 24),
       "expected heads of argument 4 ('lse') to be 4 as in argument 0 ('q') but got 3");
   BAD(strided, t[1].sizes[1] = t[2].sizes[1] = 3,
-      "expected the 4 heads of argument 0 ('q') to be a multiple of the 3 heads of argument 1 ('k')");
+      "expected the 4 heads of argument 0 ('q') to be a multiple of the 3 heads of argument 1 "
+      "('k')");
   /* The stride of one element does not count, nor do those of a broadcast input. */
   t = reset();
   t[1].sizes[0] = t[2].sizes[0] = t[0].sizes[0] = t[3].sizes[0] = t[4].sizes[0] = 1;

@@ -2,7 +2,8 @@
 
    REQUIRES: capi, fakecuda
    RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda capi-fake-cuda | FileCheck %s
-   CHECK: PASS */
+   CHECK: PASS
+*/
 
 #define _POSIX_C_SOURCE 200809L
 #include "Inputs/Testing.h"

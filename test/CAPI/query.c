@@ -2,7 +2,8 @@
 
    REQUIRES: capi
    RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so capi-query | FileCheck %s
-   CHECK: PASS */
+   CHECK: PASS
+*/
 
 #include "Inputs/Testing.h"
 
@@ -43,9 +44,9 @@ static void checkArguments(FlashAttnKernel kernel) {
 
 int main(void) {
   CHECK(strstr(flashattnGetVersion(), "."));
-  const char *text = attentionText("memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>",
-                                   " {flashattn.aligned_rows}", "mask(#flashattn.causal)",
-                                   "memref<2x3x100xf32>");
+  const char *text =
+      attentionText("memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>",
+                    " {flashattn.aligned_rows}", "mask(#flashattn.causal)", "memref<2x3x100xf32>");
   for (int i = 0; i < 3; ++i) {
     const char *chip = i == 0 ? "sm_80" : i == 1 ? "sm_90" : "cpu";
     int isCPU = i == 2;

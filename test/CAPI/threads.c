@@ -2,7 +2,8 @@
 
    REQUIRES: capi
    RUN: capi-threads | FileCheck %s
-   CHECK: PASS */
+   CHECK: PASS
+*/
 
 #include "Inputs/Testing.h"
 #include <pthread.h>
@@ -32,8 +33,7 @@ static void *work(void *argument) {
   /* Messages belong to the thread. */
   t[3].rank = (int32_t)number + 5;
   char expected[80];
-  snprintf(expected, sizeof(expected), "expected rank 4 of argument 3 ('o') but got %d",
-           t[3].rank);
+  snprintf(expected, sizeof(expected), "expected rank 4 of argument 3 ('o') but got %d", t[3].rank);
   for (int i = 0; i < 1000; ++i)
     if (flashattnLaunch(shared, NULL, t, 4) != FLASHATTN_ERROR_TENSOR ||
         strcmp(flashattnGetLastError(), expected))

@@ -425,7 +425,8 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
         int64_t element = r * perBlock + 4 * g + 2 * half;
         at.back() = add(firstColumn, 8 * g);
         if (hasAlignedRows(op.getBase())) {
-          vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at, /*nontemporal=*/false,
+          vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at,
+                                  /*nontemporal=*/false,
                                   llvm::Align(2 * type.getElementTypeBitWidth() / 8));
           continue;
         }
