@@ -7,6 +7,7 @@
 #include "llvm/ADT/StringMap.h"
 #include "llvm/Support/xxhash.h"
 
+#include <atomic>
 #include <map>
 #include <mutex>
 
@@ -24,7 +25,8 @@ struct Kernel {
   std::string name;
   cuda::Function function;
   int staticSharedBytes, registers, maxThreads;
-  int64_t dynamicSharedLimit = 0; ///< what the driver allows at present
+  /// What the driver allows at present. Threads may raise it at once: to the same value.
+  std::atomic<int64_t> dynamicSharedLimit{0};
 };
 
 struct LoadedModule {
@@ -36,8 +38,10 @@ struct LoadedModule {
 struct Card {
   std::mutex mutex;
   cuda::Context context = nullptr;
-  /// Set by the first error that the context does not survive.
+  /// The first error that the context does not survive; never changes once `failed` is set.
   std::string fatal;
+  std::atomic<bool> failed{false};
+  std::mutex failing;
   /// By hash of content (128 bits) and length.
   std::map<std::tuple<uint64_t, uint64_t, size_t>, LoadedModule> modules;
 };
@@ -113,15 +117,15 @@ public:
       : driver(driver), info(std::move(info)), card(card) {}
 
   ~CUDADevice() override {
-    if (!stream || !card.fatal.empty())
+    if (!stream || card.failed)
       return;
     // A destructor has nobody to report to; what failed before was reported then.
     llvm::consumeError(inContext("finish", [&] { return driver.streamSynchronize(stream); }));
     llvm::consumeError(inContext("finish", [&] { return driver.streamDestroy(stream); }));
   }
 
-  /// Makes the card's context and this device's stream.
-  Error initialize() {
+  /// Makes the card's context and, where asked to, this device's stream.
+  Error initialize(bool ownStream) {
     {
       std::lock_guard<std::mutex> lock(card.mutex);
       if (!card.context) {
@@ -134,6 +138,8 @@ public:
         }
       }
     }
+    if (!ownStream)
+      return Error::success();
     constexpr unsigned kNonBlocking = 1;
     return inContext("make a stream", [&] { return driver.streamCreate(&stream, kNonBlocking); });
   }
@@ -252,7 +258,12 @@ private:
     std::string description = driver.describe(result);
     if (!isFatal(result))
       return formatError("{0} cannot {1}: {2}", getId(), what.str(), description);
-    card.fatal = description;
+    {
+      std::lock_guard<std::mutex> lock(card.failing);
+      if (!card.failed)
+        card.fatal = description;
+      card.failed = true;
+    }
     return formatError("fatal error on {0}: cannot {1}: {2}; the device refuses all further work "
                        "of this process, which must be restarted",
                        getId(), what.str(), description);
@@ -260,19 +271,25 @@ private:
 
   /// Runs `call` with the card's context current.
   Error inContext(const llvm::Twine &what, llvm::function_ref<cuda::Result()> call) {
-    if (!card.fatal.empty())
+    if (card.failed)
       return formatError("{0} had a fatal error before ({1}) and refuses all further work of this "
                          "process, which must be restarted",
                          getId(), card.fatal);
-    if (cuda::Result result = driver.ctxPushCurrent(card.context))
-      return check(result, "use the context");
+    // Mostly it is: the CUDA runtime uses the same primary context.
+    cuda::Context current = nullptr;
+    bool isCurrent = !driver.ctxGetCurrent(&current) && current == card.context;
+    if (!isCurrent)
+      if (cuda::Result result = driver.ctxPushCurrent(card.context))
+        return check(result, "use the context");
     cuda::Result result = call();
     cuda::Context popped = nullptr;
-    driver.ctxPopCurrent(&popped);
-    return check(result, what);
+    if (!isCurrent)
+      driver.ctxPopCurrent(&popped);
+    return result ? check(result, what) : Error::success();
   }
 
   Error checkPTX(StringRef ptx) const;
+  Expected<LoadedModule *> loadModule(StringRef image);
 
   const cuda::Driver &driver;
   CUDADeviceInfo info;
@@ -305,7 +322,7 @@ Error CUDADevice::checkPTX(StringRef ptx) const {
   return Error::success();
 }
 
-Expected<void *> CUDADevice::loadKernels(StringRef image) {
+Expected<LoadedModule *> CUDADevice::loadModule(StringRef image) {
   bool isPTX = !image.starts_with("\x7f"
                                   "ELF");
   if (isPTX)
@@ -346,12 +363,36 @@ Expected<void *> CUDADevice::loadKernels(StringRef image) {
   return &card.modules.emplace(key, LoadedModule{module, {}}).first->second;
 }
 
+Expected<void *> CUDADevice::loadKernels(StringRef image) {
+  Expected<LoadedModule *> loaded = loadModule(image);
+  if (!loaded)
+    return loaded.takeError();
+  // Drivers load a kernel when it is first asked for, which would otherwise be at its first
+  // launch: that may be inside a graph capture, and must be quick.
+  StringRef rest = image;
+  while (true) {
+    rest = rest.split(".entry ").second;
+    if (rest.empty())
+      return *loaded;
+    StringRef name = rest.ltrim().take_until([](char c) { return c == '(' || isspace(c); });
+    if (Expected<void *> kernel = getKernel(*loaded, name); !kernel)
+      return kernel.takeError();
+  }
+}
+
+
 Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
   auto *loaded = static_cast<LoadedModule *>(kernels);
+  // Compiled code asks before each launch, mostly for what it asked for before: no lock then.
+  static thread_local std::pair<LoadedModule *, Kernel *> last;
+  if (last.first == loaded && last.second->name == name)
+    return last.second;
   std::lock_guard<std::mutex> lock(card.mutex);
   std::unique_ptr<Kernel> &kernel = loaded->kernels[name];
-  if (kernel)
+  if (kernel) {
+    last = {loaded, kernel.get()};
     return kernel.get();
+  }
   auto made = std::make_unique<Kernel>();
   made->name = name.str();
   if (Error error = inContext("find kernel '" + name + "'", [&] {
@@ -415,6 +456,7 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
     return formatError("{0} cannot {1}: the CUDA driver (CUDA {2}.{3}) has no clusters, which came "
                        "with CUDA 11.8",
                        getId(), describe(), driver.version / 1000, driver.version % 1000 / 10);
+  auto launchStream = static_cast<cuda::Stream>(shape.stream.value_or(stream));
   cuda::LaunchAttribute attribute{};
   attribute.id = cuda::LaunchAttribute::kClusterDimension;
   unsigned clusterDim[] = {unsigned(cluster.x), unsigned(cluster.y), unsigned(cluster.z)};
@@ -422,7 +464,7 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
   cuda::LaunchConfig config{{unsigned(grid.x), unsigned(grid.y), unsigned(grid.z)},
                             {unsigned(block.x), unsigned(block.y), unsigned(block.z)},
                             unsigned(dynamicBytes),
-                            stream,
+                            launchStream,
                             &attribute,
                             1};
   cuda::Result result = cuda::kSuccess;
@@ -430,7 +472,7 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
         result = clustered
                      ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
                      : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
-                                           block.y, block.z, dynamicBytes, stream, parameters,
+                                           block.y, block.z, dynamicBytes, launchStream, parameters,
                                            nullptr);
         return cuda::kSuccess;
       }))
@@ -439,7 +481,8 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
   return result ? check(result, describe()) : Error::success();
 }
 
-Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal) {
+Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal,
+                                                                    bool ownStream) {
   Expected<const cuda::Driver &> driver = cuda::getDriver();
   if (!driver)
     return driver.takeError();
@@ -447,9 +490,16 @@ Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal)
     return formatError("expected a CUDA device number below {0} but got {1}", driver->deviceCount,
                        ordinal);
   auto device = std::make_unique<CUDADevice>(*driver, getInfo(*driver, ordinal), getCard(ordinal));
-  if (Error error = device->initialize())
+  if (Error error = device->initialize(ownStream))
     return error;
   return device;
+}
+
+Expected<CUDADriverInfo> mlir::flashattn::getCUDADriverInfo() {
+  Expected<const cuda::Driver &> driver = cuda::getDriver();
+  if (!driver)
+    return driver.takeError();
+  return CUDADriverInfo{driver->version, cuda::getMaxPTXVersion(driver->version)};
 }
 
 Expected<llvm::SmallVector<CUDADeviceInfo>> mlir::flashattn::listCUDADevices() {

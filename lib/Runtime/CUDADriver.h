@@ -91,6 +91,7 @@ struct LaunchConfig {
   X(deviceTotalMem, "cuDeviceTotalMem_v2", (size_t * bytes, Device device))                        \
   X(deviceGetAttribute, "cuDeviceGetAttribute", (int *value, int attribute, Device device))        \
   X(primaryCtxRetain, "cuDevicePrimaryCtxRetain", (Context * context, Device device))              \
+  X(ctxGetCurrent, "cuCtxGetCurrent", (Context * context))                                         \
   X(ctxPushCurrent, "cuCtxPushCurrent_v2", (Context context))                                      \
   X(ctxPopCurrent, "cuCtxPopCurrent_v2", (Context * context))                                      \
   X(streamCreate, "cuStreamCreate", (Stream * stream, unsigned flags))                             \

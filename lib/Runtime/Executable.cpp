@@ -27,10 +27,11 @@ namespace {
 
 class JITExecutable final : public Executable {
 public:
-  explicit JITExecutable(Device &device) : context(device) {}
+  explicit JITExecutable(Device &device) : device(device) {}
 
   ~JITExecutable() override {
     // Unloading calls back into the runtime.
+    RuntimeContext context(device);
     RuntimeContextScope scope(context);
     engine.reset();
     llvm::consumeError(context.takeError());
@@ -38,12 +39,14 @@ public:
 
   Error initialize(ModuleOp lowered);
   Error invoke(StringRef function, ArrayRef<void *> arguments) override;
+  Expected<Entry> lookup(StringRef function) const override;
+  Error launch(Entry entry, void **addresses, void *stream) override;
 
 private:
-  RuntimeContext context;
+  Device &device;
   std::unique_ptr<ExecutionEngine> engine;
   /// Entry of each callable function, by its name in the module.
-  llvm::StringMap<void (*)(void **)> entries;
+  llvm::StringMap<Entry> entries;
 };
 
 } // namespace
@@ -115,6 +118,7 @@ Error JITExecutable::initialize(ModuleOp lowered) {
   engine = std::move(*made);
   engine->registerSymbols(getRuntimeSymbols);
 
+  RuntimeContext context(device);
   RuntimeContextScope scope(context);
   // Runs the constructors, which load the kernels.
   engine->initialize();
@@ -134,17 +138,32 @@ Error JITExecutable::initialize(ModuleOp lowered) {
   return Error::success();
 }
 
-Error JITExecutable::invoke(StringRef function, ArrayRef<void *> arguments) {
+Expected<Executable::Entry> JITExecutable::lookup(StringRef function) const {
   auto entry = entries.find(function);
   if (entry == entries.end())
     return formatError("the module has no function '{0}' that can be called", function);
+  return entry->second;
+}
+
+Error JITExecutable::launch(Entry entry, void **addresses, void *stream) {
+  RuntimeContext context(device, stream);
+  RuntimeContextScope scope(context);
+  entry(addresses);
+  return context.takeError();
+}
+
+Error JITExecutable::invoke(StringRef function, ArrayRef<void *> arguments) {
+  Expected<Entry> entry = lookup(function);
+  if (!entry)
+    return entry.takeError();
   // The entry wants the address of each argument's value.
   SmallVector<void *> values(arguments);
   SmallVector<void *> addresses;
   for (void *&value : values)
     addresses.push_back(&value);
+  RuntimeContext context(device);
   RuntimeContextScope scope(context);
-  entry->second(addresses.data());
+  (*entry)(addresses.data());
   return context.takeError();
 }
 

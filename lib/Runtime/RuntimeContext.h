@@ -16,18 +16,22 @@
 
 namespace mlir::flashattn {
 
-/// One executable's device and the first error of the call under way.
+/// The device of a call under way and its first error.
 class RuntimeContext {
 public:
-  explicit RuntimeContext(Device &device) : device(device) {}
+  /// Kernels go to `stream`, or to the device's own where there is none.
+  explicit RuntimeContext(Device &device, std::optional<void *> stream = std::nullopt)
+      : device(device), stream(stream) {}
 
   /// Runs `call` on the device unless an error came before: what follows a failed
   /// call would only fail for its sake. Programs on other threads may come here too.
   void run(llvm::function_ref<llvm::Error(Device &)> call);
   llvm::Error takeError();
+  std::optional<void *> getStream() const { return stream; }
 
 private:
   Device &device;
+  const std::optional<void *> stream;
   std::mutex mutex;
   llvm::Error error = llvm::Error::success();
   bool failed = false;

@@ -63,11 +63,33 @@ void *get(llvm::function_ref<Expected<void *>(Device &)> call) {
 // Memory
 //===----------------------------------------------------------------------===//
 
+/// Memory and copies belong to the device's own stream: a caller's would not wait for them.
+Error checkStream(Device &device) {
+  if (!current->getStream() || !device.isCUDA())
+    return Error::success();
+  return formatError("expected a function that only launches kernels but it allocates, frees or "
+                     "copies device memory");
+}
+void runMemory(llvm::function_ref<Error(Device &)> call) {
+  run([&](Device &device) -> Error {
+    if (Error error = checkStream(device))
+      return error;
+    return call(device);
+  });
+}
+void *getMemory(llvm::function_ref<Expected<void *>(Device &)> call) {
+  return get([&](Device &device) -> Expected<void *> {
+    if (Error error = checkStream(device))
+      return error;
+    return call(device);
+  });
+}
+
 void *memrefAlloc(uint64_t bytes) {
-  return get([&](Device &device) { return device.allocate(bytes); });
+  return getMemory([&](Device &device) { return device.allocate(bytes); });
 }
 void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
-  return get([&](Device &device) -> Expected<void *> {
+  return getMemory([&](Device &device) -> Expected<void *> {
     constexpr uint64_t kDeviceAlignment = 256;
     if (alignment > kDeviceAlignment)
       return formatError("expected an alignment of at most {0} bytes but got {1}",
@@ -76,11 +98,11 @@ void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
   });
 }
 void memrefFree(void *pointer) {
-  run([&](Device &device) { return device.release(pointer); });
+  runMemory([&](Device &device) { return device.release(pointer); });
 }
 
 void *mgpuMemAlloc(uint64_t bytes, void *stream, bool isHostShared) {
-  return get([&](Device &device) -> Expected<void *> {
+  return getMemory([&](Device &device) -> Expected<void *> {
     if (isHostShared)
       return formatError("gpu.alloc with host_shared is not supported");
     return device.allocate(bytes);
@@ -88,12 +110,12 @@ void *mgpuMemAlloc(uint64_t bytes, void *stream, bool isHostShared) {
 }
 void mgpuMemFree(void *pointer, void *stream) { memrefFree(pointer); }
 void mgpuMemcpy(void *dst, void *src, size_t bytes, void *stream) {
-  run([&](Device &device) { return device.copyOnDevice(dst, src, bytes); });
+  runMemory([&](Device &device) { return device.copyOnDevice(dst, src, bytes); });
 }
 /// Fills with a value of several bytes by doubling what is there: device.fill knows bytes.
 template <typename T>
 void fill(void *dst, T value, size_t count) {
-  run([&](Device &device) -> Error {
+  runMemory([&](Device &device) -> Error {
     auto *bytes = reinterpret_cast<uint8_t *>(&value);
     if (std::all_of(bytes, bytes + sizeof(T), [&](uint8_t byte) { return byte == bytes[0]; }))
       return device.fill(dst, bytes[0], count * sizeof(T));
@@ -137,7 +159,7 @@ void mgpuLaunchKernel(void *kernel, intptr_t gridX, intptr_t gridY, intptr_t gri
                       void **parameters, void **extra, size_t parameterCount) {
   run([&](Device &device) {
     return device.launch(
-        kernel, {{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {1, 1, 1}, sharedBytes},
+        kernel, {{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {1, 1, 1}, sharedBytes, current->getStream()},
         parameters);
   });
 }
@@ -150,7 +172,8 @@ void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY,
                          {{gridX, gridY, gridZ},
                           {blockX, blockY, blockZ},
                           {clusterX, clusterY, clusterZ},
-                          sharedBytes},
+                          sharedBytes,
+                          current->getStream()},
                          parameters);
   });
 }

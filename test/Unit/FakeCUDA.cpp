@@ -25,6 +25,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -45,6 +46,11 @@ std::map<void *, size_t> allocations;
 size_t allocated = 0;
 std::atomic<Result> sticky{0};
 std::atomic<int> loads{0};
+/// Of this thread, the current one last.
+thread_local std::vector<void *> contexts;
+/// Of this thread's launches.
+thread_local int launches = 0;
+thread_local void *launchStream = nullptr;
 
 /// What call `name` returns before it does anything.
 Result begin(const char *name) {
@@ -161,12 +167,20 @@ EXPORT Result cuDevicePrimaryCtxRetain(void **context, int device) {
   *context = &mutex;
   return 0;
 }
+EXPORT Result cuCtxGetCurrent(void **context) {
+  *context = contexts.empty() ? nullptr : contexts.back();
+  return 0;
+}
 EXPORT Result cuCtxPushCurrent_v2(void *context) {
   BEGIN("cuCtxPushCurrent");
+  contexts.push_back(context);
   return 0;
 }
 EXPORT Result cuCtxPopCurrent_v2(void **context) {
-  *context = nullptr;
+  *context = contexts.empty() ? nullptr : contexts.back();
+  if (contexts.empty())
+    return 201;
+  contexts.pop_back();
   return 0;
 }
 EXPORT Result cuStreamCreate(void **stream, unsigned flags) {
@@ -292,8 +306,20 @@ EXPORT Result cuFuncSetAttribute(void *function, int attribute, int value) {
 EXPORT Result cuLaunchKernel(void *function, unsigned, unsigned, unsigned, unsigned, unsigned,
                              unsigned, unsigned sharedBytes, void *stream, void **parameters,
                              void **extra) {
-  return begin("cuLaunchKernel");
+  BEGIN("cuLaunchKernel");
+  if (contexts.empty())
+    return 201;
+  ++launches;
+  launchStream = stream;
+  return 0;
 }
+/// This thread's launches so far, the stream of the last one, and how many contexts are on its
+/// stack: for tests of who sees what.
+EXPORT int fakeCUDALaunches(void **stream) {
+  *stream = launchStream;
+  return launches;
+}
+EXPORT int fakeCUDAContexts() { return contexts.size(); }
 EXPORT Result cuLaunchKernelEx(const void *config, void *function, void **parameters,
                                void **extra) {
   return begin("cuLaunchKernelEx");

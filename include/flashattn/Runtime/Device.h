@@ -15,6 +15,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace mlir::flashattn {
@@ -38,10 +39,13 @@ struct Dim3 {
 struct LaunchShape {
   Dim3 grid, block, cluster;
   int64_t dynamicSharedBytes = 0;
+  /// The caller's CUstream (null: the legacy default stream); nothing: the device's own.
+  std::optional<void *> stream = std::nullopt;
 };
 
 /// A place with memory of its own and work that may run asynchronously. Buffers
-/// are plain addresses of the device's memory. Not thread-safe: one thread at a time.
+/// are plain addresses of the device's memory. Not thread-safe, one thread at a time, but
+/// for getKernel and launch.
 class Device {
 public:
   virtual ~Device() = default;
@@ -74,7 +78,8 @@ public:
   virtual llvm::Expected<void *> loadKernels(llvm::StringRef image);
   /// The kernel `name` of what loadKernels returned.
   virtual llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name);
-  /// Starts a kernel on the device's stream; `parameters` are addresses of its parameters.
+  /// Starts a kernel; `parameters` are addresses of its parameters. Waits for nothing and
+  /// allocates nothing, so that a launch may be captured into a graph.
   /// Errors: shared memory beyond the limit (needed, available), launch failure.
   virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
   /// The stream (CUstream) that launches, copies and fills go to; null on the CPU.
@@ -83,10 +88,19 @@ public:
 
 llvm::Expected<std::unique_ptr<Device>> createCPUDevice();
 /// Errors, each with its own message: driver library missing, driver too old, no
-/// device, no device of that number.
-llvm::Expected<std::unique_ptr<Device>> createCUDADevice(int ordinal);
+/// device, no device of that number. With `ownStream` false the device's own stream is the
+/// legacy default one: for who brings a stream to each launch.
+llvm::Expected<std::unique_ptr<Device>> createCUDADevice(int ordinal, bool ownStream = true);
 /// The CUDA devices of this machine. The same errors as createCUDADevice.
 llvm::Expected<llvm::SmallVector<CUDADeviceInfo>> listCUDADevices();
+
+/// What the CUDA driver takes.
+struct CUDADriverInfo {
+  int version;       ///< of CUDA, 1000 * major + 10 * minor
+  int maxPTXVersion; ///< 10 * major + minor
+};
+/// The same errors as createCUDADevice.
+llvm::Expected<CUDADriverInfo> getCUDADriverInfo();
 
 } // namespace mlir::flashattn
 

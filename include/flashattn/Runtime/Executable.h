@@ -28,6 +28,17 @@ public:
   /// Errors: no such function; a kernel launch that failed. On CUDA returns before
   /// the work is done: errors inside kernels come out of Device::synchronize.
   virtual llvm::Error invoke(llvm::StringRef function, llvm::ArrayRef<void *> arguments) = 0;
+
+  /// A function's C interface, called with the address of each argument's value.
+  using Entry = void (*)(void **);
+  /// Errors: no such function.
+  virtual llvm::Expected<Entry> lookup(llvm::StringRef function) const = 0;
+
+  /// invoke for who calls often: looks nothing up and allocates nothing. On CUDA all kernels go
+  /// to `stream`, a CUstream of the device's context (null: the legacy default stream). Any
+  /// number of threads may be inside at once. Errors: as invoke; a function that does more to
+  /// the device than to launch kernels.
+  virtual llvm::Error launch(Entry entry, void **addresses, void *stream) = 0;
 };
 
 } // namespace mlir::flashattn

@@ -1,0 +1,255 @@
+/*===- FlashAttn.h - compile and launch attention from C -------------------===*\
+|*
+|* One shared library, libFlashAttnC.so. The text of an MLIR module goes in, a kernel comes
+|* out that can be launched on a CUDA stream or on the CPU.
+|*
+|*   FlashAttnCompileOptions options;
+|*   flashattnCompileOptionsInit(&options);
+|*   FlashAttnKernel kernel;
+|*   if (flashattnCompile(text, strlen(text), &options, &kernel) != FLASHATTN_OK)
+|*     fputs(flashattnGetLastError(), stderr);
+|*   flashattnLaunch(kernel, stream, tensors, 4);
+|*   flashattnKernelFree(kernel);
+|*
+|* Every function that can fail returns a FlashAttnStatus. Nothing is thrown, nothing is
+|* printed. All functions may be called from several threads at once, on the same kernel
+|* too; only flashattnKernelFree must not run beside another call on its kernel.
+|*
+|* Structures start with their size, which the Init functions (or the caller, for what is
+|* filled in by the library) set, so that fields can be added at the end: a program built with
+|* an older header keeps working.
+|*
+\*===----------------------------------------------------------------------===*/
+
+#ifndef FLASHATTN_C_FLASHATTN_H
+#define FLASHATTN_C_FLASHATTN_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define FLASHATTN_EXPORT __attribute__((visibility("default")))
+#else
+#define FLASHATTN_EXPORT
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/*===----------------------------------------------------------------------===*\
+|* Status
+\*===----------------------------------------------------------------------===*/
+
+/** What a function returns. */
+enum FlashAttnStatus {
+  FLASHATTN_OK = 0,
+  /** An argument of the call: null, out of range, a structure of unknown size. */
+  FLASHATTN_ERROR_INVALID_ARGUMENT = 1,
+  /** A kernel that is NULL, freed, or never was one. */
+  FLASHATTN_ERROR_INVALID_HANDLE = 2,
+  /** The text does not parse, or the module breaks a rule of its dialects. */
+  FLASHATTN_ERROR_INVALID_MODULE = 3,
+  /** A valid module that the chip cannot compute, or a function that cannot be launched. */
+  FLASHATTN_ERROR_UNSUPPORTED = 4,
+  /** A pass or the code generator failed. */
+  FLASHATTN_ERROR_COMPILE = 5,
+  /** No device, no driver, a driver too old, a launch that failed. */
+  FLASHATTN_ERROR_DEVICE = 6,
+  /** Tensors of a launch that do not fit the kernel or each other: number, type, rank, size,
+      stride, alignment. */
+  FLASHATTN_ERROR_TENSOR = 7
+};
+
+/** The message of the last call on this thread that failed; "" before any did. Lower case,
+    "expected … but got …" where that applies; several diagnostics stand on lines of their own.
+    Valid until the next call on this thread that fails. */
+FLASHATTN_EXPORT const char *flashattnGetLastError(void);
+
+/** The library's version, as "0.1.0". */
+FLASHATTN_EXPORT const char *flashattnGetVersion(void);
+
+/*===----------------------------------------------------------------------===*\
+|* Devices
+\*===----------------------------------------------------------------------===*/
+
+enum {
+  /** The first CUDA device, or the CPU where there is none. */
+  FLASHATTN_DEVICE_AUTO = -1,
+  FLASHATTN_DEVICE_CPU = -2
+};
+
+typedef struct FlashAttnDeviceInfo {
+  size_t size; /**< sizeof(FlashAttnDeviceInfo), set by the caller */
+  char name[256];
+  char chip[16]; /**< as of FlashAttnCompileOptions: "sm_90", "cpu" */
+  int32_t computeUnits; /**< multiprocessors, or threads of the CPU */
+  /** Of the f32 lanes of a vector register (CPU), otherwise 0. */
+  int32_t vectorWidth;
+  int64_t memoryBytes;            /**< 0 for the CPU */
+  int64_t sharedMemoryPerBlock;   /**< opt-in maximum in bytes, 0 for the CPU */
+  /** 1000 * major + 10 * minor of the CUDA version that the driver has, 0 for the CPU. */
+  int32_t driverVersion;
+  /** 10 * major + minor of the newest PTX that the driver takes, 0 for the CPU. */
+  int32_t maxPTXVersion;
+} FlashAttnDeviceInfo;
+
+/** The number of CUDA devices. Errors (count is 0 then): DEVICE with the reason that there is
+    none: driver library missing, driver too old, no device. */
+FLASHATTN_EXPORT int32_t flashattnGetDeviceCount(int32_t *count);
+
+/** What is known of CUDA device `device`, or of the CPU for FLASHATTN_DEVICE_CPU. Makes no
+    context. */
+FLASHATTN_EXPORT int32_t flashattnGetDeviceInfo(int32_t device, FlashAttnDeviceInfo *info);
+
+/*===----------------------------------------------------------------------===*\
+|* Compilation
+\*===----------------------------------------------------------------------===*/
+
+/** A compiled function. NULL is none. */
+typedef struct FlashAttnKernelHandle *FlashAttnKernel;
+
+enum FlashAttnSeverity {
+  /** Belongs to the diagnostic before it. */
+  FLASHATTN_NOTE = 0,
+  FLASHATTN_REMARK = 1,
+  FLASHATTN_WARNING = 2,
+  FLASHATTN_ERROR = 3
+};
+
+/** Is called, on the thread that compiles, for each diagnostic and for each of its notes. `file`
+    is "" and the others 0 where the location is unknown; line and column count from 1. The
+    strings live as long as the call. */
+typedef void (*FlashAttnDiagnosticCallback)(void *user, int32_t severity, const char *file,
+                                            int32_t line, int32_t column, const char *message);
+
+typedef struct FlashAttnCompileOptions {
+  size_t size; /**< set by flashattnCompileOptionsInit */
+  /** "cpu" or "sm_XX"; NULL: that of `device`. A chip that is not the device's own, or that has no
+      device here, still gives the texts; the kernel cannot be launched then. */
+  const char *chip;
+  /** A CUDA device's number, FLASHATTN_DEVICE_AUTO (the default) or FLASHATTN_DEVICE_CPU. */
+  int32_t device;
+  /** CPU: f32 lanes of a vector register; 0 (the default): the host's. */
+  int32_t vectorWidth;
+  /** Fields of the schedule to pin, as of flashattn-select-schedule; NULL or "": none. */
+  const char *schedule;
+  /** The function to compile; NULL: the only public one. */
+  const char *function;
+  /** NULL: none. Errors are in flashattnGetLastError in any case. */
+  FlashAttnDiagnosticCallback diagnostic;
+  void *diagnosticUser;
+  /** Nonzero (the default): schedules that the tuner found come before the built-in ones. */
+  int32_t useTuned;
+} FlashAttnCompileOptions;
+
+FLASHATTN_EXPORT int32_t flashattnCompileOptionsInit(FlashAttnCompileOptions *options);
+
+/** Compiles a function of the module in `mlir`, `length` bytes of text (no zero needed at the
+    end). `options` may be NULL: the defaults. To be launched, the function must have no results
+    and take memrefs of rank 0 to 4, index and integers; tensors of other functions give texts
+    only. Errors: INVALID_MODULE, UNSUPPORTED, COMPILE, DEVICE; `*kernel` is NULL then. */
+FLASHATTN_EXPORT int32_t flashattnCompile(const char *mlir, size_t length,
+                                          const FlashAttnCompileOptions *options,
+                                          FlashAttnKernel *kernel);
+
+/** Frees what a kernel holds on the host and the strings it gave out. Work that was launched goes
+    on. NULL is fine; a kernel freed before is INVALID_HANDLE. */
+FLASHATTN_EXPORT int32_t flashattnKernelFree(FlashAttnKernel kernel);
+
+/*===----------------------------------------------------------------------===*\
+|* Queries; strings belong to the kernel
+\*===----------------------------------------------------------------------===*/
+
+typedef struct FlashAttnKernelInfo {
+  size_t size; /**< sizeof(FlashAttnKernelInfo), set by the caller */
+  const char *function;
+  const char *chip;
+  /** The CUDA device that it runs on, FLASHATTN_DEVICE_CPU, or FLASHATTN_DEVICE_AUTO for none. */
+  int32_t device;
+  int32_t isLaunchable;
+  const char *notLaunchableReason; /**< "" where it is launchable */
+  int32_t numArguments;
+  int32_t numStages; /**< of flashattnKernelGetStage */
+  /** Device memory that a launch needs besides its arguments, in bytes. */
+  int64_t workspaceBytes;
+} FlashAttnKernelInfo;
+
+FLASHATTN_EXPORT int32_t flashattnKernelGetInfo(FlashAttnKernel kernel, FlashAttnKernelInfo *info);
+
+enum { FLASHATTN_MAX_RANK = 4 };
+
+enum FlashAttnArgumentKind { FLASHATTN_ARGUMENT_MEMREF = 0, FLASHATTN_ARGUMENT_SCALAR = 1 };
+
+enum FlashAttnElementType {
+  FLASHATTN_F16 = 1,
+  FLASHATTN_BF16 = 2,
+  FLASHATTN_F32 = 3,
+  FLASHATTN_F64 = 4,
+  FLASHATTN_I1 = 5, /**< a byte each, 0 or 1 */
+  FLASHATTN_I8 = 6,
+  FLASHATTN_I32 = 7,
+  FLASHATTN_I64 = 8,
+  FLASHATTN_INDEX = 9 /**< 64 bits */
+};
+
+/** Bits of FlashAttnArgumentInfo::direction. */
+enum FlashAttnDirection { FLASHATTN_INPUT = 1, FLASHATTN_OUTPUT = 2 };
+
+typedef struct FlashAttnArgumentInfo {
+  size_t size;         /**< sizeof(FlashAttnArgumentInfo), set by the caller */
+  int32_t kind;        /**< FlashAttnArgumentKind */
+  int32_t elementType; /**< FlashAttnElementType */
+  int32_t elementBytes;
+  int32_t rank;      /**< 0 for scalars */
+  int32_t direction; /**< FlashAttnDirection bits; what is never read nor written: 0 */
+  /** Nonzero: the kernel was promised (`flashattn.aligned_rows`) rows that start at multiples of
+      16 bytes, and a launch checks it. */
+  int32_t alignedRows;
+  int64_t sizes[FLASHATTN_MAX_RANK];   /**< -1 where any will do */
+  int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, -1 where any will do */
+  /** What it is to the function's only attention: "q", "k", "v", "o", "lse", "offset"; or "". */
+  const char *role;
+} FlashAttnArgumentInfo;
+
+FLASHATTN_EXPORT int32_t flashattnKernelGetArgument(FlashAttnKernel kernel, int32_t index,
+                                                    FlashAttnArgumentInfo *info);
+
+/** The name of text `index`: "mlir" (as given), "schedule" (the chosen ones, a line each), "tiled"
+    (tile programs), "lowered" (LLVM dialect) and, for GPUs, "ptx". */
+FLASHATTN_EXPORT int32_t flashattnKernelGetStage(FlashAttnKernel kernel, int32_t index,
+                                                 const char **name);
+
+/** The text of a stage, which ends with a zero; `length` (may be NULL) does not count it. */
+FLASHATTN_EXPORT int32_t flashattnKernelGetText(FlashAttnKernel kernel, const char *stage,
+                                                const char **text, size_t *length);
+
+/*===----------------------------------------------------------------------===*\
+|* Launch
+\*===----------------------------------------------------------------------===*/
+
+/** The value of one argument. */
+typedef struct FlashAttnTensor {
+  /** The first element: device memory on CUDA, host memory on the CPU. */
+  void *data;
+  int64_t sizes[FLASHATTN_MAX_RANK];
+  int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, not negative */
+  int64_t scalar;                      /**< the value of a scalar argument; nothing else counts then */
+  int32_t elementType;                 /**< FlashAttnElementType */
+  int32_t rank;
+} FlashAttnTensor;
+
+/** Starts the kernel on `stream`, a CUstream or cudaStream_t of the kernel's device (NULL: the
+    legacy default stream); on the CPU `stream` is ignored and the call returns when all is done.
+    On CUDA nothing but kernel launches is given to the stream: nothing is allocated, copied or
+    waited for, so the call may be captured into a graph. Any context may be current; the
+    kernel's is the device's primary context.
+    Errors: TENSOR; DEVICE; UNSUPPORTED for a kernel that cannot be launched. */
+FLASHATTN_EXPORT int32_t flashattnLaunch(FlashAttnKernel kernel, void *stream,
+                                         const FlashAttnTensor *tensors, int32_t numTensors);
+
+#ifdef __cplusplus
+} /* extern "C" */
+#endif
+
+#endif /* FLASHATTN_C_FLASHATTN_H */
