@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import threading
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from . import _library, _module
+from . import _library, _module, _tuned
 from ._library import DEVICE_AUTO, DEVICE_CPU
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
 from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
@@ -40,28 +39,31 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
     return ", ".join(f"{name} = {fields[name]}" for name in _FIELDS)
 
 
-def tuned_enabled() -> bool:
-    """FLASHATTN_TUNED=0 leaves the tuner's findings aside."""
-    return os.environ.get("FLASHATTN_TUNED", "1") != "0"
-
-
 class Kernel:
     """A compiled attention: one that serves every batch, head count and length.
 
     Made by `flashattn.compile`. It may be launched from several threads at once.
     """
 
-    def __init__(self, problem: _module.Problem, chip: Optional[str], device: int):
+    def __init__(self, problem: _module.Problem, chip: Optional[str], device: int, tuned: bool = True):
         library = _library.get()
         self.problem = problem
         self._library = library
-        text = _module.make_module(problem)
-        self._handle = library.compile(
-            text, chip=chip, device=device, schedule=problem.schedule, tuned=tuned_enabled()
-        )
+        self._handle = self._compile(chip, device, tuned and _tuned.enabled())
         # At exit the process gives all of it back at once; the driver may be gone by then.
         weakref.finalize(self, library.free, self._handle).atexit = False
         self._info = library.info(self._handle)
+
+    def _compile(self, chip: Optional[str], device: int, tuned: bool) -> int:
+        text, pinned = _module.make_module(self.problem), self.problem.schedule
+        if pinned is None and tuned:
+            found = _tuned.lookup(chip or self._library.device(device).chip, self.problem)
+            if found is not None:
+                try:
+                    return self._library.compile(text, chip=chip, device=device, schedule=found, tuned=False)
+                except (CompileError, UnsupportedError):
+                    pass  # found by another version of the compiler: as if it were not there
+        return self._library.compile(text, chip=chip, device=device, schedule=pinned, tuned=tuned)
 
     def __repr__(self) -> str:
         return f"<flashattn.Kernel for {self.chip}: {self.schedule}>"
@@ -154,6 +156,7 @@ def compile(
     chip: Optional[str] = None,
     device: Optional[int] = None,
     rows: str = "dense",
+    tuned: bool = True,
 ) -> Kernel:
     """Compiles attention ahead of time.
 
@@ -167,6 +170,7 @@ def compile(
       device: number of the CUDA device; by default the first one, or the CPU where there is none.
       rows: "dense" for contiguous tensors, "aligned" for any strides with rows that begin at
         multiples of 16 bytes, "strided" for any strides with a unit last one.
+      tuned: whether to take a schedule that the tuner found.
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.
@@ -186,7 +190,9 @@ def compile(
         device = DEVICE_CPU
     if device is None:
         device = DEVICE_AUTO
-    is_cpu = chip == "cpu" or (chip is None and (device == DEVICE_CPU or device == DEVICE_AUTO and not _has_cuda()))
+    if chip is None and device == DEVICE_AUTO:
+        device = 0 if _has_cuda() else DEVICE_CPU
+    is_cpu = chip == "cpu" or (chip is None and device == DEVICE_CPU)
     problem = _module.Problem(
         element,
         head_dim,
@@ -199,12 +205,10 @@ def compile(
         format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
     )
-    return Kernel(problem, chip, device)
+    return Kernel(problem, chip, device, tuned)
 
 
 def _has_cuda() -> bool:
-    from .errors import DeviceError
-
     try:
         return _library.get().device_count() > 0
     except DeviceError:
