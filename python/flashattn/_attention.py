@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Dict, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
 
@@ -44,12 +44,13 @@ class _Plan:
     """A kernel with arguments that need only addresses."""
 
     __slots__ = (
-        "kernel", "handle", "launch", "array", "address", "count", "q", "k", "v", "o", "lse",
+        "kernel", "device", "handle", "launch", "array", "address", "count", "q", "k", "v", "o", "lse",
         "o_shape", "lse_shape", "lse_like", "is_empty",
     )  # fmt: skip
 
     def __init__(self, kernel: _kernel.Kernel, views: "_Views"):
         self.kernel = kernel
+        self.device = views.q.device
         self.handle = kernel._handle
         self.launch = kernel._library.launch
         self.o_shape, self.lse_shape = views.o.shape, views.lse_shape
@@ -127,75 +128,94 @@ def attention(
       DeviceError: no library, no driver, no device, a launch that failed.
     """
     # A plan is found by everything that it was made from. Addresses enter by their alignment only.
+    if schedule is not None and schedule.__class__ is not str:
+        schedule = _hashable(schedule)
+    options = (mask, scale, align, layout, return_lse, schedule, dtype)
     kind = type(q)
     if kind is _Tensor and type(k) is kind and type(v) is kind:
-        device = q.get_device()
-        q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
-        key: Tuple[Any, ...] = (
-            q.dtype, k.dtype, v.dtype, device, k.get_device(), v.get_device(), q.shape, k.shape, v.shape,
-            q.stride(), k.stride(), v.stride(), (q_at | k_at | v_at) & 15,
-            mask, scale, align, layout, return_lse, dtype,
-            schedule if schedule is None or schedule.__class__ is str else repr(schedule),
-        )  # fmt: skip
-        if out is None and not ((q.requires_grad or k.requires_grad or v.requires_grad) and _grad_enabled()):
-            try:
-                plan = _state.plans.get(key)
-            except TypeError:  # what cannot be hashed is refused by name below
-                plan = None
-            if plan is not None:
-                o = q.new_empty(plan.o_shape)
-                if plan.is_empty:
-                    return (o, plan.lse_like.new_empty(plan.lse_shape)) if return_lse else o
-                plan.q.data, plan.k.data, plan.v.data, plan.o.data = q_at, k_at, v_at, o.data_ptr()
-                if stream is None:
-                    stream = _raw_stream(device) if device >= 0 else 0
-                elif stream.__class__ is not int:
-                    stream = _tensors.stream_pointer(stream)
-                if return_lse:
-                    lse = plan.lse_like.new_empty(plan.lse_shape)
-                    plan.lse.data = lse.data_ptr()
-                    status = plan.launch(plan.handle, stream, plan.address, 5)
-                    if status:
-                        plan.kernel._library.fail(status)
-                    return o, lse
-                status = plan.launch(plan.handle, stream, plan.address, 4)
-                if status:
-                    plan.kernel._library.fail(status)
-                return o
-            return _attend(
-                q, k, v, mask, scale, align, layout, return_lse, None, schedule, dtype, stream, key
-            )
-    elif kind is numpy.ndarray and type(k) is kind and type(v) is kind and out is None:
-        q_at = q.__array_interface__["data"][0]
-        k_at = k.__array_interface__["data"][0]
-        v_at = v.__array_interface__["data"][0]
-        key = (
-            q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.strides, k.strides, v.strides,
-            (q_at | k_at | v_at) & 15, mask, scale, align, layout, return_lse, dtype,
-            schedule if schedule is None or schedule.__class__ is str else repr(schedule),
-        )  # fmt: skip
-        try:
-            plan = _state.plans.get(key)
-        except TypeError:
-            plan = None
-        if plan is not None:
-            o = numpy.empty(plan.o_shape, q.dtype)
-            lse = numpy.empty(plan.lse_shape, numpy.float32) if return_lse else None
-            if not plan.is_empty:
-                plan.q.data, plan.k.data, plan.v.data = q_at, k_at, v_at
-                plan.o.data = o.__array_interface__["data"][0]
-                if return_lse:
-                    plan.lse.data = lse.__array_interface__["data"][0]
-                status = plan.launch(plan.handle, None, plan.address, plan.count)
-                if status:
-                    plan.kernel._library.fail(status)
-            return (o, lse) if return_lse else o
-        return _attend(q, k, v, mask, scale, align, layout, return_lse, None, schedule, dtype, stream, key)
-    return _attend(q, k, v, mask, scale, align, layout, return_lse, out, schedule, dtype, stream, None)
+        return _call_torch(q, k, v, out, stream, options)
+    if kind is numpy.ndarray and type(k) is kind and type(v) is kind:
+        return _call_numpy(q, k, v, out, stream, options)
+    return _attend(q, k, v, out, stream, options, None)
 
 
-def _attend(q, k, v, mask, scale, align, layout, return_lse, out, schedule, dtype, stream, key) -> Any:
+def _hashable(schedule: Any) -> Any:
+    return tuple(schedule.items()) if isinstance(schedule, Mapping) else schedule
+
+
+def _torch_key(tensor: Any) -> Any:
+    return tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.data_ptr() & 15, tensor.requires_grad
+
+
+def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
+    key: Any = (_torch_key(q), _torch_key(k), _torch_key(v), options)
+    has_lse = options[4]
+    o = lse = None
+    if out is not None:
+        pair = out if has_lse else (out,)
+        if type(pair) is not tuple or len(pair) != (2 if has_lse else 1) or any(type(t) is not _Tensor for t in pair):
+            return _attend(q, k, v, out, stream, options, None)
+        key += tuple(map(_torch_key, pair))
+        o, lse = pair if has_lse else (out, None)
+    try:
+        plan = _state.plans.get(key)
+    except TypeError:  # what cannot be hashed is refused by name
+        return _attend(q, k, v, out, stream, options, None)
+    if plan is None:
+        return _attend(q, k, v, out, stream, options, key)
+    if o is None:
+        o = q.new_empty(plan.o_shape)
+        if has_lse:
+            lse = plan.lse_like.new_empty(plan.lse_shape)
+    if not plan.is_empty:
+        plan.q.data, plan.k.data, plan.v.data, plan.o.data = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()
+        if has_lse:
+            plan.lse.data = lse.data_ptr()
+        if stream is None:
+            stream = 0 if plan.device < 0 else _raw_stream(plan.device)
+        elif stream.__class__ is not int:
+            stream = _tensors.stream_pointer(stream)
+        status = plan.launch(plan.handle, stream, plan.address, plan.count)
+        if status:
+            plan.kernel._library.fail(status)
+    return (o, lse) if has_lse else o
+
+
+def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
+    has_lse = options[4]
+    if out is not None:
+        return _attend(q, k, v, out, stream, options, None)
+    q_at, k_at, v_at = (
+        q.__array_interface__["data"][0], k.__array_interface__["data"][0], v.__array_interface__["data"][0]
+    )  # fmt: skip
+    key = (
+        q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.strides, k.strides, v.strides,
+        (q_at | k_at | v_at) & 15, options,
+    )  # fmt: skip
+    try:
+        plan = _state.plans.get(key)
+    except TypeError:
+        return _attend(q, k, v, None, stream, options, None)
+    if plan is None:
+        return _attend(q, k, v, None, stream, options, key)
+    o = numpy.empty(plan.o_shape, q.dtype)
+    lse = numpy.empty(plan.lse_shape, numpy.float32) if has_lse else None
+    if not plan.is_empty:
+        plan.q.data, plan.k.data, plan.v.data = q_at, k_at, v_at
+        plan.o.data = o.__array_interface__["data"][0]
+        if has_lse:
+            plan.lse.data = lse.__array_interface__["data"][0]  # type: ignore[union-attr]
+        status = plan.launch(plan.handle, None, plan.address, plan.count)
+        if status:
+            plan.kernel._library.fail(status)
+    return (o, lse) if has_lse else o
+
+
+def _attend(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...], key: Any) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
+    mask, scale, align, layout, return_lse, schedule, dtype = options
+    if isinstance(schedule, tuple):
+        schedule = dict(schedule)
     _learn_torch()
     scale = _module.check_options(mask, scale, align, layout)
     bf16_bits = False
@@ -237,7 +257,9 @@ def _attend(q, k, v, mask, scale, align, layout, return_lse, out, schedule, dtyp
     else:
         stream = _tensors.stream_pointer(stream)
     _start(plan, views["q"], views["k"], views["v"], o_view, lse_view, stream)
-    if key is not None and o_view.pointer % _ALIGNMENT == 0:
+    # What torch allocates is aligned; a plan without out= counts on it. Gradients are asked about anew.
+    gradients = _tensors.is_torch(q) and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if key is not None and not gradients and (out is not None or o_view.pointer % _ALIGNMENT == 0):
         if return_lse and _tensors.is_torch(lse):
             plan.lse_like = lse.new_empty(0)
         plans = _state.plans

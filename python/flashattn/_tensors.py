@@ -62,10 +62,13 @@ def _numpy_view(name: str, array: numpy.ndarray) -> View:
         raise ArgumentError(
             f"expected strides of {name!r} that are multiples of {size} bytes but got {array.strides}"
         )
+    pointer, _ = array.__array_interface__["data"]
+    if pointer % size:
+        raise ArgumentError(f"expected {name!r} at a multiple of {size} bytes but got address {pointer:#x}")
     if not array.dtype.isnative:
         raise ArgumentError(f"expected {name!r} in the byte order of this machine but got {array.dtype.str}")
     return View(
-        array.__array_interface__["data"][0],
+        pointer,
         array.shape,
         tuple(stride // size for stride in array.strides),
         parse_element(array.dtype.name),
