@@ -9,7 +9,7 @@ import lit.util
 
 config.name = "FlashAttn"
 config.test_format = lit.formats.ShTest(execute_external=False)
-config.suffixes = [".mlir", ".test", ".py"]
+config.suffixes = [".mlir", ".test", ".py", ".c"]
 config.excludes = ["Inputs", "Unit", "CMakeLists.txt", "lit.cfg.py", "lit.site.cfg.py", "summary.py"]
 config.test_source_root = config.flashattn_test_root
 config.test_exec_root = config.flashattn_exec_root
@@ -66,6 +66,9 @@ for name in ("ptxas", "nvdisasm", "cuobjdump"):
 for name in ("flash-run", "mlir-opt"):
     if find_tool(name):
         config.available_features.add(name)
+# The programs of test/CAPI, and the library they are linked to.
+if find_tool("capi-launch"):
+    config.available_features.add("capi")
 if os.path.exists(config.fakecuda):
     config.available_features.add("fakecuda")
 if os.path.exists(os.path.join(config.flashattn_lib_dir, "FlashAttnPlugin.so")):

@@ -1,16 +1,12 @@
 //===- Lower.cpp - runs the pipelines, keeps what they make ----------------===//
 
 #include "Program.h"
-#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "flashattn/Pipelines/Pipelines.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
-#include "mlir/Transforms/Passes.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
 #include "llvm/Support/ToolOutputFile.h"
-#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -90,86 +86,42 @@ private:
 /// The kernels' PTX, and what ptxas says of it where there is one.
 static Error dumpKernels(ModuleOp module, StringRef directory) {
   auto ptxas = llvm::sys::findProgramByName("ptxas");
-  for (auto binary : module.getOps<gpu::BinaryOp>()) {
-    for (auto object : binary.getObjects().getAsRange<gpu::ObjectAttr>()) {
-      if (object.getFormat() != gpu::CompilationTarget::Assembly)
-        continue;
-      StringRef ptx = object.getObject().getValue().rtrim('\0');
-      std::string name = (binary.getName() + ".ptx").str();
-      if (Error error = writeText(directory, name, [&](raw_ostream &os) { os << ptx; }))
-        return error;
-      if (!ptxas)
-        continue;
-      StringRef chip = ptx.split(".target ").second;
-      chip = chip.take_until([](char c) { return c == ',' || isspace(c); });
-      SmallString<256> in(directory), report(directory);
-      llvm::sys::path::append(in, name);
-      llvm::sys::path::append(report, binary.getName() + ".ptxas.txt");
-      std::string arch = ("-arch=" + chip).str();
-      std::optional<StringRef> redirects[] = {StringRef(), StringRef(report), StringRef(report)};
-      // A report of errors is a report too: the driver has the last word on the PTX.
-      llvm::sys::ExecuteAndWait(*ptxas, {*ptxas, "-v", arch, "-o", "/dev/null", in}, std::nullopt,
-                                redirects);
-    }
-  }
-  return Error::success();
-}
-
-/// f32 lanes of the host's vector registers.
-static int64_t getHostVectorWidth() {
-  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
-  return features.lookup("avx512f") ? 16 : features.lookup("avx2") ? 8 : 4;
-}
-
-/// Drops what `function` does not need: it would only take time, or not compile.
-static LogicalResult keepOnly(ModuleOp module, StringRef function) {
-  for (auto other : module.getOps<func::FuncOp>())
-    if (other.getName() != function)
-      other.setPrivate();
-  PassManager pm(module.getContext(), ModuleOp::getOperationName());
-  pm.addPass(createSymbolDCEPass());
-  return pm.run(module);
+  Error error = Error::success();
+  visitPTX(module, [&](StringRef kernels, StringRef ptx) {
+    if (error)
+      return;
+    std::string name = (kernels + ".ptx").str();
+    error = writeText(directory, name, [&](raw_ostream &os) { os << ptx; });
+    if (error || !ptxas)
+      return;
+    StringRef chip = ptx.split(".target ").second;
+    chip = chip.take_until([](char c) { return c == ',' || isspace(c); });
+    SmallString<256> in(directory), report(directory);
+    llvm::sys::path::append(in, name);
+    llvm::sys::path::append(report, kernels + ".ptxas.txt");
+    std::string arch = ("-arch=" + chip).str();
+    std::optional<StringRef> redirects[] = {StringRef(), StringRef(report), StringRef(report)};
+    // A report of errors is a report too: the driver has the last word on the PTX.
+    llvm::sys::ExecuteAndWait(*ptxas, {*ptxas, "-v", arch, "-o", "/dev/null", in}, std::nullopt,
+                              redirects);
+  });
+  return error;
 }
 
 Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
-  bool isCPU = options.chip == "cpu";
-  if (!options.function.empty() && failed(keepOnly(module, options.function)))
-    return llvm::createStringError("cannot take function '" + options.function +
-                                   "' out of the module");
-  if (isCPU) {
-    WalkResult result = module.walk([](Operation *op) -> WalkResult {
-      if (!isa<gpu::LaunchOp, gpu::LaunchFuncOp, gpu::GPUModuleOp>(op))
-        return WalkResult::advance();
-      return op->emitOpError("needs a GPU: expected a CUDA device but got the CPU");
-    });
-    if (result.wasInterrupted())
-      return llvm::createStringError("the module cannot run on the CPU");
-  }
-
-  PassManager pm(module.getContext(), ModuleOp::getOperationName());
-  Error dumpError = Error::success();
   if (!options.dumpDir.empty()) {
     if (std::error_code code = llvm::sys::fs::create_directories(options.dumpDir))
-      return llvm::joinErrors(std::move(dumpError),
-                              llvm::createStringError("cannot make directory '" +
-                                                      options.dumpDir + "': " + code.message()));
+      return llvm::createStringError("cannot make directory '" + options.dumpDir +
+                                     "': " + code.message());
     // The whole module is printed, which nobody may change meanwhile.
     module.getContext()->disableMultithreading();
-    pm.addInstrumentation(
-        std::make_unique<DumpInstrumentation>(module, options.dumpDir, dumpError));
   }
-  if (isCPU) {
-    FlashAttnToCPUOptions pipeline;
-    pipeline.vectorWidth = getHostVectorWidth();
-    pipeline.schedule = options.schedule;
-    buildFlashAttnToCPUPipeline(pm, pipeline);
-  } else {
-    FlashAttnToNVVMOptions pipeline;
-    pipeline.chip = options.chip;
-    pipeline.schedule = options.schedule;
-    buildFlashAttnToNVVMPipeline(pm, pipeline);
-  }
-  bool failed = mlir::failed(pm.run(module));
+  Error dumpError = Error::success();
+  bool failed = mlir::failed(compile(module, options, [&](PassManager &pm) {
+    if (!options.dumpDir.empty())
+      pm.addInstrumentation(
+          std::make_unique<DumpInstrumentation>(module, options.dumpDir, dumpError));
+  }));
   if (dumpError)
     return dumpError;
   if (failed)

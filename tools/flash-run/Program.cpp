@@ -10,29 +10,6 @@ using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
 
-static Expected<func::FuncOp> findFunction(ModuleOp module, StringRef name) {
-  SmallVector<func::FuncOp> candidates;
-  SmallVector<std::string> names;
-  for (auto function : module.getOps<func::FuncOp>()) {
-    if (function.isExternal() || !function.isPublic())
-      continue;
-    if (function.getName() == name)
-      return function;
-    candidates.push_back(function);
-    names.push_back(("'" + function.getName() + "'").str());
-  }
-  if (candidates.empty())
-    return llvm::createStringError("the module has no public function with a body");
-  if (!name.empty())
-    return llvm::createStringError("expected --function to be one of " + llvm::join(names, ", ") +
-                                   " but got '" + name + "'");
-  if (candidates.size() > 1)
-    return llvm::createStringError("the module has several functions: expected --function to be "
-                                   "one of " +
-                                   llvm::join(names, ", "));
-  return candidates.front();
-}
-
 static Expected<ValueInfo> getInfo(Type type, const llvm::Twine &what) {
   auto fail = [&](const llvm::Twine &expected) {
     std::string text;
@@ -79,27 +56,6 @@ static Value stripCasts(Value value) {
     value = op->getOperand(0);
   }
   return value;
-}
-
-static std::optional<unsigned> getArgumentIndex(Value value, func::FuncOp function) {
-  auto argument = dyn_cast_if_present<BlockArgument>(value ? stripCasts(value) : Value());
-  if (!argument || argument.getOwner() != &function.front())
-    return std::nullopt;
-  return argument.getArgNumber();
-}
-
-/// How the body uses the memref argument: {reads, writes}.
-static std::pair<bool, bool> getAccess(func::FuncOp function, Value argument) {
-  bool reads = false, writes = false;
-  function.walk([&](MemoryEffectOpInterface op) {
-    SmallVector<MemoryEffects::EffectInstance> effects;
-    op.getEffectsOnValue(argument, effects);
-    for (const MemoryEffects::EffectInstance &effect : effects) {
-      reads |= isa<MemoryEffects::Read>(effect.getEffect());
-      writes |= isa<MemoryEffects::Write>(effect.getEffect());
-    }
-  });
-  return {reads, writes};
 }
 
 /// Finds the function's attention; returns why there is none to verify.
@@ -161,7 +117,7 @@ static std::string findAttention(func::FuncOp function, Program &program) {
 }
 
 Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
-  Expected<func::FuncOp> found = findFunction(module, name);
+  Expected<func::FuncOp> found = findFunction(module, name, "--function");
   if (!found)
     return found.takeError();
   func::FuncOp function = *found;

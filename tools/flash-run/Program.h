@@ -6,6 +6,7 @@
 #include "GuardedDevice.h"
 #include "HostTensor.h"
 #include "Reference.h"
+#include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Runtime/Executable.h"
 #include "mlir/IR/OwningOpRef.h"
 
@@ -59,11 +60,8 @@ llvm::Expected<Program> analyze(ModuleOp module, StringRef name);
 llvm::Expected<AttentionProblem> getProblem(const Program &program,
                                             ArrayRef<const HostTensor *> arguments);
 
-struct LoweringOptions {
-  std::string function; ///< compiled alone, with what it calls; empty: all are
-  std::string chip;     ///< "cpu" or sm_XX
-  std::string schedule; ///< fields to pin, as of flashattn-select-schedule; may be empty
-  std::string dumpDir;  ///< empty: nothing is kept
+struct LoweringOptions : CompileOptions {
+  std::string dumpDir; ///< empty: nothing is kept
 };
 
 /// Runs the device's pipeline. Diagnostics are printed where they arise.

@@ -384,7 +384,6 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
 
 LogicalResult Distributor::write(vector::TransferWriteOp op) {
   VectorType type = op.getVectorType();
-  auto memref = cast<MemRefType>(op.getBase().getType());
   Value held = mapped(op.getValueToStore());
   AffineMap map = op.getPermutationMap();
   unsigned rowDim = cast<AffineDimExpr>(map.getResult(0)).getPosition();
@@ -418,7 +417,7 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
       for (int64_t g = 0; g < type.getDimSize(1) / 8; ++g) {
         int64_t element = r * perBlock + 4 * g + 2 * half;
         at.back() = add(firstColumn, 8 * g);
-        if (hasAlignedRows(memref)) {
+        if (hasAlignedRows(op.getBase())) {
           vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at, /*nontemporal=*/false,
                                   llvm::Align(2 * type.getElementTypeBitWidth() / 8));
           continue;

@@ -22,19 +22,6 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-bool mlir::flashattn::hasAlignedRows(MemRefType type) {
-  int64_t chunk = 128 / type.getElementTypeBitWidth();
-  SmallVector<int64_t> strides;
-  int64_t offset;
-  if (failed(type.getStridesAndOffset(strides, offset)))
-    return false;
-  // The identity layout is known to be dense even where its sizes are not.
-  if (type.getLayout().isIdentity())
-    return type.getShape().back() % chunk == 0;
-  auto aligned = [&](int64_t v) { return !ShapedType::isDynamic(v) && v % chunk == 0; };
-  return aligned(offset) && llvm::all_of(ArrayRef(strides).drop_back(), aligned);
-}
-
 namespace {
 
 /// Stages the tile reads of one launch.
@@ -94,12 +81,11 @@ Value Stager::allocate(VectorType tile, int64_t stages) {
 /// Returns the token of the asynchronous copies.
 Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buffer, Value stage) {
   auto tile = cast<VectorType>(read.getVectorType());
-  auto source = cast<MemRefType>(read.getBase().getType());
   int64_t rows = tile.getDimSize(0), columns = tile.getDimSize(1);
   SharedTile layout{columns, tile.getElementTypeBitWidth() / 8};
   unsigned rowDim = cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
   int64_t threads = 32 * schedule.getWarps(), chunks = rows * layout.chunksPerRow();
-  bool aligned = hasAlignedRows(source);
+  bool aligned = hasAlignedRows(read.getBase());
   Value size = memref::DimOp::create(b, loc, read.getBase(), static_cast<int64_t>(rowDim));
   Value zero = index(0), chunkElements = index(layout.chunkElements());
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());

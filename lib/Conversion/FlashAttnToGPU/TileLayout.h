@@ -51,10 +51,6 @@ struct SharedTile {
   }
 };
 
-/// True if every row of a [B, H, N, D]-like memref begins at a multiple of 16 bytes,
-/// given that its allocation does: what a 16-byte copy needs.
-bool hasAlignedRows(MemRefType type);
-
 } // namespace mlir::flashattn
 
 #endif // FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_TILELAYOUT_H

@@ -39,6 +39,14 @@ constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 /// Most integer sets a mask may expand to (`all_of` multiplies them).
 constexpr size_t kMaxVisibleSets = 64;
 
+/// True if the memref is, but for casts, a function's argument with `flashattn.aligned_rows`.
+bool isPromisedAlignedRows(Value memref);
+
+/// True if every row of a [B, H, N, D]-like memref begins at a multiple of 16 bytes: what a
+/// 16-byte copy needs. Known from a static layout, given that its allocation begins there, or
+/// promised by `flashattn.aligned_rows`.
+bool hasAlignedRows(Value memref);
+
 /// Registers the bufferisation of the dialect's ops as an external model.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 

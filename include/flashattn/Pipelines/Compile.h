@@ -1,0 +1,55 @@
+//===- Compile.h - one function of a module, for one chip --------*- C++ -*-===//
+//
+// What everyone who compiles in order to run does around the pipelines.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_PIPELINES_COMPILE_H
+#define FLASHATTN_PIPELINES_COMPILE_H
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "llvm/Support/Error.h"
+
+#include <optional>
+#include <string>
+
+namespace mlir {
+class PassManager;
+namespace flashattn {
+
+/// The public function `name` with a body, or the only one where the name is empty. Errors
+/// list what there is; `option` is what the user gives the name by.
+llvm::Expected<func::FuncOp> findFunction(ModuleOp module, StringRef name, StringRef option);
+
+/// The argument of `function` that `value` is, looking through casts that only change what is
+/// known of a shape.
+std::optional<unsigned> getArgumentIndex(Value value, func::FuncOp function);
+
+struct Access {
+  bool reads = false, writes = false;
+};
+/// How the body uses the memref argument.
+Access getAccess(func::FuncOp function, Value argument);
+
+/// f32 lanes of the host's vector registers.
+int64_t getHostVectorWidth();
+
+struct CompileOptions {
+  std::string function;    ///< compiled alone, with what it calls; empty: all are
+  std::string chip;        ///< "cpu" or sm_XX
+  std::string schedule;    ///< fields to pin, as of flashattn-select-schedule; may be empty
+  int64_t vectorWidth = 0; ///< CPU: f32 lanes of a register; 0: the host's
+};
+
+/// Runs the chip's pipeline on the module, with what `instrument` adds to its pass manager.
+/// Diagnostics go to the context's handlers.
+LogicalResult compile(ModuleOp module, const CompileOptions &options,
+                      function_ref<void(PassManager &)> instrument = {});
+
+/// Calls `visit` with the name and PTX of each group of kernels of a compiled module.
+void visitPTX(ModuleOp compiled, function_ref<void(StringRef name, StringRef ptx)> visit);
+
+} // namespace flashattn
+} // namespace mlir
+
+#endif // FLASHATTN_PIPELINES_COMPILE_H

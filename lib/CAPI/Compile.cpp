@@ -1,0 +1,284 @@
+//===- Compile.cpp - text to kernel ----------------------------------------===//
+
+#include "flashattn/Pipelines/Compile.h"
+#include "Kernel.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/InitAll.h"
+#include "flashattn/Target/Schedules.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassInstrumentation.h"
+#include "mlir/Pass/PassManager.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::capi;
+
+namespace {
+
+/// Hands diagnostics to the caller and keeps the errors.
+class Diagnostics {
+public:
+  Diagnostics(MLIRContext *context, const FlashAttnCompileOptions &options)
+      : options(options),
+        handler(context, [this](Diagnostic &diagnostic) {
+          take(diagnostic);
+          return success();
+        }) {}
+
+  /// The errors so far, or `otherwise`.
+  std::string getErrors(const llvm::Twine &otherwise) const {
+    return errors.empty() ? otherwise.str() : errors;
+  }
+
+private:
+  void take(Diagnostic &diagnostic, bool isNote = false) {
+    auto place = diagnostic.getLocation()->findInstanceOf<FileLineColLoc>();
+    std::string file = place ? place.getFilename().str() : "", message = diagnostic.str();
+    unsigned line = place ? place.getLine() : 0, column = place ? place.getColumn() : 0;
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      isError = true;
+    else if (!isNote)
+      isError = false;
+    if (isError) {
+      errors += errors.empty() ? "" : "\n";
+      if (place)
+        errors += llvm::formatv("{0}:{1}:{2}: ", file, line, column).str();
+      errors += (isNote ? "note: " : "") + message;
+    }
+    if (options.diagnostic)
+      options.diagnostic(options.diagnosticUser, getSeverity(diagnostic.getSeverity()),
+                         file.c_str(), line, column, message.c_str());
+    for (Diagnostic &note : diagnostic.getNotes())
+      take(note, /*isNote=*/true);
+  }
+
+  static FlashAttnSeverity getSeverity(DiagnosticSeverity severity) {
+    switch (severity) {
+    case DiagnosticSeverity::Note:
+      return FLASHATTN_NOTE;
+    case DiagnosticSeverity::Remark:
+      return FLASHATTN_REMARK;
+    case DiagnosticSeverity::Warning:
+      return FLASHATTN_WARNING;
+    case DiagnosticSeverity::Error:
+      return FLASHATTN_ERROR;
+    }
+    llvm_unreachable("unknown severity");
+  }
+
+  const FlashAttnCompileOptions &options;
+  std::string errors;
+  bool isError = false; ///< the diagnostic that notes belong to
+  ScopedDiagnosticHandler handler;
+};
+
+/// Keeps the texts of the stages on the way, and the pass that failed.
+class StageInstrumentation : public PassInstrumentation {
+public:
+  StageInstrumentation(ModuleOp module, std::vector<Stage> &stages, std::string &failedPass)
+      : module(module), stages(stages), failedPass(failedPass) {}
+
+  void runBeforePass(Pass *pass, Operation *op) override {
+    StringRef name = pass->getArgument();
+    if (name == "convert-flashattn-to-cpu" || name == "flashattn-map-to-gpu")
+      keep("tiled");
+    // Afterwards the kernels are text inside the text.
+    else if (name == "gpu-module-to-binary")
+      keep("lowered");
+  }
+  void runAfterPass(Pass *pass, Operation *op) override {
+    if (pass->getArgument() != "flashattn-select-schedule")
+      return;
+    std::string text;
+    module->walk([&](AttentionOp attention) {
+      std::string schedule;
+      llvm::raw_string_ostream(schedule) << Attribute(attention.getScheduleAttr());
+      StringRef fields = schedule;
+      fields.consume_front("#flashattn.schedule<");
+      fields.consume_back(">");
+      text += (text.empty() ? "" : "\n") + fields.str();
+    });
+    stages.push_back({"schedule", text});
+  }
+  void runAfterPassFailed(Pass *pass, Operation *op) override {
+    if (failedPass.empty())
+      failedPass = pass->getArgument().str();
+  }
+
+  static std::string print(ModuleOp module) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    module->print(stream, OpPrintingFlags().assumeVerified());
+    return text;
+  }
+
+private:
+  void keep(StringRef name) { stages.push_back({name.str(), print(module)}); }
+
+  ModuleOp module;
+  std::vector<Stage> &stages;
+  std::string &failedPass;
+};
+
+} // namespace
+
+/// Opens the device and decides on the chip.
+static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &options) {
+  kernel.chip = options.chip ? options.chip : "";
+  if (options.device < FLASHATTN_DEVICE_CPU)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a CUDA device's number, FLASHATTN_DEVICE_AUTO or "
+                    "FLASHATTN_DEVICE_CPU as device but got {0}",
+                    options.device);
+  bool wantsCPU = options.device == FLASHATTN_DEVICE_CPU;
+  if (wantsCPU && kernel.chip.empty())
+    kernel.chip = "cpu";
+  if (kernel.chip == "cpu" ? options.device >= 0 : wantsCPU)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a chip of {0} but got '{1}'",
+                    wantsCPU ? "the CPU, 'cpu'," : "a CUDA device", kernel.chip);
+  if (kernel.chip != "cpu") {
+    int ordinal = std::max(options.device, 0);
+    auto device = createCUDADevice(ordinal, /*ownStream=*/false);
+    if (device) {
+      kernel.device = std::move(*device);
+      kernel.deviceNumber = ordinal;
+      if (kernel.chip.empty())
+        kernel.chip = kernel.device->getChip();
+      return FLASHATTN_OK;
+    }
+    std::string message = llvm::toString(device.takeError());
+    if (options.device != FLASHATTN_DEVICE_AUTO)
+      return fail(FLASHATTN_ERROR_DEVICE, message);
+    if (!kernel.chip.empty()) {
+      kernel.reason = message;
+      kernel.reasonStatus = FLASHATTN_ERROR_DEVICE;
+      return FLASHATTN_OK;
+    }
+    kernel.chip = "cpu";
+  }
+  auto device = createCPUDevice();
+  if (!device)
+    return fail(FLASHATTN_ERROR_DEVICE, device.takeError());
+  kernel.device = std::move(*device);
+  kernel.deviceNumber = FLASHATTN_DEVICE_CPU;
+  return FLASHATTN_OK;
+}
+
+/// Parses text that may hold anything. Null with diagnostics otherwise.
+static OwningOpRef<ModuleOp> parse(MLIRContext *context, StringRef text) {
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, "input"), SMLoc());
+  return parseSourceFile<ModuleOp>(sources, ParserConfig(context));
+}
+
+static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &options,
+                             FlashAttnKernel *handle) {
+  static const bool initialized = [] {
+    initializeBackEnds();
+    return true;
+  }();
+  (void)initialized;
+
+  auto kernel = std::make_unique<Kernel>();
+  if (int32_t status = chooseDevice(*kernel, options))
+    return status;
+  if (options.vectorWidth < 0)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a vector width of at least 0 but got {0}", options.vectorWidth);
+
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  registerAllFlashAttnExtensions(registry);
+  // A module is one function: threads would cost more than they bring, and outlive a fork.
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  Diagnostics diagnostics(&context, options);
+  Chip chip{kernel->chip, options.vectorWidth ? options.vectorWidth : getHostVectorWidth()};
+  if (failed(verifyChip([&] { return emitError(UnknownLoc::get(&context)); }, chip)))
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, diagnostics.getErrors("unknown chip"));
+
+  OwningOpRef<ModuleOp> module = parse(&context, text);
+  if (!module)
+    return fail(FLASHATTN_ERROR_INVALID_MODULE, diagnostics.getErrors("the text does not parse"));
+  auto function = findFunction(*module, options.function ? options.function : "", "the function");
+  if (!function)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, function.takeError());
+  describe(*kernel, *function);
+
+  CompileOptions compilation;
+  compilation.function = kernel->function;
+  compilation.chip = kernel->chip;
+  compilation.schedule = options.schedule ? options.schedule : "";
+  compilation.vectorWidth = chip.vectorWidth;
+  kernel->stages.push_back({"mlir", text.str()});
+  std::string failedPass;
+  if (failed(compile(*module, compilation, [&](PassManager &pm) {
+        pm.addInstrumentation(
+            std::make_unique<StageInstrumentation>(*module, kernel->stages, failedPass));
+      })))
+    return fail(failedPass.empty() || failedPass == "flashattn-select-schedule"
+                    ? FLASHATTN_ERROR_UNSUPPORTED
+                    : FLASHATTN_ERROR_COMPILE,
+                diagnostics.getErrors("the module cannot be compiled for " + kernel->chip));
+  if (kernel->chip == "cpu") {
+    kernel->stages.push_back({"lowered", StageInstrumentation::print(*module)});
+  } else {
+    std::string ptx;
+    visitPTX(*module, [&](StringRef, StringRef kernels) { ptx += kernels; });
+    kernel->stages.push_back({"ptx", std::move(ptx)});
+  }
+
+  if (kernel->reason.empty()) {
+    auto executable = Executable::create(*module, *kernel->device);
+    if (executable) {
+      kernel->executable = std::move(*executable);
+      auto entry = kernel->executable->lookup(kernel->function);
+      if (!entry)
+        return fail(FLASHATTN_ERROR_COMPILE, entry.takeError());
+      kernel->entry = *entry;
+    } else {
+      bool isCPU = kernel->chip == "cpu";
+      FlashAttnStatus status = isCPU ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_DEVICE;
+      std::string message = llvm::toString(executable.takeError());
+      // Who names a GPU gets its texts on any machine.
+      if (!options.chip || isCPU)
+        return fail(status, message);
+      kernel->reason = message;
+      kernel->reasonStatus = status;
+    }
+  }
+  return makeHandle(std::move(kernel), handle);
+}
+
+extern "C" int32_t flashattnCompileOptionsInit(FlashAttnCompileOptions *options) {
+  if (!options)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a FlashAttnCompileOptions but got null");
+  // Writes what version 0.1 had and no more: callers built then have no room for more.
+  *options = FlashAttnCompileOptions{};
+  options->size = sizeof(FlashAttnCompileOptions);
+  options->device = FLASHATTN_DEVICE_AUTO;
+  options->useTuned = 1;
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnCompile(const char *mlir, size_t length,
+                                    const FlashAttnCompileOptions *options,
+                                    FlashAttnKernel *kernel) {
+  if (!kernel)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the kernel but got null");
+  *kernel = nullptr;
+  if (!mlir)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a module but got null");
+  FlashAttnCompileOptions given;
+  flashattnCompileOptionsInit(&given);
+  if (options) {
+    if (int32_t status = checkStruct(options, "FlashAttnCompileOptions"))
+      return status;
+    std::memcpy(&given, options, options->size);
+  }
+  return compileKernel(StringRef(mlir, length), given, kernel);
+}

@@ -1,0 +1,324 @@
+//===- Kernel.cpp - handles and queries ------------------------------------===//
+
+#include "Kernel.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Pipelines/Compile.h"
+
+#include <atomic>
+#include <mutex>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::capi;
+
+//===----------------------------------------------------------------------===//
+// Handles
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// A handle is a place in the table and how often that was taken, not an address: a freed one
+/// is known for what it is, and no memory of it is read.
+constexpr unsigned kIndexBits = 16;
+constexpr size_t kNumSlots = size_t(1) << kIndexBits;
+
+struct Slot {
+  std::atomic<uint64_t> generation;
+  std::atomic<Kernel *> kernel;
+};
+
+} // namespace
+
+// Not destroyed: threads may still launch while the process ends.
+static Slot slots[kNumSlots];
+static std::mutex slotMutex;
+static size_t nextSlot = 0;
+
+int32_t capi::makeHandle(std::unique_ptr<Kernel> kernel, FlashAttnKernel *handle) {
+  std::lock_guard<std::mutex> lock(slotMutex);
+  for (size_t tried = 0; tried < kNumSlots; ++tried) {
+    size_t index = nextSlot++ % kNumSlots;
+    Slot &slot = slots[index];
+    if (slot.kernel)
+      continue;
+    // Counts from 1, so that no handle is NULL.
+    uint64_t generation = ++slot.generation;
+    slot.kernel = kernel.release();
+    *handle = reinterpret_cast<FlashAttnKernel>(generation << kIndexBits | index);
+    return FLASHATTN_OK;
+  }
+  return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                  "expected fewer than {0} kernels at once: free those that are not in use",
+                  kNumSlots);
+}
+
+/// Where a handle lies and its generation.
+static std::pair<Slot &, uint64_t> getSlot(FlashAttnKernel handle) {
+  auto bits = reinterpret_cast<uint64_t>(handle);
+  return {slots[bits & (kNumSlots - 1)], bits >> kIndexBits};
+}
+
+static int32_t failHandle(FlashAttnKernel handle) {
+  auto [slot, generation] = getSlot(handle);
+  if (!handle)
+    return fail(FLASHATTN_ERROR_INVALID_HANDLE, "expected a kernel but got null");
+  bool wasOne = generation != 0 && generation <= slot.generation;
+  return fail(FLASHATTN_ERROR_INVALID_HANDLE,
+              wasOne ? "expected a kernel but got one that was freed"
+                     : "expected a kernel but got a handle that never was one");
+}
+
+const Kernel *capi::getKernel(FlashAttnKernel handle) {
+  auto [slot, generation] = getSlot(handle);
+  const Kernel *kernel = slot.kernel.load(std::memory_order_acquire);
+  if (kernel && slot.generation.load(std::memory_order_relaxed) == generation)
+    return kernel;
+  failHandle(handle);
+  return nullptr;
+}
+
+extern "C" int32_t flashattnKernelFree(FlashAttnKernel handle) {
+  if (!handle)
+    return FLASHATTN_OK;
+  std::unique_ptr<Kernel> kernel;
+  {
+    std::lock_guard<std::mutex> lock(slotMutex);
+    auto [slot, generation] = getSlot(handle);
+    if (slot.kernel && slot.generation == generation)
+      kernel.reset(slot.kernel.exchange(nullptr));
+  }
+  return kernel ? int32_t(FLASHATTN_OK) : failHandle(handle);
+}
+
+//===----------------------------------------------------------------------===//
+// Arguments
+//===----------------------------------------------------------------------===//
+
+const char *capi::getName(int32_t elementType) {
+  static const char *const names[] = {"f16", "bf16", "f32", "f64", "i1",
+                                      "i8",  "i32",  "i64", "index"};
+  if (elementType < FLASHATTN_F16 || elementType > FLASHATTN_INDEX)
+    return "no element type";
+  return names[elementType - FLASHATTN_F16];
+}
+
+/// Fills the element type; false for types that have none here.
+static bool setElementType(Argument &argument, Type type) {
+  std::pair<FlashAttnElementType, int64_t> known = {};
+  if (type.isF16())
+    known = {FLASHATTN_F16, 2};
+  else if (type.isBF16())
+    known = {FLASHATTN_BF16, 2};
+  else if (type.isF32())
+    known = {FLASHATTN_F32, 4};
+  else if (type.isF64())
+    known = {FLASHATTN_F64, 8};
+  else if (type.isInteger(1))
+    known = {FLASHATTN_I1, 1};
+  else if (type.isInteger(8))
+    known = {FLASHATTN_I8, 1};
+  else if (type.isInteger(32))
+    known = {FLASHATTN_I32, 4};
+  else if (type.isInteger(64))
+    known = {FLASHATTN_I64, 8};
+  else if (type.isIndex())
+    known = {FLASHATTN_INDEX, 8};
+  else
+    return false;
+  std::tie(argument.elementType, argument.elementBytes) = known;
+  return true;
+}
+
+static int64_t orAny(int64_t value) { return ShapedType::isDynamic(value) ? -1 : value; }
+
+/// Returns what was expected of the type; empty if the argument is described.
+static std::string describeShaped(Argument &argument, ShapedType type) {
+  argument.rank = type.getRank();
+  if (argument.rank > FLASHATTN_MAX_RANK)
+    return llvm::formatv("a rank of at most {0}", int(FLASHATTN_MAX_RANK)).str();
+  llvm::transform(type.getShape(), argument.sizes, orAny);
+  auto memref = dyn_cast<MemRefType>(type);
+  argument.isDense = !memref || memref.getLayout().isIdentity();
+  SmallVector<int64_t> strides;
+  int64_t offset = 0;
+  if (memref) {
+    if (failed(memref.getStridesAndOffset(strides, offset)))
+      return "a strided memref";
+  } else {
+    strides.resize(argument.rank);
+    // Products with an unknown size are unknown.
+    int64_t known = 1;
+    for (int i = argument.rank; i-- > 0;) {
+      strides[i] = known;
+      known = known == -1 || type.isDynamicDim(i) ? -1 : known * type.getDimSize(i);
+    }
+  }
+  // The pointer of a launch is that of the first element.
+  if (offset != 0 && !ShapedType::isDynamic(offset))
+    return "a memref with offset 0 or '?'";
+  llvm::transform(strides, argument.strides, orAny);
+  return {};
+}
+
+static void describeRoles(Kernel &kernel, func::FuncOp function) {
+  SmallVector<AttentionOp> ops;
+  function.walk([&](AttentionOp op) { ops.push_back(op); });
+  if (ops.size() != 1)
+    return;
+  AttentionOp op = ops.front();
+  AttentionRoles &roles = kernel.roles;
+  roles.isBSHD = op.getLayout() == Layout::BSHD;
+  std::tuple<int &, const char *, Value> operands[] = {
+      {roles.q, "q", op.getQ()},           {roles.k, "k", op.getK()},
+      {roles.v, "v", op.getV()},           {roles.offset, "offset", op.getOffset()},
+      {roles.o, "o", op.getOInit()},       {roles.lse, "lse", op.getLseInit()}};
+  for (auto &[index, name, operand] : operands) {
+    std::optional<unsigned> found = getArgumentIndex(operand, function);
+    if (!found)
+      continue;
+    index = *found;
+    // An argument may be several: the first stays.
+    if (!*kernel.arguments[*found].role)
+      kernel.arguments[*found].role = name;
+    if (isa<RankedTensorType>(operand.getType()))
+      kernel.arguments[*found].direction |=
+          &index == &roles.o || &index == &roles.lse ? FLASHATTN_OUTPUT : FLASHATTN_INPUT;
+  }
+}
+
+void capi::describe(Kernel &kernel, func::FuncOp function) {
+  kernel.function = function.getName().str();
+  auto refuse = [&](const llvm::Twine &what, const llvm::Twine &expected, Type type) {
+    if (kernel.reason.empty())
+      kernel.reason = llvm::formatv("{0} of function '{1}': expected {2} but got {3}", what.str(),
+                                    kernel.function, expected.str(), type)
+                          .str();
+  };
+  for (BlockArgument value : function.getArguments()) {
+    Type type = value.getType();
+    Argument argument;
+    auto what = "argument " + llvm::Twine(value.getArgNumber());
+    auto shaped = dyn_cast<ShapedType>(type);
+    bool known = setElementType(argument, shaped ? shaped.getElementType() : type);
+    if (isa<MemRefType, RankedTensorType>(type)) {
+      std::string expected =
+          known ? describeShaped(argument, shaped)
+                : "elements of f16, bf16, f32, f64, i1, i8, i32, i64 or index";
+      if (!expected.empty() || isa<RankedTensorType>(type))
+        refuse(what, expected.empty() ? "a memref" : expected, type);
+      if (!expected.empty()) {
+        kernel.arguments.clear();
+        return;
+      }
+    } else {
+      argument.kind = FLASHATTN_ARGUMENT_SCALAR;
+      argument.direction = FLASHATTN_INPUT;
+      if (!known || isa<FloatType>(type)) {
+        refuse(what, "a memref, an index or an integer of 1, 8, 32 or 64 bits", type);
+        kernel.arguments.clear();
+        return;
+      }
+    }
+    if (isa<MemRefType>(type)) {
+      Access access = getAccess(function, value);
+      argument.direction =
+          (access.reads ? FLASHATTN_INPUT : 0) | (access.writes ? FLASHATTN_OUTPUT : 0);
+      argument.hasAlignedRows = isPromisedAlignedRows(value);
+      // The GPU copies whole chunks of the tensors of attention, which have rank 4.
+      bool copiesChunks = kernel.chip != "cpu" && argument.rank == 4 && hasAlignedRows(value);
+      argument.needsAlignedPointer = argument.hasAlignedRows || copiesChunks;
+      kernel.descriptorWords += 3 + 2 * argument.rank;
+    }
+    kernel.arguments.push_back(argument);
+  }
+  if (function.getNumResults() != 0 && kernel.reason.empty())
+    kernel.reason = llvm::formatv("function '{0}': expected no results, what it computes being "
+                                  "stored to memrefs, but got {1}",
+                                  kernel.function, function.getNumResults())
+                        .str();
+  describeRoles(kernel, function);
+}
+
+//===----------------------------------------------------------------------===//
+// Queries
+//===----------------------------------------------------------------------===//
+
+extern "C" int32_t flashattnKernelGetInfo(FlashAttnKernel handle, FlashAttnKernelInfo *info) {
+  const Kernel *kernel = getKernel(handle);
+  if (!kernel)
+    return FLASHATTN_ERROR_INVALID_HANDLE;
+  if (int32_t status = checkStruct(info, "FlashAttnKernelInfo"))
+    return status;
+  FlashAttnKernelInfo result{};
+  result.function = kernel->function.c_str();
+  result.chip = kernel->chip.c_str();
+  result.device = kernel->deviceNumber;
+  result.isLaunchable = kernel->reason.empty();
+  result.notLaunchableReason = kernel->reason.c_str();
+  result.numArguments = kernel->arguments.size();
+  result.numStages = kernel->stages.size();
+  fillStruct(info, result);
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnKernelGetArgument(FlashAttnKernel handle, int32_t index,
+                                              FlashAttnArgumentInfo *info) {
+  const Kernel *kernel = getKernel(handle);
+  if (!kernel)
+    return FLASHATTN_ERROR_INVALID_HANDLE;
+  if (int32_t status = checkStruct(info, "FlashAttnArgumentInfo"))
+    return status;
+  if (index < 0 || size_t(index) >= kernel->arguments.size())
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected an argument number below {0} but got {1}",
+                    kernel->arguments.size(), index);
+  const Argument &argument = kernel->arguments[index];
+  FlashAttnArgumentInfo result{};
+  result.kind = argument.kind;
+  result.elementType = argument.elementType;
+  result.elementBytes = argument.elementBytes;
+  result.rank = argument.rank;
+  result.direction = argument.direction;
+  result.alignedRows = argument.hasAlignedRows;
+  llvm::copy(argument.sizes, result.sizes);
+  llvm::copy(argument.strides, result.strides);
+  result.role = argument.role;
+  fillStruct(info, result);
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnKernelGetStage(FlashAttnKernel handle, int32_t index,
+                                           const char **name) {
+  const Kernel *kernel = getKernel(handle);
+  if (!kernel)
+    return FLASHATTN_ERROR_INVALID_HANDLE;
+  if (!name)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the name but got null");
+  if (index < 0 || size_t(index) >= kernel->stages.size())
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a stage number below {0} but got {1}", kernel->stages.size(), index);
+  *name = kernel->stages[index].name.c_str();
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnKernelGetText(FlashAttnKernel handle, const char *stage,
+                                          const char **text, size_t *length) {
+  const Kernel *kernel = getKernel(handle);
+  if (!kernel)
+    return FLASHATTN_ERROR_INVALID_HANDLE;
+  if (!stage || !text)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a stage and a place for its text but got null");
+  std::string names;
+  for (const Stage &known : kernel->stages) {
+    if (known.name == stage) {
+      *text = known.text.c_str();
+      if (length)
+        *length = known.text.size();
+      return FLASHATTN_OK;
+    }
+    names += (names.empty() ? "'" : ", '") + known.name + "'";
+  }
+  return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                  "expected the stage to be one of {0} but got '{1}'", names, stage);
+}

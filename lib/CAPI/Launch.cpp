@@ -1,0 +1,170 @@
+//===- Launch.cpp - from tensors to a call ---------------------------------===//
+//
+// The path of every call: no lock, no allocation, nothing looked up. Messages are made only
+// where something is wrong.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernel.h"
+#include "llvm/ADT/SmallVector.h"
+
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::capi;
+
+/// "argument 1 ('k')".
+static std::string name(const Kernel &kernel, int index) {
+  const char *role = kernel.arguments[index].role;
+  return llvm::formatv(*role ? "argument {0} ('{1}')" : "argument {0}", index, role).str();
+}
+
+/// One tensor against the argument's type.
+static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTensor &tensor) {
+  const Argument &argument = kernel.arguments[index];
+  if (tensor.elementType != argument.elementType)
+    return failWith(FLASHATTN_ERROR_TENSOR, "expected element type {0} of {1} but got {2}",
+                    getName(argument.elementType), name(kernel, index),
+                    getName(tensor.elementType));
+  if (tensor.rank != argument.rank)
+    return failWith(FLASHATTN_ERROR_TENSOR, "expected rank {0} of {1} but got {2}", argument.rank,
+                    name(kernel, index), tensor.rank);
+  bool isEmpty = false;
+  for (int d = 0; d < argument.rank; ++d) {
+    if (argument.sizes[d] >= 0 ? tensor.sizes[d] != argument.sizes[d] : tensor.sizes[d] < 0)
+      return failWith(FLASHATTN_ERROR_TENSOR,
+                      "expected size {0} in dimension {1} of {2} but got {3}",
+                      argument.sizes[d] >= 0 ? std::to_string(argument.sizes[d]) : "0 or more", d,
+                      name(kernel, index), tensor.sizes[d]);
+    isEmpty |= tensor.sizes[d] == 0;
+  }
+  // Nothing of it is touched.
+  if (isEmpty)
+    return FLASHATTN_OK;
+
+  if (!tensor.data)
+    return failWith(FLASHATTN_ERROR_TENSOR, "expected data of {0} but got null",
+                    name(kernel, index));
+  constexpr int64_t kChunkBytes = 16;
+  int64_t alignment = argument.needsAlignedPointer ? kChunkBytes : argument.elementBytes;
+  if (reinterpret_cast<uintptr_t>(tensor.data) % alignment != 0)
+    return failWith(FLASHATTN_ERROR_TENSOR,
+                    "expected data of {0} at a multiple of {1} bytes but got {2}",
+                    name(kernel, index), alignment, tensor.data);
+  int64_t dense = 1;
+  for (int d = argument.rank - 1; d >= 0; --d) {
+    int64_t size = tensor.sizes[d], stride = tensor.strides[d];
+    int64_t expected = argument.isDense ? dense : argument.strides[d];
+    dense *= size;
+    // The stride of a single element is never used.
+    if (size == 1)
+      continue;
+    if (expected >= 0 ? stride != expected : stride < 0)
+      return failWith(FLASHATTN_ERROR_TENSOR,
+                      "expected stride {0} in dimension {1} of {2} but got {3}",
+                      expected >= 0 ? std::to_string(expected) : "0 or more", d,
+                      name(kernel, index), stride);
+    if (argument.hasAlignedRows && d != argument.rank - 1 &&
+        stride * argument.elementBytes % kChunkBytes != 0)
+      return failWith(FLASHATTN_ERROR_TENSOR,
+                      "expected a stride that is a multiple of {0} elements, 16 bytes, in "
+                      "dimension {1} of {2} but got {3}",
+                      kChunkBytes / argument.elementBytes, d, name(kernel, index), stride);
+    if (stride == 0 && (argument.direction & FLASHATTN_OUTPUT))
+      return failWith(FLASHATTN_ERROR_TENSOR,
+                      "expected elements of the output {0} to differ in place but got stride 0 in "
+                      "dimension {1} of size {2}",
+                      name(kernel, index), d, size);
+  }
+  return FLASHATTN_OK;
+}
+
+namespace {
+/// A size that two operands of attention share.
+struct SharedSize {
+  const char *what;
+  int left, leftDim;   ///< argument that is checked
+  int right, rightDim; ///< argument that says what is right
+};
+} // namespace
+
+/// The verifier's rule R1 on the sizes that were not known then.
+static int32_t checkAttention(const Kernel &kernel, const FlashAttnTensor *tensors) {
+  const AttentionRoles &roles = kernel.roles;
+  int heads = roles.isBSHD ? 2 : 1, length = roles.isBSHD ? 1 : 2;
+  const SharedSize shared[] = {
+      {"batch", roles.k, 0, roles.q, 0},
+      {"batch", roles.v, 0, roles.q, 0},
+      {"batch", roles.o, 0, roles.q, 0},
+      {"batch", roles.lse, 0, roles.q, 0},
+      {"heads", roles.v, heads, roles.k, heads},
+      {"heads", roles.o, heads, roles.q, heads},
+      {"heads", roles.lse, 1, roles.q, heads},
+      {"length", roles.v, length, roles.k, length},
+      {"length", roles.o, length, roles.q, length},
+      {"length", roles.lse, 2, roles.q, length},
+  };
+  for (const SharedSize &size : shared) {
+    if (size.left < 0 || size.right < 0)
+      continue;
+    int64_t found = tensors[size.left].sizes[size.leftDim];
+    int64_t expected = tensors[size.right].sizes[size.rightDim];
+    if (found != expected)
+      return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} of {1} to be {2} as in {3} but got {4}",
+                      size.what, name(kernel, size.left), expected, name(kernel, size.right),
+                      found);
+  }
+  if (roles.q < 0 || roles.k < 0)
+    return FLASHATTN_OK;
+  int64_t queryHeads = tensors[roles.q].sizes[heads], keyHeads = tensors[roles.k].sizes[heads];
+  if (keyHeads == 0 ? queryHeads != 0 : queryHeads % keyHeads != 0)
+    return failWith(FLASHATTN_ERROR_TENSOR,
+                    "expected the {0} heads of {1} to be a multiple of the {2} heads of {3}",
+                    queryHeads, name(kernel, roles.q), keyHeads, name(kernel, roles.k));
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnLaunch(FlashAttnKernel handle, void *stream,
+                                   const FlashAttnTensor *tensors, int32_t numTensors) {
+  const Kernel *kernel = getKernel(handle);
+  if (!kernel)
+    return FLASHATTN_ERROR_INVALID_HANDLE;
+  if (!kernel->entry)
+    return fail(kernel->reasonStatus, "the kernel cannot be launched: " + kernel->reason);
+  int numArguments = kernel->arguments.size();
+  if (numTensors != numArguments)
+    return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} tensors but got {1}", numArguments,
+                    numTensors);
+  if (!tensors && numTensors)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected tensors but got null");
+
+  // Room for a dozen memrefs of rank 4 before memory is asked for.
+  llvm::SmallVector<int64_t, 144> words;
+  llvm::SmallVector<int64_t, 16> values;
+  llvm::SmallVector<void *, 16> addresses;
+  words.resize_for_overwrite(kernel->descriptorWords);
+  values.resize_for_overwrite(numArguments);
+  addresses.resize_for_overwrite(numArguments);
+  int64_t *next = words.data();
+  for (int i = 0; i < numArguments; ++i) {
+    const FlashAttnTensor &tensor = tensors[i];
+    addresses[i] = &values[i];
+    if (kernel->arguments[i].kind == FLASHATTN_ARGUMENT_SCALAR) {
+      values[i] = tensor.scalar;
+      continue;
+    }
+    if (int32_t status = checkTensor(*kernel, i, tensor))
+      return status;
+    // {allocated, aligned, offset, sizes, strides}
+    values[i] = reinterpret_cast<int64_t>(next);
+    *next++ = reinterpret_cast<int64_t>(tensor.data);
+    *next++ = reinterpret_cast<int64_t>(tensor.data);
+    *next++ = 0;
+    next = std::copy_n(tensor.sizes, tensor.rank, next);
+    next = std::copy_n(tensor.strides, tensor.rank, next);
+  }
+  if (int32_t status = checkAttention(*kernel, tensors))
+    return status;
+  if (llvm::Error error =
+          kernel->executable->launch(kernel->entry, addresses.data(), stream))
+    return fail(FLASHATTN_ERROR_DEVICE, std::move(error));
+  return FLASHATTN_OK;
+}

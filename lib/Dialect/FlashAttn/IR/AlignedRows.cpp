@@ -1,0 +1,56 @@
+//===- AlignedRows.cpp - memrefs whose rows start at 16 bytes -------------===//
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned regionIndex,
+                                                         unsigned argIndex,
+                                                         NamedAttribute attribute) {
+  if (attribute.getName() != getAlignedRowsAttrName())
+    return op->emitOpError() << "expected no argument attribute of the dialect but '"
+                             << getAlignedRowsAttrName() << "' but got '"
+                             << attribute.getName().getValue() << "' on argument " << argIndex;
+  if (!isa<UnitAttr>(attribute.getValue()))
+    return op->emitOpError() << "expected a unit attribute '" << getAlignedRowsAttrName()
+                             << "' on argument " << argIndex << " but got "
+                             << attribute.getValue();
+  // Other kinds of function come later, where memrefs are already pointers.
+  auto function = dyn_cast<func::FuncOp>(op);
+  if (!function)
+    return success();
+  Type type = function.getArgumentTypes()[argIndex];
+  if (!isa<MemRefType>(type))
+    return op->emitOpError() << "expected '" << getAlignedRowsAttrName()
+                             << "' on a memref but got argument " << argIndex << " of type "
+                             << type;
+  return success();
+}
+
+bool flashattn::isPromisedAlignedRows(Value memref) {
+  while (auto cast = memref.getDefiningOp<memref::CastOp>())
+    memref = cast.getSource();
+  auto argument = dyn_cast<BlockArgument>(memref);
+  auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : nullptr;
+  return function && argument.getOwner()->isEntryBlock() &&
+         function.getArgAttr(argument.getArgNumber(), FlashAttnDialect::getAlignedRowsAttrName());
+}
+
+bool flashattn::hasAlignedRows(Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  if (isPromisedAlignedRows(memref))
+    return true;
+  int64_t chunk = 128 / type.getElementTypeBitWidth();
+  auto aligned = [&](int64_t v) { return !ShapedType::isDynamic(v) && v % chunk == 0; };
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (type.getRank() == 0 || failed(type.getStridesAndOffset(strides, offset)))
+    return false;
+  // The identity layout is known to be dense even where its sizes are not.
+  if (type.getLayout().isIdentity())
+    return aligned(type.getShape().back());
+  return aligned(offset) && llvm::all_of(ArrayRef(strides).drop_back(), aligned);
+}

@@ -1,0 +1,110 @@
+//===- Compile.cpp ---------------------------------------------------------===//
+
+#include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Pipelines/Pipelines.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/TargetParser/Host.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::Expected;
+
+Expected<func::FuncOp> flashattn::findFunction(ModuleOp module, StringRef name,
+                                               StringRef option) {
+  SmallVector<func::FuncOp> candidates;
+  SmallVector<std::string> names;
+  for (auto function : module.getOps<func::FuncOp>()) {
+    if (function.isExternal() || !function.isPublic())
+      continue;
+    if (function.getName() == name)
+      return function;
+    candidates.push_back(function);
+    names.push_back(("'" + function.getName() + "'").str());
+  }
+  if (candidates.empty())
+    return llvm::createStringError("the module has no public function with a body");
+  std::string expected = ("expected " + option + " to be one of " + llvm::join(names, ", ")).str();
+  if (!name.empty())
+    return llvm::createStringError(expected + " but got '" + name + "'");
+  if (candidates.size() > 1)
+    return llvm::createStringError("the module has several functions: " + expected);
+  return candidates.front();
+}
+
+std::optional<unsigned> flashattn::getArgumentIndex(Value value, func::FuncOp function) {
+  while (value && isa_and_present<tensor::CastOp, memref::CastOp>(value.getDefiningOp()))
+    value = value.getDefiningOp()->getOperand(0);
+  auto argument = dyn_cast_if_present<BlockArgument>(value);
+  if (!argument || argument.getOwner() != &function.front())
+    return std::nullopt;
+  return argument.getArgNumber();
+}
+
+Access flashattn::getAccess(func::FuncOp function, Value argument) {
+  Access access;
+  function.walk([&](MemoryEffectOpInterface op) {
+    SmallVector<MemoryEffects::EffectInstance> effects;
+    op.getEffectsOnValue(argument, effects);
+    for (const MemoryEffects::EffectInstance &effect : effects) {
+      access.reads |= isa<MemoryEffects::Read>(effect.getEffect());
+      access.writes |= isa<MemoryEffects::Write>(effect.getEffect());
+    }
+  });
+  return access;
+}
+
+int64_t flashattn::getHostVectorWidth() {
+  llvm::StringMap<bool> features = llvm::sys::getHostCPUFeatures();
+  return features.lookup("avx512f") ? 16 : features.lookup("avx2") ? 8 : 4;
+}
+
+/// Drops what `function` does not need: it would only take time, or not compile.
+static LogicalResult keepOnly(ModuleOp module, StringRef function) {
+  for (auto other : module.getOps<func::FuncOp>())
+    if (other.getName() != function)
+      other.setPrivate();
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  pm.addPass(createSymbolDCEPass());
+  return pm.run(module);
+}
+
+LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
+                                 function_ref<void(PassManager &)> instrument) {
+  if (!options.function.empty() && failed(keepOnly(module, options.function)))
+    return failure();
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  if (instrument)
+    instrument(pm);
+  if (options.chip != "cpu") {
+    FlashAttnToNVVMOptions pipeline;
+    pipeline.chip = options.chip;
+    pipeline.schedule = options.schedule;
+    buildFlashAttnToNVVMPipeline(pm, pipeline);
+    return pm.run(module);
+  }
+  WalkResult result = module.walk([](Operation *op) -> WalkResult {
+    if (!isa<gpu::LaunchOp, gpu::LaunchFuncOp, gpu::GPUModuleOp>(op))
+      return WalkResult::advance();
+    return op->emitOpError("needs a GPU: expected a CUDA device but got the CPU");
+  });
+  if (result.wasInterrupted())
+    return failure();
+  FlashAttnToCPUOptions pipeline;
+  pipeline.vectorWidth = options.vectorWidth ? options.vectorWidth : getHostVectorWidth();
+  pipeline.schedule = options.schedule;
+  buildFlashAttnToCPUPipeline(pm, pipeline);
+  return pm.run(module);
+}
+
+void flashattn::visitPTX(ModuleOp compiled,
+                         function_ref<void(StringRef name, StringRef ptx)> visit) {
+  for (auto binary : compiled.getOps<gpu::BinaryOp>())
+    for (auto object : binary.getObjects().getAsRange<gpu::ObjectAttr>())
+      if (object.getFormat() == gpu::CompilationTarget::Assembly)
+        visit(binary.getName(), object.getObject().getValue().rtrim('\0'));
+}

@@ -1,0 +1,77 @@
+/* Launches on the CPU: right numbers for every length, head grouping and stride of one kernel.
+
+   REQUIRES: capi
+   RUN: capi-launch | FileCheck %s
+   CHECK: PASS */
+
+#include "Inputs/Testing.h"
+
+static const char *const kDense = "memref<?x?x?x32xf32>";
+static const char *const kStrided = "memref<?x?x?x32xf32, strided<[?, ?, ?, 1], offset: ?>>";
+
+/* B, Hq, Hkv, Nq, Nk */
+static const int64_t kShapes[][5] = {{1, 1, 1, 1, 1},     {2, 4, 4, 17, 17}, {1, 4, 2, 64, 113},
+                                     {2, 3, 1, 113, 64},  {1, 2, 2, 128, 1}, {1, 2, 1, 1, 203},
+                                     {1, 1, 1, 130, 257}, {0, 2, 1, 8, 8}};
+
+static void launch(FlashAttnKernel kernel, const int64_t *shape, int causal, int withLse,
+                   int transposed) {
+  /* Transposed: arrays [B, N, H, D] seen as [B, H, N, D]. */
+  int64_t q[4] = {shape[0], shape[1], shape[3], 32}, k[4] = {shape[0], shape[2], shape[4], 32};
+  FlashAttnTensor t[5] = {makeTensor(4, q, 1), makeTensor(4, k, 2), makeTensor(4, k, 3),
+                          makeTensor(4, q, 0), makeTensor(3, q, 0)};
+  if (transposed)
+    for (int i = 0; i < 4; ++i) {
+      t[i].strides[2] = t[i].sizes[1] * 32;
+      t[i].strides[1] = 32;
+    }
+  CHECK(flashattnLaunch(kernel, NULL, t, withLse ? 5 : 4) == FLASHATTN_OK);
+  double difference = compareAttention(&t[0], &t[1], &t[2], &t[3], withLse ? &t[4] : NULL, causal);
+  if (!(difference < 1e-5)) {
+    fprintf(stderr, "difference %g for %dx%dx%dx%dx%d, causal %d\n", difference, (int)shape[0],
+            (int)shape[1], (int)shape[2], (int)shape[3], (int)shape[4], causal);
+    ++failures;
+  }
+  for (int i = 0; i < 5; ++i)
+    free(t[i].data);
+}
+
+int main(void) {
+  for (int causal = 0; causal < 2; ++causal)
+    for (int strided = 0; strided < 2; ++strided)
+      for (int withLse = 0; withLse < 2; ++withLse) {
+        const char *clauses = causal ? "mask(#flashattn.causal)" : "";
+        FlashAttnKernel kernel =
+            compileFor("cpu", attentionText(strided ? kStrided : kDense,
+                                            strided ? " {flashattn.aligned_rows}" : "", clauses,
+                                            withLse ? "memref<?x?x?xf32>" : ""));
+        for (size_t i = 0; i < sizeof(kShapes) / sizeof(*kShapes); ++i)
+          for (int transposed = 0; transposed <= strided; ++transposed)
+            launch(kernel, kShapes[i], causal, withLse, transposed);
+        CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
+      }
+
+  /* Scalars: the position of query 0, and what any module computes. */
+  const char *text =
+      "func.func @scale(%x: memref<?xf32>, %n: index, %flag: i1, %word: i32, %y: memref<f32>) {\n"
+      "  %v = memref.load %x[%n] : memref<?xf32>\n"
+      "  %f = arith.sitofp %word : i32 to f32\n"
+      "  %w = arith.mulf %v, %f : f32\n"
+      "  %s = arith.select %flag, %w, %v : f32\n"
+      "  memref.store %s, %y[] : memref<f32>\n"
+      "  return\n}\n";
+  FlashAttnKernel scale = compileFor("cpu", text);
+  float x[3] = {1, 2, 3}, y = 0;
+  FlashAttnTensor t[5] = {describe(FLASHATTN_F32, 1, (int64_t[]){3}),
+                          {.scalar = 2, .elementType = FLASHATTN_INDEX},
+                          {.scalar = 1, .elementType = FLASHATTN_I1},
+                          {.scalar = -4, .elementType = FLASHATTN_I32},
+                          describe(FLASHATTN_F32, 0, NULL)};
+  t[0].data = x;
+  t[4].data = &y;
+  CHECK(flashattnLaunch(scale, NULL, t, 5) == FLASHATTN_OK && y == -12);
+  t[2].scalar = 0;
+  CHECK(flashattnLaunch(scale, NULL, t, 5) == FLASHATTN_OK && y == 3);
+  CHECK(flashattnKernelFree(scale) == FLASHATTN_OK);
+  return finish();
+}
