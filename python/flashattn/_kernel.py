@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
@@ -17,10 +18,13 @@ _FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type")
 
 
 def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) -> Optional[str]:
-    """The text of the fields. Of a mapping, what is left out of `warps`, `stages`, `lanes` and
-    `dot_type` follows from the rest and from the kind of device."""
-    if schedule is None or isinstance(schedule, str):
-        return schedule or None
+    """The text of the fields. What is left out of `warps`, `stages`, `lanes` and `dot_type` follows
+    from the rest and from the kind of device."""
+    if schedule is None:
+        return None
+    if isinstance(schedule, str):
+        pairs = [part.partition("=") for part in schedule.split(",")]
+        schedule = {name.strip(): value.strip() for name, _, value in pairs}
     if not isinstance(schedule, Mapping):
         raise ArgumentError(
             f"expected schedule to be a mapping, a text or None but got {type(schedule).__name__}"
@@ -32,6 +36,9 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
     for name in ("tile_m", "tile_n"):
         if name not in fields:
             raise ArgumentError(f"expected schedule field {name} but got {', '.join(fields) or 'none'}")
+    for name in _FIELDS[:-1]:
+        if name in fields and not re.fullmatch(r"\d+", str(fields[name])):
+            raise ArgumentError(f"expected an integer as schedule field {name} but got {fields[name]!r}")
     fields.setdefault("warps", 1 if is_cpu else max(1, int(fields["tile_m"]) // 16))
     fields.setdefault("stages", 1 if is_cpu else 2)
     fields.setdefault("lanes", 1 if is_cpu else 4)
