@@ -107,6 +107,9 @@ if os.path.exists(capi) and os.path.isdir(package) and not config.flashattn_sani
             ),
             ("%numpy_python", numpy_python),
         ]
+        probe = "import sys; from importlib.util import find_spec; sys.exit(find_spec('torch') is None)"
+        if subprocess.run([numpy_python, "-c", probe]).returncode == 0:
+            config.available_features.add("torch")
         if makes_wheels:
             config.available_features.add("python-wheel")
 
