@@ -14,6 +14,11 @@ foreach(tool flash-opt flash-run flash-lsp-server)
     install(TARGETS ${tool} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
 endforeach()
+# The C API, for C and for Python: the header and one shared library.
+install(TARGETS FlashAttnC EXPORT FlashAttnTargets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT capi)
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/flashattn-c"
+  DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT capi)
 if(TARGET flash-plugin)
   install(TARGETS flash-plugin LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()

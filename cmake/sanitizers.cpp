@@ -1,5 +1,5 @@
-// What the sanitizers must know about LLVM's libraries, which are built without them. Each option can
-// still be set in ASAN_OPTIONS or UBSAN_OPTIONS.
+// What the sanitizers must know about LLVM's libraries, which are built without them. Each option
+// can still be set in ASAN_OPTIONS or UBSAN_OPTIONS.
 
 // LLVM keeps what it registers until the process ends, which would count as leaked. Its allocators
 // poison what they hold in reserve only where they are compiled with the sanitizer, so a slab that
@@ -11,6 +11,4 @@ extern "C" const char *__asan_default_options() {
          "allocator_may_return_null=1";
 }
 
-extern "C" const char *__ubsan_default_options() {
-  return "halt_on_error=1:print_stacktrace=1";
-}
+extern "C" const char *__ubsan_default_options() { return "halt_on_error=1:print_stacktrace=1"; }

@@ -14,6 +14,7 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/FuncBufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Linalg/TransformOps/DialectExtension.h"
@@ -74,6 +75,26 @@ void flashattn::registerAllFlashAttnPasses() {
   registerFlashAttnAnalysisPasses();
   registerFlashAttnPipelines();
   registerFlashAttnConversionPasses();
+  // What the pipelines are made of beside them, so that each step can be run alone.
+  registerLowerAffinePass();
+  registerArithToLLVMConversionPass();
+  registerConvertControlFlowToLLVMPass();
+  registerConvertFuncToLLVMPass();
+  registerConvertGpuOpsToNVVMOps();
+  registerConvertIndexToLLVMPass();
+  registerConvertMathToLLVMPass();
+  registerConvertNVGPUToNVVMPass();
+  registerConvertVectorToLLVMPass();
+  registerConvertVectorToSCFPass();
+  registerFinalizeMemRefToLLVMConversionPass();
+  registerGpuToLLVMConversionPass();
+  registerReconcileUnrealizedCastsPass();
+  registerSCFToControlFlowPass();
+  registerGpuKernelOutliningPass();
+  registerGpuLaunchSinkIndexComputationsPass();
+  registerGpuModuleToBinaryPass();
+  registerGpuNVVMAttachTarget();
+  memref::registerExpandStridedMetadataPass();
   registerCanonicalizerPass();
   registerCSEPass();
   bufferization::registerBufferizationPasses();

@@ -82,12 +82,12 @@ enum {
 typedef struct FlashAttnDeviceInfo {
   size_t size; /**< sizeof(FlashAttnDeviceInfo), set by the caller */
   char name[256];
-  char chip[16]; /**< as of FlashAttnCompileOptions: "sm_90", "cpu" */
+  char chip[16];        /**< as of FlashAttnCompileOptions: "sm_90", "cpu" */
   int32_t computeUnits; /**< multiprocessors, or threads of the CPU */
-  /** Of the f32 lanes of a vector register (CPU), otherwise 0. */
+  /** f32 lanes of a vector register of the CPU, otherwise 0. */
   int32_t vectorWidth;
-  int64_t memoryBytes;            /**< 0 for the CPU */
-  int64_t sharedMemoryPerBlock;   /**< opt-in maximum in bytes, 0 for the CPU */
+  int64_t memoryBytes;          /**< 0 for the CPU */
+  int64_t sharedMemoryPerBlock; /**< opt-in maximum in bytes, 0 for the CPU */
   /** 1000 * major + 10 * minor of the CUDA version that the driver has, 0 for the CPU. */
   int32_t driverVersion;
   /** 10 * major + minor of the newest PTX that the driver takes, 0 for the CPU. */
@@ -125,8 +125,8 @@ typedef void (*FlashAttnDiagnosticCallback)(void *user, int32_t severity, const 
 
 typedef struct FlashAttnCompileOptions {
   size_t size; /**< set by flashattnCompileOptionsInit */
-  /** "cpu" or "sm_XX"; NULL: that of `device`. A chip that is not the device's own, or that has no
-      device here, still gives the texts; the kernel cannot be launched then. */
+  /** "cpu" or "sm_XX"; NULL: that of `device`. A chip whose kernels the device does not run, or that
+      has no device here, still gives the texts; the kernel cannot be launched then. */
   const char *chip;
   /** A CUDA device's number, FLASHATTN_DEVICE_AUTO (the default) or FLASHATTN_DEVICE_CPU. */
   int32_t device;
@@ -234,8 +234,8 @@ typedef struct FlashAttnTensor {
   void *data;
   int64_t sizes[FLASHATTN_MAX_RANK];
   int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, not negative */
-  int64_t scalar;                      /**< the value of a scalar argument; nothing else counts then */
-  int32_t elementType;                 /**< FlashAttnElementType */
+  int64_t scalar;      /**< the value of a scalar argument; nothing else counts then */
+  int32_t elementType; /**< FlashAttnElementType */
   int32_t rank;
 } FlashAttnTensor;
 

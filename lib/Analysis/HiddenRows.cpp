@@ -92,6 +92,5 @@ void flashattn::warnHiddenRows(AttentionOp op) {
     from = *next;
   }
   if (!runs.empty())
-    op.emitWarning() << "mask hides every key from query positions " << runs
-                     << " for every length";
+    op.emitWarning() << "mask hides every key from query positions " << runs << " for every length";
 }

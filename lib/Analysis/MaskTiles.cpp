@@ -93,8 +93,7 @@ bool fits(const Row &row) {
   DynamicAPInt sum(0);
   for (const DynamicAPInt &value : ArrayRef(row).drop_back())
     sum += abs(value);
-  return sum <= DynamicAPInt(int64_t(1) << 31) &&
-         abs(row.back()) <= DynamicAPInt(int64_t(1) << 61);
+  return sum <= DynamicAPInt(int64_t(1) << 31) && abs(row.back()) <= DynamicAPInt(int64_t(1) << 61);
 }
 
 /// A convex set, its constraints at least 0 or equal to 0.
@@ -369,8 +368,7 @@ struct Emitter {
   /// Values of the columns First to Offset; null where no bound reads one.
   std::array<Value, kNumParameters> parameters;
 
-  template <typename Op, typename... Args>
-  Value make(Args &&...args) {
+  template <typename Op, typename... Args> Value make(Args &&...args) {
     return builder.createOrFold<Op>(loc, std::forward<Args>(args)...);
   }
   Value constant(int64_t value) { return arith::ConstantIndexOp::create(builder, loc, value); }
@@ -472,8 +470,7 @@ TileIntervalPlan::Interval::Interval(const FlatSet &set, TileAxis axis, int64_t 
   visible.simplify(context);
   if (visible.lower.size() == 1) {
     const Row &row = visible.lower.front();
-    alignedBegin = row[X] == 1 && row.back() % DynamicAPInt(tile) == 0 &&
-                   !dependsOnParameters(row);
+    alignedBegin = row[X] == 1 && row.back() % DynamicAPInt(tile) == 0 && !dependsOnParameters(row);
   }
   ordered = visible.isOrdered(context, 1);
   nonEmpty = ordered && visible.isOrdered(context, 0);
@@ -506,10 +503,9 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
   result.begin = e.floorDivide(low, tile);
   result.end = e.ceilDivide(high, tile);
   if (!nonEmpty && !(alignedBegin && ordered))
-    result.end = alignedBegin
-                     ? e.make<arith::MaxSIOp>(result.end, result.begin)
-                     : e.select(e.compare(arith::CmpIPredicate::sgt, high, low), result.end,
-                                result.begin);
+    result.end = alignedBegin ? e.make<arith::MaxSIOp>(result.end, result.begin)
+                              : e.select(e.compare(arith::CmpIPredicate::sgt, high, low),
+                                         result.end, result.begin);
   if (Value holds = e.conditions(visible))
     result.end = e.select(holds, result.end, result.begin);
 
@@ -554,9 +550,8 @@ TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, 
 
   SmallVector<Row> context = getContext();
   auto beginsFirst = [&](const Interval &a, const Interval &b) {
-    return llvm::all_of(a.visible.lower, [&](const Row &row) {
-      return implies(context, b.visible.lower, row);
-    });
+    return llvm::all_of(a.visible.lower,
+                        [&](const Row &row) { return implies(context, b.visible.lower, row); });
   };
   // Provably earlier ones first, so that most exchanges below are settled here.
   for (size_t i = 1; i < intervals.size(); ++i)
@@ -586,9 +581,8 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
   for (size_t i = 0; i < n; ++i)
     candidates.push_back({i});
   auto proven = [&](ArrayRef<size_t> a, ArrayRef<size_t> b) {
-    return llvm::all_of(a, [&](size_t i) {
-      return llvm::all_of(b, [&](size_t j) { return ordered[i][j]; });
-    });
+    return llvm::all_of(
+        a, [&](size_t i) { return llvm::all_of(b, [&](size_t j) { return ordered[i][j]; }); });
   };
   for (size_t end = n; end > 1; --end)
     for (size_t i = 0; i + 1 < end; ++i) {

@@ -63,8 +63,8 @@ struct PrintMaskTiles : flashattn::impl::PrintMaskTilesBase<PrintMaskTiles> {
                                 std::pair(&nq, "nq"), std::pair(&nk, "nk")}) {
       bool given = option->hasValue() || *option != 0;
       if (given && *option < 1) {
-        getOperation()->emitError() << "expected option '" << name << "' of at least 1 but got "
-                                    << option->getValue();
+        getOperation()->emitError()
+            << "expected option '" << name << "' of at least 1 but got " << option->getValue();
         return signalPassFailure();
       }
     }
@@ -84,9 +84,8 @@ private:
 
 LogicalResult PrintMaskTiles::draw(AttentionOp op) {
   int64_t sizes[2];
-  for (auto [size, option, name, type] :
-       {std::tuple(&sizes[0], &nq, "nq", op.getQ().getType()),
-        std::tuple(&sizes[1], &nk, "nk", op.getK().getType())}) {
+  for (auto [size, option, name, type] : {std::tuple(&sizes[0], &nq, "nq", op.getQ().getType()),
+                                          std::tuple(&sizes[1], &nk, "nk", op.getK().getType())}) {
     *size = *option != 0 ? option->getValue() : type.getDimSize(op.getSeqDim());
     if (ShapedType::isDynamic(*size))
       return op.emitError() << "expected option '" << name << "' as the size is dynamic in "

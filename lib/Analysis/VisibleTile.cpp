@@ -71,8 +71,7 @@ public:
   Value build(ArrayRef<IntegerSet> visible);
 
 private:
-  template <typename Op, typename... Args>
-  Value make(Args &&...args) {
+  template <typename Op, typename... Args> Value make(Args &&...args) {
     return builder.createOrFold<Op>(loc, std::forward<Args>(args)...);
   }
   /// A constant of the scalar or vector type `type`.
@@ -93,15 +92,11 @@ private:
     return make<vector::BroadcastOp>(getType(getElementTypeOrSelf(term.value.getType()), shape),
                                      term.value);
   }
-  template <typename Op>
-  Term binary(Term a, Term b) {
+  template <typename Op> Term binary(Term a, Term b) {
     Shape shape = a.shape.join(b.shape);
     return {make<Op>(broadcast(a, shape), broadcast(b, shape)), shape};
   }
-  template <typename Op>
-  void combine(Term &a, Term b) {
-    a = a.value ? binary<Op>(a, b) : b;
-  }
+  template <typename Op> void combine(Term &a, Term b) { a = a.value ? binary<Op>(a, b) : b; }
   /// 0, 1, 2, ... along the rows or columns, in `element`.
   Term step(bool rows, Type element);
   Term compare(bool isEquality, Term lhs, Term rhs);
@@ -129,8 +124,8 @@ Term TileBuilder::step(bool rows, Type element) {
   Value &cached = steps[rows][element.isIndex()];
   if (!cached) {
     int64_t length = rows ? m : n;
-    Value step = vector::StepOp::create(builder, loc,
-                                        VectorType::get({length}, builder.getIndexType()));
+    Value step =
+        vector::StepOp::create(builder, loc, VectorType::get({length}, builder.getIndexType()));
     if (!element.isIndex())
       step = make<arith::IndexCastOp>(VectorType::get({length}, element), step);
     cached = make<vector::ShapeCastOp>(getType(element, shape), step);
@@ -220,8 +215,8 @@ Term TileBuilder::evaluate(AffineExpr expr) {
     // remsi has the sign of the dividend, mod has none.
     Term remainder = binary<arith::RemSIOp>(lhs, splat(divisor));
     Term wrapped = binary<arith::AddIOp>(remainder, splat(divisor));
-    Value negative = make<arith::CmpIOp>(arith::CmpIPredicate::slt, remainder.value,
-                                         splat(0).value);
+    Value negative =
+        make<arith::CmpIOp>(arith::CmpIPredicate::slt, remainder.value, splat(0).value);
     return {make<arith::SelectOp>(negative, wrapped.value, remainder.value), lhs.shape};
   }
   if (expr.getKind() == AffineExprKind::CeilDiv)
@@ -305,7 +300,7 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
   });
 
   Shape full{true, true};
-  auto conjoin = [&](Term (&parts)[2][2]) {
+  auto conjoin = [&](Term(&parts)[2][2]) {
     // Scalars first: each conjunction runs at the smallest shape that holds it.
     Term all;
     for (Term part : {parts[0][0], parts[0][1], parts[1][0], parts[1][1]})

@@ -23,8 +23,7 @@ namespace {
 class Diagnostics {
 public:
   Diagnostics(MLIRContext *context, const FlashAttnCompileOptions &options)
-      : options(options),
-        handler(context, [this](Diagnostic &diagnostic) {
+      : options(options), handler(context, [this](Diagnostic &diagnostic) {
           take(diagnostic);
           return success();
         }) {}

@@ -9,8 +9,7 @@
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::capi;
 
-template <size_t N>
-static void copyText(char (&to)[N], llvm::StringRef from) {
+template <size_t N> static void copyText(char (&to)[N], llvm::StringRef from) {
   from = from.take_front(N - 1);
   std::memcpy(to, from.data(), from.size());
   to[from.size()] = 0;
@@ -50,8 +49,7 @@ extern "C" int32_t flashattnGetDeviceInfo(int32_t device, FlashAttnDeviceInfo *i
     return fail(FLASHATTN_ERROR_DEVICE, driver.takeError());
   const CUDADeviceInfo &found = (*devices)[device];
   copyText(result.name, found.name);
-  copyText(result.chip,
-           llvm::formatv("sm_{0}{1}", found.computeMajor, found.computeMinor).str());
+  copyText(result.chip, llvm::formatv("sm_{0}{1}", found.computeMajor, found.computeMinor).str());
   result.computeUnits = found.multiprocessors;
   result.memoryBytes = found.memoryBytes;
   result.sharedMemoryPerBlock = found.sharedMemoryPerBlock;

@@ -95,7 +95,7 @@ extern "C" int32_t flashattnKernelFree(FlashAttnKernel handle) {
 //===----------------------------------------------------------------------===//
 
 const char *capi::getName(int32_t elementType) {
-  static const char *const names[] = {"f16", "bf16", "f32", "f64", "i1",
+  static const char *const names[] = {"f16", "bf16", "f32", "f64",  "i1",
                                       "i8",  "i32",  "i64", "index"};
   if (elementType < FLASHATTN_F16 || elementType > FLASHATTN_INDEX)
     return "no element type";
@@ -169,9 +169,9 @@ static void describeRoles(Kernel &kernel, func::FuncOp function) {
   AttentionRoles &roles = kernel.roles;
   roles.isBSHD = op.getLayout() == Layout::BSHD;
   std::tuple<int &, const char *, Value> operands[] = {
-      {roles.q, "q", op.getQ()},           {roles.k, "k", op.getK()},
-      {roles.v, "v", op.getV()},           {roles.offset, "offset", op.getOffset()},
-      {roles.o, "o", op.getOInit()},       {roles.lse, "lse", op.getLseInit()}};
+      {roles.q, "q", op.getQ()},     {roles.k, "k", op.getK()},
+      {roles.v, "v", op.getV()},     {roles.offset, "offset", op.getOffset()},
+      {roles.o, "o", op.getOInit()}, {roles.lse, "lse", op.getLseInit()}};
   for (auto &[index, name, operand] : operands) {
     std::optional<unsigned> found = getArgumentIndex(operand, function);
     if (!found)
@@ -201,9 +201,8 @@ void capi::describe(Kernel &kernel, func::FuncOp function) {
     auto shaped = dyn_cast<ShapedType>(type);
     bool known = setElementType(argument, shaped ? shaped.getElementType() : type);
     if (isa<MemRefType, RankedTensorType>(type)) {
-      std::string expected =
-          known ? describeShaped(argument, shaped)
-                : "elements of f16, bf16, f32, f64, i1, i8, i32, i64 or index";
+      std::string expected = known ? describeShaped(argument, shaped)
+                                   : "elements of f16, bf16, f32, f64, i1, i8, i32, i64 or index";
       if (!expected.empty() || isa<RankedTensorType>(type))
         refuse(what, expected.empty() ? "a memref" : expected, type);
       if (!expected.empty()) {
@@ -270,8 +269,8 @@ extern "C" int32_t flashattnKernelGetArgument(FlashAttnKernel handle, int32_t in
     return status;
   if (index < 0 || size_t(index) >= kernel->arguments.size())
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected an argument number below {0} but got {1}",
-                    kernel->arguments.size(), index);
+                    "expected an argument number below {0} but got {1}", kernel->arguments.size(),
+                    index);
   const Argument &argument = kernel->arguments[index];
   FlashAttnArgumentInfo result{};
   result.kind = argument.kind;

@@ -58,10 +58,9 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
     if (size == 1)
       continue;
     if (expected >= 0 ? stride != expected : stride < 0)
-      return failWith(FLASHATTN_ERROR_TENSOR,
-                      "expected stride {0} in dimension {1} of {2} but got {3}",
-                      expected >= 0 ? std::to_string(expected) : "0 or more", d,
-                      name(kernel, index), stride);
+      return failWith(
+          FLASHATTN_ERROR_TENSOR, "expected stride {0} in dimension {1} of {2} but got {3}",
+          expected >= 0 ? std::to_string(expected) : "0 or more", d, name(kernel, index), stride);
     if (argument.hasAlignedRows && d != argument.rank - 1 &&
         stride * argument.elementBytes % kChunkBytes != 0)
       return failWith(FLASHATTN_ERROR_TENSOR,
@@ -163,8 +162,7 @@ extern "C" int32_t flashattnLaunch(FlashAttnKernel handle, void *stream,
   }
   if (int32_t status = checkAttention(*kernel, tensors))
     return status;
-  if (llvm::Error error =
-          kernel->executable->launch(kernel->entry, addresses.data(), stream))
+  if (llvm::Error error = kernel->executable->launch(kernel->entry, addresses.data(), stream))
     return fail(FLASHATTN_ERROR_DEVICE, std::move(error));
   return FLASHATTN_OK;
 }

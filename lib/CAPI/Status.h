@@ -34,8 +34,7 @@ int32_t checkStruct(const T *given, const char *name, size_t oldest = sizeof(T))
 }
 
 /// Fills a caller's structure, whose size is its own.
-template <typename T>
-void fillStruct(T *given, T value) {
+template <typename T> void fillStruct(T *given, T value) {
   value.size = given->size;
   std::memcpy(given, &value, std::min(given->size, sizeof(T)));
 }

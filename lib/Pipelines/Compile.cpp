@@ -14,8 +14,7 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using llvm::Expected;
 
-Expected<func::FuncOp> flashattn::findFunction(ModuleOp module, StringRef name,
-                                               StringRef option) {
+Expected<func::FuncOp> flashattn::findFunction(ModuleOp module, StringRef name, StringRef option) {
   SmallVector<func::FuncOp> candidates;
   SmallVector<std::string> names;
   for (auto function : module.getOps<func::FuncOp>()) {

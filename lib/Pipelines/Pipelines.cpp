@@ -7,12 +7,12 @@
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
-#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
@@ -55,7 +55,8 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
 }
 
 /// Attention ops to tile programs with a schedule of `chip`.
-static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth, StringRef schedule) {
+static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
+                            StringRef schedule) {
   flashattn::SelectScheduleOptions options;
   options.chip = chip.str();
   options.vectorWidth = vectorWidth;
@@ -141,7 +142,7 @@ int flashattn::getMinPTXVersion(llvm::StringRef chip) {
 void flashattn::registerFlashAttnPipelines() {
   PassPipelineRegistration<FlashAttnToCPUOptions>(
       "flashattn-to-cpu", "attention ops to code for the host", buildFlashAttnToCPUPipeline);
-  PassPipelineRegistration<FlashAttnToNVVMOptions>(
-      "flashattn-to-nvvm", "attention ops to PTX kernels and host code",
-      buildFlashAttnToNVVMPipeline);
+  PassPipelineRegistration<FlashAttnToNVVMOptions>("flashattn-to-nvvm",
+                                                   "attention ops to PTX kernels and host code",
+                                                   buildFlashAttnToNVVMPipeline);
 }

@@ -48,8 +48,7 @@ class CPUDevice final : public Device {
 public:
   std::string getId() const override { return "cpu"; }
   std::string getDescription() const override {
-    return llvm::formatv("{0}, {1} threads", llvm::sys::getHostCPUName(), getNumCPUThreads())
-        .str();
+    return llvm::formatv("{0}, {1} threads", llvm::sys::getHostCPUName(), getNumCPUThreads()).str();
   }
   std::string getChip() const override { return "cpu"; }
 
@@ -64,9 +63,8 @@ public:
     void *pointer = nullptr;
     if (bytes <= std::numeric_limits<size_t>::max() - kAlignment &&
         (!available || bytes <= *available))
-      pointer = std::aligned_alloc(kAlignment,
-                                   (std::max<size_t>(bytes, 1) + kAlignment - 1) &
-                                       ~(kAlignment - 1));
+      pointer = std::aligned_alloc(kAlignment, (std::max<size_t>(bytes, 1) + kAlignment - 1) &
+                                                   ~(kAlignment - 1));
     if (!pointer)
       return formatError("out of memory on the CPU: needed {0} bytes but {1} are free", bytes,
                          available ? std::to_string(*available) : "fewer");

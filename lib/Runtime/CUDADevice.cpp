@@ -147,8 +147,7 @@ public:
   std::string getId() const override { return llvm::formatv("cuda:{0}", info.ordinal).str(); }
   std::string getDescription() const override {
     return llvm::formatv("{0}, compute capability {1}.{2}, {3:F1} GiB", info.name,
-                         info.computeMajor, info.computeMinor,
-                         double(info.memoryBytes) / (1 << 30))
+                         info.computeMajor, info.computeMinor, double(info.memoryBytes) / (1 << 30))
         .str();
   }
   std::string getChip() const override {
@@ -166,8 +165,8 @@ public:
       return error;
     if (result == cuda::kOutOfMemory) {
       size_t free = 0, total = 0;
-      if (Error error = inContext("ask for free memory",
-                                  [&] { return driver.memGetInfo(&free, &total); }))
+      if (Error error =
+              inContext("ask for free memory", [&] { return driver.memGetInfo(&free, &total); }))
         return error;
       return formatError("out of memory on {0}: needed {1} but {2} are free", getId(),
                          formatBytes(bytes), formatBytes(free));
@@ -198,9 +197,8 @@ public:
   Error copyOnDevice(void *dst, const void *src, size_t bytes) override {
     if (bytes == 0)
       return Error::success();
-    return inContext("copy on the device", [&] {
-      return driver.memcpyAsync(address(dst), address(src), bytes, stream);
-    });
+    return inContext("copy on the device",
+                     [&] { return driver.memcpyAsync(address(dst), address(src), bytes, stream); });
   }
   Error fill(void *dst, uint8_t value, size_t bytes) override {
     if (bytes == 0)
@@ -310,15 +308,14 @@ Error CUDADevice::checkPTX(StringRef ptx) const {
                        driver.version % 1000 / 10, maxVersion / 10, maxVersion % 10);
   int capability = info.computeMajor * 10 + info.computeMinor;
   // Plain PTX runs on every later architecture, `f` on later ones of its family, `a` on its own.
-  bool runs = header.variant == 'a'   ? capability == header.architecture
-              : header.variant == 'f' ? capability / 10 == header.architecture / 10 &&
-                                            capability >= header.architecture
-                                      : capability >= header.architecture;
+  bool runs = header.variant == 'a' ? capability == header.architecture
+              : header.variant == 'f'
+                  ? capability / 10 == header.architecture / 10 && capability >= header.architecture
+                  : capability >= header.architecture;
   if (!runs)
-    return formatError("wrong architecture: the kernels are for sm_{0}{1} but {2} is sm_{3}",
-                       header.architecture,
-                       header.variant ? std::string(1, header.variant) : std::string(), getId(),
-                       capability);
+    return formatError(
+        "wrong architecture: the kernels are for sm_{0}{1} but {2} is sm_{3}", header.architecture,
+        header.variant ? std::string(1, header.variant) : std::string(), getId(), capability);
   return Error::success();
 }
 
@@ -379,7 +376,6 @@ Expected<void *> CUDADevice::loadKernels(StringRef image) {
       return kernel.takeError();
   }
 }
-
 
 Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
   auto *loaded = static_cast<LoadedModule *>(kernels);
@@ -469,11 +465,10 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
                             1};
   cuda::Result result = cuda::kSuccess;
   if (Error error = inContext("launch a kernel", [&] {
-        result = clustered
-                     ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
-                     : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
-                                           block.y, block.z, dynamicBytes, launchStream, parameters,
-                                           nullptr);
+        result = clustered ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
+                           : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
+                                                 block.y, block.z, dynamicBytes, launchStream,
+                                                 parameters, nullptr);
         return cuda::kSuccess;
       }))
     return error;
@@ -481,8 +476,7 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
   return result ? check(result, describe()) : Error::success();
 }
 
-Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal,
-                                                                    bool ownStream) {
+Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal, bool ownStream) {
   Expected<const cuda::Driver &> driver = cuda::getDriver();
   if (!driver)
     return driver.takeError();

@@ -59,8 +59,8 @@ static std::string open(Driver &driver) {
                          "not a CUDA driver",
                          path, missing)
         .str();
-  driver.launchKernelEx = reinterpret_cast<decltype(driver.launchKernelEx)>(
-      dlsym(library, "cuLaunchKernelEx"));
+  driver.launchKernelEx =
+      reinterpret_cast<decltype(driver.launchKernelEx)>(dlsym(library, "cuLaunchKernelEx"));
 
   // The version needs no device, so that a driver that is too old says so first.
   if (Result result = driver.driverGetVersion(&driver.version))

@@ -104,7 +104,7 @@ struct LaunchConfig {
   X(eventElapsedTime, "cuEventElapsedTime", (float *milliseconds, Event start, Event end))         \
   X(memAlloc, "cuMemAlloc_v2", (DevicePtr * pointer, size_t bytes))                                \
   X(memFree, "cuMemFree_v2", (DevicePtr pointer))                                                  \
-  X(memGetInfo, "cuMemGetInfo_v2", (size_t * free, size_t *total))                                 \
+  X(memGetInfo, "cuMemGetInfo_v2", (size_t * free, size_t * total))                                \
   X(memcpyHtoDAsync, "cuMemcpyHtoDAsync_v2",                                                       \
     (DevicePtr dst, const void *src, size_t bytes, Stream stream))                                 \
   X(memcpyDtoHAsync, "cuMemcpyDtoHAsync_v2",                                                       \
@@ -148,9 +148,9 @@ int getMaxPTXVersion(int version);
 
 /// What the directives of PTX text ask for.
 struct PTXHeader {
-  int version = 0;       ///< 10 * major + minor; 0 where there is no `.version`
-  int architecture = 0;  ///< 90 of `sm_90a`; 0 where there is no `.target`
-  char variant = 0;      ///< 'a' or 'f' behind the number, or 0
+  int version = 0;      ///< 10 * major + minor; 0 where there is no `.version`
+  int architecture = 0; ///< 90 of `sm_90a`; 0 where there is no `.target`
+  char variant = 0;     ///< 'a' or 'f' behind the number, or 0
 };
 PTXHeader parsePTXHeader(llvm::StringRef ptx);
 

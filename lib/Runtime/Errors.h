@@ -13,8 +13,7 @@ inline llvm::Error makeError(const llvm::Twine &message) {
 }
 
 /// An error with a message in the style of llvm::formatv.
-template <typename... Args>
-llvm::Error formatError(const char *format, Args &&...args) {
+template <typename... Args> llvm::Error formatError(const char *format, Args &&...args) {
   return makeError(llvm::formatv(format, std::forward<Args>(args)...).str());
 }
 

@@ -92,8 +92,8 @@ void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
   return getMemory([&](Device &device) -> Expected<void *> {
     constexpr uint64_t kDeviceAlignment = 256;
     if (alignment > kDeviceAlignment)
-      return formatError("expected an alignment of at most {0} bytes but got {1}",
-                         kDeviceAlignment, alignment);
+      return formatError("expected an alignment of at most {0} bytes but got {1}", kDeviceAlignment,
+                         alignment);
     return device.allocate(bytes);
   });
 }
@@ -113,8 +113,7 @@ void mgpuMemcpy(void *dst, void *src, size_t bytes, void *stream) {
   runMemory([&](Device &device) { return device.copyOnDevice(dst, src, bytes); });
 }
 /// Fills with a value of several bytes by doubling what is there: device.fill knows bytes.
-template <typename T>
-void fill(void *dst, T value, size_t count) {
+template <typename T> void fill(void *dst, T value, size_t count) {
   runMemory([&](Device &device) -> Error {
     auto *bytes = reinterpret_cast<uint8_t *>(&value);
     if (std::all_of(bytes, bytes + sizeof(T), [&](uint8_t byte) { return byte == bytes[0]; }))
@@ -158,9 +157,13 @@ void mgpuLaunchKernel(void *kernel, intptr_t gridX, intptr_t gridY, intptr_t gri
                       intptr_t blockY, intptr_t blockZ, int32_t sharedBytes, void *stream,
                       void **parameters, void **extra, size_t parameterCount) {
   run([&](Device &device) {
-    return device.launch(
-        kernel, {{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {1, 1, 1}, sharedBytes, current->getStream()},
-        parameters);
+    return device.launch(kernel,
+                         {{gridX, gridY, gridZ},
+                          {blockX, blockY, blockZ},
+                          {1, 1, 1},
+                          sharedBytes,
+                          current->getStream()},
+                         parameters);
   });
 }
 void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY, intptr_t clusterZ,
@@ -202,8 +205,7 @@ void mgpuSetDefaultDevice(int32_t ordinal) {}
 // them: the compiler's support library is not there to be looked up at run time
 //===----------------------------------------------------------------------===//
 
-template <typename To, typename From>
-To bits(From value) {
+template <typename To, typename From> To bits(From value) {
   static_assert(sizeof(To) == sizeof(From));
   To result;
   std::memcpy(&result, &value, sizeof(To));
@@ -231,9 +233,8 @@ float extendF16(_Float16 value) {
 _Float16 truncateToBF16(float value) {
   uint32_t word = bits<uint32_t>(value);
   // A NaN stays one: rounding could carry it to infinity.
-  uint16_t narrowed = (word & 0x7fffffff) > 0x7f800000
-                          ? (word >> 16) | 0x40
-                          : (word + 0x7fff + ((word >> 16) & 1)) >> 16;
+  uint16_t narrowed = (word & 0x7fffffff) > 0x7f800000 ? (word >> 16) | 0x40
+                                                       : (word + 0x7fff + ((word >> 16) & 1)) >> 16;
   return bits<_Float16>(narrowed);
 }
 _Float16 truncateF64ToBF16(double value) {
@@ -245,8 +246,7 @@ struct Symbol {
   void *address;
 };
 
-template <typename F>
-constexpr Symbol symbol(const char *name, F *function) {
+template <typename F> constexpr Symbol symbol(const char *name, F *function) {
   return {name, reinterpret_cast<void *>(function)};
 }
 

@@ -49,7 +49,8 @@ LogicalResult mlir::flashattn::verifyChip(function_ref<InFlightDiagnostic()> emi
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
-  auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot) {
+  auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
+                  FloatType dot) {
     return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot);
   };
   if (chip.isCPU())
@@ -58,25 +59,30 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
 
   int64_t d = std::max(op.getD(), op.getDv());
   SmallVector<ScheduleAttr> candidates;
-  // Best first; what follows serves chips with less shared memory.
-  auto add = [&](int64_t m, int64_t n, int64_t stages) {
-    candidates.push_back(make(m, n, m / 16, stages, 4, element));
+  // Best first, as measured on an H100 (BENCHMARKS.md); what follows serves chips with less
+  // shared memory. Two row blocks a warp halve the reads of K and V where registers allow.
+  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
+    candidates.push_back(make(m, n, warps, stages, 4, element));
   };
   if (element.isF32()) {
     // Halves of every operand take registers too, so tiles are smaller.
-    if (d <= 64)
-      add(64, 64, 2);
+    if (d <= 32)
+      add(64, 64, 4, 2);
     if (d <= 128)
-      add(64, 32, 2);
-    add(64, 16, 2);
-    add(64, 16, 1);
+      add(64, 32, 4, 2);
+    add(64, 16, 4, 2);
+    add(64, 16, 4, 1);
   } else {
+    if (d <= 32)
+      add(128, 64, 4, 2);
+    if (d <= 64)
+      add(128, 48, 4, 2);
     if (d <= 128) {
-      add(128, 64, 2);
-      add(64, 64, 2);
+      add(128, 64, 8, 2);
+      add(64, 64, 4, 2);
     }
-    add(64, 32, 2);
-    add(64, 32, 1);
+    add(64, 32, 4, 2);
+    add(64, 32, 4, 1);
   }
   return candidates;
 }
@@ -91,7 +97,8 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
       return llvm::formatv("expected 1 warp and 1 lane on the CPU but got {0} and {1}",
                            schedule.getWarps(), schedule.getLanes());
     if (!dot.isF32())
-      return "expected dot_type f32 on the CPU but got " + std::string(dot.isF16() ? "f16" : "bf16");
+      return "expected dot_type f32 on the CPU but got " +
+             std::string(dot.isF16() ? "f16" : "bf16");
     return "";
   }
   auto typeName = [](FloatType t) { return t.isF16() ? "f16" : t.isBF16() ? "bf16" : "f32"; };
@@ -100,12 +107,15 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
                          typeName(element), typeName(dot));
   for (auto [name, value] : {std::pair("D", d), std::pair("Dv", dv)})
     if (value % 16 != 0 || value > 256)
-      return llvm::formatv("expected {0} to be a multiple of 16 up to 256 but got {1}", name, value);
+      return llvm::formatv("expected {0} to be a multiple of 16 up to 256 but got {1}", name,
+                           value);
   if (schedule.getLanes() != 4)
-    return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}", schedule.getLanes());
+    return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}",
+                         schedule.getLanes());
   if (m % (16 * schedule.getWarps()) != 0)
-    return llvm::formatv("expected tile_m to be a multiple of 16 rows for each of {0} warps but got {1}",
-                         schedule.getWarps(), m);
+    return llvm::formatv(
+        "expected tile_m to be a multiple of 16 rows for each of {0} warps but got {1}",
+        schedule.getWarps(), m);
   if (n % 16 != 0)
     return llvm::formatv("expected tile_n to be a multiple of 16 but got {0}", n);
   if (stages > 2)
@@ -123,7 +133,8 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t registers = rowBlocks * (dv / 2 + n / 2);
   constexpr int64_t kMaxAccumulators = 200; // of 255, the rest for operands and addresses
   if (registers > kMaxAccumulators)
-    return llvm::formatv("needs {0} registers a thread for accumulators (o {1}, scores {2}) of {3} available",
-                         registers, rowBlocks * dv / 2, rowBlocks * n / 2, kMaxAccumulators);
+    return llvm::formatv(
+        "needs {0} registers a thread for accumulators (o {1}, scores {2}) of {3} available",
+        registers, rowBlocks * dv / 2, rowBlocks * n / 2, kMaxAccumulators);
   return "";
 }

@@ -2,7 +2,8 @@
 
    REQUIRES: capi
    RUN: capi-launch | FileCheck %s
-   CHECK: PASS */
+   CHECK: PASS
+*/
 
 #include "Inputs/Testing.h"
 

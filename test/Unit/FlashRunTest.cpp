@@ -13,8 +13,8 @@
 
 #include <cmath>
 #include <cstring>
-#include <random>
 #include <gtest/gtest.h>
+#include <random>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -88,8 +88,8 @@ TEST(HostTensor, RandomIsNormalAndTheSameEverywhere) {
 TEST(Npy, RoundTrips) {
   SmallString<128> path;
   ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("flash-run", "npy", path));
-  for (Scalar scalar : {Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64, Scalar::I1,
-                        Scalar::I8, Scalar::I32, Scalar::I64})
+  for (Scalar scalar : {Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64, Scalar::I1, Scalar::I8,
+                        Scalar::I32, Scalar::I64})
     for (SmallVector<int64_t> shape :
          {SmallVector<int64_t>{}, {5}, {2, 3}, {0, 4}, {1, 2, 3, 4, 5}}) {
       HostTensor tensor = llvm::cantFail(HostTensor::create(scalar, shape));

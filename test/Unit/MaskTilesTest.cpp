@@ -186,8 +186,10 @@ protected:
       std::string state(numTiles, '.');
       int64_t previous = std::numeric_limits<int64_t>::min();
       auto fail = [&](const llvm::Twine &what) {
-        ADD_FAILURE() << what.str() << "\n" << (keys ? "keys" : "queries") << " of the tile ["
-                      << y0 << ", " << y1 << "): " << state << "\n" << describe(sets, s);
+        ADD_FAILURE() << what.str() << "\n"
+                      << (keys ? "keys" : "queries") << " of the tile [" << y0 << ", " << y1
+                      << "): " << state << "\n"
+                      << describe(sets, s);
         return false;
       };
       for (const TileInterval &interval : intervals) {
@@ -285,12 +287,10 @@ TEST_F(MaskTiles, NamedMasksAreTight) {
     return cast<MaskAttrInterface>(Attribute(WindowAttr::get(&ctx, left, right)));
   };
   auto anyOf = [&](ArrayRef<Attribute> masks) {
-    return cast<MaskAttrInterface>(
-        Attribute(AnyOfAttr::get(&ctx, ArrayAttr::get(&ctx, masks))));
+    return cast<MaskAttrInterface>(Attribute(AnyOfAttr::get(&ctx, ArrayAttr::get(&ctx, masks))));
   };
   auto allOf = [&](ArrayRef<Attribute> masks) {
-    return cast<MaskAttrInterface>(
-        Attribute(AllOfAttr::get(&ctx, ArrayAttr::get(&ctx, masks))));
+    return cast<MaskAttrInterface>(Attribute(AllOfAttr::get(&ctx, ArrayAttr::get(&ctx, masks))));
   };
   for (int i = 0; i < 400; ++i) {
     int64_t left = random.between(0, 20), right = random.between(0, 20);
@@ -337,9 +337,9 @@ TEST_F(MaskTiles, ManySets) {
     for (int64_t j = 0, n = random.between(5, 20); j < n; ++j)
       mask.push_back({random.constraint(), random.constraint(), random.constraint()});
     Sizes s = randomSizes(random);
-    ASSERT_TRUE(check(toSets(mask, &ctx), s, /*tight=*/false, [&](int64_t p, int64_t k) {
-      return isVisible(mask, p, k, s.nq, s.nk);
-    })) << "case " << i;
+    ASSERT_TRUE(check(toSets(mask, &ctx), s, /*tight=*/false,
+                      [&](int64_t p, int64_t k) { return isVisible(mask, p, k, s.nq, s.nk); }))
+        << "case " << i;
   }
 }
 
@@ -368,9 +368,9 @@ TEST_F(MaskTiles, SymbolicBoundsFold) {
   EXPECT_EQ(getConstantIntValue(causal[0].fullBegin), 0);
   EXPECT_TRUE(build(AnyOfAttr::get(&ctx, ArrayAttr::get(&ctx, {}))).empty());
   // The window is within causal, the sink is empty.
-  auto dropped = build(AnyOfAttr::get(
-      &ctx, ArrayAttr::get(&ctx, {CausalAttr::get(&ctx), WindowAttr::get(&ctx, 7, 0),
-                                  SinkAttr::get(&ctx, 0)})));
+  auto dropped = build(
+      AnyOfAttr::get(&ctx, ArrayAttr::get(&ctx, {CausalAttr::get(&ctx), WindowAttr::get(&ctx, 7, 0),
+                                                 SinkAttr::get(&ctx, 0)})));
   EXPECT_EQ(dropped.size(), 1u);
 }
 
@@ -536,8 +536,8 @@ TEST_F(MaskTiles, VisibleTileOfLargeCoefficients) {
   Location loc = UnknownLoc::get(&ctx);
   Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
   Value length = arith::ConstantIndexOp::create(builder, loc, 1024);
-  Value tile = buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero, length, length,
-                                1024, 1024);
+  Value tile =
+      buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero, length, length, 1024, 1024);
   Interpreter interpreter;
   ASSERT_TRUE(interpreter.run(block));
   for (int64_t r = 0; r < 1024; ++r)

@@ -16,8 +16,8 @@
 
 #include <atomic>
 #include <dlfcn.h>
-#include <thread>
 #include <gtest/gtest.h>
+#include <thread>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -34,8 +34,7 @@ private:
   const char *name;
 };
 
-template <typename T>
-std::string message(llvm::Expected<T> value) {
+template <typename T> std::string message(llvm::Expected<T> value) {
   return value ? "no error" : llvm::toString(value.takeError());
 }
 std::string message(llvm::Error error) {
@@ -265,8 +264,7 @@ TEST(CUDADevice, OutOfMemorySaysHowMuch) {
 
 TEST(CUDADevice, ClustersLaunch) {
   auto device = llvm::cantFail(createCUDADevice(0));
-  void *kernel =
-      llvm::cantFail(device->getKernel(llvm::cantFail(device->loadKernels(kPTX)), "k"));
+  void *kernel = llvm::cantFail(device->getKernel(llvm::cantFail(device->loadKernels(kPTX)), "k"));
   LaunchShape shape;
   shape.grid = shape.cluster = {2, 1, 1};
   EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");

@@ -5,8 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "llvm/ADT/SmallString.h"
 #include "llvm/FileCheck/FileCheck.h"
+#include "llvm/ADT/SmallString.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
@@ -27,7 +27,8 @@ static cl::list<std::string> implicitNots("implicit-check-not", cl::desc("patter
 static cl::opt<bool> strictWhitespace("strict-whitespace", cl::desc("do not fold white space"));
 static cl::opt<bool> ignoreCase("ignore-case", cl::desc("ignore case"));
 static cl::opt<bool> allowEmpty("allow-empty", cl::desc("allow empty input"));
-static cl::opt<bool> allowUnused("allow-unused-prefixes", cl::desc("allow prefixes without checks"));
+static cl::opt<bool> allowUnused("allow-unused-prefixes",
+                                 cl::desc("allow prefixes without checks"));
 static cl::opt<bool> matchFullLines("match-full-lines", cl::desc("match whole lines"));
 static cl::opt<bool> enableVarScope("enable-var-scope", cl::desc("labels end local variables"));
 static cl::opt<std::string> dumpInput("dump-input", cl::desc("accepted, without effect"));

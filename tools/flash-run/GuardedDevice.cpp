@@ -67,8 +67,7 @@ Error GuardedDevice::releaseSince(size_t mark) {
 
 Error GuardedDevice::checkMargin(const Buffer &buffer, size_t begin, const char *side) {
   uint8_t bytes[kMargin];
-  if (Error error =
-          inner.copyToHost(bytes, static_cast<uint8_t *>(buffer.base) + begin, kMargin))
+  if (Error error = inner.copyToHost(bytes, static_cast<uint8_t *>(buffer.base) + begin, kMargin))
     return error;
   for (size_t i = 0; i < kMargin; ++i)
     if (bytes[i] != kGuard) {

@@ -16,7 +16,9 @@ namespace mlir::flashattn {
 
 class GuardedDevice final : public Device {
 public:
-  static constexpr uint8_t kPoison = 0xff, kGuard = 0xa5;
+  /// NaN in every float type: what is read outside of a buffer, or before it is written,
+  /// shows in the numbers (rule A7).
+  static constexpr uint8_t kPoison = 0xff, kGuard = 0xff;
   static constexpr size_t kMargin = 4096;
 
   explicit GuardedDevice(Device &inner) : inner(inner) {}

@@ -77,8 +77,7 @@ std::string flashattn::formatShape(ArrayRef<int64_t> shape, Scalar scalar) {
   return text + getName(scalar).str();
 }
 
-template <typename To, typename From>
-static To bits(From value) {
+template <typename To, typename From> static To bits(From value) {
   To result;
   std::memcpy(&result, &value, sizeof(To));
   return result;
@@ -152,9 +151,8 @@ llvm::Expected<HostTensor> HostTensor::create(Scalar scalar, ArrayRef<int64_t> s
   tensor.bytes.reset(
       static_cast<uint8_t *>(std::calloc(std::max<size_t>(tensor.getNumBytes(), 1), 1)));
   if (!tensor.bytes)
-    return llvm::createStringError("out of host memory: a tensor of type " +
-                                   tensor.getTypeName() + " needs " +
-                                   std::to_string(tensor.getNumBytes()) + " bytes");
+    return llvm::createStringError("out of host memory: a tensor of type " + tensor.getTypeName() +
+                                   " needs " + std::to_string(tensor.getNumBytes()) + " bytes");
   return tensor;
 }
 

@@ -152,10 +152,10 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
         return spec.fail(llvm::toString(tensor.takeError()));
       bool isGiven = !spec.scalar || ArrayRef(spec.shape) == tensor->getShape();
       if (!takes(info, tensor->getScalar(), tensor->getShape()) || !isGiven)
-        return spec.fail("expected " +
-                         (spec.scalar ? formatShape(spec.shape, *spec.scalar)
-                                      : info.getTypeName()) +
-                         " for " + describe(i) + " but the file holds " + tensor->getTypeName());
+        return spec.fail(
+            "expected " +
+            (spec.scalar ? formatShape(spec.shape, *spec.scalar) : info.getTypeName()) + " for " +
+            describe(i) + " but the file holds " + tensor->getTypeName());
       shapes[i] = SmallVector<int64_t>(tensor->getShape());
       inputs.tensors[i] = std::move(*tensor);
     } else if (!spec.scalar && !ShapedType::isDynamicShape(info.shape)) {

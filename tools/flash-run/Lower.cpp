@@ -69,7 +69,8 @@ private:
   void write(StringRef name) {
     if (error)
       return;
-    std::string file = ((number < 10 ? "0" : "") + llvm::Twine(number) + "-" + name + ".mlir").str();
+    std::string file =
+        ((number < 10 ? "0" : "") + llvm::Twine(number) + "-" + name + ".mlir").str();
     ++number;
     error = writeText(directory, file, [&](raw_ostream &os) { os << last << "\n"; });
   }

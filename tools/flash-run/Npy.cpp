@@ -27,10 +27,15 @@ static std::optional<StringRef> findValue(StringRef header, StringRef key) {
 static std::optional<Scalar> parseDescr(StringRef descr) {
   if (!descr.consume_front("<"))
     descr.consume_front("|");
-  for (auto [name, scalar] :
-       {std::pair<StringRef, Scalar>("f2", Scalar::F16), {"f4", Scalar::F32}, {"f8", Scalar::F64},
-        {"u2", Scalar::BF16}, {"V2", Scalar::BF16}, {"b1", Scalar::I1}, {"i1", Scalar::I8},
-        {"i4", Scalar::I32}, {"i8", Scalar::I64}})
+  for (auto [name, scalar] : {std::pair<StringRef, Scalar>("f2", Scalar::F16),
+                              {"f4", Scalar::F32},
+                              {"f8", Scalar::F64},
+                              {"u2", Scalar::BF16},
+                              {"V2", Scalar::BF16},
+                              {"b1", Scalar::I1},
+                              {"i1", Scalar::I8},
+                              {"i4", Scalar::I32},
+                              {"i8", Scalar::I64}})
     if (descr == name)
       return scalar;
   return std::nullopt;
@@ -81,8 +86,8 @@ Expected<HostTensor> flashattn::readNpy(StringRef path) {
                                  : llvm::support::endian::read32le(content.data());
   content = content.drop_front(lengthBytes);
   if (content.size() < length)
-    return fail(llvm::formatv("expected a header of {0} bytes but got {1}", length, content.size())
-                    .str());
+    return fail(
+        llvm::formatv("expected a header of {0} bytes but got {1}", length, content.size()).str());
   StringRef header = content.take_front(length), values = content.drop_front(length);
 
   std::optional<StringRef> descr = findValue(header, "descr"),
@@ -132,8 +137,8 @@ Expected<HostTensor> flashattn::readNpy(StringRef path) {
 }
 
 Error flashattn::writeNpy(StringRef path, const HostTensor &tensor) {
-  std::string header = "{'descr': '" + getDescr(tensor.getScalar()).str() +
-                       "', 'fortran_order': False, 'shape': (";
+  std::string header =
+      "{'descr': '" + getDescr(tensor.getScalar()).str() + "', 'fortran_order': False, 'shape': (";
   for (int64_t size : tensor.getShape())
     header += std::to_string(size) + ", ";
   // A tuple of one keeps its comma, which is all that Python asks for.

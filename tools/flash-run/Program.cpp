@@ -199,8 +199,7 @@ Expected<AttentionProblem> flashattn::getProblem(const Program &program,
         {"a row of k of", problem.dim, k.getShape()[3]}})
     if (Error error = check(what, expected, found))
       return error;
-  if (problem.keyHeads == 0 ? problem.queryHeads != 0
-                            : problem.queryHeads % problem.keyHeads != 0)
+  if (problem.keyHeads == 0 ? problem.queryHeads != 0 : problem.queryHeads % problem.keyHeads != 0)
     return llvm::createStringError(
         llvm::formatv("the inputs do not fit together: expected the {0} heads of q to be a "
                       "multiple of the {1} heads of k",

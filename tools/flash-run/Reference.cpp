@@ -148,8 +148,7 @@ uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
 }
 
 /// Σ a·b in T. Several partial sums, so that the processor need not wait for each.
-template <typename T>
-static T dot(const float *a, const float *b, int64_t count) {
+template <typename T> static T dot(const float *a, const float *b, int64_t count) {
   constexpr int kPartial = 8;
   T sums[kPartial] = {};
   int64_t i = 0;
@@ -198,11 +197,11 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
                                             const float *keys, const float *values, int64_t row) {
   ReferenceRow result;
   SmallVector<KeyInterval> visible = getVisibleKeys(problem, row);
-  result.lse = computeRow<double>(problem, visible, query.data(), keys, values,
-                                  [](double p) { return p; }, result.o);
-  result.naiveLse =
-      computeRow<float>(problem, visible, query.data(), keys, values,
-                        [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
+  result.lse = computeRow<double>(
+      problem, visible, query.data(), keys, values, [](double p) { return p; }, result.o);
+  result.naiveLse = computeRow<float>(
+      problem, visible, query.data(), keys, values,
+      [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
   for (float &value : result.naiveO)
     value = roundTo(problem.scalar, value);
   return result;

@@ -72,8 +72,8 @@ Expected<SmallVector<HostTensor>> Runner::run() {
 
   SmallVector<HostTensor> outputs;
   for (OutputInfo output : program.outputs) {
-    const int64_t *words = output.isArgument ? descriptors[output.index].data()
-                                             : getResult(output.index);
+    const int64_t *words =
+        output.isArgument ? descriptors[output.index].data() : getResult(output.index);
     const ValueInfo &info =
         output.isArgument ? program.arguments[output.index] : program.results[output.index];
     size_t rank = info.shape.size();
@@ -90,8 +90,7 @@ Expected<SmallVector<HostTensor>> Runner::run() {
                 .str());
       stride *= words[3 + d];
     }
-    auto *address =
-        reinterpret_cast<uint8_t *>(words[1]) + words[2] * getByteWidth(info.scalar);
+    auto *address = reinterpret_cast<uint8_t *>(words[1]) + words[2] * getByteWidth(info.scalar);
     if (Error error = device.copyToHost(host->data(), address, host->getNumBytes()))
       return error;
     outputs.push_back(std::move(*host));
@@ -101,8 +100,8 @@ Expected<SmallVector<HostTensor>> Runner::run() {
   return outputs;
 }
 
-Expected<std::optional<unsigned>>
-Runner::findChangedInput(ArrayRef<const HostTensor *> arguments, const llvm::BitVector &poisoned) {
+Expected<std::optional<unsigned>> Runner::findChangedInput(ArrayRef<const HostTensor *> arguments,
+                                                           const llvm::BitVector &poisoned) {
   for (auto [i, argument] : llvm::enumerate(arguments)) {
     bool isOutput = llvm::any_of(program.outputs, [&, index = i](OutputInfo output) {
       return output.isArgument ? output.index == index
@@ -158,6 +157,6 @@ Expected<BenchResult> Runner::bench(double seconds) {
   }
   llvm::sort(times);
   auto quantile = [&](double q) { return times[size_t(std::lround(q * (times.size() - 1)))]; };
-  return BenchResult{quantile(0.5),  times.front(),  times.back(),           quantile(0.25),
+  return BenchResult{quantile(0.5),  times.front(),          times.back(), quantile(0.25),
                      quantile(0.75), unsigned(times.size()), repeats};
 }

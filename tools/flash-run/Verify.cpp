@@ -170,13 +170,13 @@ bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &inf
     llvm::parallelFor(begin, end, [&](size_t n) {
       int64_t i = rows[n].i;
       SmallVector<float> query(problem.dim);
-      q.getFloats(problem.getRowStart(batch, head, i, problem.queryHeads, problem.numQueries,
-                                      problem.dim),
-                  problem.dim, query.data());
+      q.getFloats(
+          problem.getRowStart(batch, head, i, problem.queryHeads, problem.numQueries, problem.dim),
+          problem.dim, query.data());
       ReferenceRow row = computeReferenceRow(problem, query, keys.data(), values.data(), i);
       if (o) {
-        int64_t start = problem.getRowStart(batch, head, i, problem.queryHeads,
-                                            problem.numQueries, problem.valueDim);
+        int64_t start = problem.getRowStart(batch, head, i, problem.queryHeads, problem.numQueries,
+                                            problem.valueDim);
         for (int64_t d = 0; d < problem.valueDim; ++d)
           oDifferences[n].add(o->get(start + d), row.o[d], row.naiveO[d]);
       }
@@ -206,8 +206,8 @@ bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &inf
   if (o) {
     Difference whole = sum(oDifferences);
     StringRef extra = finiteInputs && !isAllFinite(*o) ? ", values that are not finite" : "";
-    pass &= report(os, "o", whole, 2 * whole.maxNaive + 1e-5, getFrobeniusBound(problem.scalar),
-                   extra);
+    pass &=
+        report(os, "o", whole, 2 * whole.maxNaive + 1e-5, getFrobeniusBound(problem.scalar), extra);
   }
   if (lse)
     pass &= report(os, "lse (relative to max(1, |lse|))", sum(lseDifferences), lseTolerance,

@@ -82,9 +82,10 @@ cl::opt<double> relativeTolerance("rtol", cl::value_desc("x"),
 cl::opt<std::string> chip("chip", cl::value_desc("sm_XX"),
                           cl::desc("Compile for this GPU (default: the device's)"),
                           cl::cat(compileCategory));
-cl::opt<std::string> schedule("schedule", cl::value_desc("tile_m = …, …"),
-                              cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
-                              cl::cat(compileCategory));
+cl::opt<std::string>
+    schedule("schedule", cl::value_desc("tile_m = …, …"),
+             cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
+             cl::cat(compileCategory));
 cl::opt<std::string> dumpDir("dump-dir", cl::value_desc("directory"),
                              cl::desc("Keep the IR after each stage, the PTX and ptxas's report"),
                              cl::cat(compileCategory));
@@ -106,8 +107,8 @@ static Expected<std::unique_ptr<Device>> openDevice() {
     return createCPUDevice();
   }
   int ordinal = 0;
-  if (name.consume_front("cuda") && (name.empty() || (name.consume_front(":") &&
-                                                      !name.getAsInteger(10, ordinal))))
+  if (name.consume_front("cuda") &&
+      (name.empty() || (name.consume_front(":") && !name.getAsInteger(10, ordinal))))
     return createCUDADevice(ordinal);
   return llvm::createStringError("expected --device to be auto, cuda, cuda:N or cpu but got '" +
                                  deviceName + "'");
@@ -154,8 +155,7 @@ static void printOutput(unsigned index, const HostTensor &output) {
   }
   llvm::outs() << llvm::formatv("output {0}: {1}", index, output.getTypeName());
   if (finite)
-    llvm::outs() << llvm::formatv(", min {0:f4}, max {1:f4}, mean {2:e3}", low, high,
-                                  sum / finite);
+    llvm::outs() << llvm::formatv(", min {0:f4}, max {1:f4}, mean {2:e3}", low, high, sum / finite);
   if (finite != output.getNumElements())
     llvm::outs() << llvm::formatv(", {0} not finite", output.getNumElements() - finite);
   llvm::outs() << (output.getNumElements() ? ", first" : "");
@@ -172,9 +172,8 @@ static std::string formatMilliseconds(double value) {
   return text;
 }
 
-static void printBench(const BenchResult &result, const Inputs &data,
-                       ArrayRef<HostTensor> results, const Program &program,
-                       const std::optional<AttentionProblem> &problem) {
+static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<HostTensor> results,
+                       const Program &program, const std::optional<AttentionProblem> &problem) {
   llvm::outs() << llvm::formatv(
       "bench: median {0} ms (quartiles {1} and {2}, min {3}, max {4}; {5} batches of {6} calls)",
       formatMilliseconds(result.median), formatMilliseconds(result.lowerQuartile),

@@ -10,6 +10,8 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
     along a loop: a row reduction is elementwise and nothing is ever shuffled.
     Each `scf.forall` becomes a function of one program and a call of
     `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h).
+
+    Example: test/Conversion/FlashAttnToCPU/attention.mlir
   }];
   let options = [
     Option<"vectorWidth", "vector-width", "int64_t", "16",
@@ -32,6 +34,8 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     per program and 32 threads per warp. Blocks are numbered with the query tile
     fastest and the last tile of a head first: under a causal mask it is the longest.
     The body still works on whole tiles; the launch carries the schedule.
+
+    Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect"];
 }
@@ -43,6 +47,8 @@ def StageShared : Pass<"flashattn-stage-shared"> {
     into swizzled shared memory and a read from there. Reads in key loops are
     double-buffered where the schedule has two stages: the copy of the next tile runs
     beside the work on this one, from one loop into the next where they share a bound.
+
+    Example: test/Conversion/FlashAttnToGPU/stage-shared.mlir
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
@@ -58,6 +64,8 @@ def Distribute : Pass<"flashattn-distribute"> {
     and column `8g + 2(lane%4) + c`. Elementwise ops act on these vectors, a row
     reduction is a tree and two shuffles within four lanes, a contraction is
     `mma.sync` with its right-hand side loaded from shared memory by `ldmatrix`.
+
+    Example: test/Conversion/FlashAttnToGPU/distribute.mlir
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
@@ -71,6 +79,8 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
     In GPU functions `math.exp2` and `math.log2` on f32 become `ex2.approx.ftz` and
     `lg2.approx.ftz`, element by element; libdevice's versions cost several
     instructions more for denormals, which an attention weight has no use for.
+
+    Example: test/Conversion/FlashAttnToGPU/math-to-nvvm.mlir
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect"];
 }

@@ -12,17 +12,18 @@ namespace flashattn {
 
 struct FlashAttnToCPUOptions : public PassPipelineOptions<FlashAttnToCPUOptions> {
   PassOptions::Option<int64_t> vectorWidth{
-      *this, "vector-width", llvm::cl::desc("f32 lanes of a vector register"),
-      llvm::cl::init(16)};
+      *this, "vector-width", llvm::cl::desc("f32 lanes of a vector register"), llvm::cl::init(16)};
   PassOptions::Option<std::string> schedule{
-      *this, "schedule", llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+      *this, "schedule",
+      llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
 };
 
 struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOptions> {
   PassOptions::Option<std::string> chip{*this, "chip", llvm::cl::desc("GPU, as sm_XX"),
                                         llvm::cl::init("sm_80")};
   PassOptions::Option<std::string> schedule{
-      *this, "schedule", llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+      *this, "schedule",
+      llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
 };
 
 /// From attention ops on tensors or memrefs to the LLVM dialect, for Executable::create.

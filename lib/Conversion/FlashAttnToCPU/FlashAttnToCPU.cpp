@@ -55,7 +55,7 @@ struct ConvertFlashAttnToCPUPass
   void runOnOperation() override {
     SmallVector<std::pair<scf::ForallOp, ScheduleAttr>> programs;
     getOperation().walk([&](scf::ForallOp forall) {
-      if (auto schedule = forall->getAttrOfType<ScheduleAttr>("flashattn.schedule"))
+      if (auto schedule = forall->getAttrOfType<ScheduleAttr>(kScheduleAttrName))
         programs.push_back({forall, schedule});
     });
     SymbolTable symbols(getOperation());

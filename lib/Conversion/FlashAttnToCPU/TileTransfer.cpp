@@ -122,8 +122,9 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1,
-                [&](Value column) { copyElement({row, column}, column); });
+      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
+        copyElement({row, column}, column);
+      });
   });
   return success();
 }
@@ -172,8 +173,9 @@ static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1,
-                [&](Value column) { copyElement({row, column}, column); });
+      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
+        copyElement({row, column}, column);
+      });
   });
   return success();
 }

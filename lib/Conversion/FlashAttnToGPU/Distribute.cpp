@@ -81,7 +81,8 @@ bool Distributor::isDistributed(Type type) const { return isa<VectorType>(type);
 
 /// Rewrites a block from top to bottom, then erases what was replaced from bottom to top.
 LogicalResult Distributor::block(Block &body) {
-  SmallVector<Operation *> ops = llvm::map_to_vector(body.without_terminator(), [](Operation &op) { return &op; });
+  SmallVector<Operation *> ops =
+      llvm::map_to_vector(body.without_terminator(), [](Operation &op) { return &op; });
   SmallVector<Operation *> replaced;
   for (Operation *op : ops) {
     auto touches = [&](TypeRange types) {
@@ -136,7 +137,8 @@ LogicalResult Distributor::forOp(scf::ForOp op) {
     if (!inits.back())
       return op.emitOpError() << "has no distribution to threads of its operand " << init.getType();
   }
-  auto loop = scf::ForOp::create(b, loc, op.getLowerBound(), op.getUpperBound(), op.getStep(), inits);
+  auto loop =
+      scf::ForOp::create(b, loc, op.getLowerBound(), op.getUpperBound(), op.getStep(), inits);
   Block *body = loop.getBody();
   if (!body->empty())
     b.eraseOp(&body->back());
@@ -173,7 +175,8 @@ Value Distributor::mapped(Value v) {
   VectorType mine = layout.threadType(cast<VectorType>(v.getType()));
   if (!splat || !mine)
     return {};
-  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(mine, splat.getSplatValue<Attribute>()));
+  return arith::ConstantOp::create(b, loc,
+                                   DenseElementsAttr::get(mine, splat.getSplatValue<Attribute>()));
 }
 
 LogicalResult Distributor::elementwise(Operation *op) {
@@ -188,7 +191,8 @@ LogicalResult Distributor::elementwise(Operation *op) {
   for (Value operand : op->getOperands()) {
     operands.push_back(isDistributed(operand.getType()) ? mapped(operand) : operand);
     if (!operands.back())
-      return op->emitOpError() << "has no distribution to threads of its operand " << operand.getType();
+      return op->emitOpError() << "has no distribution to threads of its operand "
+                               << operand.getType();
   }
   OperationState state(loc, op->getName(), operands, mine, op->getAttrs());
   values[op->getResult(0)] = b.create(state)->getResult(0);
@@ -203,7 +207,8 @@ Value Distributor::numbers(VectorType type) {
   Type element = type.getElementType();
   SmallVector<Attribute> constants;
   for (int64_t i = 0; i < mine.getNumElements(); ++i)
-    constants.push_back(b.getIntegerAttr(element, (columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2)));
+    constants.push_back(
+        b.getIntegerAttr(element, (columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2)));
   Value base = columns ? laneColumn : add(warpRow, laneRow);
   if (!element.isIndex())
     base = arith::IndexCastOp::create(b, loc, element, base);
@@ -302,8 +307,8 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
         if (half == 1)
           folded = merged;
         else
-          folded = vector::InsertStridedSliceOp::create(b, loc, merged, folded, ArrayRef<int64_t>{0},
-                                                        ArrayRef<int64_t>{1});
+          folded = vector::InsertStridedSliceOp::create(b, loc, merged, folded,
+                                                        ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
       }
       part = folded;
       groups = half;
@@ -327,8 +332,8 @@ Value Distributor::reduceQuad(vector::CombiningKind kind, Value row) {
     SmallVector<Value> other;
     for (int64_t i = 0; i < elements; ++i) {
       Value scalar = vector::ExtractOp::create(b, loc, row, i);
-      other.push_back(
-          gpu::ShuffleOp::create(b, loc, scalar, offset, width, gpu::ShuffleMode::XOR).getShuffleResult());
+      other.push_back(gpu::ShuffleOp::create(b, loc, scalar, offset, width, gpu::ShuffleMode::XOR)
+                          .getShuffleResult());
     }
     Value others = vector::FromElementsOp::create(b, loc, row.getType(), other);
     row = combine(kind, row, others);
@@ -349,7 +354,8 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
     return success();
   }
   // Partial sums, one for each lane of a row: nothing crosses lanes.
-  if (source.getRank() == 4 && ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true, false, true}) {
+  if (source.getRank() == 4 &&
+      ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true, false, true}) {
     values[op.getResult()] = combine(kind, acc, reduceInThread(kind, held));
     return success();
   }
@@ -377,7 +383,8 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
   if (!asLhs)
     return success();
   if (!layout.isTile(op.getVectorType()))
-    return op.emitOpError() << "expected a tile of " << layout.tileM << " rows but got " << op.getVectorType();
+    return op.emitOpError() << "expected a tile of " << layout.tileM << " rows but got "
+                            << op.getVectorType();
   values[op] = loadTileFromShared(op);
   return success();
 }
@@ -418,14 +425,16 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
         int64_t element = r * perBlock + 4 * g + 2 * half;
         at.back() = add(firstColumn, 8 * g);
         if (hasAlignedRows(op.getBase())) {
-          vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at, /*nontemporal=*/false,
+          vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at,
+                                  /*nontemporal=*/false,
                                   llvm::Align(2 * type.getElementTypeBitWidth() / 8));
           continue;
         }
         for (int64_t c = 0; c < 2; ++c) {
           SmallVector<Value> one(at);
           one.back() = add(at.back(), c);
-          memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, held, element + c), op.getBase(), one);
+          memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, held, element + c),
+                                  op.getBase(), one);
         }
       }
     }

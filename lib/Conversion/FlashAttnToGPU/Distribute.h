@@ -56,10 +56,10 @@ private:
 
   // mma.sync (MmaSync.cpp)
   void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);
-  Value contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
-                     int64_t nSize);
-  Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
-                    int64_t nSize);
+  Value contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
+                     int64_t kSize, int64_t nSize);
+  Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
+                    int64_t kSize, int64_t nSize);
   Value loadTileFromShared(vector::TransferReadOp op);
 
   // Small builders.
@@ -67,7 +67,9 @@ private:
   Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, index(y)); }
   Value mul(Value x, int64_t y) { return arith::MulIOp::create(b, loc, x, index(y)); }
-  Value shuffle(Value v, ArrayRef<int64_t> mask) { return vector::ShuffleOp::create(b, loc, v, v, mask); }
+  Value shuffle(Value v, ArrayRef<int64_t> mask) {
+    return vector::ShuffleOp::create(b, loc, v, v, mask);
+  }
   Value slice(Value v, int64_t offset, int64_t size);
   /// Combines elementwise: `kind` is ADD or MAXNUMF.
   Value combine(vector::CombiningKind kind, Value x, Value y);
@@ -84,7 +86,7 @@ private:
   gpu::LaunchOp launch;
   Location loc;
   ThreadLayout layout;
-  DenseMap<Value, Value> values; ///< tile value to what this thread holds of it
+  DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
 };
 

@@ -31,7 +31,8 @@ static LogicalResult mapToGPU(RewriterBase &b, scf::ForallOp forall) {
   Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, index(0));
   auto guard = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   b.setInsertionPointToStart(guard.thenBlock());
-  auto launch = gpu::LaunchOp::create(b, loc, blocks, one, one, index(32 * schedule.getWarps()), one, one);
+  auto launch =
+      gpu::LaunchOp::create(b, loc, blocks, one, one, index(32 * schedule.getWarps()), one, one);
   launch->setAttr(kScheduleAttrName, schedule);
 
   b.setInsertionPointToStart(&launch.getBody().front());

@@ -16,15 +16,16 @@ using namespace mlir::flashattn;
 
 namespace {
 /// `MathOp` on f32 or a vector of it to `intrinsic` on each element.
-template <typename MathOp>
-struct ToIntrinsic : OpRewritePattern<MathOp> {
-  ToIntrinsic(MLIRContext *ctx, StringRef intrinsic) : OpRewritePattern<MathOp>(ctx), intrinsic(intrinsic) {}
+template <typename MathOp> struct ToIntrinsic : OpRewritePattern<MathOp> {
+  ToIntrinsic(MLIRContext *ctx, StringRef intrinsic)
+      : OpRewritePattern<MathOp>(ctx), intrinsic(intrinsic) {}
 
   LogicalResult matchAndRewrite(MathOp op, PatternRewriter &rewriter) const override {
     Location loc = op.getLoc();
     Type f32 = rewriter.getF32Type();
     auto apply = [&](Value v) -> Value {
-      return LLVM::CallIntrinsicOp::create(rewriter, loc, f32, rewriter.getStringAttr(intrinsic), ValueRange{v})
+      return LLVM::CallIntrinsicOp::create(rewriter, loc, f32, rewriter.getStringAttr(intrinsic),
+                                           ValueRange{v})
           .getResult(0);
     };
     if (op.getType() == f32) {

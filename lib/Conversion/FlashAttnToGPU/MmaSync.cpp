@@ -36,7 +36,8 @@ public:
     int64_t period = std::min<int64_t>(8, shared.chunksPerRow() & -shared.chunksPerRow());
     Value &column = columns[chunks % period];
     if (!column) {
-      column = mul(shared.swizzle(b, loc, row, add(chunk, chunks % period)), shared.chunkElements());
+      column =
+          mul(shared.swizzle(b, loc, row, add(chunk, chunks % period)), shared.chunkElements());
       if (inChunk)
         column = arith::AddIOp::create(b, loc, column, inChunk);
     }
@@ -74,8 +75,8 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
       for (int64_t g = 0; g < columns / 8; ++g)
         for (int64_t half = 0; half < 2; ++half)
           for (int64_t c = 0; c < 2; ++c)
-            elements.push_back(
-                memref::LoadOp::create(b, loc, op.getBase(), reader.at(16 * r + 8 * half, 2 * g, c)));
+            elements.push_back(memref::LoadOp::create(b, loc, op.getBase(),
+                                                      reader.at(16 * r + 8 * half, 2 * g, c)));
   } else {
     // Matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15): lane l gives
     // the address of row l%8 of matrix l/8.
@@ -84,8 +85,9 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
     auto fragment = VectorType::get({4, 2}, type.getElementType());
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
       for (int64_t k = 0; k < columns; k += 16) {
-        Value loaded = nvgpu::LdMatrixOp::create(b, loc, fragment, op.getBase(), reader.at(16 * r, k / 8),
-                                                 /*transpose=*/false, /*numTiles=*/4);
+        Value loaded =
+            nvgpu::LdMatrixOp::create(b, loc, fragment, op.getBase(), reader.at(16 * r, k / 8),
+                                      /*transpose=*/false, /*numTiles=*/4);
         auto split = vector::ToElementsOp::create(b, loc, loaded);
         elements.append(split->result_begin(), split->result_end());
       }
@@ -107,10 +109,11 @@ static Value operandRegister(OpBuilder &b, Location loc, Value v) {
 /// c += a b on one m16n8 block; `c` is this thread's 4 accumulators.
 void Distributor::mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element) {
   bool tf32 = element.isF32();
-  auto type = tf32                ? NVVM::MMATypes::tf32
+  auto type = tf32               ? NVVM::MMATypes::tf32
               : element.isBF16() ? NVVM::MMATypes::bf16
                                  : NVVM::MMATypes::f16;
-  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
+  auto result =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getF32Type()));
   auto toRegister = [&](Value v) { return operandRegister(b, loc, v); };
   Value sums = NVVM::MmaOp::create(b, loc, result, llvm::map_to_vector(a, toRegister),
                                    llvm::map_to_vector(rhs, toRegister), ValueRange(c),
@@ -134,7 +137,8 @@ Value Distributor::contractHalf(Value lhs, vector::TransferReadOp rhs, bool tran
   Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
   Value low = arith::AndIOp::create(b, loc, matrix, index(1));
   Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
-  SharedReader reader(b, loc, rhs, add(mul(transposed ? high : low, 8), inMatrix), transposed ? low : high);
+  SharedReader reader(b, loc, rhs, add(mul(transposed ? high : low, 8), inMatrix),
+                      transposed ? low : high);
   auto fragment = VectorType::get({4, 2}, element);
   int64_t lhsBlock = kSize / 2, accBlock = nSize / 2;
   for (int64_t k = 0; k < kSize; k += 16) {
@@ -203,8 +207,9 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
   auto rhsAt = [&](int64_t k, int64_t n) -> Halves {
     SmallVector<Value> slots;
     for (int64_t slot = 0; slot < 2; ++slot)
-      slots.push_back(memref::LoadOp::create(
-          b, loc, rhs.getBase(), transposed ? along.at(n, k / 4, slot) : across[slot].at(k, n / 4)));
+      slots.push_back(memref::LoadOp::create(b, loc, rhs.getBase(),
+                                             transposed ? along.at(n, k / 4, slot)
+                                                        : across[slot].at(k, n / 4)));
     return split(slots);
   };
   auto multiply = [&](const Halves &x, const Halves &y, MutableArrayRef<Value> sum) {

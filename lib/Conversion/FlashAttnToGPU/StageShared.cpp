@@ -56,9 +56,9 @@ private:
   gpu::LaunchOp launch;
   Location loc;
   ScheduleAttr schedule;
-  Value pool;            ///< the block's dynamic shared memory, bytes
-  int64_t bytes = 0;     ///< of it in use
-  Value thread;          ///< this thread's number
+  Value pool;                      ///< the block's dynamic shared memory, bytes
+  int64_t bytes = 0;               ///< of it in use
+  Value thread;                    ///< this thread's number
   DenseMap<Value, Value> bufferOf; ///< global memref to its stages in shared memory
 };
 
@@ -67,8 +67,8 @@ private:
 /// memref<stages x rows x columns> in shared memory.
 Value Stager::allocate(VectorType tile, int64_t stages) {
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  auto type = MemRefType::get({stages, tile.getDimSize(0), tile.getDimSize(1)}, tile.getElementType(),
-                              MemRefLayoutAttrInterface{}, space);
+  auto type = MemRefType::get({stages, tile.getDimSize(0), tile.getDimSize(1)},
+                              tile.getElementType(), MemRefLayoutAttrInterface{}, space);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(pool.getDefiningOp());
   Value view = memref::ViewOp::create(b, loc, type, pool, index(bytes), ValueRange());
@@ -94,7 +94,8 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
   int64_t perRow = layout.chunksPerRow();
   bool sameColumn = threads % perRow == 0;
   auto divide = [&](Value v) -> std::pair<Value, Value> {
-    return {arith::DivUIOp::create(b, loc, v, index(perRow)), arith::RemUIOp::create(b, loc, v, index(perRow))};
+    return {arith::DivUIOp::create(b, loc, v, index(perRow)),
+            arith::RemUIOp::create(b, loc, v, index(perRow))};
   };
   auto [firstRow, column] = divide(thread);
 
@@ -102,18 +103,23 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
   for (int64_t first = 0; first < chunks; first += threads) {
     Value chunk = arith::AddIOp::create(b, loc, thread, index(first));
     auto emit = [&, firstRow = firstRow, column = column] {
-      auto [row, inRow] = sameColumn
-                              ? std::pair(Value(arith::AddIOp::create(b, loc, firstRow, index(first / perRow))), column)
-                              : divide(chunk);
+      auto [row, inRow] =
+          sameColumn
+              ? std::pair(Value(arith::AddIOp::create(b, loc, firstRow, index(first / perRow))),
+                          column)
+              : divide(chunk);
       SmallVector<Value> from(indices);
       from[rowDim] = arith::AddIOp::create(b, loc, indices[rowDim], row);
       from.back() = arith::MulIOp::create(b, loc, inRow, chunkElements);
-      Value inBounds = read.isDimInBounds(0)
-                           ? Value()
-                           : Value(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, from[rowDim], size));
+      Value inBounds =
+          read.isDimInBounds(0)
+              ? Value()
+              : Value(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, from[rowDim], size));
       Value to = arith::MulIOp::create(b, loc, layout.swizzle(b, loc, row, inRow), chunkElements);
       if (aligned) {
-        Value count = inBounds ? Value(arith::SelectOp::create(b, loc, inBounds, chunkElements, zero)) : Value();
+        Value count = inBounds
+                          ? Value(arith::SelectOp::create(b, loc, inBounds, chunkElements, zero))
+                          : Value();
         token = nvgpu::DeviceAsyncCopyOp::create(
             b, loc, tokenType, buffer, ValueRange{stage, row, to}, read.getBase(), from,
             b.getIndexAttr(layout.chunkElements()), count, b.getUnitAttr());
@@ -128,15 +134,19 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
           auto guarded = scf::IfOp::create(
               b, loc, inBounds,
               [&](OpBuilder &nested, Location l) {
-                scf::YieldOp::create(nested, l, ValueRange{memref::LoadOp::create(nested, l, read.getBase(), at)});
+                scf::YieldOp::create(
+                    nested, l, ValueRange{memref::LoadOp::create(nested, l, read.getBase(), at)});
               },
-              [&](OpBuilder &nested, Location l) { scf::YieldOp::create(nested, l, ValueRange{read.getPadding()}); });
+              [&](OpBuilder &nested, Location l) {
+                scf::YieldOp::create(nested, l, ValueRange{read.getPadding()});
+              });
           value = guarded.getResult(0);
         } else {
           value = memref::LoadOp::create(b, loc, read.getBase(), at);
         }
-        memref::StoreOp::create(b, loc, value, buffer,
-                                ValueRange{stage, row, arith::AddIOp::create(b, loc, to, index(e))});
+        memref::StoreOp::create(
+            b, loc, value, buffer,
+            ValueRange{stage, row, arith::AddIOp::create(b, loc, to, index(e))});
       }
     };
     if (first + threads <= chunks) {
@@ -165,10 +175,11 @@ void Stager::commitAndWait(ValueRange tokens, std::optional<int32_t> pending) {
 
 void Stager::readFrom(vector::TransferReadOp read, Value buffer, Value stage) {
   Value zero = index(0);
-  AffineMap map = AffineMap::get(3, 0, {b.getAffineDimExpr(1), b.getAffineDimExpr(2)}, b.getContext());
-  b.replaceOpWithNewOp<vector::TransferReadOp>(
-      read, read.getVectorType(), buffer, ValueRange{stage, zero, zero}, read.getPadding(),
-      map, ArrayRef<bool>{true, true});
+  AffineMap map =
+      AffineMap::get(3, 0, {b.getAffineDimExpr(1), b.getAffineDimExpr(2)}, b.getContext());
+  b.replaceOpWithNewOp<vector::TransferReadOp>(read, read.getVectorType(), buffer,
+                                               ValueRange{stage, zero, zero}, read.getPadding(),
+                                               map, ArrayRef<bool>{true, true});
 }
 
 /// The read's indices with `iv` for the loop's induction variable: copies of what
@@ -274,7 +285,8 @@ LogicalResult Stager::run() {
   Block &body = launch.getBody().front();
   b.setInsertionPointToStart(&body);
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  auto poolType = MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface{}, space);
+  auto poolType =
+      MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface{}, space);
   pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
   thread = launch.getThreadIds().x;
 

@@ -14,9 +14,6 @@
 
 namespace mlir::flashattn {
 
-/// Name of the attribute that hands the schedule from pass to pass.
-constexpr StringLiteral kScheduleAttrName = "flashattn.schedule";
-
 inline ScheduleAttr getSchedule(Operation *op) {
   return op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
 }

@@ -91,3 +91,32 @@ func.func @one_stage(%k: memref<?x64xf16, strided<[?, 1], offset: ?>>, %end: ind
   } {flashattn.schedule = #one}
   return
 }
+
+// -----
+
+#promised = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>
+
+// The caller promised rows at multiples of 16 bytes: chunks, through a cast too.
+// CHECK-LABEL: func @aligned_rows
+// CHECK: scf.for
+// CHECK-NEXT: gpu.barrier
+// CHECK: nvgpu.device_async_copy
+// CHECK-NOT: memref.load
+// CHECK: vector.transfer_read
+func.func @aligned_rows(%k: memref<?x64xf16, strided<[?, 1], offset: ?>> {flashattn.aligned_rows}, %end: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c16 = arith.constant 16 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant 0.0 : f16
+  %cast = memref.cast %k : memref<?x64xf16, strided<[?, 1], offset: ?>> to memref<128x64xf16, strided<[?, 1], offset: ?>>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    scf.for %j = %c0 to %end step %c1 {
+      %row = arith.muli %j, %c16 : index
+      %kt = vector.transfer_read %cast[%row, %c0], %zero {in_bounds = [false, true]} : memref<128x64xf16, strided<[?, 1], offset: ?>>, vector<16x64xf16>
+      "test.use"(%kt) : (vector<16x64xf16>) -> ()
+    }
+    gpu.terminator
+  } {flashattn.schedule = #promised}
+  return
+}

@@ -32,18 +32,23 @@ namespace cl = llvm::cl;
 static cl::OptionCategory category("flash-numbers");
 static cl::opt<std::string> deviceFlag("device", cl::desc("cpu, or cuda[:N]"), cl::init("cpu"),
                                        cl::cat(category));
-static cl::opt<std::string> chipFlag("chip", cl::desc("compile for this GPU instead of the device's own"),
+static cl::opt<std::string> chipFlag("chip",
+                                     cl::desc("compile for this GPU instead of the device's own"),
                                      cl::cat(category));
-static cl::opt<unsigned> sampleFlag("sample", cl::desc("this many points of the grid; 0 is all of it"),
+static cl::opt<unsigned> sampleFlag("sample",
+                                    cl::desc("this many points of the grid; 0 is all of it"),
                                     cl::init(0), cl::cat(category));
-static cl::opt<unsigned> modulesFlag("modules", cl::desc("draw the sample from this many modules; 0 is all"),
+static cl::opt<unsigned> modulesFlag("modules",
+                                     cl::desc("draw the sample from this many modules; 0 is all"),
                                      cl::init(0), cl::cat(category));
-static cl::opt<unsigned> seedFlag("seed", cl::desc("seed of the sample and the inputs"), cl::init(1),
-                                  cl::cat(category));
-static cl::opt<std::string> filterFlag("filter", cl::desc("only modules whose name holds this text"),
-                                       cl::cat(category));
-static cl::opt<double> workFlag("work", cl::desc("products of the reference for one point, above which rows are sampled"),
-                                cl::init(1e9), cl::cat(category));
+static cl::opt<unsigned> seedFlag("seed", cl::desc("seed of the sample and the inputs"),
+                                  cl::init(1), cl::cat(category));
+static cl::opt<std::string>
+    filterFlag("filter", cl::desc("only modules whose name holds this text"), cl::cat(category));
+static cl::opt<double>
+    workFlag("work",
+             cl::desc("products of the reference for one point, above which rows are sampled"),
+             cl::init(1e9), cl::cat(category));
 
 namespace {
 
@@ -61,9 +66,8 @@ const Mask masks[] = {
     {"causal_bshd", "mask(#flashattn.causal) layout(bshd)", true},
     {"window", "mask(#flashattn.window<left = 99, right = 0>)"},
     {"window_both_sides", "mask(#flashattn.window<left = 33, right = 70>)"},
-    {"sink_window",
-     "mask(#flashattn.any_of<[#flashattn.window<left = 99, right = 0>, "
-     "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)"},
+    {"sink_window", "mask(#flashattn.any_of<[#flashattn.window<left = 99, right = 0>, "
+                    "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)"},
     {"set_causal", "mask(#flashattn.set<\"(p, k)[nq, nk] : (p - k >= 0)\">)"},
     {"set_strided", "mask(#flashattn.set<\"(p, k)[nq, nk] : (p - k >= 0, (p - k) mod 3 == 0)\">)"},
 };
@@ -88,11 +92,12 @@ struct Module {
   std::string name() const { return llvm::formatv("{0}/{1}/D{2}", mask->name, type, dim); }
   std::string text() const {
     std::string t = llvm::formatv("memref<?x?x?x{0}x{1}>", dim, type);
-    return llvm::formatv("func.func @attention(%q: {0}, %k: {0}, %v: {0}, %o: {0}, %lse: memref<?x?x?xf32>) {{\n"
-                         "  flashattn.attention {1} ins(%q, %k, %v : {0}, {0}, {0})\n"
-                         "      outs(%o, %lse : {0}, memref<?x?x?xf32>)\n"
-                         "  return\n}\n",
-                         t, mask->clauses);
+    return llvm::formatv(
+        "func.func @attention(%q: {0}, %k: {0}, %v: {0}, %o: {0}, %lse: memref<?x?x?xf32>) {{\n"
+        "  flashattn.attention {1} ins(%q, %k, %v : {0}, {0}, {0})\n"
+        "      outs(%o, %lse : {0}, memref<?x?x?xf32>)\n"
+        "  return\n}\n",
+        t, mask->clauses);
   }
 };
 
@@ -108,8 +113,8 @@ struct Lowered {
 
 static std::vector<Shape> getShapes(int64_t dim) {
   const std::pair<int64_t, int64_t> heads[] = {{4, 4}, {8, 2}, {4, 1}}; // MHA, groups of 4, MQA
-  const std::pair<int64_t, int64_t> lengths[] = {{1, 1},     {17, 17},   {64, 64},   {113, 113},
-                                                 {128, 128}, {203, 203}, {256, 256}, {512, 113},
+  const std::pair<int64_t, int64_t> lengths[] = {{1, 1},     {17, 17},     {64, 64},    {113, 113},
+                                                 {128, 128}, {203, 203},   {256, 256},  {512, 113},
                                                  {113, 512}, {1023, 1024}, {2048, 2048}};
   std::vector<Shape> shapes;
   for (auto [queryHeads, keyHeads] : heads)
@@ -117,7 +122,8 @@ static std::vector<Shape> getShapes(int64_t dim) {
       shapes.push_back({numQueries < 512 ? 2 : 1, queryHeads, keyHeads, numQueries, numKeys});
   // The sizes of the first assignment.
   if (dim == 16)
-    for (auto [numHeads, length] : {std::pair<int64_t, int64_t>{8, 512}, {8, 1024}, {16, 2048}, {16, 4096}})
+    for (auto [numHeads, length] :
+         {std::pair<int64_t, int64_t>{8, 512}, {8, 1024}, {16, 2048}, {16, 4096}})
       shapes.push_back({1, numHeads, numHeads, length, length});
   return shapes;
 }
@@ -231,7 +237,8 @@ static Expected<bool> runGrid() {
   int ordinal = 0;
   bool isCUDA = id.consume_front("cuda");
   if (isCUDA ? (id.consume_front(":") && id.getAsInteger(10, ordinal)) : id != "cpu")
-    return llvm::createStringError("expected --device cpu or cuda[:N] but got '" + deviceFlag + "'");
+    return llvm::createStringError("expected --device cpu or cuda[:N] but got '" + deviceFlag +
+                                   "'");
   Expected<std::unique_ptr<Device>> device = isCUDA ? createCUDADevice(ordinal) : createCPUDevice();
   if (!device)
     return device.takeError();
@@ -264,8 +271,9 @@ static Expected<bool> runGrid() {
   auto fail = [&](const Case &c, StringRef why) {
     ++failed;
     const Shape &s = c.shape;
-    llvm::outs() << llvm::formatv("FAIL {0} B={1} Hq={2} Hkv={3} Nq={4} Nk={5}: {6}\n", modules[c.module].name(),
-                                  s.batch, s.queryHeads, s.keyHeads, s.numQueries, s.numKeys, why.trim());
+    llvm::outs() << llvm::formatv("FAIL {0} B={1} Hq={2} Hkv={3} Nq={4} Nk={5}: {6}\n",
+                                  modules[c.module].name(), s.batch, s.queryHeads, s.keyHeads,
+                                  s.numQueries, s.numKeys, why.trim());
   };
   for (size_t begin = 0; begin < cases.size();) {
     size_t end = begin;

@@ -32,7 +32,7 @@ func.func @attention(%q: {t}, %k: {t}, %v: {t}, %o: {t}, %lse: memref<?x?x?xf32>
 
 def kernel_ptx(ir):
     """The PTX text of the only gpu.binary, out of its quoted attribute."""
-    text = re.search(r'#gpu\.object<[^"]*"((?:[^"\\]|\\.)*)"', ir).group(1)
+    text = re.search(r'"(//(?:[^"\\]|\\.)*)"', ir).group(1)
     return re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m.group(1), 16)), text).rstrip("\0")
 
 

@@ -16,8 +16,7 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
                              << attribute.getName().getValue() << "' on argument " << argIndex;
   if (!isa<UnitAttr>(attribute.getValue()))
     return op->emitOpError() << "expected a unit attribute '" << getAlignedRowsAttrName()
-                             << "' on argument " << argIndex << " but got "
-                             << attribute.getValue();
+                             << "' on argument " << argIndex << " but got " << attribute.getValue();
   // Other kinds of function come later, where memrefs are already pointers.
   auto function = dyn_cast<func::FuncOp>(op);
   if (!function)

@@ -22,13 +22,13 @@ static ParseResult parseVisibleSet(AsmParser &parser, IntegerSetAttr &set) {
   // What the nested parser says has no place in the file: keep its message, and say where.
   std::string reason;
   {
-    ScopedDiagnosticHandler handler(
-        parser.getContext(), [&, thread = llvm::get_threadid()](Diagnostic &diagnostic) {
-          if (llvm::get_threadid() != thread)
-            return failure();
-          reason = diagnostic.str();
-          return success();
-        });
+    ScopedDiagnosticHandler handler(parser.getContext(),
+                                    [&, thread = llvm::get_threadid()](Diagnostic &diagnostic) {
+                                      if (llvm::get_threadid() != thread)
+                                        return failure();
+                                      reason = diagnostic.str();
+                                      return success();
+                                    });
     set = dyn_cast_if_present<IntegerSetAttr>(
         parseAttribute("affine_set<" + text + ">", parser.getContext()));
   }
@@ -187,8 +187,8 @@ LogicalResult SetAttr::verify(function_ref<InFlightDiagnostic()> emitError, Inte
   return success();
 }
 
-static LogicalResult verifyMasks(function_ref<InFlightDiagnostic()> emitError,
-                                 ArrayAttr masks, bool multiply) {
+static LogicalResult verifyMasks(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks,
+                                 bool multiply) {
   size_t sets = multiply ? 1 : 0;
   for (Attribute mask : masks) {
     auto interface = dyn_cast_or_null<MaskAttrInterface>(mask);
@@ -203,13 +203,11 @@ static LogicalResult verifyMasks(function_ref<InFlightDiagnostic()> emitError,
   return success();
 }
 
-LogicalResult AnyOfAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                ArrayAttr masks) {
+LogicalResult AnyOfAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks) {
   return verifyMasks(emitError, masks, /*multiply=*/false);
 }
 
-LogicalResult AllOfAttr::verify(function_ref<InFlightDiagnostic()> emitError,
-                                ArrayAttr masks) {
+LogicalResult AllOfAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks) {
   return verifyMasks(emitError, masks, /*multiply=*/true);
 }
 

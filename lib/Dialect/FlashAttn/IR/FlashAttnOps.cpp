@@ -11,8 +11,8 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// An enumeration between the parentheses of its clause: the bare keyword, where the attribute's own
-/// printer would put a space before it.
+/// An enumeration between the parentheses of its clause: the bare keyword, where the attribute's
+/// own printer would put a space before it.
 template <typename EnumAttrT>
 static ParseResult parseEnumKeyword(OpAsmParser &parser, EnumAttrT &attr) {
   using Enum = decltype(attr.getValue());
@@ -48,8 +48,8 @@ void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Valu
   state.addOperands(oInit);
   if (lseInit)
     state.addOperands(lseInit);
-  state.getOrAddProperties<Properties>().operandSegmentSizes = {1, 1, 1, offset ? 1 : 0, 1,
-                                                                lseInit ? 1 : 0};
+  state.getOrAddProperties<Properties>().operandSegmentSizes = {
+      1, 1, 1, offset ? 1 : 0, 1, lseInit ? 1 : 0};
   for (NamedAttribute attribute : attributes)
     if (attribute.getName() != "operandSegmentSizes")
       state.addAttribute(attribute.getName(), attribute.getValue());
@@ -107,7 +107,8 @@ LogicalResult AttentionOp::verify() {
       return emitOpError() << "expected element type " << q.getElementType() << " of '" << name
                            << "' as in 'q' but got " << element;
     if (type.isDynamicDim(3))
-      return emitOpError() << "expected a static last dimension of '" << name << "' but got " << type;
+      return emitOpError() << "expected a static last dimension of '" << name << "' but got "
+                           << type;
     if (auto memref = dyn_cast<MemRefType>(type)) {
       SmallVector<int64_t> strides;
       int64_t start;
@@ -177,8 +178,8 @@ LogicalResult AttentionOp::verify() {
     return emitOpError() << "expected " << expected << " results but got " << getNumResults();
   for (auto [result, init] : llvm::zip(getResults(), getDpsInits()))
     if (result.getType() != init.getType())
-      return emitOpError() << "expected result type " << init.getType()
-                           << " as in 'outs' but got " << result.getType();
+      return emitOpError() << "expected result type " << init.getType() << " as in 'outs' but got "
+                           << result.getType();
   return success();
 }
 
@@ -200,7 +201,8 @@ void AttentionOp::getEffects(
 LogicalResult AttentionOp::reifyResultShapes(OpBuilder &builder,
                                              ReifiedRankedShapedTypeDims &shapes) {
   for (OpResult result : getResults())
-    shapes.push_back(tensor::getMixedSizes(builder, getLoc(), getDpsInits()[result.getResultNumber()]));
+    shapes.push_back(
+        tensor::getMixedSizes(builder, getLoc(), getDpsInits()[result.getResultNumber()]));
   return success();
 }
 
@@ -221,9 +223,8 @@ struct DropMaskThatHidesNothing : OpRewritePattern<AttentionOp> {
       return c && (isEq ? c.getValue() == 0 : c.getValue() >= 0);
     };
     bool hidesNothing = llvm::any_of(op.getVisibleSets(), [&](IntegerSet set) {
-      return llvm::all_of(llvm::zip(set.getConstraints(), set.getEqFlags()), [&](auto pair) {
-        return holds(std::get<0>(pair), std::get<1>(pair));
-      });
+      return llvm::all_of(llvm::zip(set.getConstraints(), set.getEqFlags()),
+                          [&](auto pair) { return holds(std::get<0>(pair), std::get<1>(pair)); });
     });
     if (!hidesNothing)
       return failure();

@@ -17,8 +17,8 @@ static OpFoldResult getDim(OpBuilder &b, Location loc, Value shaped, int64_t dim
 }
 
 /// The part of `source` at `offsets` of `sizes`, unit strides.
-static Operation *makeSlice(OpBuilder &b, Location loc, Value source, ArrayRef<OpFoldResult> offsets,
-                            ArrayRef<OpFoldResult> sizes) {
+static Operation *makeSlice(OpBuilder &b, Location loc, Value source,
+                            ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
   SmallVector<OpFoldResult> strides(offsets.size(), b.getIndexAttr(1));
   if (isa<RankedTensorType>(source.getType()))
     return tensor::ExtractSliceOp::create(b, loc, source, offsets, sizes, strides);
@@ -52,7 +52,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
                                                             ArrayRef<OpFoldResult> sizes) {
   Location loc = getLoc();
   OpFoldResult zero = b.getIndexAttr(0);
-  OpFoldResult hq = getDim(b, loc, getQ(), getHeadDim()), hkv = getDim(b, loc, getK(), getHeadDim());
+  OpFoldResult hq = getDim(b, loc, getQ(), getHeadDim()),
+               hkv = getDim(b, loc, getK(), getHeadDim());
   OpFoldResult nq = getDim(b, loc, getQ(), getSeqDim()), nk = getDim(b, loc, getK(), getSeqDim());
 
   // A slice of the queries changes nq; a mask that reads that symbol would change its meaning.
@@ -71,7 +72,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   std::optional<int64_t> hqValue = getConstantIntValue(hq), hkvValue = getConstantIntValue(hkv);
   bool oneToOne = hqValue && hkvValue && *hqValue == *hkvValue;
   if (!oneToOne) {
-    AffineExpr d0 = b.getAffineDimExpr(0), s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1);
+    AffineExpr d0 = b.getAffineDimExpr(0), s0 = b.getAffineSymbolExpr(0),
+               s1 = b.getAffineSymbolExpr(1);
     auto apply = [&](AffineExpr e, ArrayRef<OpFoldResult> operands) {
       return affine::makeComposedFoldedAffineApply(b, loc, AffineMap::get(1, 2, e), operands);
     };
@@ -81,7 +83,8 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
       kvSize = hkv;
     } else if (size && *size == 1) {
       kvOffset = apply(d0.floorDiv(group), {offsets[1], hq, hkv});
-    } else if (size && hqValue && hkvValue && *hkvValue != 0 && *size % (*hqValue / *hkvValue) == 0) {
+    } else if (size && hqValue && hkvValue && *hkvValue != 0 &&
+               *size % (*hqValue / *hkvValue) == 0) {
       kvOffset = apply(d0.floorDiv(group), {offsets[1], hq, hkv});
       kvSize = b.getIndexAttr(*size / (*hqValue / *hkvValue));
     } else {
@@ -100,16 +103,17 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   }
 
   auto whole = [&](Value v, unsigned dim) { return getDim(b, loc, v, dim); };
-  Operation *q = makeSlice(b, loc, getQ(), inLayout(*this, offsets[0], offsets[1], offsets[2], zero),
-                           inLayout(*this, sizes[0], sizes[1], sizes[2], whole(getQ(), 3)));
+  Operation *q =
+      makeSlice(b, loc, getQ(), inLayout(*this, offsets[0], offsets[1], offsets[2], zero),
+                inLayout(*this, sizes[0], sizes[1], sizes[2], whole(getQ(), 3)));
   auto kvSlice = [&](Value kv) {
     return makeSlice(b, loc, kv, inLayout(*this, offsets[0], kvOffset, zero, zero),
                      inLayout(*this, sizes[0], kvSize, nk, whole(kv, 3)));
   };
   Operation *k = kvSlice(getK()), *v = kvSlice(getV());
-  Operation *o = makeSlice(b, loc, getOInit(),
-                           inLayout(*this, offsets[0], offsets[1], offsets[2], zero),
-                           inLayout(*this, sizes[0], sizes[1], sizes[2], whole(getOInit(), 3)));
+  Operation *o =
+      makeSlice(b, loc, getOInit(), inLayout(*this, offsets[0], offsets[1], offsets[2], zero),
+                inLayout(*this, sizes[0], sizes[1], sizes[2], whole(getOInit(), 3)));
   Operation *lse = nullptr;
   if (getLseInit())
     lse = makeSlice(b, loc, getLseInit(), offsets, sizes);
@@ -119,9 +123,11 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   if (Value own = getOffset()) {
     AffineExpr s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1);
     position = getValueOrCreateConstantIndexOp(
-        b, loc, affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {OpFoldResult(own), offsets[2]}));
+        b, loc,
+        affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {OpFoldResult(own), offsets[2]}));
   } else {
-    AffineExpr s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1), s2 = b.getAffineSymbolExpr(2);
+    AffineExpr s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1),
+               s2 = b.getAffineSymbolExpr(2);
     OpFoldResult sum = offsets[2];
     if (getAlign() == Align::BottomRight)
       sum = affine::makeComposedFoldedAffineApply(b, loc, s0 + s1 - s2, {offsets[2], nk, nq});
@@ -132,8 +138,9 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   for (NamedAttribute attribute : getOperation()->getAttrs())
     if (attribute.getName() != getOperandSegmentSizesAttrName())
       attributes.push_back(attribute);
-  auto tiled = AttentionOp::create(b, loc, q->getResult(0), k->getResult(0), v->getResult(0), position,
-                                   o->getResult(0), lse ? lse->getResult(0) : Value(), attributes);
+  auto tiled =
+      AttentionOp::create(b, loc, q->getResult(0), k->getResult(0), v->getResult(0), position,
+                          o->getResult(0), lse ? lse->getResult(0) : Value(), attributes);
   SmallVector<Operation *> slices = {q, k, v, o};
   if (lse)
     slices.push_back(lse);

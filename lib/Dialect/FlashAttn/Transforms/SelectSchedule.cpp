@@ -32,8 +32,8 @@ static LogicalResult selectSchedule(AttentionOp op, const Chip &chip, ScheduleAt
     }
     refused.push_back({candidate, reason});
   }
-  InFlightDiagnostic diag = op.emitOpError() << "cannot be compiled for " << chip.name
-                                             << ": no schedule fits";
+  InFlightDiagnostic diag = op.emitOpError()
+                            << "cannot be compiled for " << chip.name << ": no schedule fits";
   for (auto &[candidate, reason] : refused)
     diag.attachNote() << candidate << ": " << reason;
   return diag;

@@ -58,11 +58,13 @@ private:
   VectorType f32Vector(ArrayRef<int64_t> shape) { return VectorType::get(shape, f32); }
   Value splat(VectorType type, double value) {
     return arith::ConstantOp::create(
-        b, loc, DenseElementsAttr::get(type, b.getFloatAttr(type.getElementType(), value).getValue()));
+        b, loc,
+        DenseElementsAttr::get(type, b.getFloatAttr(type.getElementType(), value).getValue()));
   }
   Value minusInf(VectorType type) {
     return arith::ConstantOp::create(
-        b, loc, DenseElementsAttr::get(type, APFloat::getInf(APFloat::IEEEsingle(), /*Negative=*/true)));
+        b, loc,
+        DenseElementsAttr::get(type, APFloat::getInf(APFloat::IEEEsingle(), /*Negative=*/true)));
   }
   /// vector<M> to vector<Mx`columns`>, every column the same.
   Value alongRow(Value row, int64_t columns) {
@@ -109,7 +111,8 @@ Value ProgramBuilder::loadTile(Value memref, Value kvOrQHead, Value firstRow, in
       b, loc, VectorType::get({rows, columns}, op.getElementType()), memref, indices, zeroElement,
       map, ArrayRef<bool>{inBounds, true});
   if (schedule.getDotType() != op.getElementType())
-    tile = arith::ExtFOp::create(b, loc, VectorType::get({rows, columns}, schedule.getDotType()), tile);
+    tile = arith::ExtFOp::create(b, loc, VectorType::get({rows, columns}, schedule.getDotType()),
+                                 tile);
   return tile;
 }
 
@@ -117,8 +120,8 @@ void ProgramBuilder::storeTile(Value tile, Value memref) {
   SmallVector<Value> indices = {batch, head, row, index(0)};
   if (op.getLayout() == Layout::BSHD)
     std::swap(indices[1], indices[2]);
-  AffineMap map = AffineMap::get(
-      4, 0, {b.getAffineDimExpr(op.getSeqDim()), b.getAffineDimExpr(3)}, b.getContext());
+  AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(op.getSeqDim()), b.getAffineDimExpr(3)},
+                                 b.getContext());
   vector::TransferWriteOp::create(b, loc, tile, memref, indices, map, ArrayRef<bool>{false, true});
 }
 
@@ -131,15 +134,15 @@ Value ProgramBuilder::contract(Value lhs, Value rhs, Value acc, bool transposedR
     std::swap(rhsMap[0], rhsMap[1]);
   using MapList = ArrayRef<ArrayRef<AffineExpr>>;
   SmallVector<vector::IteratorType> iterators = {vector::IteratorType::parallel,
-                                                vector::IteratorType::parallel,
-                                                vector::IteratorType::reduction};
+                                                 vector::IteratorType::parallel,
+                                                 vector::IteratorType::reduction};
   auto iteratorAttrs = llvm::map_to_vector(iterators, [&](vector::IteratorType type) -> Attribute {
     return vector::IteratorTypeAttr::get(b.getContext(), type);
   });
-  return vector::ContractionOp::create(
-      b, loc, lhs, rhs, acc,
-      b.getAffineMapArrayAttr(AffineMap::inferFromExprList(MapList{{i, k}, rhsMap, {i, j}}, b.getContext())),
-      b.getArrayAttr(iteratorAttrs));
+  return vector::ContractionOp::create(b, loc, lhs, rhs, acc,
+                                       b.getAffineMapArrayAttr(AffineMap::inferFromExprList(
+                                           MapList{{i, k}, rhsMap, {i, j}}, b.getContext())),
+                                       b.getArrayAttr(iteratorAttrs));
 }
 
 /// Rules A1 and A2 up to the mask: vector<MxN> scores before the factor c, -inf where
@@ -158,11 +161,11 @@ Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
 /// add what they hold and meet only once, at the end.
 Value ProgramBuilder::addToRowSum(Value exponentials, Value sum) {
   if (lanes == 1)
-    return vector::MultiDimReductionOp::create(b, loc, exponentials, sum, ArrayRef<bool>{false, true},
-                                               vector::CombiningKind::ADD);
+    return vector::MultiDimReductionOp::create(
+        b, loc, exponentials, sum, ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   constexpr int64_t pair = 2; // adjacent columns that one lane holds
-  Value grouped = vector::ShapeCastOp::create(b, loc, f32Vector({m, n / (lanes * pair), lanes, pair}),
-                                              exponentials);
+  Value grouped = vector::ShapeCastOp::create(
+      b, loc, f32Vector({m, n / (lanes * pair), lanes, pair}), exponentials);
   return vector::MultiDimReductionOp::create(
       b, loc, grouped, sum, ArrayRef<bool>{false, true, false, true}, vector::CombiningKind::ADD);
 }
@@ -171,8 +174,8 @@ Value ProgramBuilder::addToRowSum(Value exponentials, Value sum) {
 RowState ProgramBuilder::softmaxStep(RowState state, Value scores, Value vTile) {
   VectorType rowType = f32Vector({m});
   double c = op.getScaleOrDefault() * M_LOG2E;
-  Value max = vector::MultiDimReductionOp::create(b, loc, scores, state.max, ArrayRef<bool>{false, true},
-                                                  vector::CombiningKind::MAXNUMF);
+  Value max = vector::MultiDimReductionOp::create(
+      b, loc, scores, state.max, ArrayRef<bool>{false, true}, vector::CombiningKind::MAXNUMF);
   // A6: a row that has seen no key yet has max = -inf; exponents are then taken against 0,
   // since -inf - -inf is NaN.
   Value unseen = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max, minusInf(rowType));
@@ -182,7 +185,8 @@ RowState ProgramBuilder::softmaxStep(RowState state, Value scores, Value vTile) 
       b, loc, arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, state.max, base), cRow));
   // exp2(c s - c base), one FMA and one exp2 an element.
   Value negBase = arith::MulFOp::create(b, loc, base, splat(rowType, -c));
-  Value exponent = math::FmaOp::create(b, loc, scores, splat(f32Vector({m, n}), c), alongRow(negBase, n));
+  Value exponent =
+      math::FmaOp::create(b, loc, scores, splat(f32Vector({m, n}), c), alongRow(negBase, n));
   Value p = math::Exp2Op::create(b, loc, exponent);
   Value sumScale = lanes == 1 ? rescale : alongRow(rescale, lanes);
   Value sum = addToRowSum(p, arith::MulFOp::create(b, loc, state.sum, sumScale));
@@ -230,7 +234,8 @@ RowState ProgramBuilder::allIntervals(RowState state, ArrayRef<TileInterval> key
   b.setInsertionPointToStart(loop.getBody());
   TileInterval picked = keys.back();
   for (int64_t i = keys.size() - 2; i >= 0; --i) {
-    Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, loop.getInductionVar(), index(i));
+    Value here =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, loop.getInductionVar(), index(i));
     auto pick = [&](Value mine, Value other) {
       return b.createOrFold<arith::SelectOp>(loc, here, mine, other);
     };
@@ -247,8 +252,8 @@ void ProgramBuilder::finish(RowState state) {
   VectorType rowType = f32Vector({m});
   Value sum = state.sum;
   if (lanes > 1)
-    sum = vector::MultiDimReductionOp::create(b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true},
-                                              vector::CombiningKind::ADD);
+    sum = vector::MultiDimReductionOp::create(
+        b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   Value zero = splat(rowType, 0);
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
   Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sum);
@@ -277,12 +282,13 @@ scf::ForallOp ProgramBuilder::build() {
   Value kvHeads = dim(op.getK(), op.getHeadDim());
   Value tiles = b.createOrFold<arith::CeilDivUIOp>(loc, nq, index(m));
   // A4. No key/value head at all only comes with no query head: nothing runs then.
-  Value group = b.createOrFold<arith::DivUIOp>(loc, heads,
-                                               b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
+  Value group = b.createOrFold<arith::DivUIOp>(
+      loc, heads, b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
   // A3.
   Value offset = op.getOffset();
   if (!offset)
-    offset = op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
+    offset =
+        op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
 
   SmallVector<Attribute> axes;
@@ -290,7 +296,7 @@ scf::ForallOp ProgramBuilder::build() {
     axes.push_back(ProgramAxisAttr::get(b.getContext(), axis));
   auto forall = scf::ForallOp::create(b, loc, getAsOpFoldResult({batches, heads, tiles}),
                                       /*outputs=*/ValueRange(), b.getArrayAttr(axes));
-  forall->setAttr("flashattn.schedule", schedule);
+  forall->setAttr(kScheduleAttrName, schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());
   batch = forall.getInductionVars()[0];
@@ -299,7 +305,8 @@ scf::ForallOp ProgramBuilder::build() {
   row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(m));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
   Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(m)), nq);
-  Value last = b.createOrFold<arith::SubIOp>(loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
+  Value last = b.createOrFold<arith::SubIOp>(
+      loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
   qTile = loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
 
   SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);

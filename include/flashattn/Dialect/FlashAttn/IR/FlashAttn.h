@@ -47,6 +47,10 @@ bool isPromisedAlignedRows(Value memref);
 /// promised by `flashattn.aligned_rows`.
 bool hasAlignedRows(Value memref);
 
+/// Name of the attribute that hands a tile program's schedule from pass to pass: on its
+/// `scf.forall`, then on its `gpu.launch`.
+constexpr StringLiteral kScheduleAttrName = "flashattn.schedule";
+
 /// Registers the bufferisation of the dialect's ops as an external model.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 

@@ -10,6 +10,8 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
     the first row of the chip's table whose needs (shared memory, registers)
     fit. A schedule already there is checked and kept. Where none fits, the
     error lists each one tried and why it was refused (rule R2).
+
+    Example: test/Dialect/FlashAttn/select-schedule.mlir
   }];
   let options = [
     Option<"chip", "chip", "std::string", "\"cpu\"", "cpu, or the GPU as sm_XX">,
@@ -28,6 +30,8 @@ def Tile : Pass<"flashattn-tile"> {
     whose body works on `vector<MxN>` tile values. Its loops over key tiles come
     from the mask's set: hidden tiles are in no loop, full and partial intervals
     have loops of their own. The online softmax is written here and nowhere else.
+
+    Example: test/Dialect/FlashAttn/tile.mlir
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",

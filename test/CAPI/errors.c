@@ -1,0 +1,281 @@
+/* Bad input: each with its status and message. No CUDA driver is found.
+
+   REQUIRES: capi
+   RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so capi-errors | FileCheck %s
+   CHECK: PASS
+*/
+
+#include "Inputs/Testing.h"
+
+static const char *const kDense = "memref<?x?x?x16xf32>";
+static const char *const kStrided = "memref<?x?x?x16xf32, strided<[?, ?, ?, 1], offset: ?>>";
+
+static FlashAttnKernel unused;
+
+static int32_t compileText(const char *text, const char *chip) {
+  FlashAttnCompileOptions options;
+  flashattnCompileOptionsInit(&options);
+  options.chip = chip;
+  int32_t status = flashattnCompile(text, strlen(text), &options, &unused);
+  CHECK(status == FLASHATTN_OK || unused == NULL);
+  return status;
+}
+
+struct Seen {
+  int errors, notes;
+  char file[64], message[256];
+  int32_t line, column;
+};
+
+static void see(void *user, int32_t severity, const char *file, int32_t line, int32_t column,
+                const char *message) {
+  struct Seen *seen = user;
+  seen->errors += severity == FLASHATTN_ERROR;
+  seen->notes += severity == FLASHATTN_NOTE;
+  if (severity != FLASHATTN_ERROR)
+    return;
+  snprintf(seen->file, sizeof(seen->file), "%s", file);
+  snprintf(seen->message, sizeof(seen->message), "%s", message);
+  seen->line = line;
+  seen->column = column;
+}
+
+static void checkModules(void) {
+  FAILS(flashattnCompile("", 0, NULL, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a place for the kernel but got null");
+  FAILS(flashattnCompile(NULL, 3, NULL, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the text of a module but got null");
+  FAILS(compileText("func.func @f(", "cpu"), FLASHATTN_ERROR_INVALID_MODULE, "input:1:");
+  FAILS(flashattnCompile("func.func\0@f", 12, NULL, &unused), FLASHATTN_ERROR_INVALID_MODULE,
+        "input:1:");
+  FAILS(compileText("", "cpu"), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "the module has no public function with a body");
+  FAILS(compileText("\xff\xfe", "cpu"), FLASHATTN_ERROR_INVALID_MODULE, "input:1:1: ");
+  FAILS(compileText(attentionText("memref<?x?x16xf32>", "", "", ""), "cpu"),
+        FLASHATTN_ERROR_INVALID_MODULE, "expected 'q' of rank 4 but got rank 3");
+  FAILS(compileText("func.func @f(%n: index {flashattn.aligned_rows}) {\n return\n}", "cpu"),
+        FLASHATTN_ERROR_INVALID_MODULE,
+        "expected 'flashattn.aligned_rows' on a memref but got argument 0 of type 'index'");
+  FAILS(compileText(attentionText(kDense, "", "mask(#flashattn.window<left = -1>)", ""), "cpu"),
+        FLASHATTN_ERROR_INVALID_MODULE, "-1");
+  FAILS(compileText("func.func private @g()\nfunc.func @f() {\n call @g() : () -> ()\n return\n}",
+                    "cpu"),
+        FLASHATTN_ERROR_COMPILE, "the module calls functions that nobody defines: ");
+  FAILS(compileText("func.func @f() {\n %c = arith.constant 1 : index\n gpu.launch blocks(%a, %b, "
+                    "%d) in (%e = %c, %g = %c, %h = %c) threads(%i, %j, %k) in (%l = %c, %m = %c, "
+                    "%n = %c) {\n gpu.terminator\n }\n return\n}",
+                    "cpu"),
+        FLASHATTN_ERROR_UNSUPPORTED, "needs a GPU: expected a CUDA device but got the CPU");
+}
+
+static void checkOptions(void) {
+  const char *text = attentionText(kDense, "", "", "");
+  size_t length = strlen(text);
+  FlashAttnCompileOptions options;
+  FAILS(flashattnCompileOptionsInit(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT, "but got null");
+  flashattnCompileOptionsInit(&options);
+  options.size = 3;
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "bytes but got 3 in its field 'size'");
+  flashattnCompileOptionsInit(&options);
+  options.chip = "sm_7";
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "sm_7");
+  options.chip = "cpu";
+  options.device = 0;
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a chip of a CUDA device but got 'cpu'");
+  options.chip = "sm_80";
+  options.device = FLASHATTN_DEVICE_CPU;
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a chip of the CPU, 'cpu', but got 'sm_80'");
+  options.chip = NULL;
+  options.device = -7;
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "as device but got -7");
+  options.device = 0;
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_DEVICE,
+        "cannot open the CUDA driver library '/nowhere/libcuda.so'");
+  options.device = FLASHATTN_DEVICE_CPU;
+  options.vectorWidth = -1;
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a vector width of at least 0 but got -1");
+  options.vectorWidth = 0;
+  options.function = "other";
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the function to be one of 'attention' but got 'other'");
+  options.function = NULL;
+  const char *two = "func.func @a() {\n return\n}\nfunc.func @b() {\n return\n}";
+  FAILS(flashattnCompile(two, strlen(two), &options, &unused), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "the module has several functions: expected the function to be one of 'a', 'b'");
+  options.schedule = "tile_m = many";
+  struct Seen seen = {0};
+  options.diagnostic = see;
+  options.diagnosticUser = &seen;
+  FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_UNSUPPORTED,
+        "but got 'tile_m = many'");
+  CHECK(seen.errors > 0 && strstr(seen.message, "but got 'tile_m = many'"));
+
+  /* The callback gets the place too. */
+  memset(&seen, 0, sizeof(seen));
+  options.schedule = NULL;
+  const char *bad = "func.func @f() {\n  \"test.unknown\"() : () -> ()\n  return\n}";
+  FAILS(flashattnCompile(bad, strlen(bad), &options, &unused), FLASHATTN_ERROR_INVALID_MODULE,
+        "input:2:17: ");
+  CHECK(seen.errors == 1 && seen.line == 2 && seen.column == 17 && !strcmp(seen.file, "input"));
+}
+
+static void checkHandles(void) {
+  FlashAttnKernel kernel = compileFor("cpu", attentionText(kDense, "", "", ""));
+  FlashAttnKernelInfo info = {.size = sizeof(info)};
+  FlashAttnArgumentInfo argument = {.size = sizeof(argument)};
+  const char *text = NULL;
+  FAILS(flashattnKernelGetArgument(kernel, 4, &argument), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected an argument number below 4 but got 4");
+  argument.size = 1;
+  FAILS(flashattnKernelGetArgument(kernel, 0, &argument), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "bytes but got 1 in its field 'size'");
+  FAILS(flashattnKernelGetInfo(kernel, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a FlashAttnKernelInfo but got null");
+  FAILS(flashattnKernelGetStage(kernel, -1, &text), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a stage number below 4 but got -1");
+  FAILS(flashattnKernelGetText(kernel, "ptx", &text, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the stage to be one of 'mlir', 'schedule', 'tiled', 'lowered' but got 'ptx'");
+  FAILS(flashattnKernelGetInfo(NULL, &info), FLASHATTN_ERROR_INVALID_HANDLE,
+        "expected a kernel but got null");
+  FAILS(flashattnKernelGetInfo((FlashAttnKernel)(void *)&info, &info),
+        FLASHATTN_ERROR_INVALID_HANDLE, "expected a kernel but got a handle that never was one");
+  FAILS(flashattnLaunch(NULL, NULL, NULL, 0), FLASHATTN_ERROR_INVALID_HANDLE, "null");
+  CHECK(flashattnKernelFree(NULL) == FLASHATTN_OK);
+  CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
+  FAILS(flashattnKernelFree(kernel), FLASHATTN_ERROR_INVALID_HANDLE,
+        "expected a kernel but got one that was freed");
+  FAILS(flashattnLaunch(kernel, NULL, NULL, 0), FLASHATTN_ERROR_INVALID_HANDLE,
+        "expected a kernel but got one that was freed");
+}
+
+static void checkNotLaunchable(void) {
+  FlashAttnKernel gpu = compileFor("sm_80", attentionText(kDense, "", "", ""));
+  FAILS(flashattnLaunch(gpu, NULL, NULL, 4), FLASHATTN_ERROR_DEVICE,
+        "the kernel cannot be launched: cannot open the CUDA driver library");
+  FlashAttnKernel result = compileFor("cpu", "func.func @f(%x: memref<4xf32>) -> memref<4xf32> {\n"
+                                             "  return %x : memref<4xf32>\n}");
+  FAILS(flashattnLaunch(result, NULL, NULL, 1), FLASHATTN_ERROR_UNSUPPORTED,
+        "function 'f': expected no results, what it computes being stored to memrefs, but got 1");
+  FlashAttnKernel tensor = compileFor("cpu", "func.func @f(%x: tensor<4xf32>) {\n  return\n}");
+  FAILS(flashattnLaunch(tensor, NULL, NULL, 1), FLASHATTN_ERROR_UNSUPPORTED,
+        "argument 0 of function 'f': expected a memref but got tensor<4xf32>");
+  FlashAttnKernel rank = compileFor("cpu", "func.func @f(%x: memref<1x1x1x1x1xf32>) {\n return\n}");
+  FAILS(flashattnLaunch(rank, NULL, NULL, 1), FLASHATTN_ERROR_UNSUPPORTED,
+        "expected a rank of at most 4 but got memref<1x1x1x1x1xf32>");
+  flashattnKernelFree(gpu);
+  flashattnKernelFree(result);
+  flashattnKernelFree(tensor);
+  flashattnKernelFree(rank);
+}
+
+static FlashAttnTensor good[5], bad[5];
+
+/* The good tensors again, to spoil one. */
+static FlashAttnTensor *reset(void) {
+  memcpy(bad, good, sizeof(good));
+  return bad;
+}
+
+static void checkTensors(void) {
+  FlashAttnKernel dense = compileFor("cpu", attentionText(kDense, "", "", "memref<?x?x?xf32>"));
+  FlashAttnKernel strided = compileFor(
+      "cpu", attentionText(kStrided, " {flashattn.aligned_rows}", "", "memref<?x?x?xf32>"));
+  int64_t q[4] = {2, 4, 8, 16}, k[4] = {2, 2, 8, 16};
+  good[0] = makeTensor(4, q, 1), good[1] = makeTensor(4, k, 2), good[2] = makeTensor(4, k, 3);
+  good[3] = makeTensor(4, q, 0), good[4] = makeTensor(3, q, 0);
+  FlashAttnTensor *t = reset();
+  CHECK(flashattnLaunch(dense, NULL, t, 5) == FLASHATTN_OK);
+  CHECK(flashattnLaunch(strided, NULL, t, 5) == FLASHATTN_OK);
+
+#define BAD(kernel, change, text)                                                                  \
+  do {                                                                                             \
+    t = reset();                                                                                   \
+    change;                                                                                        \
+    FAILS(flashattnLaunch(kernel, NULL, t, 5), FLASHATTN_ERROR_TENSOR, text);                      \
+  } while (0)
+
+  FAILS(flashattnLaunch(dense, NULL, t, 4), FLASHATTN_ERROR_TENSOR, "expected 5 tensors but got 4");
+  FAILS(flashattnLaunch(dense, NULL, NULL, 5), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected tensors but got null");
+  BAD(dense, t[1].elementType = FLASHATTN_F16,
+      "expected element type f32 of argument 1 ('k') but got f16");
+  BAD(dense, t[1].elementType = 99,
+      "expected element type f32 of argument 1 ('k') but got no element type");
+  BAD(dense, t[0].rank = 3, "expected rank 4 of argument 0 ('q') but got 3");
+  BAD(dense, t[2].sizes[3] = 32, "expected size 16 in dimension 3 of argument 2 ('v') but got 32");
+  BAD(dense, t[2].sizes[2] = -1,
+      "expected size 0 or more in dimension 2 of argument 2 ('v') but got -1");
+  BAD(dense, t[3].data = NULL, "expected data of argument 3 ('o') but got null");
+  BAD(dense, t[3].data = (char *)t[3].data + 2,
+      "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
+  BAD(strided, t[3].data = (char *)t[3].data + 4,
+      "expected data of argument 3 ('o') at a multiple of 16 bytes but got 0x");
+  BAD(dense, t[0].strides[2] = 20,
+      "expected stride 16 in dimension 2 of argument 0 ('q') but got 20");
+  BAD(dense, t[4].strides[1] = 4,
+      "expected stride 8 in dimension 1 of argument 4 ('lse') but got 4");
+  BAD(strided, t[0].strides[3] = 2,
+      "expected stride 1 in dimension 3 of argument 0 ('q') but got 2");
+  BAD(strided, t[0].strides[1] = -128,
+      "expected stride 0 or more in dimension 1 of argument 0 ('q') but got -128");
+  BAD(strided, t[0].strides[2] = 18,
+      "expected a stride that is a multiple of 4 elements, 16 bytes, in dimension 2 of argument 0 "
+      "('q') but got 18");
+  BAD(strided, t[3].strides[0] = 0,
+      "expected elements of the output argument 3 ('o') to differ in place but got stride 0 in "
+      "dimension 0 of size 2");
+  BAD(strided, t[1].sizes[0] = 1,
+      "expected batch of argument 1 ('k') to be 2 as in argument 0 ('q') but got 1");
+  BAD(strided, t[2].sizes[1] = 1,
+      "expected heads of argument 2 ('v') to be 2 as in argument 1 ('k') but got 1");
+  BAD(strided, t[2].sizes[2] = 7,
+      "expected length of argument 2 ('v') to be 8 as in argument 1 ('k') but got 7");
+  BAD(strided, t[3].sizes[2] = 7,
+      "expected length of argument 3 ('o') to be 8 as in argument 0 ('q') but got 7");
+  BAD(dense, (t[4].sizes[1] = 3, t[4].strides[0] = 24),
+      "expected heads of argument 4 ('lse') to be 4 as in argument 0 ('q') but got 3");
+  BAD(strided, t[1].sizes[1] = t[2].sizes[1] = 3,
+      "expected the 4 heads of argument 0 ('q') to be a multiple of the 3 heads of argument 1 "
+      "('k')");
+  /* The stride of one element does not count, nor do those of a broadcast input. */
+  t = reset();
+  t[1].sizes[0] = t[2].sizes[0] = t[0].sizes[0] = t[3].sizes[0] = t[4].sizes[0] = 1;
+  t[1].strides[0] = 7;
+  CHECK(flashattnLaunch(strided, NULL, t, 5) == FLASHATTN_OK);
+  t = reset();
+  t[1].strides[1] = 0;
+  CHECK(flashattnLaunch(strided, NULL, t, 5) == FLASHATTN_OK);
+  for (int i = 0; i < 5; ++i)
+    free(good[i].data);
+  flashattnKernelFree(dense);
+  flashattnKernelFree(strided);
+}
+
+static void checkDevices(void) {
+  int32_t devices = 7;
+  FAILS(flashattnGetDeviceCount(&devices), FLASHATTN_ERROR_DEVICE,
+        "cannot open the CUDA driver library '/nowhere/libcuda.so'");
+  CHECK(devices == 0);
+  FAILS(flashattnGetDeviceCount(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT, "but got null");
+  FlashAttnDeviceInfo info = {.size = sizeof(info)};
+  FAILS(flashattnGetDeviceInfo(0, &info), FLASHATTN_ERROR_DEVICE, "cannot open the CUDA driver");
+  CHECK(flashattnGetDeviceInfo(FLASHATTN_DEVICE_CPU, &info) == FLASHATTN_OK);
+  CHECK(!strcmp(info.chip, "cpu") && info.computeUnits > 0 && info.vectorWidth >= 4);
+}
+
+int main(void) {
+  CHECK(!strcmp(flashattnGetLastError(), ""));
+  checkModules();
+  checkOptions();
+  checkHandles();
+  checkNotLaunchable();
+  checkTensors();
+  checkDevices();
+  return finish();
+}

@@ -1,0 +1,146 @@
+/* Launches on a CUDA driver without a GPU: whose stream, whose context, and what fails.
+
+   REQUIRES: capi, fakecuda
+   RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda capi-fake-cuda | FileCheck %s
+   CHECK: PASS
+*/
+
+#define _POSIX_C_SOURCE 200809L
+#include "Inputs/Testing.h"
+#include <dlfcn.h>
+#include <pthread.h>
+
+enum { kThreads = 8, kLaunches = 1000 };
+
+static int (*getLaunches)(void **stream);
+static int (*getContexts)(void);
+static int (*getCurrent)(void **context);
+static int (*pushCurrent)(void *context);
+static int (*retainPrimary)(void **context, int device);
+
+static FlashAttnKernel shared;
+static FlashAttnTensor tensors[4];
+
+static void openDriver(void) {
+  void *driver = dlopen(getenv("FLASHATTN_CUDA_DRIVER"), RTLD_NOW);
+  REQUIRE(driver);
+  *(void **)&getLaunches = dlsym(driver, "fakeCUDALaunches");
+  *(void **)&getContexts = dlsym(driver, "fakeCUDAContexts");
+  *(void **)&getCurrent = dlsym(driver, "cuCtxGetCurrent");
+  *(void **)&pushCurrent = dlsym(driver, "cuCtxPushCurrent_v2");
+  *(void **)&retainPrimary = dlsym(driver, "cuDevicePrimaryCtxRetain");
+  REQUIRE(getLaunches && getContexts && getCurrent && pushCurrent && retainPrimary);
+}
+
+static void *work(void *stream) {
+  for (int i = 0; i < kLaunches; ++i) {
+    void *used = NULL;
+    if (flashattnLaunch(shared, stream, tensors, 4) != FLASHATTN_OK)
+      return "launch";
+    if (getLaunches(&used) != i + 1 || used != stream)
+      return "stream";
+    if (getContexts() != 0)
+      return "context";
+  }
+  return NULL;
+}
+
+static void checkContexts(void) {
+  void *primary = NULL, *current = NULL, *stream = NULL;
+  CHECK(retainPrimary(&primary, 0) == 0);
+  /* The caller's own context, whichever it is, stays current. */
+  void *contexts[] = {primary, &stream};
+  for (int i = 0; i < 2; ++i) {
+    CHECK(pushCurrent(contexts[i]) == 0);
+    CHECK(flashattnLaunch(shared, NULL, tensors, 4) == FLASHATTN_OK);
+    CHECK(getContexts() == i + 1 && getCurrent(&current) == 0 && current == contexts[i]);
+  }
+  CHECK(getLaunches(&stream) == 2 && stream == NULL);
+}
+
+int main(void) {
+  openDriver();
+  int32_t devices = 0;
+  CHECK(flashattnGetDeviceCount(&devices) == FLASHATTN_OK && devices == 1);
+  FlashAttnDeviceInfo device = {.size = sizeof(device)};
+  CHECK(flashattnGetDeviceInfo(0, &device) == FLASHATTN_OK);
+  CHECK(!strcmp(device.name, "Fake GPU") && !strcmp(device.chip, "sm_90"));
+  CHECK(device.driverVersion == 12040 && device.maxPTXVersion == 84);
+  CHECK(device.computeUnits == 132 && device.memoryBytes == (int64_t)4 << 30);
+  FAILS(flashattnGetDeviceInfo(1, &device), FLASHATTN_ERROR_DEVICE,
+        "expected a CUDA device number below 1 but got 1");
+
+  /* Without options: the first device and its chip. */
+  const char *text = attentionText("memref<?x?x?x16xf16>", "", "mask(#flashattn.causal)", "");
+  REQUIRE(flashattnCompile(text, strlen(text), NULL, &shared) == FLASHATTN_OK);
+  FlashAttnKernelInfo info = {.size = sizeof(info)};
+  CHECK(flashattnKernelGetInfo(shared, &info) == FLASHATTN_OK);
+  CHECK(!strcmp(info.chip, "sm_90") && info.device == 0 && info.isLaunchable);
+  for (int i = 0; i < 4; ++i) {
+    tensors[i] = describe(FLASHATTN_F16, 4, (int64_t[]){2, 2, 64, 16});
+    tensors[i].data = (void *)(intptr_t)(4096 * (i + 1));
+  }
+
+  pthread_t threads[kThreads];
+  for (intptr_t i = 0; i < kThreads; ++i)
+    REQUIRE(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
+  for (int i = 0; i < kThreads; ++i) {
+    void *failed = NULL;
+    pthread_join(threads[i], &failed);
+    if (failed) {
+      fprintf(stderr, "thread %d: wrong %s\n", i, (char *)failed);
+      ++failures;
+    }
+  }
+  checkContexts();
+
+  /* The GPU copies chunks of 16 bytes, whatever was promised. */
+  FlashAttnTensor odd[4];
+  memcpy(odd, tensors, sizeof(odd));
+  odd[1].data = (void *)(intptr_t)4098;
+  FAILS(flashattnLaunch(shared, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
+        "expected data of argument 1 ('k') at a multiple of 16 bytes but got 0x");
+  /* Nothing to do, so nothing is launched. */
+  void *stream = NULL;
+  int before = getLaunches(&stream);
+  memcpy(odd, tensors, sizeof(odd));
+  for (int i = 0; i < 4; ++i)
+    odd[i].sizes[0] = 0;
+  CHECK(flashattnLaunch(shared, NULL, odd, 4) == FLASHATTN_OK);
+  CHECK(getLaunches(&stream) == before);
+
+  /* An older chip's kernel runs too, a newer one's only gives texts. */
+  FlashAttnKernel older = compileFor("sm_80", text), newer = compileFor("sm_100", text);
+  CHECK(flashattnLaunch(older, NULL, tensors, 4) == FLASHATTN_OK);
+  FAILS(flashattnLaunch(newer, NULL, tensors, 4), FLASHATTN_ERROR_DEVICE,
+        "the kernel cannot be launched: the CUDA driver is too old for the kernels: they are PTX "
+        "8.6 but the driver (CUDA 12.4) takes PTX up to 8.4");
+
+  FlashAttnKernel memory = NULL;
+  const char *allocating = "func.func @f() {\n  %m = memref.alloc() : memref<4xf32>\n"
+                           "  call @use(%m) : (memref<4xf32>) -> ()\n"
+                           "  memref.dealloc %m : memref<4xf32>\n  return\n}\n"
+                           "func.func private @use(%m: memref<4xf32>) attributes {no_inline} {\n"
+                           "  return\n}\n";
+  REQUIRE(flashattnCompile(allocating, strlen(allocating), NULL, &memory) == FLASHATTN_OK);
+  FAILS(flashattnLaunch(memory, NULL, NULL, 0), FLASHATTN_ERROR_DEVICE,
+        "expected a function that only launches kernels but it allocates, frees or copies");
+
+  /* A launch that fails is an error of that call; a fatal one of all that follow. */
+  setenv("FAKE_CUDA_FAIL", "cuLaunchKernel=701", 1);
+  FAILS(flashattnLaunch(shared, NULL, tensors, 4), FLASHATTN_ERROR_DEVICE,
+        "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES");
+  unsetenv("FAKE_CUDA_FAIL");
+  CHECK(flashattnLaunch(shared, NULL, tensors, 4) == FLASHATTN_OK);
+  setenv("FAKE_CUDA_FAIL", "cuLaunchKernel=719", 1);
+  FAILS(flashattnLaunch(shared, NULL, tensors, 4), FLASHATTN_ERROR_DEVICE,
+        "fatal error on cuda:0: cannot launch kernel 'attention_kernel'");
+  unsetenv("FAKE_CUDA_FAIL");
+  FAILS(flashattnLaunch(older, NULL, tensors, 4), FLASHATTN_ERROR_DEVICE,
+        "cuda:0 had a fatal error before");
+  flashattnKernelFree(shared);
+  flashattnKernelFree(older);
+  flashattnKernelFree(newer);
+  flashattnKernelFree(memory);
+  return finish();
+}

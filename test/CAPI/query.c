@@ -1,0 +1,89 @@
+/* What a kernel says of itself, and its texts: PTX without a GPU too.
+
+   REQUIRES: capi
+   RUN: env FLASHATTN_CUDA_DRIVER=/nowhere/libcuda.so capi-query | FileCheck %s
+   CHECK: PASS
+*/
+
+#include "Inputs/Testing.h"
+
+static const char *getText(FlashAttnKernel kernel, const char *stage) {
+  const char *text = NULL;
+  size_t length = 0;
+  REQUIRE(flashattnKernelGetText(kernel, stage, &text, &length) == FLASHATTN_OK);
+  CHECK(length > 0 && strlen(text) == length);
+  return text;
+}
+
+static void checkArguments(FlashAttnKernel kernel) {
+  static const struct {
+    const char *role;
+    int32_t type, bytes, rank, direction, aligned;
+    int64_t sizes[4], strides[4];
+  } expected[] = {
+      {"q", FLASHATTN_F16, 2, 4, FLASHATTN_INPUT, 1, {-1, -1, -1, 64}, {-1, -1, -1, 1}},
+      {"k", FLASHATTN_F16, 2, 4, FLASHATTN_INPUT, 1, {-1, -1, -1, 64}, {-1, -1, -1, 1}},
+      {"v", FLASHATTN_F16, 2, 4, FLASHATTN_INPUT, 1, {-1, -1, -1, 64}, {-1, -1, -1, 1}},
+      {"o", FLASHATTN_F16, 2, 4, FLASHATTN_OUTPUT, 1, {-1, -1, -1, 64}, {-1, -1, -1, 1}},
+      {"lse", FLASHATTN_F32, 4, 3, FLASHATTN_OUTPUT, 0, {2, 3, 100}, {300, 100, 1}}};
+  FlashAttnKernelInfo info = {.size = sizeof(info)};
+  REQUIRE(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK);
+  REQUIRE(info.numArguments == 5);
+  CHECK(!strcmp(info.function, "attention") && info.workspaceBytes == 0);
+  for (int i = 0; i < 5; ++i) {
+    FlashAttnArgumentInfo found = {.size = sizeof(found)};
+    REQUIRE(flashattnKernelGetArgument(kernel, i, &found) == FLASHATTN_OK);
+    CHECK(!strcmp(found.role, expected[i].role) && found.kind == FLASHATTN_ARGUMENT_MEMREF);
+    CHECK(found.elementType == expected[i].type && found.elementBytes == expected[i].bytes);
+    CHECK(found.rank == expected[i].rank && found.direction == expected[i].direction);
+    CHECK(found.alignedRows == expected[i].aligned);
+    CHECK(!memcmp(found.sizes, expected[i].sizes, sizeof(found.sizes)));
+    CHECK(!memcmp(found.strides, expected[i].strides, sizeof(found.strides)));
+  }
+}
+
+int main(void) {
+  CHECK(strstr(flashattnGetVersion(), "."));
+  const char *text =
+      attentionText("memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>",
+                    " {flashattn.aligned_rows}", "mask(#flashattn.causal)", "memref<2x3x100xf32>");
+  for (int i = 0; i < 3; ++i) {
+    const char *chip = i == 0 ? "sm_80" : i == 1 ? "sm_90" : "cpu";
+    int isCPU = i == 2;
+    FlashAttnKernel kernel = compileFor(chip, text);
+    checkArguments(kernel);
+    FlashAttnKernelInfo info = {.size = sizeof(info)};
+    CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK && !strcmp(info.chip, chip));
+    CHECK(info.isLaunchable == isCPU);
+    CHECK(info.device == (isCPU ? FLASHATTN_DEVICE_CPU : FLASHATTN_DEVICE_AUTO));
+    CHECK(!!strstr(info.notLaunchableReason, "cannot open the CUDA driver library") == !isCPU);
+
+    static const char *const stages[] = {"mlir", "schedule", "tiled", "lowered", "ptx"};
+    CHECK(info.numStages == (isCPU ? 4 : 5));
+    for (int s = 0; s < info.numStages; ++s) {
+      const char *name = NULL;
+      CHECK(flashattnKernelGetStage(kernel, s, &name) == FLASHATTN_OK && !strcmp(name, stages[s]));
+    }
+    CHECK(!strcmp(getText(kernel, "mlir"), text));
+    CHECK(!strncmp(getText(kernel, "schedule"), "tile_m = ", 9));
+    CHECK(strstr(getText(kernel, "tiled"), "scf.forall"));
+    CHECK(strstr(getText(kernel, "lowered"), "llvm.func"));
+    if (!isCPU) {
+      const char *ptx = getText(kernel, "ptx");
+      CHECK(strstr(ptx, i == 0 ? ".target sm_80" : ".target sm_90"));
+      CHECK(strstr(ptx, "cp.async") && strstr(ptx, "mma.sync"));
+    }
+
+    /* The schedule that was printed can be pinned. */
+    FlashAttnCompileOptions options;
+    flashattnCompileOptionsInit(&options);
+    options.chip = chip;
+    options.schedule = getText(kernel, "schedule");
+    FlashAttnKernel again = NULL;
+    CHECK(flashattnCompile(text, strlen(text), &options, &again) == FLASHATTN_OK);
+    CHECK(!strcmp(getText(again, "schedule"), options.schedule));
+    CHECK(flashattnKernelFree(again) == FLASHATTN_OK);
+    CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
+  }
+  return finish();
+}

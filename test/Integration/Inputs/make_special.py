@@ -1,0 +1,32 @@
+"""Writes q.npy, k.npy and v.npy for special-values.mlir.
+
+usage: make_special.py FOLDER
+
+[1, 1, 6, 16], f32. Queries are positive; query 1 holds a NaN, and key 3 a +Inf, so that its score is +Inf
+for every query that sees it.
+"""
+
+import random
+import struct
+import sys
+
+
+def write(path, rows):
+    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 6, 16), }"
+    header += " " * (-(len(header) + 11) % 64) + "\n"
+    values = [value for row in rows for value in row]
+    with open(path, "wb") as file:
+        file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
+        file.write(struct.pack(f"<{len(values)}f", *values))
+
+
+def main(folder):
+    random.seed(1)
+    q, k, v = ([[random.uniform(0.5, 1.5) for _ in range(16)] for _ in range(6)] for _ in range(3))
+    q[1][7] = float("nan")
+    k[3][2] = float("inf")
+    for name, rows in (("q", q), ("k", k), ("v", v)):
+        write(f"{folder}/{name}.npy", rows)
+
+
+main(sys.argv[1])
