@@ -38,6 +38,7 @@ fail() {
 
 # What the build needs, as "path or command : package". A path or command that is there counts,
 # wherever it came from, so LLVM's own packages of release 22 serve as well as Debian's.
+# "import NAME" is a module of some Python.
 requirements=(
   "cmake:cmake"
   "ninja:ninja-build"
@@ -59,11 +60,30 @@ if [[ $preset == debug ]]; then
   requirements+=("$llvm/lib/clang/22/lib/linux/libclang_rt.asan-$(uname -m).a:libclang-rt-22-dev")
 fi
 
+# What only the tests of the Python package need: NumPy, and what makes and installs a wheel.
+test_requirements=(
+  "import numpy:python3-numpy"
+  "import pip:python3-pip"
+  "import setuptools:python3-setuptools"
+  "import wheel:python3-wheel"
+  "import ensurepip:python3-venv"
+)
+
+has_module() {
+  local python
+  for python in python3 /usr/bin/python3; do
+    "$python" -c "import $1" 2>/dev/null && return
+  done
+  return 1
+}
+
 missing_packages() {
   local requirement probe
   for requirement in "${requirements[@]}"; do
     probe=${requirement%:*}
-    if [[ $probe == /* ]]; then
+    if [[ $probe == "import "* ]]; then
+      has_module "${probe#import }" || echo "${requirement##*:}"
+    elif [[ $probe == /* ]]; then
       [[ -e $probe ]] || echo "${requirement##*:}"
     else
       command -v "$probe" >/dev/null || echo "${requirement##*:}"
@@ -141,6 +161,7 @@ has_flag() {
 }
 
 run_tests() {
+  requirements+=("${test_requirements[@]}")
   install_missing
   configure
   local tree=$root/build/$preset status=0

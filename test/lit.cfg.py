@@ -74,6 +74,45 @@ if os.path.exists(config.fakecuda):
 if os.path.exists(os.path.join(config.flashattn_lib_dir, "FlashAttnPlugin.so")):
     config.available_features.add("plugin")
 
+
+
+def find_numpy_python():
+    """A Python with NumPy: lit's own, or the system's, whose packages apt installs."""
+    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
+        for modules in (("numpy", "pip", "setuptools", "wheel", "ensurepip"), ("numpy",)):
+            # Looked for, not imported: pip and setuptools do not go together in one process.
+            script = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, %r)))" % (modules,)
+            try:
+                done = subprocess.run([python, "-c", script], stderr=subprocess.DEVNULL, timeout=60)
+            except (OSError, subprocess.TimeoutExpired):
+                break
+            if done.returncode == 0:
+                return python, len(modules) > 1
+    return None, False
+
+
+# The Python package needs its library; that of a sanitizer build does not load into a plain Python.
+capi = os.path.join(config.flashattn_lib_dir, "libFlashAttnC.so")
+package = os.path.join(config.flashattn_src_root, "python")
+if os.path.exists(capi) and os.path.isdir(package) and not config.flashattn_sanitize:
+    numpy_python, makes_wheels = find_numpy_python()
+    if numpy_python:
+        config.available_features.add("python-package")
+        cache = os.path.join(config.test_exec_root, "python-cache")
+        config.substitutions += [
+            (
+                "%flashattn_python",
+                "env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s FLASHATTN_LIBRARY=%s XDG_CACHE_HOME=%s %s"
+                % (package, capi, cache, numpy_python),
+            ),
+            ("%numpy_python", numpy_python),
+        ]
+        probe = "import sys; from importlib.util import find_spec; sys.exit(find_spec('torch') is None)"
+        if subprocess.run([numpy_python, "-c", probe]).returncode == 0:
+            config.available_features.add("torch")
+        if makes_wheels:
+            config.available_features.add("python-wheel")
+
 # A build tree, shared and plain, can be installed and built against; a bundle cannot.
 if hasattr(config, "flashattn_obj_root") and not config.flashattn_static:
     if not config.flashattn_sanitize:

@@ -1,0 +1,32 @@
+"""Attention compiled by MLIR for GPUs and CPUs.
+
+    import flashattn
+    o = flashattn.attention(q, k, v, mask=flashattn.causal)
+
+`attention` runs on what the tensors are on: NumPy arrays on the CPU, CUDA tensors of PyTorch, CuPy or
+anything with `__cuda_array_interface__` or DLPack on their GPU. `compile` gives a kernel to look into.
+`python -m flashattn doctor` says what is found on this machine.
+"""
+
+from ._attention import attention
+from ._kernel import Kernel, compile
+from .errors import ArgumentError, CompileError, DeviceError, FlashAttnError, UnsupportedError
+from .masks import Mask, affine_set, causal, sink, window
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "CompileError",
+    "DeviceError",
+    "FlashAttnError",
+    "Kernel",
+    "Mask",
+    "UnsupportedError",
+    "affine_set",
+    "attention",
+    "causal",
+    "compile",
+    "sink",
+    "window",
+]

@@ -1,0 +1,135 @@
+"""python -m flashattn: what is found on this machine, and what to do about what is not."""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from . import __version__, _library, _tuned
+from .errors import FlashAttnError
+
+Finding = Tuple[str, str, str]  # "ok", "note" or "missing"; of what; in words
+
+
+def _library_findings() -> List[Finding]:
+    try:
+        library = _library.get()
+    except FlashAttnError as error:
+        return [("missing", "library", str(error))]
+    found = [("ok", "library", f"{library.path}, version {library.version()}")]
+    if library.version() != __version__:
+        text = f"expected version {__version__}, that of this package; build the library anew"
+        found.append(("note", "library", text))
+    return found
+
+
+def _driver_findings() -> List[Finding]:
+    path = os.environ.get("FLASHATTN_CUDA_DRIVER", "libcuda.so.1")
+    try:
+        ctypes.CDLL(path)
+    except OSError as error:
+        return [
+            ("note", "driver", f"{error}; install NVIDIA's driver to run on a GPU; the CPU needs none")
+        ]
+    return [("ok", "driver", path)]
+
+
+def _device_findings() -> List[Finding]:
+    library = _library.get()
+    cpu = library.device(_library.DEVICE_CPU)
+    found = [("ok", "cpu", f"{cpu.name}, {cpu.compute_units} threads, {cpu.vector_width} f32 lanes")]
+    try:
+        count = library.device_count()
+    except FlashAttnError as error:
+        return found + [("note", "cuda", f"{error}; tensors run on the CPU")]
+    for ordinal in range(count):
+        device = library.device(ordinal)
+        version = device.driver_version
+        text = (
+            f"{device.name}, {device.chip}, {device.memory_bytes / 2**30:.1f} GiB, "
+            f"{device.compute_units} multiprocessors, {device.shared_memory_per_block} bytes of shared memory "
+            f"a block, driver for CUDA {version // 1000}.{version % 1000 // 10}, takes PTX up to "
+            f"{device.max_ptx_version // 10}.{device.max_ptx_version % 10}"
+        )
+        found.append(("ok", f"cuda:{ordinal}", text))
+        if not device.chip.startswith("sm_") or int("".join(filter(str.isdigit, device.chip)) or 0) < 80:
+            found.append(("missing", f"cuda:{ordinal}", f"expected sm_80 or newer but got {device.chip}"))
+    return found
+
+
+def _tool_findings() -> List[Finding]:
+    ptxas = shutil.which("ptxas") or shutil.which("ptxas", path="/usr/local/cuda/bin")
+    if ptxas is None:
+        found = [("note", "ptxas", "not found; the driver compiles PTX itself, nothing needs it")]
+    else:
+        try:
+            done = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=20)
+            release = next((line for line in done.stdout.splitlines() if "release" in line), "").strip()
+        except (OSError, subprocess.TimeoutExpired) as error:
+            release = str(error)
+        found = [("ok", "ptxas", f"{ptxas}: {release}")]
+    for name, use in (
+        ("numpy", "needed"),
+        ("torch", "for tensors on a GPU, and as the benchmark's peer"),
+        ("ml_dtypes", "for bf16 arrays of NumPy; arrays of uint16 with dtype='bf16' do without"),
+        ("matplotlib", "for the benchmark's chart"),
+    ):
+        try:
+            module = __import__(name)
+        except ImportError:
+            found.append(("missing" if name == "numpy" else "note", name, f"not installed; {use}"))
+        else:
+            found.append(("ok", name, str(getattr(module, "__version__", "found"))))
+    return found
+
+
+def _cache_findings() -> List[Finding]:
+    path = _tuned.default_path()
+    if not _tuned.enabled():
+        return [("note", "tuned", f"FLASHATTN_TUNED=0: {path} is not read")]
+    try:
+        count = len(_tuned.load(path))
+    except FlashAttnError as error:
+        return [("note", "tuned", str(error))]
+    if count:
+        found = [("ok", "tuned", f"{count} schedules in {path}")]
+    else:
+        found = [("note", "tuned", f"no schedules in {path}; python -m flashattn.tune finds some")]
+    jit = Path(os.environ.get("CUDA_CACHE_PATH") or Path.home() / ".nv" / "ComputeCache")
+    if os.environ.get("CUDA_CACHE_DISABLE") == "1":
+        found.append(("note", "driver's cache", "CUDA_CACHE_DISABLE=1: every process compiles its PTX anew"))
+    else:
+        found.append(("ok", "driver's cache", str(jit) + ("" if jit.is_dir() else ", not there yet")))
+    return found
+
+
+def doctor() -> int:
+    """Prints what is found; 0 where attention can run somewhere."""
+    findings: List[Finding] = [("ok", "python", sys.version.split()[0]), ("ok", "flashattn", __version__)]
+    findings += _library_findings()
+    usable = findings[-1][0] != "missing"
+    findings += _driver_findings()
+    if usable:
+        findings += _device_findings()
+    findings += _tool_findings() + _cache_findings()
+    width = max(len(name) for _, name, _ in findings)
+    for level, name, text in findings:
+        print(f"{level:7} {name:{width}}  {text}")
+    return 1 if any(level == "missing" for level, _, _ in findings) else 0
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m flashattn", description=__doc__)
+    parser.add_argument("command", choices=("doctor",), help="doctor: report on this machine")
+    parser.parse_args(arguments)
+    return doctor()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

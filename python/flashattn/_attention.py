@@ -1,0 +1,469 @@
+"""`flashattn.attention`: checks, plans and launches.
+
+A call that was made before with tensors of the same kind, sizes and strides finds its *plan* in a
+dictionary of its thread: the kernel, and the C structures filled in but for the addresses. What is
+left of such a call is one look-up, the outputs' allocation and one call into the library.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+
+import numpy
+
+from . import _kernel, _library, _module, _tensors
+from ._library import DEVICE_CPU
+from ._tensors import View
+from .errors import ArgumentError, UnsupportedError
+
+_ALIGNMENT = 16  # bytes that a GPU moves at once
+
+#: Plans are small, but lengths may vary without end.
+_MAX_PLANS = 4096
+
+
+class _State(threading.local):
+    """What a thread owns: the structures of a plan are filled in by one call at a time."""
+
+    def __init__(self):
+        self.plans: Dict[Any, _Plan] = {}
+
+
+_state = _State()
+
+# Of torch, once the user has imported it: the class, and the function that gives a device's
+# current stream as an integer.
+_Tensor: Any = None
+_raw_stream: Any = None
+_grad_enabled: Any = None
+
+
+class _Plan:
+    """A kernel with arguments that need only addresses."""
+
+    __slots__ = (
+        "kernel", "device", "handle", "launch", "array", "address", "count", "q", "k", "v", "o", "lse",
+        "o_shape", "lse_shape", "lse_like", "is_empty",
+    )  # fmt: skip
+
+    def __init__(self, kernel: _kernel.Kernel, views: "_Views"):
+        self.kernel = kernel
+        self.device = views.q.device
+        self.handle = kernel._handle
+        self.launch = kernel._library.launch
+        self.o_shape, self.lse_shape = views.o.shape, views.lse_shape
+        self.lse_like = None
+        self.is_empty = 0 in self.o_shape
+        rows = [views.q, views.k, views.v, views.o]
+        self.count = 5 if views.has_lse else 4
+        self.array = (_library.Tensor * 5)()
+        self.address = _library.ctypes.addressof(self.array)
+        self.q, self.k, self.v, self.o, self.lse = self.array
+        for tensor, view in zip(self.array, rows):
+            tensor.rank, tensor.elementType = 4, _library.ELEMENT_TYPES[view.element]
+            tensor.sizes[:] = view.shape
+            tensor.strides[:] = view.strides
+        self.lse.rank, self.lse.elementType = 3, _library.ELEMENT_TYPES["f32"]
+        self.lse.sizes[:3] = self.lse_shape
+        self.lse.strides[:3] = _tensors._dense_strides(self.lse_shape)
+
+
+class _Views(NamedTuple):
+    """Checked operands; strides of dimensions of one element are as in a dense tensor."""
+
+    q: View
+    k: View
+    v: View
+    o: View
+    lse_shape: Tuple[int, ...]
+    has_lse: bool
+    rows: str
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask=None,
+    scale: Optional[float] = None,
+    align: str = "bottom_right",
+    layout: str = "bhsd",
+    return_lse: bool = False,
+    out: Any = None,
+    schedule: Any = None,
+    dtype: Any = None,
+    stream: Any = None,
+) -> Any:
+    """`softmax(mask(scale * q k^T)) v`, without the matrix of scores ever in memory.
+
+    Args:
+      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of NumPy (runs on the CPU), a tensor of
+        PyTorch on either, or anything with `__cuda_array_interface__` or DLPack. Any strides with a
+        unit last one; nothing is copied.
+      k: keys, `[B, Hkv, Nk, D]`, where Hq is a multiple of Hkv: query head h reads key head
+        `h // (Hq // Hkv)`.
+      v: values, `[B, Hkv, Nk, Dv]`.
+      mask: visible pairs, such as `flashattn.causal`; None shows all.
+      scale: factor of the scores; None is `1 / sqrt(D)`.
+      align: where query 0 stands when Nq and Nk differ: at Nk - Nq ("bottom_right") or 0 ("top_left").
+      layout: "bhsd", or "bshd" where the sequence comes before the heads in q, k, v and o.
+      return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, Nq]`, f32.
+      out: where to write: o, or (o, lse) with return_lse. It must not overlap the inputs.
+      schedule: fields of a schedule to pin, as a mapping (`{"tile_m": 64, "tile_n": 64}`) or as the
+        attribute's text; None takes the tuner's finding (FLASHATTN_TUNED=0: not) or the compiler's choice.
+      dtype: "bf16" says that arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16 say so
+        themselves.
+      stream: a CUDA stream or its address; None is the caller's current one. The call returns when the
+        work is on the stream, and never waits. On the CPU it returns when all is done.
+
+    Returns:
+      o, `[B, Hq, Nq, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
+
+    Raises:
+      ArgumentError: shapes, types, devices, strides or names that do not fit.
+      CompileError, UnsupportedError: the compiler's diagnostic, at the first call of a kind.
+      DeviceError: no library, no driver, no device, a launch that failed.
+    """
+    # A plan is found by everything that it was made from. Addresses enter by their alignment only.
+    if schedule is not None and schedule.__class__ is not str:
+        schedule = _hashable(schedule)
+    options = (mask, scale, align, layout, return_lse, schedule, dtype)
+    kind = type(q)
+    if kind is _Tensor and type(k) is kind and type(v) is kind:
+        return _call_torch(q, k, v, out, stream, options)
+    if kind is numpy.ndarray and type(k) is kind and type(v) is kind:
+        return _call_numpy(q, k, v, out, stream, options)
+    return _attend(q, k, v, out, stream, options, None)
+
+
+def _hashable(schedule: Any) -> Any:
+    return tuple(schedule.items()) if isinstance(schedule, Mapping) else schedule
+
+
+def _torch_key(tensor: Any) -> Any:
+    return tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.data_ptr() & 15, tensor.requires_grad
+
+
+def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
+    key: Any = (_torch_key(q), _torch_key(k), _torch_key(v), options)
+    has_lse = options[4]
+    o = lse = None
+    if out is not None:
+        pair = out if has_lse else (out,)
+        if type(pair) is not tuple or len(pair) != (2 if has_lse else 1) or any(type(t) is not _Tensor for t in pair):
+            return _attend(q, k, v, out, stream, options, None)
+        key += tuple(map(_torch_key, pair))
+        o, lse = pair if has_lse else (out, None)
+    try:
+        plan = _state.plans.get(key)
+    except TypeError:  # what cannot be hashed is refused by name
+        return _attend(q, k, v, out, stream, options, None)
+    if plan is None:
+        return _attend(q, k, v, out, stream, options, key)
+    if o is None:
+        o = q.new_empty(plan.o_shape)
+        if has_lse:
+            lse = plan.lse_like.new_empty(plan.lse_shape)
+    if not plan.is_empty:
+        plan.q.data, plan.k.data, plan.v.data, plan.o.data = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()
+        if has_lse:
+            plan.lse.data = lse.data_ptr()
+        if stream is None:
+            stream = 0 if plan.device < 0 else _raw_stream(plan.device)
+        elif stream.__class__ is not int:
+            stream = _tensors.stream_pointer(stream)
+        status = plan.launch(plan.handle, stream, plan.address, plan.count)
+        if status:
+            plan.kernel._library.fail(status)
+    return (o, lse) if has_lse else o
+
+
+def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
+    has_lse = options[4]
+    if out is not None:
+        return _attend(q, k, v, out, stream, options, None)
+    q_at, k_at, v_at = (
+        q.__array_interface__["data"][0], k.__array_interface__["data"][0], v.__array_interface__["data"][0]
+    )  # fmt: skip
+    key = (
+        q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.strides, k.strides, v.strides,
+        (q_at | k_at | v_at) & 15, options,
+    )  # fmt: skip
+    try:
+        plan = _state.plans.get(key)
+    except TypeError:
+        return _attend(q, k, v, None, stream, options, None)
+    if plan is None:
+        return _attend(q, k, v, None, stream, options, key)
+    o = numpy.empty(plan.o_shape, q.dtype)
+    lse = numpy.empty(plan.lse_shape, numpy.float32) if has_lse else None
+    if not plan.is_empty:
+        plan.q.data, plan.k.data, plan.v.data = q_at, k_at, v_at
+        plan.o.data = o.__array_interface__["data"][0]
+        if has_lse:
+            plan.lse.data = lse.__array_interface__["data"][0]  # type: ignore[union-attr]
+        status = plan.launch(plan.handle, None, plan.address, plan.count)
+        if status:
+            plan.kernel._library.fail(status)
+    return (o, lse) if has_lse else o
+
+
+def _attend(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...], key: Any) -> Any:
+    """The call in full. With a `key`, the next one like it finds the plan."""
+    mask, scale, align, layout, return_lse, schedule, dtype = options
+    if isinstance(schedule, tuple):
+        schedule = dict(schedule)
+    _learn_torch()
+    scale = _module.check_options(mask, scale, align, layout)
+    bf16_bits = False
+    if dtype is not None:
+        bf16_bits = _tensors.parse_element(getattr(dtype, "__name__", dtype)) == "bf16"
+        if not bf16_bits:
+            raise ArgumentError(f"expected dtype bf16 or None but got {dtype!r}")
+    views = {name: _tensors.view(name, tensor, bf16_bits) for name, tensor in (("q", q), ("k", k), ("v", v))}
+    _refuse_gradients(q, k, v)
+    shapes = _check_inputs(views["q"], views["k"], views["v"], layout)
+    o_shape, lse_shape = shapes
+    element = views["q"].element
+
+    o, lse = _split_out(out, return_lse)
+    if o is None:
+        o = _tensors.empty_like("o", views["q"], q, o_shape, element)
+    if return_lse and lse is None:
+        lse = _tensors.empty_like("lse", views["q"], q, lse_shape, "f32")
+    o_view = _tensors.view("o", o, bf16_bits)
+    lse_view = _tensors.view("lse", lse, False) if return_lse else None
+    checked = _check_outputs(views["q"], views["k"], views["v"], o_view, lse_view, o_shape, lse_shape)
+
+    is_cpu = views["q"].device == DEVICE_CPU
+    problem = _module.Problem(
+        element,
+        views["q"].shape[3],
+        views["v"].shape[3],
+        mask,
+        scale,
+        align,
+        layout,
+        bool(return_lse),
+        _kernel.format_schedule(schedule, element, is_cpu),
+        checked.rows,
+    )
+    plan = _Plan(_kernel.cached(problem, views["q"].device), checked)
+    if stream is None:
+        stream = _stream_of(q, views["q"])
+    else:
+        stream = _tensors.stream_pointer(stream)
+    _start(plan, views["q"], views["k"], views["v"], o_view, lse_view, stream)
+    # What torch allocates is aligned; a plan without out= counts on it. Gradients are asked about anew.
+    gradients = _tensors.is_torch(q) and (q.requires_grad or k.requires_grad or v.requires_grad)
+    if key is not None and not gradients and (out is not None or o_view.pointer % _ALIGNMENT == 0):
+        if return_lse and _tensors.is_torch(lse):
+            plan.lse_like = lse.new_empty(0)
+        plans = _state.plans
+        if len(plans) >= _MAX_PLANS:
+            plans.clear()
+        plans[key] = plan
+    return (o, lse) if return_lse else o
+
+
+def launch_kernel(kernel: _kernel.Kernel, q, k, v, out, lse, stream) -> None:
+    """`Kernel.launch`."""
+    _learn_torch()
+    if not kernel.is_launchable:
+        raise UnsupportedError(f"the kernel cannot be launched: {kernel._info.not_launchable_reason}")
+    problem = kernel.problem
+    if problem.lse and lse is None:
+        raise ArgumentError("expected lse for a kernel with return_lse but got None")
+    if not problem.lse and lse is not None:
+        raise ArgumentError("expected no lse for a kernel without return_lse but got one")
+    bits = problem.element == "bf16"
+    q_view, k_view, v_view, o_view = (
+        _tensors.view(name, tensor, bits) for name, tensor in (("q", q), ("k", k), ("v", v), ("o", out))
+    )
+    lse_view = _tensors.view("lse", lse, False) if lse is not None else None
+    _refuse_gradients(q, k, v)
+    o_shape, lse_shape = _check_inputs(q_view, k_view, v_view, problem.layout)
+    for name, width, found in (("D", problem.d, q_view.shape[3]), ("Dv", problem.dv, v_view.shape[3])):
+        if width != found:
+            raise ArgumentError(f"expected {name} to be {width}, as compiled, but got {found}")
+    if q_view.element != problem.element:
+        raise ArgumentError(f"expected element type {problem.element}, as compiled, but got {q_view.element}")
+    if q_view.device != kernel._info.device:
+        raise ArgumentError(
+            f"expected tensors on {_device_name(kernel._info.device)}, as compiled, but got "
+            f"{_device_name(q_view.device)}"
+        )
+    views = _check_outputs(q_view, k_view, v_view, o_view, lse_view, o_shape, lse_shape)
+    if _module.ROWS.index(views.rows) > _module.ROWS.index(problem.rows):
+        raise ArgumentError(f"expected {problem.rows} rows, as compiled, but got {views.rows} ones")
+    stream = _stream_of(q, q_view) if stream is None else _tensors.stream_pointer(stream)
+    _start(_Plan(kernel, views), q_view, k_view, v_view, o_view, lse_view, stream)
+
+
+def _start(plan: _Plan, q: View, k: View, v: View, o: View, lse: Optional[View], stream: int) -> None:
+    if plan.is_empty:
+        return
+    plan.q.data, plan.k.data, plan.v.data, plan.o.data = q.pointer, k.pointer, v.pointer, o.pointer
+    if lse is not None:
+        plan.lse.data = lse.pointer
+    status = plan.launch(plan.handle, stream, plan.address, plan.count)
+    if status:
+        plan.kernel._library.fail(status)
+
+
+def _learn_torch() -> None:
+    """Finds torch where the user has imported it; never imports it."""
+    global _Tensor, _raw_stream, _grad_enabled
+    if _Tensor is not None:
+        return
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return
+    _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if _raw_stream is None:
+        _raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
+    _grad_enabled = torch.is_grad_enabled
+    _Tensor = torch.Tensor
+
+
+def _stream_of(tensor: Any, view: View) -> int:
+    if view.device == DEVICE_CPU:
+        return 0
+    if _tensors.is_torch(tensor):
+        return _raw_stream(view.device)
+    return _tensors.current_stream(view)
+
+
+def _refuse_gradients(*tensors: Any) -> None:
+    for name, tensor in zip("qkv", tensors):
+        if _tensors.is_torch(tensor) and tensor.requires_grad and _grad_enabled():
+            raise UnsupportedError(
+                f"expected tensors without gradients but got {name!r} with requires_grad; "
+                "call it under torch.no_grad(), or on tensor.detach()"
+            )
+
+
+def _split_out(out: Any, return_lse: bool) -> Tuple[Any, Any]:
+    if out is None:
+        return None, None
+    if not return_lse:
+        if isinstance(out, (tuple, list)):
+            raise ArgumentError("expected one tensor as out but got a pair; return_lse=True takes (o, lse)")
+        return out, None
+    if not isinstance(out, (tuple, list)) or len(out) != 2:
+        raise ArgumentError("expected out to be a pair (o, lse) with return_lse but got " + type(out).__name__)
+    return out[0], out[1]
+
+
+def _device_name(device: int) -> str:
+    return "the CPU" if device == DEVICE_CPU else f"cuda:{device}" if device >= 0 else "no device"
+
+
+def _check_inputs(q: View, k: View, v: View, layout: str) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+    """Rule R1 for what is known at run time. Gives the shapes of o and lse."""
+    for name, view in (("q", q), ("k", k), ("v", v)):
+        if len(view.shape) != 4:
+            raise ArgumentError(f"expected {name!r} of rank 4 but got rank {len(view.shape)}")
+        if view.element not in _module.ELEMENT_BYTES:
+            hint = "; dtype='bf16' says that it holds the bits of bf16" if view.element == "uint16" else ""
+            raise UnsupportedError(
+                f"expected element type f16, bf16 or f32 of {name!r} but got {view.element}{hint}"
+            )
+        if view.element != q.element:
+            raise ArgumentError(
+                f"expected element type {q.element} of {name!r} as in 'q' but got {view.element}"
+            )
+        if view.device != q.device:
+            raise ArgumentError(
+                f"expected {name!r} on {_device_name(q.device)} as 'q' but got {_device_name(view.device)}"
+            )
+        _check_strides(name, view)
+    head, length = (1, 2) if layout == "bhsd" else (2, 1)
+    for name, what, found, other, expected in (
+        ("k", "batch size", k.shape[0], "q", q.shape[0]),
+        ("v", "batch size", v.shape[0], "q", q.shape[0]),
+        ("v", "head count", v.shape[head], "k", k.shape[head]),
+        ("v", "length", v.shape[length], "k", k.shape[length]),
+        ("k", "head dimension", k.shape[3], "q", q.shape[3]),
+    ):
+        if found != expected:
+            raise ArgumentError(f"expected {what} of {name!r} to be {expected} as in {other!r} but got {found}")
+    if q.shape[3] < 1 or v.shape[3] < 1:
+        raise ArgumentError(
+            f"expected head dimensions of at least 1 but got {q.shape[3]} of 'q' and {v.shape[3]} of 'v'"
+        )
+    query_heads, key_heads = q.shape[head], k.shape[head]
+    if key_heads == 0 and query_heads != 0:
+        raise ArgumentError("expected at least 1 key/value head but got 0")
+    if key_heads and query_heads % key_heads:
+        raise ArgumentError(
+            "expected the query head count to be a multiple of the key/value head count, "
+            f"{key_heads}, but got {query_heads}"
+        )
+    return q.shape[:3] + v.shape[3:], (q.shape[0], query_heads, q.shape[length])
+
+
+def _check_strides(name: str, view: View) -> None:
+    if 0 in view.shape:
+        return
+    if view.shape[-1] > 1 and view.strides[-1] != 1:
+        raise ArgumentError(
+            f"expected unit stride in the last dimension of {name!r} but got {view.strides[-1]}"
+        )
+    for size, stride in zip(view.shape, view.strides):
+        if size > 1 and stride < 0:
+            raise ArgumentError(f"expected strides of at least 0 of {name!r} but got {view.strides}")
+
+
+def _check_outputs(
+    q: View, k: View, v: View, o: View, lse: Optional[View], o_shape: Tuple[int, ...], lse_shape: Tuple[int, ...]
+) -> _Views:
+    for name, view, shape, element in (("o", o, o_shape, q.element), ("lse", lse, lse_shape, "f32")):
+        if view is None:
+            continue
+        if view.shape != shape:
+            raise ArgumentError(f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}")
+        if view.element != element:
+            raise ArgumentError(f"expected element type {element} of {name!r} but got {view.element}")
+        if view.device != q.device:
+            raise ArgumentError(
+                f"expected {name!r} on {_device_name(q.device)} as 'q' but got {_device_name(view.device)}"
+            )
+        if not view.writable:
+            raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
+        _check_strides(name, view)
+        if 0 not in shape and any(size > 1 and stride == 0 for size, stride in zip(shape, view.strides)):
+            raise ArgumentError(f"expected distinct elements of {name!r} but got strides {list(view.strides)}")
+    if lse is not None and _settle(lse)[0].strides != _tensors._dense_strides(lse_shape):
+        raise ArgumentError(f"expected a contiguous 'lse' but got strides {list(lse.strides)}")
+
+    settled = [_settle(view) for view in (q, k, v, o)]
+    is_cpu = q.device == DEVICE_CPU
+    if all(dense for _, dense, _ in settled):
+        rows = "dense"
+    elif not is_cpu and all(aligned for _, _, aligned in settled):
+        rows = "aligned"
+    else:
+        rows = "strided"
+    # A GPU is promised whole chunks of dense rows too.
+    if rows == "dense" and not is_cpu and not all(aligned for _, _, aligned in settled):
+        rows = "strided"
+    views = [view for view, _, _ in settled]
+    return _Views(views[0], views[1], views[2], views[3], lse_shape, lse is not None, rows)
+
+
+def _settle(view: View) -> Tuple[View, bool, bool]:
+    """The view with the strides that do not count as in a dense tensor; whether it is dense;
+    whether its rows begin at multiples of 16 bytes."""
+    dense = _tensors._dense_strides(view.shape)
+    if 0 in view.shape:
+        return view._replace(strides=dense), True, True
+    strides = tuple(d if n == 1 else s for n, s, d in zip(view.shape, view.strides, dense))
+    size = _module.ELEMENT_BYTES[view.element]
+    aligned = view.pointer % _ALIGNMENT == 0 and all(
+        n == 1 or s * size % _ALIGNMENT == 0 for n, s in zip(view.shape[:-1], strides)
+    )
+    return view._replace(strides=strides), strides == dense, aligned

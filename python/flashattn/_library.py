@@ -1,0 +1,257 @@
+"""The C library through ctypes: what include/flashattn-c/FlashAttn.h declares, and no more."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from pathlib import Path
+from typing import Dict, List, NamedTuple, Optional
+
+from .errors import ArgumentError, CompileError, DeviceError, FlashAttnError, UnsupportedError
+
+DEVICE_AUTO, DEVICE_CPU = -1, -2
+MAX_RANK = 4
+LIBRARY_NAME = "libFlashAttnC.so"
+
+ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3}
+
+_EXCEPTIONS = {
+    1: ArgumentError,  # INVALID_ARGUMENT
+    2: ArgumentError,  # INVALID_HANDLE
+    3: CompileError,  # INVALID_MODULE
+    4: UnsupportedError,
+    5: CompileError,
+    6: DeviceError,
+    7: ArgumentError,  # TENSOR
+}
+
+_Dims = ctypes.c_int64 * MAX_RANK
+
+
+class Tensor(ctypes.Structure):
+    """FlashAttnTensor; strides in elements."""
+
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("sizes", _Dims),
+        ("strides", _Dims),
+        ("scalar", ctypes.c_int64),
+        ("elementType", ctypes.c_int32),
+        ("rank", ctypes.c_int32),
+    ]
+
+
+class _DeviceInfo(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("name", ctypes.c_char * 256),
+        ("chip", ctypes.c_char * 16),
+        ("computeUnits", ctypes.c_int32),
+        ("vectorWidth", ctypes.c_int32),
+        ("memoryBytes", ctypes.c_int64),
+        ("sharedMemoryPerBlock", ctypes.c_int64),
+        ("driverVersion", ctypes.c_int32),
+        ("maxPTXVersion", ctypes.c_int32),
+    ]
+
+
+class _CompileOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("chip", ctypes.c_char_p),
+        ("device", ctypes.c_int32),
+        ("vectorWidth", ctypes.c_int32),
+        ("schedule", ctypes.c_char_p),
+        ("function", ctypes.c_char_p),
+        ("diagnostic", ctypes.c_void_p),
+        ("diagnosticUser", ctypes.c_void_p),
+        ("useTuned", ctypes.c_int32),
+    ]
+
+
+class _KernelInfo(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("function", ctypes.c_char_p),
+        ("chip", ctypes.c_char_p),
+        ("device", ctypes.c_int32),
+        ("isLaunchable", ctypes.c_int32),
+        ("notLaunchableReason", ctypes.c_char_p),
+        ("numArguments", ctypes.c_int32),
+        ("numStages", ctypes.c_int32),
+        ("workspaceBytes", ctypes.c_int64),
+    ]
+
+
+class Device(NamedTuple):
+    """A CUDA device, or the CPU."""
+
+    name: str
+    chip: str  #: "sm_90", "cpu"
+    compute_units: int  #: multiprocessors, or threads of the CPU
+    vector_width: int  #: f32 lanes of the CPU's vector registers; 0 for CUDA
+    memory_bytes: int  #: 0 for the CPU
+    shared_memory_per_block: int  #: bytes; 0 for the CPU
+    driver_version: int  #: 1000 * major + 10 * minor; 0 for the CPU
+    max_ptx_version: int  #: 10 * major + minor; 0 for the CPU
+
+
+class KernelInfo(NamedTuple):
+    """What the library says of a kernel."""
+
+    chip: str
+    device: int
+    is_launchable: bool
+    not_launchable_reason: str
+    stages: List[str]
+    workspace_bytes: int
+
+
+def candidates() -> List[Path]:
+    """Where the library is looked for, in order. FLASHATTN_LIBRARY rules out the rest."""
+    named = os.environ.get("FLASHATTN_LIBRARY")
+    if named:
+        return [Path(named)]
+    package = Path(__file__).resolve().parent
+    checkout = package.parent.parent / "build"
+    return [package / LIBRARY_NAME] + [checkout / kind / "lib" / LIBRARY_NAME for kind in ("release", "bundle")]
+
+
+def find() -> Path:
+    """The library's file. Raises DeviceError, with every place looked at."""
+    places = candidates()
+    for place in places:
+        if place.is_file():
+            return place
+    hint = "set FLASHATTN_LIBRARY to its path, or build it with ./build.sh build FlashAttnC"
+    if os.environ.get("FLASHATTN_LIBRARY"):
+        hint = "this is what FLASHATTN_LIBRARY names; unset it to use the package's own"
+    raise DeviceError(
+        f"expected {LIBRARY_NAME} in {', '.join(map(str, places))} but found none: {hint}"
+    )
+
+
+class Library:
+    """The functions of the loaded library, with errors as exceptions."""
+
+    def __init__(self, path: Path):
+        self.path = path
+        try:
+            lib = ctypes.CDLL(str(path))
+        except OSError as error:
+            raise DeviceError(f"cannot load {path}: {error}") from None
+        try:
+            self._declare(lib)
+        except AttributeError as error:
+            raise DeviceError(f"expected the functions of this version in {path} but got: {error}") from None
+        self.lib = lib
+        #: int launch(kernel, stream, address of the tensors, number of tensors)
+        self.launch = lib.flashattnLaunch
+
+    @staticmethod
+    def _declare(lib) -> None:
+        pointer, number = ctypes.c_void_p, ctypes.c_int32
+        for name, arguments in (
+            ("flashattnGetDeviceCount", [pointer]),
+            ("flashattnGetDeviceInfo", [number, pointer]),
+            ("flashattnCompileOptionsInit", [pointer]),
+            ("flashattnCompile", [ctypes.c_char_p, ctypes.c_size_t, pointer, pointer]),
+            ("flashattnKernelFree", [pointer]),
+            ("flashattnKernelGetInfo", [pointer, pointer]),
+            ("flashattnKernelGetStage", [pointer, number, pointer]),
+            ("flashattnKernelGetText", [pointer, ctypes.c_char_p, pointer, pointer]),
+            ("flashattnLaunch", [pointer, pointer, pointer, number]),
+        ):
+            function = getattr(lib, name)
+            function.argtypes, function.restype = arguments, number
+        for name in ("flashattnGetLastError", "flashattnGetVersion"):
+            function = getattr(lib, name)
+            function.argtypes, function.restype = [], ctypes.c_char_p
+
+    def fail(self, status: int) -> None:
+        """Raises the exception of a status that is not 0."""
+        text = (self.lib.flashattnGetLastError() or b"").decode(errors="replace")
+        raise _EXCEPTIONS.get(status, FlashAttnError)(text or f"the library failed with status {status}")
+
+    def _check(self, status: int) -> None:
+        if status:
+            self.fail(status)
+
+    def version(self) -> str:
+        return self.lib.flashattnGetVersion().decode()
+
+    def device_count(self) -> int:
+        """Raises DeviceError with the reason that there is none."""
+        count = ctypes.c_int32(0)
+        self._check(self.lib.flashattnGetDeviceCount(ctypes.byref(count)))
+        return count.value
+
+    def device(self, ordinal: int) -> Device:
+        info = _DeviceInfo(size=ctypes.sizeof(_DeviceInfo))
+        self._check(self.lib.flashattnGetDeviceInfo(ordinal, ctypes.byref(info)))
+        return Device(
+            info.name.decode(errors="replace"),
+            info.chip.decode(),
+            info.computeUnits,
+            info.vectorWidth,
+            info.memoryBytes,
+            info.sharedMemoryPerBlock,
+            info.driverVersion,
+            info.maxPTXVersion,
+        )
+
+    def compile(self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool) -> int:
+        """A kernel's handle, which `free` takes back."""
+        options = _CompileOptions()
+        self._check(self.lib.flashattnCompileOptionsInit(ctypes.byref(options)))
+        options.chip = chip.encode() if chip else None
+        options.device = device
+        options.schedule = schedule.encode() if schedule else None
+        options.useTuned = int(tuned)
+        kernel = ctypes.c_void_p()
+        text = mlir.encode()
+        self._check(self.lib.flashattnCompile(text, len(text), ctypes.byref(options), ctypes.byref(kernel)))
+        assert kernel.value is not None
+        return kernel.value
+
+    def free(self, kernel: int) -> None:
+        self._check(self.lib.flashattnKernelFree(kernel))
+
+    def info(self, kernel: int) -> KernelInfo:
+        info = _KernelInfo(size=ctypes.sizeof(_KernelInfo))
+        self._check(self.lib.flashattnKernelGetInfo(kernel, ctypes.byref(info)))
+        stages = []
+        for index in range(info.numStages):
+            name = ctypes.c_char_p()
+            self._check(self.lib.flashattnKernelGetStage(kernel, index, ctypes.byref(name)))
+            stages.append((name.value or b"").decode())
+        return KernelInfo(
+            info.chip.decode(),
+            info.device,
+            bool(info.isLaunchable),
+            (info.notLaunchableReason or b"").decode(),
+            stages,
+            info.workspaceBytes,
+        )
+
+    def text(self, kernel: int, stage: str) -> str:
+        text, length = ctypes.c_void_p(), ctypes.c_size_t()
+        status = self.lib.flashattnKernelGetText(kernel, stage.encode(), ctypes.byref(text), ctypes.byref(length))
+        self._check(status)
+        return ctypes.string_at(text.value or 0, length.value).decode(errors="replace")
+
+
+_lock = threading.Lock()
+_loaded: Dict[str, Library] = {}
+
+
+def get() -> Library:
+    """The library, loaded at the first call. Raises DeviceError."""
+    library = _loaded.get("library")
+    if library is None:
+        with _lock:
+            library = _loaded.get("library")
+            if library is None:
+                library = _loaded["library"] = Library(find())
+    return library

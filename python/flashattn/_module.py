@@ -1,0 +1,91 @@
+"""The text of the module that one kernel is compiled from."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple, Optional
+
+from .errors import ArgumentError
+from .masks import Mask
+
+FUNCTION = "attention"
+ALIGNS = ("top_left", "bottom_right")
+LAYOUTS = ("bhsd", "bshd")
+ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
+
+#: How rows lie in memory: `dense` where every operand is contiguous and begins at a multiple of 16
+#: bytes; `aligned` for any strides with rows that begin at such multiples, which lets a GPU move 16
+#: bytes at once; `strided` for any strides with a unit last one.
+ROWS = ("dense", "aligned", "strided")
+
+
+class Problem(NamedTuple):
+    """All that is compiled in. Batch, head counts, lengths and strides are not: they may vary."""
+
+    element: str  #: f16, bf16 or f32
+    d: int  #: elements of a query or key row
+    dv: int  #: elements of a value or output row
+    mask: Optional[Mask] = None
+    scale: Optional[float] = None  #: None is 1/sqrt(d)
+    align: str = "bottom_right"
+    layout: str = "bhsd"
+    lse: bool = False
+    schedule: Optional[str] = None  #: fields of #flashattn.schedule; None leaves the choice to the compiler
+    rows: str = "dense"
+
+
+def check_options(mask, scale, align, layout) -> Optional[float]:
+    """Raises ArgumentError for what no text can be made of; gives the scale as a float or None."""
+    if mask is not None and not isinstance(mask, Mask):
+        raise ArgumentError(f"expected mask to be a flashattn mask or None but got {type(mask).__name__}")
+    if align not in ALIGNS:
+        raise ArgumentError(f"expected align top_left or bottom_right but got {align!r}")
+    if layout not in LAYOUTS:
+        raise ArgumentError(f"expected layout bhsd or bshd but got {layout!r}")
+    if scale is None:
+        return None
+    try:
+        value = float(scale)
+    except (TypeError, ValueError):
+        raise ArgumentError(f"expected scale to be a number or None but got {scale!r}") from None
+    if not math.isfinite(value) or value <= 0:
+        raise ArgumentError(f"expected a finite positive scale but got {value}")
+    return value
+
+
+def make_module(problem: Problem) -> str:
+    """One function over memrefs, its batch, heads and lengths dynamic."""
+    strides = "" if problem.rows == "dense" else ", strided<[?, ?, ?, 1]>"
+    promise = " {flashattn.aligned_rows}" if problem.rows == "aligned" else ""
+
+    def rows(width):
+        return f"memref<?x?x?x{width}x{problem.element}{strides}>"
+
+    qk, vo = rows(problem.d), rows(problem.dv)
+    clauses = []
+    if problem.mask is not None:
+        clauses.append(f"mask({problem.mask})")
+    if problem.scale is not None:
+        # MLIR reads a float by its point; its exponent may be left out, the point may not.
+        clauses.append(f"scale({format(problem.scale, '.17e')})")
+    if problem.align != "bottom_right":
+        clauses.append(f"align({problem.align})")
+    if problem.layout != "bhsd":
+        clauses.append(f"layout({problem.layout})")
+    if problem.schedule:
+        clauses.append(f"schedule(<{problem.schedule}>)")
+    lse = "memref<?x?x?xf32>"
+    arguments = ", ".join(f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (qk, qk, vo, vo)))
+    outs, out_types = "%o", vo
+    if problem.lse:
+        arguments += f", %lse: {lse}"
+        outs, out_types = "%o, %lse", f"{vo}, {lse}"
+    head = " ".join(["flashattn.attention", *clauses])
+    return (
+        f"func.func @{FUNCTION}({arguments}) {{\n"
+        f"  {head}\n"
+        f"      ins(%q, %k, %v : {qk}, {qk}, {vo})\n"
+        f"      outs({outs} : {out_types})\n"
+        f"  return\n"
+        f"}}\n"
+    )

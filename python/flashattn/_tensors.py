@@ -1,0 +1,223 @@
+"""Tensors of NumPy, PyTorch, CuPy and whoever speaks DLPack, read without a copy."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, NamedTuple, Optional, Tuple
+
+import numpy
+
+from ._library import DEVICE_CPU
+from .errors import ArgumentError, UnsupportedError
+
+_ELEMENTS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "f16": "f16", "bf16": "bf16", "f32": "f32"}
+
+
+class View(NamedTuple):
+    """Where a tensor lies."""
+
+    pointer: int
+    shape: Tuple[int, ...]
+    strides: Tuple[int, ...]  #: in elements
+    element: str  #: f16, bf16, f32, or the foreign name of another type
+    device: int  #: DEVICE_CPU or a CUDA device's number
+    writable: bool = True
+    stream: Optional[int] = None  #: what the producer said its work is on
+    owner: Any = None  #: keeps the memory for as long as the view lives
+
+
+def parse_element(name: Any) -> str:
+    """f16, bf16 or f32 of a type's name, as NumPy, PyTorch or MLIR write it."""
+    text = str(name).rsplit(".", 1)[-1]
+    return _ELEMENTS.get(text, text)
+
+
+def view(name: str, tensor: Any, bf16_bits: bool) -> View:
+    """The view of one argument. `bf16_bits`: arrays of uint16 hold the bits of bf16.
+
+    Raises ArgumentError for what is no tensor, or lies where nothing here runs.
+    """
+    if isinstance(tensor, numpy.ndarray):
+        found = _numpy_view(name, tensor)
+    elif is_torch(tensor):
+        found = _torch_view(name, tensor)
+    elif hasattr(tensor, "__cuda_array_interface__"):
+        found = _interface_view(name, tensor)
+    elif hasattr(tensor, "__dlpack__") and hasattr(tensor, "__dlpack_device__"):
+        found = _dlpack_view(name, tensor)
+    else:
+        raise ArgumentError(
+            f"expected {name!r} to be an array of numpy, a tensor of torch, or an object with "
+            f"__cuda_array_interface__ or __dlpack__ but got {type(tensor).__name__}"
+        )
+    if bf16_bits and found.element == "uint16":
+        found = found._replace(element="bf16")
+    return found
+
+
+def _numpy_view(name: str, array: numpy.ndarray) -> View:
+    size = array.itemsize
+    if any(stride % size for stride in array.strides):
+        raise ArgumentError(
+            f"expected strides of {name!r} that are multiples of {size} bytes but got {array.strides}"
+        )
+    pointer, _ = array.__array_interface__["data"]
+    if pointer % size:
+        raise ArgumentError(f"expected {name!r} at a multiple of {size} bytes but got address {pointer:#x}")
+    if not array.dtype.isnative:
+        raise ArgumentError(f"expected {name!r} in the byte order of this machine but got {array.dtype.str}")
+    return View(
+        pointer,
+        array.shape,
+        tuple(stride // size for stride in array.strides),
+        parse_element(array.dtype.name),
+        DEVICE_CPU,
+        array.flags.writeable,
+    )
+
+
+def is_torch(tensor: Any) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(tensor, torch.Tensor)
+
+
+def _torch_view(name: str, tensor: Any) -> View:
+    kind = tensor.device.type
+    if kind not in ("cpu", "cuda"):
+        raise ArgumentError(f"expected {name!r} on the CPU or a CUDA device but got device {tensor.device}")
+    return View(
+        tensor.data_ptr(),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        parse_element(tensor.dtype),
+        DEVICE_CPU if kind == "cpu" else tensor.get_device(),
+    )
+
+
+def _dense_strides(shape: Tuple[int, ...]) -> Tuple[int, ...]:
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+def _interface_view(name: str, tensor: Any) -> View:
+    interface = tensor.__cuda_array_interface__
+    dtype = numpy.dtype(interface["typestr"])
+    shape = tuple(interface["shape"])
+    strides = interface.get("strides")
+    if strides is None:
+        strides = _dense_strides(shape)
+    else:
+        if any(stride % dtype.itemsize for stride in strides):
+            raise ArgumentError(
+                f"expected strides of {name!r} that are multiples of {dtype.itemsize} bytes but got {strides}"
+            )
+        strides = tuple(stride // dtype.itemsize for stride in strides)
+    # Types that the interface has no letter for (bf16 is one) show only in the tensor's own dtype.
+    element = parse_element(getattr(tensor, "dtype", dtype.name) if dtype.kind == "V" else dtype.name)
+    pointer, read_only = interface["data"]
+    device = getattr(getattr(tensor, "device", None), "id", None)
+    if device is None and hasattr(tensor, "__dlpack_device__"):
+        device = int(tensor.__dlpack_device__()[1])
+    return View(
+        pointer, shape, strides, element, int(device or 0), not read_only, interface.get("stream"), tensor
+    )
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = [
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    ]
+
+
+_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED = 1, 2, 3, 13
+_DL_FLOAT, _DL_BFLOAT = 2, 4
+
+
+def _dlpack_view(name: str, tensor: Any) -> View:
+    kind, ordinal = tensor.__dlpack_device__()
+    kind = int(kind)
+    if kind not in (_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED):
+        raise ArgumentError(f"expected {name!r} on the CPU or a CUDA device but got DLPack device type {kind}")
+    # -1: no synchronisation; what the caller's stream has to wait for is the caller's to say.
+    capsule = tensor.__dlpack__(stream=-1) if kind != _DL_CPU else tensor.__dlpack__()
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    # The capsule is not consumed: its own destructor frees the description when the view goes.
+    managed = ctypes.cast(get_pointer(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
+    shape = tuple(managed.shape[i] for i in range(managed.ndim))
+    strides = tuple(managed.strides[i] for i in range(managed.ndim)) if managed.strides else _dense_strides(shape)
+    code = {_DL_FLOAT: "f", _DL_BFLOAT: "bf"}.get(managed.code)
+    element = f"{code}{managed.bits}" if code else f"DLPack type {managed.code} of {managed.bits} bits"
+    if managed.lanes != 1:
+        element += f"x{managed.lanes}"
+    return View(
+        (managed.data or 0) + managed.byte_offset,
+        shape,
+        strides,
+        element,
+        DEVICE_CPU if kind in (_DL_CPU, _DL_CUDA_HOST) else int(ordinal),
+        True,
+        None,
+        (tensor, capsule),
+    )
+
+
+def stream_pointer(stream: Any) -> int:
+    """The CUstream of an integer, or of a stream of torch or cupy."""
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        protocol = stream.__cuda_stream__
+        return int((protocol() if callable(protocol) else protocol)[1])
+    for attribute in ("cuda_stream", "ptr"):
+        if hasattr(stream, attribute):
+            return int(getattr(stream, attribute))
+    raise ArgumentError(f"expected a CUDA stream or its address but got {type(stream).__name__}")
+
+
+def current_stream(found: View) -> int:
+    """The stream to launch on where the caller names none: the producer's own current one."""
+    if found.device == DEVICE_CPU:
+        return 0
+    if found.stream is not None:
+        return found.stream
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(_producer(found), cupy.ndarray):
+        return int(cupy.cuda.get_current_stream().ptr)
+    return 0
+
+
+def _producer(found: View) -> Any:
+    return found.owner[0] if isinstance(found.owner, tuple) else found.owner
+
+
+def empty_like(name: str, like: View, original: Any, shape: Tuple[int, ...], element: str) -> Any:
+    """A new tensor of the library that `original` is of."""
+    if is_torch(original):
+        torch = sys.modules["torch"]
+        dtype = torch.float32 if element == "f32" else original.dtype
+        return torch.empty(shape, dtype=dtype, device=original.device)
+    if isinstance(original, numpy.ndarray):
+        return numpy.empty(shape, numpy.float32 if element == "f32" else original.dtype)
+    cupy = sys.modules.get("cupy")
+    if cupy is not None and isinstance(original, cupy.ndarray):
+        with cupy.cuda.Device(like.device):
+            return cupy.empty(shape, cupy.float32 if element == "f32" else original.dtype)
+    if like.device == DEVICE_CPU and element in ("f16", "f32"):
+        return numpy.empty(shape, numpy.float16 if element == "f16" else numpy.float32)
+    raise UnsupportedError(
+        f"expected out= for {name!r}: tensors of type {type(original).__name__} cannot be made here"
+    )

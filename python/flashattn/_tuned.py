@@ -1,0 +1,120 @@
+"""The tuner's findings: one JSON file of the user, read at every compilation.
+
+    {"version": 1, "schedules": {"sm_90/128/128/f16/causal": {"schedule": "tile_m = 128, …", …}}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any, Dict, Optional, Tuple
+
+from ._module import Problem
+from .errors import FlashAttnError
+from .masks import Mask
+
+_VERSION = 1
+
+
+def enabled() -> bool:
+    """FLASHATTN_TUNED=0 leaves the findings aside."""
+    return os.environ.get("FLASHATTN_TUNED", "1") != "0"
+
+
+def default_path() -> Path:
+    """schedules.json in the user's cache folder: $XDG_CACHE_HOME/flashattn, or ~/.cache/flashattn."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    # A relative one is to be ignored, says the XDG base directory specification.
+    folder = Path(base) if base and os.path.isabs(base) else Path.home() / ".cache"
+    return folder / "flashattn" / "schedules.json"
+
+
+def mask_class(mask: Optional[Mask]) -> str:
+    """Masks of a class want the same schedule: how much a query sees is what counts."""
+    if mask is None:
+        return "none"
+    text = str(mask)
+    if text == "#flashattn.causal":
+        return "causal"
+    return "window" if "#flashattn.window<left" in text else "other"
+
+
+def key_of(chip: str, problem: Problem) -> str:
+    return f"{chip}/{problem.d}/{problem.dv}/{problem.element}/{mask_class(problem.mask)}"
+
+
+def load(path: Optional[Path] = None) -> Dict[str, Dict[str, Any]]:
+    """All findings. Raises FlashAttnError for a file that is not one of them."""
+    path = path or default_path()
+    try:
+        text = path.read_text()
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise FlashAttnError(f"cannot read {path}: {error.strerror}") from None
+    try:
+        content = json.loads(text)
+        found = content["schedules"] if content["version"] == _VERSION else None
+    except (ValueError, KeyError, TypeError):
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
+        raise FlashAttnError(f"expected tuned schedules of version {_VERSION} in {path}; delete it and tune again")
+    return found
+
+
+def store(key: str, finding: Dict[str, Any], path: Optional[Path] = None) -> Path:
+    """Adds a finding. The file is replaced whole or not at all."""
+    path = path or default_path()
+    found = dict(load(path))
+    found[key] = finding
+    write_json({"version": _VERSION, "schedules": dict(sorted(found.items()))}, path)
+    _forget()
+    return path
+
+
+def write_json(content: Any, path: Path) -> None:
+    """Writes the file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=str(path.parent), prefix=path.name + ".")
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+        os.chmod(name, 0o644)
+        os.replace(name, str(path))
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+_lock = threading.Lock()
+_read: Dict[Path, Tuple[Tuple[int, int], Dict[str, Dict[str, Any]]]] = {}
+
+
+def _forget() -> None:
+    with _lock:
+        _read.clear()
+
+
+def lookup(chip: str, problem: Problem) -> Optional[str]:
+    """The fields of the schedule found for the problem. A file that cannot be used counts as none:
+    a cache must not keep anyone from computing. `python -m flashattn doctor` reports it."""
+    if not enabled():
+        return None
+    path = default_path()
+    try:
+        stamp = path.stat()
+        version = (stamp.st_mtime_ns, stamp.st_size)
+        with _lock:
+            cached = _read.get(path)
+        if cached is None or cached[0] != version:
+            cached = (version, load(path))
+            with _lock:
+                _read[path] = cached
+    except (OSError, FlashAttnError):
+        return None
+    schedule = cached[1].get(key_of(chip, problem), {}).get("schedule")
+    return schedule if isinstance(schedule, str) else None

@@ -1,0 +1,21 @@
+"""What can go wrong, as exceptions under one base."""
+
+
+class FlashAttnError(Exception):
+    """Base of every exception of this package. Its text says what was expected and what was found."""
+
+
+class ArgumentError(FlashAttnError, ValueError):
+    """An argument that does not fit the others: shape, type, device, layout or name."""
+
+
+class UnsupportedError(FlashAttnError):
+    """A request that is well formed, but that nothing here computes."""
+
+
+class CompileError(FlashAttnError):
+    """The compiler refused; the text is its diagnostic."""
+
+
+class DeviceError(FlashAttnError):
+    """The library, the driver or the device: missing, too old, out of memory, or failed."""

@@ -1,0 +1,113 @@
+"""Masks: which (query, key) pairs are visible, as values that print as the compiler's attributes.
+
+`p` is the position of a query, `k` the index of a key. Masks combine by `|` (a pair is visible where
+either shows it) and `&` (where both do), compare by value and can be keys of a dictionary::
+
+    flashattn.window(left=1023, right=0) | flashattn.sink(4) & flashattn.causal
+"""
+
+from __future__ import annotations
+
+from typing import Optional, Tuple
+
+from .errors import ArgumentError
+
+
+class Mask:
+    """A set of visible pairs. Frozen; `str(mask)` is the attribute that the compiler reads."""
+
+    __slots__ = ("_text", "_hash", "_kind", "_parts")
+    _text: str
+    _hash: int
+    _kind: Optional[str]
+    _parts: Tuple["Mask", ...]
+
+    def __init__(self, text: str, kind: Optional[str] = None, parts: Tuple["Mask", ...] = ()):
+        if not isinstance(text, str):
+            raise ArgumentError(f"expected the text of a mask but got {text!r}")
+        set_field = object.__setattr__
+        set_field(self, "_text", text)
+        set_field(self, "_hash", hash(text))
+        set_field(self, "_kind", kind)
+        set_field(self, "_parts", parts)
+
+    def __setattr__(self, name, value):
+        raise AttributeError(f"a mask cannot be changed: tried to set {name!r}")
+
+    __delattr__ = None  # type: ignore[assignment]
+
+    def __reduce__(self):
+        return (Mask, (self._text, self._kind, self._parts))
+
+    def __str__(self) -> str:
+        return self._text
+
+    __repr__ = __str__
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def __eq__(self, other) -> bool:
+        if self is other:
+            return True
+        return self._text == other._text if isinstance(other, Mask) else NotImplemented
+
+    def __or__(self, other: "Mask") -> "Mask":
+        return _combine("any_of", self, other)
+
+    def __and__(self, other: "Mask") -> "Mask":
+        return _combine("all_of", self, other)
+
+
+def _combine(kind: str, lhs: Mask, rhs: Mask) -> Mask:
+    if not isinstance(rhs, Mask):
+        return NotImplemented
+    parts: Tuple[Mask, ...] = ()
+    for mask in (lhs, rhs):
+        parts += mask._parts if mask._kind == kind else (mask,)
+    return Mask("#flashattn.%s<[%s]>" % (kind, ", ".join(map(str, parts))), kind, parts)
+
+
+def _count(name: str, value) -> int:
+    # bool is an int to Python, but no count to anyone; numpy's integers are counts.
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise ArgumentError(f"expected an integer {name} but got {value!r}")
+    return value.__index__()
+
+
+#: `k <= p`: a query sees the keys up to its own position.
+causal = Mask("#flashattn.causal")
+
+
+def window(left: Optional[int] = None, right: Optional[int] = None) -> Mask:
+    """`p - left <= k <= p + right`, counts of keys beside the query's own; None does not bind.
+
+    A causal sliding window of W keys, the query's own included, is `window(left=W - 1, right=0)`.
+    """
+    bounds = [
+        f"{name} = {_count(name, value)}"
+        for name, value in (("left", left), ("right", right))
+        if value is not None
+    ]
+    return Mask("#flashattn.window" + (f"<{', '.join(bounds)}>" if bounds else ""))
+
+
+def sink(count: int) -> Mask:
+    """`k < count`: the first keys, visible to every query. Usually `sink(n) & causal`."""
+    return Mask(f"#flashattn.sink<{_count('count', count)}>")
+
+
+def affine_set(text: str) -> Mask:
+    """The pairs of an integer set, as in `affine_set("(p, k)[nq, nk] : (p - k >= 0, k mod 64 == 0)")`.
+
+    Constraints are affine in the position `p`, the key `k` and the numbers of queries and keys `nq` and
+    `nk`, with `floordiv`, `ceildiv` and `mod` by constants. A text that does not parse is a CompileError
+    when the mask is first used.
+    """
+    if not isinstance(text, str):
+        raise ArgumentError(f"expected the text of an integer set but got {text!r}")
+    escaped = "".join(
+        chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
+        for byte in text.encode()
+    )
+    return Mask(f'#flashattn.set<"{escaped}">')

@@ -1,0 +1,174 @@
+"""python -m flashattn.tune: finds the fastest schedule of a shape on this machine and keeps it.
+
+Every schedule of a small product of tile sizes, warps and stages is compiled; the compiler says why it
+refuses one. The others are compared with the compiler's own choice for numbers, timed in turn, and the
+fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import itertools
+import statistics
+import sys
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import numpy
+
+from . import _kernel, _library, _tuned, bench, masks
+from .errors import CompileError, DeviceError, UnsupportedError
+
+
+def candidates(element: str, is_cpu: bool, tile_m=None, tile_n=None, warps=None, stages=None) -> Iterator[str]:
+    """The schedules to try, as the attribute's fields. Lists given narrow the product."""
+    if is_cpu:
+        for m, n in itertools.product(tile_m or (8, 16, 32, 64), tile_n or (16, 32, 64, 128)):
+            fields = {"tile_m": m, "tile_n": n, "warps": 1, "stages": 1}
+            yield _kernel.format_schedule(fields, element, True) or ""
+        return
+    for m, n, stage in itertools.product(tile_m or (64, 128, 192), tile_n or (16, 32, 64, 96, 128), stages or (1, 2, 3)):
+        # A warp owns 16 rows or a multiple of it.
+        for w in warps or sorted({m // 16, m // 32} - {0}):
+            fields = {"tile_m": m, "tile_n": n, "warps": w, "stages": stage}
+            yield _kernel.format_schedule(fields, element, False) or ""
+
+
+def first_line(error: Exception) -> str:
+    """The reason alone: what stands before it names the op and the chip, the same in every row."""
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    text = lines[0] if lines else type(error).__name__
+    return text.split("with the schedule given: ", 1)[-1].strip()
+
+
+def compile_all(options: Dict[str, Any], schedules: List[str]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+    """Kernels, and the reasons of those that there are none of."""
+    kernels, refused = {}, {}
+    for number, schedule in enumerate(schedules, 1):
+        try:
+            kernels[schedule] = _kernel.compile(schedule=schedule, **options)
+        except (CompileError, UnsupportedError, DeviceError) as error:
+            refused[schedule] = first_line(error)
+        if number % 10 == 0 or number == len(schedules):
+            bench.say(f"compiled {number} of {len(schedules)}, {len(refused)} refused")
+    return kernels, refused
+
+
+def measure(backend, shape, kernels, rounds: int, ms: float) -> Tuple[Dict[str, float], Dict[str, str]]:
+    """Median milliseconds of each kernel, the compiler's own choice under ""; and which failed."""
+    q, k, v = backend.tensors(shape)
+    calls: Dict[str, Callable[[], Any]] = {}
+    failed: Dict[str, str] = {}
+    expected: Optional[numpy.ndarray] = None
+    for schedule, kernel in kernels.items():
+        out = backend.empty_out(q)
+        try:
+            kernel.launch(q, k, v, out)
+            backend.timer.synchronize()
+        except DeviceError as error:
+            failed[schedule] = first_line(error)
+            continue
+        last = shape["B"] - 1, shape["Hq"] - 1
+        found = backend.head(out, *last, shape).astype(numpy.float64)
+        if expected is None:
+            expected = found
+        error = numpy.abs(found - expected).max(initial=0)
+        # Two roundings of the result apart at most, where values are about 1.
+        if not error <= {"f16": 4e-3, "bf16": 3e-2, "f32": 1e-4}[shape["dtype"]]:
+            failed[schedule] = f"differs by {error:.1e} from the compiler's own choice"
+            continue
+        calls[schedule] = lambda kernel=kernel, out=out: kernel.launch(q, k, v, out)
+    times = bench.interleave(calls, backend.timer, rounds, ms)
+    return {schedule: statistics.median(values) for schedule, values in times.items()}, failed
+
+
+def format_table(times: Dict[str, float], refused: Dict[str, str], default: str, flops: float) -> str:
+    rows = []
+    for schedule, ms in sorted(times.items(), key=lambda item: item[1]):
+        name = f"{default} (the compiler's own)" if schedule == "" else schedule
+        rows.append((name, f"{ms:.4f}", f"{flops / ms / 1e9:.3g}"))
+    rows += [(schedule, "refused", reason) for schedule, reason in refused.items()]
+    header = ("schedule", "ms", "TFLOP/s, or why refused")
+    lines = ["| " + " | ".join(row) + " |" for row in [header, ("---",) * 3, *rows]]
+    return "\n".join(lines)
+
+
+def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace:
+    names = [shape["name"] for shape in bench.load_shapes()]
+    numbers = {"type": lambda text: [int(part) for part in text.split(",")], "metavar": "N,…"}
+    parser = argparse.ArgumentParser(
+        prog="python -m flashattn.tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shape", choices=names, help="one of the benchmark's shapes; else the flags below")
+    parser.add_argument("--head-dim", type=int, default=128)
+    parser.add_argument("--dtype", choices=("f16", "bf16", "f32"), default="f16")
+    parser.add_argument("--mask", choices=("none", "causal", "window"), default="none")
+    parser.add_argument("--window", type=int, default=1024, help="keys of --mask=window")
+    parser.add_argument("--batch", type=int, default=1)
+    parser.add_argument("--heads", type=int, default=16)
+    parser.add_argument("--kv-heads", type=int, help="as many as --heads by default")
+    parser.add_argument("--length", type=int, default=4096)
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--chip", help="only say what would be refused for this chip; nothing is run")
+    for name in ("tile-m", "tile-n", "warps", "stages"):
+        parser.add_argument(f"--{name}", help="values to try", **numbers)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--ms", type=float, default=20, help="milliseconds of each schedule in a round")
+    parser.add_argument("--dry-run", action="store_true", help="print the table, keep nothing")
+    return parser.parse_args(arguments)
+
+
+def shape_of(chosen: argparse.Namespace, on_cpu: bool) -> Dict[str, Any]:
+    if chosen.shape:
+        shape = next(shape for shape in bench.load_shapes() if shape["name"] == chosen.shape)
+        return bench.for_cpu(shape) if on_cpu else shape
+    heads = chosen.kv_heads or chosen.heads
+    if heads < 1 or chosen.heads % heads:
+        raise SystemExit(f"error: expected --heads to be a multiple of --kv-heads but got {chosen.heads} and {heads}")
+    return {
+        "name": "given", "B": chosen.batch, "Hq": chosen.heads, "Hkv": heads, "Nq": chosen.length,
+        "Nk": chosen.length, "D": chosen.head_dim, "dtype": chosen.dtype, "mask": chosen.mask,
+        "window": chosen.window,
+    }  # fmt: skip
+
+
+def main(arguments: Optional[List[str]] = None) -> int:
+    chosen = parse_arguments(arguments)
+    backend = bench.choose_backend(chosen.device) if chosen.chip is None else None
+    on_cpu = chosen.chip == "cpu" or (backend is not None and backend.name == "cpu")
+    shape = shape_of(chosen, on_cpu)
+    options: Dict[str, Any] = {"head_dim": shape["D"], "dtype": shape["dtype"], "mask": bench.mask_of(shape)}
+    if backend is None:
+        options["chip"] = chosen.chip
+    else:
+        options["device"] = _library.DEVICE_CPU if on_cpu else backend.ordinal
+    tries = list(
+        candidates(shape["dtype"], on_cpu, chosen.tile_m, chosen.tile_n, chosen.warps, chosen.stages)
+    )
+    # What an earlier run found must not pass for the compiler's own choice.
+    own = _kernel.compile(tuned=False, **options)
+    kernels, refused = compile_all(options, tries)
+    if backend is None:
+        print("\n".join(f"{schedule}: {refused.get(schedule, 'fits')}" for schedule in tries))
+        return 0
+    times, failed = measure(backend, shape, {"": own, **kernels}, chosen.rounds, chosen.ms)
+    print(format_table(times, {**refused, **failed}, own.schedule, bench.flops_of(shape)))
+    best = min(times, key=lambda schedule: times[schedule])
+    key = _tuned.key_of(own.chip, own.problem)
+    gain = times[""] / times[best]
+    print(f"best for {key}: {best or own.schedule}, {gain:.3f} times the speed of the compiler's own choice")
+    if not chosen.dry_run:
+        finding = {
+            "schedule": best or own.schedule,
+            "ms": times[best],
+            "own_ms": times[""],
+            "shape": shape,
+            "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
+            "version": _library.get().version(),
+        }
+        print(f"written to {_tuned.store(key, finding)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+# Kernels to look into, for this machine and for GPUs that are not here.
+# REQUIRES: python-package
+# RUN: %flashattn_python %s
+
+import gc
+import unittest
+
+import flashattn
+import numpy
+from flashattn import _reference, causal, sink, window
+
+
+class CompileTest(unittest.TestCase):
+    def test_ptx_without_a_gpu(self):
+        for chip in ("sm_80", "sm_90"):
+            kernel = flashattn.compile(head_dim=64, mask=causal, return_lse=True, chip=chip)
+            self.assertEqual(kernel.chip, chip)
+            self.assertIn(f".target {chip}", kernel.ptx)
+            self.assertIn("mma.sync.aligned.m16n8k16", kernel.ptx)
+            self.assertIn("ex2.approx.ftz.f32", kernel.ptx)
+            self.assertEqual(kernel.ptx, kernel.ir("ptx"))
+            self.assertEqual(kernel.workspace_bytes, 0)
+
+    def test_rows_tell_how_memory_is_read(self):
+        copies = {
+            rows: flashattn.compile(head_dim=64, chip="sm_90", rows=rows).ptx.count("cp.async.cg")
+            for rows in ("dense", "aligned", "strided")
+        }
+        self.assertGreater(copies["dense"], 0)
+        self.assertGreater(copies["aligned"], 0)
+        self.assertEqual(copies["strided"], 0)
+
+    def test_texts(self):
+        kernel = flashattn.compile(head_dim=16, value_dim=32, dtype="bf16", mask=window(left=3) & causal, scale=0.25, chip="cpu")
+        self.assertEqual(kernel.stages, ["mlir", "schedule", "tiled", "lowered"])
+        self.assertIn("mask(#flashattn.all_of<[#flashattn.window<left = 3>, #flashattn.causal]>)", kernel.mlir)
+        self.assertIn("memref<?x?x?x32xbf16>", kernel.mlir)
+        self.assertIn("scf.forall", kernel.ir("tiled"))
+        self.assertIn("llvm.func", kernel.ir("lowered"))
+        self.assertRegex(kernel.schedule, r"^tile_m = \d+, tile_n = \d+, warps = 1, stages = 1, lanes = 1, dot_type = f32$")
+        self.assertIn(kernel.schedule, repr(kernel))
+
+    def test_pinned_schedule(self):
+        kernel = flashattn.compile(head_dim=64, chip="sm_90", schedule={"tile_m": 64, "tile_n": 32})
+        self.assertEqual(kernel.schedule, "tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16")
+        again = flashattn.compile(head_dim=64, chip="sm_90", schedule=kernel.schedule)
+        self.assertEqual(again.ptx, kernel.ptx)
+
+    def test_refusal_names_every_schedule(self):
+        with self.assertRaisesRegex(flashattn.UnsupportedError, "expected D to be a multiple of 16 up to 256 but got 512"):
+            flashattn.compile(head_dim=512, chip="sm_90")
+        with self.assertRaisesRegex(flashattn.UnsupportedError, r"needs \d+ bytes of shared memory .* of \d+ available"):
+            flashattn.compile(head_dim=256, chip="sm_90", schedule={"tile_m": 256, "tile_n": 128})
+
+    def test_launch(self):
+        generator = numpy.random.default_rng(0)
+        kernel = flashattn.compile(head_dim=16, dtype=numpy.float32, mask=causal, return_lse=True, chip="cpu")
+        self.assertTrue(kernel.is_launchable)
+        for nq, nk in ((5, 9), (64, 64)):
+            q, k, v = (generator.standard_normal((1, 2, n, 16), numpy.float32) for n in (nq, nk, nk))
+            o, lse = numpy.empty_like(q), numpy.empty((1, 2, nq), numpy.float32)
+            kernel.launch(q, k, v, o, lse)
+            expected, expected_lse = flashattn.attention(q, k, v, mask=causal, return_lse=True)
+            numpy.testing.assert_array_equal(o, expected)
+            numpy.testing.assert_array_equal(lse, expected_lse)
+
+    def test_launch_elsewhere_is_refused(self):
+        kernel = flashattn.compile(head_dim=16, dtype="f32", chip="sm_80")
+        if kernel.is_launchable:
+            self.skipTest("this machine has an sm_80")
+        q = numpy.zeros((1, 1, 4, 16), numpy.float32)
+        with self.assertRaisesRegex(flashattn.UnsupportedError, "the kernel cannot be launched: "):
+            kernel.launch(q, q, q, q)
+
+    def test_many_kernels_come_and_go(self):
+        for count in range(1, 6):
+            kernel = flashattn.compile(head_dim=16, mask=sink(count), chip="cpu")
+            text = kernel.mlir
+            del kernel
+            gc.collect()
+            self.assertIn(f"sink<{count}>", text)
+
+
+class ReferenceTest(unittest.TestCase):
+    """The reference itself, pair by pair."""
+
+    def test_visible_pairs(self):
+        mask = window(left=2, right=0) | sink(1) & causal
+        seen = _reference.visible(mask, numpy.arange(6)[:, None], numpy.arange(6)[None, :], 6, 6)
+        expected = [[k <= p and (p - k <= 2 or k < 1) for k in range(6)] for p in range(6)]
+        numpy.testing.assert_array_equal(seen, expected)
+        self.assertEqual(_reference.count_visible(mask, 6, 6), int(numpy.sum(expected)))
+        self.assertEqual(_reference.count_visible(causal, 3, 5), 3 + 4 + 5)
+        self.assertEqual(_reference.count_visible(causal, 3, 5, "top_left"), 1 + 2 + 3)
+
+
+if __name__ == "__main__":
+    unittest.main()

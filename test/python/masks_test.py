@@ -1,0 +1,74 @@
+# Masks print as the attributes that the compiler reads, and are values.
+# REQUIRES: python-package
+# RUN: %flashattn_python %s
+
+import pickle
+import unittest
+
+import flashattn
+from flashattn import affine_set, causal, sink, window
+
+
+class MaskTest(unittest.TestCase):
+    def test_print_as_attributes(self):
+        for mask, text in (
+            (causal, "#flashattn.causal"),
+            (window(left=1023, right=0), "#flashattn.window<left = 1023, right = 0>"),
+            (window(left=7), "#flashattn.window<left = 7>"),
+            (window(right=3), "#flashattn.window<right = 3>"),
+            (window(), "#flashattn.window"),
+            (sink(4), "#flashattn.sink<4>"),
+            (
+                affine_set("(p, k)[nq, nk] : (p - k >= 0)"),
+                '#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">',
+            ),
+            (causal & sink(2), "#flashattn.all_of<[#flashattn.causal, #flashattn.sink<2>]>"),
+            (causal | sink(2), "#flashattn.any_of<[#flashattn.causal, #flashattn.sink<2>]>"),
+            (
+                window(left=127, right=0) | sink(4) & causal,
+                "#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, "
+                "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>",
+            ),
+        ):
+            self.assertEqual(str(mask), text)
+            self.assertEqual(repr(mask), text)
+
+    def test_join_like_with_like(self):
+        a, b, c = causal, sink(1), sink(2)
+        self.assertEqual(str(a | b | c), str(a | (b | c)))
+        self.assertEqual(
+            str(a & b & c), "#flashattn.all_of<[#flashattn.causal, #flashattn.sink<1>, #flashattn.sink<2>]>"
+        )
+
+    def test_compiler_reads_and_prints_them(self):
+        for mask in (causal, window(left=3, right=0) | sink(4) & causal, affine_set("(p, k)[nq, nk] : (p - k >= 0)")):
+            kernel = flashattn.compile(head_dim=16, mask=mask, chip="cpu")
+            self.assertIn(f"mask({mask})", kernel.mlir)
+
+    def test_quotes_cannot_end_the_text(self):
+        with self.assertRaisesRegex(flashattn.CompileError, "expected an integer set such as"):
+            flashattn.compile(head_dim=16, mask=affine_set('(p, k) : (p >= 0)"> // \\'), chip="cpu")
+
+    def test_are_values(self):
+        self.assertEqual(window(left=3), window(left=3))
+        self.assertNotEqual(window(left=3), window(right=3))
+        self.assertNotEqual(causal, "#flashattn.causal")
+        self.assertEqual(len({sink(1), sink(1), sink(2)}), 2)
+        self.assertEqual(pickle.loads(pickle.dumps(causal | sink(1))), causal | sink(1))
+        self.assertEqual(pickle.loads(pickle.dumps(causal | sink(1))) | causal, causal | sink(1) | causal)
+
+    def test_cannot_be_changed(self):
+        with self.assertRaisesRegex(AttributeError, "a mask cannot be changed: tried to set '_text'"):
+            causal._text = "other"
+        with self.assertRaises(AttributeError):
+            causal.other = 1
+
+    def test_combine_with_masks_only(self):
+        with self.assertRaises(TypeError):
+            causal | 3
+        with self.assertRaises(TypeError):
+            causal & None
+
+
+if __name__ == "__main__":
+    unittest.main()

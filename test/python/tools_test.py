@@ -1,0 +1,214 @@
+# The commands: doctor, the benchmark on the CPU, and the tuner with the file that it keeps.
+# REQUIRES: python-package
+# RUN: %flashattn_python %s
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import flashattn
+import numpy
+from flashattn import _kernel, _module, _reference, _tuned, bench, causal, sink, tune, window
+
+HIDDEN_DRIVER = {"FLASHATTN_CUDA_DRIVER": "/nowhere/libcuda.so"}
+
+
+def command(*arguments, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", *arguments],
+        env={**os.environ, **HIDDEN_DRIVER, **environment},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+class DoctorTest(unittest.TestCase):
+    def test_says_what_is_found(self):
+        done = command("flashattn", "doctor")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        for text in ("ok      library ", "ok      cpu ", "note    driver ", "note    cuda ", "ok      numpy "):
+            self.assertIn(text, done.stdout)
+
+    def test_says_what_to_do(self):
+        done = command("flashattn", "doctor", FLASHATTN_LIBRARY="/nowhere/libFlashAttnC.so")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("missing library", done.stdout)
+        self.assertIn("unset it to use the package's own", done.stdout)
+
+    def test_reports_a_broken_cache(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "flashattn", "schedules.json")
+            path.parent.mkdir()
+            path.write_text("{")
+            done = command("flashattn", "doctor", XDG_CACHE_HOME=folder)
+            self.assertIn(f"expected tuned schedules of version 1 in {path}; delete it", done.stdout)
+
+
+class BenchTest(unittest.TestCase):
+    def test_on_the_cpu(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "record.json")
+            done = command(
+                "flashattn.bench", "--device=cpu", "--only=causal-1k,gptoss-swa", "--rounds=2", "--ms=1", "--check",
+                f"--json={path}",
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 0, done.stderr)
+            record = json.loads(path.read_text())
+            self.assertEqual([entry.name for entry in Path(folder).iterdir()], ["record.json"])
+        self.assertEqual(record["machine_kind"], "cpu")
+        self.assertEqual({row["shape"] for row in record["rows"]}, {"causal-1k", "gptoss-swa"})
+        self.assertTrue({"ours", "numpy"} <= {row["peer"] for row in record["rows"]})
+        for row in record["rows"]:
+            if "ms" in row:
+                self.assertGreater(row["tflops"], 0)
+                self.assertLessEqual(row["ms_low"], row["ms"])
+        self.assertIn("| causal-1k |", done.stdout)
+        self.assertIn("[1/2] causal-1k: ours ", done.stderr)
+
+    def test_says_that_there_is_no_gpu(self):
+        try:
+            import torch
+
+            if torch.cuda.is_available():
+                self.skipTest("there is a GPU")
+        except ImportError:
+            pass
+        done = command("flashattn.bench", "--only=decode-gqa", "--rounds=1", "--ms=1")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("no GPU to measure", done.stderr)
+        done = command("flashattn.bench", "--device=cuda")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("error: expected a CUDA device but got none: torch ", done.stderr)
+
+    def test_refuses_what_it_does_not_know(self):
+        done = command("flashattn.bench", "--device=cpu", "--only=big")
+        self.assertIn("error: expected shapes seed-small, ", done.stderr)
+        self.assertIn("but got big", done.stderr)
+        done = command("flashattn.bench", "--rounds=0")
+        self.assertIn("expected at least 1 round and more than 0 ms but got 0 and 30", done.stderr)
+
+    def test_a_wrong_result_is_found(self):
+        backend = bench.CPUBackend()
+        shape = bench.for_cpu({"B": 1, "Hq": 4, "Hkv": 4, "Nq": 64, "Nk": 64, "D": 16, "dtype": "f32", "mask": "causal"})
+        q, k, v = backend.tensors(shape)
+        o = backend.ours(shape, q, k, v)()
+        bench.check(backend, shape, q, k, v, o)
+        o[0, 3, 63, 5] += 1e-3
+        with self.assertRaisesRegex(ValueError, "error 1.00e-03 of batch 0, head 3 exceeds"):
+            bench.check(backend, shape, q, k, v, o)
+
+    def test_counts_visible_pairs(self):
+        shapes = {shape["name"]: shape for shape in bench.load_shapes()}
+        self.assertEqual(bench.flops_of(shapes["seed-small"]), 4.0 * 64 * 128 * 1024 * 1024)
+        self.assertEqual(bench.flops_of(shapes["causal-1k"]), 4.0 * 16 * 16 * 128 * (1024 * 1025 // 2))
+        window = sum(min(row + 1, 1024) for row in range(16384))
+        self.assertEqual(bench.flops_of(shapes["swa-1k"]), 4.0 * 32 * 128 * window)
+        sinks = sum(min(row + 1, 128) + min(4, max(0, row - 127)) for row in range(8192))
+        self.assertEqual(bench.flops_of(shapes["gptoss-swa"]), 4.0 * 64 * 64 * sinks)
+        self.assertEqual(bench.bytes_of(shapes["decode-gqa"]), 2.0 * 32 * 128 * (2 * 32 + 2 * 8 * 8192))
+
+    def test_counts_as_the_reference_does(self):
+        for mask in ("none", "causal", "window", "sink"):
+            for nq, nk in ((1, 50), (40, 40), (17, 60)):
+                shape = {"Nq": nq, "Nk": nk, "mask": mask, "window": 9, "sinks": 3}
+                expected = _reference.count_visible(bench.mask_of(shape), nq, nk)
+                self.assertEqual(bench.visible_pairs(shape), expected, (mask, nq, nk))
+
+    def test_sweep(self):
+        shapes = bench.sweep_shapes()
+        self.assertEqual({shape["Nq"] for shape in shapes}, {512 << n for n in range(7)})
+
+
+class TuneTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        previous = os.environ.get("XDG_CACHE_HOME")
+        os.environ["XDG_CACHE_HOME"] = self.folder
+
+        def restore():
+            if previous is None:
+                del os.environ["XDG_CACHE_HOME"]
+            else:
+                os.environ["XDG_CACHE_HOME"] = previous
+
+        self.addCleanup(restore)
+        self.path = Path(self.folder, "flashattn", "schedules.json")
+
+    def test_finds_keeps_and_uses_a_schedule(self):
+        arguments = ["--device=cpu", "--head-dim=16", "--dtype=f32", "--mask=causal", "--heads=2", "--length=128"]
+        arguments += ["--tile-m=8,16", "--tile-n=2000,32", "--rounds=1", "--ms=1"]
+        done = command("flashattn.tune", *arguments, "--dry-run")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertFalse(self.path.exists())
+        done = command("flashattn.tune", *arguments)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("between 1 and 1024 but got 2000", done.stdout)
+        self.assertIn("best for cpu/16/16/f32/causal: tile_m = ", done.stdout)
+        self.assertEqual([entry.name for entry in self.path.parent.iterdir()], ["schedules.json"])
+        found = _tuned.load()["cpu/16/16/f32/causal"]
+        self.assertGreater(found["ms"], 0)
+        kernel = flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu")
+        self.assertEqual(kernel.schedule, found["schedule"])
+
+    def test_a_finding_is_read_unless_told_not_to(self):
+        own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
+        found = _kernel.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
+        self.assertNotEqual(own, found)
+        _tuned.store("cpu/16/16/f32/none", {"schedule": found})
+        self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, found)
+        self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu", tuned=False).schedule, own)
+        self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu").schedule, own)
+        os.environ["FLASHATTN_TUNED"] = "0"
+        try:
+            self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
+        finally:
+            del os.environ["FLASHATTN_TUNED"]
+
+    def test_a_cache_keeps_nobody_from_computing(self):
+        own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
+        for text in ("{", "[]", '{"version": 2, "schedules": {}}', '{"version": 1, "schedules": {"cpu/16/16/f32/none": 3}}'):
+            self.path.parent.mkdir(exist_ok=True)
+            self.path.write_text(text)
+            self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
+            with self.assertRaisesRegex(flashattn.FlashAttnError, "expected tuned schedules of version 1 in"):
+                _tuned.store("key", {})
+            self.assertEqual(self.path.read_text(), text)
+        # A schedule of another version of the compiler, which this one refuses.
+        self.path.unlink()
+        _tuned.store("cpu/16/16/f32/none", {"schedule": "tile_m = 8, tile_n = 4096"})
+        self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
+
+    def test_classes_of_masks(self):
+        near = window(left=7, right=0)
+        for mask, name in (
+            (None, "none"),
+            (causal, "causal"),
+            (near, "window"),
+            (near | sink(4) & causal, "window"),
+            (window(right=3), "other"),
+            (sink(3), "other"),
+        ):
+            self.assertEqual(_tuned.key_of("sm_90", _module.Problem("f16", 64, 128, mask)), f"sm_90/64/128/f16/{name}")
+
+    def test_reasons_without_a_gpu(self):
+        done = command("flashattn.tune", "--chip=sm_86", "--head-dim=256", "--tile-m=64,128", "--tile-n=32,128", "--stages=2")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stdout, r"tile_m = 128, tile_n = 128, .*: needs \d+ bytes of shared memory .* of 101376 available")
+
+    def test_candidates(self):
+        self.assertTrue(all("warps = 1, stages = 1, lanes = 1, dot_type = f32" in s for s in tune.candidates("f16", True)))
+        self.assertIn(
+            "tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16",
+            list(tune.candidates("bf16", False)),
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
