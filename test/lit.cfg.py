@@ -17,6 +17,8 @@ config.test_exec_root = config.flashattn_exec_root
 # The project's tools come first, then LLVM's FileCheck, not, count and split-file.
 search = [config.flashattn_tools_dir, config.llvm_tools_dir, config.environment["PATH"]]
 config.environment["PATH"] = os.pathsep.join(search)
+# What a user has tuned must not change what tests see.
+config.environment["FLASHATTN_TUNED"] = "0"
 for name in ("HOME", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "LD_LIBRARY_PATH", "NO_COLOR"):
     if name in os.environ:
         config.environment[name] = os.environ[name]

@@ -1,6 +1,7 @@
 //===- Compile.cpp - text to kernel ----------------------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Target/Tuned.h"
 #include "Kernel.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
@@ -211,6 +212,8 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   compilation.function = kernel->function;
   compilation.chip = kernel->chip;
   compilation.schedule = options.schedule ? options.schedule : "";
+  if (options.useTuned)
+    compilation.tunedFile = getTunedSchedulesFile();
   compilation.vectorWidth = chip.vectorWidth;
   kernel->stages.push_back({"mlir", text.str()});
   std::string failedPass;

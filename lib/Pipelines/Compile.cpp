@@ -2,6 +2,7 @@
 
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Target/Tuned.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -76,6 +77,9 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
                                  function_ref<void(PassManager &)> instrument) {
   if (!options.function.empty() && failed(keepOnly(module, options.function)))
     return failure();
+  int64_t vectorWidth = options.vectorWidth ? options.vectorWidth : getHostVectorWidth();
+  if (options.schedule.empty() && !options.tunedFile.empty())
+    applyTunedSchedules(module, Chip{options.chip, vectorWidth}, options.tunedFile);
   PassManager pm(module.getContext(), ModuleOp::getOperationName());
   if (instrument)
     instrument(pm);
@@ -94,7 +98,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   if (result.wasInterrupted())
     return failure();
   FlashAttnToCPUOptions pipeline;
-  pipeline.vectorWidth = options.vectorWidth ? options.vectorWidth : getHostVectorWidth();
+  pipeline.vectorWidth = vectorWidth;
   pipeline.schedule = options.schedule;
   buildFlashAttnToCPUPipeline(pm, pipeline);
   return pm.run(module);

@@ -7,9 +7,9 @@ import threading
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from . import _library, _module, _tuned
+from . import _library, _module
 from ._library import DEVICE_AUTO, DEVICE_CPU
-from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
+from .errors import ArgumentError, DeviceError, UnsupportedError
 from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
@@ -56,21 +56,12 @@ class Kernel:
         library = _library.get()
         self.problem = problem
         self._library = library
-        self._handle = self._compile(chip, device, tuned and _tuned.enabled())
+        self._handle = library.compile(
+            _module.make_module(problem), chip=chip, device=device, schedule=problem.schedule, tuned=tuned
+        )
         # At exit the process gives all of it back at once; the driver may be gone by then.
         weakref.finalize(self, library.free, self._handle).atexit = False
         self._info = library.info(self._handle)
-
-    def _compile(self, chip: Optional[str], device: int, tuned: bool) -> int:
-        text, pinned = _module.make_module(self.problem), self.problem.schedule
-        if pinned is None and tuned:
-            found = _tuned.lookup(chip or self._library.device(device).chip, self.problem)
-            if found is not None:
-                try:
-                    return self._library.compile(text, chip=chip, device=device, schedule=found, tuned=False)
-                except (CompileError, UnsupportedError):
-                    pass  # found by another version of the compiler: as if it were not there
-        return self._library.compile(text, chip=chip, device=device, schedule=pinned, tuned=tuned)
 
     def __repr__(self) -> str:
         return f"<flashattn.Kernel for {self.chip}: {self.schedule}>"

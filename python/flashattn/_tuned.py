@@ -1,4 +1,4 @@
-"""The tuner's findings: one JSON file of the user, read at every compilation.
+"""The tuner's findings: one JSON file of the user, which the library reads at every compilation.
 
     {"version": 1, "schedules": {"sm_90/128/128/f16/causal": {"schedule": "tile_m = 128, …", …}}}
 """
@@ -8,9 +8,8 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-import threading
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional
 
 from ._module import Problem
 from .errors import FlashAttnError
@@ -71,7 +70,6 @@ def store(key: str, finding: Dict[str, Any], path: Optional[Path] = None) -> Pat
     found = dict(load(path))
     found[key] = finding
     write_json({"version": _VERSION, "schedules": dict(sorted(found.items()))}, path)
-    _forget()
     return path
 
 
@@ -88,33 +86,3 @@ def write_json(content: Any, path: Path) -> None:
     except BaseException:
         os.unlink(name)
         raise
-
-
-_lock = threading.Lock()
-_read: Dict[Path, Tuple[Tuple[int, int], Dict[str, Dict[str, Any]]]] = {}
-
-
-def _forget() -> None:
-    with _lock:
-        _read.clear()
-
-
-def lookup(chip: str, problem: Problem) -> Optional[str]:
-    """The fields of the schedule found for the problem. A file that cannot be used counts as none:
-    a cache must not keep anyone from computing. `python -m flashattn doctor` reports it."""
-    if not enabled():
-        return None
-    path = default_path()
-    try:
-        stamp = path.stat()
-        version = (stamp.st_mtime_ns, stamp.st_size)
-        with _lock:
-            cached = _read.get(path)
-        if cached is None or cached[0] != version:
-            cached = (version, load(path))
-            with _lock:
-                _read[path] = cached
-    except (OSError, FlashAttnError):
-        return None
-    schedule = cached[1].get(key_of(chip, problem), {}).get("schedule")
-    return schedule if isinstance(schedule, str) else None

@@ -9,9 +9,11 @@
 #include "Npy.h"
 #include "Progress.h"
 #include "Runner.h"
+#include "Tune.h"
 #include "Verify.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Target/Tuned.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -86,6 +88,14 @@ cl::opt<std::string>
     schedule("schedule", cl::value_desc("tile_m = …, …"),
              cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
              cl::cat(compileCategory));
+cl::opt<bool> tuneFlag("tune",
+                       cl::desc("Time the schedules that fit and keep the fastest for later runs"),
+                       cl::cat(compileCategory));
+cl::opt<std::string>
+    tunedFile("tuned-schedules", cl::value_desc("FILE|none"),
+              cl::desc("Schedules that were tuned (default: schedules.json in the user's cache folder "
+                       "for flashattn; none where FLASHATTN_TUNED=0)"),
+              cl::cat(compileCategory));
 cl::opt<std::string> dumpDir("dump-dir", cl::value_desc("directory"),
                              cl::desc("Keep the IR after each stage, the PTX and ptxas's report"),
                              cl::cat(compileCategory));
@@ -286,6 +296,21 @@ static Expected<bool> runTool() {
   lowering.chip = (*device)->isCUDA() && !chip.empty() ? chip : (*device)->getChip();
   lowering.schedule = schedule;
   lowering.dumpDir = dumpDir;
+  lowering.tunedFile = tunedFile == "none"  ? ""
+                       : tunedFile.empty() ? getTunedSchedulesFile()
+                                           : tunedFile;
+  if (tuneFlag) {
+    std::string file = lowering.tunedFile;
+    if (file.empty())
+      return llvm::createStringError("--tune: expected a file to keep the schedule in: "
+                                     "--tuned-schedules=FILE, or a cache folder of the user's");
+    lowering.tunedFile.clear();
+    progress.reset();
+    if (Error error = tune(*module, *program, *data, **device, lowering, file,
+                           benchFlag.getNumOccurrences() ? benchSeconds : 0.2))
+      return error;
+    return true;
+  }
   if (Error error = lower(*module, lowering))
     return error;
   GuardedDevice guarded(**device);

@@ -1,8 +1,7 @@
 //===- SelectSchedule.cpp - flashattn-select-schedule ----------------------===//
 
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
-#include "flashattn/Target/Schedules.h"
-#include "mlir/AsmParser/AsmParser.h"
+#include "flashattn/Target/Tuned.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_SELECTSCHEDULE
@@ -49,8 +48,7 @@ struct SelectSchedulePass : flashattn::impl::SelectScheduleBase<SelectSchedulePa
       return signalPassFailure();
     ScheduleAttr pinned;
     if (!schedule.empty()) {
-      std::string text = "#flashattn.schedule<" + schedule + ">";
-      pinned = dyn_cast_or_null<ScheduleAttr>(parseAttribute(text, &getContext()));
+      pinned = parseScheduleFields(schedule, &getContext());
       if (!pinned) {
         root->emitError() << "expected schedule fields 'tile_m = …, tile_n = …, warps = …, "
                              "stages = …, lanes = …, dot_type = …' but got '"

@@ -1,0 +1,42 @@
+//===- Tuned.h - schedules that a tuner found on this machine ----*- C++ -*-===//
+//
+// One JSON file of the user, which the Python tuner writes and reads too:
+//   {"version": 1, "schedules": {"sm_90/128/128/f16/causal": {"schedule": "tile_m = …", "ms": …}}}
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_TARGET_TUNED_H
+#define FLASHATTN_TARGET_TUNED_H
+
+#include "flashattn/Target/Schedules.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+
+namespace mlir::flashattn {
+
+/// schedules.json in the user's cache folder, $XDG_CACHE_HOME/flashattn or ~/.cache/flashattn.
+/// Empty where FLASHATTN_TUNED is 0, or there is no such folder to name.
+std::string getTunedSchedulesFile();
+
+/// What a finding holds for: chip, head dimensions, element type and class of mask (none,
+/// causal, window, other), as "sm_90/128/128/f16/causal".
+std::string getTuningKey(AttentionOp op, const Chip &chip);
+
+/// Gives every attention op of `module` without a schedule the one that `file` has for it,
+/// where that still fits the chip. A file that is not there counts as empty; one that cannot
+/// be read is a warning at the module, for a cache must not keep anyone from computing.
+void applyTunedSchedules(ModuleOp module, const Chip &chip, StringRef file);
+
+/// Adds a finding: fields of the schedule and milliseconds a call. The file is replaced whole
+/// or not at all. Errors: a file there that is none of these, or that cannot be written.
+llvm::Error storeTunedSchedule(StringRef file, StringRef key, StringRef schedule, double ms);
+
+/// The fields of a schedule, as pins and the file have them: "tile_m = 128, tile_n = 64, …".
+std::string getScheduleFields(ScheduleAttr schedule);
+
+/// The schedule of `fields`; null where they are none.
+ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_TARGET_TUNED_H

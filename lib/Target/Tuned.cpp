@@ -1,0 +1,116 @@
+//===- Tuned.cpp - the user's file of tuned schedules ----------------------===//
+
+#include "flashattn/Target/Tuned.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+
+static constexpr int64_t kVersion = 1;
+
+std::string mlir::flashattn::getTunedSchedulesFile() {
+  if (llvm::sys::Process::GetEnv("FLASHATTN_TUNED").value_or("1") == "0")
+    return "";
+  // $XDG_CACHE_HOME, or ~/.cache.
+  SmallString<128> path;
+  if (!llvm::sys::path::cache_directory(path))
+    return "";
+  llvm::sys::path::append(path, "flashattn", "schedules.json");
+  return path.str().str();
+}
+
+static StringRef getTypeName(FloatType type) {
+  return type.isF16() ? "f16" : type.isBF16() ? "bf16" : "f32";
+}
+
+std::string mlir::flashattn::getTuningKey(AttentionOp op, const Chip &chip) {
+  StringRef maskClass = "none";
+  if (Attribute mask = op.getMaskAttr()) {
+    std::string text;
+    llvm::raw_string_ostream(text) << mask;
+    maskClass = isa<CausalAttr>(mask)                                    ? "causal"
+                : StringRef(text).contains("#flashattn.window<left")     ? "window"
+                                                                         : "other";
+  }
+  return llvm::formatv("{0}/{1}/{2}/{3}/{4}", chip.name, op.getD(), op.getDv(),
+                       getTypeName(op.getElementType()), maskClass);
+}
+
+std::string mlir::flashattn::getScheduleFields(ScheduleAttr schedule) {
+  return llvm::formatv(
+      "tile_m = {0}, tile_n = {1}, warps = {2}, stages = {3}, lanes = {4}, dot_type = {5}",
+      schedule.getTileM(), schedule.getTileN(), schedule.getWarps(), schedule.getStages(),
+      schedule.getLanes(), getTypeName(schedule.getDotType()));
+}
+
+ScheduleAttr mlir::flashattn::parseScheduleFields(StringRef fields, MLIRContext *context) {
+  // What the parser says speaks of text that no file holds: the caller says it better.
+  ScopedDiagnosticHandler quiet(context, [](Diagnostic &) { return success(); });
+  std::string text = ("#flashattn.schedule<" + fields + ">").str();
+  return dyn_cast_if_present<ScheduleAttr>(parseAttribute(text, context));
+}
+
+/// The file's findings; none where there is no file.
+static Expected<llvm::json::Object> load(StringRef file) {
+  auto buffer = llvm::MemoryBuffer::getFile(file);
+  if (!buffer) {
+    if (buffer.getError() == std::errc::no_such_file_or_directory)
+      return llvm::json::Object();
+    return llvm::createStringError("cannot read '" + file + "': " + buffer.getError().message());
+  }
+  Expected<llvm::json::Value> content = llvm::json::parse((*buffer)->getBuffer());
+  if (content)
+    if (llvm::json::Object *object = content->getAsObject())
+      if (object->getInteger("version") == kVersion)
+        if (llvm::json::Object *schedules = object->getObject("schedules"))
+          return std::move(*schedules);
+  if (!content)
+    llvm::consumeError(content.takeError());
+  return llvm::createStringError(llvm::formatv(
+      "expected tuned schedules of version {0} in {1}; delete it and tune again", kVersion, file));
+}
+
+void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Chip &chip, StringRef file) {
+  Expected<llvm::json::Object> found = load(file);
+  if (!found) {
+    module.emitWarning() << llvm::toString(found.takeError());
+    return;
+  }
+  if (found->empty())
+    return;
+  module.walk([&](AttentionOp op) {
+    if (op.getSchedule())
+      return;
+    const llvm::json::Object *finding = found->getObject(getTuningKey(op, chip));
+    if (!finding)
+      return;
+    ScheduleAttr schedule =
+        parseScheduleFields(finding->getString("schedule").value_or(""), op.getContext());
+    if (schedule && explainRefusal(op, schedule, chip).empty())
+      op.setScheduleAttr(schedule);
+  });
+}
+
+Error mlir::flashattn::storeTunedSchedule(StringRef file, StringRef key, StringRef schedule,
+                                          double ms) {
+  Expected<llvm::json::Object> found = load(file);
+  if (!found)
+    return found.takeError();
+  (*found)[key] = llvm::json::Object{{"schedule", schedule}, {"ms", ms}};
+  if (std::error_code code = llvm::sys::fs::create_directories(llvm::sys::path::parent_path(file)))
+    return llvm::createStringError("cannot make the folder of '" + file + "': " + code.message());
+  llvm::json::Value content =
+      llvm::json::Object{{"version", kVersion}, {"schedules", std::move(*found)}};
+  return llvm::writeToOutput(file, [&](raw_ostream &os) {
+    os << llvm::formatv("{0:1}\n", content);
+    return Error::success();
+  });
+}

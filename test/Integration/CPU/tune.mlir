@@ -1,0 +1,39 @@
+// The tuner of flash-run: a line for every schedule, the fastest kept in a file that later runs read.
+//
+// RUN: rm -rf %t && mkdir %t
+// RUN: flash-run %s --device=cpu --tune --tuned-schedules=%t/cache/schedules.json --bench=0.001 | FileCheck %s
+// CHECK: tune: tile_m = {{.*}} ms
+// CHECK: (the compiler's own choice)
+// CHECK: tune: best for cpu/16/16/f32/causal: tile_m = {{.*}}, written to
+// RUN: FileCheck %s --check-prefix=FILE < %t/cache/schedules.json
+// FILE: "cpu/16/16/f32/causal": {
+// FILE: "schedule": "tile_m =
+
+// What is found is used, unless told not to; pins come first.
+// RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/causal": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/given.json
+// RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/given.json --dump-dir=%t/dump | FileCheck %s --check-prefix=PASS
+// RUN: cat %t/dump/*-flashattn-tile.mlir | FileCheck %s --check-prefix=TUNED
+// RUN: flash-run %s --device=cpu --tuned-schedules=none --dump-dir=%t/none
+// RUN: cat %t/none/*-flashattn-tile.mlir | FileCheck %s --check-prefix=OWN
+// PASS: verify o: {{.*}}PASS
+// TUNED: schedule<tile_m = 4, tile_n = 8,
+// OWN: schedule<tile_m = {{[0-9]+}}, tile_n = 64,
+
+// A file that is none of these keeps nobody from computing, but is not written over.
+// RUN: echo '{"version": 2}' > %t/bad.json
+// RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/bad.json 2>&1 | FileCheck %s --check-prefix=BAD
+// BAD: warning: expected tuned schedules of version 1 in {{.*}}bad.json; delete it and tune again
+// BAD: verify o: {{.*}}PASS
+// RUN: not flash-run %s --device=cpu --tune --tuned-schedules=%t/bad.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=KEPT
+// KEPT: error: expected tuned schedules of version 1
+// RUN: not flash-run %s --device=cpu --tune 2>&1 | FileCheck %s --check-prefix=NOWHERE
+// NOWHERE: error: --tune: expected a file to keep the schedule in
+
+func.func @attention(%q: tensor<1x2x64x16xf32>, %k: tensor<1x2x64x16xf32>, %v: tensor<1x2x64x16xf32>)
+    -> tensor<1x2x64x16xf32> {
+  %o_init = tensor.empty() : tensor<1x2x64x16xf32>
+  %o = flashattn.attention mask(#flashattn.causal)
+      ins(%q, %k, %v : tensor<1x2x64x16xf32>, tensor<1x2x64x16xf32>, tensor<1x2x64x16xf32>)
+      outs(%o_init : tensor<1x2x64x16xf32>) -> tensor<1x2x64x16xf32>
+  return %o : tensor<1x2x64x16xf32>
+}

@@ -1,0 +1,21 @@
+//===- Tune.h - the fastest schedule of a function's attention ----*- C++ -*-===//
+
+#ifndef FLASH_RUN_TUNE_H
+#define FLASH_RUN_TUNE_H
+
+#include "Inputs.h"
+#include "Program.h"
+
+namespace mlir::flashattn {
+
+/// Tries the schedules of a small product of tile sizes, warps and stages on the function's
+/// one attention: prints a line for each with its median time, or why it was refused, and
+/// writes the fastest to `file` (flashattn/Target/Tuned.h). A schedule whose o differs from that
+/// of the compiler's own choice by more than rounding is refused too. Errors: no attention
+/// op, or several; a schedule that the op pins already; what running and writing say.
+llvm::Error tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
+                 const LoweringOptions &options, StringRef file, double seconds);
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_TUNE_H
