@@ -37,4 +37,4 @@ endforeach()
 flashattn_replace_links(LLVMSupport)
 
 # The machine may have an older libstdc++ than this one, or none.
-add_link_options(-static-libstdc++ -static-libgcc)
+add_link_options($<$<LINK_LANGUAGE:CXX>:-static-libstdc++> -static-libgcc)

@@ -125,8 +125,8 @@ typedef void (*FlashAttnDiagnosticCallback)(void *user, int32_t severity, const 
 
 typedef struct FlashAttnCompileOptions {
   size_t size; /**< set by flashattnCompileOptionsInit */
-  /** "cpu" or "sm_XX"; NULL: that of `device`. A chip whose kernels the device does not run, or that
-      has no device here, still gives the texts; the kernel cannot be launched then. */
+  /** "cpu" or "sm_XX"; NULL: that of `device`. A chip whose kernels the device does not run, or
+     that has no device here, still gives the texts; the kernel cannot be launched then. */
   const char *chip;
   /** A CUDA device's number, FLASHATTN_DEVICE_AUTO (the default) or FLASHATTN_DEVICE_CPU. */
   int32_t device;

@@ -3,13 +3,13 @@
 #
 #   ./check.sh [--all] [lit arguments]
 #
-# Without --all only the numbers, test/Integration. The last line is "N passed, N failed, N skipped";
-# the exit status is 0 only if a test ran and none failed.
+# Without --all only what computes: the numbers, test/Integration, and the C API. The last line is
+# "N passed, N failed, N skipped"; the exit status is 0 only if a test ran and none failed.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 command -v python3 >/dev/null || { echo "check.sh: error: expected python3 but found none" >&2; exit 1; }
-filter=(--filter '^(.* :: )?Integration/')
+filter=(--filter '^(.* :: )?(Integration|CAPI)/')
 if [[ ${1:-} == --all ]]; then
   filter=()
   shift
