@@ -114,8 +114,9 @@ def candidates() -> List[Path]:
     if named:
         return [Path(named)]
     package = Path(__file__).resolve().parent
-    checkout = package.parent.parent / "build"
-    return [package / LIBRARY_NAME] + [checkout / kind / "lib" / LIBRARY_NAME for kind in ("release", "bundle")]
+    root = package.parent.parent  # of a bundle, or of a checkout with its build trees
+    folders = [package, root / "lib", root / "build" / "release" / "lib", root / "build" / "bundle" / "lib"]
+    return [folder / LIBRARY_NAME for folder in folders]
 
 
 def find() -> Path:

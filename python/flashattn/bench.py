@@ -454,28 +454,36 @@ def commit() -> str:
 
 
 def format_table(record: Dict[str, Any]) -> str:
-    """Markdown: a row for each shape, a column for each implementation."""
+    """Markdown: speeds, then the time of the first calls; a row for each shape, a column for each
+    implementation."""
     rows = [row for row in record["rows"] if "ms" in row]
     names = sorted({row["peer"] for row in rows}, key=lambda name: (name != OURS, name))
-    limits = f"of matmul ({record['matmul_name']}) or copy"
-    lines = [
-        "| shape | " + " | ".join(names) + f" | ours / best peer | {limits} | first call, ms: ours |",
-        "| --- | " + " | ".join("---:" for _ in names) + " | ---: | ---: | ---: |",
-    ]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    speeds = [["shape", *names, "ours / best peer", "ours / limit", "limit"]]
+    firsts = [["shape", *names]]
     for shape in shapes:
         found = {row["peer"]: row for row in rows if row["shape"] == shape}
         ours = found.get(OURS)
-        cells = [f"{found[name]['tflops']:.3g}" if name in found else "-" for name in names]
         ratio = f"{ours['of_best_peer']:.2f}" if ours and ours["of_best_peer"] else "-"
-        limit = f"{ours['of_limit']:.2f} {ours['limit']}" if ours else "-"
-        first = f"{ours['first_call_ms']:.0f}" if ours else "-"
-        lines.append(f"| {shape} | " + " | ".join(cells) + f" | {ratio} | {limit} | {first} |")
+        speeds.append(
+            [shape, *(f"{found[name]['tflops']:.3g}" if name in found else "-" for name in names), ratio]
+            + ([f"{ours['of_limit']:.2f}", ours["limit"]] if ours else ["-", "-"])
+        )
+        firsts.append(
+            [shape, *(f"{found[name]['first_call_ms']:.0f}" if name in found else "-" for name in names)]
+        )
+
+    def lines(table):
+        rule = ["---"] + ["---:"] * (len(table[0]) - 1)
+        return "\n".join("| " + " | ".join(row) + " |" for row in [table[0], rule, *table[1:]])
+
     header = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     return (
         f"{record['date']}, commit {record['commit']}, {header}\n\n"
-        f"TFLOP/s of visible pairs, median of {record['rounds']} rounds. Matmul {record['matmul_name']}: "
-        f"{record['matmul_tflops']:.3g} TFLOP/s; copy: {record['copy_gbs']:.0f} GB/s.\n\n" + "\n".join(lines)
+        f"TFLOP/s of visible pairs, median of {record['rounds']} rounds in random order. The limit of a shape "
+        f"is the matmul's rate ({record['matmul_name']}: {record['matmul_tflops']:.3g} TFLOP/s) or, where "
+        f"moving the operands takes longer, the copy's ({record['copy_gbs']:.0f} GB/s).\n\n{lines(speeds)}\n\n"
+        f"First call with nothing cached, compilation included, milliseconds.\n\n{lines(firsts)}"
     )
 
 
