@@ -1,5 +1,5 @@
-# What reaches the driver from CUDA tensors, and what of its errors comes back, without a GPU: a stand-in for the
-# driver, whose kernels do nothing, and one for torch.
+# What reaches the driver from CUDA tensors, and what of its errors comes back, without a GPU: a
+# stand-in for the driver, whose kernels do nothing, and one for torch.
 # REQUIRES: python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s
 
@@ -19,7 +19,9 @@ SHAPE = (1, 2, 8, 64)
 class Array:
     """Device memory that nobody reads, shown by __cuda_array_interface__."""
 
-    def __init__(self, shape=SHAPE, at=0x10000, strides=None, stream=None, typestr="<f2", read_only=False):
+    def __init__(
+        self, shape=SHAPE, at=0x10000, strides=None, stream=None, typestr="<f2", read_only=False
+    ):
         self.__cuda_array_interface__ = {
             "shape": shape, "typestr": typestr, "data": (at, read_only), "strides": strides, "version": 3,
             "stream": stream,
@@ -43,7 +45,12 @@ class Tensor:
     made = 0x900000
 
     def __init__(self, shape=SHAPE, at=0x10000, dtype="torch.float16", device=0, strides=None):
-        self.shape, self.at, self.dtype, self.device = tuple(shape), at, dtype, Device("cuda", device)
+        self.shape, self.at, self.dtype, self.device = (
+            tuple(shape),
+            at,
+            dtype,
+            Device("cuda", device),
+        )
         self.strides, self.requires_grad = strides or _tensors._dense_strides(self.shape), False
 
     def stride(self):
@@ -57,7 +64,12 @@ class Tensor:
 
     def new_empty(self, shape):
         Tensor.made += 0x1000
-        return Tensor((shape,) if isinstance(shape, int) else shape, Tensor.made, self.dtype, self.device.index)
+        return Tensor(
+            (shape,) if isinstance(shape, int) else shape,
+            Tensor.made,
+            self.dtype,
+            self.device.index,
+        )
 
 
 def make_torch():
@@ -131,22 +143,32 @@ class FakeCUDATest(unittest.TestCase):
         for turn in range(2):
             self.assertIs(flashattn.attention(moved, k, v, out=target, stream=33), target)
             self.assertEqual(self.launches[-1][0], 33)
-            self.assertEqual([at for at, _ in self.launches[-1][1]], [moved.at, k.at, v.at, target.at])
+            self.assertEqual(
+                [at for at, _ in self.launches[-1][1]], [moved.at, k.at, v.at, target.at]
+            )
         self.assertEqual(len(_attention._state.plans), 2)
         # What differs from a plan does not find it.
         flashattn.attention(Tensor(at=0x10002), k, v, mask=causal, return_lse=True)
         self.assertEqual(self.rows()[-1], "strided")
         q.requires_grad = True
-        with self.assertRaisesRegex(flashattn.UnsupportedError, "expected tensors without gradients but got 'q'"):
+        with self.assertRaisesRegex(
+            flashattn.UnsupportedError, "expected tensors without gradients but got 'q'"
+        ):
             flashattn.attention(q, k, v, mask=causal, return_lse=True)
         q.requires_grad = False
-        with self.assertRaisesRegex(flashattn.ArgumentError, "expected 'k' on cuda:0 as 'q' but got cuda:1"):
+        with self.assertRaisesRegex(
+            flashattn.ArgumentError, "expected 'k' on cuda:0 as 'q' but got cuda:1"
+        ):
             flashattn.attention(q, Tensor(device=1), v, mask=causal, return_lse=True)
-        with self.assertRaisesRegex(flashattn.ArgumentError, "expected 'k' on cuda:0 as 'q' but got the CPU"):
+        with self.assertRaisesRegex(
+            flashattn.ArgumentError, "expected 'k' on cuda:0 as 'q' but got the CPU"
+        ):
             flashattn.attention(q, numpy.zeros(SHAPE, numpy.float16), v)
 
     def test_read_only_out(self):
-        with self.assertRaisesRegex(flashattn.ArgumentError, "expected 'o' that can be written but got a read-only one"):
+        with self.assertRaisesRegex(
+            flashattn.ArgumentError, "expected 'o' that can be written but got a read-only one"
+        ):
             flashattn.attention(Array(), Array(), Array(), out=Array(read_only=True))
 
     def fails(self, **environment):
@@ -157,26 +179,39 @@ class FakeCUDATest(unittest.TestCase):
             "except flashattn.FlashAttnError as e: print(type(e).__name__, e)"
         ) % os.path.dirname(os.path.abspath(__file__))
         done = subprocess.run(
-            [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True
+            [sys.executable, "-c", script],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
         )
         return done.stdout.strip() or done.stderr
 
     def test_errors_of_the_driver(self):
         self.assertRegex(self.fails(FAKE_CUDA_DEVICES="0"), r"^DeviceError .*device")
         self.assertRegex(self.fails(FAKE_CUDA_DRIVER_VERSION="11000"), r"^DeviceError .*PTX")
-        self.assertRegex(self.fails(FAKE_CUDA_CAPABILITY="75"), r"^\w+Error .*expected chip sm_80 or newer but got 'sm_75'")
-        self.assertRegex(self.fails(FAKE_CUDA_FAIL="cuLaunchKernel=700"), r"^DeviceError .*CUDA_ERROR_ILLEGAL_ADDRESS")
+        self.assertRegex(
+            self.fails(FAKE_CUDA_CAPABILITY="75"),
+            r"^\w+Error .*expected chip sm_80 or newer but got 'sm_75'",
+        )
+        self.assertRegex(
+            self.fails(FAKE_CUDA_FAIL="cuLaunchKernel=700"),
+            r"^DeviceError .*CUDA_ERROR_ILLEGAL_ADDRESS",
+        )
         log = self.fails(FAKE_CUDA_FAIL="cuModuleLoadDataEx=218", FAKE_CUDA_LOG="line 7 is bad")
         self.assertRegex(log, r"^DeviceError (?s:.*)line 7 is bad")
 
     def test_devices(self):
-        with self.assertRaisesRegex(flashattn.DeviceError, "expected a CUDA device number below 1 but got 3"):
+        with self.assertRaisesRegex(
+            flashattn.DeviceError, "expected a CUDA device number below 1 but got 3"
+        ):
             flashattn.compile(head_dim=64, device=3)
         kernel = flashattn.compile(head_dim=64)
         self.assertEqual(kernel.chip, "sm_90")
         self.assertTrue(kernel.is_launchable)
         q = numpy.zeros(SHAPE, numpy.float16)
-        with self.assertRaisesRegex(flashattn.ArgumentError, "expected tensors on cuda:0, as compiled, but got the CPU"):
+        with self.assertRaisesRegex(
+            flashattn.ArgumentError, "expected tensors on cuda:0, as compiled, but got the CPU"
+        ):
             kernel.launch(q, q, q, q)
 
 
