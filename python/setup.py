@@ -23,7 +23,9 @@ def find_library() -> Path:
     named = os.environ.get("FLASHATTN_LIBRARY")
     if named:
         if not Path(named).is_file():
-            raise SystemExit(f"error: expected a library at FLASHATTN_LIBRARY but got {named}, which is no file")
+            raise SystemExit(
+                f"error: expected a library at FLASHATTN_LIBRARY but got {named}, which is no file"
+            )
         return Path(named)
     built = [ROOT / "build" / preset / "lib" / NAME for preset in ("release", "bundle")]
     for path in built:
@@ -34,8 +36,13 @@ def find_library() -> Path:
         raise SystemExit(
             f"error: expected {NAME} in FLASHATTN_LIBRARY or a checkout with {script} but got neither"
         )
-    if subprocess.run([str(script), "build", "FlashAttnC"]).returncode != 0 or not built[0].is_file():
-        raise SystemExit(f"error: expected '{script} build FlashAttnC' to make {built[0]} but it did not")
+    if (
+        subprocess.run([str(script), "build", "FlashAttnC"]).returncode != 0
+        or not built[0].is_file()
+    ):
+        raise SystemExit(
+            f"error: expected '{script} build FlashAttnC' to make {built[0]} but it did not"
+        )
     return built[0]
 
 

@@ -3,9 +3,9 @@
     import flashattn
     o = flashattn.attention(q, k, v, mask=flashattn.causal)
 
-`attention` runs on what the tensors are on: NumPy arrays on the CPU, CUDA tensors of PyTorch, CuPy or
-anything with `__cuda_array_interface__` or DLPack on their GPU. `compile` gives a kernel to look into.
-`python -m flashattn doctor` says what is found on this machine.
+`attention` runs on what the tensors are on: NumPy arrays on the CPU, CUDA tensors of PyTorch, CuPy
+or anything with `__cuda_array_interface__` or DLPack on their GPU. `compile` gives a kernel to look
+into. `python -m flashattn doctor` says what is found on this machine.
 """
 
 from ._attention import attention

@@ -35,7 +35,11 @@ def _driver_findings() -> List[Finding]:
         ctypes.CDLL(path)
     except OSError as error:
         return [
-            ("note", "driver", f"{error}; install NVIDIA's driver to run on a GPU; the CPU needs none")
+            (
+                "note",
+                "driver",
+                f"{error}; install NVIDIA's driver to run on a GPU; the CPU needs none",
+            )
         ]
     return [("ok", "driver", path)]
 
@@ -43,7 +47,9 @@ def _driver_findings() -> List[Finding]:
 def _device_findings() -> List[Finding]:
     library = _library.get()
     cpu = library.device(_library.DEVICE_CPU)
-    found = [("ok", "cpu", f"{cpu.name}, {cpu.compute_units} threads, {cpu.vector_width} f32 lanes")]
+    found = [
+        ("ok", "cpu", f"{cpu.name}, {cpu.compute_units} threads, {cpu.vector_width} f32 lanes")
+    ]
     try:
         count = library.device_count()
     except FlashAttnError as error:
@@ -58,8 +64,13 @@ def _device_findings() -> List[Finding]:
             f"{device.max_ptx_version // 10}.{device.max_ptx_version % 10}"
         )
         found.append(("ok", f"cuda:{ordinal}", text))
-        if not device.chip.startswith("sm_") or int("".join(filter(str.isdigit, device.chip)) or 0) < 80:
-            found.append(("missing", f"cuda:{ordinal}", f"expected sm_80 or newer but got {device.chip}"))
+        if (
+            not device.chip.startswith("sm_")
+            or int("".join(filter(str.isdigit, device.chip)) or 0) < 80
+        ):
+            found.append(
+                ("missing", f"cuda:{ordinal}", f"expected sm_80 or newer but got {device.chip}")
+            )
     return found
 
 
@@ -70,7 +81,9 @@ def _tool_findings() -> List[Finding]:
     else:
         try:
             done = subprocess.run([ptxas, "--version"], capture_output=True, text=True, timeout=20)
-            release = next((line for line in done.stdout.splitlines() if "release" in line), "").strip()
+            release = next(
+                (line for line in done.stdout.splitlines() if "release" in line), ""
+            ).strip()
         except (OSError, subprocess.TimeoutExpired) as error:
             release = str(error)
         found = [("ok", "ptxas", f"{ptxas}: {release}")]
@@ -103,15 +116,22 @@ def _cache_findings() -> List[Finding]:
         found = [("note", "tuned", f"no schedules in {path}; python -m flashattn.tune finds some")]
     jit = Path(os.environ.get("CUDA_CACHE_PATH") or Path.home() / ".nv" / "ComputeCache")
     if os.environ.get("CUDA_CACHE_DISABLE") == "1":
-        found.append(("note", "driver's cache", "CUDA_CACHE_DISABLE=1: every process compiles its PTX anew"))
+        found.append(
+            ("note", "driver's cache", "CUDA_CACHE_DISABLE=1: every process compiles its PTX anew")
+        )
     else:
-        found.append(("ok", "driver's cache", str(jit) + ("" if jit.is_dir() else ", not there yet")))
+        found.append(
+            ("ok", "driver's cache", str(jit) + ("" if jit.is_dir() else ", not there yet"))
+        )
     return found
 
 
 def doctor() -> int:
     """Prints what is found; 0 where attention can run somewhere."""
-    findings: List[Finding] = [("ok", "python", sys.version.split()[0]), ("ok", "flashattn", __version__)]
+    findings: List[Finding] = [
+        ("ok", "python", sys.version.split()[0]),
+        ("ok", "flashattn", __version__),
+    ]
     findings += _library_findings()
     usable = findings[-1][0] != "missing"
     findings += _driver_findings()

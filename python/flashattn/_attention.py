@@ -36,6 +36,7 @@ _state = _State()
 # Of torch, once the user has imported it: the class, and the function that gives a device's
 # current stream as an integer.
 _Tensor: Any = None
+_empty_like: Any = None
 _raw_stream: Any = None
 _grad_enabled: Any = None
 
@@ -45,7 +46,7 @@ class _Plan:
 
     __slots__ = (
         "kernel", "device", "handle", "launch", "array", "address", "count", "q", "k", "v", "o", "lse",
-        "o_shape", "lse_shape", "lse_like", "is_empty",
+        "o_shape", "o_like_q", "lse_shape", "lse_like", "is_empty",
     )  # fmt: skip
 
     def __init__(self, kernel: _kernel.Kernel, views: "_Views"):
@@ -54,6 +55,10 @@ class _Plan:
         self.handle = kernel._handle
         self.launch = kernel._library.launch
         self.o_shape, self.lse_shape = views.o.shape, views.lse_shape
+        # Whether torch.empty_like(q) is what o must be: as large, and dense.
+        self.o_like_q = views.o.shape == views.q.shape and (
+            views.q.strides == _tensors._dense_strides(views.q.shape)
+        )
         self.lse_like = None
         self.is_empty = 0 in self.o_shape
         rows = [views.q, views.k, views.v, views.o]
@@ -100,24 +105,26 @@ def attention(
     """`softmax(mask(scale * q k^T)) v`, without the matrix of scores ever in memory.
 
     Args:
-      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of NumPy (runs on the CPU), a tensor of
-        PyTorch on either, or anything with `__cuda_array_interface__` or DLPack. Any strides with a
-        unit last one; nothing is copied.
+      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of NumPy (runs on the CPU), a tensor
+        of PyTorch on either, or anything with `__cuda_array_interface__` or DLPack. Any strides
+        with a unit last one; nothing is copied.
       k: keys, `[B, Hkv, Nk, D]`, where Hq is a multiple of Hkv: query head h reads key head
         `h // (Hq // Hkv)`.
       v: values, `[B, Hkv, Nk, Dv]`.
       mask: visible pairs, such as `flashattn.causal`; None shows all.
       scale: factor of the scores; None is `1 / sqrt(D)`.
-      align: where query 0 stands when Nq and Nk differ: at Nk - Nq ("bottom_right") or 0 ("top_left").
+      align: where query 0 stands when Nq and Nk differ: at Nk - Nq ("bottom_right") or 0
+        ("top_left").
       layout: "bhsd", or "bshd" where the sequence comes before the heads in q, k, v and o.
       return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, Nq]`, f32.
       out: where to write: o, or (o, lse) with return_lse. It must not overlap the inputs.
       schedule: fields of a schedule to pin, as a mapping (`{"tile_m": 64, "tile_n": 64}`) or as the
-        attribute's text; None takes the tuner's finding (FLASHATTN_TUNED=0: not) or the compiler's choice.
-      dtype: "bf16" says that arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16 say so
-        themselves.
-      stream: a CUDA stream or its address; None is the caller's current one. The call returns when the
-        work is on the stream, and never waits. On the CPU it returns when all is done.
+        attribute's text; None takes the tuner's finding (FLASHATTN_TUNED=0: not) or the compiler's
+        choice.
+      dtype: "bf16" says that arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16
+        say so themselves.
+      stream: a CUDA stream or its address; None is the caller's current one. The call returns when
+        the work is on the stream, and never waits. On the CPU it returns when all is done.
 
     Returns:
       o, `[B, Hq, Nq, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
@@ -143,19 +150,40 @@ def _hashable(schedule: Any) -> Any:
     return tuple(schedule.items()) if isinstance(schedule, Mapping) else schedule
 
 
-def _torch_key(tensor: Any) -> Any:
-    return tensor.dtype, tensor.device, tensor.shape, tensor.stride(), tensor.data_ptr() & 15, tensor.requires_grad
-
-
 def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
-    key: Any = (_torch_key(q), _torch_key(k), _torch_key(v), options)
+    # Every attribute read of a tensor costs the host about 0.1 us, so each is read once.
+    q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
+    shape = q.shape
+    key: Any = (
+        q.dtype,
+        k.dtype,
+        v.dtype,
+        shape,
+        k.shape,
+        v.shape,
+        q.stride(),
+        k.stride(),
+        v.stride(),
+        q.is_cuda,
+        q.get_device(),
+        k.get_device(),
+        v.get_device(),
+        (q_at | k_at | v_at) & 15,
+        q.requires_grad or k.requires_grad or v.requires_grad,
+        options,
+    )
     has_lse = options[4]
     o = lse = None
     if out is not None:
         pair = out if has_lse else (out,)
-        if type(pair) is not tuple or len(pair) != (2 if has_lse else 1) or any(type(t) is not _Tensor for t in pair):
+        if (
+            type(pair) is not tuple
+            or len(pair) != (2 if has_lse else 1)
+            or any(type(t) is not _Tensor for t in pair)
+        ):
             return _attend(q, k, v, out, stream, options, None)
-        key += tuple(map(_torch_key, pair))
+        for t in pair:
+            key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15, t.requires_grad)
         o, lse = pair if has_lse else (out, None)
     try:
         plan = _state.plans.get(key)
@@ -164,11 +192,12 @@ def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[An
     if plan is None:
         return _attend(q, k, v, out, stream, options, key)
     if o is None:
-        o = q.new_empty(plan.o_shape)
+        # The cheaper of the two ways, where the strides of q are those that o must have.
+        o = _empty_like(q) if plan.o_like_q else q.new_empty(plan.o_shape)
         if has_lse:
             lse = plan.lse_like.new_empty(plan.lse_shape)
     if not plan.is_empty:
-        plan.q.data, plan.k.data, plan.v.data, plan.o.data = q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr()
+        plan.q.data, plan.k.data, plan.v.data, plan.o.data = q_at, k_at, v_at, o.data_ptr()
         if has_lse:
             plan.lse.data = lse.data_ptr()
         if stream is None:
@@ -211,7 +240,9 @@ def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[An
     return (o, lse) if has_lse else o
 
 
-def _attend(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...], key: Any) -> Any:
+def _attend(
+    q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...], key: Any
+) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
     mask, scale, align, layout, return_lse, schedule, dtype = options
     if isinstance(schedule, tuple):
@@ -223,7 +254,10 @@ def _attend(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, .
         bf16_bits = _tensors.parse_element(getattr(dtype, "__name__", dtype)) == "bf16"
         if not bf16_bits:
             raise ArgumentError(f"expected dtype bf16 or None but got {dtype!r}")
-    views = {name: _tensors.view(name, tensor, bf16_bits) for name, tensor in (("q", q), ("k", k), ("v", v))}
+    views = {
+        name: _tensors.view(name, tensor, bf16_bits)
+        for name, tensor in (("q", q), ("k", k), ("v", v))
+    }
     _refuse_gradients(q, k, v)
     shapes = _check_inputs(views["q"], views["k"], views["v"], layout)
     o_shape, lse_shape = shapes
@@ -236,7 +270,9 @@ def _attend(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, .
         lse = _tensors.empty_like("lse", views["q"], q, lse_shape, "f32")
     o_view = _tensors.view("o", o, bf16_bits)
     lse_view = _tensors.view("lse", lse, False) if return_lse else None
-    checked = _check_outputs(views["q"], views["k"], views["v"], o_view, lse_view, o_shape, lse_shape)
+    checked = _check_outputs(
+        views["q"], views["k"], views["v"], o_view, lse_view, o_shape, lse_shape
+    )
 
     is_cpu = views["q"].device == DEVICE_CPU
     problem = _module.Problem(
@@ -257,7 +293,8 @@ def _attend(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, .
     else:
         stream = _tensors.stream_pointer(stream)
     _start(plan, views["q"], views["k"], views["v"], o_view, lse_view, stream)
-    # What torch allocates is aligned; a plan without out= counts on it. Gradients are asked about anew.
+    # What torch allocates is aligned; a plan without out= counts on it. Gradients are asked about
+    # anew.
     gradients = _tensors.is_torch(q) and (q.requires_grad or k.requires_grad or v.requires_grad)
     if key is not None and not gradients and (out is not None or o_view.pointer % _ALIGNMENT == 0):
         if return_lse and _tensors.is_torch(lse):
@@ -273,7 +310,9 @@ def launch_kernel(kernel: _kernel.Kernel, q, k, v, out, lse, stream) -> None:
     """`Kernel.launch`."""
     _learn_torch()
     if not kernel.is_launchable:
-        raise UnsupportedError(f"the kernel cannot be launched: {kernel._info.not_launchable_reason}")
+        raise UnsupportedError(
+            f"the kernel cannot be launched: {kernel._info.not_launchable_reason}"
+        )
     problem = kernel.problem
     if problem.lse and lse is None:
         raise ArgumentError("expected lse for a kernel with return_lse but got None")
@@ -281,16 +320,22 @@ def launch_kernel(kernel: _kernel.Kernel, q, k, v, out, lse, stream) -> None:
         raise ArgumentError("expected no lse for a kernel without return_lse but got one")
     bits = problem.element == "bf16"
     q_view, k_view, v_view, o_view = (
-        _tensors.view(name, tensor, bits) for name, tensor in (("q", q), ("k", k), ("v", v), ("o", out))
+        _tensors.view(name, tensor, bits)
+        for name, tensor in (("q", q), ("k", k), ("v", v), ("o", out))
     )
     lse_view = _tensors.view("lse", lse, False) if lse is not None else None
     _refuse_gradients(q, k, v)
     o_shape, lse_shape = _check_inputs(q_view, k_view, v_view, problem.layout)
-    for name, width, found in (("D", problem.d, q_view.shape[3]), ("Dv", problem.dv, v_view.shape[3])):
+    for name, width, found in (
+        ("D", problem.d, q_view.shape[3]),
+        ("Dv", problem.dv, v_view.shape[3]),
+    ):
         if width != found:
             raise ArgumentError(f"expected {name} to be {width}, as compiled, but got {found}")
     if q_view.element != problem.element:
-        raise ArgumentError(f"expected element type {problem.element}, as compiled, but got {q_view.element}")
+        raise ArgumentError(
+            f"expected element type {problem.element}, as compiled, but got {q_view.element}"
+        )
     if q_view.device != kernel._info.device:
         raise ArgumentError(
             f"expected tensors on {_device_name(kernel._info.device)}, as compiled, but got "
@@ -303,7 +348,9 @@ def launch_kernel(kernel: _kernel.Kernel, q, k, v, out, lse, stream) -> None:
     _start(_Plan(kernel, views), q_view, k_view, v_view, o_view, lse_view, stream)
 
 
-def _start(plan: _Plan, q: View, k: View, v: View, o: View, lse: Optional[View], stream: int) -> None:
+def _start(
+    plan: _Plan, q: View, k: View, v: View, o: View, lse: Optional[View], stream: int
+) -> None:
     if plan.is_empty:
         return
     plan.q.data, plan.k.data, plan.v.data, plan.o.data = q.pointer, k.pointer, v.pointer, o.pointer
@@ -316,7 +363,7 @@ def _start(plan: _Plan, q: View, k: View, v: View, o: View, lse: Optional[View],
 
 def _learn_torch() -> None:
     """Finds torch where the user has imported it; never imports it."""
-    global _Tensor, _raw_stream, _grad_enabled
+    global _Tensor, _empty_like, _raw_stream, _grad_enabled
     if _Tensor is not None:
         return
     torch = sys.modules.get("torch")
@@ -326,6 +373,7 @@ def _learn_torch() -> None:
     if _raw_stream is None:
         _raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
     _grad_enabled = torch.is_grad_enabled
+    _empty_like = torch.empty_like
     _Tensor = torch.Tensor
 
 
@@ -351,10 +399,14 @@ def _split_out(out: Any, return_lse: bool) -> Tuple[Any, Any]:
         return None, None
     if not return_lse:
         if isinstance(out, (tuple, list)):
-            raise ArgumentError("expected one tensor as out but got a pair; return_lse=True takes (o, lse)")
+            raise ArgumentError(
+                "expected one tensor as out but got a pair; return_lse=True takes (o, lse)"
+            )
         return out, None
     if not isinstance(out, (tuple, list)) or len(out) != 2:
-        raise ArgumentError("expected out to be a pair (o, lse) with return_lse but got " + type(out).__name__)
+        raise ArgumentError(
+            "expected out to be a pair (o, lse) with return_lse but got " + type(out).__name__
+        )
     return out[0], out[1]
 
 
@@ -362,13 +414,19 @@ def _device_name(device: int) -> str:
     return "the CPU" if device == DEVICE_CPU else f"cuda:{device}" if device >= 0 else "no device"
 
 
-def _check_inputs(q: View, k: View, v: View, layout: str) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
+def _check_inputs(
+    q: View, k: View, v: View, layout: str
+) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
     """Rule R1 for what is known at run time. Gives the shapes of o and lse."""
     for name, view in (("q", q), ("k", k), ("v", v)):
         if len(view.shape) != 4:
             raise ArgumentError(f"expected {name!r} of rank 4 but got rank {len(view.shape)}")
         if view.element not in _module.ELEMENT_BYTES:
-            hint = "; dtype='bf16' says that it holds the bits of bf16" if view.element == "uint16" else ""
+            hint = (
+                "; dtype='bf16' says that it holds the bits of bf16"
+                if view.element == "uint16"
+                else ""
+            )
             raise UnsupportedError(
                 f"expected element type f16, bf16 or f32 of {name!r} but got {view.element}{hint}"
             )
@@ -390,7 +448,9 @@ def _check_inputs(q: View, k: View, v: View, layout: str) -> Tuple[Tuple[int, ..
         ("k", "head dimension", k.shape[3], "q", q.shape[3]),
     ):
         if found != expected:
-            raise ArgumentError(f"expected {what} of {name!r} to be {expected} as in {other!r} but got {found}")
+            raise ArgumentError(
+                f"expected {what} of {name!r} to be {expected} as in {other!r} but got {found}"
+            )
     if q.shape[3] < 1 or v.shape[3] < 1:
         raise ArgumentError(
             f"expected head dimensions of at least 1 but got {q.shape[3]} of 'q' and {v.shape[3]} of 'v'"
@@ -415,19 +475,34 @@ def _check_strides(name: str, view: View) -> None:
         )
     for size, stride in zip(view.shape, view.strides):
         if size > 1 and stride < 0:
-            raise ArgumentError(f"expected strides of at least 0 of {name!r} but got {view.strides}")
+            raise ArgumentError(
+                f"expected strides of at least 0 of {name!r} but got {view.strides}"
+            )
 
 
 def _check_outputs(
-    q: View, k: View, v: View, o: View, lse: Optional[View], o_shape: Tuple[int, ...], lse_shape: Tuple[int, ...]
+    q: View,
+    k: View,
+    v: View,
+    o: View,
+    lse: Optional[View],
+    o_shape: Tuple[int, ...],
+    lse_shape: Tuple[int, ...],
 ) -> _Views:
-    for name, view, shape, element in (("o", o, o_shape, q.element), ("lse", lse, lse_shape, "f32")):
+    for name, view, shape, element in (
+        ("o", o, o_shape, q.element),
+        ("lse", lse, lse_shape, "f32"),
+    ):
         if view is None:
             continue
         if view.shape != shape:
-            raise ArgumentError(f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}")
+            raise ArgumentError(
+                f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}"
+            )
         if view.element != element:
-            raise ArgumentError(f"expected element type {element} of {name!r} but got {view.element}")
+            raise ArgumentError(
+                f"expected element type {element} of {name!r} but got {view.element}"
+            )
         if view.device != q.device:
             raise ArgumentError(
                 f"expected {name!r} on {_device_name(q.device)} as 'q' but got {_device_name(view.device)}"
@@ -435,8 +510,12 @@ def _check_outputs(
         if not view.writable:
             raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
         _check_strides(name, view)
-        if 0 not in shape and any(size > 1 and stride == 0 for size, stride in zip(shape, view.strides)):
-            raise ArgumentError(f"expected distinct elements of {name!r} but got strides {list(view.strides)}")
+        if 0 not in shape and any(
+            size > 1 and stride == 0 for size, stride in zip(shape, view.strides)
+        ):
+            raise ArgumentError(
+                f"expected distinct elements of {name!r} but got strides {list(view.strides)}"
+            )
     if lse is not None and _settle(lse)[0].strides != _tensors._dense_strides(lse_shape):
         raise ArgumentError(f"expected a contiguous 'lse' but got strides {list(lse.strides)}")
 

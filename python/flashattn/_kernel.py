@@ -32,13 +32,19 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
     fields = dict(schedule)
     unknown = sorted(str(name) for name in fields if name not in _FIELDS)
     if unknown:
-        raise ArgumentError(f"expected schedule fields {', '.join(_FIELDS)} but got {', '.join(unknown)}")
+        raise ArgumentError(
+            f"expected schedule fields {', '.join(_FIELDS)} but got {', '.join(unknown)}"
+        )
     for name in ("tile_m", "tile_n"):
         if name not in fields:
-            raise ArgumentError(f"expected schedule field {name} but got {', '.join(fields) or 'none'}")
+            raise ArgumentError(
+                f"expected schedule field {name} but got {', '.join(fields) or 'none'}"
+            )
     for name in _FIELDS[:-1]:
         if name in fields and not re.fullmatch(r"\d+", str(fields[name])):
-            raise ArgumentError(f"expected an integer as schedule field {name} but got {fields[name]!r}")
+            raise ArgumentError(
+                f"expected an integer as schedule field {name} but got {fields[name]!r}"
+            )
     fields.setdefault("warps", 1 if is_cpu else max(1, int(fields["tile_m"]) // 16))
     fields.setdefault("stages", 1 if is_cpu else 2)
     fields.setdefault("lanes", 1 if is_cpu else 4)
@@ -52,7 +58,9 @@ class Kernel:
     Made by `flashattn.compile`. It may be launched from several threads at once.
     """
 
-    def __init__(self, problem: _module.Problem, chip: Optional[str], device: int, tuned: bool = True):
+    def __init__(
+        self, problem: _module.Problem, chip: Optional[str], device: int, tuned: bool = True
+    ):
         library = _library.get()
         self.problem = problem
         self._library = library
@@ -93,7 +101,9 @@ class Kernel:
     def ptx(self) -> str:
         """The kernel's PTX. Raises UnsupportedError for the CPU, which has none."""
         if "ptx" not in self._info.stages:
-            raise UnsupportedError(f"expected a kernel for a GPU but got one for {self.chip}, which has no PTX")
+            raise UnsupportedError(
+                f"expected a kernel for a GPU but got one for {self.chip}, which has no PTX"
+            )
         return self.ir("ptx")
 
     @property
@@ -113,8 +123,9 @@ class Kernel:
         return self._library.text(self._handle, stage)
 
     def launch(self, q, k, v, out, lse=None, *, stream=None) -> None:
-        """Writes `out` (and `lse`, for a kernel with return_lse) on `stream`, by default the caller's
-        current one. Shapes and errors as of `flashattn.attention`; returns before a GPU is done."""
+        """Writes `out` (and `lse`, for a kernel with return_lse) on `stream`, by default the
+        caller's current one. Shapes and errors as of `flashattn.attention`; returns before a GPU is
+        done."""
         from . import _attention
 
         _attention.launch_kernel(self, q, k, v, out, lse, stream)
@@ -136,7 +147,9 @@ def cached(problem: _module.Problem, device: int) -> Kernel:
     with lock:
         kernel = _kernels.get(key)
         if kernel is None:
-            kernel = _kernels[key] = Kernel(problem, "cpu" if device == DEVICE_CPU else None, device)
+            kernel = _kernels[key] = Kernel(
+                problem, "cpu" if device == DEVICE_CPU else None, device
+            )
     return kernel
 
 
@@ -180,7 +193,9 @@ def compile(
     if element not in _module.ELEMENT_BYTES:
         raise UnsupportedError(f"expected dtype f16, bf16 or f32 but got {element}")
     for name, value in (("head_dim", head_dim), ("value_dim", value_dim)):
-        if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        if value is not None and (
+            isinstance(value, bool) or not isinstance(value, int) or value < 1
+        ):
             raise ArgumentError(f"expected {name} to be an integer of at least 1 but got {value!r}")
     if rows not in _module.ROWS:
         raise ArgumentError(f"expected rows {', '.join(_module.ROWS)} but got {rows!r}")

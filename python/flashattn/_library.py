@@ -114,8 +114,14 @@ def candidates() -> List[Path]:
     if named:
         return [Path(named)]
     package = Path(__file__).resolve().parent
-    checkout = package.parent.parent / "build"
-    return [package / LIBRARY_NAME] + [checkout / kind / "lib" / LIBRARY_NAME for kind in ("release", "bundle")]
+    root = package.parent.parent  # of a bundle, or of a checkout with its build trees
+    folders = [
+        package,
+        root / "lib",
+        root / "build" / "release" / "lib",
+        root / "build" / "bundle" / "lib",
+    ]
+    return [folder / LIBRARY_NAME for folder in folders]
 
 
 def find() -> Path:
@@ -144,7 +150,9 @@ class Library:
         try:
             self._declare(lib)
         except AttributeError as error:
-            raise DeviceError(f"expected the functions of this version in {path} but got: {error}") from None
+            raise DeviceError(
+                f"expected the functions of this version in {path} but got: {error}"
+            ) from None
         self.lib = lib
         #: int launch(kernel, stream, address of the tensors, number of tensors)
         self.launch = lib.flashattnLaunch
@@ -172,7 +180,9 @@ class Library:
     def fail(self, status: int) -> None:
         """Raises the exception of a status that is not 0."""
         text = (self.lib.flashattnGetLastError() or b"").decode(errors="replace")
-        raise _EXCEPTIONS.get(status, FlashAttnError)(text or f"the library failed with status {status}")
+        raise _EXCEPTIONS.get(status, FlashAttnError)(
+            text or f"the library failed with status {status}"
+        )
 
     def _check(self, status: int) -> None:
         if status:
@@ -201,7 +211,9 @@ class Library:
             info.maxPTXVersion,
         )
 
-    def compile(self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool) -> int:
+    def compile(
+        self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
+    ) -> int:
         """A kernel's handle, which `free` takes back."""
         options = _CompileOptions()
         self._check(self.lib.flashattnCompileOptionsInit(ctypes.byref(options)))
@@ -211,7 +223,9 @@ class Library:
         options.useTuned = int(tuned)
         kernel = ctypes.c_void_p()
         text = mlir.encode()
-        self._check(self.lib.flashattnCompile(text, len(text), ctypes.byref(options), ctypes.byref(kernel)))
+        self._check(
+            self.lib.flashattnCompile(text, len(text), ctypes.byref(options), ctypes.byref(kernel))
+        )
         assert kernel.value is not None
         return kernel.value
 
@@ -237,7 +251,9 @@ class Library:
 
     def text(self, kernel: int, stage: str) -> str:
         text, length = ctypes.c_void_p(), ctypes.c_size_t()
-        status = self.lib.flashattnKernelGetText(kernel, stage.encode(), ctypes.byref(text), ctypes.byref(length))
+        status = self.lib.flashattnKernelGetText(
+            kernel, stage.encode(), ctypes.byref(text), ctypes.byref(length)
+        )
         self._check(status)
         return ctypes.string_at(text.value or 0, length.value).decode(errors="replace")
 

@@ -30,14 +30,18 @@ class Problem(NamedTuple):
     align: str = "bottom_right"
     layout: str = "bhsd"
     lse: bool = False
-    schedule: Optional[str] = None  #: fields of #flashattn.schedule; None leaves the choice to the compiler
+    schedule: Optional[str] = (
+        None  #: fields of #flashattn.schedule; None leaves the choice to the compiler
+    )
     rows: str = "dense"
 
 
 def check_options(mask, scale, align, layout) -> Optional[float]:
     """Raises ArgumentError for what no text can be made of; gives the scale as a float or None."""
     if mask is not None and not isinstance(mask, Mask):
-        raise ArgumentError(f"expected mask to be a flashattn mask or None but got {type(mask).__name__}")
+        raise ArgumentError(
+            f"expected mask to be a flashattn mask or None but got {type(mask).__name__}"
+        )
     if align not in ALIGNS:
         raise ArgumentError(f"expected align top_left or bottom_right but got {align!r}")
     if layout not in LAYOUTS:
@@ -75,7 +79,9 @@ def make_module(problem: Problem) -> str:
     if problem.schedule:
         clauses.append(f"schedule(<{problem.schedule}>)")
     lse = "memref<?x?x?xf32>"
-    arguments = ", ".join(f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (qk, qk, vo, vo)))
+    arguments = ", ".join(
+        f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (qk, qk, vo, vo))
+    )
     outs, out_types = "%o", vo
     if problem.lse:
         arguments += f", %lse: {lse}"

@@ -32,12 +32,16 @@ def visible(mask: Optional[Mask], positions: Any, keys: Any, nq: int, nk: int) -
             result = result & (keys <= positions + int(numbers["right"]))
         return result
     if text.startswith("#flashattn.sink"):
-        return (keys < int(text[len("#flashattn.sink<") : -1])) & visible(None, positions, keys, nq, nk)
+        return (keys < int(text[len("#flashattn.sink<") : -1])) & visible(
+            None, positions, keys, nq, nk
+        )
     return _in_set(text, positions, keys, nq, nk)
 
 
 def _in_set(text: str, positions: Any, keys: Any, nq: int, nk: int) -> Any:
-    match = re.fullmatch(r'#flashattn\.set<"\((\w+), *(\w+)\)(?:\[(\w+), *(\w+)\])? *: *\((.*)\)">', text)
+    match = re.fullmatch(
+        r'#flashattn\.set<"\((\w+), *(\w+)\)(?:\[(\w+), *(\w+)\])? *: *\((.*)\)">', text
+    )
     assert match, text
     p, k, q_count, k_count, constraints = match.groups()
     # Python's // and % round as floordiv and mod do; -(-a // b) rounds up.
@@ -61,7 +65,12 @@ def count_visible(mask: Optional[Mask], nq: int, nk: int, align: str = "bottom_r
 
 
 def attention_head(
-    q: numpy.ndarray, k: numpy.ndarray, v: numpy.ndarray, seen: numpy.ndarray, scale: float, round_to: Any = None
+    q: numpy.ndarray,
+    k: numpy.ndarray,
+    v: numpy.ndarray,
+    seen: numpy.ndarray,
+    scale: float,
+    round_to: Any = None,
 ) -> Tuple[numpy.ndarray, numpy.ndarray]:
     """o and lse of one head in the type of `q` (rules A5, A6); `round_to` rounds the probabilities."""
     with numpy.errstate(invalid="ignore", divide="ignore"):
@@ -102,8 +111,10 @@ def check_head(
     scale: float,
     element: str,
 ) -> Tuple[float, float]:
-    """The greatest error of one head's `o` against float64, and the bound on it: twice that of plain
-    arithmetic in float32 with rounded probabilities and results, plus 1e-5. Operands are float32."""
+    """The greatest error of one head's `o` against float64, and the bound on it: twice that of
+    plain arithmetic in float32 with rounded probabilities and results, plus 1e-5. Operands are
+    float32.
+    """
     exact, _ = attention_head(*(x.astype(numpy.float64) for x in (q, k, v)), seen, scale)
     round_to = rounder(element)
     naive, _ = attention_head(q, k, v, seen, scale, round_to)

@@ -11,7 +11,14 @@ import numpy
 from ._library import DEVICE_CPU
 from .errors import ArgumentError, UnsupportedError
 
-_ELEMENTS = {"float16": "f16", "bfloat16": "bf16", "float32": "f32", "f16": "f16", "bf16": "bf16", "f32": "f32"}
+_ELEMENTS = {
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "f16": "f16",
+    "bf16": "bf16",
+    "f32": "f32",
+}
 
 
 class View(NamedTuple):
@@ -64,9 +71,13 @@ def _numpy_view(name: str, array: numpy.ndarray) -> View:
         )
     pointer, _ = array.__array_interface__["data"]
     if pointer % size:
-        raise ArgumentError(f"expected {name!r} at a multiple of {size} bytes but got address {pointer:#x}")
+        raise ArgumentError(
+            f"expected {name!r} at a multiple of {size} bytes but got address {pointer:#x}"
+        )
     if not array.dtype.isnative:
-        raise ArgumentError(f"expected {name!r} in the byte order of this machine but got {array.dtype.str}")
+        raise ArgumentError(
+            f"expected {name!r} in the byte order of this machine but got {array.dtype.str}"
+        )
     return View(
         pointer,
         array.shape,
@@ -85,7 +96,9 @@ def is_torch(tensor: Any) -> bool:
 def _torch_view(name: str, tensor: Any) -> View:
     kind = tensor.device.type
     if kind not in ("cpu", "cuda"):
-        raise ArgumentError(f"expected {name!r} on the CPU or a CUDA device but got device {tensor.device}")
+        raise ArgumentError(
+            f"expected {name!r} on the CPU or a CUDA device but got device {tensor.device}"
+        )
     return View(
         tensor.data_ptr(),
         tuple(tensor.shape),
@@ -117,13 +130,22 @@ def _interface_view(name: str, tensor: Any) -> View:
             )
         strides = tuple(stride // dtype.itemsize for stride in strides)
     # Types that the interface has no letter for (bf16 is one) show only in the tensor's own dtype.
-    element = parse_element(getattr(tensor, "dtype", dtype.name) if dtype.kind == "V" else dtype.name)
+    element = parse_element(
+        getattr(tensor, "dtype", dtype.name) if dtype.kind == "V" else dtype.name
+    )
     pointer, read_only = interface["data"]
     device = getattr(getattr(tensor, "device", None), "id", None)
     if device is None and hasattr(tensor, "__dlpack_device__"):
         device = int(tensor.__dlpack_device__()[1])
     return View(
-        pointer, shape, strides, element, int(device or 0), not read_only, interface.get("stream"), tensor
+        pointer,
+        shape,
+        strides,
+        element,
+        int(device or 0),
+        not read_only,
+        interface.get("stream"),
+        tensor,
     )
 
 
@@ -150,7 +172,9 @@ def _dlpack_view(name: str, tensor: Any) -> View:
     kind, ordinal = tensor.__dlpack_device__()
     kind = int(kind)
     if kind not in (_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED):
-        raise ArgumentError(f"expected {name!r} on the CPU or a CUDA device but got DLPack device type {kind}")
+        raise ArgumentError(
+            f"expected {name!r} on the CPU or a CUDA device but got DLPack device type {kind}"
+        )
     # -1: no synchronisation; what the caller's stream has to wait for is the caller's to say.
     capsule = tensor.__dlpack__(stream=-1) if kind != _DL_CPU else tensor.__dlpack__()
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
@@ -158,9 +182,15 @@ def _dlpack_view(name: str, tensor: Any) -> View:
     # The capsule is not consumed: its own destructor frees the description when the view goes.
     managed = ctypes.cast(get_pointer(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
     shape = tuple(managed.shape[i] for i in range(managed.ndim))
-    strides = tuple(managed.strides[i] for i in range(managed.ndim)) if managed.strides else _dense_strides(shape)
+    strides = (
+        tuple(managed.strides[i] for i in range(managed.ndim))
+        if managed.strides
+        else _dense_strides(shape)
+    )
     code = {_DL_FLOAT: "f", _DL_BFLOAT: "bf"}.get(managed.code)
-    element = f"{code}{managed.bits}" if code else f"DLPack type {managed.code} of {managed.bits} bits"
+    element = (
+        f"{code}{managed.bits}" if code else f"DLPack type {managed.code} of {managed.bits} bits"
+    )
     if managed.lanes != 1:
         element += f"x{managed.lanes}"
     return View(

@@ -1,6 +1,6 @@
 """The tuner's findings: one JSON file of the user, which the library reads at every compilation.
 
-    {"version": 1, "schedules": {"sm_90/128/128/f16/causal": {"schedule": "tile_m = 128, …", …}}}
+{"version": 1, "schedules": {"sm_90/128/128/f16/causal": {"schedule": "tile_m = 128, …", …}}}
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ def load(path: Optional[Path] = None) -> Dict[str, Dict[str, Any]]:
     except (ValueError, KeyError, TypeError):
         found = None
     if not isinstance(found, dict) or not all(isinstance(entry, dict) for entry in found.values()):
-        raise FlashAttnError(f"expected tuned schedules of version {_VERSION} in {path}; delete it and tune again")
+        raise FlashAttnError(
+            f"expected tuned schedules of version {_VERSION} in {path}; delete it and tune again"
+        )
     return found
 
 

@@ -1,9 +1,10 @@
 """python -m flashattn.bench: times attention beside its peers in one run.
 
-Each round times every implementation once, in a new random order, because a card's clock moves with its
-load; a figure is the median over the rounds. TFLOP/s count the pairs that the mask leaves visible, two
-products of D and Dv multiply-adds each. On CUDA the peers are cuDNN and FlashAttention-2 through torch's
-scaled_dot_product_attention, and compiled FlexAttention; on the CPU NumPy, and torch where it is installed.
+Each round times every implementation once, in a new random order, because a card's clock moves with
+its load; a figure is the median over the rounds. TFLOP/s count the pairs that the mask leaves
+visible, two products of D and Dv multiply-adds each. On CUDA the peers are cuDNN and
+FlashAttention-2 through torch's scaled_dot_product_attention, and compiled FlexAttention; on the
+CPU NumPy, and torch where it is installed.
 """
 
 from __future__ import annotations
@@ -14,18 +15,18 @@ import json
 import math
 import os
 import platform
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Dict, List, Optional
 
 import numpy
 
-from . import __version__, _reference, _tuned, masks
+from . import __version__, _reference, _tuned
+from ._backends import CPUBackend, CUDABackend, interleave, mask_of
 
 OURS = "ours"
 BYTES = {"f16": 2, "bf16": 2, "f32": 4}
@@ -54,20 +55,16 @@ def sweep_shapes(longest: int = 32768) -> List[Dict[str, Any]]:
 
 def for_cpu(shape: Dict[str, Any]) -> Dict[str, Any]:
     """The shape with fewer batches, heads and tokens, so that NumPy is done in a second."""
-    shrunk = dict(shape, B=1, Nq=min(shape["Nq"], 1024), Nk=min(shape["Nk"], 1024 if shape["Nq"] > 1 else 8192))
+    shrunk = dict(
+        shape,
+        B=1,
+        Nq=min(shape["Nq"], 1024),
+        Nk=min(shape["Nk"], 1024 if shape["Nq"] > 1 else 8192),
+    )
     group = shape["Hq"] // shape["Hkv"]
     shrunk["Hq"] = max(4, group)
     shrunk["Hkv"] = shrunk["Hq"] // group
     return shrunk
-
-
-def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
-    if shape["mask"] == "none":
-        return None
-    if shape["mask"] == "causal":
-        return masks.causal
-    near = masks.window(left=shape["window"] - 1, right=0)
-    return near if shape["mask"] == "window" else near | masks.sink(shape["sinks"]) & masks.causal
 
 
 def visible_pairs(shape: Dict[str, Any]) -> int:
@@ -76,7 +73,9 @@ def visible_pairs(shape: Dict[str, Any]) -> int:
     if shape["mask"] == "none":
         return nq * nk
     end = numpy.clip(numpy.arange(nq) + nk - nq + 1, 0, nk)
-    begin = numpy.maximum(0, end - shape["window"]) if shape["mask"] in ("window", "sink") else 0 * end
+    begin = (
+        numpy.maximum(0, end - shape["window"]) if shape["mask"] in ("window", "sink") else 0 * end
+    )
     pairs = end - begin
     if shape["mask"] == "sink":
         pairs += numpy.minimum(shape["sinks"], begin)
@@ -99,273 +98,6 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-class Timer:
-    """The milliseconds of calls."""
-
-    def synchronize(self) -> None:
-        pass
-
-    def time(self, call: Callable[[], Any], repeats: int) -> float:
-        start = time.perf_counter()
-        for _ in range(repeats):
-            call()
-        return (time.perf_counter() - start) * 1e3 / repeats
-
-
-class CUDATimer(Timer):
-    def __init__(self, torch):
-        self.torch = torch
-
-    def synchronize(self) -> None:
-        self.torch.cuda.synchronize()
-
-    def time(self, call: Callable[[], Any], repeats: int) -> float:
-        begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        for _ in range(repeats):
-            call()
-        end.record()
-        self.torch.cuda.synchronize()
-        return begin.elapsed_time(end) / repeats
-
-
-def interleave(calls: Dict[str, Callable[[], Any]], timer: Timer, rounds: int, ms: float) -> Dict[str, List[float]]:
-    """Milliseconds a call of each, one figure a round, in ascending order."""
-    repeats = {}
-    for name, call in calls.items():
-        call()
-        timer.synchronize()
-        repeats[name] = max(1, int(ms / max(timer.time(call, 1), 1e-3)))
-    times: Dict[str, List[float]] = {name: [] for name in calls}
-    order = list(calls)
-    chooser = random.Random(0)
-    for _ in range(rounds):
-        chooser.shuffle(order)
-        for name in order:
-            times[name].append(timer.time(calls[name], repeats[name]))
-    return {name: sorted(values) for name, values in times.items()}
-
-
-class CPUBackend:
-    """NumPy arrays."""
-
-    name = "cpu"
-
-    def __init__(self):
-        from . import _library
-
-        self.timer = Timer()
-        self.device = _library.get().device(_library.DEVICE_CPU).name
-        try:
-            import torch
-        except ImportError:
-            torch = None
-        self.torch = torch
-
-    def describe(self) -> Dict[str, Any]:
-        threads = os.environ.get("FLASHATTN_NUM_THREADS", str(len(os.sched_getaffinity(0))))
-        found = {"device": self.device, "threads": int(threads), "numpy": numpy.__version__}
-        if self.torch:
-            found["torch"] = self.torch.__version__
-        return found
-
-    def matmul_tflops(self, rounds: int, ms: float) -> float:
-        n = 512
-        x = numpy.random.default_rng(0).standard_normal((n, n), numpy.float32)
-        times = interleave({"matmul": lambda: x @ x}, self.timer, rounds, ms)["matmul"]
-        return 2 * n**3 / statistics.median(times) / 1e9
-
-    def copy_gbs(self, rounds: int, ms: float) -> float:
-        x = numpy.ones(1 << 24, numpy.float32)
-        y = numpy.empty_like(x)
-        times = interleave({"copy": lambda: numpy.copyto(y, x)}, self.timer, rounds, ms)["copy"]
-        return 2 * x.nbytes / statistics.median(times) / 1e6
-
-    matmul_name = "512^3 f32, numpy"
-
-    def tensors(self, shape):
-        generator = numpy.random.default_rng(0)
-
-        def make(heads, length):
-            x = generator.standard_normal((shape["B"], heads, length, shape["D"]), numpy.float32)
-            if shape["dtype"] == "f32":
-                return x
-            return x.astype(numpy.float16) if shape["dtype"] == "f16" else _reference.bf16_from_f32(x)
-
-        return (
-            make(shape["Hq"], shape["Nq"]),
-            make(shape["Hkv"], shape["Nk"]),
-            make(shape["Hkv"], shape["Nk"]),
-        )
-
-    def float32(self, x, shape) -> numpy.ndarray:
-        return _reference.f32_from_bf16(x) if shape["dtype"] == "bf16" else x.astype(numpy.float32)
-
-    def ours(self, shape, q, k, v) -> Callable[[], Any]:
-        from . import attention
-
-        mask, dtype = mask_of(shape), "bf16" if shape["dtype"] == "bf16" else None
-        return lambda: attention(q, k, v, mask=mask, dtype=dtype)
-
-    def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
-        return {
-            "numpy": lambda: self.numpy_peer(shape, q, k, v),
-            **({"torch": lambda: self.torch_peer(shape, q, k, v)} if self.torch else {}),
-        }
-
-    def numpy_peer(self, shape, q, k, v):
-        group = shape["Hq"] // shape["Hkv"]
-        x, y, z = (self.float32(t, shape) for t in (q, k, v))
-        y, z = (numpy.repeat(t, group, axis=1) for t in (y, z))
-        nq, nk = shape["Nq"], shape["Nk"]
-        rows, keys = numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)[None, :]
-        hidden = ~_reference.visible(mask_of(shape), rows, keys, nq, nk)
-        scale = numpy.float32(1 / math.sqrt(shape["D"]))
-
-        def call():
-            scores = x @ y.swapaxes(-1, -2)
-            scores *= scale
-            scores[..., hidden] = -numpy.inf
-            scores -= scores.max(axis=-1, keepdims=True)
-            numpy.exp(scores, out=scores)
-            scores /= scores.sum(axis=-1, keepdims=True)
-            return scores @ z
-
-        return call
-
-    def torch_peer(self, shape, q, k, v):
-        torch = self.torch
-        if shape["mask"] not in ("none", "causal") or shape["Nq"] not in (1, shape["Nk"]):
-            raise ValueError("torch takes no such mask without a matrix of it")
-        kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[shape["dtype"]]
-        x, y, z = (torch.from_numpy(self.float32(t, shape)).to(kind) for t in (q, k, v))
-        group = shape["Hq"] // shape["Hkv"]
-        y, z = (t.repeat_interleave(group, 1) for t in (y, z))
-        call = torch.nn.functional.scaled_dot_product_attention
-        return lambda: call(x, y, z, is_causal=shape["mask"] == "causal")
-
-    def head(self, x, b, h, shape) -> numpy.ndarray:
-        return self.float32(numpy.ascontiguousarray(x[b, h]), shape)
-
-    def empty_out(self, q):
-        return numpy.empty_like(q)
-
-    def release(self) -> None:
-        pass
-
-
-class CUDABackend:
-    """Tensors of torch on a CUDA device."""
-
-    name = "cuda"
-    matmul_name = "8192^3 bf16"
-
-    def __init__(self, torch):
-        self.torch = torch
-        self.timer = CUDATimer(torch)
-        self.ordinal = torch.cuda.current_device()
-        self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
-
-    def describe(self) -> Dict[str, Any]:
-        from . import _library
-
-        driver = _library.get().device(self.ordinal).driver_version
-        return {
-            "device": self.torch.cuda.get_device_name(),
-            "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
-            "driver_version": _driver_version(),
-            "torch": self.torch.__version__,
-            "cudnn": self.torch.backends.cudnn.version(),
-        }
-
-    def matmul_tflops(self, rounds: int, ms: float) -> float:
-        x = self.torch.randn(8192, 8192, device="cuda", dtype=self.torch.bfloat16)
-        y = self.torch.randn_like(x)
-        times = interleave({"matmul": lambda: x @ y}, self.timer, rounds, ms)["matmul"]
-        return 2 * 8192**3 / statistics.median(times) / 1e9
-
-    def copy_gbs(self, rounds: int, ms: float) -> float:
-        x = self.torch.ones(1 << 28, device="cuda", dtype=self.torch.float32)
-        y = self.torch.empty_like(x)
-        times = interleave({"copy": lambda: y.copy_(x)}, self.timer, rounds, ms)["copy"]
-        return 2 * x.numel() * 4 / statistics.median(times) / 1e6
-
-    def tensors(self, shape):
-        self.torch.manual_seed(0)
-
-        def make(heads, length):
-            size = (shape["B"], heads, length, shape["D"])
-            return self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]])
-
-        return (
-            make(shape["Hq"], shape["Nq"]),
-            make(shape["Hkv"], shape["Nk"]),
-            make(shape["Hkv"], shape["Nk"]),
-        )
-
-    def ours(self, shape, q, k, v) -> Callable[[], Any]:
-        from . import attention
-
-        mask = mask_of(shape)
-        return lambda: attention(q, k, v, mask=mask)
-
-    def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
-        from torch.nn.attention import SDPBackend
-
-        found: Dict[str, Callable[[], Callable[[], Any]]] = {}
-        if shape["mask"] in ("none", "causal"):
-            found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
-            found["fa2"] = lambda: self.sdpa_peer(SDPBackend.FLASH_ATTENTION, shape, q, k, v)
-        if shape["Nq"] > 1:
-            found["flex"] = lambda: self.flex_peer(shape, q, k, v)
-        return found
-
-    def sdpa_peer(self, backend, shape, q, k, v):
-        from torch.nn.attention import sdpa_kernel
-
-        call = self.torch.nn.functional.scaled_dot_product_attention
-        options = {"is_causal": shape["mask"] == "causal", "enable_gqa": shape["Hq"] != shape["Hkv"]}
-
-        def run():
-            with sdpa_kernel([backend]):
-                return call(q, k, v, **options)
-
-        return run
-
-    def flex_peer(self, shape, q, k, v):
-        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-
-        offset, near, sinks = shape["Nk"] - shape["Nq"], shape.get("window", 0), shape.get("sinks", 0)
-        rule = {
-            "none": None,
-            "causal": lambda b, h, q, k: q + offset >= k,
-            "window": lambda b, h, q, k: (q + offset >= k) & (q + offset - k < near),
-            "sink": lambda b, h, q, k: (q + offset >= k) & ((q + offset - k < near) | (k < sinks)),
-        }[shape["mask"]]
-        block_mask = rule and create_block_mask(rule, None, None, shape["Nq"], shape["Nk"], device="cuda")
-        compiled = self.torch.compile(flex_attention, dynamic=False)
-        grouped = shape["Hq"] != shape["Hkv"]
-        return lambda: compiled(q, k, v, block_mask=block_mask, enable_gqa=grouped)
-
-    def head(self, x, b, h, shape) -> numpy.ndarray:
-        return x[b, h].float().cpu().numpy()
-
-    def empty_out(self, q):
-        return self.torch.empty_like(q)
-
-    def release(self) -> None:
-        self.torch._dynamo.reset()
-        self.torch.cuda.empty_cache()
-
-
-def _driver_version() -> str:
-    try:
-        text = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
-    except OSError:
-        return "unknown"
-    return next((word for word in text.split() if word[:1].isdigit() and "." in word), text)
-
-
 def check(backend, shape, q, k, v, o) -> None:
     """Compares up to four heads of `o` with float64; raises ValueError where one is off."""
     heads = shape["B"] * shape["Hq"]
@@ -373,7 +105,9 @@ def check(backend, shape, q, k, v, o) -> None:
     # A few rows of each head: all of a long one would take minutes.
     step = max(1, nq // 256)
     rows = numpy.unique(numpy.append(numpy.arange(0, nq, step), nq - 1))
-    seen = _reference.visible(mask_of(shape), rows[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk)
+    seen = _reference.visible(
+        mask_of(shape), rows[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk
+    )
     for index in sorted({n * (heads - 1) // 3 for n in range(4)}):
         b, h = divmod(index, shape["Hq"])
         query, result = (backend.head(x, b, h, shape)[rows] for x in (q, o))
@@ -401,8 +135,16 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
         except Exception as error:  # whatever a peer raises is its refusal
             if name == OURS and not arguments.keep_going:
                 raise
-            refused.append({"shape": shape["name"], "peer": name, "refused": f"{type(error).__name__}: {error}"})
-            say(f"  {shape['name']}: {name} refused: {str(error).splitlines()[0][:100] if str(error) else error!r}")
+            refused.append(
+                {
+                    "shape": shape["name"],
+                    "peer": name,
+                    "refused": f"{type(error).__name__}: {error}",
+                }
+            )
+            say(
+                f"  {shape['name']}: {name} refused: {str(error).splitlines()[0][:100] if str(error) else error!r}"
+            )
             continue
         compile_ms[name] = (time.perf_counter() - start) * 1e3
         if name == OURS and arguments.check:
@@ -454,28 +196,46 @@ def commit() -> str:
 
 
 def format_table(record: Dict[str, Any]) -> str:
-    """Markdown: a row for each shape, a column for each implementation."""
+    """Markdown: speeds, then the time of the first calls; a row for each shape, a column for each
+    implementation."""
     rows = [row for row in record["rows"] if "ms" in row]
     names = sorted({row["peer"] for row in rows}, key=lambda name: (name != OURS, name))
-    limits = f"of matmul ({record['matmul_name']}) or copy"
-    lines = [
-        "| shape | " + " | ".join(names) + f" | ours / best peer | {limits} | first call, ms: ours |",
-        "| --- | " + " | ".join("---:" for _ in names) + " | ---: | ---: | ---: |",
-    ]
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
+    speeds = [["shape", *names, "ours / best peer", "ours / limit", "limit"]]
+    firsts = [["shape", *names]]
     for shape in shapes:
         found = {row["peer"]: row for row in rows if row["shape"] == shape}
         ours = found.get(OURS)
-        cells = [f"{found[name]['tflops']:.3g}" if name in found else "-" for name in names]
         ratio = f"{ours['of_best_peer']:.2f}" if ours and ours["of_best_peer"] else "-"
-        limit = f"{ours['of_limit']:.2f} {ours['limit']}" if ours else "-"
-        first = f"{ours['first_call_ms']:.0f}" if ours else "-"
-        lines.append(f"| {shape} | " + " | ".join(cells) + f" | {ratio} | {limit} | {first} |")
+        speeds.append(
+            [
+                shape,
+                *(f"{found[name]['tflops']:.3g}" if name in found else "-" for name in names),
+                ratio,
+            ]
+            + ([f"{ours['of_limit']:.2f}", ours["limit"]] if ours else ["-", "-"])
+        )
+        firsts.append(
+            [
+                shape,
+                *(
+                    f"{found[name]['first_call_ms']:.0f}" if name in found else "-"
+                    for name in names
+                ),
+            ]
+        )
+
+    def lines(table):
+        rule = ["---"] + ["---:"] * (len(table[0]) - 1)
+        return "\n".join("| " + " | ".join(row) + " |" for row in [table[0], rule, *table[1:]])
+
     header = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     return (
         f"{record['date']}, commit {record['commit']}, {header}\n\n"
-        f"TFLOP/s of visible pairs, median of {record['rounds']} rounds. Matmul {record['matmul_name']}: "
-        f"{record['matmul_tflops']:.3g} TFLOP/s; copy: {record['copy_gbs']:.0f} GB/s.\n\n" + "\n".join(lines)
+        f"TFLOP/s of visible pairs, median of {record['rounds']} rounds in random order. The limit of a shape "
+        f"is the matmul's rate ({record['matmul_name']}: {record['matmul_tflops']:.3g} TFLOP/s) or, where "
+        f"moving the operands takes longer, the copy's ({record['copy_gbs']:.0f} GB/s).\n\n{lines(speeds)}\n\n"
+        f"First call with nothing cached, compilation included, milliseconds.\n\n{lines(firsts)}"
     )
 
 
@@ -504,12 +264,24 @@ def draw(record: Dict[str, Any], path: str) -> None:
             width = 0.8 / len(names)
             for place, name in enumerate(names):
                 found = {row["shape"]: row["tflops"] for row in plain if row["peer"] == name}
-                at = [index + (place - (len(names) - 1) / 2) * width for index in range(len(shapes))]
-                axis.bar(at, [found.get(shape, 0) for shape in shapes], width, label=name, color=colours[name])
+                at = [
+                    index + (place - (len(names) - 1) / 2) * width for index in range(len(shapes))
+                ]
+                axis.bar(
+                    at,
+                    [found.get(shape, 0) for shape in shapes],
+                    width,
+                    label=name,
+                    color=colours[name],
+                )
             axis.set_xticks(range(len(shapes)), shapes, rotation=45, ha="right")
         else:
             for name in names:
-                line = sorted((r["length"], r["tflops"]) for r in rows if r["sweep"] == panel and r["peer"] == name)
+                line = sorted(
+                    (r["length"], r["tflops"])
+                    for r in rows
+                    if r["sweep"] == panel and r["peer"] == name
+                )
                 if line:
                     axis.plot(*zip(*line), marker="o", label=name, color=colours[name])
             axis.set_xscale("log", base=2)
@@ -549,21 +321,33 @@ def choose_backend(device: str):
 
 def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m flashattn.bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m flashattn.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--only", help="names of shapes, separated by commas")
-    parser.add_argument("--peers", type=lambda text: text.split(","), help="peers to time; all by default")
+    parser.add_argument(
+        "--peers", type=lambda text: text.split(","), help="peers to time; all by default"
+    )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--sweep", action="store_true", help="lengths 512 to 32768 instead of the list of shapes")
+    parser.add_argument(
+        "--sweep", action="store_true", help="lengths 512 to 32768 instead of the list of shapes"
+    )
     parser.add_argument("--check", action="store_true", help="compare with float64 before timing")
-    parser.add_argument("--keep-going", action="store_true", help="go on where a shape of ours fails")
+    parser.add_argument(
+        "--keep-going", action="store_true", help="go on where a shape of ours fails"
+    )
     parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--ms", type=float, default=30, help="milliseconds of each implementation in a round")
+    parser.add_argument(
+        "--ms", type=float, default=30, help="milliseconds of each implementation in a round"
+    )
     parser.add_argument("--json", help="write the record to this file")
     parser.add_argument("--chart", help="draw the record to this PNG file; needs matplotlib")
     chosen = parser.parse_args(arguments)
     if chosen.rounds < 1 or chosen.ms <= 0:
-        parser.error(f"expected at least 1 round and more than 0 ms but got {chosen.rounds} and {chosen.ms}")
+        parser.error(
+            f"expected at least 1 round and more than 0 ms but got {chosen.rounds} and {chosen.ms}"
+        )
     if chosen.chart:
         try:
             import matplotlib  # noqa: F401
@@ -578,13 +362,18 @@ def main(arguments: Optional[List[str]] = None) -> int:
     shapes = sweep_shapes() if chosen.sweep else load_shapes()
     if backend.name == "cpu":
         shapes = sweep_shapes(2048) if chosen.sweep else shapes
-        shapes = [for_cpu(shape) if not chosen.sweep else dict(shape, B=1, Hq=4, Hkv=4) for shape in shapes]
+        shapes = [
+            for_cpu(shape) if not chosen.sweep else dict(shape, B=1, Hq=4, Hkv=4)
+            for shape in shapes
+        ]
     if chosen.only:
         known = [shape["name"] for shape in shapes]
         wanted = chosen.only.split(",")
         unknown = [name for name in wanted if name not in known]
         if unknown:
-            raise SystemExit(f"error: expected shapes {', '.join(known)} but got {', '.join(unknown)}")
+            raise SystemExit(
+                f"error: expected shapes {', '.join(known)} but got {', '.join(unknown)}"
+            )
         shapes = [shape for shape in shapes if shape["name"] in wanted]
 
     machine = {**backend.describe(), "python": platform.python_version()}
@@ -616,9 +405,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
         record["rows"] += rows
         line = "  ".join(f"{row['peer']} {row['tflops']:.3g}" for row in rows if "ms" in row)
         ratio = next((row["of_best_peer"] for row in rows if row.get("of_best_peer")), None)
-        say(f"[{number}/{len(shapes)}] {shape['name']}: {line}" + (f"  ours/best {ratio:.2f}" if ratio else ""))
+        say(
+            f"[{number}/{len(shapes)}] {shape['name']}: {line}"
+            + (f"  ours/best {ratio:.2f}" if ratio else "")
+        )
         if chosen.json:
-            _tuned.write_json(record, Path(chosen.json))  # what was measured survives an interruption
+            _tuned.write_json(
+                record, Path(chosen.json)
+            )  # what was measured survives an interruption
     print(format_table(record))
     if chosen.json:
         _tuned.write_json(record, Path(chosen.json))

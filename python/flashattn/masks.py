@@ -1,7 +1,7 @@
 """Masks: which (query, key) pairs are visible, as values that print as the compiler's attributes.
 
-`p` is the position of a query, `k` the index of a key. Masks combine by `|` (a pair is visible where
-either shows it) and `&` (where both do), compare by value and can be keys of a dictionary::
+`p` is the position of a query, `k` the index of a key. Masks combine by `|` (a pair is visible
+where either shows it) and `&` (where both do), compare by value and can be keys of a dictionary::
 
     flashattn.window(left=1023, right=0) | flashattn.sink(4) & flashattn.causal
 """
@@ -98,11 +98,11 @@ def sink(count: int) -> Mask:
 
 
 def affine_set(text: str) -> Mask:
-    """The pairs of an integer set, as in `affine_set("(p, k)[nq, nk] : (p - k >= 0, k mod 64 == 0)")`.
+    """The pairs of an integer set: `affine_set("(p, k)[nq, nk] : (p - k >= 0, k mod 64 == 0)")`.
 
-    Constraints are affine in the position `p`, the key `k` and the numbers of queries and keys `nq` and
-    `nk`, with `floordiv`, `ceildiv` and `mod` by constants. A text that does not parse is a CompileError
-    when the mask is first used.
+    Constraints are affine in the position `p`, the key `k` and the numbers of queries and keys `nq`
+    and `nk`, with `floordiv`, `ceildiv` and `mod` by constants. A text that does not parse is a
+    CompileError when the mask is first used.
     """
     if not isinstance(text, str):
         raise ArgumentError(f"expected the text of an integer set but got {text!r}")

@@ -1,8 +1,8 @@
 """python -m flashattn.tune: finds the fastest schedule of a shape on this machine and keeps it.
 
-Every schedule of a small product of tile sizes, warps and stages is compiled; the compiler says why it
-refuses one. The others are compared with the compiler's own choice for numbers, timed in turn, and the
-fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it.
+Every schedule of a small product of tile sizes, warps and stages is compiled; the compiler says why
+it refuses one. The others are compared with the compiler's own choice for numbers, timed in turn,
+and the fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it.
 """
 
 from __future__ import annotations
@@ -16,18 +16,22 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import numpy
 
-from . import _kernel, _library, _tuned, bench, masks
+from . import _kernel, _library, _tuned, bench
 from .errors import CompileError, DeviceError, UnsupportedError
 
 
-def candidates(element: str, is_cpu: bool, tile_m=None, tile_n=None, warps=None, stages=None) -> Iterator[str]:
+def candidates(
+    element: str, is_cpu: bool, tile_m=None, tile_n=None, warps=None, stages=None
+) -> Iterator[str]:
     """The schedules to try, as the attribute's fields. Lists given narrow the product."""
     if is_cpu:
         for m, n in itertools.product(tile_m or (8, 16, 32, 64), tile_n or (16, 32, 64, 128)):
             fields = {"tile_m": m, "tile_n": n, "warps": 1, "stages": 1}
             yield _kernel.format_schedule(fields, element, True) or ""
         return
-    for m, n, stage in itertools.product(tile_m or (64, 128, 192), tile_n or (16, 32, 64, 96, 128), stages or (1, 2, 3)):
+    for m, n, stage in itertools.product(
+        tile_m or (64, 128, 192), tile_n or (16, 32, 64, 96, 128), stages or (1, 2, 3)
+    ):
         # A warp owns 16 rows or a multiple of it.
         for w in warps or sorted({m // 16, m // 32} - {0}):
             fields = {"tile_m": m, "tile_n": n, "warps": w, "stages": stage}
@@ -41,7 +45,9 @@ def first_line(error: Exception) -> str:
     return text.split("with the schedule given: ", 1)[-1].strip()
 
 
-def compile_all(options: Dict[str, Any], schedules: List[str]) -> Tuple[Dict[str, Any], Dict[str, str]]:
+def compile_all(
+    options: Dict[str, Any], schedules: List[str]
+) -> Tuple[Dict[str, Any], Dict[str, str]]:
     """Kernels, and the reasons of those that there are none of."""
     kernels, refused = {}, {}
     for number, schedule in enumerate(schedules, 1):
@@ -54,7 +60,9 @@ def compile_all(options: Dict[str, Any], schedules: List[str]) -> Tuple[Dict[str
     return kernels, refused
 
 
-def measure(backend, shape, kernels, rounds: int, ms: float) -> Tuple[Dict[str, float], Dict[str, str]]:
+def measure(
+    backend, shape, kernels, rounds: int, ms: float
+) -> Tuple[Dict[str, float], Dict[str, str]]:
     """Median milliseconds of each kernel, the compiler's own choice under ""; and which failed."""
     q, k, v = backend.tensors(shape)
     calls: Dict[str, Callable[[], Any]] = {}
@@ -82,7 +90,9 @@ def measure(backend, shape, kernels, rounds: int, ms: float) -> Tuple[Dict[str, 
     return {schedule: statistics.median(values) for schedule, values in times.items()}, failed
 
 
-def format_table(times: Dict[str, float], refused: Dict[str, str], default: str, flops: float) -> str:
+def format_table(
+    times: Dict[str, float], refused: Dict[str, str], default: str, flops: float
+) -> str:
     rows = []
     for schedule, ms in sorted(times.items(), key=lambda item: item[1]):
         name = f"{default} (the compiler's own)" if schedule == "" else schedule
@@ -97,9 +107,13 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     names = [shape["name"] for shape in bench.load_shapes()]
     numbers = {"type": lambda text: [int(part) for part in text.split(",")], "metavar": "N,…"}
     parser = argparse.ArgumentParser(
-        prog="python -m flashattn.tune", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m flashattn.tune",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--shape", choices=names, help="one of the benchmark's shapes; else the flags below")
+    parser.add_argument(
+        "--shape", choices=names, help="one of the benchmark's shapes; else the flags below"
+    )
     parser.add_argument("--head-dim", type=int, default=128)
     parser.add_argument("--dtype", choices=("f16", "bf16", "f32"), default="f16")
     parser.add_argument("--mask", choices=("none", "causal", "window"), default="none")
@@ -109,11 +123,15 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument("--kv-heads", type=int, help="as many as --heads by default")
     parser.add_argument("--length", type=int, default=4096)
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
-    parser.add_argument("--chip", help="only say what would be refused for this chip; nothing is run")
+    parser.add_argument(
+        "--chip", help="only say what would be refused for this chip; nothing is run"
+    )
     for name in ("tile-m", "tile-n", "warps", "stages"):
         parser.add_argument(f"--{name}", help="values to try", **numbers)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--ms", type=float, default=20, help="milliseconds of each schedule in a round")
+    parser.add_argument(
+        "--ms", type=float, default=20, help="milliseconds of each schedule in a round"
+    )
     parser.add_argument("--dry-run", action="store_true", help="print the table, keep nothing")
     return parser.parse_args(arguments)
 
@@ -124,7 +142,9 @@ def shape_of(chosen: argparse.Namespace, on_cpu: bool) -> Dict[str, Any]:
         return bench.for_cpu(shape) if on_cpu else shape
     heads = chosen.kv_heads or chosen.heads
     if heads < 1 or chosen.heads % heads:
-        raise SystemExit(f"error: expected --heads to be a multiple of --kv-heads but got {chosen.heads} and {heads}")
+        raise SystemExit(
+            f"error: expected --heads to be a multiple of --kv-heads but got {chosen.heads} and {heads}"
+        )
     return {
         "name": "given", "B": chosen.batch, "Hq": chosen.heads, "Hkv": heads, "Nq": chosen.length,
         "Nk": chosen.length, "D": chosen.head_dim, "dtype": chosen.dtype, "mask": chosen.mask,
@@ -137,17 +157,25 @@ def main(arguments: Optional[List[str]] = None) -> int:
     backend = bench.choose_backend(chosen.device) if chosen.chip is None else None
     on_cpu = chosen.chip == "cpu" or (backend is not None and backend.name == "cpu")
     shape = shape_of(chosen, on_cpu)
-    options: Dict[str, Any] = {"head_dim": shape["D"], "dtype": shape["dtype"], "mask": bench.mask_of(shape)}
+    options: Dict[str, Any] = {
+        "head_dim": shape["D"],
+        "dtype": shape["dtype"],
+        "mask": bench.mask_of(shape),
+    }
     if backend is None:
         options["chip"] = chosen.chip
     else:
         options["device"] = _library.DEVICE_CPU if on_cpu else backend.ordinal
     tries = list(
-        candidates(shape["dtype"], on_cpu, chosen.tile_m, chosen.tile_n, chosen.warps, chosen.stages)
+        candidates(
+            shape["dtype"], on_cpu, chosen.tile_m, chosen.tile_n, chosen.warps, chosen.stages
+        )
     )
     # What an earlier run found must not pass for the compiler's own choice.
     own = _kernel.compile(tuned=False, **options)
-    kernels, refused = compile_all(options, tries)
+    kernels, refused = compile_all(
+        options, [text for text in tries if backend is None or text != own.schedule]
+    )
     if backend is None:
         print("\n".join(f"{schedule}: {refused.get(schedule, 'fits')}" for schedule in tries))
         return 0
@@ -156,7 +184,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
     best = min(times, key=lambda schedule: times[schedule])
     key = _tuned.key_of(own.chip, own.problem)
     gain = times[""] / times[best]
-    print(f"best for {key}: {best or own.schedule}, {gain:.3f} times the speed of the compiler's own choice")
+    print(
+        f"best for {key}: {best or own.schedule}, {gain:.3f} times the speed of the compiler's own choice"
+    )
     if not chosen.dry_run:
         finding = {
             "schedule": best or own.schedule,

@@ -1,4 +1,5 @@
-# Kernels are compiled once for every length and stride, whichever thread asks; a repeated call is cheap.
+# Kernels are compiled once for every length and stride, whichever thread asks; a repeated call is
+# cheap.
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
@@ -25,7 +26,12 @@ class CacheTest(unittest.TestCase):
         _attention._state.plans.clear()
 
     def test_one_kernel_for_all_lengths_and_heads(self):
-        for b, hq, hkv, nq, nk in ((1, 1, 1, 1, 1), (2, 4, 2, 17, 33), (1, 6, 1, 64, 3), (3, 2, 2, 5, 100)):
+        for b, hq, hkv, nq, nk in (
+            (1, 1, 1, 1, 1),
+            (2, 4, 2, 17, 33),
+            (1, 6, 1, 64, 3),
+            (3, 2, 2, 5, 100),
+        ):
             o = flashattn.attention(ones(b, hq, nq, 16), ones(b, hkv, nk, 16), ones(b, hkv, nk, 16))
             numpy.testing.assert_allclose(o, 1, rtol=1e-6)
         self.assertEqual(len(_kernel._kernels), 1)
@@ -121,7 +127,10 @@ class CacheTest(unittest.TestCase):
 
     def test_a_call_is_cheap(self):
         q = ones(1, 1, 1, 16)
-        for name, options in (("plain", {}), ("mask and lse", {"mask": causal, "return_lse": True})):
+        for name, options in (
+            ("plain", {}),
+            ("mask and lse", {"mask": causal, "return_lse": True}),
+        ):
             times = []
             for _ in range(3000):
                 start = time.perf_counter()

@@ -31,33 +31,56 @@ class CompileTest(unittest.TestCase):
         self.assertEqual(copies["strided"], 0)
 
     def test_texts(self):
-        kernel = flashattn.compile(head_dim=16, value_dim=32, dtype="bf16", mask=window(left=3) & causal, scale=0.25, chip="cpu")
+        kernel = flashattn.compile(
+            head_dim=16,
+            value_dim=32,
+            dtype="bf16",
+            mask=window(left=3) & causal,
+            scale=0.25,
+            chip="cpu",
+        )
         self.assertEqual(kernel.stages, ["mlir", "schedule", "tiled", "lowered"])
-        self.assertIn("mask(#flashattn.all_of<[#flashattn.window<left = 3>, #flashattn.causal]>)", kernel.mlir)
+        self.assertIn(
+            "mask(#flashattn.all_of<[#flashattn.window<left = 3>, #flashattn.causal]>)", kernel.mlir
+        )
         self.assertIn("memref<?x?x?x32xbf16>", kernel.mlir)
         self.assertIn("scf.forall", kernel.ir("tiled"))
         self.assertIn("llvm.func", kernel.ir("lowered"))
-        self.assertRegex(kernel.schedule, r"^tile_m = \d+, tile_n = \d+, warps = 1, stages = 1, lanes = 1, dot_type = f32$")
+        self.assertRegex(
+            kernel.schedule,
+            r"^tile_m = \d+, tile_n = \d+, warps = 1, stages = 1, lanes = 1, dot_type = f32$",
+        )
         self.assertIn(kernel.schedule, repr(kernel))
 
     def test_pinned_schedule(self):
         kernel = flashattn.compile(head_dim=64, chip="sm_90", schedule={"tile_m": 64, "tile_n": 32})
-        self.assertEqual(kernel.schedule, "tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16")
+        self.assertEqual(
+            kernel.schedule,
+            "tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16",
+        )
         again = flashattn.compile(head_dim=64, chip="sm_90", schedule=kernel.schedule)
         self.assertEqual(again.ptx, kernel.ptx)
 
     def test_refusal_names_every_schedule(self):
-        with self.assertRaisesRegex(flashattn.UnsupportedError, "expected D to be a multiple of 16 up to 256 but got 512"):
+        with self.assertRaisesRegex(
+            flashattn.UnsupportedError, "expected D to be a multiple of 16 up to 256 but got 512"
+        ):
             flashattn.compile(head_dim=512, chip="sm_90")
-        with self.assertRaisesRegex(flashattn.UnsupportedError, r"needs \d+ bytes of shared memory .* of \d+ available"):
+        with self.assertRaisesRegex(
+            flashattn.UnsupportedError, r"needs \d+ bytes of shared memory .* of \d+ available"
+        ):
             flashattn.compile(head_dim=256, chip="sm_90", schedule={"tile_m": 256, "tile_n": 128})
 
     def test_launch(self):
         generator = numpy.random.default_rng(0)
-        kernel = flashattn.compile(head_dim=16, dtype=numpy.float32, mask=causal, return_lse=True, chip="cpu")
+        kernel = flashattn.compile(
+            head_dim=16, dtype=numpy.float32, mask=causal, return_lse=True, chip="cpu"
+        )
         self.assertTrue(kernel.is_launchable)
         for nq, nk in ((5, 9), (64, 64)):
-            q, k, v = (generator.standard_normal((1, 2, n, 16), numpy.float32) for n in (nq, nk, nk))
+            q, k, v = (
+                generator.standard_normal((1, 2, n, 16), numpy.float32) for n in (nq, nk, nk)
+            )
             o, lse = numpy.empty_like(q), numpy.empty((1, 2, nq), numpy.float32)
             kernel.launch(q, k, v, o, lse)
             expected, expected_lse = flashattn.attention(q, k, v, mask=causal, return_lse=True)

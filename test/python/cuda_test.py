@@ -1,8 +1,10 @@
-# On a GPU with torch: results bit for bit those of flash-run, streams, graphs, threads, memory, host time.
+# On a GPU with torch: results bit for bit those of flash-run, streams, graphs, threads, memory,
+# host time.
 # REQUIRES: python-package, cuda, torch
 # RUN: %flashattn_python %s --flash-run=flash-run
 #
-# By hand: PYTHONPATH=python FLASHATTN_LIBRARY=path/to/libFlashAttnC.so python3 test/python/cuda_test.py \
+# By hand: PYTHONPATH=python FLASHATTN_LIBRARY=path/to/libFlashAttnC.so python3
+# test/python/cuda_test.py \
 #   [--flash-run=path/to/flash-run] [--strict]
 # --strict holds the host's time to its bounds, which a busy machine may miss.
 
@@ -62,7 +64,9 @@ def equal(a, b):
 
 def check_numbers(o, q, k, v, mask, element):
     nq, nk, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
-    seen = _reference.visible(mask, numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk)
+    seen = _reference.visible(
+        mask, numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk
+    )
     o, q, k, v = (x.float().cpu().numpy() for x in (o, q, k, v))
     for b, h in itertools.product(range(q.shape[0]), range(q.shape[1])):
         heads = q[b, h], k[b, h // group], v[b, h // group]
@@ -95,7 +99,9 @@ def test_equals_flash_run():
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
-        for (name, mask), element, d in itertools.product(MASKS.items(), ("f16", "bf16", "f32"), (64, 128)):
+        for (name, mask), element, d in itertools.product(
+            MASKS.items(), ("f16", "bf16", "f32"), (64, 128)
+        ):
             q, k, v = operands(d=d, element=element)
             for x, letter in ((q, "q"), (k, "k"), (v, "v")):
                 save(place / f"{letter}.npy", x)
@@ -112,9 +118,14 @@ def test_equals_flash_run():
             o, lse = attention(q, k, v, mask=mask, return_lse=True)
             width = numpy.int16 if element != "f32" else numpy.int32
             expected = numpy.load(place / "o.npy").view(width)
-            expect((bits(o).cpu().numpy() == expected).all(), f"o differs: {name}, {element}, D = {d}")
+            expect(
+                (bits(o).cpu().numpy() == expected).all(), f"o differs: {name}, {element}, D = {d}"
+            )
             expected = numpy.load(place / "lse.npy").view(numpy.int32)
-            expect((bits(lse).cpu().numpy() == expected).all(), f"lse differs: {name}, {element}, D = {d}")
+            expect(
+                (bits(lse).cpu().numpy() == expected).all(),
+                f"lse differs: {name}, {element}, D = {d}",
+            )
             count += 1
     return f"{count} problems, o and lse bit for bit"
 
@@ -129,7 +140,10 @@ def test_strides_and_layouts():
     o, lse = attention(*swapped, mask=causal, layout="bshd", return_lse=True)
     expect(equal(o.transpose(1, 2), expected) and equal(lse, expected_lse), "bshd differs")
     for pad in (8, 3):
-        padded = [torch.nn.functional.pad(x, (0, pad), value=float("nan"))[..., : x.shape[3]] for x in (q, k, v)]
+        padded = [
+            torch.nn.functional.pad(x, (0, pad), value=float("nan"))[..., : x.shape[3]]
+            for x in (q, k, v)
+        ]
         expect(equal(attention(*padded, mask=causal), expected), f"rows padded by {pad} differ")
     shifted = []
     for x in (q, k, v):
@@ -177,7 +191,9 @@ def test_interfaces():
     expected = attention(q, k, v)
     for kind in (Interface, Capsule):
         o = torch.empty_like(q)
-        attention(*(kind(x.transpose(0, 1).contiguous().transpose(0, 1)) for x in (q, k, v)), out=kind(o))
+        attention(
+            *(kind(x.transpose(0, 1).contiguous().transpose(0, 1)) for x in (q, k, v)), out=kind(o)
+        )
         torch.cuda.synchronize()
         expect(equal(o, expected), f"{kind.__name__} differs")
     q, k, v = operands(element="bf16")
@@ -218,7 +234,9 @@ def test_streams():
 def test_graph():
     q, k, v = operands(nq=256, nk=256)
     o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda")
-    attention(q, k, v, mask=causal, return_lse=True, out=(o, lse))  # compiled before the capture
+    # Compiled and loaded before the capture, which allows neither.
+    attention(q, k, v, mask=causal)
+    attention(q, k, v, mask=causal, return_lse=True, out=(o, lse))
     first = o.clone()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
@@ -237,7 +255,12 @@ def test_graph():
 
 
 def test_threads():
-    problems = [(operands(nq=n, nk=n + 5, element=e), m) for n in (64, 130) for e in ("f16", "bf16") for m in MASKS.values()]
+    problems = [
+        (operands(nq=n, nk=n + 5, element=e), m)
+        for n in (64, 130)
+        for e in ("f16", "bf16")
+        for m in MASKS.values()
+    ]
     expected = [attention(*tensors, mask=mask) for tensors, mask in problems]
     torch.cuda.synchronize()
     failures, start = [], threading.Barrier(8)
@@ -338,12 +361,17 @@ def test_host_time():
         "plain": host_time(lambda: attention(q, k, v)),
         "plain, out=": host_time(lambda: attention(q, k, v, out=o)),
         "mask and lse": host_time(lambda: attention(q, k, v, mask=mask, return_lse=True)),
-        "mask and lse, out=": host_time(lambda: attention(q, k, v, mask=mask, return_lse=True, out=(o, lse))),
+        "mask and lse, out=": host_time(
+            lambda: attention(q, k, v, mask=mask, return_lse=True, out=(o, lse))
+        ),
     }
     text = ", ".join(f"{name} {value:.1f} us" for name, value in found.items())
     print(f"  host time: {text}", flush=True)
     for name, limit in HOST_LIMITS.items():
-        expect(not options.strict or found[name] <= limit, f"{name}: {found[name]:.1f} us exceeds {limit}: {text}")
+        expect(
+            not options.strict or found[name] <= limit,
+            f"{name}: {found[name]:.1f} us exceeds {limit}: {text}",
+        )
     over = [name for name, limit in HOST_LIMITS.items() if found[name] > limit]
     return text + (f" (over the bound: {', '.join(over)})" if over else "")
 
@@ -361,20 +389,48 @@ def test_refusals():
     q, k, v = operands()
     bad = flashattn.ArgumentError
     raises(bad, "expected 'k' on cuda:0 as 'q' but got the CPU", lambda: attention(q, k.cpu(), v))
-    raises(bad, "expected 'o' on cuda:0 as 'q' but got the CPU", lambda: attention(q, k, v, out=q.cpu()))
-    raises(bad, "expected element type f16 of 'v' as in 'q' but got f32", lambda: attention(q, k, v.float()))
+    raises(
+        bad,
+        "expected 'o' on cuda:0 as 'q' but got the CPU",
+        lambda: attention(q, k, v, out=q.cpu()),
+    )
+    raises(
+        bad,
+        "expected element type f16 of 'v' as in 'q' but got f32",
+        lambda: attention(q, k, v.float()),
+    )
     raises(bad, "expected head dimension of 'k' to be 64", lambda: attention(q, k[..., :32], v))
-    raises(flashattn.UnsupportedError, "but got float64", lambda: attention(q.double(), k.double(), v.double()))
+    raises(
+        flashattn.UnsupportedError,
+        "but got float64",
+        lambda: attention(q.double(), k.double(), v.double()),
+    )
     leaf = q.clone().requires_grad_()
-    raises(flashattn.UnsupportedError, "without gradients but got 'q'", lambda: attention(leaf, k, v))
+    raises(
+        flashattn.UnsupportedError, "without gradients but got 'q'", lambda: attention(leaf, k, v)
+    )
     with torch.no_grad():
         expect(equal(attention(leaf, k, v), attention(q, k, v)), "a leaf under no_grad differs")
-    raises(flashattn.UnsupportedError, "without gradients but got 'q'", lambda: attention(leaf, k, v))
+    raises(
+        flashattn.UnsupportedError, "without gradients but got 'q'", lambda: attention(leaf, k, v)
+    )
     odd = make(1, 1, 8, 24)
-    raises(flashattn.UnsupportedError, "expected D to be a multiple of 16", lambda: attention(odd, odd, odd))
-    raises(bad, "expected a CUDA stream or its address but got str", lambda: attention(q, k, v, stream="main"))
+    raises(
+        flashattn.UnsupportedError,
+        "expected D to be a multiple of 16",
+        lambda: attention(odd, odd, odd),
+    )
+    raises(
+        bad,
+        "expected a CUDA stream or its address but got str",
+        lambda: attention(q, k, v, stream="main"),
+    )
     attention(q, k, v)
-    raises(bad, "expected a CUDA stream or its address but got str", lambda: attention(q, k, v, stream="main"))
+    raises(
+        bad,
+        "expected a CUDA stream or its address but got str",
+        lambda: attention(q, k, v, stream="main"),
+    )
     return "and the device works on"
 
 
@@ -428,7 +484,10 @@ def main():
             verdict = "skip" if text.startswith("skipped") else "pass"
         except Exception as error:
             traceback.print_exc()
-            verdict, text = "FAIL", f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+            verdict, text = (
+                "FAIL",
+                f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}",
+            )
         rows.append((verdict, name, time.perf_counter() - start, text))
     print(f"\n{torch.cuda.get_device_name()}, torch {torch.__version__}")
     for verdict, name, seconds, text in rows:

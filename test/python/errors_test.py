@@ -9,12 +9,10 @@ import tempfile
 import unittest
 from pathlib import Path
 
-import flashattn
 import numpy
 from flashattn import (
     ArgumentError,
     CompileError,
-    DeviceError,
     FlashAttnError,
     UnsupportedError,
     affine_set,
@@ -53,16 +51,41 @@ class OnDevice:
 
 
 class CUDAArray:
-    __cuda_array_interface__ = {"shape": (2, 2, 7, 16), "typestr": "<f4", "data": (4096, False), "version": 3}
+    __cuda_array_interface__ = {
+        "shape": (2, 2, 7, 16),
+        "typestr": "<f4",
+        "data": (4096, False),
+        "version": 3,
+    }
 
 
 # The call, the exception, its message.
 CASES = [
-    (lambda: attention(array(2, 5, 16), K, K), ArgumentError, "expected 'q' of rank 4 but got rank 3"),
-    (lambda: attention(Q, array(1, 2, 7, 16), K), ArgumentError, "expected batch size of 'k' to be 2 as in 'q' but got 1"),
-    (lambda: attention(Q, K, array(3, 2, 7, 16)), ArgumentError, "expected batch size of 'v' to be 2 as in 'q' but got 3"),
-    (lambda: attention(Q, K, array(2, 1, 7, 16)), ArgumentError, "expected head count of 'v' to be 2 as in 'k' but got 1"),
-    (lambda: attention(Q, K, array(2, 2, 8, 16)), ArgumentError, "expected length of 'v' to be 7 as in 'k' but got 8"),
+    (
+        lambda: attention(array(2, 5, 16), K, K),
+        ArgumentError,
+        "expected 'q' of rank 4 but got rank 3",
+    ),
+    (
+        lambda: attention(Q, array(1, 2, 7, 16), K),
+        ArgumentError,
+        "expected batch size of 'k' to be 2 as in 'q' but got 1",
+    ),
+    (
+        lambda: attention(Q, K, array(3, 2, 7, 16)),
+        ArgumentError,
+        "expected batch size of 'v' to be 2 as in 'q' but got 3",
+    ),
+    (
+        lambda: attention(Q, K, array(2, 1, 7, 16)),
+        ArgumentError,
+        "expected head count of 'v' to be 2 as in 'k' but got 1",
+    ),
+    (
+        lambda: attention(Q, K, array(2, 2, 8, 16)),
+        ArgumentError,
+        "expected length of 'v' to be 7 as in 'k' but got 8",
+    ),
     (
         lambda: attention(Q, array(2, 2, 7, 8), K),
         ArgumentError,
@@ -98,43 +121,114 @@ CASES = [
         ArgumentError,
         "expected element type f32 of 'k' as in 'q' but got f16",
     ),
-    (lambda: attention(Q, K, K, dtype="f64"), ArgumentError, "expected dtype bf16 or None but got 'f64'"),
+    (
+        lambda: attention(Q, K, K, dtype="f64"),
+        ArgumentError,
+        "expected dtype bf16 or None but got 'f64'",
+    ),
     (
         lambda: attention(Q[..., ::2], K[..., ::2], K),
         ArgumentError,
         "expected unit stride in the last dimension of 'q' but got 2",
     ),
-    (lambda: attention(Q[:, :, ::-1], K, K), ArgumentError, "expected strides of at least 0 of 'q' but got"),
+    (
+        lambda: attention(Q[:, :, ::-1], K, K),
+        ArgumentError,
+        "expected strides of at least 0 of 'q' but got",
+    ),
     (
         lambda: attention(Q.astype(">f4"), K, K),
         ArgumentError,
         "expected 'q' in the byte order of this machine but got >f4",
     ),
     (
-        lambda: attention(numpy.zeros(2 * 4 * 5 * 16 * 4 + 1, numpy.uint8)[1:].view(numpy.float32).reshape(Q.shape), K, K),
+        lambda: attention(
+            numpy.zeros(2 * 4 * 5 * 16 * 4 + 1, numpy.uint8)[1:]
+            .view(numpy.float32)
+            .reshape(Q.shape),
+            K,
+            K,
+        ),
         ArgumentError,
         "expected 'q' at a multiple of 4 bytes but got address 0x",
     ),
-    (lambda: attention([[1.0]], K, K), ArgumentError, "expected 'q' to be an array of numpy, a tensor of torch"),
-    (lambda: attention(Q, CUDAArray(), K), ArgumentError, "expected 'k' on the CPU as 'q' but got cuda:0"),
-    (lambda: attention(Q, OnDevice(10), K), ArgumentError, "expected 'k' on the CPU or a CUDA device but got DLPack device type 10"),
-    (lambda: attention(Q, K, K, mask="causal"), ArgumentError, "expected mask to be a flashattn mask or None but got str"),
-    (lambda: attention(Q, K, K, mask=[causal]), ArgumentError, "expected mask to be a flashattn mask or None but got list"),
-    (lambda: attention(Q, K, K, align="left"), ArgumentError, "expected align top_left or bottom_right but got 'left'"),
-    (lambda: attention(Q, K, K, layout="sbhd"), ArgumentError, "expected layout bhsd or bshd but got 'sbhd'"),
-    (lambda: attention(Q, K, K, scale=0), ArgumentError, "expected a finite positive scale but got 0.0"),
-    (lambda: attention(Q, K, K, scale=float("nan")), ArgumentError, "expected a finite positive scale but got nan"),
-    (lambda: attention(Q, K, K, scale="big"), ArgumentError, "expected scale to be a number or None but got 'big'"),
-    (lambda: attention(Q, K, K, stream=object(), out=array(2, 4, 5, 16)), ArgumentError, "expected a CUDA stream or its address but got object"),
-    (lambda: attention(Q, K, K, out=array(2, 4, 7, 16)), ArgumentError, "expected shape [2, 4, 5, 16] of 'o' but got [2, 4, 7, 16]"),
+    (
+        lambda: attention([[1.0]], K, K),
+        ArgumentError,
+        "expected 'q' to be an array of numpy, a tensor of torch",
+    ),
+    (
+        lambda: attention(Q, CUDAArray(), K),
+        ArgumentError,
+        "expected 'k' on the CPU as 'q' but got cuda:0",
+    ),
+    (
+        lambda: attention(Q, OnDevice(10), K),
+        ArgumentError,
+        "expected 'k' on the CPU or a CUDA device but got DLPack device type 10",
+    ),
+    (
+        lambda: attention(Q, K, K, mask="causal"),
+        ArgumentError,
+        "expected mask to be a flashattn mask or None but got str",
+    ),
+    (
+        lambda: attention(Q, K, K, mask=[causal]),
+        ArgumentError,
+        "expected mask to be a flashattn mask or None but got list",
+    ),
+    (
+        lambda: attention(Q, K, K, align="left"),
+        ArgumentError,
+        "expected align top_left or bottom_right but got 'left'",
+    ),
+    (
+        lambda: attention(Q, K, K, layout="sbhd"),
+        ArgumentError,
+        "expected layout bhsd or bshd but got 'sbhd'",
+    ),
+    (
+        lambda: attention(Q, K, K, scale=0),
+        ArgumentError,
+        "expected a finite positive scale but got 0.0",
+    ),
+    (
+        lambda: attention(Q, K, K, scale=float("nan")),
+        ArgumentError,
+        "expected a finite positive scale but got nan",
+    ),
+    (
+        lambda: attention(Q, K, K, scale="big"),
+        ArgumentError,
+        "expected scale to be a number or None but got 'big'",
+    ),
+    (
+        lambda: attention(Q, K, K, stream=object(), out=array(2, 4, 5, 16)),
+        ArgumentError,
+        "expected a CUDA stream or its address but got object",
+    ),
+    (
+        lambda: attention(Q, K, K, out=array(2, 4, 7, 16)),
+        ArgumentError,
+        "expected shape [2, 4, 5, 16] of 'o' but got [2, 4, 7, 16]",
+    ),
     (
         lambda: attention(Q, K, K, out=array(2, 4, 5, 16, dtype=numpy.float16)),
         ArgumentError,
         "expected element type f32 of 'o' but got f16",
     ),
-    (lambda: attention(Q, K, K, out=read_only(2, 4, 5, 16)), ArgumentError, "expected 'o' that can be written but got a read-only one"),
     (
-        lambda: attention(Q, K, K, out=numpy.lib.stride_tricks.as_strided(array(1, 4, 5, 16), Q.shape, (0, 320, 64, 4))),
+        lambda: attention(Q, K, K, out=read_only(2, 4, 5, 16)),
+        ArgumentError,
+        "expected 'o' that can be written but got a read-only one",
+    ),
+    (
+        lambda: attention(
+            Q,
+            K,
+            K,
+            out=numpy.lib.stride_tricks.as_strided(array(1, 4, 5, 16), Q.shape, (0, 320, 64, 4)),
+        ),
         ArgumentError,
         "expected distinct elements of 'o' but got strides [0, 80, 16, 1]",
     ),
@@ -154,7 +248,9 @@ CASES = [
         "expected shape [2, 4, 5] of 'lse' but got [2, 4, 6]",
     ),
     (
-        lambda: attention(Q, K, K, return_lse=True, out=(array(2, 4, 5, 16), array(2, 4, 10)[:, :, :5])),
+        lambda: attention(
+            Q, K, K, return_lse=True, out=(array(2, 4, 5, 16), array(2, 4, 10)[:, :, :5])
+        ),
         ArgumentError,
         "expected a contiguous 'lse' but got strides [40, 10, 1]",
     ),
@@ -166,7 +262,11 @@ CASES = [
         CompileError,
         "expected window bound 'left' between 0 and 2147483648 but got -1",
     ),
-    (lambda: attention(Q, K, K, mask=sink(-2)), CompileError, "expected sink count between 0 and 2147483648 but got -2"),
+    (
+        lambda: attention(Q, K, K, mask=sink(-2)),
+        CompileError,
+        "expected sink count between 0 and 2147483648 but got -2",
+    ),
     (
         lambda: attention(Q, K, K, mask=affine_set("(p, k) : (p >= k")),
         CompileError,
@@ -187,7 +287,11 @@ CASES = [
         ArgumentError,
         "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type but got depth",
     ),
-    (lambda: attention(Q, K, K, schedule=[]), ArgumentError, "expected schedule to be a mapping, a text or None but got list"),
+    (
+        lambda: attention(Q, K, K, schedule=[]),
+        ArgumentError,
+        "expected schedule to be a mapping, a text or None but got list",
+    ),
     (
         lambda: attention(Q, K, K, schedule="tile_m = 8, tile_n = wide"),
         ArgumentError,
@@ -203,17 +307,55 @@ CASES = [
         FlashAttnError,
         "expected schedule field 'tile_n' between 1 and 1024 but got 4096",
     ),
-    (lambda: compile(head_dim=0), ArgumentError, "expected head_dim to be an integer of at least 1 but got 0"),
-    (lambda: compile(head_dim=16, value_dim="8"), ArgumentError, "expected value_dim to be an integer of at least 1 but got '8'"),
-    (lambda: compile(head_dim=16, dtype="f64"), UnsupportedError, "expected dtype f16, bf16 or f32 but got f64"),
-    (lambda: compile(head_dim=16, rows="packed"), ArgumentError, "expected rows dense, aligned, strided but got 'packed'"),
-    (lambda: compile(head_dim=20, chip="sm_90"), UnsupportedError, "expected D to be a multiple of 16 up to 256 but got 20"),
-    (lambda: compile(head_dim=16, chip="sm_70"), FlashAttnError, "expected chip sm_80 or newer but got 'sm_70'"),
-    (lambda: compile(head_dim=16, chip="gfx90a"), FlashAttnError, "expected chip 'cpu' or 'sm_XX' but got 'gfx90a'"),
-    (lambda: compile(head_dim=16, chip="cpu").ptx, UnsupportedError, "expected a kernel for a GPU but got one for cpu"),
-    (lambda: compile(head_dim=16, chip="cpu").ir("cubin"), ArgumentError, "expected stage mlir, schedule, tiled, lowered but got 'cubin'"),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(array(1, 1, 2, 32), array(1, 1, 2, 32), array(1, 1, 2, 16), array(1, 1, 2, 16)),
+        lambda: compile(head_dim=0),
+        ArgumentError,
+        "expected head_dim to be an integer of at least 1 but got 0",
+    ),
+    (
+        lambda: compile(head_dim=16, value_dim="8"),
+        ArgumentError,
+        "expected value_dim to be an integer of at least 1 but got '8'",
+    ),
+    (
+        lambda: compile(head_dim=16, dtype="f64"),
+        UnsupportedError,
+        "expected dtype f16, bf16 or f32 but got f64",
+    ),
+    (
+        lambda: compile(head_dim=16, rows="packed"),
+        ArgumentError,
+        "expected rows dense, aligned, strided but got 'packed'",
+    ),
+    (
+        lambda: compile(head_dim=20, chip="sm_90"),
+        UnsupportedError,
+        "expected D to be a multiple of 16 up to 256 but got 20",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="sm_70"),
+        FlashAttnError,
+        "expected chip sm_80 or newer but got 'sm_70'",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="gfx90a"),
+        FlashAttnError,
+        "expected chip 'cpu' or 'sm_XX' but got 'gfx90a'",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="cpu").ptx,
+        UnsupportedError,
+        "expected a kernel for a GPU but got one for cpu",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="cpu").ir("cubin"),
+        ArgumentError,
+        "expected stage mlir, schedule, tiled, lowered but got 'cubin'",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(
+            array(1, 1, 2, 32), array(1, 1, 2, 32), array(1, 1, 2, 16), array(1, 1, 2, 16)
+        ),
         ArgumentError,
         "expected D to be 16, as compiled, but got 32",
     ),
@@ -223,17 +365,23 @@ CASES = [
         "expected element type f16, as compiled, but got f32",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32", return_lse=True).launch(Q, K, K, array(2, 4, 5, 16)),
+        lambda: compile(head_dim=16, chip="cpu", dtype="f32", return_lse=True).launch(
+            Q, K, K, array(2, 4, 5, 16)
+        ),
         ArgumentError,
         "expected lse for a kernel with return_lse but got None",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(Q, K, K, array(2, 4, 5, 16), array(2, 4, 5)),
+        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(
+            Q, K, K, array(2, 4, 5, 16), array(2, 4, 5)
+        ),
         ArgumentError,
         "expected no lse for a kernel without return_lse but got one",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(array(2, 5, 4, 16).swapaxes(1, 2), K, K, array(2, 4, 5, 16)),
+        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(
+            array(2, 5, 4, 16).swapaxes(1, 2), K, K, array(2, 4, 5, 16)
+        ),
         ArgumentError,
         "expected dense rows, as compiled, but got strided ones",
     ),
@@ -255,7 +403,10 @@ class ErrorsTest(unittest.TestCase):
 
     def run_python(self, script, **environment):
         done = subprocess.run(
-            [sys.executable, "-c", script], env={**os.environ, **environment}, capture_output=True, text=True
+            [sys.executable, "-c", script],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
         )
         return done.stdout.strip(), done.returncode
 

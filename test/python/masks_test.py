@@ -37,11 +37,16 @@ class MaskTest(unittest.TestCase):
         a, b, c = causal, sink(1), sink(2)
         self.assertEqual(str(a | b | c), str(a | (b | c)))
         self.assertEqual(
-            str(a & b & c), "#flashattn.all_of<[#flashattn.causal, #flashattn.sink<1>, #flashattn.sink<2>]>"
+            str(a & b & c),
+            "#flashattn.all_of<[#flashattn.causal, #flashattn.sink<1>, #flashattn.sink<2>]>",
         )
 
     def test_compiler_reads_and_prints_them(self):
-        for mask in (causal, window(left=3, right=0) | sink(4) & causal, affine_set("(p, k)[nq, nk] : (p - k >= 0)")):
+        for mask in (
+            causal,
+            window(left=3, right=0) | sink(4) & causal,
+            affine_set("(p, k)[nq, nk] : (p - k >= 0)"),
+        ):
             kernel = flashattn.compile(head_dim=16, mask=mask, chip="cpu")
             self.assertIn(f"mask({mask})", kernel.mlir)
 
@@ -55,10 +60,14 @@ class MaskTest(unittest.TestCase):
         self.assertNotEqual(causal, "#flashattn.causal")
         self.assertEqual(len({sink(1), sink(1), sink(2)}), 2)
         self.assertEqual(pickle.loads(pickle.dumps(causal | sink(1))), causal | sink(1))
-        self.assertEqual(pickle.loads(pickle.dumps(causal | sink(1))) | causal, causal | sink(1) | causal)
+        self.assertEqual(
+            pickle.loads(pickle.dumps(causal | sink(1))) | causal, causal | sink(1) | causal
+        )
 
     def test_cannot_be_changed(self):
-        with self.assertRaisesRegex(AttributeError, "a mask cannot be changed: tried to set '_text'"):
+        with self.assertRaisesRegex(
+            AttributeError, "a mask cannot be changed: tried to set '_text'"
+        ):
             causal._text = "other"
         with self.assertRaises(AttributeError):
             causal.other = 1

@@ -1,4 +1,5 @@
-# Numbers on the CPU against float64: masks, types, head groupings, odd lengths, layouts and strides.
+# Numbers on the CPU against float64: masks, types, head groupings, odd lengths, layouts and
+# strides.
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
@@ -46,20 +47,26 @@ class NumbersTest(unittest.TestCase):
         nq, nk, group = q.shape[2], k.shape[2], q.shape[1] // k.shape[1]
         scale = 1 / math.sqrt(q.shape[3]) if scale is None else scale
         offset = nk - nq if align == "bottom_right" else 0
-        seen = _reference.visible(mask, numpy.arange(nq)[:, None] + offset, numpy.arange(nk)[None, :], nq, nk)
+        seen = _reference.visible(
+            mask, numpy.arange(nq)[:, None] + offset, numpy.arange(nk)[None, :], nq, nk
+        )
         difference = norm = 0.0
         for b, h in itertools.product(range(q.shape[0]), range(q.shape[1])):
             operands = q[b, h], k[b, h // group], v[b, h // group]
             error, bound = _reference.check_head(o[b, h], *operands, seen, scale, element)
             self.assertLessEqual(error, bound)
-            exact, exact_lse = _reference.attention_head(*(x.astype(numpy.float64) for x in operands), seen, scale)
+            exact, exact_lse = _reference.attention_head(
+                *(x.astype(numpy.float64) for x in operands), seen, scale
+            )
             difference += float(((o[b, h] - exact) ** 2).sum())
             norm += float((exact**2).sum())
             if lse is not None:
                 hidden = ~seen.any(axis=1)
                 self.assertTrue((lse[b, h][hidden] == -numpy.inf).all())  # rule A6
                 self.assertTrue((o[b, h][hidden] == 0).all())
-                numpy.testing.assert_allclose(lse[b, h][~hidden], exact_lse[~hidden], rtol=0, atol=2e-5)
+                numpy.testing.assert_allclose(
+                    lse[b, h][~hidden], exact_lse[~hidden], rtol=0, atol=2e-5
+                )
         self.assertLessEqual(math.sqrt(difference), FROBENIUS[element] * math.sqrt(norm) + 1e-30)
 
     def test_grid(self):
@@ -80,7 +87,10 @@ class NumbersTest(unittest.TestCase):
         generator = numpy.random.default_rng(2)
         for d, dv in ((16, 16), (64, 64), (128, 128), (64, 32), (20, 12), (256, 256)):
             with self.subTest(d=d, dv=dv):
-                q, k, v = (generator.standard_normal((1, 2, n, w), numpy.float32) for n, w in ((33, d), (47, d), (47, dv)))
+                q, k, v = (
+                    generator.standard_normal((1, 2, n, w), numpy.float32)
+                    for n, w in ((33, d), (47, d), (47, dv))
+                )
                 o = attention(q, k, v, mask=causal)
                 self.assertEqual(o.shape, (1, 2, 33, dv))
                 self.compare(o, None, q, k, v, causal, "f32")
@@ -95,7 +105,10 @@ class NumbersTest(unittest.TestCase):
 
     def test_bshd_gives_the_same_numbers(self):
         generator = numpy.random.default_rng(4)
-        q, k, v = (generator.standard_normal((2, h, n, 32), numpy.float32) for h, n in ((4, 33), (2, 47), (2, 47)))
+        q, k, v = (
+            generator.standard_normal((2, h, n, 32), numpy.float32)
+            for h, n in ((4, 33), (2, 47), (2, 47))
+        )
         o, lse = attention(q, k, v, mask=causal, return_lse=True)
         swapped = [numpy.ascontiguousarray(x.swapaxes(1, 2)) for x in (q, k, v)]
         o2, lse2 = attention(*swapped, mask=causal, return_lse=True, layout="bshd")
@@ -105,7 +118,10 @@ class NumbersTest(unittest.TestCase):
 
     def test_strides_are_read_in_place(self):
         generator = numpy.random.default_rng(5)
-        q, k, v = (generator.standard_normal((2, h, n, 32), numpy.float32) for h, n in ((4, 33), (2, 47), (2, 47)))
+        q, k, v = (
+            generator.standard_normal((2, h, n, 32), numpy.float32)
+            for h, n in ((4, 33), (2, 47), (2, 47))
+        )
         expected = attention(q, k, v)
         packed = numpy.concatenate([x.swapaxes(1, 2).reshape(2, -1, 32) for x in (q, k, v)], axis=1)
         views, at = [], 0
@@ -152,7 +168,11 @@ class NumbersTest(unittest.TestCase):
         generator = numpy.random.default_rng(7)
         q, k, v = (generator.standard_normal((1, 2, n, 32), numpy.float32) for n in (33, 47, 47))
         text = "tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 1, dot_type = f32"
-        for schedule in ({"tile_m": 8, "tile_n": 32}, {"tile_m": 16, "tile_n": 16, "warps": 1}, text):
+        for schedule in (
+            {"tile_m": 8, "tile_n": 32},
+            {"tile_m": 16, "tile_n": 16, "warps": 1},
+            text,
+        ):
             with self.subTest(schedule=schedule):
                 o, lse = attention(q, k, v, mask=causal, return_lse=True, schedule=schedule)
                 self.compare(o, lse, q, k, v, causal, "f32")
@@ -167,7 +187,9 @@ class NumbersTest(unittest.TestCase):
         o = attention(q, q, q)
         self.assertEqual(o.dtype, ml_dtypes.bfloat16)
         bits = q.view(numpy.uint16)
-        numpy.testing.assert_array_equal(o.view(numpy.uint16), attention(bits, bits, bits, dtype="bf16"))
+        numpy.testing.assert_array_equal(
+            o.view(numpy.uint16), attention(bits, bits, bits, dtype="bf16")
+        )
 
     def test_dlpack(self):
         class Foreign:
@@ -182,7 +204,10 @@ class NumbersTest(unittest.TestCase):
 
         generator = numpy.random.default_rng(9)
         q, k, v = (generator.standard_normal((1, 2, n, 32), numpy.float32) for n in (33, 47, 47))
-        o = attention(*(Foreign(x.swapaxes(0, 1)) for x in (q, k, v)), out=numpy.empty((2, 1, 33, 32), numpy.float32))
+        o = attention(
+            *(Foreign(x.swapaxes(0, 1)) for x in (q, k, v)),
+            out=numpy.empty((2, 1, 33, 32), numpy.float32)
+        )
         expected = attention(*(x.swapaxes(0, 1) for x in (q, k, v)))
         numpy.testing.assert_array_equal(o, expected)
         numpy.testing.assert_array_equal(attention(*map(Foreign, (q, k, v))), attention(q, k, v))

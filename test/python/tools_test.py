@@ -11,7 +11,6 @@ import unittest
 from pathlib import Path
 
 import flashattn
-import numpy
 from flashattn import _kernel, _module, _reference, _tuned, bench, causal, sink, tune, window
 
 HIDDEN_DRIVER = {"FLASHATTN_CUDA_DRIVER": "/nowhere/libcuda.so"}
@@ -31,7 +30,13 @@ class DoctorTest(unittest.TestCase):
     def test_says_what_is_found(self):
         done = command("flashattn", "doctor")
         self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
-        for text in ("ok      library ", "ok      cpu ", "note    driver ", "note    cuda ", "ok      numpy "):
+        for text in (
+            "ok      library ",
+            "ok      cpu ",
+            "note    driver ",
+            "note    cuda ",
+            "ok      numpy ",
+        ):
             self.assertIn(text, done.stdout)
 
     def test_says_what_to_do(self):
@@ -46,7 +51,9 @@ class DoctorTest(unittest.TestCase):
             path.parent.mkdir()
             path.write_text("{")
             done = command("flashattn", "doctor", XDG_CACHE_HOME=folder)
-            self.assertIn(f"expected tuned schedules of version 1 in {path}; delete it", done.stdout)
+            self.assertIn(
+                f"expected tuned schedules of version 1 in {path}; delete it", done.stdout
+            )
 
 
 class BenchTest(unittest.TestCase):
@@ -94,7 +101,18 @@ class BenchTest(unittest.TestCase):
 
     def test_a_wrong_result_is_found(self):
         backend = bench.CPUBackend()
-        shape = bench.for_cpu({"B": 1, "Hq": 4, "Hkv": 4, "Nq": 64, "Nk": 64, "D": 16, "dtype": "f32", "mask": "causal"})
+        shape = bench.for_cpu(
+            {
+                "B": 1,
+                "Hq": 4,
+                "Hkv": 4,
+                "Nq": 64,
+                "Nk": 64,
+                "D": 16,
+                "dtype": "f32",
+                "mask": "causal",
+            }
+        )
         q, k, v = backend.tensors(shape)
         o = backend.ours(shape, q, k, v)()
         bench.check(backend, shape, q, k, v, o)
@@ -105,12 +123,16 @@ class BenchTest(unittest.TestCase):
     def test_counts_visible_pairs(self):
         shapes = {shape["name"]: shape for shape in bench.load_shapes()}
         self.assertEqual(bench.flops_of(shapes["seed-small"]), 4.0 * 64 * 128 * 1024 * 1024)
-        self.assertEqual(bench.flops_of(shapes["causal-1k"]), 4.0 * 16 * 16 * 128 * (1024 * 1025 // 2))
+        self.assertEqual(
+            bench.flops_of(shapes["causal-1k"]), 4.0 * 16 * 16 * 128 * (1024 * 1025 // 2)
+        )
         window = sum(min(row + 1, 1024) for row in range(16384))
         self.assertEqual(bench.flops_of(shapes["swa-1k"]), 4.0 * 32 * 128 * window)
         sinks = sum(min(row + 1, 128) + min(4, max(0, row - 127)) for row in range(8192))
         self.assertEqual(bench.flops_of(shapes["gptoss-swa"]), 4.0 * 64 * 64 * sinks)
-        self.assertEqual(bench.bytes_of(shapes["decode-gqa"]), 2.0 * 32 * 128 * (2 * 32 + 2 * 8 * 8192))
+        self.assertEqual(
+            bench.bytes_of(shapes["decode-gqa"]), 2.0 * 32 * 128 * (2 * 32 + 2 * 8 * 8192)
+        )
 
     def test_counts_as_the_reference_does(self):
         for mask in ("none", "causal", "window", "sink"):
@@ -142,7 +164,14 @@ class TuneTest(unittest.TestCase):
         self.path = Path(self.folder, "flashattn", "schedules.json")
 
     def test_finds_keeps_and_uses_a_schedule(self):
-        arguments = ["--device=cpu", "--head-dim=16", "--dtype=f32", "--mask=causal", "--heads=2", "--length=128"]
+        arguments = [
+            "--device=cpu",
+            "--head-dim=16",
+            "--dtype=f32",
+            "--mask=causal",
+            "--heads=2",
+            "--length=128",
+        ]
         arguments += ["--tile-m=8,16", "--tile-n=2000,32", "--rounds=1", "--ms=1"]
         done = command("flashattn.tune", *arguments, "--dry-run")
         self.assertEqual(done.returncode, 0, done.stderr)
@@ -163,8 +192,12 @@ class TuneTest(unittest.TestCase):
         self.assertNotEqual(own, found)
         _tuned.store("cpu/16/16/f32/none", {"schedule": found})
         self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, found)
-        self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu", tuned=False).schedule, own)
-        self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu").schedule, own)
+        self.assertEqual(
+            flashattn.compile(head_dim=16, dtype="f32", chip="cpu", tuned=False).schedule, own
+        )
+        self.assertEqual(
+            flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu").schedule, own
+        )
         os.environ["FLASHATTN_TUNED"] = "0"
         try:
             self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
@@ -173,11 +206,18 @@ class TuneTest(unittest.TestCase):
 
     def test_a_cache_keeps_nobody_from_computing(self):
         own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
-        for text in ("{", "[]", '{"version": 2, "schedules": {}}', '{"version": 1, "schedules": {"cpu/16/16/f32/none": 3}}'):
+        for text in (
+            "{",
+            "[]",
+            '{"version": 2, "schedules": {}}',
+            '{"version": 1, "schedules": {"cpu/16/16/f32/none": 3}}',
+        ):
             self.path.parent.mkdir(exist_ok=True)
             self.path.write_text(text)
             self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
-            with self.assertRaisesRegex(flashattn.FlashAttnError, "expected tuned schedules of version 1 in"):
+            with self.assertRaisesRegex(
+                flashattn.FlashAttnError, "expected tuned schedules of version 1 in"
+            ):
                 _tuned.store("key", {})
             self.assertEqual(self.path.read_text(), text)
         # A schedule of another version of the compiler, which this one refuses.
@@ -195,15 +235,33 @@ class TuneTest(unittest.TestCase):
             (window(right=3), "other"),
             (sink(3), "other"),
         ):
-            self.assertEqual(_tuned.key_of("sm_90", _module.Problem("f16", 64, 128, mask)), f"sm_90/64/128/f16/{name}")
+            self.assertEqual(
+                _tuned.key_of("sm_90", _module.Problem("f16", 64, 128, mask)),
+                f"sm_90/64/128/f16/{name}",
+            )
 
     def test_reasons_without_a_gpu(self):
-        done = command("flashattn.tune", "--chip=sm_86", "--head-dim=256", "--tile-m=64,128", "--tile-n=32,128", "--stages=2")
+        done = command(
+            "flashattn.tune",
+            "--chip=sm_86",
+            "--head-dim=256",
+            "--tile-m=64,128",
+            "--tile-n=32,128",
+            "--stages=2",
+        )
         self.assertEqual(done.returncode, 0, done.stderr)
-        self.assertRegex(done.stdout, r"tile_m = 128, tile_n = 128, .*: needs \d+ bytes of shared memory .* of 101376 available")
+        self.assertRegex(
+            done.stdout,
+            r"tile_m = 128, tile_n = 128, .*: needs \d+ bytes of shared memory .* of 101376 available",
+        )
 
     def test_candidates(self):
-        self.assertTrue(all("warps = 1, stages = 1, lanes = 1, dot_type = f32" in s for s in tune.candidates("f16", True)))
+        self.assertTrue(
+            all(
+                "warps = 1, stages = 1, lanes = 1, dot_type = f32" in s
+                for s in tune.candidates("f16", True)
+            )
+        )
         self.assertIn(
             "tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16",
             list(tune.candidates("bf16", False)),

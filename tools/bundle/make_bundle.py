@@ -83,6 +83,9 @@ def main():
     shutil.copy2(os.path.join(args.source, "README.md"), root)
     ignore = shutil.ignore_patterns("__pycache__", "CMakeLists.txt", "*.in", "Unit")
     shutil.copytree(os.path.join(args.source, "test"), os.path.join(root, "test"), ignore=ignore)
+    # With the library in lib/, this is the Python package: PYTHONPATH=python is enough.
+    ignore_built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
+    shutil.copytree(os.path.join(args.source, "python"), os.path.join(root, "python"), ignore=ignore_built)
     shutil.copy2(os.path.join(here, "lit.site.cfg.py"), os.path.join(root, "lit.site.cfg.py"))
     shutil.copytree(args.lit, os.path.join(root, "lit", "lit"), ignore=ignore)
 

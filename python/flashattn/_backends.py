@@ -1,0 +1,304 @@
+"""What the benchmark and the tuner time: the implementations, and the clock of each device."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+import statistics
+import time
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional
+
+import numpy
+
+from . import _reference, masks
+
+
+def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
+    if shape["mask"] == "none":
+        return None
+    if shape["mask"] == "causal":
+        return masks.causal
+    near = masks.window(left=shape["window"] - 1, right=0)
+    return near if shape["mask"] == "window" else near | masks.sink(shape["sinks"]) & masks.causal
+
+
+class Timer:
+    """The milliseconds of calls."""
+
+    def synchronize(self) -> None:
+        pass
+
+    def time(self, call: Callable[[], Any], repeats: int) -> float:
+        start = time.perf_counter()
+        for _ in range(repeats):
+            call()
+        return (time.perf_counter() - start) * 1e3 / repeats
+
+
+class CUDATimer(Timer):
+    def __init__(self, torch):
+        self.torch = torch
+
+    def synchronize(self) -> None:
+        self.torch.cuda.synchronize()
+
+    def time(self, call: Callable[[], Any], repeats: int) -> float:
+        begin, end = (self.torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(repeats):
+            call()
+        end.record()
+        self.torch.cuda.synchronize()
+        return begin.elapsed_time(end) / repeats
+
+
+def interleave(
+    calls: Dict[str, Callable[[], Any]], timer: Timer, rounds: int, ms: float
+) -> Dict[str, List[float]]:
+    """Milliseconds a call of each, one figure a round, in ascending order."""
+    repeats = {}
+    for name, call in calls.items():
+        call()
+        timer.synchronize()
+        repeats[name] = max(1, int(ms / max(timer.time(call, 1), 1e-3)))
+    times: Dict[str, List[float]] = {name: [] for name in calls}
+    order = list(calls)
+    chooser = random.Random(0)
+    for _ in range(rounds):
+        chooser.shuffle(order)
+        for name in order:
+            times[name].append(timer.time(calls[name], repeats[name]))
+    return {name: sorted(values) for name, values in times.items()}
+
+
+class CPUBackend:
+    """NumPy arrays."""
+
+    name = "cpu"
+
+    def __init__(self):
+        from . import _library
+
+        self.timer = Timer()
+        self.device = _library.get().device(_library.DEVICE_CPU).name
+        try:
+            import torch
+        except ImportError:
+            torch = None
+        self.torch = torch
+
+    def describe(self) -> Dict[str, Any]:
+        threads = os.environ.get("FLASHATTN_NUM_THREADS", str(len(os.sched_getaffinity(0))))
+        found = {"device": self.device, "threads": int(threads), "numpy": numpy.__version__}
+        if self.torch:
+            found["torch"] = self.torch.__version__
+        return found
+
+    def matmul_tflops(self, rounds: int, ms: float) -> float:
+        n = 512
+        x = numpy.random.default_rng(0).standard_normal((n, n), numpy.float32)
+        times = interleave({"matmul": lambda: x @ x}, self.timer, rounds, ms)["matmul"]
+        return 2 * n**3 / statistics.median(times) / 1e9
+
+    def copy_gbs(self, rounds: int, ms: float) -> float:
+        x = numpy.ones(1 << 24, numpy.float32)
+        y = numpy.empty_like(x)
+        times = interleave({"copy": lambda: numpy.copyto(y, x)}, self.timer, rounds, ms)["copy"]
+        return 2 * x.nbytes / statistics.median(times) / 1e6
+
+    matmul_name = "512^3 f32, numpy"
+
+    def tensors(self, shape):
+        generator = numpy.random.default_rng(0)
+
+        def make(heads, length):
+            x = generator.standard_normal((shape["B"], heads, length, shape["D"]), numpy.float32)
+            if shape["dtype"] == "f32":
+                return x
+            return (
+                x.astype(numpy.float16) if shape["dtype"] == "f16" else _reference.bf16_from_f32(x)
+            )
+
+        return (
+            make(shape["Hq"], shape["Nq"]),
+            make(shape["Hkv"], shape["Nk"]),
+            make(shape["Hkv"], shape["Nk"]),
+        )
+
+    def float32(self, x, shape) -> numpy.ndarray:
+        return _reference.f32_from_bf16(x) if shape["dtype"] == "bf16" else x.astype(numpy.float32)
+
+    def ours(self, shape, q, k, v) -> Callable[[], Any]:
+        from . import attention
+
+        mask, dtype = mask_of(shape), "bf16" if shape["dtype"] == "bf16" else None
+        return lambda: attention(q, k, v, mask=mask, dtype=dtype)
+
+    def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
+        return {
+            "numpy": lambda: self.numpy_peer(shape, q, k, v),
+            **({"torch": lambda: self.torch_peer(shape, q, k, v)} if self.torch else {}),
+        }
+
+    def numpy_peer(self, shape, q, k, v):
+        group = shape["Hq"] // shape["Hkv"]
+        x, y, z = (self.float32(t, shape) for t in (q, k, v))
+        y, z = (numpy.repeat(t, group, axis=1) for t in (y, z))
+        nq, nk = shape["Nq"], shape["Nk"]
+        rows, keys = numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)[None, :]
+        hidden = ~_reference.visible(mask_of(shape), rows, keys, nq, nk)
+        scale = numpy.float32(1 / math.sqrt(shape["D"]))
+
+        def call():
+            scores = x @ y.swapaxes(-1, -2)
+            scores *= scale
+            scores[..., hidden] = -numpy.inf
+            scores -= scores.max(axis=-1, keepdims=True)
+            numpy.exp(scores, out=scores)
+            scores /= scores.sum(axis=-1, keepdims=True)
+            return scores @ z
+
+        return call
+
+    def torch_peer(self, shape, q, k, v):
+        torch = self.torch
+        if shape["mask"] not in ("none", "causal") or shape["Nq"] not in (1, shape["Nk"]):
+            raise ValueError("torch takes no such mask without a matrix of it")
+        kind = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}[shape["dtype"]]
+        x, y, z = (torch.from_numpy(self.float32(t, shape)).to(kind) for t in (q, k, v))
+        group = shape["Hq"] // shape["Hkv"]
+        y, z = (t.repeat_interleave(group, 1) for t in (y, z))
+        call = torch.nn.functional.scaled_dot_product_attention
+        return lambda: call(x, y, z, is_causal=shape["mask"] == "causal")
+
+    def head(self, x, b, h, shape) -> numpy.ndarray:
+        return self.float32(numpy.ascontiguousarray(x[b, h]), shape)
+
+    def empty_out(self, q):
+        return numpy.empty_like(q)
+
+    def release(self) -> None:
+        pass
+
+
+class CUDABackend:
+    """Tensors of torch on a CUDA device."""
+
+    name = "cuda"
+    matmul_name = "8192^3 bf16"
+
+    def __init__(self, torch):
+        self.torch = torch
+        self.timer = CUDATimer(torch)
+        self.ordinal = torch.cuda.current_device()
+        self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
+
+    def describe(self) -> Dict[str, Any]:
+        from . import _library
+
+        driver = _library.get().device(self.ordinal).driver_version
+        return {
+            "device": self.torch.cuda.get_device_name(),
+            "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
+            "driver_version": _driver_version(),
+            "torch": self.torch.__version__,
+            "cudnn": self.torch.backends.cudnn.version(),
+        }
+
+    def matmul_tflops(self, rounds: int, ms: float) -> float:
+        x = self.torch.randn(8192, 8192, device="cuda", dtype=self.torch.bfloat16)
+        y = self.torch.randn_like(x)
+        times = interleave({"matmul": lambda: x @ y}, self.timer, rounds, ms)["matmul"]
+        return 2 * 8192**3 / statistics.median(times) / 1e9
+
+    def copy_gbs(self, rounds: int, ms: float) -> float:
+        x = self.torch.ones(1 << 28, device="cuda", dtype=self.torch.float32)
+        y = self.torch.empty_like(x)
+        times = interleave({"copy": lambda: y.copy_(x)}, self.timer, rounds, ms)["copy"]
+        return 2 * x.numel() * 4 / statistics.median(times) / 1e6
+
+    def tensors(self, shape):
+        self.torch.manual_seed(0)
+
+        def make(heads, length):
+            size = (shape["B"], heads, length, shape["D"])
+            return self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]])
+
+        return (
+            make(shape["Hq"], shape["Nq"]),
+            make(shape["Hkv"], shape["Nk"]),
+            make(shape["Hkv"], shape["Nk"]),
+        )
+
+    def ours(self, shape, q, k, v) -> Callable[[], Any]:
+        from . import attention
+
+        mask = mask_of(shape)
+        return lambda: attention(q, k, v, mask=mask)
+
+    def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
+        from torch.nn.attention import SDPBackend
+
+        found: Dict[str, Callable[[], Callable[[], Any]]] = {}
+        if shape["mask"] in ("none", "causal"):
+            found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
+            found["fa2"] = lambda: self.sdpa_peer(SDPBackend.FLASH_ATTENTION, shape, q, k, v)
+        if shape["Nq"] > 1:
+            found["flex"] = lambda: self.flex_peer(shape, q, k, v)
+        return found
+
+    def sdpa_peer(self, backend, shape, q, k, v):
+        from torch.nn.attention import sdpa_kernel
+
+        call = self.torch.nn.functional.scaled_dot_product_attention
+        options = {
+            "is_causal": shape["mask"] == "causal",
+            "enable_gqa": shape["Hq"] != shape["Hkv"],
+        }
+
+        def run():
+            with sdpa_kernel([backend]):
+                return call(q, k, v, **options)
+
+        return run
+
+    def flex_peer(self, shape, q, k, v):
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        offset, near, sinks = (
+            shape["Nk"] - shape["Nq"],
+            shape.get("window", 0),
+            shape.get("sinks", 0),
+        )
+        rule = {
+            "none": None,
+            "causal": lambda b, h, q, k: q + offset >= k,
+            "window": lambda b, h, q, k: (q + offset >= k) & (q + offset - k < near),
+            "sink": lambda b, h, q, k: (q + offset >= k) & ((q + offset - k < near) | (k < sinks)),
+        }[shape["mask"]]
+        block_mask = rule and create_block_mask(
+            rule, None, None, shape["Nq"], shape["Nk"], device="cuda"
+        )
+        compiled = self.torch.compile(flex_attention, dynamic=False)
+        grouped = shape["Hq"] != shape["Hkv"]
+        return lambda: compiled(q, k, v, block_mask=block_mask, enable_gqa=grouped)
+
+    def head(self, x, b, h, shape) -> numpy.ndarray:
+        return x[b, h].float().cpu().numpy()
+
+    def empty_out(self, q):
+        return self.torch.empty_like(q)
+
+    def release(self) -> None:
+        self.torch._dynamo.reset()
+        self.torch.cuda.empty_cache()
+
+
+def _driver_version() -> str:
+    try:
+        text = Path("/proc/driver/nvidia/version").read_text().splitlines()[0]
+    except OSError:
+        return "unknown"
+    return next((word for word in text.split() if word[:1].isdigit() and "." in word), text)
