@@ -104,7 +104,7 @@ if os.path.exists(capi) and os.path.isdir(package) and not config.flashattn_sani
         config.substitutions += [
             (
                 "%flashattn_python",
-                "env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s FLASHATTN_LIBRARY=%s XDG_CACHE_HOME=%s %s"
+                "env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s FLASHATTN_LIBRARY=%s FLASHATTN_TUNED=1 XDG_CACHE_HOME=%s %s"
                 % (package, capi, cache, numpy_python),
             ),
             ("%numpy_python", numpy_python),

@@ -9,7 +9,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import _attention, _kernel, causal, sink
+from flashattn import _attention, _kernel, _library, causal, sink
 
 # Of the interpreter and the library on the smallest problem, microseconds. The bound on a quiet
 # machine is a tenth of this; what the test must notice is a call that compiles or checks anew.
@@ -66,11 +66,12 @@ class CacheTest(unittest.TestCase):
     def test_eight_threads_compile_once_and_agree(self):
         generator = numpy.random.default_rng(0)
         q = generator.standard_normal((2, 4, 40, 16), numpy.float32)
-        compiled, original = [], _kernel.Kernel._compile
+        library = _library.get()
+        compiled, original = [], library.compile
 
-        def counted(kernel, *arguments):
-            compiled.append(kernel)
-            return original(kernel, *arguments)
+        def counted(text, **options):
+            compiled.append(text)
+            return original(text, **options)
 
         results, start = [], threading.Barrier(8)
 
@@ -78,7 +79,7 @@ class CacheTest(unittest.TestCase):
             start.wait()
             results.extend(flashattn.attention(q, q, q, mask=causal) for _ in range(50))
 
-        _kernel.Kernel._compile = counted
+        library.compile = counted
         try:
             threads = [threading.Thread(target=work) for _ in range(8)]
             for thread in threads:
@@ -86,7 +87,7 @@ class CacheTest(unittest.TestCase):
             for thread in threads:
                 thread.join()
         finally:
-            _kernel.Kernel._compile = original
+            del library.compile
         self.assertEqual(len(compiled), 1)
         self.assertEqual(len(results), 400)
         for result in results:

@@ -59,6 +59,10 @@ class Tensor:
     def data_ptr(self):
         return self.at
 
+    @property
+    def is_cuda(self):
+        return True
+
     def get_device(self):
         return self.device.index
 
@@ -76,6 +80,7 @@ def make_torch():
     torch = types.ModuleType("torch")
     torch.Tensor, torch.float32 = Tensor, "torch.float32"
     torch.empty = lambda shape, dtype, device: Tensor((1,), 0, dtype, device.index).new_empty(shape)
+    torch.empty_like = lambda tensor: tensor.new_empty(tensor.shape)
     torch.is_grad_enabled = lambda: True
     torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 0x500 + device)
     return torch
