@@ -341,33 +341,35 @@ def test_memory():
     return f"10000 calls: host {grown / 2**20:+.2f} MiB, device {lost:+d} bytes; peak = outputs"
 
 
-def host_time(call, count=10_000):
-    """Median microseconds of the host for a call, after a warm-up; the device is never far behind."""
-    for _ in range(1000):
-        call()
-    torch.cuda.synchronize()
-    times = []
-    for index in range(count):
-        start = time.perf_counter_ns()
-        call()
-        times.append(time.perf_counter_ns() - start)
-        if index % 100 == 99:
-            torch.cuda.synchronize()
-    return sorted(times)[count // 2] / 1e3
+def host_times(calls, count=10_000, batch=500):
+    """Median microseconds of the host for each call. They take turns, so that a slow moment of the machine
+    falls on all of them, after a warm-up; the device is never far behind."""
+    times = {name: [] for name in calls}
+    for number in range(count // batch + 1):
+        for name, call in calls.items():
+            for index in range(batch):
+                start = time.perf_counter_ns()
+                call()
+                spent = time.perf_counter_ns() - start
+                if number > 0:
+                    times[name].append(spent)
+                if index % 100 == 99:
+                    torch.cuda.synchronize()
+    return {name: sorted(values)[count // 2] / 1e3 for name, values in times.items()}
 
 
 def test_host_time():
     q, k, v = operands(b=1, hq=1, hkv=1, nq=16, nk=16)
     o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda")
     mask = window(left=7, right=0) | sink(2) & causal
-    found = {
-        "plain": host_time(lambda: attention(q, k, v)),
-        "plain, out=": host_time(lambda: attention(q, k, v, out=o)),
-        "mask and lse": host_time(lambda: attention(q, k, v, mask=mask, return_lse=True)),
-        "mask and lse, out=": host_time(
-            lambda: attention(q, k, v, mask=mask, return_lse=True, out=(o, lse))
-        ),
-    }
+    found = host_times(
+        {
+            "plain": lambda: attention(q, k, v),
+            "plain, out=": lambda: attention(q, k, v, out=o),
+            "mask and lse": lambda: attention(q, k, v, mask=mask, return_lse=True),
+            "mask and lse, out=": lambda: attention(q, k, v, mask=mask, return_lse=True, out=(o, lse)),
+        }
+    )
     text = ", ".join(f"{name} {value:.1f} us" for name, value in found.items())
     print(f"  host time: {text}", flush=True)
     for name, limit in HOST_LIMITS.items():

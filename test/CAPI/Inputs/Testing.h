@@ -22,11 +22,12 @@ static int failures = 0;
     }                                                                                              \
   } while (0)
 
-/* Stops the test: what follows needs it. */
+/* Stops the test: what follows needs it. Evaluates the condition once, for it may be a call. */
 #define REQUIRE(condition)                                                                         \
   do {                                                                                             \
+    int before = failures;                                                                         \
     CHECK(condition);                                                                              \
-    if (!(condition))                                                                              \
+    if (failures != before)                                                                        \
       exit(1);                                                                                     \
   } while (0)
 
