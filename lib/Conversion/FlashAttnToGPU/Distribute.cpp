@@ -464,13 +464,8 @@ LogicalResult Distributor::contract(vector::ContractionOp op) {
 namespace {
 struct DistributePass : flashattn::impl::DistributeBase<DistributePass> {
   void runOnOperation() override {
-    SmallVector<gpu::LaunchOp> launches;
-    getOperation()->walk([&](gpu::LaunchOp launch) {
-      if (getSchedule(launch))
-        launches.push_back(launch);
-    });
     IRRewriter rewriter(&getContext());
-    for (gpu::LaunchOp launch : launches) {
+    for (gpu::LaunchOp launch : findTilePrograms(getOperation())) {
       if (failed(Distributor(rewriter, launch).run()))
         return signalPassFailure();
       launch->removeAttr(kScheduleAttrName);

@@ -335,13 +335,8 @@ LogicalResult Stager::run() {
 namespace {
 struct StageSharedPass : flashattn::impl::StageSharedBase<StageSharedPass> {
   void runOnOperation() override {
-    SmallVector<gpu::LaunchOp> launches;
-    getOperation()->walk([&](gpu::LaunchOp launch) {
-      if (getSchedule(launch))
-        launches.push_back(launch);
-    });
     IRRewriter rewriter(&getContext());
-    for (gpu::LaunchOp launch : launches)
+    for (gpu::LaunchOp launch : findTilePrograms(getOperation()))
       if (failed(Stager(rewriter, launch).run()))
         return signalPassFailure();
   }

@@ -18,6 +18,16 @@ inline ScheduleAttr getSchedule(Operation *op) {
   return op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
 }
 
+/// The launches below `root` that run tile programs.
+inline SmallVector<gpu::LaunchOp> findTilePrograms(Operation *root) {
+  SmallVector<gpu::LaunchOp> launches;
+  root->walk([&](gpu::LaunchOp launch) {
+    if (getSchedule(launch))
+      launches.push_back(launch);
+  });
+  return launches;
+}
+
 inline bool isSharedMemory(MemRefType type) {
   return gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type);
 }
