@@ -43,12 +43,13 @@ private:
 
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
   Value allocate(VectorType tile, int64_t stages);
-  Value copyTile(vector::TransferReadOp read, ValueRange indices, Value buffer, Value stage);
-  void commitAndWait(ValueRange tokens, std::optional<int32_t> pending);
+  void copyTile(vector::TransferReadOp read, ValueRange indices, Value buffer, Value stage);
+  void commit();
+  void commitAndWait();
   void readFrom(vector::TransferReadOp read, Value buffer, Value stage);
   SmallVector<Value> indicesAt(vector::TransferReadOp read, scf::ForOp loop, Value iv);
   Value stageOf(Value iv);
-  void copyAt(Run &run, Value iv, bool commit = true);
+  void copyAt(Run &run, Value iv);
   void stageRun(Run &run);
   SmallVector<Run> findRuns();
 
@@ -78,8 +79,7 @@ Value Stager::allocate(VectorType tile, int64_t stages) {
 
 /// Copies the tile that `read` would read at `indices` to `buffer[stage]`; every thread
 /// moves chunks of 16 bytes. Rows past the end become 0 and are not touched (A7).
-/// Returns the token of the asynchronous copies.
-Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buffer, Value stage) {
+void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buffer, Value stage) {
   auto tile = cast<VectorType>(read.getVectorType());
   int64_t rows = tile.getDimSize(0), columns = tile.getDimSize(1);
   SharedTile layout{columns, tile.getElementTypeBitWidth() / 8};
@@ -99,7 +99,6 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
   };
   auto [firstRow, column] = divide(thread);
 
-  Value token;
   for (int64_t first = 0; first < chunks; first += threads) {
     Value chunk = arith::AddIOp::create(b, loc, thread, index(first));
     auto emit = [&, firstRow = firstRow, column = column] {
@@ -120,7 +119,7 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
         Value count = inBounds
                           ? Value(arith::SelectOp::create(b, loc, inBounds, chunkElements, zero))
                           : Value();
-        token = nvgpu::DeviceAsyncCopyOp::create(
+        nvgpu::DeviceAsyncCopyOp::create(
             b, loc, tokenType, buffer, ValueRange{stage, row, to}, read.getBase(), from,
             b.getIndexAttr(layout.chunkElements()), count, b.getUnitAttr());
         return;
@@ -159,17 +158,19 @@ Value Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value bu
     b.setInsertionPointToStart(guarded.thenBlock());
     emit();
   }
-  return token;
 }
 
-/// Closes the group of copies issued so far and, where `pending` is given, waits until at
-/// most so many groups are under way and all threads see the tiles.
-void Stager::commitAndWait(ValueRange tokens, std::optional<int32_t> pending) {
+/// Closes the group of copies issued so far.
+void Stager::commit() {
+  auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
+  nvgpu::DeviceAsyncCreateGroupOp::create(b, loc, tokenType, ValueRange());
+}
+
+/// Closes the group, waits for all groups, and makes the tiles visible to all threads.
+void Stager::commitAndWait() {
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
   Value group = nvgpu::DeviceAsyncCreateGroupOp::create(b, loc, tokenType, ValueRange());
-  if (!pending)
-    return;
-  nvgpu::DeviceAsyncWaitOp::create(b, loc, group, b.getI32IntegerAttr(*pending));
+  nvgpu::DeviceAsyncWaitOp::create(b, loc, group, b.getI32IntegerAttr(0));
   gpu::BarrierOp::create(b, loc);
 }
 
@@ -216,13 +217,11 @@ static SmallVector<vector::TransferReadOp> globalReads(Block &block) {
 }
 
 /// Issues the copies of all tiles of step `iv` of the run.
-void Stager::copyAt(Run &run, Value iv, bool commit) {
+void Stager::copyAt(Run &run, Value iv) {
   scf::ForOp loop = run.loops.back();
   Value stage = stageOf(iv);
   for (vector::TransferReadOp read : globalReads(*loop.getBody()))
     copyTile(read, indicesAt(read, loop, iv), bufferOf.lookup(read.getBase()), stage);
-  if (commit)
-    commitAndWait({}, std::nullopt);
 }
 
 void Stager::stageRun(Run &run) {
@@ -234,30 +233,27 @@ void Stager::stageRun(Run &run) {
     auto guarded = scf::IfOp::create(b, loc, inside, /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(guarded.thenBlock());
-    copyAt(run, iv, /*commit=*/false);
+    copyAt(run, iv);
   };
   if (doubled) {
     // Whoever still reads the buffers from an earlier run must be done.
     b.setInsertionPoint(run.loops.front());
     gpu::BarrierOp::create(b, loc);
     guardedCopy(run.begin());
-    commitAndWait({}, std::nullopt);
+    commit();
   }
   for (scf::ForOp loop : run.loops) {
     b.setInsertionPointToStart(loop.getBody());
     Value iv = loop.getInductionVar();
     if (doubled) {
-      auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
-      Value group = nvgpu::DeviceAsyncCreateGroupOp::create(b, loc, tokenType, ValueRange());
-      nvgpu::DeviceAsyncWaitOp::create(b, loc, group, b.getI32IntegerAttr(0));
-      // After the barrier this tile is whole and the other buffer, read one step ago, is free.
-      gpu::BarrierOp::create(b, loc);
+      // After this the tile is whole and the other buffer, read one step ago, is free.
+      commitAndWait();
       guardedCopy(arith::AddIOp::create(b, loc, iv, index(1)));
-      commitAndWait({}, std::nullopt);
+      commit();
     } else {
       gpu::BarrierOp::create(b, loc);
-      copyAt(run, iv, /*commit=*/false);
-      commitAndWait({}, 0);
+      copyAt(run, iv);
+      commitAndWait();
     }
   }
   for (scf::ForOp loop : run.loops)
@@ -296,7 +292,7 @@ LogicalResult Stager::run() {
     Value buffer = allocate(read.getVectorType(), 1);
     b.setInsertionPoint(read);
     copyTile(read, read.getIndices(), buffer, index(0));
-    commitAndWait({}, 0);
+    commitAndWait();
     // Registers of one thread: accumulators of o and scores, and the queries as operands
     // (f32 as two halves).
     int64_t columns = read.getVectorType().getDimSize(1);
