@@ -51,7 +51,7 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
   auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
                   FloatType dot) {
-    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot);
+    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, RolesAttr());
   };
   if (chip.isCPU())
     // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.

@@ -28,7 +28,7 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
   MLIRContext *context = op.getContext();
   std::vector<ScheduleAttr> trials(1, getScheduleCandidates(op, chip).front());
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot) {
-    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot);
+    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, RolesAttr());
     if (!llvm::is_contained(trials, schedule))
       trials.push_back(schedule);
   };

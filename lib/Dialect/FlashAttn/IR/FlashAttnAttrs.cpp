@@ -223,14 +223,39 @@ int64_t ProgramAxisAttr::getRelativeIndex() const { return getMappingId(); }
 // Schedule
 //===----------------------------------------------------------------------===//
 
+/// Error unless `value`, of the field `name` of a schedule, lies between `min` and `max`.
+static LogicalResult verifyField(function_ref<InFlightDiagnostic()> emitError, StringRef name,
+                                 int64_t value, int64_t min, int64_t max) {
+  if (value < min || value > max)
+    return emitError() << "expected schedule field '" << name << "' between " << min << " and "
+                       << max << " but got " << value;
+  return success();
+}
+
+LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
+                                ProgramAxis along, int64_t registers, int64_t producerRegisters,
+                                int64_t rescale, int64_t section) {
+  if (failed(verifyField(emitError, "consumers", consumers, 1, 7)) ||
+      failed(verifyField(emitError, "registers", registers, 24, 256)) ||
+      failed(verifyField(emitError, "producer_registers", producerRegisters, 24, 256)) ||
+      failed(verifyField(emitError, "rescale", rescale, 0, 15)) ||
+      failed(verifyField(emitError, "section", section, 1, 65535)))
+    return failure();
+  for (auto [name, value] : {std::pair("registers", registers),
+                             std::pair("producer_registers", producerRegisters)})
+    if (value % 8 != 0)
+      return emitError() << "expected schedule field '" << name
+                         << "' to be a multiple of 8, as setmaxnreg takes it, but got " << value;
+  if (along == ProgramAxis::Batch)
+    return emitError() << "expected schedule field 'along' to be query_tile or head but got batch";
+  return success();
+}
+
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
-                                   FloatType dotType) {
-  auto inRange = [&](StringRef name, int64_t value, int64_t max) -> LogicalResult {
-    if (value < 1 || value > max)
-      return emitError() << "expected schedule field '" << name << "' between 1 and " << max
-                         << " but got " << value;
-    return success();
+                                   FloatType dotType, RolesAttr roles) {
+  auto inRange = [&](StringRef name, int64_t value, int64_t max) {
+    return verifyField(emitError, name, value, 1, max);
   };
   if (failed(inRange("tile_m", tileM, 1024)) || failed(inRange("tile_n", tileN, 1024)) ||
       failed(inRange("warps", warps, 32)) || failed(inRange("stages", stages, 8)) ||

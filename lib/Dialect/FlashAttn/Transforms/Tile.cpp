@@ -203,6 +203,8 @@ RowState ProgramBuilder::keyLoop(RowState state, Value begin, Value end, bool pa
   if (begin == end || (lower && upper && *lower >= *upper))
     return state;
   auto loop = scf::ForOp::create(b, loc, begin, end, index(1), state.values());
+  if (partial)
+    loop->setAttr(kPartialAttrName, b.getUnitAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   RowState inner = RowState::from(loop.getRegionIterArgs());
@@ -327,6 +329,16 @@ FailureOr<scf::ForallOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, 
   scf::ForallOp program = ProgramBuilder(op, rewriter).build();
   rewriter.eraseOp(op);
   return program;
+}
+
+SmallVector<scf::ForallOp> mlir::flashattn::findSpecializedPrograms(Operation *root) {
+  SmallVector<scf::ForallOp> programs;
+  root->walk([&](scf::ForallOp program) {
+    auto schedule = program->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
+    if (schedule && schedule.getRoles())
+      programs.push_back(program);
+  });
+  return programs;
 }
 
 namespace {

@@ -51,6 +51,14 @@ bool hasAlignedRows(Value memref);
 /// `scf.forall`, then on its `gpu.launch`.
 constexpr StringLiteral kScheduleAttrName = "flashattn.schedule";
 
+/// Unit attribute on a key loop of a tile program whose tiles may hold hidden pairs or end
+/// past the last key. Such a loop's body is right for every tile.
+constexpr StringLiteral kPartialAttrName = "flashattn.partial";
+
+/// Unit attribute on the `scf.if` that holds one interval's pipelined key loops. Its condition
+/// is `arith.cmpi slt` of the interval's first key tile and its end.
+constexpr StringLiteral kKeyRunAttrName = "flashattn.key_run";
+
 /// Registers the bufferisation of the dialect's ops as an external model.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 

@@ -112,6 +112,34 @@ def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
 // Schedule
 //===----------------------------------------------------------------------===//
 
+def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
+  let mnemonic = "roles";
+  let summary = "how a block of specialised warpgroups runs several programs at once";
+  let description = [{
+    One warpgroup (128 threads) is the producer and only brings tiles to shared memory;
+    every other one runs a program of its own. The programs of a block share the tiles of
+    `k` and `v`.
+
+    | field | meaning |
+    | --- | --- |
+    | `consumers` | programs of a block, each on a warpgroup |
+    | `along` | the axis on which a block's programs are neighbours: `query_tile`, or `head` within a group that shares a key/value head |
+    | `registers` | registers of a consumer's thread |
+    | `producer_registers` | registers of a producer's thread |
+    | `rescale` | the output is rescaled only where a row's maximum has grown by more than this power of 2; 0 rescales at every step |
+    | `section` | heads whose programs are started together, longest first |
+  }];
+  let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
+                        "int64_t":$registers, "int64_t":$producerRegisters,
+                        "int64_t":$rescale, "int64_t":$section);
+  let assemblyFormat = [{
+    `<` `consumers` `=` $consumers `,` `along` `=` $along `,` `registers` `=` $registers `,`
+        `producer_registers` `=` $producerRegisters `,` `rescale` `=` $rescale `,`
+        `section` `=` $section `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
 def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let mnemonic = "schedule";
   let summary = "every choice of the tile program, as data";
@@ -124,14 +152,17 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `stages` | K/V tiles held in shared memory at once; 1 loads without overlap |
     | `lanes` | threads that share a row: the row sum is kept as so many partial sums and reduced once at the end |
     | `dot_type` | element type of the contractions' operands |
+    | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
 
     `flashattn-select-schedule` fills it in; one already on the op is kept.
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
-                        "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType);
+                        "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
+                        OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
   let assemblyFormat = [{
     `<` `tile_m` `=` $tileM `,` `tile_n` `=` $tileN `,` `warps` `=` $warps `,`
-        `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType `>`
+        `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType
+        (`,` `roles` `=` $roles^)? `>`
   }];
   let genVerifyDecl = 1;
 }

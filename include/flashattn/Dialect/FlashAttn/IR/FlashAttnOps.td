@@ -114,4 +114,16 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
   let hasCanonicalizer = 1;
 }
 
+def FlashAttn_AnyRowOp : Op<FlashAttn_Dialect, "any_row", [Pure]> {
+  let summary = "whether a condition holds in any row of a tile program";
+  let description = [{
+    True if any element of `condition` is. A target may judge the rows in groups, on a
+    GPU those of a warp, each of which goes on with an answer of its own. So what depends
+    on the result must be right for rows without the condition whichever way it goes.
+  }];
+  let arguments = (ins VectorOfRankAndType<[1, 2], [I1]>:$condition);
+  let results = (outs I1:$result);
+  let assemblyFormat = "$condition attr-dict `:` type($condition)";
+}
+
 #endif // FLASHATTN_OPS_TD

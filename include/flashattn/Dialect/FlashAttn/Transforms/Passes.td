@@ -38,4 +38,33 @@ def Tile : Pass<"flashattn-tile"> {
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
+def PipelineKeys : Pass<"flashattn-pipeline-keys"> {
+  let summary = "compute the scores of a key tile before the last tile's output";
+  let description = [{
+    Turns the key loops of tile programs whose schedule has roles by half a step: a step
+    first multiplies `q` with its own key tile and then the last step's weights with that
+    step's values, so that two products that do not depend on each other stand side by
+    side, and the softmax of this tile beside the second. The first tile's scores and
+    the last tile's output stand before and behind the loops.
+
+    Example: test/Dialect/FlashAttn/pipeline-keys.mlir
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect"];
+}
+
+def ConditionalRescale : Pass<"flashattn-conditional-rescale"> {
+  let summary = "rescale the output only where a row's maximum has grown by much";
+  let description = [{
+    In the key loops of tile programs whose schedule asks for it, the maximum that
+    exponents are taken against stays as it is until some row's scores exceed it by more
+    than the schedule's power of 2. Sum, output and log-sum-exp use the same value, so the
+    result is exact; the weights are at most that power of 2.
+
+    Example: test/Dialect/FlashAttn/conditional-rescale.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
 #endif // FLASHATTN_TRANSFORMS_PASSES_TD

@@ -9,6 +9,7 @@ namespace mlir {
 class RewriterBase;
 namespace scf {
 class ForallOp;
+class ForOp;
 }
 
 namespace flashattn {
@@ -17,6 +18,21 @@ namespace flashattn {
 /// over (batch, query head, query tile) that carries the schedule as the attribute
 /// `flashattn.schedule`. Errors, at the op: tensors, no schedule.
 FailureOr<scf::ForallOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
+
+/// The tile programs below `root` whose schedule has roles.
+SmallVector<scf::ForallOp> findSpecializedPrograms(Operation *root);
+
+/// Turns the key loops of `program` by half a step (flashattn-pipeline-keys). The loops of
+/// an interval move into an `scf.if` with the attribute `flashattn.key_run` whose condition
+/// compares the interval's first tile with its end. Errors, at the loop: one that
+/// flashattn-tile has not made.
+LogicalResult pipelineKeys(RewriterBase &rewriter, scf::ForallOp program);
+
+/// Rescales sum and output of the online softmax in `loop` only where some row's exponent
+/// has grown by more than `growth`, as a power of 2; `lanes` threads share a row. Failure: no
+/// online softmax as flashattn-tile writes it.
+LogicalResult rescaleConditionally(RewriterBase &rewriter, scf::ForOp loop, int64_t lanes,
+                                   int64_t growth);
 
 } // namespace flashattn
 } // namespace mlir
