@@ -3,6 +3,7 @@
 #ifndef FLASHATTN_CONVERSION_PASSES_H
 #define FLASHATTN_CONVERSION_PASSES_H
 
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"

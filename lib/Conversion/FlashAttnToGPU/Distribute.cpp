@@ -2,7 +2,9 @@
 
 #include "Distribute.h"
 #include "flashattn/Conversion/Passes.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::flashattn {
@@ -59,8 +61,19 @@ Distributor::Distributor(RewriterBase &b, gpu::LaunchOp launch)
 
 LogicalResult Distributor::run() {
   Block &body = launch.getBody().front();
-  b.setInsertionPointToStart(&body);
+  // Where the program itself begins, in the region of a role or in the launch.
+  WalkResult found = launch.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (!llvm::any_of(op->getResultTypes(), [&](Type type) { return isDistributed(type); }) &&
+        !isa<vector::TransferReadOp, hopper::WgmmaOp>(op))
+      return WalkResult::advance();
+    b.setInsertionPointToStart(op->getBlock());
+    return WalkResult::interrupt();
+  });
+  if (!found.wasInterrupted())
+    return success();
   Value thread = launch.getThreadIds().x;
+  if (getSchedule(launch).getRoles())
+    thread = arith::AndIOp::create(b, loc, thread, index(127)); // of its warpgroup
   lane = arith::AndIOp::create(b, loc, thread, index(31));
   laneRow = arith::DivUIOp::create(b, loc, lane, index(kQuad));
   laneColumn = mul(arith::AndIOp::create(b, loc, lane, index(kQuad - 1)), 2);
@@ -103,6 +116,7 @@ LogicalResult Distributor::block(Block &body) {
           return failure();
   }
   Operation *terminator = body.getTerminator();
+  b.setInsertionPoint(terminator);
   for (OpOperand &operand : terminator->getOpOperands())
     if (isDistributed(operand.get().getType()))
       operand.set(mapped(operand.get()));
@@ -114,6 +128,10 @@ LogicalResult Distributor::block(Block &body) {
 LogicalResult Distributor::distribute(Operation *op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](scf::ForOp op) { return forOp(op); })
+      .Case([&](scf::IfOp op) { return ifOp(op); })
+      .Case([&](AnyRowOp op) { return anyRow(op); })
+      .Case([&](hopper::WgmmaOp op) { return wgmma(op); })
+      .Case([&](hopper::WgmmaWaitOp op) { return wgmmaWait(op); })
       .Case([&](arith::ConstantOp op) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
@@ -156,6 +174,29 @@ LogicalResult Distributor::forOp(scf::ForOp op) {
   b.setInsertionPointToStart(op.getBody());
   scf::YieldOp::create(b, loc, op.getRegionIterArgs());
   for (auto [oldResult, newResult] : llvm::zip(op.getResults(), loop.getResults())) {
+    if (isDistributed(oldResult.getType()))
+      values[oldResult] = newResult;
+    else
+      b.replaceAllUsesWith(oldResult, newResult);
+  }
+  return success();
+}
+
+LogicalResult Distributor::ifOp(scf::IfOp op) {
+  SmallVector<Type> types;
+  for (Type type : op.getResultTypes()) {
+    types.push_back(isDistributed(type) ? layout.threadType(cast<VectorType>(type)) : type);
+    if (!types.back())
+      return op.emitOpError() << "has no distribution to threads of its result " << type;
+  }
+  auto branch = scf::IfOp::create(b, loc, types, op.getCondition(), /*withElseRegion=*/true);
+  for (auto [to, from] : {std::pair(&branch.getThenRegion(), &op.getThenRegion()),
+                          std::pair(&branch.getElseRegion(), &op.getElseRegion())}) {
+    to->takeBody(*from);
+    if (failed(block(to->front())))
+      return failure();
+  }
+  for (auto [oldResult, newResult] : llvm::zip(op.getResults(), branch.getResults())) {
     if (isDistributed(oldResult.getType()))
       values[oldResult] = newResult;
     else
@@ -280,11 +321,20 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
 // Reductions
 //===----------------------------------------------------------------------===//
 
+/// Whether `v` is 0 for a sum or -inf for a maximum throughout.
+static bool isNeutral(vector::CombiningKind kind, Value v) {
+  return kind == vector::CombiningKind::ADD
+             ? matchPattern(v, m_AnyZeroFloat())
+             : matchPattern(v, m_NegInfFloat());
+}
+
 Value Distributor::slice(Value v, int64_t offset, int64_t size) {
   return shuffle(v, llvm::to_vector(llvm::seq(offset, offset + size)));
 }
 
 Value Distributor::combine(vector::CombiningKind kind, Value x, Value y) {
+  if (isNeutral(kind, x))
+    return y;
   if (kind == vector::CombiningKind::ADD)
     return arith::AddFOp::create(b, loc, x, y);
   return arith::MaxNumFOp::create(b, loc, x, y);
@@ -296,23 +346,18 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
   SmallVector<int64_t> joined;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
     Value part = layout.rowBlocks == 1 ? tile : slice(tile, r * perBlock, perBlock);
-    // Halve by whole column groups, of 4 elements: the pattern (half, column) stays.
-    int64_t groups = perBlock / 4;
-    while (groups > 1) {
-      int64_t half = groups / 2;
-      Value folded = combine(kind, slice(part, 0, 4 * half), slice(part, 4 * half, 4 * half));
-      if (groups % 2) {
-        Value rest = slice(part, 8 * half, 4), head = slice(folded, 0, 4);
-        Value merged = combine(kind, head, rest);
-        if (half == 1)
-          folded = merged;
-        else
-          folded = vector::InsertStridedSliceOp::create(b, loc, merged, folded,
-                                                        ArrayRef<int64_t>{0}, ArrayRef<int64_t>{1});
-      }
-      part = folded;
-      groups = half;
+    // Chains over every second column group, of 4 elements each: the pattern (half, column)
+    // stays, and no more than two groups of intermediates are live.
+    constexpr int64_t chains = 2;
+    SmallVector<Value> folded;
+    for (int64_t g = 0; g < perBlock / 4; ++g) {
+      Value group = slice(part, 4 * g, 4);
+      if (g < chains)
+        folded.push_back(group);
+      else
+        folded[g % chains] = combine(kind, folded[g % chains], group);
     }
+    part = folded.size() == 1 ? folded[0] : combine(kind, folded[0], folded[1]);
     Value row = combine(kind, shuffle(part, {0, 2}), shuffle(part, {1, 3}));
     if (!rows) {
       rows = row;
@@ -339,6 +384,21 @@ Value Distributor::reduceQuad(vector::CombiningKind kind, Value row) {
     row = combine(kind, row, others);
   }
   return row;
+}
+
+/// The warp decides for its 16 rows: one vote, no exchange of values.
+LogicalResult Distributor::anyRow(AnyRowOp op) {
+  Value held = mapped(op.getCondition());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  Value mine;
+  for (Value element : vector::ToElementsOp::create(b, loc, held).getResults())
+    mine = mine ? Value(arith::OrIOp::create(b, loc, mine, element)) : element;
+  Value everyone = arith::ConstantIntOp::create(b, loc, -1, 32);
+  Value any = NVVM::VoteSyncOp::create(b, loc, b.getI1Type(), everyone, mine,
+                                       NVVM::VoteSyncKind::any);
+  b.replaceAllUsesWith(op.getResult(), any);
+  return success();
 }
 
 LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
@@ -438,6 +498,31 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
         }
       }
     }
+  return success();
+}
+
+LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
+  VectorType type = layout.threadType(cast<VectorType>(op.getD().getType()));
+  Value a = isDistributed(op.getA().getType()) ? mapped(op.getA()) : op.getA();
+  Value acc = op.getAcc() ? mapped(op.getAcc()) : Value();
+  if (!type || !a || (op.getAcc() && !acc))
+    return op.emitOpError() << "has no distribution to threads of its operands";
+  values[op.getD()] = hopper::WgmmaOp::create(b, loc, type, a, op.getB(), acc,
+                                              op.getTransposedAttr(), op.getDepthAttr());
+  return success();
+}
+
+LogicalResult Distributor::wgmmaWait(hopper::WgmmaWaitOp op) {
+  SmallVector<Value> held;
+  for (Value value : op.getValues()) {
+    held.push_back(mapped(value));
+    if (!held.back())
+      return op.emitOpError() << "has no distribution to threads of its operand";
+  }
+  auto wait = hopper::WgmmaWaitOp::create(b, loc, ValueRange(held).getTypes(), held,
+                                          op.getPendingAttr(), op.getHeldAttr());
+  for (auto [oldResult, newResult] : llvm::zip(op.getResults(), wait.getResults()))
+    values[oldResult] = newResult;
   return success();
 }
 

@@ -4,6 +4,7 @@
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_DISTRIBUTE_H
 
 #include "TileLayout.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -45,6 +46,8 @@ private:
   LogicalResult block(Block &body);
   LogicalResult distribute(Operation *op);
   LogicalResult forOp(scf::ForOp op);
+  LogicalResult ifOp(scf::IfOp op);
+  LogicalResult anyRow(AnyRowOp op);
   LogicalResult elementwise(Operation *op);
   Value numbers(VectorType type);
   LogicalResult shapeCast(vector::ShapeCastOp op);
@@ -53,6 +56,8 @@ private:
   LogicalResult read(vector::TransferReadOp op);
   LogicalResult write(vector::TransferWriteOp op);
   LogicalResult contract(vector::ContractionOp op);
+  LogicalResult wgmma(hopper::WgmmaOp op);
+  LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);
 
   // mma.sync (MmaSync.cpp)
   void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);

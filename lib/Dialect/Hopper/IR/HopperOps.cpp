@@ -233,3 +233,15 @@ LogicalResult WgmmaWaitOp::verify() {
   }
   return verifyVectors(*this, getValues());
 }
+
+LogicalResult LoadTileOp::verify() {
+  FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
+  if (failed(tile))
+    return failure();
+  auto type = cast<VectorType>(getResult().getType());
+  if (type.getRank() != 2 || type.getDimSize(0) != tile->rows ||
+      type.getDimSize(1) > tile->getColumns() || type.getElementType() != tile->elementType)
+    return emitOpError() << "expected the rows and first columns of " << getTile().getType()
+                         << " but got " << type;
+  return success();
+}

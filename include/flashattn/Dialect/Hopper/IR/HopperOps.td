@@ -211,4 +211,23 @@ def Hopper_WgmmaWaitOp : Hopper_OrderedOp<"wgmma_wait", [
   let assemblyFormat = "$values attr-dict `:` type($values)";
 }
 
+def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
+  let summary = "the tile that lies in shared memory, as a value";
+  let description = [{
+    The first columns of the tile where the result has fewer. Stands in a tile program for
+    the operand of a contraction until that becomes a `hopper.wgmma`, which reads shared
+    memory itself: no threads hold the value, and there is no lowering of its own.
+
+    Example:
+
+    ```mlir
+    %k = hopper.load_tile %slot
+        : memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<80x128xf16>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$tile);
+  let results = (outs Hopper_F16Vector:$result);
+  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($result)";
+}
+
 #endif // FLASHATTN_HOPPER_OPS_TD
