@@ -5,6 +5,7 @@
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "flashattn/Pipelines/Pipelines.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
@@ -41,11 +42,12 @@
 using namespace mlir;
 
 void flashattn::registerAllFlashAttnDialects(DialectRegistry &registry) {
-  registry.insert<FlashAttnDialect, affine::AffineDialect, arith::ArithDialect,
-                  bufferization::BufferizationDialect, func::FuncDialect, gpu::GPUDialect,
-                  linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
-                  memref::MemRefDialect, nvgpu::NVGPUDialect, NVVM::NVVMDialect, scf::SCFDialect,
-                  tensor::TensorDialect, transform::TransformDialect, vector::VectorDialect>();
+  registry
+      .insert<FlashAttnDialect, affine::AffineDialect, arith::ArithDialect,
+              bufferization::BufferizationDialect, func::FuncDialect, gpu::GPUDialect,
+              hopper::HopperDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
+              memref::MemRefDialect, nvgpu::NVGPUDialect, NVVM::NVVMDialect, scf::SCFDialect,
+              tensor::TensorDialect, transform::TransformDialect, vector::VectorDialect>();
 }
 
 void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {

@@ -11,7 +11,7 @@ namespace mlir {
 class DialectRegistry;
 namespace flashattn {
 
-/// The flashattn dialect and the upstream dialects that its passes read or make.
+/// The flashattn and hopper dialects and the upstream dialects that its passes read or make.
 void registerAllFlashAttnDialects(DialectRegistry &registry);
 
 /// External models: bufferisation, translation to LLVM IR, the NVVM target.

@@ -1,0 +1,54 @@
+//===- Hopper.h - the hopper dialect ----------------------------*- C++ -*-===//
+//
+// The dialect, its type, the ops, and the shape of a tile in shared memory.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_DIALECT_HOPPER_IR_HOPPER_H
+#define FLASHATTN_DIALECT_HOPPER_IR_HOPPER_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include <optional>
+
+#include "flashattn/Dialect/Hopper/IR/HopperDialect.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "flashattn/Dialect/Hopper/IR/HopperTypes.h.inc"
+#define GET_OP_CLASSES
+#include "flashattn/Dialect/Hopper/IR/HopperOps.h.inc"
+
+namespace mlir::flashattn::hopper {
+
+/// Rows of the result of a warpgroup's product.
+constexpr int64_t kWarpgroupRows = 64;
+/// Length of the contraction of one instruction, in 16-bit elements.
+constexpr int64_t kWgmmaDepth = 16;
+/// Bytes of a tensor map, and its alignment in the kernel's parameters.
+constexpr int64_t kTensorMapBytes = 128;
+constexpr int64_t kTensorMapAlignment = 64;
+
+/// A tile in shared memory, as its memref says it: panels side by side, each of rows of
+/// 32, 64 or 128 bytes in the swizzle of that width.
+struct SharedTile {
+  int64_t panels, rows, panelColumns;
+  Type elementType;
+
+  /// The tile of `type`, or none if `type` is not one.
+  static std::optional<SharedTile> get(Type type);
+
+  int64_t getColumns() const { return panels * panelColumns; }
+  int64_t getRowBytes() const { return panelColumns * 2; }
+  int64_t getPanelBytes() const { return rows * getRowBytes(); }
+  int64_t getBytes() const { return panels * getPanelBytes(); }
+  /// What a panel's first byte must be a multiple of: eight rows, the swizzle's period.
+  int64_t getAlignment() const { return 8 * getRowBytes(); }
+};
+
+} // namespace mlir::flashattn::hopper
+
+#endif // FLASHATTN_DIALECT_HOPPER_IR_HOPPER_H

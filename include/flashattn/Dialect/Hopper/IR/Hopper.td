@@ -1,0 +1,13 @@
+//===- Hopper.td - umbrella of the hopper dialect ------------*- tablegen -*-===//
+//
+// Only includes: each part of the dialect has a file of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_HOPPER_TD
+#define FLASHATTN_HOPPER_TD
+
+include "flashattn/Dialect/Hopper/IR/HopperDialect.td"
+include "flashattn/Dialect/Hopper/IR/HopperOps.td"
+
+#endif // FLASHATTN_HOPPER_TD

@@ -1,0 +1,214 @@
+#ifndef FLASHATTN_HOPPER_OPS_TD
+#define FLASHATTN_HOPPER_OPS_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "flashattn/Dialect/Hopper/IR/HopperDialect.td"
+
+class Hopper_Op<string mnemonic, list<Trait> traits> : Op<Hopper_Dialect, mnemonic, traits> {
+  let hasVerifier = 1;
+}
+
+/// Ordered among themselves and with every other access: what a barrier or a group of
+/// asynchronous products says of memory is not in its operands.
+class Hopper_OrderedOp<string mnemonic, list<Trait> traits = []>
+    : Hopper_Op<mnemonic, !listconcat([MemoryEffects<[MemRead, MemWrite]>], traits)>;
+
+//===----------------------------------------------------------------------===//
+// Tensor copies
+//===----------------------------------------------------------------------===//
+
+/// Without the C++ type, which would let the printer leave `!hopper.tensor_map` out.
+def Hopper_AnyTensorMap : Type<Hopper_TensorMap.predicate, "tensor map">;
+
+def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
+  let summary = "describe a memref to the tensor copy unit (host)";
+  let description = [{
+    The descriptor of a memref of rank 2 to 5 of f16 or bf16 in global memory, with unit
+    stride in its last dimension. The box covers `rows` indices along dimension `row_dim`,
+    `columns` along the last one and one along every other.
+
+    Example:
+
+    ```mlir
+    %m = hopper.make_tensor_map %k row_dim(2)
+        : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
+    ```
+  }];
+  let arguments = (ins AnyStridedMemRef:$memref, I64Attr:$rowDim);
+  let results = (outs Hopper_AnyTensorMap:$map);
+  let assemblyFormat = [{
+    $memref `row_dim` `(` $rowDim `)` attr-dict `:` type($memref) `to` type($map)
+  }];
+  let extraClassDeclaration = [{
+    TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
+  }];
+}
+
+def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
+  let summary = "copy a tile to shared memory asynchronously";
+  let description = [{
+    Issued by every thread that runs it, so by one: one instruction per panel of the tile,
+    panel `p` from column `col + p*C`. The coordinates are in the order of the memref's
+    dimensions. Completes `P*R*C` elements' bytes on the barrier; elements outside of the
+    memref are read as 0 and count as well.
+
+    Example:
+
+    ```mlir
+    hopper.tma_load %m[%b, %h, %row, %col] to %tile, %full[%stage]
+        : !hopper.tensor_map<80x64xf16> to memref<2x80x64xf16, #gpu.address_space<workgroup>>,
+          memref<4xi64, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Hopper_AnyTensorMap:$map, Variadic<Index>:$coordinates, AnyMemRef:$tile,
+                       AnyMemRef:$barriers, Index:$index);
+  let assemblyFormat = [{
+    $map `[` $coordinates `]` `to` $tile `,` $barriers `[` $index `]` attr-dict `:` type($map)
+    `to` type($tile) `,` type($barriers)
+  }];
+  let extraClassDeclaration = [{
+    TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers
+//===----------------------------------------------------------------------===//
+
+class Hopper_BarrierOp<string mnemonic> : Hopper_OrderedOp<mnemonic>;
+
+def Hopper_BarrierInitOp : Hopper_BarrierOp<"barrier_init"> {
+  let summary = "make a barrier of a number of arrivals per phase";
+  let description = [{
+    Run by one thread. Others may use the barrier after `hopper.fence_barrier_init` of that
+    thread and a barrier of the block.
+
+    Example: `hopper.barrier_init %bars[%i], 3 : memref<4xi64, #gpu.address_space<workgroup>>`
+  }];
+  let arguments = (ins AnyMemRef:$barriers, Index:$index, I64Attr:$count);
+  let assemblyFormat = "$barriers `[` $index `]` `,` $count attr-dict `:` type($barriers)";
+}
+
+def Hopper_FenceBarrierInitOp : Hopper_OrderedOp<"fence_barrier_init"> {
+  let summary = "make initialised barriers visible to asynchronous copies";
+  let description = "Example: `hopper.fence_barrier_init`";
+  let assemblyFormat = "attr-dict";
+  let hasVerifier = 0;
+}
+
+def Hopper_BarrierExpectOp : Hopper_BarrierOp<"barrier_expect"> {
+  let summary = "arrive, and let the phase wait for a number of bytes as well";
+  let description = [{
+    Example: `hopper.barrier_expect %bars[%i], 20480 : memref<4xi64, #gpu.address_space<workgroup>>`
+  }];
+  let arguments = (ins AnyMemRef:$barriers, Index:$index, I64Attr:$bytes);
+  let assemblyFormat = "$barriers `[` $index `]` `,` $bytes attr-dict `:` type($barriers)";
+}
+
+def Hopper_BarrierArriveOp : Hopper_BarrierOp<"barrier_arrive"> {
+  let summary = "arrive at a barrier";
+  let description = [{
+    With a predicate only the threads for which it holds arrive. That is no branch: control
+    flow between an asynchronous product and its wait would serialise the two.
+
+    Example:
+
+    ```mlir
+    hopper.barrier_arrive %bars[%i] if %first : memref<4xi64, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$barriers, Index:$index, Optional<I1>:$predicate);
+  let assemblyFormat = [{
+    $barriers `[` $index `]` (`if` $predicate^)? attr-dict `:` type($barriers)
+  }];
+}
+
+def Hopper_BarrierWaitOp : Hopper_BarrierOp<"barrier_wait"> {
+  let summary = "wait until the phase of a parity has completed";
+  let description = [{
+    The first phase has parity 0. To wait for parity 1 at a new barrier returns at once.
+
+    Example: `hopper.barrier_wait %bars[%i], %parity : memref<4xi64, #gpu.address_space<workgroup>>`
+  }];
+  let arguments = (ins AnyMemRef:$barriers, Index:$index, I32:$parity);
+  let assemblyFormat = "$barriers `[` $index `]` `,` $parity attr-dict `:` type($barriers)";
+}
+
+//===----------------------------------------------------------------------===//
+// Asynchronous products
+//===----------------------------------------------------------------------===//
+
+def Hopper_F16Vector : VectorOfAnyRankOf<[F16, BF16]>;
+def Hopper_F32Vector : VectorOfAnyRankOf<[F32]>;
+def Hopper_WgmmaA : AnyTypeOf<[AnyMemRef, Hopper_F16Vector]>;
+def Hopper_Accumulator : VectorOfAnyRankOf<[F16, BF16, F32]>;
+
+def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma"> {
+  let summary = "issue a product of a warpgroup";
+  let description = [{
+    Begins `d = a * b^T`, or with an accumulator `d = acc + a * b^T`, as one group of
+    asynchronous instructions; with `transposed`, `b` is stored with its rows along the
+    contraction and `d = acc + a * b`. `d` has 64 rows and must pass a `hopper.wgmma_wait`
+    before it is used; so must, before they change, the registers of `a`.
+
+    | | rows | columns |
+    | --- | --- | --- |
+    | `a` in shared memory (`PxRxC`) | R = 64 | P*C = K |
+    | `a` in registers | 64 | K |
+    | `b` | N | K |
+    | `b` with `transposed` | K | N |
+    | `acc`, `d` | 64 | N |
+
+    K is a multiple of 16 and the same in `a` and `b`; with `depth` only so much of both is
+    contracted. N is a multiple of 8 up to 256, and may be less than what `b` has.
+
+    Examples:
+
+    ```mlir
+    %s = hopper.wgmma %q, %k : memref<2x64x64xf16, #gpu.address_space<workgroup>>,
+        memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<64x80xf32>
+    %o = hopper.wgmma %p, %v, %acc transposed : vector<64x80xf16>,
+        memref<2x80x64xf16, #gpu.address_space<workgroup>>, vector<64x128xf32>
+    ```
+  }];
+  let arguments = (ins Hopper_WgmmaA:$a, AnyMemRef:$b, Optional<Hopper_F32Vector>:$acc,
+                       UnitAttr:$transposed, OptionalAttr<I64Attr>:$depth);
+  let results = (outs Hopper_F32Vector:$d);
+  let assemblyFormat = [{
+    $a `,` $b (`,` $acc^)? (`transposed` $transposed^)? (`depth` `(` $depth^ `)`)? attr-dict
+    `:` custom<WgmmaTypes>(type($a), type($b), type($acc), type($d))
+  }];
+  let extraClassDeclaration = [{
+    /// N, the columns of the result.
+    int64_t getColumns();
+    /// The length of the contraction: `depth`, or all columns of `a`.
+    int64_t getContraction();
+  }];
+}
+
+def Hopper_WgmmaWaitOp : Hopper_OrderedOp<"wgmma_wait", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "wait until at most some groups of products are pending";
+  let description = [{
+    Gives the values back, so that no use of a result can move above the wait that makes it
+    valid. Those of groups that may still be pending pass through as well, for they are in
+    the same registers after it.
+
+    `held` marks one of two equal waits in the arms of a branch, lest LLVM merges them: the
+    block boundary before it keeps ptxas from waiting earlier.
+
+    Example:
+
+    ```mlir
+    %x:2 = hopper.wgmma_wait %a, %b {pending = 1} : vector<64x80xf32>, vector<64x128xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<Hopper_Accumulator>:$values,
+                       DefaultValuedAttr<I64Attr, "0">:$pending, UnitAttr:$held);
+  let results = (outs Variadic<Hopper_Accumulator>:$results);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
+}
+
+#endif // FLASHATTN_HOPPER_OPS_TD

@@ -1,0 +1,90 @@
+//===- HopperDialect.cpp - the dialect, its type, tiles --------------------===//
+
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::flashattn::hopper;
+
+#include "flashattn/Dialect/Hopper/IR/HopperDialect.cpp.inc"
+
+#define GET_TYPEDEF_CLASSES
+#include "flashattn/Dialect/Hopper/IR/HopperTypes.cpp.inc"
+
+void HopperDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "flashattn/Dialect/Hopper/IR/HopperTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "flashattn/Dialect/Hopper/IR/HopperOps.cpp.inc"
+      >();
+}
+
+/// Of a row of a box or panel of 16-bit elements: 32, 64 or 128 bytes have a swizzle.
+static bool isSwizzledRow(int64_t columns) {
+  return columns == 16 || columns == 32 || columns == 64;
+}
+
+//===----------------------------------------------------------------------===//
+// Tensor map
+//===----------------------------------------------------------------------===//
+
+Type TensorMapType::parse(AsmParser &parser) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<int64_t> box;
+  Type elementType;
+  if (parser.parseLess() || parser.parseDimensionList(box, /*allowDynamic=*/false) ||
+      parser.parseType(elementType) || parser.parseGreater())
+    return {};
+  if (box.size() != 2) {
+    parser.emitError(loc) << "expected a box of rows and columns but got " << box.size()
+                          << " dimensions";
+    return {};
+  }
+  return parser.getChecked<TensorMapType>(loc, parser.getContext(), box[0], box[1], elementType);
+}
+
+void TensorMapType::print(AsmPrinter &printer) const {
+  printer << "<" << getRows() << "x" << getColumns() << "x" << getElementType() << ">";
+}
+
+LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t rows,
+                                    int64_t columns, Type elementType) {
+  if (!elementType.isF16() && !elementType.isBF16())
+    return emitError() << "expected element type f16 or bf16 but got " << elementType;
+  if (rows < 1 || rows > 256)
+    return emitError() << "expected 1 to 256 rows but got " << rows;
+  if (!isSwizzledRow(columns))
+    return emitError() << "expected 16, 32 or 64 columns but got " << columns;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles in shared memory
+//===----------------------------------------------------------------------===//
+
+std::optional<SharedTile> SharedTile::get(Type type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref || memref.getRank() != 3 || !memref.hasStaticShape() ||
+      !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(memref))
+    return std::nullopt;
+  SharedTile tile{memref.getDimSize(0), memref.getDimSize(1), memref.getDimSize(2),
+                  memref.getElementType()};
+  if ((!tile.elementType.isF16() && !tile.elementType.isBF16()) ||
+      !isSwizzledRow(tile.panelColumns) || tile.panels < 1 || tile.rows < 1)
+    return std::nullopt;
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(memref.getStridesAndOffset(strides, offset)) || strides[2] != 1 ||
+      strides[1] != tile.panelColumns)
+    return std::nullopt;
+  // A panel that follows another begins where the swizzle does.
+  if (tile.panels > 1 && (strides[0] != tile.rows * tile.panelColumns || tile.rows % 8 != 0))
+    return std::nullopt;
+  return tile;
+}

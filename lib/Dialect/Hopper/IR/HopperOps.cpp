@@ -1,0 +1,235 @@
+//===- HopperOps.cpp - assembly and verifiers ------------------------------===//
+
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpImplementation.h"
+
+using namespace mlir;
+using namespace mlir::flashattn::hopper;
+
+/// `type(a), type(b), type(acc)`, or `type(a), type(b) -> type(d)` without an accumulator, whose
+/// type is that of the result.
+static ParseResult parseWgmmaTypes(OpAsmParser &parser, Type &a, Type &b, Type &acc, Type &d) {
+  if (parser.parseType(a) || parser.parseComma() || parser.parseType(b))
+    return failure();
+  if (succeeded(parser.parseOptionalArrow()))
+    return parser.parseType(d);
+  if (parser.parseComma() || parser.parseType(acc))
+    return failure();
+  d = acc;
+  return success();
+}
+
+static void printWgmmaTypes(OpAsmPrinter &printer, Operation *, Type a, Type b, Type acc, Type d) {
+  printer << a << ", " << b;
+  if (acc)
+    printer << ", " << acc;
+  else
+    printer << " -> " << d;
+}
+
+#define GET_OP_CLASSES
+#include "flashattn/Dialect/Hopper/IR/HopperOps.cpp.inc"
+
+//===----------------------------------------------------------------------===//
+// Operands
+//===----------------------------------------------------------------------===//
+
+/// The tile in shared memory that `operand`, called `name`, is.
+static FailureOr<SharedTile> verifyTile(Operation *op, StringRef name, Value operand) {
+  if (std::optional<SharedTile> tile = SharedTile::get(operand.getType()))
+    return *tile;
+  return op->emitOpError() << "expected '" << name
+                           << "' to be a tile in shared memory, panels x rows x 16, 32 or 64 "
+                              "elements of f16 or bf16 without gaps, with rows a multiple of 8 "
+                              "where there are more panels, but got "
+                           << operand.getType();
+}
+
+static LogicalResult verifyBarriers(Operation *op, Value barriers) {
+  auto type = cast<MemRefType>(barriers.getType());
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (type.getRank() != 1 || !type.getElementType().isInteger(64) ||
+      !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type) ||
+      failed(type.getStridesAndOffset(strides, offset)) || strides[0] != 1)
+    return op->emitOpError() << "expected barriers to be a one-dimensional memref of i64 in "
+                                "workgroup memory but got "
+                             << type;
+  return success();
+}
+
+/// What a barrier counts in one phase, arrivals and bytes, has 20 bits.
+static LogicalResult verifyCount(Operation *op, StringRef name, int64_t count) {
+  constexpr int64_t most = (int64_t(1) << 20) - 1;
+  if (count < 1 || count > most)
+    return op->emitOpError() << "expected '" << name << "' from 1 to " << most << " but got "
+                             << count;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Tensor copies
+//===----------------------------------------------------------------------===//
+
+LogicalResult MakeTensorMapOp::verify() {
+  auto type = cast<MemRefType>(getMemref().getType());
+  int64_t rank = type.getRank(), rowDim = getRowDim();
+  if (rank < 2 || rank > 5)
+    return emitOpError() << "expected a memref of rank 2 to 5 but got " << type;
+  Type element = getMapType().getElementType();
+  if (type.getElementType() != element)
+    return emitOpError() << "expected element type " << element << " of the memref but got "
+                         << type;
+  if (rowDim < 0 || rowDim >= rank - 1)
+    return emitOpError() << "expected 'row_dim' from 0 to " << rank - 2 << " but got " << rowDim;
+  SmallVector<int64_t> strides;
+  int64_t offset;
+  if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)
+    return emitOpError() << "expected unit stride in the last dimension but got " << type;
+  return success();
+}
+
+LogicalResult TmaLoadOp::verify() {
+  FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
+  if (failed(tile) || failed(verifyBarriers(*this, getBarriers())))
+    return failure();
+  TensorMapType map = getMapType();
+  if (map.getRows() != tile->rows || map.getColumns() != tile->panelColumns ||
+      map.getElementType() != tile->elementType)
+    return emitOpError() << "expected the box of " << map << " to be a panel of the tile but got "
+                         << getTile().getType();
+  size_t rank = getCoordinates().size();
+  if (rank < 2 || rank > 5)
+    return emitOpError() << "expected 2 to 5 coordinates but got " << rank;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers
+//===----------------------------------------------------------------------===//
+
+LogicalResult BarrierInitOp::verify() {
+  if (failed(verifyBarriers(*this, getBarriers())))
+    return failure();
+  return verifyCount(*this, "count", getCount());
+}
+
+LogicalResult BarrierExpectOp::verify() {
+  if (failed(verifyBarriers(*this, getBarriers())))
+    return failure();
+  return verifyCount(*this, "bytes", getBytes());
+}
+
+LogicalResult BarrierArriveOp::verify() { return verifyBarriers(*this, getBarriers()); }
+
+LogicalResult BarrierWaitOp::verify() { return verifyBarriers(*this, getBarriers()); }
+
+//===----------------------------------------------------------------------===//
+// Asynchronous products
+//===----------------------------------------------------------------------===//
+
+/// Columns of a value with 64 rows: of a whole tile, or, where one thread of 128 holds its part,
+/// from the number of elements.
+static int64_t getVectorColumns(VectorType type) {
+  return type.getRank() == 2 ? type.getDimSize(1) : type.getNumElements() * 128 / kWarpgroupRows;
+}
+
+int64_t WgmmaOp::getColumns() { return getVectorColumns(cast<VectorType>(getD().getType())); }
+
+int64_t WgmmaOp::getContraction() {
+  if (std::optional<uint64_t> depth = getDepth())
+    return *depth;
+  if (auto vector = dyn_cast<VectorType>(getA().getType()))
+    return getVectorColumns(vector);
+  auto memref = cast<MemRefType>(getA().getType());
+  return memref.getDimSize(0) * memref.getDimSize(2);
+}
+
+/// Each of `values` that is a vector must be a whole tile of 64 rows, or each what a thread holds.
+static LogicalResult verifyVectors(Operation *op, ValueRange values) {
+  VectorType first;
+  for (Value value : values) {
+    auto type = dyn_cast<VectorType>(value.getType());
+    if (!type)
+      continue;
+    if (type.isScalable() || type.getRank() < 1 || type.getRank() > 2)
+      return op->emitOpError() << "expected vectors of one or two dimensions but got " << type;
+    if (type.getRank() == 2 && type.getDimSize(0) != kWarpgroupRows)
+      return op->emitOpError() << "expected " << kWarpgroupRows << " rows but got " << type;
+    if (!first)
+      first = type;
+    if (type.getRank() != first.getRank())
+      return op->emitOpError() << "expected all vectors to be whole tiles or all to be one "
+                                  "thread's part but got "
+                               << first << " and " << type;
+  }
+  return success();
+}
+
+LogicalResult WgmmaOp::verify() {
+  FailureOr<SharedTile> b = verifyTile(*this, "b", getB());
+  SmallVector<Value> vectors{getA(), getD()};
+  if (failed(b) || failed(verifyVectors(*this, vectors)))
+    return failure();
+  if (getAcc() && getAcc().getType() != getD().getType())
+    return emitOpError() << "expected an accumulator of type " << getD().getType()
+                         << " as the result but got " << getAcc().getType();
+
+  int64_t aColumns;
+  Type aElement = getElementTypeOrSelf(getA().getType());
+  if (auto vector = dyn_cast<VectorType>(getA().getType())) {
+    aColumns = getVectorColumns(vector);
+  } else {
+    FailureOr<SharedTile> a = verifyTile(*this, "a", getA());
+    if (failed(a))
+      return failure();
+    if (a->rows != kWarpgroupRows)
+      return emitOpError() << "expected " << kWarpgroupRows << " rows of 'a' but got "
+                           << getA().getType();
+    aColumns = a->getColumns();
+  }
+  if (aElement != b->elementType)
+    return emitOpError() << "expected element type " << aElement << " of 'b' as in 'a' but got "
+                         << b->elementType;
+
+  int64_t n = getColumns(), k = getContraction();
+  int64_t bDepth = getTransposed() ? b->rows : b->getColumns();
+  int64_t bColumns = getTransposed() ? b->getColumns() : b->rows;
+  if (k < kWgmmaDepth || k % kWgmmaDepth != 0)
+    return emitOpError() << "expected a contraction over a multiple of " << kWgmmaDepth
+                         << " but got " << k;
+  if (getDepth() ? k > aColumns || k > bDepth : k != bDepth)
+    return emitOpError() << "expected a contraction of " << k << " but got " << aColumns
+                         << " columns of 'a' and " << bDepth
+                         << (getTransposed() ? " rows" : " columns") << " of 'b'";
+  if (n < 8 || n > 256 || n % 8 != 0)
+    return emitOpError() << "expected a multiple of 8 up to 256 as columns of the result but got "
+                         << n;
+  if (n > bColumns)
+    return emitOpError() << "expected at most " << bColumns
+                         << " columns of the result, as 'b' has, but got " << n;
+  return success();
+}
+
+LogicalResult WgmmaWaitOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                            ValueRange operands, DictionaryAttr, OpaqueProperties,
+                                            RegionRange, SmallVectorImpl<Type> &types) {
+  llvm::append_range(types, operands.getTypes());
+  return success();
+}
+
+LogicalResult WgmmaWaitOp::verify() {
+  if (getValues().empty())
+    return emitOpError() << "expected one value or more but got none";
+  if (static_cast<int64_t>(getPending()) < 0)
+    return emitOpError() << "expected 'pending' of 0 or more but got "
+                         << static_cast<int64_t>(getPending());
+  for (Value value : getValues()) {
+    auto type = cast<VectorType>(value.getType());
+    if (!type.getElementType().isF32() && type.getNumElements() % 2 != 0)
+      return emitOpError() << "expected an even number of 16-bit elements but got " << type;
+  }
+  return verifyVectors(*this, getValues());
+}
