@@ -118,6 +118,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   GpuModuleToBinaryPassOptions binary;
   binary.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(binary));
+  pm.addPass(createConvertHopperHostToLLVM());
 
   addLowerHostToLLVM(pm);
   pm.addPass(createGpuToLLVMConversionPass());

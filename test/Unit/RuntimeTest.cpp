@@ -429,6 +429,62 @@ TEST_F(TensorMapTest, NotOnTheCPU) {
             "expected a CUDA device for a tensor map but got cpu");
 }
 
+TEST_F(ExecutableTest, PassesTensorMapsByValue) {
+  auto module = lowerTo("sm_90a", R"mlir(
+    module attributes {gpu.container_module} {
+      gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">,
+        assembly = ".version 8.0\0A.target sm_90a\0A">]
+      func.func @f(%k: memref<?x64xf16, strided<[?, 1], offset: ?>>, %n: index) {
+        %c1 = arith.constant 1 : index
+        %c512 = arith.constant 512 : index
+        %bytes = arith.constant 232448 : i32
+        %a = hopper.make_tensor_map %k row_dim(0)
+            : memref<?x64xf16, strided<[?, 1], offset: ?>> to !hopper.tensor_map<80x64xf16>
+        %b = hopper.make_tensor_map %k row_dim(0)
+            : memref<?x64xf16, strided<[?, 1], offset: ?>> to !hopper.tensor_map<128x32xf16>
+        gpu.launch_func @kernels::@k blocks in (%n, %c1, %c1) threads in (%c512, %c1, %c1)
+            dynamic_shared_memory_size %bytes
+            args(%a : !hopper.tensor_map<80x64xf16>, %n : index,
+                 %b : !hopper.tensor_map<128x32xf16>)
+        return
+      }
+    })mlir",
+                        context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCUDADevice(0));
+  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  struct {
+    void *allocated, *aligned;
+    int64_t offset, sizes[2], strides[2];
+  } k{nullptr, reinterpret_cast<void *>(0x1000), 64, {1000, 64}, {64, 1}};
+  void *arguments[] = {&k, reinterpret_cast<void *>(3)};
+  auto *watch = getFake<const uint64_t *(int, size_t)>("fakeCUDAWatch");
+  auto *launches = getFake<int(void **)>("fakeCUDALaunches");
+
+  const uint64_t *words = watch(0, 128);
+  ASSERT_EQ(message(executable->invoke("f", arguments)), "no error");
+  uint64_t first = words[0];
+  EXPECT_EQ(llvm::ArrayRef(words, 16), llvm::ArrayRef(std::vector<uint64_t>(16, first)));
+  const auto &seen = *getFake<const FakeTensorMap *()>("fakeCUDATensorMap")();
+  EXPECT_EQ(seen.base, reinterpret_cast<void *>(0x1080));
+  EXPECT_EQ(llvm::ArrayRef(seen.sizes, 2), llvm::ArrayRef<uint64_t>({64, 1000}));
+  EXPECT_EQ(seen.strides[0], 128u);
+  EXPECT_EQ(llvm::ArrayRef(seen.box, 2), llvm::ArrayRef<uint32_t>({32, 128}));
+  // Each launch has maps of its own: two more.
+  words = watch(2, 128);
+  ASSERT_EQ(message(executable->invoke("f", arguments)), "no error");
+  EXPECT_EQ(llvm::ArrayRef(words, 16), llvm::ArrayRef(std::vector<uint64_t>(16, first + 3)));
+  watch(-1, 0);
+
+  void *stream;
+  int before = launches(&stream);
+  k.strides[0] = 65;
+  EXPECT_EQ(message(executable->invoke("f", arguments)),
+            "cuda:0 cannot make a tensor map: expected a stride of dimension 0 that is a multiple "
+            "of 8 elements from 0 to below 2^39 but got 65");
+  EXPECT_EQ(launches(&stream), before);
+}
+
 //===----------------------------------------------------------------------===//
 // Clusters and fatal errors
 //===----------------------------------------------------------------------===//
