@@ -63,8 +63,6 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   options.schedule = schedule.str();
   pm.addPass(flashattn::createSelectSchedule(options));
   pm.addPass(flashattn::createTile());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
 }
 
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
@@ -73,6 +71,8 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
   addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   ConvertFlashAttnToCPUOptions registers;
   registers.vectorWidth = options.vectorWidth;
   pm.addPass(createConvertFlashAttnToCPU(registers));
@@ -90,6 +90,14 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createConvertLinalgToLoopsPass());
 
   addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule);
+  // The loops must stand as flashattn-tile made them; with programs that have no roles
+  // these three do nothing.
+  pm.addPass(createPipelineKeys());
+  pm.addPass(createConditionalRescale());
+  pm.addPass(createSpecializeWarps());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+  pm.addPass(createContractToWgmma());
   pm.addPass(createMapToGPU());
   pm.addPass(createStageShared());
   pm.addPass(createDistribute());
@@ -112,12 +120,14 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertMathToLLVMPass());
   kernels.addPass(createArithToLLVMConversionPass());
   kernels.addPass(createConvertGpuOpsToNVVMOps());
+  kernels.addPass(createConvertHopperToNVVM());
   kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   // Serialised before the host code is lowered: no pass over that need walk the kernels.
   GpuModuleToBinaryPassOptions binary;
   binary.compilationTarget = "isa";
   pm.addPass(createGpuModuleToBinaryPass(binary));
+  pm.addPass(createConvertHopperHostToLLVM());
 
   addLowerHostToLLVM(pm);
   pm.addPass(createGpuToLLVMConversionPass());

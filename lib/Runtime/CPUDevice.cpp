@@ -25,6 +25,9 @@ Expected<void *> Device::getKernel(void *kernels, llvm::StringRef name) {
 Error Device::launch(void *kernel, const LaunchShape &shape, void **parameters) {
   return formatError("expected a CUDA device to launch a kernel but got {0}", getId());
 }
+Error Device::encodeTensorMap(void *map, const TensorMapShape &shape) {
+  return formatError("expected a CUDA device for a tensor map but got {0}", getId());
+}
 
 /// Bytes that the system could give without swapping; nothing where it does not say.
 static std::optional<uint64_t> getAvailableMemory() {

@@ -243,6 +243,7 @@ public:
   Expected<void *> loadKernels(StringRef image) override;
   Expected<void *> getKernel(void *kernels, StringRef name) override;
   Error launch(void *kernel, const LaunchShape &shape, void **parameters) override;
+  Error encodeTensorMap(void *map, const TensorMapShape &shape) override;
 
 private:
   static cuda::DevicePtr address(const void *pointer) {
@@ -474,6 +475,73 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
     return error;
   // The description is made only where it is needed: launches are often.
   return result ? check(result, describe()) : Error::success();
+}
+
+Error CUDADevice::encodeTensorMap(void *map, const TensorMapShape &shape) {
+  constexpr int64_t kMaxRank = 5, kMaxSize = int64_t(1) << 32;
+  constexpr int64_t kAlignment = 16, kStrideLimit = int64_t(1) << 40;
+  constexpr int64_t kElementBytes = 2;
+  if (!driver.tensorMapEncodeTiled)
+    return formatError("{0} cannot make a tensor map: the CUDA driver (CUDA {1}.{2}) has none, "
+                       "they came with CUDA 12.0",
+                       getId(), driver.version / 1000, driver.version % 1000 / 10);
+  int64_t rank = shape.sizes.size(), last = rank - 1;
+  if (rank < 1 || rank > kMaxRank)
+    return formatError("{0} cannot make a tensor map: expected 1 to {1} dimensions but got {2}",
+                       getId(), kMaxRank, rank);
+  int64_t rowBytes = shape.boxColumns * kElementBytes;
+  if (rowBytes != 32 && rowBytes != 64 && rowBytes != 128)
+    return formatError("{0} cannot make a tensor map: expected rows of the box of 32, 64 or 128 "
+                       "bytes but got {1}",
+                       getId(), rowBytes);
+  bool empty = llvm::is_contained(shape.sizes, 0);
+  if (!empty && reinterpret_cast<uintptr_t>(shape.base) % kAlignment != 0)
+    return formatError("{0} cannot make a tensor map: expected the tensor's first element at a "
+                       "multiple of {1} bytes but got address {2}",
+                       getId(), kAlignment, shape.base);
+  if (!empty && shape.sizes[last] > 1 && shape.strides[last] != 1)
+    return formatError("{0} cannot make a tensor map: expected stride 1 of dimension {1}, the "
+                       "last, but got {2}",
+                       getId(), last, shape.strides[last]);
+
+  uint64_t sizes[kMaxRank], strides[kMaxRank];
+  uint32_t box[kMaxRank], elementStrides[kMaxRank];
+  // What a dimension whose stride does not matter gets: as if it were the next one inwards.
+  int64_t validStride = kAlignment;
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t dim = last - i, size = shape.sizes[dim];
+    if (size < 0 || size > kMaxSize)
+      return formatError("{0} cannot make a tensor map: expected at most {1} elements along "
+                         "dimension {2} but got {3}",
+                         getId(), kMaxSize, dim, size);
+    sizes[i] = std::max<int64_t>(size, 1);
+    box[i] = dim == last ? shape.boxColumns : dim == shape.rowDim ? shape.boxRows : 1;
+    elementStrides[i] = 1;
+    if (i == 0)
+      continue;
+    if (!empty && size > 1) {
+      int64_t stride = shape.strides[dim];
+      if (stride < 0 || stride >= kStrideLimit / kElementBytes ||
+          stride * kElementBytes % kAlignment != 0)
+        return formatError("{0} cannot make a tensor map: expected a stride of dimension {1} that "
+                           "is a multiple of {2} elements from 0 to below 2^39 but got {3}",
+                           getId(), dim, kAlignment / kElementBytes, stride);
+      validStride = stride * kElementBytes;
+    }
+    strides[i - 1] = validStride;
+  }
+  // Nothing is loaded from a tensor without elements, whose address may be null: any other will do.
+  void *base = empty ? map : shape.base;
+  return inContext("make a tensor map", [&] {
+    return driver.tensorMapEncodeTiled(
+        map,
+        shape.element == TensorMapElement::F16 ? cuda::kTensorMapFloat16 : cuda::kTensorMapBFloat16,
+        rank, base, sizes, strides, box, elementStrides, cuda::kInterleaveNone,
+        rowBytes == 32   ? cuda::kSwizzle32B
+        : rowBytes == 64 ? cuda::kSwizzle64B
+                         : cuda::kSwizzle128B,
+        cuda::kL2Promotion256B, cuda::kFillZeros);
+  });
 }
 
 Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal, bool ownStream) {

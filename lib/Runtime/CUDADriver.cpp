@@ -61,6 +61,8 @@ static std::string open(Driver &driver) {
         .str();
   driver.launchKernelEx =
       reinterpret_cast<decltype(driver.launchKernelEx)>(dlsym(library, "cuLaunchKernelEx"));
+  driver.tensorMapEncodeTiled = reinterpret_cast<decltype(driver.tensorMapEncodeTiled)>(
+      dlsym(library, "cuTensorMapEncodeTiled"));
 
   // The version needs no device, so that a driver that is too old says so first.
   if (Result result = driver.driverGetVersion(&driver.version))
@@ -80,7 +82,7 @@ static std::string open(Driver &driver) {
 }
 
 llvm::Expected<const Driver &> cuda::getDriver() {
-  static const Opened opened = [] {
+  static Opened opened = [] {
     Opened result;
     result.error = open(result.driver);
     return result;

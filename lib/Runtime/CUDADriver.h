@@ -78,6 +78,23 @@ struct LaunchConfig {
   unsigned numAttributes;
 };
 
+/// CUtensorMapDataType.
+enum TensorMapDataType : int {
+  kTensorMapFloat16 = 6,
+  kTensorMapBFloat16 = 9,
+};
+
+/// CUtensorMapSwizzle.
+enum TensorMapSwizzle : int {
+  kSwizzle32B = 1,
+  kSwizzle64B = 2,
+  kSwizzle128B = 3,
+};
+
+/// The one value used of CUtensorMapInterleave, CUtensorMapL2promotion and
+/// CUtensorMapFloatOOBfill.
+constexpr int kInterleaveNone = 0, kL2Promotion256B = 3, kFillZeros = 0;
+
 /// X(member, exported name, parameters). The exported name carries the version that
 /// the declaration belongs to.
 #define FLASHATTN_CUDA_FUNCTIONS(X)                                                                \
@@ -131,6 +148,12 @@ struct Driver {
   /// Since CUDA 11.8; null before.
   Result (*launchKernelEx)(const LaunchConfig *config, Function function, void **parameters,
                            void **extra);
+  /// Since CUDA 12.0; null before. Innermost dimension first, strides in bytes and without the
+  /// innermost. The enumerations are ints here.
+  Result (*tensorMapEncodeTiled)(void *map, int dataType, uint32_t rank, void *base,
+                                 const uint64_t *sizes, const uint64_t *strides,
+                                 const uint32_t *box, const uint32_t *elementStrides,
+                                 int interleave, int swizzle, int l2Promotion, int fill);
 
   /// "CUDA_ERROR_X (what it means)".
   std::string describe(Result result) const;

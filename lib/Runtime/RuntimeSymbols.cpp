@@ -181,6 +181,26 @@ void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY,
   });
 }
 
+/// The CUtensorMap of a memref's tensor, to `map` (128 bytes, aligned to 64): sizes and strides
+/// in elements and in the memref's order, `elementType` a TensorMapElement. After an error the
+/// map is not written, and no launch follows.
+void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, int64_t rank,
+                              const int64_t *sizes, const int64_t *strides, int32_t elementType,
+                              int64_t rowDim, int64_t boxRows, int64_t boxColumns) {
+  constexpr int64_t kElementBytes = 2;
+  run([&](Device &device) {
+    TensorMapShape shape;
+    shape.element = static_cast<TensorMapElement>(elementType);
+    shape.base = static_cast<char *>(alignedPointer) + offset * kElementBytes;
+    shape.sizes = llvm::ArrayRef(sizes, rank);
+    shape.strides = llvm::ArrayRef(strides, rank);
+    shape.rowDim = rowDim;
+    shape.boxRows = boxRows;
+    shape.boxColumns = boxColumns;
+    return device.encodeTensorMap(map, shape);
+  });
+}
+
 //===----------------------------------------------------------------------===//
 // Streams and events: all work of a device goes to its one stream, in order
 //===----------------------------------------------------------------------===//
@@ -255,6 +275,7 @@ const Symbol kSymbols[] = {
     symbol("_mlir_memref_to_llvm_aligned_alloc", memrefAlignedAlloc),
     symbol("_mlir_memref_to_llvm_free", memrefFree),
     symbol("_mlir_memref_to_llvm_aligned_free", memrefFree),
+    symbol("flashattnEncodeTensorMap", flashattnEncodeTensorMap),
     symbol("flashattnParallelFor", flashattnParallelFor),
     symbol("mgpuMemAlloc", mgpuMemAlloc),
     symbol("mgpuMemFree", mgpuMemFree),

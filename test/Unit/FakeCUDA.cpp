@@ -16,6 +16,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -31,6 +32,15 @@
 
 using Result = int;
 using DevicePtr = unsigned long long;
+
+/// The arguments of this thread's last cuTensorMapEncodeTiled; RuntimeTest.cpp has the same.
+struct TensorMap {
+  int dataType, rank;
+  void *base;
+  uint64_t sizes[5], strides[4];
+  uint32_t box[5], elementStrides[5];
+  int interleave, swizzle, l2Promotion, fill;
+};
 
 namespace {
 
@@ -51,6 +61,13 @@ thread_local std::vector<void *> contexts;
 /// Of this thread's launches.
 thread_local int launches = 0;
 thread_local void *launchStream = nullptr;
+/// What fakeCUDAWatch asks for.
+thread_local int watched = -1;
+thread_local std::vector<char> watchedBytes;
+/// See fakeCUDATensorMap.
+thread_local TensorMap tensorMap;
+/// The last value of each function attribute that was set.
+thread_local std::map<int, int> functionAttributes;
 
 /// What call `name` returns before it does anything.
 Result begin(const char *name) {
@@ -301,7 +318,18 @@ EXPORT Result cuFuncGetAttribute(int *value, int attribute, void *function) {
   return 0;
 }
 EXPORT Result cuFuncSetAttribute(void *function, int attribute, int value) {
-  return begin("cuFuncSetAttribute");
+  BEGIN("cuFuncSetAttribute");
+  functionAttributes[attribute] = value;
+  return 0;
+}
+/// What this thread last set `attribute` of any function to.
+EXPORT int fakeCUDAFunctionAttribute(int attribute) { return functionAttributes[attribute]; }
+/// This thread's launches keep the first `bytes` bytes of parameter `index`; returns those of the
+/// last launch.
+EXPORT const void *fakeCUDAWatch(int index, size_t bytes) {
+  watched = index;
+  watchedBytes.resize(bytes);
+  return watchedBytes.data();
 }
 EXPORT Result cuLaunchKernel(void *function, unsigned, unsigned, unsigned, unsigned, unsigned,
                              unsigned, unsigned sharedBytes, void *stream, void **parameters,
@@ -311,8 +339,30 @@ EXPORT Result cuLaunchKernel(void *function, unsigned, unsigned, unsigned, unsig
     return 201;
   ++launches;
   launchStream = stream;
+  if (watched >= 0)
+    std::memcpy(watchedBytes.data(), parameters[watched], watchedBytes.size());
   return 0;
 }
+/// The map is 16 times the number, from 1, of the tensor map made by this thread.
+EXPORT Result cuTensorMapEncodeTiled(void *map, int dataType, uint32_t rank, void *base,
+                                     const uint64_t *sizes, const uint64_t *strides,
+                                     const uint32_t *box, const uint32_t *elementStrides,
+                                     int interleave, int swizzle, int l2Promotion, int fill) {
+  BEGIN("cuTensorMapEncodeTiled");
+  if (contexts.empty())
+    return 201;
+  if (rank > 5 || reinterpret_cast<uintptr_t>(map) % 64 != 0)
+    return 1;
+  tensorMap = {dataType, int(rank), base, {}, {}, {}, {}, interleave, swizzle, l2Promotion, fill};
+  std::copy_n(sizes, rank, tensorMap.sizes);
+  std::copy_n(strides, rank - 1, tensorMap.strides);
+  std::copy_n(box, rank, tensorMap.box);
+  std::copy_n(elementStrides, rank, tensorMap.elementStrides);
+  static thread_local uint64_t count = 0;
+  std::fill_n(static_cast<uint64_t *>(map), 16, ++count);
+  return 0;
+}
+EXPORT const TensorMap *fakeCUDATensorMap() { return &tensorMap; }
 /// This thread's launches so far, the stream of the last one, and how many contexts are on its
 /// stack: for tests of who sees what.
 EXPORT int fakeCUDALaunches(void **stream) {

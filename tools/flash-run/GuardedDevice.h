@@ -67,6 +67,9 @@ public:
   llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters) override {
     return inner.launch(kernel, shape, parameters);
   }
+  llvm::Error encodeTensorMap(void *map, const TensorMapShape &shape) override {
+    return inner.encodeTensorMap(map, shape);
+  }
   void *getStream() override { return inner.getStream(); }
 
 private:

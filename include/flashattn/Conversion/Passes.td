@@ -133,4 +133,19 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
+def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::ModuleOp"> {
+  let summary = "let the runtime make tensor maps, and hand them to kernels by value";
+  let description = [{
+    `hopper.make_tensor_map` becomes a call of `flashattnEncodeTensorMap` with the address,
+    offset, sizes and strides of the memref, and the operand of a `gpu.launch_func` the 128
+    bytes (`!llvm.array<16 x i64>`) that the call has written. An operand must have the type
+    of the kernel's argument for as long as the kernel is a `gpu.func`: run this when kernels
+    are serialised (`gpu-module-to-binary`) and before memrefs are lowered.
+
+    Example: test/Conversion/HopperToLLVM/host.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect"];
+}
+
 #endif // FLASHATTN_CONVERSION_PASSES_TD

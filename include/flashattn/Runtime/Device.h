@@ -8,6 +8,7 @@
 #ifndef FLASHATTN_RUNTIME_DEVICE_H
 #define FLASHATTN_RUNTIME_DEVICE_H
 
+#include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringRef.h"
@@ -41,6 +42,22 @@ struct LaunchShape {
   int64_t dynamicSharedBytes = 0;
   /// The caller's CUstream (null: the legacy default stream); nothing: the device's own.
   std::optional<void *> stream = std::nullopt;
+};
+
+/// Element types of the tensors that a tensor map takes; the numbers are part of the binary
+/// interface of compiled code.
+enum class TensorMapElement : int32_t { F16 = 0, BF16 = 1 };
+
+/// A tensor in device memory and the box that one TMA load moves from it to shared memory.
+/// Dimensions are in the order of a memref's: the last one is contiguous.
+struct TensorMapShape {
+  TensorMapElement element = TensorMapElement::F16;
+  void *base = nullptr; ///< address of the first element
+  /// Elements along each dimension and between neighbours of each; 1 to 5 dimensions.
+  llvm::ArrayRef<int64_t> sizes, strides;
+  /// The box is `boxRows` along dimension `rowDim`, `boxColumns` along the last, 1 elsewhere.
+  /// A row of it, 32, 64 or 128 bytes, is the width of the swizzle in shared memory.
+  int64_t rowDim = 0, boxRows = 1, boxColumns = 1;
 };
 
 /// A place with memory of its own and work that may run asynchronously. Buffers
@@ -82,6 +99,14 @@ public:
   /// allocates nothing, so that a launch may be captured into a graph.
   /// Errors: shared memory beyond the limit (needed, available), launch failure.
   virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
+  /// Writes the CUtensorMap of `shape`, 128 bytes, to `map`, which is aligned to 64 bytes. What
+  /// lies outside of the tensor reads as zeros. The stride of a dimension of one element
+  /// does not matter; a tensor without elements has a valid map that nothing may load from.
+  /// Allocates nothing. Errors, each with the dimension, the value and what TMA takes: base not
+  /// aligned to 16 bytes, last dimension not contiguous, stride no multiple of 16 bytes or not in
+  /// [0, 2^40), more than 2^32 elements along a dimension, row of the box of another width; a
+  /// driver without tensor maps; on the CPU always.
+  virtual llvm::Error encodeTensorMap(void *map, const TensorMapShape &shape);
   /// The stream (CUstream) that launches, copies and fills go to; null on the CPU.
   virtual void *getStream() { return nullptr; }
 };

@@ -87,10 +87,11 @@ static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
                 });
   Operation *behind = nullptr;
   if (inArms) {
-    // ptxas moves a wait up as far as its block reaches; the branch holds it.
+    // ptxas moves a wait up as far as its block reaches; the branch holds it. One of the
+    // two is marked, or LLVM would make one of them, in front of the branch.
     for (Block *arm : {branch.thenBlock(), branch.elseBlock()}) {
       b.setInsertionPointToStart(arm);
-      auto waited = wait(/*held=*/true);
+      auto waited = wait(/*held=*/arm == branch.elseBlock());
       b.replaceUsesWithIf(product.getD(), waited.getResult(0), [&](OpOperand &use) {
         return use.getOwner() != waited && arm->findAncestorOpInBlock(*use.getOwner());
       });
