@@ -2,6 +2,7 @@
 
 #include "flashattn/InitAll.h"
 #include "flashattn/Analysis/Passes.h"
+#include "flashattn/Conversion/HopperToNVVM/HopperToNVVM.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
@@ -56,6 +57,7 @@ void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {
   arith::registerConvertArithToLLVMInterface(registry);
   cf::registerConvertControlFlowToLLVMInterface(registry);
   registerConvertMemRefToLLVMInterface(registry);
+  hopper::registerConvertTensorMapToLLVMInterface(registry);
   // Kernels to PTX, host code to LLVM IR.
   NVVM::registerNVVMTargetInterfaceExternalModels(registry);
   gpu::registerOffloadingLLVMTranslationInterfaceExternalModels(registry);

@@ -85,6 +85,19 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect"];
 }
 
+def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
+  let summary = "hopper ops of kernels to inline PTX";
+  let description = [{
+    One op, one block of PTX for sm_90a. Vectors must be distributed to threads. Runs after
+    `convert-gpu-to-nvvm`, so that tensor maps that a kernel takes become parameters of
+    128 bytes by value, which exist on `llvm.func` only; its casts to and from the LLVM
+    dialect's types go with `reconcile-unrealized-casts`. `hopper.make_tensor_map` stays.
+
+    Example: test/Conversion/HopperToNVVM/kernel.mlir
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
 def DeclareDynamicSharedMemory
     : Pass<"flashattn-declare-dynamic-shared-memory", "::mlir::gpu::GPUModuleOp"> {
   let summary = "leave the size of dynamic shared memory to the launch";

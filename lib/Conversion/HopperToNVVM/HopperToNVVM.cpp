@@ -1,0 +1,234 @@
+//===- HopperToNVVM.cpp - convert-hopper-to-nvvm ---------------------------===//
+
+#include "flashattn/Conversion/HopperToNVVM/HopperToNVVM.h"
+#include "InlinePTX.h"
+#include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Conversion/ConvertToLLVM/ToLLVMInterface.h"
+#include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
+#include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
+#include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Transforms/DialectConversion.h"
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_CONVERTHOPPERTONVVM
+#include "flashattn/Conversion/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::hopper;
+
+namespace {
+
+//===----------------------------------------------------------------------===//
+// Tensor copies
+//===----------------------------------------------------------------------===//
+
+struct TmaLoadLowering : ConvertOpToLLVMPattern<TmaLoadOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(TmaLoadOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    SharedTile tile = *SharedTile::get(op.getTile().getType());
+    Value destination =
+        createSharedAddress(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile());
+    Value barrier = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getBarriers(),
+                                        adaptor.getBarriers(), adaptor.getIndex());
+    // The tensor map has its dimensions from the innermost out.
+    SmallVector<Value> coordinates;
+    for (Value coordinate : llvm::reverse(adaptor.getCoordinates()))
+      coordinates.push_back(
+          LLVM::TruncOp::create(rewriter, loc, rewriter.getI32Type(), coordinate));
+    std::string places;
+    for (size_t i = 0; i < coordinates.size(); ++i)
+      places += llvm::formatv("{0}${1}", i ? ", " : "", i + 3);
+    std::string text = llvm::formatv(
+        "cp.async.bulk.tensor.{0}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+        "[$0], [$1, {{{1}}], [$2];",
+        coordinates.size(), places);
+
+    auto constant = [&](int64_t value) -> Value {
+      return LLVM::ConstantOp::create(rewriter, loc, rewriter.getI32IntegerAttr(value));
+    };
+    Value column = coordinates.front();
+    for (int64_t panel = 0; panel < tile.panels; ++panel) {
+      Value to = destination;
+      if (panel) {
+        to =
+            LLVM::AddOp::create(rewriter, loc, destination, constant(panel * tile.getPanelBytes()));
+        coordinates.front() =
+            LLVM::AddOp::create(rewriter, loc, column, constant(panel * tile.panelColumns));
+      }
+      SmallVector<Value> inputs{to, adaptor.getMap(), barrier};
+      llvm::append_range(inputs, coordinates);
+      createInlinePTX(rewriter, loc, text, {}, inputs);
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Barriers
+//===----------------------------------------------------------------------===//
+
+/// An op on one barrier to inline PTX, in which `$0` is its address.
+template <typename Op> struct BarrierLowering : ConvertOpToLLVMPattern<Op> {
+  using ConvertOpToLLVMPattern<Op>::ConvertOpToLLVMPattern;
+  using OpAdaptor = typename ConvertOpToLLVMPattern<Op>::OpAdaptor;
+
+  LogicalResult matchAndRewrite(Op op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    SmallVector<Value> inputs{createSharedAddress(rewriter, loc, *this->getTypeConverter(),
+                                                  op.getBarriers(), adaptor.getBarriers(),
+                                                  adaptor.getIndex())};
+    std::string text = getText(op, adaptor, rewriter, inputs);
+    createInlinePTX(rewriter, loc, text, {}, inputs);
+    rewriter.eraseOp(op);
+    return success();
+  }
+
+  /// The text, and what it needs beside the address into `inputs`.
+  static std::string getText(Op op, OpAdaptor adaptor, OpBuilder &builder,
+                             SmallVectorImpl<Value> &inputs);
+};
+
+template <>
+std::string BarrierLowering<BarrierInitOp>::getText(BarrierInitOp op, OpAdaptor, OpBuilder &,
+                                                    SmallVectorImpl<Value> &) {
+  return llvm::formatv("mbarrier.init.shared::cta.b64 [$0], {0};", op.getCount());
+}
+
+template <>
+std::string BarrierLowering<BarrierExpectOp>::getText(BarrierExpectOp op, OpAdaptor, OpBuilder &,
+                                                      SmallVectorImpl<Value> &) {
+  return llvm::formatv("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], {0};", op.getBytes());
+}
+
+template <>
+std::string BarrierLowering<BarrierArriveOp>::getText(BarrierArriveOp op, OpAdaptor adaptor,
+                                                      OpBuilder &builder,
+                                                      SmallVectorImpl<Value> &inputs) {
+  if (!op.getPredicate())
+    return "mbarrier.arrive.shared::cta.b64 _, [$0];";
+  inputs.push_back(
+      LLVM::ZExtOp::create(builder, op.getLoc(), builder.getI32Type(), adaptor.getPredicate()));
+  return "{\n.reg .pred p;\nsetp.ne.b32 p, $1, 0;\n"
+         "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}";
+}
+
+template <>
+std::string BarrierLowering<BarrierWaitOp>::getText(BarrierWaitOp, OpAdaptor adaptor, OpBuilder &,
+                                                    SmallVectorImpl<Value> &inputs) {
+  inputs.push_back(adaptor.getParity());
+  // The test itself suspends the thread for a while, so the loop is no busy one.
+  return "{\n.reg .pred p;\nWAIT_${:uid}:\n"
+         "mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n"
+         "@p bra.uni DONE_${:uid};\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
+}
+
+struct FenceBarrierInitLowering : ConvertOpToLLVMPattern<FenceBarrierInitOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(FenceBarrierInitOp op, OpAdaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    createInlinePTX(rewriter, op.getLoc(), "fence.mbarrier_init.release.cluster;", {}, {});
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Tensor maps
+//===----------------------------------------------------------------------===//
+
+/// A kernel takes its tensor maps by value, and must not copy them: the copy unit reads them where
+/// the launch put them. Known by the cast that convert-gpu-to-nvvm leaves at their uses.
+void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
+  if (function.isExternal() || !function->hasAttr(NVVM::NVVMDialect::getKernelFuncAttrName()))
+    return;
+  MLIRContext *ctx = function.getContext();
+  for (BlockArgument argument : function.getArguments()) {
+    if (llvm::none_of(argument.getUsers(), [](Operation *user) {
+          return isa<UnrealizedConversionCastOp>(user) &&
+                 isa<TensorMapType>(user->getResultTypes().front());
+        }))
+      continue;
+    auto bytes = LLVM::LLVMArrayType::get(IntegerType::get(ctx, 8), kTensorMapBytes);
+    unsigned i = argument.getArgNumber();
+    function.setArgAttr(i, LLVM::LLVMDialect::getByValAttrName(), TypeAttr::get(bytes));
+    function.setArgAttr(i, LLVM::LLVMDialect::getAlignAttrName(),
+                        IntegerAttr::get(IntegerType::get(ctx, 64), kTensorMapAlignment));
+    function.setArgAttr(i, NVVM::NVVMDialect::getGridConstantAttrName(), UnitAttr::get(ctx));
+  }
+}
+
+void addTensorMapConversion(LLVMTypeConverter &converter) {
+  converter.addConversion(
+      [](TensorMapType type) { return LLVM::LLVMPointerType::get(type.getContext()); });
+}
+
+struct TensorMapToLLVMInterface : ConvertToLLVMPatternInterface {
+  using ConvertToLLVMPatternInterface::ConvertToLLVMPatternInterface;
+
+  void populateConvertToLLVMConversionPatterns(ConversionTarget &, LLVMTypeConverter &converter,
+                                               RewritePatternSet &) const override {
+    addTensorMapConversion(converter);
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Pass
+//===----------------------------------------------------------------------===//
+
+struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<ConvertHopperToNVVMPass> {
+  void runOnOperation() override {
+    Operation *root = getOperation();
+    WalkResult distributed = root->walk([](Operation *op) {
+      if (!isa<WgmmaOp, WgmmaWaitOp>(op))
+        return WalkResult::advance();
+      for (Type type : llvm::concat<Type>(llvm::to_vector(op->getOperandTypes()),
+                                          llvm::to_vector(op->getResultTypes())))
+        if (auto vector = dyn_cast<VectorType>(type); vector && vector.getRank() != 1) {
+          op->emitOpError() << "expected vectors distributed to threads but got " << vector;
+          return WalkResult::interrupt();
+        }
+      return WalkResult::advance();
+    });
+    if (distributed.wasInterrupted())
+      return signalPassFailure();
+    root->walk(passTensorMapsByValue);
+
+    LLVMTypeConverter converter(&getContext());
+    configureGpuToNVVMTypeConverter(converter);
+    RewritePatternSet patterns(&getContext());
+    populateHopperToNVVMPatterns(converter, patterns);
+    LLVMConversionTarget target(getContext());
+    // What describes memory to the copy unit is the host's.
+    target.addIllegalDialect<HopperDialect>();
+    target.addLegalOp<MakeTensorMapOp>();
+    if (failed(applyPartialConversion(root, target, std::move(patterns))))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
+                                          RewritePatternSet &patterns) {
+  addTensorMapConversion(converter);
+  patterns.add<TmaLoadLowering, BarrierLowering<BarrierInitOp>, BarrierLowering<BarrierExpectOp>,
+               BarrierLowering<BarrierArriveOp>, BarrierLowering<BarrierWaitOp>,
+               FenceBarrierInitLowering>(converter);
+  populateWgmmaToNVVMPatterns(converter, patterns);
+}
+
+void hopper::registerConvertTensorMapToLLVMInterface(DialectRegistry &registry) {
+  registry.addExtension(+[](MLIRContext *, HopperDialect *dialect) {
+    dialect->addInterfaces<TensorMapToLLVMInterface>();
+  });
+}

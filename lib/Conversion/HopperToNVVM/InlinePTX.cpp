@@ -1,0 +1,56 @@
+//===- InlinePTX.cpp -------------------------------------------------------===//
+
+#include "InlinePTX.h"
+#include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// NVPTX's constraint for a register of `type`.
+static StringRef getConstraint(Type type) {
+  if (type.isF32())
+    return "f";
+  return type.isInteger(32) ? "r" : "l";
+}
+
+SmallVector<Value> hopper::createInlinePTX(OpBuilder &builder, Location loc, StringRef text,
+                                           TypeRange results, ValueRange inputs, ValueRange tied) {
+  SmallVector<std::string> constraints;
+  for (Type type : results)
+    constraints.push_back("=" + getConstraint(type).str());
+  for (Value input : inputs)
+    constraints.push_back(getConstraint(input.getType()).str());
+  for (size_t i = 0; i < tied.size(); ++i)
+    constraints.push_back(std::to_string(i));
+  SmallVector<Value> operands(inputs);
+  llvm::append_range(operands, tied);
+
+  Type result;
+  if (results.size() == 1)
+    result = results.front();
+  else if (!results.empty())
+    result = LLVM::LLVMStructType::getLiteral(builder.getContext(), llvm::to_vector(results));
+  auto call = LLVM::InlineAsmOp::create(
+      builder, loc, result ? TypeRange(result) : TypeRange(), operands, text,
+      llvm::join(constraints, ","), /*has_side_effects=*/true, /*is_align_stack=*/false,
+      LLVM::TailCallKind::None, /*asm_dialect=*/LLVM::AsmDialectAttr(),
+      /*operand_attrs=*/ArrayAttr());
+  if (results.size() < 2)
+    return SmallVector<Value>(call->getResults());
+  SmallVector<Value> values;
+  for (size_t i = 0; i < results.size(); ++i)
+    values.push_back(LLVM::ExtractValueOp::create(builder, loc, call.getRes(), i));
+  return values;
+}
+
+Value hopper::createSharedAddress(OpBuilder &builder, Location loc,
+                                  const LLVMTypeConverter &converter, Value memref,
+                                  Value descriptor, ValueRange indices) {
+  auto type = cast<MemRefType>(memref.getType());
+  Value pointer =
+      indices.empty()
+          ? MemRefDescriptor(descriptor).bufferPtr(builder, loc, converter, type)
+          : LLVM::getStridedElementPtr(builder, loc, converter, type, descriptor, indices);
+  return LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), pointer);
+}
