@@ -120,6 +120,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertMathToLLVMPass());
   kernels.addPass(createArithToLLVMConversionPass());
   kernels.addPass(createConvertGpuOpsToNVVMOps());
+  kernels.addPass(createDeclareDynamicSharedMemory());
   kernels.addPass(createConvertHopperToNVVM());
   kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());

@@ -151,7 +151,11 @@ public:
         .str();
   }
   std::string getChip() const override {
-    return llvm::formatv("sm_{0}{1}", info.computeMajor, info.computeMinor).str();
+    // Hopper's own instructions are behind the suffix.
+    bool isHopper = info.computeMajor == 9 && info.computeMinor == 0;
+    return llvm::formatv("sm_{0}{1}{2}", info.computeMajor, info.computeMinor,
+                         isHopper ? "a" : "")
+        .str();
   }
 
   Expected<void *> allocate(size_t bytes) override {
@@ -354,7 +358,7 @@ Expected<LoadedModule *> CUDADevice::loadModule(StringRef image) {
   }
   if (result == cuda::kNoBinaryForGPU)
     return formatError("wrong architecture: the kernels do not run on {0}, which is {1}: {2}",
-                       getId(), getChip(), driver.describe(result));
+                       getId(), StringRef(getChip()).rtrim('a'), driver.describe(result));
   if (result != cuda::kSuccess)
     return formatError("{0} cannot load the kernels: {1}{2}{3}", getId(), driver.describe(result),
                        log[0] ? "; the driver's compiler says:\n" : "", StringRef(log).trim());

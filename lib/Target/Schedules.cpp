@@ -1,6 +1,7 @@
 //===- Schedules.cpp - schedule tables and their resources ----------------===//
 
 #include "flashattn/Target/Schedules.h"
+#include "flashattn/Analysis/MaskTiles.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -13,6 +14,8 @@ int Chip::getComputeCapability() const {
     return 0;
   return rest.empty() || rest == "a" || rest == "f" ? capability : 0;
 }
+
+bool Chip::hasWarpgroups() const { return name == "sm_90a"; }
 
 int64_t Chip::getSharedMemoryPerBlock() const {
   switch (getComputeCapability()) {
@@ -50,8 +53,8 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
   auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
-                  FloatType dot) {
-    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, RolesAttr());
+                  FloatType dot, RolesAttr roles = {}) {
+    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, roles);
   };
   if (chip.isCPU())
     // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
@@ -59,6 +62,22 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
 
   int64_t d = std::max(op.getD(), op.getDv());
   SmallVector<ScheduleAttr> candidates;
+  if (chip.hasWarpgroups() && !element.isF32()) {
+    MaskShape shape = classifyMask(op.getVisibleSets());
+    // Blocks of a triangular mask differ in length: the longest first, and few heads at once
+    // so that their keys and values stay in the L2 cache.
+    auto add = [&](int64_t n, int64_t consumers, int64_t registers, int64_t producerRegisters) {
+      auto roles = RolesAttr::get(ctx, consumers, ProgramAxis::QueryTile, registers,
+                                  producerRegisters, /*rescale=*/8,
+                                  /*section=*/shape == MaskShape::Triangular ? 4 : 1);
+      candidates.push_back(make(64, n, 4, 2, 4, element, roles));
+    };
+    if (d <= 64)
+      add(shape == MaskShape::Banded ? 64 : 128, 3, 160, 32);
+    if (d <= 128)
+      add(shape == MaskShape::Banded ? 64 : 80, 3, 160, 32);
+    add(64, 2, 240, 24);
+  }
   // Best first, as measured on an H100 (BENCHMARKS.md); what follows serves chips with less
   // shared memory. Two row blocks a warp halve the reads of K and V where registers allow.
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
@@ -87,12 +106,68 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   return candidates;
 }
 
+/// Why a schedule with roles does not fit, as explainRefusal.
+static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, const Chip &chip) {
+  RolesAttr roles = schedule.getRoles();
+  int64_t m = schedule.getTileM(), n = schedule.getTileN(), stages = schedule.getStages();
+  int64_t consumers = roles.getConsumers();
+  if (!chip.hasWarpgroups())
+    return "expected chip sm_90a for roles but got " + chip.name;
+  if (op.getElementType().isF32())
+    return "expected elements of f16 or bf16, as wgmma has them, but got f32";
+  if (m != 64 || schedule.getWarps() != 4)
+    return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
+                         "got {0} and {1}",
+                         m, schedule.getWarps());
+  if (n > 256)
+    return llvm::formatv("expected tile_n to be at most 256 but got {0}", n);
+  for (auto [name, operand] :
+       {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
+    if (isa<MemRefType>(operand.getType()) && !hasAlignedRows(operand))
+      return llvm::formatv("expected rows of {0} that begin at multiples of 16 bytes, as tensor "
+                           "copies take them; promise them with 'flashattn.aligned_rows'",
+                           name);
+  if (roles.getAlong() == ProgramAxis::Head) {
+    int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+    int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
+    if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads) || kvHeads == 0 ||
+        (heads / kvHeads) % consumers != 0)
+      return llvm::formatv("expected a static number of query heads to a key/value head that is "
+                           "a multiple of {0} consumers",
+                           consumers);
+  }
+  auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
+  int64_t d = padded(op.getD()), dv = padded(op.getDv());
+  int64_t qBytes = consumers * m * d * 2, kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
+  int64_t barrierBytes = 8 * (consumers + 4 * stages);
+  int64_t needed = qBytes + kBytes + vBytes + barrierBytes;
+  int64_t available = chip.getSharedMemoryPerBlock();
+  if (needed > available)
+    return llvm::formatv("needs {0} bytes of shared memory (q {1}, k {2}, v {3}, barriers "
+                         "{4}) of {5} available",
+                         needed, qBytes, kBytes, vBytes, barrierBytes, available);
+  // The output, two tiles of scores, one of them as weights, and what addresses them.
+  constexpr int64_t kOther = 30;
+  int64_t registers = op.getDv() / 2 + n / 2 + n / 4 + kOther;
+  if (registers > roles.getRegisters())
+    return llvm::formatv("needs {0} registers a thread (o {1}, scores {2}, weights {3}, other {4}) "
+                         "of {5} that consumers have",
+                         registers, op.getDv() / 2, n / 2, n / 4, kOther, roles.getRegisters());
+  constexpr int64_t kRegisterFile = 65536, kWarpgroup = 128;
+  int64_t all = kWarpgroup * (consumers * roles.getRegisters() + roles.getProducerRegisters());
+  if (all > kRegisterFile)
+    return llvm::formatv("needs {0} registers a block of {1} available", all, kRegisterFile);
+  return "";
+}
+
 std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                             const Chip &chip) {
   int64_t m = schedule.getTileM(), n = schedule.getTileN(), stages = schedule.getStages();
   FloatType element = op.getElementType(), dot = schedule.getDotType();
   int64_t d = op.getD(), dv = op.getDv();
   if (chip.isCPU()) {
+    if (schedule.getRoles())
+      return "expected no roles on the CPU";
     if (schedule.getWarps() != 1 || schedule.getLanes() != 1)
       return llvm::formatv("expected 1 warp and 1 lane on the CPU but got {0} and {1}",
                            schedule.getWarps(), schedule.getLanes());
@@ -112,6 +187,8 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   if (schedule.getLanes() != 4)
     return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}",
                          schedule.getLanes());
+  if (schedule.getRoles())
+    return explainRolesRefusal(op, schedule, chip);
   if (m % (16 * schedule.getWarps()) != 0)
     return llvm::formatv(
         "expected tile_m to be a multiple of 16 rows for each of {0} warps but got {1}",

@@ -1,6 +1,7 @@
 //===- Tuned.cpp - the user's file of tuned schedules ----------------------===//
 
 #include "flashattn/Target/Tuned.h"
+#include "flashattn/Analysis/MaskTiles.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -32,23 +33,21 @@ static StringRef getTypeName(FloatType type) {
 }
 
 std::string mlir::flashattn::getTuningKey(AttentionOp op, const Chip &chip) {
-  StringRef maskClass = "none";
-  if (Attribute mask = op.getMaskAttr()) {
-    std::string text;
-    llvm::raw_string_ostream(text) << mask;
-    maskClass = isa<CausalAttr>(mask)                                    ? "causal"
-                : StringRef(text).contains("#flashattn.window<left")     ? "window"
-                                                                         : "other";
-  }
+  MaskShape shape = classifyMask(op.getVisibleSets());
+  StringRef maskClass = shape == MaskShape::Full         ? "full"
+                        : shape == MaskShape::Triangular ? "triangular"
+                                                         : "banded";
   return llvm::formatv("{0}/{1}/{2}/{3}/{4}", chip.name, op.getD(), op.getDv(),
                        getTypeName(op.getElementType()), maskClass);
 }
 
 std::string mlir::flashattn::getScheduleFields(ScheduleAttr schedule) {
-  return llvm::formatv(
-      "tile_m = {0}, tile_n = {1}, warps = {2}, stages = {3}, lanes = {4}, dot_type = {5}",
-      schedule.getTileM(), schedule.getTileN(), schedule.getWarps(), schedule.getStages(),
-      schedule.getLanes(), getTypeName(schedule.getDotType()));
+  std::string text;
+  llvm::raw_string_ostream(text) << schedule;
+  StringRef fields = text;
+  fields.consume_front("#flashattn.schedule<");
+  fields.consume_back(">");
+  return fields.str();
 }
 
 ScheduleAttr mlir::flashattn::parseScheduleFields(StringRef fields, MLIRContext *context) {

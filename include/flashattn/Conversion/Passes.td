@@ -133,6 +133,19 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
+def DeclareDynamicSharedMemory
+    : Pass<"flashattn-declare-dynamic-shared-memory", "::mlir::gpu::GPUModuleOp"> {
+  let summary = "leave the size of dynamic shared memory to the launch";
+  let description = [{
+    `convert-gpu-to-nvvm` makes `gpu.dynamic_shared_memory` a variable of no elements of the
+    kernel's own. PTX counts one byte for it, so that a launch with all of a block's shared
+    memory is refused. Here it becomes an external one, aligned to 1024 bytes, which a tile
+    with the 128-byte swizzle needs.
+
+    Example: test/Conversion/FlashAttnToGPU/dynamic-shared-memory.mlir
+  }];
+}
+
 def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::ModuleOp"> {
   let summary = "let the runtime make tensor maps, and hand them to kernels by value";
   let description = [{

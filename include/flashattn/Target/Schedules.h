@@ -22,6 +22,8 @@ struct Chip {
   bool isCPU() const { return name == "cpu"; }
   /// 80 of "sm_80"; 0 where the name is no GPU's.
   int getComputeCapability() const;
+  /// Whether it has wgmma and warp roles: sm_90a.
+  bool hasWarpgroups() const;
   /// Shared memory that one block may use, bytes (CUDA programming guide, "technical
   /// specifications per compute capability").
   int64_t getSharedMemoryPerBlock() const;

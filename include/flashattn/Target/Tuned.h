@@ -1,7 +1,7 @@
 //===- Tuned.h - schedules that a tuner found on this machine ----*- C++ -*-===//
 //
 // One JSON file of the user, which the Python tuner writes and reads too:
-//   {"version": 1, "schedules": {"sm_90/128/128/f16/causal": {"schedule": "tile_m = …", "ms": …}}}
+//   {"version": 1, "schedules": {"sm_90a/128/128/f16/full": {"schedule": "tile_m = …", "ms": …}}}
 //
 //===----------------------------------------------------------------------===//
 
@@ -18,8 +18,8 @@ namespace mlir::flashattn {
 /// Empty where FLASHATTN_TUNED is 0, or there is no such folder to name.
 std::string getTunedSchedulesFile();
 
-/// What a finding holds for: chip, head dimensions, element type and class of mask (none,
-/// causal, window, other), as "sm_90/128/128/f16/causal".
+/// What a finding holds for: chip, head dimensions, element type and class of mask (full,
+/// triangular, banded), as "sm_90a/128/128/f16/triangular".
 std::string getTuningKey(AttentionOp op, const Chip &chip);
 
 /// Gives every attention op of `module` without a schedule the one that `file` has for it,

@@ -26,8 +26,6 @@ using namespace mlir::flashattn;
 namespace {
 
 constexpr int64_t kWarpgroupThreads = 128;
-/// What shared memory of the block begins at: a period of the widest swizzle.
-constexpr int64_t kSharedAlignment = 1024;
 
 /// One operand of the key loops on its way through shared memory: as many tiles as there
 /// are stages, each with a barrier that it is full and one that it is empty.
@@ -118,7 +116,7 @@ private:
   int64_t headsPerBlock = 1;
   gpu::LaunchOp launch;
   // In the launch.
-  Value pool, poolShift;  ///< dynamic shared memory, bytes, and its distance to an aligned one
+  Value pool;             ///< dynamic shared memory, bytes
   int64_t poolBytes = 0;  ///< in use
   Value queries;          ///< memref<consumers x panels x 64 x columns>
   Value barriers;         ///< memref<N x i64>: queries full by consumer, then the rings'
@@ -253,7 +251,9 @@ MemRefType Specializer::getTileType(MLIRContext *ctx, VectorType tile, int64_t c
 
 void Specializer::allocate() {
   auto view = [&](MemRefType type) -> Value {
-    Value shift = add(poolShift, index(poolBytes));
+    // Dynamic shared memory begins at a period of the widest swizzle, and every tile is a
+    // whole number of its own.
+    Value shift = index(poolBytes);
     poolBytes += type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
     return memref::ViewOp::create(b, loc, type, pool, shift, ValueRange());
   };
@@ -389,8 +389,14 @@ Specializer::Bounds Specializer::hullOf(scf::IfOp run, MutableArrayRef<IRMapping
   if (shareIntervals())
     return boundsOf(run, programs.front());
   Bounds hull;
+  bool sameBegin = getConstantIntValue(
+      run.getCondition().getDefiningOp<arith::CmpIOp>().getLhs()).has_value();
   for (IRMapping &mapping : programs) {
     Bounds own = boundsOf(run, mapping);
+    if (sameBegin) {
+      hull = {own.begin, hull.end ? max(hull.end, own.end) : max(own.begin, own.end)};
+      continue;
+    }
     // An empty interval may lie anywhere.
     Value any = less(own.begin, own.end);
     Value begin = b.createOrFold<arith::SelectOp>(
@@ -398,6 +404,8 @@ Specializer::Bounds Specializer::hullOf(scf::IfOp run, MutableArrayRef<IRMapping
     Value end = b.createOrFold<arith::SelectOp>(loc, any, own.end, index(0));
     hull = hull.begin ? Bounds{min(hull.begin, begin), max(hull.end, end)} : Bounds{begin, end};
   }
+  if (sameBegin)
+    return hull;
   // Empty where every interval is.
   hull.begin = min(hull.begin, hull.end);
   return hull;
@@ -600,8 +608,6 @@ LogicalResult Specializer::run() {
   auto poolType =
       MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface{}, space);
   pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
-  Value address = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, pool);
-  poolShift = arith::AndIOp::create(b, loc, sub(index(0), address), index(kSharedAlignment - 1));
   allocate();
   thread = launch.getThreadIds().x;
   initBarriers();
@@ -624,7 +630,7 @@ LogicalResult Specializer::run() {
   b.eraseOp(program);
 
   b.setInsertionPoint(launch);
-  launch.getDynamicSharedMemorySizeMutable().assign(i32(poolBytes + kSharedAlignment));
+  launch.getDynamicSharedMemorySizeMutable().assign(i32(poolBytes));
   return success();
 }
 

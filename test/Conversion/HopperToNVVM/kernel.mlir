@@ -1,13 +1,26 @@
-// A whole kernel to PTX, which ptxas accepts: products from shared memory and from registers, of
+// A whole kernel to PTX, which ptxas accepts (see ptxas.test): products from shared memory and from registers, of
 // tiles that the tensor copy unit brings.
-// RUN: flash-opt %s -pass-pipeline='builtin.module(gpu.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm,convert-arith-to-llvm,convert-gpu-to-nvvm,convert-hopper-to-nvvm,canonicalize,cse,reconcile-unrealized-casts),gpu-module-to-binary{format=isa})' > %t.mlir
-// RUN: FileCheck %s < %t.mlir
+// RUN: flash-opt %s -pass-pipeline='builtin.module(gpu.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm,convert-arith-to-llvm,convert-gpu-to-nvvm,convert-hopper-to-nvvm,canonicalize,cse,reconcile-unrealized-casts),gpu-module-to-binary{format=isa})' | FileCheck %s
 
 !q = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 !kv = memref<2x80x64xf16, #gpu.address_space<workgroup>>
 !bars = memref<3xi64, #gpu.address_space<workgroup>>
 
+// Tensor maps are parameters that stay where the launch put them; nothing is in local memory.
 // CHECK: gpu.binary @kernels
+// CHECK: .version 8.0{{.*}}.target sm_90a
+// CHECK-SAME: .param .align 64 .b8 step_param_0[128]
+// CHECK-SAME: .param .align 64 .b8 step_param_1[128]
+// CHECK-SAME: .param .align 64 .b8 step_param_2[128]
+// CHECK-NOT: .local
+// CHECK-SAME: mbarrier.init.shared::cta.b64
+// CHECK-SAME: cp.async.bulk.tensor.4d
+// CHECK-SAME: wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16
+// CHECK-SAME: wgmma.wait_group.sync.aligned 0;
+// CHECK-SAME: cvt.rn.f16x2.f32
+// CHECK-SAME: wgmma.mma_async.sync.aligned.m64n128k16.f32.f16.f16
+// CHECK-SAME: // held
+// CHECK-NOT: .local
 gpu.module @kernels [#nvvm.target<chip = "sm_90a", features = "+ptx80", O = 3>] {
   gpu.func @step(%qmap: !hopper.tensor_map<64x64xf16>, %kmap: !hopper.tensor_map<80x64xf16>,
                  %vmap: !hopper.tensor_map<80x64xf16>, %tiles: index, %out: memref<?x64xf32>) kernel

@@ -1,0 +1,28 @@
+//===- DynamicSharedMemory.cpp - flashattn-declare-dynamic-shared-memory ---===//
+
+#include "flashattn/Conversion/Passes.h"
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_DECLAREDYNAMICSHAREDMEMORY
+#include "flashattn/Conversion/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+
+namespace {
+struct DeclareDynamicSharedMemoryPass
+    : flashattn::impl::DeclareDynamicSharedMemoryBase<DeclareDynamicSharedMemoryPass> {
+  void runOnOperation() override {
+    // Eight rows of 128 bytes, the period of the widest swizzle.
+    constexpr int64_t kAlignment = 1024;
+    for (auto global : getOperation().getOps<LLVM::GlobalOp>()) {
+      auto type = dyn_cast<LLVM::LLVMArrayType>(global.getType());
+      if (!type || type.getNumElements() != 0 ||
+          global.getAddrSpace() != unsigned(NVVM::NVVMMemorySpace::Shared))
+        continue;
+      global.setLinkage(LLVM::Linkage::External);
+      global.setAlignment(kAlignment);
+    }
+  }
+};
+} // namespace
