@@ -169,6 +169,22 @@ void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
   }
 }
 
+/// Tiles lie at multiples of their alignment from where the dynamic shared memory begins, which
+/// convert-gpu-to-nvvm aligns for vectors only.
+void alignSharedMemory(Operation *root) {
+  uint64_t alignment = 1;
+  root->walk([&](Operation *op) {
+    if (isa<TmaLoadOp, WgmmaOp>(op))
+      for (Type type : op->getOperandTypes())
+        if (std::optional<SharedTile> tile = SharedTile::get(type))
+          alignment = std::max<uint64_t>(alignment, tile->getAlignment());
+  });
+  root->walk([&](LLVM::GlobalOp global) {
+    if (global.getAddrSpace() == NVVM::NVVMMemorySpace::Shared)
+      global.setAlignment(std::max(alignment, global.getAlignment().value_or(1)));
+  });
+}
+
 void addTensorMapConversion(LLVMTypeConverter &converter) {
   converter.addConversion(
       [](TensorMapType type) { return LLVM::LLVMPointerType::get(type.getContext()); });
@@ -217,6 +233,7 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
     if (root->walk(checkConvertible).wasInterrupted())
       return signalPassFailure();
     root->walk(passTensorMapsByValue);
+    alignSharedMemory(root);
 
     LLVMTypeConverter converter(&getContext());
     configureGpuToNVVMTypeConverter(converter);
