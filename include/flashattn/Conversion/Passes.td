@@ -126,7 +126,8 @@ def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
     One op, one block of PTX for sm_90a. Vectors must be distributed to threads. Runs after
     `convert-gpu-to-nvvm`, so that tensor maps that a kernel takes become parameters of
     128 bytes by value, which exist on `llvm.func` only; its casts to and from the LLVM
-    dialect's types go with `reconcile-unrealized-casts`. `hopper.make_tensor_map` stays.
+    dialect's types go with `reconcile-unrealized-casts`. Shared memory is aligned as the
+    tiles need. `hopper.make_tensor_map` stays.
 
     Example: test/Conversion/HopperToNVVM/kernel.mlir
   }];

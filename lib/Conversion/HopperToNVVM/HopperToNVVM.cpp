@@ -8,6 +8,7 @@
 #include "mlir/Conversion/GPUToNVVM/GPUToNVVMPass.h"
 #include "mlir/Conversion/LLVMCommon/ConversionTarget.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Transforms/DialectConversion.h"
@@ -168,6 +169,22 @@ void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
   }
 }
 
+/// Tiles lie at multiples of their alignment from where the dynamic shared memory begins, which
+/// convert-gpu-to-nvvm aligns for vectors only.
+void alignSharedMemory(Operation *root) {
+  uint64_t alignment = 1;
+  root->walk([&](Operation *op) {
+    if (isa<TmaLoadOp, WgmmaOp>(op))
+      for (Type type : op->getOperandTypes())
+        if (std::optional<SharedTile> tile = SharedTile::get(type))
+          alignment = std::max<uint64_t>(alignment, tile->getAlignment());
+  });
+  root->walk([&](LLVM::GlobalOp global) {
+    if (global.getAddrSpace() == NVVM::NVVMMemorySpace::Shared)
+      global.setAlignment(std::max(alignment, global.getAlignment().value_or(1)));
+  });
+}
+
 void addTensorMapConversion(LLVMTypeConverter &converter) {
   converter.addConversion(
       [](TensorMapType type) { return LLVM::LLVMPointerType::get(type.getContext()); });
@@ -186,23 +203,37 @@ struct TensorMapToLLVMInterface : ConvertToLLVMPatternInterface {
 // Pass
 //===----------------------------------------------------------------------===//
 
+/// Interrupts with an error at what earlier passes should have changed.
+WalkResult checkConvertible(Operation *op) {
+  if (auto kernel = dyn_cast<gpu::GPUFuncOp>(op)) {
+    for (Type type : kernel.getArgumentTypes())
+      if (isa<TensorMapType>(type)) {
+        op->emitOpError() << "expected kernels with tensor maps to be llvm.func, as "
+                             "convert-gpu-to-nvvm makes them, but got an argument of type "
+                          << type;
+        return WalkResult::interrupt();
+      }
+    return WalkResult::advance();
+  }
+  if (!isa<WgmmaOp, WgmmaWaitOp>(op))
+    return WalkResult::advance();
+  auto types = llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
+                                        llvm::to_vector(op->getResultTypes()));
+  for (Type type : types)
+    if (auto vector = dyn_cast<VectorType>(type); vector && vector.getRank() != 1) {
+      op->emitOpError() << "expected vectors distributed to threads but got " << vector;
+      return WalkResult::interrupt();
+    }
+  return WalkResult::advance();
+}
+
 struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<ConvertHopperToNVVMPass> {
   void runOnOperation() override {
     Operation *root = getOperation();
-    WalkResult distributed = root->walk([](Operation *op) {
-      if (!isa<WgmmaOp, WgmmaWaitOp>(op))
-        return WalkResult::advance();
-      for (Type type : llvm::concat<Type>(llvm::to_vector(op->getOperandTypes()),
-                                          llvm::to_vector(op->getResultTypes())))
-        if (auto vector = dyn_cast<VectorType>(type); vector && vector.getRank() != 1) {
-          op->emitOpError() << "expected vectors distributed to threads but got " << vector;
-          return WalkResult::interrupt();
-        }
-      return WalkResult::advance();
-    });
-    if (distributed.wasInterrupted())
+    if (root->walk(checkConvertible).wasInterrupted())
       return signalPassFailure();
     root->walk(passTensorMapsByValue);
+    alignSharedMemory(root);
 
     LLVMTypeConverter converter(&getContext());
     configureGpuToNVVMTypeConverter(converter);

@@ -14,3 +14,12 @@ func.func @whole_tile(%x: vector<64x8xf32>) {
   %d = hopper.wgmma_wait %x : vector<64x8xf32>
   return
 }
+
+// -----
+
+gpu.module @kernels {
+  // expected-error @+1 {{expected kernels with tensor maps to be llvm.func, as convert-gpu-to-nvvm makes them, but got an argument of type '!hopper.tensor_map<80x64xf16>'}}
+  gpu.func @kernel(%m: !hopper.tensor_map<80x64xf16>) kernel {
+    gpu.return
+  }
+}

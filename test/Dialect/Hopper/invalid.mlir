@@ -1,0 +1,283 @@
+// RUN: flash-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{expected element type f16 or bf16 but got 'f32'}}
+func.func private @map(!hopper.tensor_map<80x64xf32>)
+
+// -----
+
+// expected-error @+1 {{expected 1 to 256 rows but got 257}}
+func.func private @map(!hopper.tensor_map<257x64xf16>)
+
+// -----
+
+// expected-error @+1 {{expected 16, 32 or 64 columns but got 128}}
+func.func private @map(!hopper.tensor_map<80x128xf16>)
+
+// -----
+
+// expected-error @+1 {{expected a box of rows and columns but got 3 dimensions}}
+func.func private @map(!hopper.tensor_map<1x80x64xf16>)
+
+// -----
+
+func.func @rank(%m: memref<64xf16>) {
+  // expected-error @+1 {{expected a memref of rank 2 to 5 but got 'memref<64xf16>'}}
+  %0 = hopper.make_tensor_map %m row_dim(0) : memref<64xf16> to !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+func.func @element(%m: memref<80x64xbf16>) {
+  // expected-error @+1 {{expected element type 'f16' of the memref but got 'memref<80x64xbf16>'}}
+  %0 = hopper.make_tensor_map %m row_dim(0) : memref<80x64xbf16> to !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+func.func @row_dim(%m: memref<2x80x64xf16>) {
+  // expected-error @+1 {{expected 'row_dim' from 0 to 1 but got 2}}
+  %0 = hopper.make_tensor_map %m row_dim(2) : memref<2x80x64xf16> to !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+func.func @stride(%m: memref<80x64xf16, strided<[64, ?]>>) {
+  // expected-error @+1 {{expected unit stride in the last dimension but got 'memref<80x64xf16, strided<[64, ?]>>'}}
+  %0 = hopper.make_tensor_map %m row_dim(0)
+    : memref<80x64xf16, strided<[64, ?]>> to !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+!bars = memref<4xi64, #gpu.address_space<workgroup>>
+func.func @no_tile(%m: !hopper.tensor_map<80x64xf16>, %t: memref<2x80x64xf16>, %b: !bars, %i: index) {
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x80x64xf16>'}}
+  hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to memref<2x80x64xf16>, !bars
+  return
+}
+
+// -----
+
+!bars = memref<4xi64, #gpu.address_space<workgroup>>
+!tile = memref<2x80x64xf16, strided<[10240, 64, 1]>, #gpu.address_space<workgroup>>
+func.func @gaps(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: index) {
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory}}
+  hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to !tile, !bars
+  return
+}
+
+// -----
+
+!bars = memref<4xi64, #gpu.address_space<workgroup>>
+!tile = memref<2x20x64xf16, #gpu.address_space<workgroup>>
+func.func @panel_start(%m: !hopper.tensor_map<20x64xf16>, %t: !tile, %b: !bars, %i: index) {
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory}}
+  hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<20x64xf16> to !tile, !bars
+  return
+}
+
+// -----
+
+!bars = memref<4xi64, #gpu.address_space<workgroup>>
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @box(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: index) {
+  // expected-error @+1 {{expected the box of '!hopper.tensor_map<80x64xf16>' to be a panel of the tile but got 'memref<2x64x64xf16, #gpu.address_space<workgroup>>'}}
+  hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to !tile, !bars
+  return
+}
+
+// -----
+
+!bars = memref<4xi64, #gpu.address_space<workgroup>>
+!tile = memref<2x80x64xf16, #gpu.address_space<workgroup>>
+func.func @coordinates(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: index) {
+  // expected-error @+1 {{expected 2 to 5 coordinates but got 1}}
+  hopper.tma_load %m[%i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to !tile, !bars
+  return
+}
+
+// -----
+
+func.func @barriers(%b: memref<4xi64>, %i: index) {
+  // expected-error @+1 {{expected barriers to be a one-dimensional memref of i64 in workgroup memory but got 'memref<4xi64>'}}
+  hopper.barrier_arrive %b[%i] : memref<4xi64>
+  return
+}
+
+// -----
+
+func.func @barrier_element(%b: memref<4xi32, #gpu.address_space<workgroup>>, %i: index, %p: i32) {
+  // expected-error @+1 {{expected barriers to be a one-dimensional memref of i64 in workgroup memory but got 'memref<4xi32, #gpu.address_space<workgroup>>'}}
+  hopper.barrier_wait %b[%i], %p : memref<4xi32, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @count(%b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @+1 {{expected 'count' from 1 to 1048575 but got 0}}
+  hopper.barrier_init %b[%i], 0 : memref<4xi64, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @bytes(%b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @+1 {{expected 'bytes' from 1 to 1048575 but got 1048576}}
+  hopper.barrier_expect %b[%i], 1048576 : memref<4xi64, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @b_tile(%a: !t, %b: memref<64x64xf16, #gpu.address_space<workgroup>>) {
+  // expected-error @+1 {{expected 'b' to be a tile in shared memory}}
+  %d = hopper.wgmma %a, %b : !t, memref<64x64xf16, #gpu.address_space<workgroup>> -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @a_tile(%a: memref<64x64xf16, #gpu.address_space<workgroup>>, %b: !t) {
+  // expected-error @+1 {{expected 'a' to be a tile in shared memory}}
+  %d = hopper.wgmma %a, %b : memref<64x64xf16, #gpu.address_space<workgroup>>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+!a = memref<1x128x64xf16, #gpu.address_space<workgroup>>
+func.func @a_rows(%a: !a, %b: !t) {
+  // expected-error @+1 {{expected 64 rows of 'a' but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
+  %d = hopper.wgmma %a, %b : !a, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @mixed(%a: vector<64x64xf16>, %b: !t) {
+  // expected-error @+1 {{expected all vectors to be whole tiles or all to be one thread's part but got 'vector<64x64xf16>' and 'vector<32xf32>'}}
+  %d = hopper.wgmma %a, %b : vector<64x64xf16>, !t -> vector<32xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @rows(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected 64 rows but got 'vector<128x64xf32>'}}
+  %d = hopper.wgmma %a, %b : !t, !t -> vector<128x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @dimensions(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected vectors of one or two dimensions but got 'vector<1x64x64xf32>'}}
+  %d = hopper.wgmma %a, %b : !t, !t -> vector<1x64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @accumulator(%a: !t, %b: !t, %acc: vector<64x32xf32>) {
+  // expected-error @+1 {{expected an accumulator of type 'vector<64x64xf32>' as the result but got 'vector<64x32xf32>'}}
+  %d = "hopper.wgmma"(%a, %b, %acc) : (!t, !t, vector<64x32xf32>) -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @elements(%a: vector<64x64xbf16>, %b: !t) {
+  // expected-error @+1 {{expected element type 'bf16' of 'b' as in 'a' but got 'f16'}}
+  %d = hopper.wgmma %a, %b : vector<64x64xbf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @depth(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected a contraction over a multiple of 16 but got 24}}
+  %d = hopper.wgmma %a, %b depth(24) : !t, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @too_deep(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected a contraction of 80 but got 64 columns of 'a' and 64 columns of 'b'}}
+  %d = hopper.wgmma %a, %b depth(80) : !t, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @contraction(%a: vector<64x80xf16>, %b: !t) {
+  // expected-error @+1 {{expected a contraction of 80 but got 80 columns of 'a' and 64 rows of 'b'}}
+  %d = hopper.wgmma %a, %b transposed : vector<64x80xf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @columns(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected a multiple of 8 up to 256 as columns of the result but got 60}}
+  %d = hopper.wgmma %a, %b : !t, !t -> vector<64x60xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @more_columns(%a: !t, %b: !t) {
+  // expected-error @+1 {{expected at most 64 columns of the result, as 'b' has, but got 72}}
+  %d = hopper.wgmma %a, %b : !t, !t -> vector<36xf32>
+  return
+}
+
+// -----
+
+func.func @nothing() {
+  // expected-error @+1 {{expected one value or more but got none}}
+  "hopper.wgmma_wait"() : () -> ()
+  return
+}
+
+// -----
+
+func.func @pending(%x: vector<32xf32>) {
+  // expected-error @+1 {{expected 'pending' of 0 or more but got -1}}
+  %0 = hopper.wgmma_wait %x {pending = -1} : vector<32xf32>
+  return
+}
+
+// -----
+
+func.func @pairs(%x: vector<3xf16>) {
+  // expected-error @+1 {{expected an even number of 16-bit elements but got 'vector<3xf16>'}}
+  %0 = hopper.wgmma_wait %x : vector<3xf16>
+  return
+}
+
+// -----
+
+func.func @mixed_wait(%x: vector<32xf32>, %y: vector<64x64xf32>) {
+  // expected-error @+1 {{expected all vectors to be whole tiles or all to be one thread's part but got 'vector<32xf32>' and 'vector<64x64xf32>'}}
+  %0:2 = hopper.wgmma_wait %x, %y : vector<32xf32>, vector<64x64xf32>
+  return
+}
