@@ -50,8 +50,9 @@ static FlashAttnPythonTensors question;
 static void reset(void) {
   question = (FlashAttnPythonTensors){&exchange, tensors, FLASHATTN_DEVICE_CPU, 1, {0}};
   for (int i = 0; i < 5; ++i) {
-    objects[i] = (DLTensor){tensors[i].data, kCPU, 0, tensors[i].rank, kFloat, 32, 1,
-                            tensors[i].sizes, tensors[i].strides, 0};
+    objects[i] =
+        (DLTensor){tensors[i].data,    kCPU, 0, tensors[i].rank, kFloat, 32, 1, tensors[i].sizes,
+                   tensors[i].strides, 0};
     question.objects[i] = &objects[i];
   }
 }

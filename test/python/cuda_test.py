@@ -25,7 +25,17 @@ import numpy
 import torch
 
 import flashattn
-from flashattn import _attention, _kernel, _library, _module, _reference, attention, causal, sink, window
+from flashattn import (
+    _attention,
+    _kernel,
+    _library,
+    _module,
+    _reference,
+    attention,
+    causal,
+    sink,
+    window,
+)
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 MASKS = {"none": None, "causal": causal, "sinks": window(left=63, right=0) | sink(4) & causal}
@@ -398,7 +408,9 @@ def test_host_time():
             "plain": lambda: attention(q, k, v),
             "plain, out=": lambda: attention(q, k, v, out=o),
             "mask and lse": lambda: attention(q, k, v, mask=mask, return_lse=True),
-            "mask and lse, out=": lambda: attention(q, k, v, mask=mask, return_lse=True, out=(o, lse)),
+            "mask and lse, out=": lambda: attention(
+                q, k, v, mask=mask, return_lse=True, out=(o, lse)
+            ),
         }
     )
     text = ", ".join(f"{name} {value:.1f} us" for name, value in found.items())
@@ -408,7 +420,9 @@ def test_host_time():
         rest = found[name] + parts.pop("timer") - sum(parts.values())
         print(
             f"  {name} {found[name]:.1f} us: "
-            + ", ".join(f"{part} {value:.1f}" for part, value in {**parts, "the rest": rest}.items()),
+            + ", ".join(
+                f"{part} {value:.1f}" for part, value in {**parts, "the rest": rest}.items()
+            ),
             flush=True,
         )
     for name, limit in HOST_LIMITS.items():

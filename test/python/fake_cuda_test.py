@@ -132,7 +132,9 @@ class FakeCUDATest(unittest.TestCase):
             flashattn.attention(q, k, make(dtype="torch.bfloat16"), mask=causal, return_lse=True)
         with self.assertRaisesRegex(bad, "expected a CUDA stream or its address but got -1"):
             flashattn.attention(q, k, v, mask=causal, return_lse=True, stream=-1)
-        with self.assertRaisesRegex(bad, "expected mask to be a flashattn mask or None but got list"):
+        with self.assertRaisesRegex(
+            bad, "expected mask to be a flashattn mask or None but got list"
+        ):
             flashattn.attention(q, k, v, mask=[causal], return_lse=True)
         q.requires_grad = True
         with self.assertRaisesRegex(

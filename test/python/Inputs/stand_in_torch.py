@@ -65,9 +65,7 @@ def empty(shape, dtype, device):
 class _Exchange(ctypes.Structure):
     """DLPackExchangeAPI."""
 
-    Describe = ctypes.PYFUNCTYPE(
-        ctypes.c_int, ctypes.py_object, ctypes.POINTER(_tensors._DLTensor)
-    )
+    Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(_tensors._DLTensor))
     Stream = ctypes.PYFUNCTYPE(
         ctypes.c_int, ctypes.c_int32, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p)
     )
@@ -119,7 +117,9 @@ def install(test, exchange, major=1):
     kind = type("Tensor", (Tensor,), {})
     if exchange:
         kind.table = _Exchange(
-            major=major, describe=_Exchange.Describe(_describe), stream=_Exchange.Stream(_current_stream)
+            major=major,
+            describe=_Exchange.Describe(_describe),
+            stream=_Exchange.Stream(_current_stream),
         )
         kind.__dlpack_c_exchange_api__ = _make_capsule(kind.table)
     make = lambda *args, **fields: _as(kind, empty(*args, **fields))  # noqa: E731
