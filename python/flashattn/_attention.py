@@ -404,7 +404,9 @@ def _learn_torch() -> None:
         _raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
     _grad_enabled = torch.is_grad_enabled
     _empty_like = torch.empty_like
-    _exchange = _library.exchange_address(torch.Tensor)
+    # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
+    if hasattr(torch._C, "_dlpack_exchange_api"):
+        _exchange = _library.exchange_address(torch.Tensor)
     _Tensor = torch.Tensor
 
 

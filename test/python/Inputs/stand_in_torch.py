@@ -129,6 +129,8 @@ def install(test, exchange, major=1):
     torch.empty_like = lambda t: make(t.shape, t.dtype, t.device)
     torch.is_grad_enabled = lambda: True
     torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: STREAM + device)
+    if exchange:
+        torch._C._dlpack_exchange_api = lambda: kind.__dlpack_c_exchange_api__
     sys.modules["torch"] = torch
     _forget()
     test.addCleanup(sys.modules.pop, "torch", None)
