@@ -67,8 +67,10 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
     // Blocks of a triangular mask differ in length: the longest first, and few heads at once
     // so that their keys and values stay in the L2 cache.
     auto add = [&](int64_t n, int64_t consumers, int64_t registers, int64_t producerRegisters) {
+      // A row's largest weight is exact where its base is the row's maximum. That is worth a
+      // rescaling in bf16, which keeps 8 bits of any other.
       auto roles = RolesAttr::get(ctx, consumers, ProgramAxis::QueryTile, registers,
-                                  producerRegisters, /*rescale=*/8,
+                                  producerRegisters, /*rescale=*/element.isBF16() ? 0 : 8,
                                   /*section=*/shape == MaskShape::Triangular ? 4 : 1);
       candidates.push_back(make(64, n, 4, 2, 4, element, roles));
     };
@@ -138,7 +140,8 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   }
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
-  int64_t qBytes = consumers * m * d * 2, kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
+  // The output takes the queries' place.
+  int64_t qBytes = consumers * m * std::max(d, dv) * 2, kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
   int64_t barrierBytes = 8 * (consumers + 4 * stages);
   int64_t needed = qBytes + kBytes + vBytes + barrierBytes;
   int64_t available = chip.getSharedMemoryPerBlock();

@@ -132,6 +132,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](AnyRowOp op) { return anyRow(op); })
       .Case([&](hopper::WgmmaOp op) { return wgmma(op); })
       .Case([&](hopper::WgmmaWaitOp op) { return wgmmaWait(op); })
+      .Case([&](hopper::StoreTileOp op) { return storeTile(op); })
       .Case([&](arith::ConstantOp op) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
@@ -578,6 +579,14 @@ LogicalResult Distributor::wgmmaWait(hopper::WgmmaWaitOp op) {
                                           op.getPendingAttr(), op.getHeldAttr());
   for (auto [oldResult, newResult] : llvm::zip(op.getResults(), wait.getResults()))
     values[oldResult] = newResult;
+  return success();
+}
+
+LogicalResult Distributor::storeTile(hopper::StoreTileOp op) {
+  Value held = mapped(op.getValue());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  hopper::StoreTileOp::create(b, loc, held, op.getTile());
   return success();
 }
 

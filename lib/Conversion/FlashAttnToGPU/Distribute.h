@@ -58,6 +58,7 @@ private:
   LogicalResult contract(vector::ContractionOp op);
   LogicalResult wgmma(hopper::WgmmaOp op);
   LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);
+  LogicalResult storeTile(hopper::StoreTileOp op);
 
   // mma.sync (MmaSync.cpp)
   void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);

@@ -77,7 +77,7 @@ private:
   LogicalResult findReads();
   Value countBlocks();
   void decodeBlock(Value block);
-  Value makeMap(vector::TransferReadOp read);
+  Value makeMap(Value memref, VectorType tile, unsigned rowDim);
   void allocate();
   void initBlock();
 
@@ -85,6 +85,7 @@ private:
   static MemRefType getTileType(MLIRContext *ctx, VectorType tile, int64_t copies);
   Value slot(Value tiles, Value number);
   IRMapping programIds(Value consumer);
+  Value isProgram(IRMapping &mapping);
   Value cloneValue(Value v, IRMapping &mapping);
   void load(vector::TransferReadOp read, Value map, Value tile, Value barrier, Value row,
             IRMapping &mapping);
@@ -104,6 +105,7 @@ private:
   Bounds readHull(scf::IfOp run, IRMapping &mapping);
   void produce();
   Value produceBlock(Block &block, IRMapping &mapping, Value step);
+  void storeOutput(Value consumer);
   void consume();
   Value consumeBlock(Block &block, IRMapping &mapping, Value step);
   void consumeRun(scf::IfOp run, const Bounds &hull, Value step);
@@ -117,19 +119,21 @@ private:
   int64_t consumers, stages;
 
   vector::TransferReadOp queryRead;
+  vector::TransferWriteOp outputWrite; ///< null where tensor copies cannot make it
   SmallVector<Ring> rings; ///< keys, values
   /// Number in `hulls` of each run's first interval, and of them all.
   DenseMap<Operation *, int64_t> firstInterval;
   int64_t intervals = 0;
 
   // Outside of the launch.
-  Value batches, heads, queryTiles, queryMap, tileGroups;
+  Value batches, heads, queryTiles, queryMap, outputMap, tileGroups;
   int64_t headsPerBlock = 1;
   gpu::LaunchOp launch;
   // In the launch.
   Value pool;             ///< dynamic shared memory, bytes
   int64_t poolBytes = 0;  ///< in use
   Value queries;          ///< memref<consumers x panels x 64 x columns>
+  Value outputs;          ///< the same for the output, in the queries' place
   Value barriers;         ///< memref<N x i64>: queries full by consumer, then the rings'
   Value hulls;            ///< memref<I x 2 x i32>: tiles that the block reads, by interval
   Value batch, head, tile; ///< of the block's first program
@@ -165,8 +169,8 @@ static bool isTransposed(vector::ContractionOp op) {
 }
 
 /// The dimension of its memref that the rows of a tile go along.
-static unsigned getRowDim(vector::TransferReadOp read) {
-  return cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
+static unsigned getRowDim(VectorTransferOpInterface op) {
+  return cast<AffineDimExpr>(op.getPermutationMap().getResult(0)).getPosition();
 }
 
 /// The number x of the tile that `read` reads: its row is x * rows.
@@ -192,6 +196,9 @@ LogicalResult Specializer::findReads() {
       auto outer = dyn_cast<scf::ForOp>(op->getParentOp());
       intervals += outer ? countIntervals(outer) : 1;
     }
+    if (auto write = dyn_cast<vector::TransferWriteOp>(op);
+        write && write.getVectorType().getRank() == 2 && hasAlignedRows(write.getBase()))
+      outputWrite = write;
     auto read = dyn_cast<vector::TransferReadOp>(op);
     if (!read)
       return WalkResult::advance();
@@ -258,13 +265,12 @@ void Specializer::decodeBlock(Value block) {
   tile = toIndex(headsPerBlock == 1 ? mul(group, i32(consumers)) : group);
 }
 
-/// The tensor map that brings one panel of the tile of `read`.
-Value Specializer::makeMap(vector::TransferReadOp read) {
-  MemRefType tiles = getTileType(b.getContext(), read.getVectorType(), 1);
+/// The tensor map that copies one panel of `tile` at a time.
+Value Specializer::makeMap(Value memref, VectorType tile, unsigned rowDim) {
+  MemRefType tiles = getTileType(b.getContext(), tile, 1);
   auto type = hopper::TensorMapType::get(b.getContext(), tiles.getDimSize(2), tiles.getDimSize(3),
                                          tiles.getElementType());
-  return hopper::MakeTensorMapOp::create(b, loc, type, read.getBase(),
-                                         static_cast<int64_t>(getRowDim(read)));
+  return hopper::MakeTensorMapOp::create(b, loc, type, memref, static_cast<int64_t>(rowDim));
 }
 
 /// The memref of `copies` tiles, with panels as wide as the widest swizzle that fits.
@@ -287,6 +293,13 @@ void Specializer::allocate() {
   };
   MLIRContext *ctx = b.getContext();
   queries = view(getTileType(ctx, queryRead.getVectorType(), consumers));
+  if (outputWrite) {
+    // By the time a consumer has its output, it has done with its queries.
+    int64_t behind = poolBytes;
+    poolBytes = 0;
+    outputs = view(getTileType(ctx, outputWrite.getVectorType(), consumers));
+    poolBytes = std::max(poolBytes, behind);
+  }
   int64_t barrierCount = consumers;
   for (Ring &ring : rings) {
     ring.tiles = view(getTileType(ctx, ring.read.getVectorType(), stages));
@@ -354,11 +367,15 @@ IRMapping Specializer::programIds(Value consumer) {
   SmallVector<Value> ids = {batch, head, tile};
   if (headsPerBlock > 1)
     ids[1] = add(head, consumer);
-  else if (consumers > 1)
-    // Past the end the last program is run once more, with the same result.
-    ids[2] = min(add(tile, consumer), sub(queryTiles, index(1)));
+  else
+    ids[2] = add(tile, consumer);
   mapping.map(program.getInductionVars(), ids);
   return mapping;
+}
+
+/// Whether there is a program of those numbers: the last block may have fewer than consumers.
+Value Specializer::isProgram(IRMapping &mapping) {
+  return less(mapping.lookup(program.getInductionVars()[2]), queryTiles);
 }
 
 /// `v` of the tile program with the numbers in `mapping`: copies of what computes it.
@@ -435,19 +452,17 @@ Specializer::Bounds Specializer::hullOf(scf::IfOp run, MutableArrayRef<IRMapping
       run.getCondition().getDefiningOp<arith::CmpIOp>().getLhs()).has_value();
   for (IRMapping &mapping : programs) {
     Bounds own = boundsOf(run, mapping);
-    if (sameBegin) {
-      hull = {own.begin, hull.end ? max(hull.end, own.end) : max(own.begin, own.end)};
-      continue;
-    }
-    // An empty interval may lie anywhere.
+    // An empty interval may lie anywhere, as that of no program does.
     Value any = less(own.begin, own.end);
+    if (&mapping != &programs.front())
+      any = arith::AndIOp::create(b, loc, any, isProgram(mapping));
     Value begin = b.createOrFold<arith::SelectOp>(
         loc, any, own.begin, index(std::numeric_limits<int32_t>::max()));
     Value end = b.createOrFold<arith::SelectOp>(loc, any, own.end, index(0));
     hull = hull.begin ? Bounds{min(hull.begin, begin), max(hull.end, end)} : Bounds{begin, end};
   }
   if (sameBegin)
-    return hull;
+    hull.begin = boundsOf(run, programs.front()).begin;
   // Empty where every interval is.
   hull.begin = min(hull.begin, hull.end);
   return hull;
@@ -592,13 +607,21 @@ Value Specializer::consumeBlock(Block &block, IRMapping &mapping, Value step) {
       auto run = cast<scf::IfOp>(op);
       b.setInsertionPoint(run);
       Bounds hull = readHull(run, mapping);
-      auto any = run.getCondition().getDefiningOp<arith::CmpIOp>();
-      Bounds own{any.getLhs(), any.getRhs()};
-      if (shareInterval(run)) {
+      auto bounds = run.getCondition().getDefiningOp<arith::CmpIOp>();
+      Bounds own{bounds.getLhs(), bounds.getRhs()};
+      Value any = bounds;
+      bool partOfHull = !shareInterval(run), maybeNone = consumers > 1 && headsPerBlock == 1;
+      if (!partOfHull)
         hull = own;
-      } else {
+      if (maybeNone) {
+        any = arith::AndIOp::create(b, loc, any, isProgram(mapping));
+        run.getConditionMutable().assign(any);
+      }
+      if (partOfHull || maybeNone) {
         Value begin = arith::SelectOp::create(b, loc, any, own.begin, hull.end);
         passBy(hull.begin, begin, hull, step);
+      }
+      if (partOfHull) {
         b.setInsertionPointAfter(run);
         Value end = arith::SelectOp::create(b, loc, any, own.end, hull.end);
         passBy(end, hull.end, hull, step);
@@ -627,6 +650,26 @@ Value Specializer::consumeBlock(Block &block, IRMapping &mapping, Value step) {
   return step;
 }
 
+/// Writes the output through shared memory: whole rows at a time, and nothing past the end.
+void Specializer::storeOutput(Value consumer) {
+  b.setInsertionPoint(outputWrite);
+  Value tile = slot(outputs, consumer);
+  hopper::StoreTileOp::create(b, loc, outputWrite.getValueToStore(), tile);
+  // What every thread wrote must be there for the copy, which another proxy of memory makes.
+  MLIRContext *ctx = b.getContext();
+  NVVM::FenceProxyOp::create(b, loc,
+                             NVVM::ProxyKindAttr::get(ctx, NVVM::ProxyKind::async_shared),
+                             NVVM::SharedSpaceAttr::get(ctx, NVVM::SharedSpace::shared_cta));
+  NVVM::BarrierOp::create(b, loc, TypeRange(), i32(warpgroup), i32(kWarpgroupThreads), {}, {});
+  auto one = scf::IfOp::create(b, loc, signals, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(one.thenBlock());
+  hopper::TmaStoreOp::create(b, loc, tile, outputMap, outputWrite.getIndices());
+  // A block's shared memory must outlive the copy's reads of it.
+  NVVM::CpAsyncBulkWaitGroupOp::create(b, loc, b.getI32IntegerAttr(0), /*read=*/b.getUnitAttr());
+  b.eraseOp(outputWrite);
+}
+
 /// Turns the body of the tile program, which has moved into the consumers' region, into
 /// that of one consumer.
 void Specializer::consume() {
@@ -644,6 +687,8 @@ void Specializer::consume() {
   Value held = hopper::LoadTileOp::create(b, loc, queryRead.getVectorType(),
                                           slot(queries, consumer));
   b.replaceOp(queryRead, held);
+  if (outputWrite)
+    storeOutput(consumer);
   b.eraseOp(body->getTerminator());
   b.inlineBlockBefore(body, target, target->getTerminator()->getIterator(),
                       llvm::map_to_vector(program.getInductionVars(),
@@ -665,9 +710,14 @@ LogicalResult Specializer::run() {
   Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, index(0));
   auto guarded = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   b.setInsertionPointToStart(guarded.thenBlock());
-  queryMap = makeMap(queryRead);
+  auto mapOf = [&](VectorTransferOpInterface op) {
+    return makeMap(op.getBase(), op.getVectorType(), getRowDim(op));
+  };
+  queryMap = mapOf(queryRead);
   for (Ring &ring : rings)
-    ring.map = makeMap(ring.read);
+    ring.map = mapOf(ring.read);
+  if (outputWrite)
+    outputMap = mapOf(outputWrite);
 
   Value one = index(1);
   launch = gpu::LaunchOp::create(b, loc, blocks, one, one,

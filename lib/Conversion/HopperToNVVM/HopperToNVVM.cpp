@@ -28,46 +28,67 @@ namespace {
 // Tensor copies
 //===----------------------------------------------------------------------===//
 
+/// One instruction for each panel of `tile`, at `address`. In `form`, a format of the number of
+/// coordinates and their list, `$0` is the panel, `$1` the tensor map and `$2` the first of
+/// `others`.
+void copyPanels(OpBuilder &b, Location loc, const SharedTile &tile, Value address, Value map,
+                ValueRange coordinates, ValueRange others, const char *form) {
+  // The tensor map has its dimensions from the innermost out.
+  SmallVector<Value> places;
+  std::string list;
+  for (auto [i, coordinate] : llvm::enumerate(llvm::reverse(coordinates))) {
+    places.push_back(LLVM::TruncOp::create(b, loc, b.getI32Type(), coordinate));
+    list += llvm::formatv("{0}${1}", i ? ", " : "", i + 2 + others.size());
+  }
+  std::string text = llvm::formatv(form, places.size(), list);
+  auto constant = [&](int64_t value) -> Value {
+    return LLVM::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
+  };
+  Value column = places.front();
+  for (int64_t panel = 0; panel < tile.panels; ++panel) {
+    Value at = address;
+    if (panel) {
+      at = LLVM::AddOp::create(b, loc, address, constant(panel * tile.getPanelBytes()));
+      places.front() = LLVM::AddOp::create(b, loc, column, constant(panel * tile.panelColumns));
+    }
+    SmallVector<Value> inputs{at, map};
+    llvm::append_range(inputs, others);
+    llvm::append_range(inputs, places);
+    createInlinePTX(b, loc, text, {}, inputs);
+  }
+}
+
 struct TmaLoadLowering : ConvertOpToLLVMPattern<TmaLoadOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
   LogicalResult matchAndRewrite(TmaLoadOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Location loc = op.getLoc();
-    SharedTile tile = *SharedTile::get(op.getTile().getType());
-    Value destination =
+    Value tile =
         createSharedAddress(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile());
     Value barrier = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getBarriers(),
                                         adaptor.getBarriers(), adaptor.getIndex());
-    // The tensor map has its dimensions from the innermost out.
-    SmallVector<Value> coordinates;
-    for (Value coordinate : llvm::reverse(adaptor.getCoordinates()))
-      coordinates.push_back(
-          LLVM::TruncOp::create(rewriter, loc, rewriter.getI32Type(), coordinate));
-    std::string places;
-    for (size_t i = 0; i < coordinates.size(); ++i)
-      places += llvm::formatv("{0}${1}", i ? ", " : "", i + 3);
-    std::string text = llvm::formatv(
-        "cp.async.bulk.tensor.{0}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
-        "[$0], [$1, {{{1}}], [$2];",
-        coordinates.size(), places);
+    copyPanels(rewriter, loc, *SharedTile::get(op.getTile().getType()), tile, adaptor.getMap(),
+               adaptor.getCoordinates(), barrier,
+               "cp.async.bulk.tensor.{0}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+               "[$0], [$1, {{{1}}], [$2];");
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
 
-    auto constant = [&](int64_t value) -> Value {
-      return LLVM::ConstantOp::create(rewriter, loc, rewriter.getI32IntegerAttr(value));
-    };
-    Value column = coordinates.front();
-    for (int64_t panel = 0; panel < tile.panels; ++panel) {
-      Value to = destination;
-      if (panel) {
-        to =
-            LLVM::AddOp::create(rewriter, loc, destination, constant(panel * tile.getPanelBytes()));
-        coordinates.front() =
-            LLVM::AddOp::create(rewriter, loc, column, constant(panel * tile.panelColumns));
-      }
-      SmallVector<Value> inputs{to, adaptor.getMap(), barrier};
-      llvm::append_range(inputs, coordinates);
-      createInlinePTX(rewriter, loc, text, {}, inputs);
-    }
+struct TmaStoreLowering : ConvertOpToLLVMPattern<TmaStoreOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(TmaStoreOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    Value tile =
+        createSharedAddress(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile());
+    copyPanels(rewriter, loc, *SharedTile::get(op.getTile().getType()), tile, adaptor.getMap(),
+               adaptor.getCoordinates(), {},
+               "cp.async.bulk.tensor.{0}d.global.shared::cta.tile.bulk_group [$1, {{{1}}], [$0];");
+    NVVM::CpAsyncBulkCommitGroupOp::create(rewriter, loc);
     rewriter.eraseOp(op);
     return success();
   }
@@ -169,22 +190,6 @@ void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
   }
 }
 
-/// Tiles lie at multiples of their alignment from where the dynamic shared memory begins, which
-/// convert-gpu-to-nvvm aligns for vectors only.
-void alignSharedMemory(Operation *root) {
-  uint64_t alignment = 1;
-  root->walk([&](Operation *op) {
-    if (isa<TmaLoadOp, WgmmaOp>(op))
-      for (Type type : op->getOperandTypes())
-        if (std::optional<SharedTile> tile = SharedTile::get(type))
-          alignment = std::max<uint64_t>(alignment, tile->getAlignment());
-  });
-  root->walk([&](LLVM::GlobalOp global) {
-    if (global.getAddrSpace() == NVVM::NVVMMemorySpace::Shared)
-      global.setAlignment(std::max(alignment, global.getAlignment().value_or(1)));
-  });
-}
-
 void addTensorMapConversion(LLVMTypeConverter &converter) {
   converter.addConversion(
       [](TensorMapType type) { return LLVM::LLVMPointerType::get(type.getContext()); });
@@ -215,7 +220,7 @@ WalkResult checkConvertible(Operation *op) {
       }
     return WalkResult::advance();
   }
-  if (!isa<WgmmaOp, WgmmaWaitOp>(op))
+  if (!isa<WgmmaOp, WgmmaWaitOp, StoreTileOp>(op))
     return WalkResult::advance();
   auto types = llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
                                         llvm::to_vector(op->getResultTypes()));
@@ -233,7 +238,6 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
     if (root->walk(checkConvertible).wasInterrupted())
       return signalPassFailure();
     root->walk(passTensorMapsByValue);
-    alignSharedMemory(root);
 
     LLVMTypeConverter converter(&getContext());
     configureGpuToNVVMTypeConverter(converter);
@@ -243,6 +247,7 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
     // What describes memory to the copy unit is the host's.
     target.addIllegalDialect<HopperDialect>();
     target.addLegalOp<MakeTensorMapOp>();
+    target.addLegalDialect<NVVM::NVVMDialect>();
     if (failed(applyPartialConversion(root, target, std::move(patterns))))
       signalPassFailure();
   }
@@ -252,9 +257,9 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
 void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
                                           RewritePatternSet &patterns) {
   addTensorMapConversion(converter);
-  patterns.add<TmaLoadLowering, BarrierLowering<BarrierInitOp>, BarrierLowering<BarrierExpectOp>,
-               BarrierLowering<BarrierArriveOp>, BarrierLowering<BarrierWaitOp>,
-               FenceBarrierInitLowering>(converter);
+  patterns.add<TmaLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
+               BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
+               BarrierLowering<BarrierWaitOp>, FenceBarrierInitLowering>(converter);
   populateWgmmaToNVVMPatterns(converter, patterns);
 }
 

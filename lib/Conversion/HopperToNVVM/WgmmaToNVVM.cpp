@@ -2,6 +2,7 @@
 
 #include "InlinePTX.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -187,9 +188,61 @@ struct WgmmaWaitLowering : ConvertOpToLLVMPattern<WgmmaWaitOp> {
     return success();
   }
 };
+
+/// `stmatrix` stores four matrices of 8 x 8 elements, whose registers are those of an
+/// accumulator in order; lane l gives the address of row l%8 of matrix l/8: rows 0 and 8 of
+/// one group of columns, then of the next.
+struct StoreTileLowering : ConvertOpToLLVMPattern<StoreTileOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(StoreTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    SharedTile tile = *SharedTile::get(op.getTile().getType());
+    auto constant = [&](int64_t v) -> Value {
+      return LLVM::ConstantOp::create(rewriter, loc, rewriter.getI32IntegerAttr(v));
+    };
+    auto bits = [&](Value v, int64_t shift, int64_t count) -> Value {
+      if (shift)
+        v = LLVM::LShrOp::create(rewriter, loc, v, constant(shift));
+      return LLVM::AndOp::create(rewriter, loc, v, constant((1 << count) - 1));
+    };
+    auto add = [&](Value x, Value y) -> Value { return LLVM::AddOp::create(rewriter, loc, x, y); };
+    auto mul = [&](Value x, int64_t y) -> Value {
+      return LLVM::MulOp::create(rewriter, loc, x, constant(y));
+    };
+    Value thread = NVVM::ThreadIdXOp::create(rewriter, loc, rewriter.getI32Type());
+    Value warp = bits(thread, 5, 2), matrix = bits(thread, 3, 2);
+    Value row = add(mul(warp, 16), add(mul(bits(matrix, 0, 1), 8), bits(thread, 0, 3)));
+    // Chunk c of 16 bytes lies where c ^ (r mod 8) of a 128-byte row would; in shorter rows it
+    // is r/2 mod 4 and r/4 mod 2 (PTX ISA, "swizzling modes").
+    constexpr int64_t kChunk = 16;
+    int64_t chunks = tile.getRowBytes() / kChunk;
+    Value swizzle = bits(row, 3 - llvm::Log2_64(chunks), llvm::Log2_64(chunks));
+    Value first = LLVM::XOrOp::create(rewriter, loc, bits(matrix, 1, 1), swizzle);
+    Value base = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getTile(),
+                                     adaptor.getTile());
+    base = add(base, add(mul(row, tile.getRowBytes()), mul(first, kChunk)));
+    SmallVector<Value> registers = unpackRegisters(rewriter, loc, adaptor.getValue());
+    constexpr size_t kRegisters = 4;
+    for (size_t i = 0; i < registers.size(); i += kRegisters) {
+      // Two chunks a step; the panel's own bits and the chunk's do not meet.
+      int64_t chunk = i / kRegisters * 2;
+      Value at = LLVM::XOrOp::create(rewriter, loc, base, constant(chunk % chunks * kChunk));
+      at = add(at, constant(chunk / chunks * tile.getPanelBytes()));
+      SmallVector<Value> inputs{at};
+      llvm::append_range(inputs, ArrayRef(registers).slice(i, kRegisters));
+      createInlinePTX(rewriter, loc,
+                      "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", {},
+                      inputs);
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
 } // namespace
 
 void mlir::flashattn::hopper::populateWgmmaToNVVMPatterns(LLVMTypeConverter &converter,
                                                           RewritePatternSet &patterns) {
-  patterns.add<WgmmaLowering, WgmmaWaitLowering>(converter);
+  patterns.add<WgmmaLowering, WgmmaWaitLowering, StoreTileLowering>(converter);
 }

@@ -195,8 +195,6 @@ struct ConditionalRescalePass
     for (scf::ForallOp program : findSpecializedPrograms(getOperation())) {
       auto schedule = program->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
       int64_t growth = schedule.getRoles().getRescale();
-      if (growth == 0)
-        continue;
       SmallVector<scf::ForOp> loops;
       program.walk([&](scf::ForOp loop) {
         if (!loop.getBody()->getOps<vector::ContractionOp>().empty())

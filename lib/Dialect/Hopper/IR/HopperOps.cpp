@@ -91,20 +91,27 @@ LogicalResult MakeTensorMapOp::verify() {
   return success();
 }
 
-LogicalResult TmaLoadOp::verify() {
-  FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
-  if (failed(tile) || failed(verifyBarriers(*this, getBarriers())))
+/// Whether a copy's tile has panels of the map's box, and coordinates of a memref's rank.
+template <typename Op> static LogicalResult verifyCopy(Op op) {
+  FailureOr<SharedTile> tile = verifyTile(op, "tile", op.getTile());
+  if (failed(tile))
     return failure();
-  TensorMapType map = getMapType();
+  TensorMapType map = op.getMapType();
   if (map.getRows() != tile->rows || map.getColumns() != tile->panelColumns ||
       map.getElementType() != tile->elementType)
-    return emitOpError() << "expected the box of " << map << " to be a panel of the tile but got "
-                         << getTile().getType();
-  size_t rank = getCoordinates().size();
+    return op.emitOpError() << "expected the box of " << map
+                            << " to be a panel of the tile but got " << op.getTile().getType();
+  size_t rank = op.getCoordinates().size();
   if (rank < 2 || rank > 5)
-    return emitOpError() << "expected 2 to 5 coordinates but got " << rank;
+    return op.emitOpError() << "expected 2 to 5 coordinates but got " << rank;
   return success();
 }
+
+LogicalResult TmaLoadOp::verify() {
+  return failure(failed(verifyCopy(*this)) || failed(verifyBarriers(*this, getBarriers())));
+}
+
+LogicalResult TmaStoreOp::verify() { return verifyCopy(*this); }
 
 //===----------------------------------------------------------------------===//
 // Barriers
@@ -234,14 +241,34 @@ LogicalResult WgmmaWaitOp::verify() {
   return verifyVectors(*this, getValues());
 }
 
-LogicalResult LoadTileOp::verify() {
+/// Whether `value` is a whole tile of the rows and first columns of `tile`.
+static LogicalResult verifyTileValue(Operation *op, Value tile, Value value) {
+  FailureOr<SharedTile> shape = verifyTile(op, "tile", tile);
+  if (failed(shape))
+    return failure();
+  auto type = cast<VectorType>(value.getType());
+  if (type.getRank() != 2 || type.getDimSize(0) != shape->rows ||
+      type.getDimSize(1) > shape->getColumns() || type.getElementType() != shape->elementType)
+    return op->emitOpError() << "expected the rows and first columns of " << tile.getType()
+                             << " but got " << type;
+  return success();
+}
+
+LogicalResult LoadTileOp::verify() { return verifyTileValue(*this, getTile(), getResult()); }
+
+LogicalResult StoreTileOp::verify() {
+  auto type = cast<VectorType>(getValue().getType());
+  if (type.getRank() == 2)
+    return failure(failed(verifyTileValue(*this, getTile(), getValue())) ||
+                   failed(verifyVectors(*this, getValue())));
   FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
   if (failed(tile))
     return failure();
-  auto type = cast<VectorType>(getResult().getType());
-  if (type.getRank() != 2 || type.getDimSize(0) != tile->rows ||
-      type.getDimSize(1) > tile->getColumns() || type.getElementType() != tile->elementType)
-    return emitOpError() << "expected the rows and first columns of " << getTile().getType()
+  int64_t columns = type.getRank() == 1 ? 2 * type.getNumElements() : 0;
+  if (tile->rows != kWarpgroupRows || columns % 16 != 0 || columns == 0 ||
+      columns > tile->getColumns() || type.getElementType() != tile->elementType)
+    return emitOpError() << "expected one thread's part of " << kWarpgroupRows
+                         << " rows and a multiple of 16 first columns of " << getTile().getType()
                          << " but got " << type;
   return success();
 }

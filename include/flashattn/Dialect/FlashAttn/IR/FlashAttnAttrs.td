@@ -126,7 +126,7 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `along` | the axis on which a block's programs are neighbours: `query_tile`, or `head` within a group that shares a key/value head |
     | `registers` | registers of a consumer's thread |
     | `producer_registers` | registers of a producer's thread |
-    | `rescale` | the output is rescaled only where a row's maximum has grown by more than this power of 2; 0 rescales at every step |
+    | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown |
     | `section` | heads whose programs are started together, longest first |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,

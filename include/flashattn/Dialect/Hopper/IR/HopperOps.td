@@ -73,6 +73,30 @@ def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
   }];
 }
 
+def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
+  let summary = "copy a tile from shared memory asynchronously";
+  let description = [{
+    The counterpart of `hopper.tma_load`, issued by one thread after a fence of the
+    asynchronous proxy by all that have written the tile; one group of copies
+    (`nvvm.cp.async.bulk.wait_group` of the same thread waits for it). Elements outside of
+    the memref are not written.
+
+    Example:
+
+    ```mlir
+    hopper.tma_store %tile to %m[%b, %h, %row, %col]
+        : memref<2x64x64xf16, #gpu.address_space<workgroup>> to !hopper.tensor_map<64x64xf16>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$tile, Hopper_AnyTensorMap:$map, Variadic<Index>:$coordinates);
+  let assemblyFormat = [{
+    $tile `to` $map `[` $coordinates `]` attr-dict `:` type($tile) `to` type($map)
+  }];
+  let extraClassDeclaration = [{
+    TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Barriers
 //===----------------------------------------------------------------------===//
@@ -228,6 +252,23 @@ def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
   let arguments = (ins AnyMemRef:$tile);
   let results = (outs Hopper_F16Vector:$result);
   let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($result)";
+}
+
+def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
+  let summary = "write a tile value to shared memory";
+  let description = [{
+    In the swizzle that the tile's rows have. The value is a whole tile of 64 rows, or what
+    a thread of the warpgroup holds of it; its columns are a multiple of 16.
+
+    Example:
+
+    ```mlir
+    hopper.store_tile %o to %slot
+        : vector<64x128xf16>, memref<2x64x64xf16, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Hopper_F16Vector:$value, AnyMemRef:$tile);
+  let assemblyFormat = "$value `to` $tile attr-dict `:` type($value) `,` type($tile)";
 }
 
 #endif // FLASHATTN_HOPPER_OPS_TD
