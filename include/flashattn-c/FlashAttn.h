@@ -82,7 +82,7 @@ enum {
 typedef struct FlashAttnDeviceInfo {
   size_t size; /**< sizeof(FlashAttnDeviceInfo), set by the caller */
   char name[256];
-  char chip[16];        /**< as of FlashAttnCompileOptions: "sm_90", "cpu" */
+  char chip[16];        /**< as of FlashAttnCompileOptions: "sm_80", "cpu" */
   int32_t computeUnits; /**< multiprocessors, or threads of the CPU */
   /** f32 lanes of a vector register of the CPU, otherwise 0. */
   int32_t vectorWidth;
@@ -173,6 +173,9 @@ typedef struct FlashAttnKernelInfo {
   int32_t numStages; /**< of flashattnKernelGetStage */
   /** Device memory that a launch needs besides its arguments, in bytes. */
   int64_t workspaceBytes;
+  /** What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, as in
+      "sm_90a/128/128/f16/triangular"; "" for a function without an attention, or with several. */
+  const char *tuningKey;
 } FlashAttnKernelInfo;
 
 FLASHATTN_EXPORT int32_t flashattnKernelGetInfo(FlashAttnKernel kernel, FlashAttnKernelInfo *info);

@@ -23,12 +23,21 @@ struct Trial {
 
 } // namespace
 
-/// Tile sizes, warps and stages worth a try; what does not fit is refused with its reason.
+/// Query heads to a key/value head, 1 where that is not known.
+static int64_t getGroup(AttentionOp op) {
+  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
+  bool known = !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0;
+  return known ? heads / kvHeads : 1;
+}
+
+/// Tile sizes, warps, stages and roles worth a try; what does not fit is refused with its reason.
 static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
   MLIRContext *context = op.getContext();
   std::vector<ScheduleAttr> trials(1, getScheduleCandidates(op, chip).front());
-  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot) {
-    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, RolesAttr());
+  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot,
+                 RolesAttr roles = {}) {
+    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, roles);
     if (!llvm::is_contained(trials, schedule))
       trials.push_back(schedule);
   };
@@ -38,6 +47,25 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
         add(registers * chip.vectorWidth, n, 1, 1, 1, Float32Type::get(context));
     return trials;
   }
+  // Registers of a consumer and of the producer, as a multiprocessor has them for so many; fewer
+  // leave room for a second block.
+  struct Roles {
+    int64_t consumers, registers, producerRegisters;
+  };
+  if (chip.hasWarpgroups() && !op.getElementType().isF32())
+    for (Roles roles : {Roles{1, 240, 24}, {1, 160, 24}, {2, 240, 24}, {2, 160, 24}, {3, 160, 32}})
+      for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
+        // A single one has no neighbour, and a group of one head no neighbours.
+        if (along == ProgramAxis::Head &&
+            (roles.consumers == 1 || getGroup(op) % roles.consumers != 0))
+          continue;
+        for (int64_t n : {32, 48, 64, 80, 96, 112, 128, 160, 176})
+          for (int64_t stages : {2, 3})
+            for (int64_t section : {1, 4})
+              add(64, n, 4, stages, 4, op.getElementType(),
+                  RolesAttr::get(context, roles.consumers, along, roles.registers,
+                                 roles.producerRegisters, /*rescale=*/8, section));
+      }
   for (int64_t m : {64, 128, 192})
     for (int64_t n : {16, 32, 48, 64, 96, 128})
       for (int64_t rowBlocks : {1, 2}) // 16 rows each, of a warp
