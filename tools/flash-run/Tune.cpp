@@ -147,8 +147,12 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
       continue;
     Progress progress("trying " + trial.fields);
     if (Error error =
-            runTrial(trial, module, program, inputs, device, options, seconds, expected))
-      return error;
+            runTrial(trial, module, program, inputs, device, options, seconds, expected)) {
+      // Without the compiler's own choice there is nothing to compare with.
+      if (!expected)
+        return error;
+      trial.refusal = llvm::toString(std::move(error));
+    }
   }
   std::string own = trials.front().fields;
   llvm::stable_sort(trials, [](const Trial &a, const Trial &b) {
