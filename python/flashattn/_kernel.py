@@ -98,14 +98,20 @@ class Kernel:
     """
 
     def __init__(
-        self, problem: _module.Problem, chip: Optional[str], device: int, tuned: bool = True
+        self,
+        problem: _module.Problem,
+        chip: Optional[str],
+        device: int,
+        tuned: bool = True,
+        function: str = _module.FUNCTION,
     ):
         library = _library.get()
         self.problem = problem
         self._library = library
         self._handle = library.compile(
-            _module.make_module(problem), chip=chip, device=device, schedule=problem.schedule, tuned=tuned
-        )
+            _module.make_module(problem, function), chip=chip, device=device, schedule=problem.schedule,
+            tuned=tuned,
+        )  # fmt: skip
         # At exit the process gives all of it back at once; the driver may be gone by then.
         weakref.finalize(self, library.free, self._handle).atexit = False
         self._info = library.info(self._handle)

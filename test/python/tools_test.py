@@ -71,11 +71,15 @@ class BenchTest(unittest.TestCase):
         self.assertEqual({row["shape"] for row in record["rows"]}, {"causal-1k", "gptoss-swa"})
         self.assertTrue({"ours", "numpy"} <= {row["peer"] for row in record["rows"]})
         for row in record["rows"]:
+            if row["peer"] == "ours":
+                self.assertRegex(row["schedule"], r"^tile_m = \d+, ")
             if "ms" in row:
+                self.assertGreater(row["first_call_ms"], 0)
                 self.assertGreater(row["tflops"], 0)
                 self.assertLessEqual(row["ms_low"], row["ms"])
         self.assertIn("| causal-1k |", done.stdout)
         self.assertIn("[1/2] causal-1k: ours ", done.stderr)
+        self.assertRegex(done.stderr, r"\[2/2\] gptoss-swa: .*  first result, ms: ours \d+")
 
     def test_says_that_there_is_no_gpu(self):
         try:
