@@ -249,8 +249,8 @@ extern "C" int32_t flashattnKernelGetInfo(FlashAttnKernel handle, FlashAttnKerne
   const Kernel *kernel = getKernel(handle);
   if (!kernel)
     return FLASHATTN_ERROR_INVALID_HANDLE;
-  if (int32_t status = checkStruct(info, "FlashAttnKernelInfo",
-                                   offsetof(FlashAttnKernelInfo, tuningKey)))
+  if (int32_t status =
+          checkStruct(info, "FlashAttnKernelInfo", offsetof(FlashAttnKernelInfo, tuningKey)))
     return status;
   FlashAttnKernelInfo result{};
   result.function = kernel->function.c_str();

@@ -113,7 +113,9 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
     expected = std::move(o);
   } else {
     // Two roundings of the result apart at most, where values are about 1.
-    double bound = o.getScalar() == Scalar::F16 ? 4e-3 : o.getScalar() == Scalar::BF16 ? 3e-2 : 1e-4;
+    double bound = o.getScalar() == Scalar::F16    ? 4e-3
+                   : o.getScalar() == Scalar::BF16 ? 3e-2
+                                                   : 1e-4;
     if (double difference = getDifference(o, *expected); !(difference <= bound)) {
       trial.refusal = llvm::formatv("differs by {0:e1} from the compiler's own choice", difference);
       return Error::success();
@@ -126,15 +128,15 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
   return Error::success();
 }
 
-Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs,
-                      Device &device, const LoweringOptions &options, StringRef file,
-                      double seconds) {
+Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
+                      const LoweringOptions &options, StringRef file, double seconds) {
   if (!program.attention)
     return llvm::createStringError("--tune: " + program.noAttention);
   AttentionOp op;
   module.lookupSymbol<func::FuncOp>(program.function).walk([&](AttentionOp found) { op = found; });
   if (op.getSchedule())
-    return llvm::createStringError("--tune: expected an attention op without a schedule of its own");
+    return llvm::createStringError(
+        "--tune: expected an attention op without a schedule of its own");
   Chip chip{options.chip, getHostVectorWidth()};
   std::string key = getTuningKey(op, chip);
 
@@ -169,6 +171,7 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     return llvm::createStringError("--tune: no schedule fits");
   if (Error error = storeTunedSchedule(file, key, best.fields, best.milliseconds))
     return error;
-  llvm::outs() << "tune: best for " << key << ": " << best.fields << ", written to " << file << "\n";
+  llvm::outs() << "tune: best for " << key << ": " << best.fields << ", written to " << file
+               << "\n";
   return Error::success();
 }
