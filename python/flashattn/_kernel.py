@@ -230,7 +230,8 @@ def compile(
         this machine gives a kernel whose texts can be read.
       device: number of the CUDA device; by default the first one, or the CPU where there is none.
       rows: "dense" for contiguous tensors, "aligned" for any strides with rows that begin at
-        multiples of 16 bytes, "strided" for any strides with a unit last one.
+        multiples of 16 bytes, "strided" for any strides with a unit last one. Hopper's `wgmma` and
+        tensor copies need one of the first two; "strided" goes through `mma.sync`.
       tuned: whether to take a schedule that the tuner found.
 
     Raises:

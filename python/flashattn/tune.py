@@ -26,15 +26,13 @@ def role_candidates(
 ) -> Iterator[str]:
     """Schedules of warpgroups with roles. `group` is the query heads of a key/value head."""
     for count in consumers or (1, 2, 3):
-        # The most that a multiprocessor has for so many; fewer leave room for a second block.
-        most = {1: (240, 160), 2: (240, 160)}.get(count, (None,))
         # Neighbours along the heads must be of one group.
         axes = ("query_tile", "head") if count > 1 and group % count == 0 else ("query_tile",)
         for along, n, stage, held, section in itertools.product(
             axes,
             tile_n or (32, 48, 64, 80, 96, 112, 128, 160, 176),
             stages or (2, 3),
-            registers or most,
+            registers or (None,),  # as many as a multiprocessor has for so many consumers
             (1, 4),
         ):
             roles = {"consumers": count, "along": along, "section": section}

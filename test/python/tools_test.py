@@ -300,8 +300,13 @@ class TuneTest(unittest.TestCase):
         narrowed = list(
             tune.candidates("f16", "sm_90a", 1, tile_n=[64], stages=[2], consumers=[2])
         )
-        self.assertEqual(len(narrowed), 4)
+        self.assertEqual(len(narrowed), 2)
         self.assertTrue(all("consumers = 2, along = query_tile" in s for s in narrowed))
+        given = list(
+            tune.candidates("f16", "sm_90a", 1, [64], [64], stages=[2], consumers=[2], registers=[216])
+        )
+        self.assertEqual(len(given), 2)
+        self.assertTrue(all("registers = 216, producer_registers = 24" in s for s in given))
 
 
 if __name__ == "__main__":

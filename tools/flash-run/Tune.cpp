@@ -47,13 +47,13 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
         add(registers * chip.vectorWidth, n, 1, 1, 1, Float32Type::get(context));
     return trials;
   }
-  // Registers of a consumer and of the producer, as a multiprocessor has them for so many; fewer
-  // leave room for a second block.
+  // Registers of a consumer and of the producer, as many as a multiprocessor has for so many: a
+  // block has them from its start, so fewer would leave no room for a second one.
   struct Roles {
     int64_t consumers, registers, producerRegisters;
   };
   if (chip.hasWarpgroups() && !op.getElementType().isF32())
-    for (Roles roles : {Roles{1, 240, 24}, {1, 160, 24}, {2, 240, 24}, {2, 160, 24}, {3, 160, 32}})
+    for (Roles roles : {Roles{1, 240, 24}, {2, 240, 24}, {3, 160, 32}})
       for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
         // A single one has no neighbour, and a group of one head no neighbours.
         if (along == ProgramAxis::Head &&
