@@ -82,7 +82,7 @@ enum {
 typedef struct FlashAttnDeviceInfo {
   size_t size; /**< sizeof(FlashAttnDeviceInfo), set by the caller */
   char name[256];
-  char chip[16];        /**< as of FlashAttnCompileOptions: "sm_90", "cpu" */
+  char chip[16];        /**< as of FlashAttnCompileOptions: "sm_80", "cpu" */
   int32_t computeUnits; /**< multiprocessors, or threads of the CPU */
   /** f32 lanes of a vector register of the CPU, otherwise 0. */
   int32_t vectorWidth;
@@ -125,7 +125,7 @@ typedef void (*FlashAttnDiagnosticCallback)(void *user, int32_t severity, const 
 
 typedef struct FlashAttnCompileOptions {
   size_t size; /**< set by flashattnCompileOptionsInit */
-  /** "cpu" or "sm_XX"; NULL: that of `device`. A chip whose kernels the device does not run, or
+  /** "cpu", or a GPU such as "sm_80" and "sm_90a"; NULL: that of `device`. A chip whose kernels the device does not run, or
      that has no device here, still gives the texts; the kernel cannot be launched then. */
   const char *chip;
   /** A CUDA device's number, FLASHATTN_DEVICE_AUTO (the default) or FLASHATTN_DEVICE_CPU. */
@@ -173,6 +173,9 @@ typedef struct FlashAttnKernelInfo {
   int32_t numStages; /**< of flashattnKernelGetStage */
   /** Device memory that a launch needs besides its arguments, in bytes. */
   int64_t workspaceBytes;
+  /** What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, as in
+      "sm_90a/128/128/f16/triangular"; "" for a function without an attention, or with several. */
+  const char *tuningKey;
 } FlashAttnKernelInfo;
 
 FLASHATTN_EXPORT int32_t flashattnKernelGetInfo(FlashAttnKernel kernel, FlashAttnKernelInfo *info);
@@ -204,7 +207,8 @@ typedef struct FlashAttnArgumentInfo {
   int32_t rank;      /**< 0 for scalars */
   int32_t direction; /**< FlashAttnDirection bits; what is never read nor written: 0 */
   /** Nonzero: the kernel was promised (`flashattn.aligned_rows`) rows that start at multiples of
-      16 bytes, and a launch checks it. */
+      16 bytes, and a launch checks it: the address and every stride but the last. On sm_90a wgmma
+      and TMA are for q, k and v so promised, or dense; others go through mma.sync. */
   int32_t alignedRows;
   int64_t sizes[FLASHATTN_MAX_RANK];   /**< -1 where any will do */
   int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, -1 where any will do */

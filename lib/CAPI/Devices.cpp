@@ -49,7 +49,7 @@ extern "C" int32_t flashattnGetDeviceInfo(int32_t device, FlashAttnDeviceInfo *i
     return fail(FLASHATTN_ERROR_DEVICE, driver.takeError());
   const CUDADeviceInfo &found = (*devices)[device];
   copyText(result.name, found.name);
-  copyText(result.chip, llvm::formatv("sm_{0}{1}", found.computeMajor, found.computeMinor).str());
+  copyText(result.chip, found.getChip());
   result.computeUnits = found.multiprocessors;
   result.memoryBytes = found.memoryBytes;
   result.sharedMemoryPerBlock = found.sharedMemoryPerBlock;

@@ -3,6 +3,7 @@
 #include "Kernel.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Target/Tuned.h"
 
 #include <atomic>
 #include <mutex>
@@ -166,6 +167,8 @@ static void describeRoles(Kernel &kernel, func::FuncOp function) {
   if (ops.size() != 1)
     return;
   AttentionOp op = ops.front();
+  // Masks have the same shape whatever the width of vectors.
+  kernel.tuningKey = getTuningKey(op, {kernel.chip, /*vectorWidth=*/0});
   AttentionRoles &roles = kernel.roles;
   roles.isBSHD = op.getLayout() == Layout::BSHD;
   std::tuple<int &, const char *, Value> operands[] = {
@@ -246,7 +249,8 @@ extern "C" int32_t flashattnKernelGetInfo(FlashAttnKernel handle, FlashAttnKerne
   const Kernel *kernel = getKernel(handle);
   if (!kernel)
     return FLASHATTN_ERROR_INVALID_HANDLE;
-  if (int32_t status = checkStruct(info, "FlashAttnKernelInfo"))
+  if (int32_t status =
+          checkStruct(info, "FlashAttnKernelInfo", offsetof(FlashAttnKernelInfo, tuningKey)))
     return status;
   FlashAttnKernelInfo result{};
   result.function = kernel->function.c_str();
@@ -256,6 +260,7 @@ extern "C" int32_t flashattnKernelGetInfo(FlashAttnKernel handle, FlashAttnKerne
   result.notLaunchableReason = kernel->reason.c_str();
   result.numArguments = kernel->arguments.size();
   result.numStages = kernel->stages.size();
+  result.tuningKey = kernel->tuningKey.c_str();
   fillStruct(info, result);
   return FLASHATTN_OK;
 }

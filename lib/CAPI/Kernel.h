@@ -42,7 +42,7 @@ struct Stage {
 
 /// Never changes once it is made, so that threads may share it.
 struct Kernel {
-  std::string function, chip;
+  std::string function, chip, tuningKey;
   int32_t deviceNumber = FLASHATTN_DEVICE_AUTO;
   std::vector<Argument> arguments;
   AttentionRoles roles;

@@ -150,13 +150,7 @@ public:
                          info.computeMajor, info.computeMinor, double(info.memoryBytes) / (1 << 30))
         .str();
   }
-  std::string getChip() const override {
-    // Hopper's own instructions are behind the suffix.
-    bool isHopper = info.computeMajor == 9 && info.computeMinor == 0;
-    return llvm::formatv("sm_{0}{1}{2}", info.computeMajor, info.computeMinor,
-                         isHopper ? "a" : "")
-        .str();
-  }
+  std::string getChip() const override { return info.getChip(); }
 
   Expected<void *> allocate(size_t bytes) override {
     cuda::DevicePtr pointer = 0;
@@ -546,6 +540,11 @@ Error CUDADevice::encodeTensorMap(void *map, const TensorMapShape &shape) {
                          : cuda::kSwizzle128B,
         cuda::kL2Promotion256B, cuda::kFillZeros);
   });
+}
+
+std::string CUDADeviceInfo::getChip() const {
+  bool isHopper = computeMajor == 9 && computeMinor == 0;
+  return llvm::formatv("sm_{0}{1}{2}", computeMajor, computeMinor, isHopper ? "a" : "").str();
 }
 
 Expected<std::unique_ptr<Device>> mlir::flashattn::createCUDADevice(int ordinal, bool ownStream) {

@@ -31,6 +31,10 @@ _MAX_PLANS = 4096
 _MAX_RECENT = 4
 
 
+class _Fields(tuple):
+    """A mapping's items, which a plan can be found by."""
+
+
 class _State(threading.local):
     """The plans of a thread."""
 
@@ -129,9 +133,10 @@ def attention(
       layout: "bhsd", or "bshd" where the sequence comes before the heads in q, k, v and o.
       return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, Nq]`, f32.
       out: where to write: o, or (o, lse) with return_lse. It must not overlap the inputs.
-      schedule: fields of a schedule to pin, as a mapping (`{"tile_m": 64, "tile_n": 64}`) or as the
-        attribute's text; None takes the tuner's finding (FLASHATTN_TUNED=0: not) or the compiler's
-        choice.
+      schedule: fields of a schedule to pin, as a mapping or as the attribute's text:
+        `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "roles": {"consumers": 3}}` for
+        warpgroups with roles on Hopper. What is left out follows from the rest. None takes the
+        tuner's finding (FLASHATTN_TUNED=0: not) or the compiler's choice.
       dtype: "bf16" says that arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16
         say so themselves.
       stream: a CUDA stream or its address; None is the caller's current one. The call returns when
@@ -157,8 +162,17 @@ def attention(
     return _attend(q, k, v, out, stream, options, None)
 
 
-def _hashable(schedule: Any) -> Any:
-    return tuple(schedule.items()) if isinstance(schedule, Mapping) else schedule
+def _hashable(fields: Any) -> Any:
+    if not isinstance(fields, Mapping):
+        return fields
+    return _Fields((name, _hashable(value)) for name, value in fields.items())
+
+
+def _mapping(fields: Any) -> Any:
+    """What `_hashable` made it of."""
+    if not isinstance(fields, _Fields):
+        return fields
+    return {name: _mapping(value) for name, value in fields}
 
 
 def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
@@ -273,8 +287,6 @@ def _attend(
 ) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
     mask, scale, align, layout, return_lse, schedule, dtype, _ = options
-    if isinstance(schedule, tuple):
-        schedule = dict(schedule)
     _learn_torch()
     scale = _module.check_options(mask, scale, align, layout)
     bf16_bits = False
@@ -316,7 +328,7 @@ def _attend(
         align,
         layout,
         bool(return_lse),
-        _kernel.format_schedule(schedule, element, is_cpu),
+        _kernel.format_schedule(_mapping(schedule), element, is_cpu),
         checked.rows,
     )
     plan = _Plan(_kernel.cached(problem, views["q"].device), checked)

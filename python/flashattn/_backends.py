@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
+import itertools
 import math
 import os
 import random
 import statistics
+import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
-from . import _reference, masks
+from . import _kernel, _library, _module, _reference, masks
 
 
 def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
@@ -73,14 +77,29 @@ def interleave(
     return {name: sorted(values) for name, values in times.items()}
 
 
+_names = (f"attention_{number}" for number in itertools.count())
+
+
+def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
+    """Milliseconds from the text of a module to its first result, and the kernel. The function has a
+    name of its own, so that no cache of the process or the driver knows it."""
+    problem = _module.Problem(shape["dtype"], shape["D"], shape["D"], mask_of(shape))
+    out = backend.empty_out(q)
+    backend.timer.synchronize()
+    start = time.perf_counter()
+    kernel = _kernel.Kernel(problem, None, backend.ordinal, function=next(_names))
+    kernel.launch(q, k, v, out)
+    backend.timer.synchronize()
+    return (time.perf_counter() - start) * 1e3, kernel
+
+
 class CPUBackend:
     """NumPy arrays."""
 
     name = "cpu"
+    ordinal = _library.DEVICE_CPU
 
     def __init__(self):
-        from . import _library
-
         self.timer = Timer()
         self.device = _library.get().device(_library.DEVICE_CPU).name
         try:
@@ -196,11 +215,11 @@ class CUDABackend:
         self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 
     def describe(self) -> Dict[str, Any]:
-        from . import _library
-
-        driver = _library.get().device(self.ordinal).driver_version
+        found = _library.get().device(self.ordinal)
+        driver = found.driver_version
         return {
             "device": self.torch.cuda.get_device_name(),
+            "chip": found.chip,
             "driver": f"CUDA {driver // 1000}.{driver % 1000 // 10}",
             "driver_version": _driver_version(),
             "torch": self.torch.__version__,
@@ -294,6 +313,23 @@ class CUDABackend:
     def release(self) -> None:
         self.torch._dynamo.reset()
         self.torch.cuda.empty_cache()
+        forget_compiled_kernels()
+
+
+def forget_compiled_kernels() -> None:
+    """Compilation is measured cold: no kernel of an earlier run or shape may be found in a cache,
+    neither the driver's nor, in the folders of this process, that of a peer."""
+    os.environ["CUDA_CACHE_DISABLE"] = "1"
+    folder = tempfile.mkdtemp(prefix="shape-", dir=_cache_folder())
+    for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
+        os.environ[name] = os.path.join(folder, name.lower())
+
+
+@functools.lru_cache(maxsize=None)
+def _cache_folder() -> str:
+    folder = tempfile.TemporaryDirectory(prefix="flashattn-bench-")
+    atexit.register(folder.cleanup)
+    return folder.name
 
 
 def _driver_version() -> str:

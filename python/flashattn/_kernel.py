@@ -14,42 +14,81 @@ from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
 
-_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type")
+_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "roles")
+_ROLES = ("consumers", "along", "registers", "producer_registers", "rescale", "section")
+
+
+def _parse_fields(text: str) -> Dict[str, Any]:
+    """`a = 1, b = <c = 2, d = x>` as a dict, the inner list as one of its own."""
+    fields: Dict[str, Any] = {}
+    for part in re.split(r",(?![^<]*>)", text):
+        name, _, value = (piece.strip() for piece in part.partition("="))
+        inner = value.startswith("<") and value.endswith(">")
+        fields[name] = _parse_fields(value[1:-1]) if inner else value
+    return fields
+
+
+def _check_fields(kind: str, fields: Mapping[str, Any], known, words, required) -> None:
+    """Raises ArgumentError for names that are not `known`, for `required` ones that are missing
+    and for values that are no integers but should be; `words` are not."""
+    unknown = sorted(str(name) for name in fields if name not in known)
+    if unknown:
+        raise ArgumentError(
+            f"expected {kind} fields {', '.join(known)} but got {', '.join(unknown)}"
+        )
+    for name in required:
+        if name not in fields:
+            raise ArgumentError(
+                f"expected {kind} field {name} but got {', '.join(fields) or 'none'}"
+            )
+    for name in known:
+        if name in fields and name not in words and not re.fullmatch(r"\d+", str(fields[name])):
+            raise ArgumentError(
+                f"expected an integer as {kind} field {name} but got {fields[name]!r}"
+            )
+
+
+def _format_roles(roles: Any) -> str:
+    """The text of the field `roles`. What is left out follows from the number of consumers."""
+    if not isinstance(roles, Mapping):
+        raise ArgumentError(
+            f"expected schedule field roles to be a mapping or a text in <> but got {roles!r}"
+        )
+    fields = dict(roles)
+    _check_fields("roles", fields, _ROLES, ("along",), ("consumers",))
+    consumers = max(1, int(fields["consumers"]))
+    # A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8.
+    producer = int(fields.setdefault("producer_registers", 24 if consumers < 3 else 32))
+    fields.setdefault("registers", max(24, min(240, (512 - producer) // consumers // 8 * 8)))
+    fields.setdefault("along", "query_tile")
+    fields.setdefault("rescale", 8)
+    fields.setdefault("section", 1)
+    return "<" + ", ".join(f"{name} = {fields[name]}" for name in _ROLES) + ">"
 
 
 def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) -> Optional[str]:
-    """The text of the fields. What is left out of `warps`, `stages`, `lanes` and `dot_type` follows
-    from the rest and from the kind of device."""
+    """The text of the fields. What is left out of `warps`, `stages`, `lanes` and `dot_type`, and
+    `tile_m` where there are roles, follows from the rest and from the kind of device."""
     if schedule is None:
         return None
     if isinstance(schedule, str):
-        pairs = [part.partition("=") for part in schedule.split(",")]
-        schedule = {name.strip(): value.strip() for name, _, value in pairs}
+        schedule = _parse_fields(schedule)
     if not isinstance(schedule, Mapping):
         raise ArgumentError(
             f"expected schedule to be a mapping, a text or None but got {type(schedule).__name__}"
         )
     fields = dict(schedule)
-    unknown = sorted(str(name) for name in fields if name not in _FIELDS)
-    if unknown:
-        raise ArgumentError(
-            f"expected schedule fields {', '.join(_FIELDS)} but got {', '.join(unknown)}"
-        )
-    for name in ("tile_m", "tile_n"):
-        if name not in fields:
-            raise ArgumentError(
-                f"expected schedule field {name} but got {', '.join(fields) or 'none'}"
-            )
-    for name in _FIELDS[:-1]:
-        if name in fields and not re.fullmatch(r"\d+", str(fields[name])):
-            raise ArgumentError(
-                f"expected an integer as schedule field {name} but got {fields[name]!r}"
-            )
+    if fields.get("roles", ...) is None:
+        del fields["roles"]
+    if "roles" in fields:
+        # The rows of a warpgroup; `_check_fields` names the fields in the order of the attribute.
+        fields = {"tile_m": 64, **fields, "roles": _format_roles(fields["roles"])}
+    _check_fields("schedule", fields, _FIELDS, ("dot_type", "roles"), ("tile_m", "tile_n"))
     fields.setdefault("warps", 1 if is_cpu else max(1, int(fields["tile_m"]) // 16))
     fields.setdefault("stages", 1 if is_cpu else 2)
     fields.setdefault("lanes", 1 if is_cpu else 4)
     fields.setdefault("dot_type", "f32" if is_cpu else element)
-    return ", ".join(f"{name} = {fields[name]}" for name in _FIELDS)
+    return ", ".join(f"{name} = {fields[name]}" for name in _FIELDS if name in fields)
 
 
 class Kernel:
@@ -59,14 +98,20 @@ class Kernel:
     """
 
     def __init__(
-        self, problem: _module.Problem, chip: Optional[str], device: int, tuned: bool = True
+        self,
+        problem: _module.Problem,
+        chip: Optional[str],
+        device: int,
+        tuned: bool = True,
+        function: str = _module.FUNCTION,
     ):
         library = _library.get()
         self.problem = problem
         self._library = library
         self._handle = library.compile(
-            _module.make_module(problem), chip=chip, device=device, schedule=problem.schedule, tuned=tuned
-        )
+            _module.make_module(problem, function), chip=chip, device=device, schedule=problem.schedule,
+            tuned=tuned,
+        )  # fmt: skip
         # At exit the process gives all of it back at once; the driver may be gone by then.
         weakref.finalize(self, library.free, self._handle).atexit = False
         self._info = library.info(self._handle)
@@ -76,7 +121,7 @@ class Kernel:
 
     @property
     def chip(self) -> str:
-        """What it is compiled for: "cpu", or "sm_90" and the like."""
+        """What it is compiled for: "cpu", or "sm_80" and the like; "sm_90a" on Hopper."""
         return self._info.chip
 
     @property
@@ -91,11 +136,16 @@ class Kernel:
 
     @property
     def schedule(self) -> str:
-        """The schedule that was chosen, as the attribute's fields."""
-        text = self.ir("schedule").strip()
-        for affix in ("#flashattn.schedule",):
-            text = text[len(affix) :] if text.startswith(affix) else text
-        return text[1:-1] if text.startswith("<") and text.endswith(">") else text
+        """The schedule that was chosen, as the attribute's fields:
+        `tile_m = 64, tile_n = 80, …, roles = <consumers = 3, along = query_tile, …>`; `schedule=`
+        takes it again."""
+        return self.ir("schedule")
+
+    @property
+    def tuning_key(self) -> str:
+        """What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, such
+        as "sm_90a/128/128/f16/triangular"."""
+        return self._info.tuning_key
 
     @property
     def ptx(self) -> str:
@@ -176,11 +226,12 @@ def compile(
       value_dim: Dv, elements of a value or output row; D by default.
       dtype: f16, bf16 or f32, as text or as a dtype of numpy or torch.
       mask, scale, align, layout, return_lse, schedule: as of `flashattn.attention`.
-      chip: "cpu", "sm_80", "sm_90" and so on; by default that of `device`. A chip that is not in
+      chip: "cpu", "sm_80", "sm_90a" and so on; by default that of `device`. A chip that is not in
         this machine gives a kernel whose texts can be read.
       device: number of the CUDA device; by default the first one, or the CPU where there is none.
       rows: "dense" for contiguous tensors, "aligned" for any strides with rows that begin at
-        multiples of 16 bytes, "strided" for any strides with a unit last one.
+        multiples of 16 bytes, "strided" for any strides with a unit last one. Hopper's `wgmma` and
+        tensor copies need one of the first two; "strided" goes through `mma.sync`.
       tuned: whether to take a schedule that the tuner found.
 
     Raises:

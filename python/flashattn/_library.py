@@ -102,6 +102,7 @@ class _KernelInfo(ctypes.Structure):
         ("numArguments", ctypes.c_int32),
         ("numStages", ctypes.c_int32),
         ("workspaceBytes", ctypes.c_int64),
+        ("tuningKey", ctypes.c_char_p),
     ]
 
 
@@ -109,7 +110,7 @@ class Device(NamedTuple):
     """A CUDA device, or the CPU."""
 
     name: str
-    chip: str  #: "sm_90", "cpu"
+    chip: str  #: "sm_80", "cpu"
     compute_units: int  #: multiprocessors, or threads of the CPU
     vector_width: int  #: f32 lanes of the CPU's vector registers; 0 for CUDA
     memory_bytes: int  #: 0 for the CPU
@@ -127,6 +128,7 @@ class KernelInfo(NamedTuple):
     not_launchable_reason: str
     stages: List[str]
     workspace_bytes: int
+    tuning_key: str  #: what tuned schedules are kept by: chip, D, Dv, type, shape of the mask
 
 
 def candidates() -> List[Path]:
@@ -273,6 +275,7 @@ class Library:
             (info.notLaunchableReason or b"").decode(),
             stages,
             info.workspaceBytes,
+            (info.tuningKey or b"").decode(),
         )
 
     def text(self, kernel: int, stage: str) -> str:

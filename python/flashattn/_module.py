@@ -57,7 +57,7 @@ def check_options(mask, scale, align, layout) -> Optional[float]:
     return value
 
 
-def make_module(problem: Problem) -> str:
+def make_module(problem: Problem, function: str = FUNCTION) -> str:
     """One function over memrefs, its batch, heads and lengths dynamic."""
     strides = "" if problem.rows == "dense" else ", strided<[?, ?, ?, 1]>"
     promise = " {flashattn.aligned_rows}" if problem.rows == "aligned" else ""
@@ -88,7 +88,7 @@ def make_module(problem: Problem) -> str:
         outs, out_types = "%o, %lse", f"{vo}, {lse}"
     head = " ".join(["flashattn.attention", *clauses])
     return (
-        f"func.func @{FUNCTION}({arguments}) {{\n"
+        f"func.func @{function}({arguments}) {{\n"
         f"  {head}\n"
         f"      ins(%q, %k, %v : {qk}, {qk}, {vo})\n"
         f"      outs({outs} : {out_types})\n"

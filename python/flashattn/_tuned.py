@@ -1,6 +1,8 @@
 """The tuner's findings: one JSON file of the user, which the library reads at every compilation.
 
-{"version": 1, "schedules": {"sm_90/128/128/f16/causal": {"schedule": "tile_m = 128, …", …}}}
+{"version": 1, "schedules": {"sm_90a/128/128/f16/full": {"schedule": "tile_m = 64, …", …}}}
+
+The key is `Kernel.tuning_key`.
 """
 
 from __future__ import annotations
@@ -11,9 +13,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from ._module import Problem
 from .errors import FlashAttnError
-from .masks import Mask
 
 _VERSION = 1
 
@@ -29,20 +29,6 @@ def default_path() -> Path:
     # A relative one is to be ignored, says the XDG base directory specification.
     folder = Path(base) if base and os.path.isabs(base) else Path.home() / ".cache"
     return folder / "flashattn" / "schedules.json"
-
-
-def mask_class(mask: Optional[Mask]) -> str:
-    """Masks of a class want the same schedule: how much a query sees is what counts."""
-    if mask is None:
-        return "none"
-    text = str(mask)
-    if text == "#flashattn.causal":
-        return "causal"
-    return "window" if "#flashattn.window<left" in text else "other"
-
-
-def key_of(chip: str, problem: Problem) -> str:
-    return f"{chip}/{problem.d}/{problem.dv}/{problem.element}/{mask_class(problem.mask)}"
 
 
 def load(path: Optional[Path] = None) -> Dict[str, Dict[str, Any]]:

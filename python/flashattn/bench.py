@@ -13,12 +13,10 @@ import argparse
 import datetime
 import json
 import math
-import os
 import platform
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
@@ -26,7 +24,14 @@ from typing import Any, Dict, List, Optional
 import numpy
 
 from . import __version__, _reference, _tuned
-from ._backends import CPUBackend, CUDABackend, interleave, mask_of
+from ._backends import (
+    CPUBackend,
+    CUDABackend,
+    first_result,
+    forget_compiled_kernels,
+    interleave,
+    mask_of,
+)
 
 OURS = "ours"
 BYTES = {"f16": 2, "bf16": 2, "f32": 4}
@@ -121,7 +126,8 @@ def check(backend, shape, q, k, v, o) -> None:
 def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dict[str, Any]]:
     """One row for every implementation that takes the shape."""
     q, k, v = backend.tensors(shape)
-    calls, compile_ms, refused = {}, {}, []
+    calls, first_ms, refused = {}, {}, []
+    schedule = None
     makers = {OURS: lambda: backend.ours(shape, q, k, v), **backend.peers(shape, q, k, v)}
     for name, make in makers.items():
         if arguments.peers is not None and name != OURS and name not in arguments.peers:
@@ -132,6 +138,11 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
             call = make()
             result = call()
             backend.timer.synchronize()
+            first_ms[name] = (time.perf_counter() - start) * 1e3
+            if name == OURS:
+                # The call may have found the kernel of an earlier shape.
+                first_ms[name], kernel = first_result(backend, shape, q, k, v)
+                schedule = kernel.schedule
         except Exception as error:  # whatever a peer raises is its refusal
             if name == OURS and not arguments.keep_going:
                 raise
@@ -146,7 +157,6 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
                 f"  {shape['name']}: {name} refused: {str(error).splitlines()[0][:100] if str(error) else error!r}"
             )
             continue
-        compile_ms[name] = (time.perf_counter() - start) * 1e3
         if name == OURS and arguments.check:
             check(backend, shape, q, k, v, result)
         calls[name] = call
@@ -173,7 +183,8 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
                 "limit": "copy" if memory_bound else "matmul",
                 "of_limit": gbs / copy if memory_bound else tflops / matmul,
                 "of_best_peer": min(rivals) / ms if rivals and name == OURS else None,
-                "first_call_ms": compile_ms[name],
+                "first_call_ms": first_ms[name],
+                "schedule": schedule if name == OURS else None,
                 "sweep": shape.get("sweep"),
                 "length": shape["Nk"],
             }
@@ -235,7 +246,8 @@ def format_table(record: Dict[str, Any]) -> str:
         f"TFLOP/s of visible pairs, median of {record['rounds']} rounds in random order. The limit of a shape "
         f"is the matmul's rate ({record['matmul_name']}: {record['matmul_tflops']:.3g} TFLOP/s) or, where "
         f"moving the operands takes longer, the copy's ({record['copy_gbs']:.0f} GB/s).\n\n{lines(speeds)}\n\n"
-        f"First call with nothing cached, compilation included, milliseconds.\n\n{lines(firsts)}"
+        f"From the text of a module (ours) or the first call to the first result, milliseconds, compilation "
+        f"included and nothing of it cached.\n\n{lines(firsts)}"
     )
 
 
@@ -301,11 +313,7 @@ def choose_backend(device: str):
     """The backend of `device`; "auto" takes CUDA where torch finds it."""
     torch = None
     if device != "cpu":
-        # Compilation is measured cold: no kernel of an earlier run may be found in a cache.
-        os.environ.setdefault("CUDA_CACHE_DISABLE", "1")
-        folder = tempfile.mkdtemp(prefix="flashattn-bench-")
-        for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):
-            os.environ.setdefault(name, os.path.join(folder, name.lower()))
+        forget_compiled_kernels()
         try:
             import torch
         except ImportError:
@@ -403,11 +411,18 @@ def main(arguments: Optional[List[str]] = None) -> int:
             say(f"[{number}/{len(shapes)}] {shape['name']}: FAIL: {type(error).__name__}: {error}")
             continue
         record["rows"] += rows
-        line = "  ".join(f"{row['peer']} {row['tflops']:.3g}" for row in rows if "ms" in row)
+        measured = [row for row in rows if "ms" in row]
+        line = "  ".join(f"{row['peer']} {row['tflops']:.3g}" for row in measured)
+        firsts = ", ".join(
+            f"{row['peer']} {row['first_call_ms']:.0f}"
+            for row in measured
+            if row["peer"] in (OURS, "flex")
+        )
         ratio = next((row["of_best_peer"] for row in rows if row.get("of_best_peer")), None)
         say(
             f"[{number}/{len(shapes)}] {shape['name']}: {line}"
             + (f"  ours/best {ratio:.2f}" if ratio else "")
+            + (f"  first result, ms: {firsts}" if firsts else "")
         )
         if chosen.json:
             _tuned.write_json(

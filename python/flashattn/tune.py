@@ -1,6 +1,7 @@
 """python -m flashattn.tune: finds the fastest schedule of a shape on this machine and keeps it.
 
-Every schedule of a small product of tile sizes, warps and stages is compiled; the compiler says why
+Every schedule of a small product of tile sizes, warps and stages, and of warpgroups with roles where
+the chip has them, is compiled; the compiler says why
 it refuses one. The others are compared with the compiler's own choice for numbers, timed in turn,
 and the fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it.
 """
@@ -20,17 +21,52 @@ from . import _kernel, _library, _tuned, bench
 from .errors import CompileError, DeviceError, UnsupportedError
 
 
-def candidates(
-    element: str, is_cpu: bool, tile_m=None, tile_n=None, warps=None, stages=None
+def role_candidates(
+    element: str, group: int, tile_n=None, stages=None, consumers=None, registers=None
 ) -> Iterator[str]:
-    """The schedules to try, as the attribute's fields. Lists given narrow the product."""
-    if is_cpu:
+    """Schedules of warpgroups with roles. `group` is the query heads of a key/value head."""
+    for count in consumers or (1, 2, 3):
+        # Neighbours along the heads must be of one group.
+        axes = ("query_tile", "head") if count > 1 and group % count == 0 else ("query_tile",)
+        for along, n, stage, held, section in itertools.product(
+            axes,
+            tile_n or (32, 48, 64, 80, 96, 112, 128, 160, 176),
+            stages or (2, 3),
+            registers or (None,),  # as many as a multiprocessor has for so many consumers
+            (1, 4),
+        ):
+            roles = {"consumers": count, "along": along, "section": section}
+            if held is not None:
+                roles["registers"] = held
+            fields = {"tile_n": n, "stages": stage, "warps": 4, "roles": roles}
+            yield _kernel.format_schedule(fields, element, False) or ""
+
+
+def candidates(
+    element: str,
+    chip: str,
+    group: int = 1,
+    tile_m=None,
+    tile_n=None,
+    warps=None,
+    stages=None,
+    consumers=None,
+    registers=None,
+) -> Iterator[str]:
+    """The schedules to try, as the attribute's fields. Lists given narrow the product: roles are for
+    tiles of 64 rows by 4 warps, and `consumers` or `registers` ask for nothing else."""
+    has_roles = chip == "sm_90a" and element != "f32"
+    if has_roles and 64 in (tile_m or (64,)) and 4 in (warps or (4,)):
+        yield from role_candidates(element, group, tile_n, stages, consumers, registers)
+    if consumers or registers:
+        return
+    if chip == "cpu":
         for m, n in itertools.product(tile_m or (8, 16, 32, 64), tile_n or (16, 32, 64, 128)):
             fields = {"tile_m": m, "tile_n": n, "warps": 1, "stages": 1}
             yield _kernel.format_schedule(fields, element, True) or ""
         return
     for m, n, stage in itertools.product(
-        tile_m or (64, 128, 192), tile_n or (16, 32, 64, 96, 128), stages or (1, 2, 3)
+        tile_m or (64, 128, 192), tile_n or (16, 32, 48, 64, 96, 128), stages or (1, 2)
     ):
         # A warp owns 16 rows or a multiple of it.
         for w in warps or sorted({m // 16, m // 32} - {0}):
@@ -126,7 +162,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--chip", help="only say what would be refused for this chip; nothing is run"
     )
-    for name in ("tile-m", "tile-n", "warps", "stages"):
+    for name in ("tile-m", "tile-n", "warps", "stages", "consumers", "registers"):
         parser.add_argument(f"--{name}", help="values to try", **numbers)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
@@ -166,13 +202,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
         options["chip"] = chosen.chip
     else:
         options["device"] = _library.DEVICE_CPU if on_cpu else backend.ordinal
-    tries = list(
-        candidates(
-            shape["dtype"], on_cpu, chosen.tile_m, chosen.tile_n, chosen.warps, chosen.stages
-        )
-    )
     # What an earlier run found must not pass for the compiler's own choice.
     own = _kernel.compile(tuned=False, **options)
+    tries = list(
+        candidates(
+            shape["dtype"], own.chip, shape["Hq"] // shape["Hkv"], chosen.tile_m, chosen.tile_n,
+            chosen.warps, chosen.stages, chosen.consumers, chosen.registers,
+        )
+    )  # fmt: skip
     kernels, refused = compile_all(
         options, [text for text in tries if backend is None or text != own.schedule]
     )
@@ -182,7 +219,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     times, failed = measure(backend, shape, {"": own, **kernels}, chosen.rounds, chosen.ms)
     print(format_table(times, {**refused, **failed}, own.schedule, bench.flops_of(shape)))
     best = min(times, key=lambda schedule: times[schedule])
-    key = _tuned.key_of(own.chip, own.problem)
+    key = own.tuning_key
     gain = times[""] / times[best]
     print(
         f"best for {key}: {best or own.schedule}, {gain:.3f} times the speed of the compiler's own choice"

@@ -58,13 +58,60 @@ static void checkContexts(void) {
   CHECK(getLaunches(&stream) == 2 && stream == NULL);
 }
 
+static void checkRows(void) {
+  FlashAttnTensor odd[4];
+  /* Hopper's copies take rows at multiples of 16 bytes of inputs and outputs, in any order, and
+     heads and batches that are one and the same. */
+  const char *anyStrides = "memref<?x?x?x16xf16, strided<[?, ?, ?, 1]>>";
+  const char *promised =
+      attentionText(anyStrides, " {flashattn.aligned_rows}", "mask(#flashattn.causal)", "");
+  FlashAttnKernel strided = compileFor("sm_90a", promised);
+  const char *schedule = NULL;
+  CHECK(flashattnKernelGetText(strided, "schedule", &schedule, NULL) == FLASHATTN_OK);
+  CHECK(strstr(schedule, "roles = <consumers = "));
+  const int64_t good[][4] = {{2048, 16, 32, 1}, {0, 0, 24, 1}, {2048, 1024, 0, 1}};
+  for (int s = 0; s < 3; ++s) {
+    memcpy(odd, tensors, sizeof(odd));
+    for (int i = 0; i < 3; ++i)
+      memcpy(odd[i].strides, good[s], sizeof(good[s]));
+    CHECK(flashattnLaunch(strided, NULL, odd, 4) == FLASHATTN_OK);
+  }
+  for (int i = 0; i < 4; ++i) {
+    memcpy(odd, tensors, sizeof(odd));
+    odd[i].data = (char *)odd[i].data + 8;
+    FAILS(flashattnLaunch(strided, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
+          "at a multiple of 16 bytes but got 0x");
+    for (int d = 0; d < 3; ++d) {
+      memcpy(odd, tensors, sizeof(odd));
+      odd[i].strides[d] += 4;
+      FAILS(flashattnLaunch(strided, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
+            "expected a stride that is a multiple of 8 elements, 16 bytes, in dimension ");
+    }
+  }
+  /* What is not promised goes through mma.sync, which reads element by element. */
+  const char *unpromised = attentionText(anyStrides, "", "mask(#flashattn.causal)", "");
+  FlashAttnKernel loose = compileFor("sm_90a", unpromised);
+  CHECK(flashattnKernelGetText(loose, "schedule", &schedule, NULL) == FLASHATTN_OK);
+  CHECK(!strstr(schedule, "roles"));
+  memcpy(odd, tensors, sizeof(odd));
+  for (int i = 0; i < 4; ++i) {
+    odd[i].data = (char *)odd[i].data + 2;
+    odd[i].strides[2] = 17;
+    odd[i].strides[1] = 17 * 64 + 1;
+    odd[i].strides[0] = 3001;
+  }
+  CHECK(flashattnLaunch(loose, NULL, odd, 4) == FLASHATTN_OK);
+  flashattnKernelFree(strided);
+  flashattnKernelFree(loose);
+}
+
 int main(void) {
   openDriver();
   int32_t devices = 0;
   CHECK(flashattnGetDeviceCount(&devices) == FLASHATTN_OK && devices == 1);
   FlashAttnDeviceInfo device = {.size = sizeof(device)};
   CHECK(flashattnGetDeviceInfo(0, &device) == FLASHATTN_OK);
-  CHECK(!strcmp(device.name, "Fake GPU") && !strcmp(device.chip, "sm_90"));
+  CHECK(!strcmp(device.name, "Fake GPU") && !strcmp(device.chip, "sm_90a"));
   CHECK(device.driverVersion == 12040 && device.maxPTXVersion == 84);
   CHECK(device.computeUnits == 132 && device.memoryBytes == (int64_t)4 << 30);
   FAILS(flashattnGetDeviceInfo(1, &device), FLASHATTN_ERROR_DEVICE,
@@ -75,7 +122,8 @@ int main(void) {
   REQUIRE(flashattnCompile(text, strlen(text), NULL, &shared) == FLASHATTN_OK);
   FlashAttnKernelInfo info = {.size = sizeof(info)};
   CHECK(flashattnKernelGetInfo(shared, &info) == FLASHATTN_OK);
-  CHECK(!strcmp(info.chip, "sm_90") && info.device == 0 && info.isLaunchable);
+  CHECK(!strcmp(info.chip, "sm_90a") && info.device == 0 && info.isLaunchable);
+  CHECK(!strcmp(info.tuningKey, "sm_90a/16/16/f16/triangular"));
   for (int i = 0; i < 4; ++i) {
     tensors[i] = describe(FLASHATTN_F16, 4, (int64_t[]){2, 2, 64, 16});
     tensors[i].data = (void *)(intptr_t)(4096 * (i + 1));
@@ -115,6 +163,8 @@ int main(void) {
   FAILS(flashattnLaunch(newer, NULL, tensors, 4), FLASHATTN_ERROR_DEVICE,
         "the kernel cannot be launched: the CUDA driver is too old for the kernels: they are PTX "
         "8.6 but the driver (CUDA 12.4) takes PTX up to 8.4");
+
+  checkRows();
 
   FlashAttnKernel memory = NULL;
   const char *allocating = "func.func @f() {\n  %m = memref.alloc() : memref<4xf32>\n"

@@ -56,6 +56,13 @@ int main(void) {
     CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK && !strcmp(info.chip, chip));
     CHECK(info.isLaunchable == isCPU);
     CHECK(info.device == (isCPU ? FLASHATTN_DEVICE_CPU : FLASHATTN_DEVICE_AUTO));
+    static const char *const keys[] = {"sm_80/64/64/f16/triangular", "sm_90/64/64/f16/triangular",
+                                       "cpu/64/64/f16/triangular"};
+    CHECK(!strcmp(info.tuningKey, keys[i]));
+    /* A program built before that field was there gets the rest. */
+    FlashAttnKernelInfo older = {.size = offsetof(FlashAttnKernelInfo, tuningKey)};
+    CHECK(flashattnKernelGetInfo(kernel, &older) == FLASHATTN_OK && !older.tuningKey);
+    CHECK(older.numStages == info.numStages && older.size < sizeof(older));
     CHECK(!!strstr(info.notLaunchableReason, "cannot open the CUDA driver library") == !isCPU);
 
     static const char *const stages[] = {"mlir", "schedule", "tiled", "lowered", "ptx"};

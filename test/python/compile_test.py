@@ -12,11 +12,15 @@ from flashattn import _reference, causal, sink, window
 
 class CompileTest(unittest.TestCase):
     def test_ptx_without_a_gpu(self):
-        for chip in ("sm_80", "sm_90"):
+        for chip, product in (
+            ("sm_80", "mma.sync.aligned.m16n8k16"),
+            ("sm_90", "mma.sync.aligned.m16n8k16"),
+            ("sm_90a", "wgmma.mma_async.sync.aligned.m64n"),
+        ):
             kernel = flashattn.compile(head_dim=64, mask=causal, return_lse=True, chip=chip)
             self.assertEqual(kernel.chip, chip)
             self.assertIn(f".target {chip}", kernel.ptx)
-            self.assertIn("mma.sync.aligned.m16n8k16", kernel.ptx)
+            self.assertIn(product, kernel.ptx)
             self.assertIn("ex2.approx.ftz.f32", kernel.ptx)
             self.assertEqual(kernel.ptx, kernel.ir("ptx"))
             self.assertEqual(kernel.workspace_bytes, 0)
@@ -60,6 +64,21 @@ class CompileTest(unittest.TestCase):
         )
         again = flashattn.compile(head_dim=64, chip="sm_90", schedule=kernel.schedule)
         self.assertEqual(again.ptx, kernel.ptx)
+
+    def test_pinned_roles(self):
+        roles = {"consumers": 2, "section": 4}
+        kernel = flashattn.compile(head_dim=64, chip="sm_90a", schedule={"tile_n": 64, "roles": roles})
+        self.assertEqual(
+            kernel.schedule,
+            "tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, "
+            "roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
+            "rescale = 8, section = 4>",
+        )
+        again = flashattn.compile(head_dim=64, chip="sm_90a", schedule=kernel.schedule)
+        self.assertEqual(again.ptx, kernel.ptx)
+        self.assertIn("wgmma.mma_async", kernel.ptx)
+        for rows, instruction in (("aligned", "wgmma"), ("strided", "mma.sync")):
+            self.assertIn(instruction, flashattn.compile(head_dim=64, chip="sm_90a", rows=rows).ptx)
 
     def test_refusal_names_every_schedule(self):
         with self.assertRaisesRegex(

@@ -285,12 +285,44 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "depth": 2}),
         ArgumentError,
-        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type but got depth",
+        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, roles but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule=[]),
         ArgumentError,
         "expected schedule to be a mapping, a text or None but got list",
+    ),
+    (
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": 3}),
+        ArgumentError,
+        "expected schedule field roles to be a mapping or a text in <> but got 3",
+    ),
+    (
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"along": "head"}}),
+        ArgumentError,
+        "expected roles field consumers but got along",
+    ),
+    (
+        lambda: attention(Q, K, K, schedule="tile_n = 16, roles = <consumers = 2, depth = 2>"),
+        ArgumentError,
+        "expected roles fields consumers, along, registers, producer_registers, rescale, section but got depth",
+    ),
+    (
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"consumers": "two"}}),
+        ArgumentError,
+        "expected an integer as roles field consumers but got 'two'",
+    ),
+    (
+        lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"consumers": 2}}),
+        UnsupportedError,
+        "expected no roles on the CPU",
+    ),
+    (
+        lambda: compile(
+            head_dim=64, chip="sm_90a", rows="strided", schedule={"tile_n": 64, "roles": {"consumers": 2}}
+        ),
+        UnsupportedError,
+        "expected rows of q that begin at multiples of 16 bytes, as tensor copies take them",
     ),
     (
         lambda: attention(Q, K, K, schedule="tile_m = 8, tile_n = wide"),

@@ -76,6 +76,31 @@ class FakeCUDATest(unittest.TestCase):
             flashattn.attention(first, Array(), Array(), out=out)
             self.assertEqual(self.rows(), [rows])
 
+    def test_hopper_takes_rows_at_16_bytes(self):
+        """Tensor copies where the address and every stride of all operands allow them, otherwise
+        mma.sync."""
+        dense = (2048, 1024, 128, 2)  # bytes
+        cases = [("dense", "k", 0x10000, dense, True)]
+        for name in "qkvo":
+            cases.append(("strided", name, 0x10008, dense, False))
+            cases.append(("aligned", name, 0x10000, (8192, 256, 512, 2), True))
+            cases += [
+                ("strided", name, 0x10000, tuple(8 * (d == odd) + 4 * n for d, n in enumerate(dense[:3])) + (2,), False)
+                for odd in (1, 2)
+            ]  # fmt: skip
+            if name != "o":
+                cases.append(("aligned", name, 0x10000, (2048, 0, 128, 2), True))
+                cases.append(("aligned", name, 0x10000, (2048, 0, 0, 2), True))
+        for rows, name, at, strides, has_roles in cases:
+            _kernel._kernels.clear()
+            arrays = {n: Array() for n in "qkvo"}
+            arrays[name] = Array(at=at, strides=strides)
+            flashattn.attention(arrays["q"], arrays["k"], arrays["v"], out=arrays["o"])
+            ((_, kernel),) = [(p, k) for (p, _), k in _kernel._kernels.items()]
+            what = f"{name} at {at:#x} with strides {strides}"
+            self.assertEqual(self.rows(), [rows], what)
+            self.assertEqual("roles" in kernel.schedule, has_roles, what)
+
     def test_interface_streams(self):
         for options, producer, expected in (
             ({}, None, 0),
@@ -211,7 +236,9 @@ class FakeCUDATest(unittest.TestCase):
         ):
             flashattn.compile(head_dim=64, device=3)
         kernel = flashattn.compile(head_dim=64)
-        self.assertEqual(kernel.chip, "sm_90")
+        self.assertEqual(kernel.chip, "sm_90a")
+        self.assertEqual(_library.get().device(0).chip, "sm_90a")
+        self.assertEqual(kernel.tuning_key, "sm_90a/64/64/f16/full")
         self.assertTrue(kernel.is_launchable)
         q = numpy.zeros(SHAPE, numpy.float16)
         with self.assertRaisesRegex(

@@ -11,7 +11,7 @@ import unittest
 from pathlib import Path
 
 import flashattn
-from flashattn import _kernel, _module, _reference, _tuned, bench, causal, sink, tune, window
+from flashattn import _kernel, _reference, _tuned, affine_set, bench, causal, sink, tune, window
 
 HIDDEN_DRIVER = {"FLASHATTN_CUDA_DRIVER": "/nowhere/libcuda.so"}
 
@@ -71,11 +71,15 @@ class BenchTest(unittest.TestCase):
         self.assertEqual({row["shape"] for row in record["rows"]}, {"causal-1k", "gptoss-swa"})
         self.assertTrue({"ours", "numpy"} <= {row["peer"] for row in record["rows"]})
         for row in record["rows"]:
+            if row["peer"] == "ours":
+                self.assertRegex(row["schedule"], r"^tile_m = \d+, ")
             if "ms" in row:
+                self.assertGreater(row["first_call_ms"], 0)
                 self.assertGreater(row["tflops"], 0)
                 self.assertLessEqual(row["ms_low"], row["ms"])
         self.assertIn("| causal-1k |", done.stdout)
         self.assertIn("[1/2] causal-1k: ours ", done.stderr)
+        self.assertRegex(done.stderr, r"\[2/2\] gptoss-swa: .*  first result, ms: ours \d+")
 
     def test_says_that_there_is_no_gpu(self):
         try:
@@ -179,9 +183,9 @@ class TuneTest(unittest.TestCase):
         done = command("flashattn.tune", *arguments)
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("between 1 and 1024 but got 2000", done.stdout)
-        self.assertIn("best for cpu/16/16/f32/causal: tile_m = ", done.stdout)
+        self.assertIn("best for cpu/16/16/f32/triangular: tile_m = ", done.stdout)
         self.assertEqual([entry.name for entry in self.path.parent.iterdir()], ["schedules.json"])
-        found = _tuned.load()["cpu/16/16/f32/causal"]
+        found = _tuned.load()["cpu/16/16/f32/triangular"]
         self.assertGreater(found["ms"], 0)
         kernel = flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu")
         self.assertEqual(kernel.schedule, found["schedule"])
@@ -190,7 +194,7 @@ class TuneTest(unittest.TestCase):
         own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
         found = _kernel.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
         self.assertNotEqual(own, found)
-        _tuned.store("cpu/16/16/f32/none", {"schedule": found})
+        _tuned.store("cpu/16/16/f32/full", {"schedule": found})
         self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, found)
         self.assertEqual(
             flashattn.compile(head_dim=16, dtype="f32", chip="cpu", tuned=False).schedule, own
@@ -210,7 +214,7 @@ class TuneTest(unittest.TestCase):
             "{",
             "[]",
             '{"version": 2, "schedules": {}}',
-            '{"version": 1, "schedules": {"cpu/16/16/f32/none": 3}}',
+            '{"version": 1, "schedules": {"cpu/16/16/f32/full": 3}}',
         ):
             self.path.parent.mkdir(exist_ok=True)
             self.path.write_text(text)
@@ -222,23 +226,22 @@ class TuneTest(unittest.TestCase):
             self.assertEqual(self.path.read_text(), text)
         # A schedule of another version of the compiler, which this one refuses.
         self.path.unlink()
-        _tuned.store("cpu/16/16/f32/none", {"schedule": "tile_m = 8, tile_n = 4096"})
+        _tuned.store("cpu/16/16/f32/full", {"schedule": "tile_m = 8, tile_n = 4096"})
         self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
 
     def test_classes_of_masks(self):
         near = window(left=7, right=0)
+        below = affine_set("(p, k)[nq, nk] : (p - k >= 0)")
         for mask, name in (
-            (None, "none"),
-            (causal, "causal"),
-            (near, "window"),
-            (near | sink(4) & causal, "window"),
-            (window(right=3), "other"),
-            (sink(3), "other"),
+            (None, "full"),
+            (causal, "triangular"),
+            (below, "triangular"),
+            (near, "banded"),
+            (near | sink(4) & causal, "banded"),
+            (window(right=3), "triangular"),
         ):
-            self.assertEqual(
-                _tuned.key_of("sm_90", _module.Problem("f16", 64, 128, mask)),
-                f"sm_90/64/128/f16/{name}",
-            )
+            kernel = flashattn.compile(head_dim=64, value_dim=128, mask=mask, chip="sm_90a")
+            self.assertEqual(kernel.tuning_key, f"sm_90a/64/128/f16/{name}", str(mask))
 
     def test_reasons_without_a_gpu(self):
         done = command(
@@ -255,17 +258,55 @@ class TuneTest(unittest.TestCase):
             r"tile_m = 128, tile_n = 128, .*: needs \d+ bytes of shared memory .* of 101376 available",
         )
 
+    def test_reasons_for_roles(self):
+        done = command(
+            "flashattn.tune", "--chip=sm_90a", "--head-dim=128", "--tile-n=80,176", "--stages=2,3", "--tile-m=64",
+            "--consumers=2,3", "--heads=6", "--kv-heads=2",
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        lines = done.stdout.splitlines()
+        self.assertTrue(all("roles = <consumers = " in line for line in lines), done.stdout)
+        best = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale = 8, section = 1>: {}"  # fmt: skip
+        self.assertIn(best.format("query_tile", "fits"), lines)
+        self.assertIn(
+            best.format(
+                "head",
+                "expected a static number of query heads to a key/value head that is a multiple of 3 consumers",
+            ),
+            lines,
+        )
+        for reason in (
+            r"tile_n = 176.*: needs 226 registers a thread \(o 64, .*\) of 160 that consumers have",
+            r"tile_n = 176, warps = 4, stages = 3.*: needs \d+ bytes of shared memory .* of 232448 available",
+        ):
+            self.assertRegex(done.stdout, reason)
+
     def test_candidates(self):
         self.assertTrue(
             all(
                 "warps = 1, stages = 1, lanes = 1, dot_type = f32" in s
-                for s in tune.candidates("f16", True)
+                for s in tune.candidates("f16", "cpu")
             )
         )
-        self.assertIn(
-            "tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16",
-            list(tune.candidates("bf16", False)),
+        plain = "tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16"
+        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale = 8, section = 4>"  # fmt: skip
+        found = list(tune.candidates("bf16", "sm_90a", 6))
+        self.assertEqual(len(found), len(set(found)))
+        for text in (plain, roles % "query_tile", roles % "head"):
+            self.assertIn(text, found)
+        self.assertNotIn(roles % "head", list(tune.candidates("bf16", "sm_90a", 8)))
+        for chip, element in (("sm_80", "bf16"), ("sm_90a", "f32")):
+            self.assertFalse([s for s in tune.candidates(element, chip) if "roles" in s])
+        narrowed = list(
+            tune.candidates("f16", "sm_90a", 1, tile_n=[64], stages=[2], consumers=[2])
         )
+        self.assertEqual(len(narrowed), 2)
+        self.assertTrue(all("consumers = 2, along = query_tile" in s for s in narrowed))
+        given = list(
+            tune.candidates("f16", "sm_90a", 1, [64], [64], stages=[2], consumers=[2], registers=[216])
+        )
+        self.assertEqual(len(given), 2)
+        self.assertTrue(all("registers = 216, producer_registers = 24" in s for s in given))
 
 
 if __name__ == "__main__":

@@ -23,12 +23,21 @@ struct Trial {
 
 } // namespace
 
-/// Tile sizes, warps and stages worth a try; what does not fit is refused with its reason.
+/// Query heads to a key/value head, 1 where that is not known.
+static int64_t getGroup(AttentionOp op) {
+  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
+  bool known = !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0;
+  return known ? heads / kvHeads : 1;
+}
+
+/// Tile sizes, warps, stages and roles worth a try; what does not fit is refused with its reason.
 static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
   MLIRContext *context = op.getContext();
   std::vector<ScheduleAttr> trials(1, getScheduleCandidates(op, chip).front());
-  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot) {
-    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, RolesAttr());
+  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot,
+                 RolesAttr roles = {}) {
+    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, roles);
     if (!llvm::is_contained(trials, schedule))
       trials.push_back(schedule);
   };
@@ -38,6 +47,25 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
         add(registers * chip.vectorWidth, n, 1, 1, 1, Float32Type::get(context));
     return trials;
   }
+  // Registers of a consumer and of the producer, as many as a multiprocessor has for so many: a
+  // block has them from its start, so fewer would leave no room for a second one.
+  struct Roles {
+    int64_t consumers, registers, producerRegisters;
+  };
+  if (chip.hasWarpgroups() && !op.getElementType().isF32())
+    for (Roles roles : {Roles{1, 240, 24}, {2, 240, 24}, {3, 160, 32}})
+      for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
+        // A single one has no neighbour, and a group of one head no neighbours.
+        if (along == ProgramAxis::Head &&
+            (roles.consumers == 1 || getGroup(op) % roles.consumers != 0))
+          continue;
+        for (int64_t n : {32, 48, 64, 80, 96, 112, 128, 160, 176})
+          for (int64_t stages : {2, 3})
+            for (int64_t section : {1, 4})
+              add(64, n, 4, stages, 4, op.getElementType(),
+                  RolesAttr::get(context, roles.consumers, along, roles.registers,
+                                 roles.producerRegisters, /*rescale=*/8, section));
+      }
   for (int64_t m : {64, 128, 192})
     for (int64_t n : {16, 32, 48, 64, 96, 128})
       for (int64_t rowBlocks : {1, 2}) // 16 rows each, of a warp
@@ -85,7 +113,9 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
     expected = std::move(o);
   } else {
     // Two roundings of the result apart at most, where values are about 1.
-    double bound = o.getScalar() == Scalar::F16 ? 4e-3 : o.getScalar() == Scalar::BF16 ? 3e-2 : 1e-4;
+    double bound = o.getScalar() == Scalar::F16    ? 4e-3
+                   : o.getScalar() == Scalar::BF16 ? 3e-2
+                                                   : 1e-4;
     if (double difference = getDifference(o, *expected); !(difference <= bound)) {
       trial.refusal = llvm::formatv("differs by {0:e1} from the compiler's own choice", difference);
       return Error::success();
@@ -98,15 +128,15 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
   return Error::success();
 }
 
-Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs,
-                      Device &device, const LoweringOptions &options, StringRef file,
-                      double seconds) {
+Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
+                      const LoweringOptions &options, StringRef file, double seconds) {
   if (!program.attention)
     return llvm::createStringError("--tune: " + program.noAttention);
   AttentionOp op;
   module.lookupSymbol<func::FuncOp>(program.function).walk([&](AttentionOp found) { op = found; });
   if (op.getSchedule())
-    return llvm::createStringError("--tune: expected an attention op without a schedule of its own");
+    return llvm::createStringError(
+        "--tune: expected an attention op without a schedule of its own");
   Chip chip{options.chip, getHostVectorWidth()};
   std::string key = getTuningKey(op, chip);
 
@@ -119,8 +149,12 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
       continue;
     Progress progress("trying " + trial.fields);
     if (Error error =
-            runTrial(trial, module, program, inputs, device, options, seconds, expected))
-      return error;
+            runTrial(trial, module, program, inputs, device, options, seconds, expected)) {
+      // Without the compiler's own choice there is nothing to compare with.
+      if (!expected)
+        return error;
+      trial.refusal = llvm::toString(std::move(error));
+    }
   }
   std::string own = trials.front().fields;
   llvm::stable_sort(trials, [](const Trial &a, const Trial &b) {
@@ -137,6 +171,7 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     return llvm::createStringError("--tune: no schedule fits");
   if (Error error = storeTunedSchedule(file, key, best.fields, best.milliseconds))
     return error;
-  llvm::outs() << "tune: best for " << key << ": " << best.fields << ", written to " << file << "\n";
+  llvm::outs() << "tune: best for " << key << ": " << best.fields << ", written to " << file
+               << "\n";
   return Error::success();
 }

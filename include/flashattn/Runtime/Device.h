@@ -29,6 +29,10 @@ struct CUDADeviceInfo {
   int64_t memoryBytes;            ///< total global memory
   int64_t sharedMemoryPerBlock;   ///< opt-in maximum, bytes
   int multiprocessors;
+
+  /// The `chip` of the pipelines: "sm_80"; "sm_90a" for Hopper, whose own instructions are
+  /// behind the suffix.
+  std::string getChip() const;
 };
 
 /// Numbers of blocks, threads or blocks of a cluster along each dimension.
@@ -71,7 +75,7 @@ public:
   virtual std::string getId() const = 0;
   /// For people: processor or card, threads or memory.
   virtual std::string getDescription() const = 0;
-  /// The `chip` of the pipelines: "cpu", or "sm_90" and the like.
+  /// The `chip` of the pipelines: "cpu", or "sm_80" and the like.
   virtual std::string getChip() const = 0;
   bool isCUDA() const { return getChip() != "cpu"; }
 

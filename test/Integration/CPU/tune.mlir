@@ -4,13 +4,13 @@
 // RUN: flash-run %s --device=cpu --tune --tuned-schedules=%t/cache/schedules.json --bench=0.001 | FileCheck %s
 // CHECK: tune: tile_m = {{.*}} ms
 // CHECK: (the compiler's own choice)
-// CHECK: tune: best for cpu/16/16/f32/causal: tile_m = {{.*}}, written to
+// CHECK: tune: best for cpu/16/16/f32/triangular: tile_m = {{.*}}, written to
 // RUN: FileCheck %s --check-prefix=FILE < %t/cache/schedules.json
-// FILE: "cpu/16/16/f32/causal": {
+// FILE: "cpu/16/16/f32/triangular": {
 // FILE: "schedule": "tile_m =
 
 // What is found is used, unless told not to; pins come first.
-// RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/causal": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/given.json
+// RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/given.json
 // RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/given.json --dump-dir=%t/dump | FileCheck %s --check-prefix=PASS
 // RUN: cat %t/dump/*-flashattn-tile.mlir | FileCheck %s --check-prefix=TUNED
 // RUN: flash-run %s --device=cpu --tuned-schedules=none --dump-dir=%t/none
