@@ -248,6 +248,51 @@ typedef struct FlashAttnTensor {
 FLASHATTN_EXPORT int32_t flashattnLaunch(FlashAttnKernel kernel, void *stream,
                                          const FlashAttnTensor *tensors, int32_t numTensors);
 
+enum { FLASHATTN_MAX_PACKED = 16 };
+
+/** A launch behind one pointer, for callers that pay for each argument: a foreign function
+    interface packs words faster than it converts arguments. */
+typedef struct FlashAttnPackedLaunch {
+  FlashAttnKernel kernel;
+  /** As of flashattnLaunch, but for their addresses: written once, and used by many launches, of
+      several threads too. */
+  const FlashAttnTensor *tensors;
+  int64_t numTensors; /**< at most FLASHATTN_MAX_PACKED */
+  /** What flashattnMatchPythonTensors returned, or 0. The stream is that of the match then, and so
+      are the addresses that are NULL here. */
+  int64_t match;
+  void *stream;
+  /** In place of tensors[i].data. Only the first `numTensors` are read. */
+  void *data[FLASHATTN_MAX_PACKED];
+} FlashAttnPackedLaunch;
+
+/** flashattnLaunch of what is packed, with its checks and errors. */
+FLASHATTN_EXPORT int32_t flashattnLaunchPacked(const FlashAttnPackedLaunch *launch);
+
+/** q, k, v, o, lse. */
+enum { FLASHATTN_MAX_OPERANDS = 5 };
+
+/** Tensors of Python, of one type, and what they are compared to. */
+typedef struct FlashAttnPythonTensors {
+  /** The DLPackExchangeAPI (DLPack 1.3) of the type, from its `__dlpack_c_exchange_api__`. */
+  const void *exchange;
+  const FlashAttnTensor *tensors;
+  /** The CUDA device that they lie on, or FLASHATTN_DEVICE_CPU. */
+  int32_t device;
+  /** Whether q, k, v and o all begin at multiples of 16 bytes. */
+  int32_t isAligned;
+  /** `PyObject *` of q, k, v, o and lse; NULL for o and lse where they are not made yet. */
+  void *objects[FLASHATTN_MAX_OPERANDS];
+} FlashAttnPythonTensors;
+
+/** A number above 0 if the objects have the element types, sizes and strides of `tensors` (whose
+    addresses do not count, nor do strides of dimensions of one element) and lie as said; 0 if not,
+    or where `exchange` cannot tell. The number stands for the objects' addresses and the current
+    stream of their type in a launch of this thread, until 16 further matches of it. Runs no Python
+    code and makes no object. The calling thread holds the interpreter's lock; an exception that
+    the type raises is left set. */
+FLASHATTN_EXPORT int32_t flashattnMatchPythonTensors(const FlashAttnPythonTensors *match);
+
 #ifdef __cplusplus
 } /* extern "C" */
 #endif

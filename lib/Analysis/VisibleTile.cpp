@@ -25,6 +25,7 @@ constexpr int64_t kMaxNarrowCoefficient = int64_t(1) << 20;
 
 /// A linear constraint over [p, k, nq, nk, 1].
 using Linear = std::array<int64_t, 5>;
+constexpr Linear kKeyExists = {0, -1, 0, 1, -1}; // k < nk
 
 std::optional<Linear> getLinear(AffineExpr expr) {
   bool hasDivision = false;
@@ -99,14 +100,18 @@ private:
   template <typename Op> void combine(Term &a, Term b) { a = a.value ? binary<Op>(a, b) : b; }
   /// 0, 1, 2, ... along the rows or columns, in `element`.
   Term step(bool rows, Type element);
+  Term scaledStep(bool rows, int64_t factor);
   Term compare(bool isEquality, Term lhs, Term rhs);
 
-  Term linear(const Linear &linear, bool isEquality);
+  /// base + a*i of `linear`, in 32 bits; in index where it depends on neither axis.
+  Term limit(const Linear &linear);
+  /// limit >= -b*j, or equal.
+  Term test(Term limit, int64_t b, bool isEquality);
   /// The value of an expression in index arithmetic, each part at its own shape.
   Term evaluate(AffineExpr expr);
   /// The conjunction of a set's constraints that depend on neither axis, on
   /// either, and on both, each its own.
-  void addConstraints(IntegerSet set, bool assumeKeyExists, Term (&parts)[2][2]);
+  void addConstraints(IntegerSet set, bool addKeyExists, Term (&parts)[2][2]);
 
   OpBuilder &builder;
   Location loc;
@@ -139,9 +144,16 @@ Term TileBuilder::compare(bool isEquality, Term lhs, Term rhs) {
   return {make<arith::CmpIOp>(predicate, broadcast(lhs, shape), broadcast(rhs, shape)), shape};
 }
 
-/// base + a*i >= -b*j in 32 bits. Clamping the base keeps the answer, as the rows
-/// and columns together add less than the limit.
-Term TileBuilder::linear(const Linear &linear, bool isEquality) {
+Term TileBuilder::scaledStep(bool rows, int64_t factor) {
+  Term term = step(rows, builder.getI32Type());
+  if (factor != 1)
+    term = binary<arith::MulIOp>(term, {constant(term.value.getType(), factor), term.shape});
+  return term;
+}
+
+/// Clamping the base keeps the answer of the test, as the rows and columns together add
+/// less than the limit.
+Term TileBuilder::limit(const Linear &linear) {
   Type index = builder.getIndexType(), i32 = builder.getI32Type();
   int64_t a = linear[0], b = linear[1];
 
@@ -164,23 +176,22 @@ Term TileBuilder::linear(const Linear &linear, bool isEquality) {
   else if (linear[4] != 0)
     base = make<arith::AddIOp>(base, constant(index, linear[4]));
   if (a == 0 && b == 0)
-    return compare(isEquality, {base, {}}, {constant(index, 0), {}});
+    return {base, {}};
 
   base = make<arith::MinSIOp>(base, constant(index, kBaseLimit));
   base = make<arith::MaxSIOp>(base, constant(index, -kBaseLimit));
   Term row{make<arith::IndexCastOp>(i32, base), {}};
-  auto scaled = [&](bool rows, int64_t factor) -> Term {
-    Term term = step(rows, i32);
-    if (factor != 1)
-      term = binary<arith::MulIOp>(term, {constant(term.value.getType(), factor), term.shape});
-    return term;
-  };
   if (a == -1)
     row = binary<arith::SubIOp>(row, step(/*rows=*/true, i32));
   else if (a != 0)
-    row = binary<arith::AddIOp>(row, scaled(/*rows=*/true, a));
-  Term column = b == 0 ? Term{constant(i32, 0), {}} : scaled(/*rows=*/false, -b);
-  return compare(isEquality, row, column);
+    row = binary<arith::AddIOp>(row, scaledStep(/*rows=*/true, a));
+  return row;
+}
+
+Term TileBuilder::test(Term limit, int64_t b, bool isEquality) {
+  Type element = getElementTypeOrSelf(limit.value.getType());
+  return compare(isEquality, limit,
+                 b == 0 ? Term{constant(element, 0), {}} : scaledStep(/*rows=*/false, -b));
 }
 
 Term TileBuilder::evaluate(AffineExpr expr) {
@@ -226,12 +237,12 @@ Term TileBuilder::evaluate(AffineExpr expr) {
   return binary<arith::FloorDivSIOp>(lhs, splat(divisor));
 }
 
-void TileBuilder::addConstraints(IntegerSet set, bool assumeKeyExists, Term (&parts)[2][2]) {
-  // What the rest implies is left out; 0 <= k, nq, nk always holds, and k < nk
-  // where it is tested anyway.
+void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts)[2][2]) {
+  // What the rest implies is left out; 0 <= k, nq, nk always holds, and k < nk where it is
+  // added.
   SmallVector<Linear> known = {{0, 1, 0, 0, 0}, {0, 0, 1, 0, 0}, {0, 0, 0, 1, 0}};
-  if (assumeKeyExists)
-    known.push_back({0, -1, 0, 1, -1});
+  if (addKeyExists)
+    known.push_back(kKeyExists);
   struct Constraint {
     AffineExpr expr;
     bool isEquality;
@@ -267,24 +278,40 @@ void TileBuilder::addConstraints(IntegerSet set, bool assumeKeyExists, Term (&pa
       ++i;
   }
 
+  auto add = [&](Term test) {
+    combine<arith::AndIOp>(parts[test.shape.rows][test.shape.columns], test);
+  };
+  // Limits of the same direction along the columns make one: what depends on the whole tile
+  // is compared once.
+  SmallVector<std::pair<int64_t, Term>> limits;
+  if (addKeyExists)
+    constraints.push_back({{}, /*isEquality=*/false, kKeyExists});
   for (const Constraint &c : constraints) {
-    Term test;
     auto isNarrow = [&](const Linear &row) {
       int64_t a = row[0], b = row[1];
       return std::abs(a) <= kMaxNarrowCoefficient && std::abs(b) <= kMaxNarrowCoefficient &&
              std::abs(a) * (m - 1) + std::abs(b) * (n - 1) < kBaseLimit;
     };
-    if (c.linear && isNarrow(*c.linear))
-      test = linear(*c.linear, c.isEquality);
+    if (!c.linear || !isNarrow(*c.linear)) {
+      add(compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}}));
+      continue;
+    }
+    int64_t a = (*c.linear)[0], b = (*c.linear)[1];
+    Term mine = limit(*c.linear);
+    auto *same = llvm::find_if(limits, [&](const auto &other) { return other.first == b; });
+    if (c.isEquality || (a == 0 && b == 0))
+      add(test(mine, b, c.isEquality));
+    else if (same == limits.end())
+      limits.push_back({b, mine});
     else
-      test = compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}});
-    combine<arith::AndIOp>(parts[test.shape.rows][test.shape.columns], test);
+      combine<arith::MinSIOp>(same->second, mine);
   }
+  for (const auto &[b, bound] : limits)
+    add(test(bound, b, /*isEquality=*/false));
 }
 
 Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
-  // k < nk is tested once for all sets, unless each of them says so already.
-  const Linear keyExists = {0, -1, 0, 1, -1};
+  // k < nk belongs to every set, unless each of them says so already.
   bool implied = llvm::all_of(visible, [&](IntegerSet set) {
     SmallVector<Linear> rows;
     for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
@@ -296,7 +323,7 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
           rows.push_back(*row);
         }
       }
-    return implies(rows, keyExists);
+    return implies(rows, kKeyExists);
   });
 
   Shape full{true, true};
@@ -312,16 +339,12 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
   Term any;
   for (IntegerSet set : visible) {
     Term parts[2][2];
-    addConstraints(set, /*assumeKeyExists=*/!implied, parts);
-    if (!implied && visible.size() == 1)
-      combine<arith::AndIOp>(parts[0][1], linear(keyExists, /*isEquality=*/false));
+    addConstraints(set, /*addKeyExists=*/!implied, parts);
     Term all = conjoin(parts);
     combine<arith::OrIOp>(any, all.value ? all : Term{constant(i1, 1), {}});
   }
   if (!any.value)
     any = {constant(i1, 0), {}};
-  if (!implied && visible.size() != 1)
-    combine<arith::AndIOp>(any, linear(keyExists, /*isEquality=*/false));
   return broadcast(any, full);
 }
 

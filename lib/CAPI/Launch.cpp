@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Kernel.h"
+#include "PythonTensors.h"
 #include "llvm/ADT/SmallVector.h"
 
 using namespace mlir::flashattn;
@@ -17,8 +18,9 @@ static std::string name(const Kernel &kernel, int index) {
   return llvm::formatv(*role ? "argument {0} ('{1}')" : "argument {0}", index, role).str();
 }
 
-/// One tensor against the argument's type.
-static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTensor &tensor) {
+/// One tensor, at `data`, against the argument's type.
+static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTensor &tensor,
+                           const void *data) {
   const Argument &argument = kernel.arguments[index];
   if (tensor.elementType != argument.elementType)
     return failWith(FLASHATTN_ERROR_TENSOR, "expected element type {0} of {1} but got {2}",
@@ -40,15 +42,15 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
   if (isEmpty)
     return FLASHATTN_OK;
 
-  if (!tensor.data)
+  if (!data)
     return failWith(FLASHATTN_ERROR_TENSOR, "expected data of {0} but got null",
                     name(kernel, index));
   constexpr int64_t kChunkBytes = 16;
   int64_t alignment = argument.needsAlignedPointer ? kChunkBytes : argument.elementBytes;
-  if (reinterpret_cast<uintptr_t>(tensor.data) % alignment != 0)
+  if (reinterpret_cast<uintptr_t>(data) % alignment != 0)
     return failWith(FLASHATTN_ERROR_TENSOR,
                     "expected data of {0} at a multiple of {1} bytes but got {2}",
-                    name(kernel, index), alignment, tensor.data);
+                    name(kernel, index), alignment, data);
   int64_t dense = 1;
   for (int d = argument.rank - 1; d >= 0; --d) {
     int64_t size = tensor.sizes[d], stride = tensor.strides[d];
@@ -121,8 +123,9 @@ static int32_t checkAttention(const Kernel &kernel, const FlashAttnTensor *tenso
   return FLASHATTN_OK;
 }
 
-extern "C" int32_t flashattnLaunch(FlashAttnKernel handle, void *stream,
-                                   const FlashAttnTensor *tensors, int32_t numTensors) {
+/// The launch of `tensors`, which lie at `data` or, where that is null, where they say.
+static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTensor *tensors,
+                      int64_t numTensors, void *const *data) {
   const Kernel *kernel = getKernel(handle);
   if (!kernel)
     return FLASHATTN_ERROR_INVALID_HANDLE;
@@ -150,12 +153,13 @@ extern "C" int32_t flashattnLaunch(FlashAttnKernel handle, void *stream,
       values[i] = tensor.scalar;
       continue;
     }
-    if (int32_t status = checkTensor(*kernel, i, tensor))
+    void *pointer = data ? data[i] : tensor.data;
+    if (int32_t status = checkTensor(*kernel, i, tensor, pointer))
       return status;
     // {allocated, aligned, offset, sizes, strides}
     values[i] = reinterpret_cast<int64_t>(next);
-    *next++ = reinterpret_cast<int64_t>(tensor.data);
-    *next++ = reinterpret_cast<int64_t>(tensor.data);
+    *next++ = reinterpret_cast<int64_t>(pointer);
+    *next++ = reinterpret_cast<int64_t>(pointer);
     *next++ = 0;
     next = std::copy_n(tensor.sizes, tensor.rank, next);
     next = std::copy_n(tensor.strides, tensor.rank, next);
@@ -165,4 +169,29 @@ extern "C" int32_t flashattnLaunch(FlashAttnKernel handle, void *stream,
   if (llvm::Error error = kernel->executable->launch(kernel->entry, addresses.data(), stream))
     return fail(FLASHATTN_ERROR_DEVICE, std::move(error));
   return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnLaunch(FlashAttnKernel handle, void *stream,
+                                   const FlashAttnTensor *tensors, int32_t numTensors) {
+  return launch(handle, stream, tensors, numTensors, /*data=*/nullptr);
+}
+
+extern "C" int32_t flashattnLaunchPacked(const FlashAttnPackedLaunch *packed) {
+  if (!packed)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a FlashAttnPackedLaunch but got null");
+  int64_t numTensors = packed->numTensors;
+  if (numTensors < 0 || numTensors > FLASHATTN_MAX_PACKED)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected 0 to {0} tensors but got {1}",
+                    int(FLASHATTN_MAX_PACKED), numTensors);
+  if (packed->match == 0)
+    return launch(packed->kernel, packed->stream, packed->tensors, numTensors, packed->data);
+
+  const Match *match = getMatch(packed->match);
+  if (!match)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a match or 0 but got {0}",
+                    packed->match);
+  void *data[FLASHATTN_MAX_PACKED];
+  for (int64_t i = 0; i < numTensors; ++i)
+    data[i] = packed->data[i] || i >= FLASHATTN_MAX_OPERANDS ? packed->data[i] : match->data[i];
+  return launch(packed->kernel, match->stream, packed->tensors, numTensors, data);
 }

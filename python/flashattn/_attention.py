@@ -1,20 +1,23 @@
 """`flashattn.attention`: checks, plans and launches.
 
-A call that was made before with tensors of the same kind, sizes and strides finds its *plan* in a
-dictionary of its thread: the kernel, and the C structures filled in but for the addresses. What is
-left of such a call is one look-up, the outputs' allocation and one call into the library.
+A call that was made before with tensors of the same kind, sizes and strides finds its *plan*: the
+kernel, and the C structures that describe the tensors but for their addresses. What is left of such
+a call is to find the plan, to allocate the outputs and one call into the library. Plans are found
+in two ways: the library compares the tensors with those of the last few plans of the thread, where
+their type shows them to C (torch from 2.10 on); a dictionary has all plans, but its key costs three
+times as much.
 """
 
 from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import numpy
 
 from . import _kernel, _library, _module, _tensors
-from ._library import DEVICE_CPU
+from ._library import DEVICE_CPU, pack_call, pack_matched, pack_objects
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
 
@@ -24,55 +27,63 @@ _ALIGNMENT = 16  # bytes that a GPU moves at once
 _MAX_PLANS = 4096
 
 
+#: Plans that tensors are compared with, one by one.
+_MAX_RECENT = 4
+
+
 class _State(threading.local):
-    """What a thread owns: the structures of a plan are filled in by one call at a time."""
+    """The plans of a thread."""
 
     def __init__(self):
         self.plans: Dict[Any, _Plan] = {}
+        #: The plans used last, none twice.
+        self.recent: List[_Plan] = []
 
 
 _state = _State()
 
-# Of torch, once the user has imported it: the class, and the function that gives a device's
-# current stream as an integer.
+# Of torch, once the user has imported it: the class, the function that gives a device's current
+# stream as an integer, and the address of the table that shows tensors to C, 0 where there is none.
 _Tensor: Any = None
 _empty_like: Any = None
 _raw_stream: Any = None
 _grad_enabled: Any = None
+_exchange = 0
 
 
 class _Plan:
-    """A kernel with arguments that need only addresses."""
+    """A kernel with arguments that need only addresses. Never changes once it is in use."""
 
     __slots__ = (
-        "kernel", "device", "handle", "launch", "array", "address", "count", "q", "k", "v", "o", "lse",
-        "o_shape", "o_like_q", "lse_shape", "lse_like", "is_empty",
+        "kernel", "device", "launch", "launch_head", "match", "match_head", "tensors", "options", "o_shape",
+        "lse_shape", "like_o", "like_lse", "is_empty",
     )  # fmt: skip
 
     def __init__(self, kernel: _kernel.Kernel, views: "_Views"):
         self.kernel = kernel
         self.device = views.q.device
-        self.handle = kernel._handle
-        self.launch = kernel._library.launch
+        self.launch, self.match = kernel._library.launch, kernel._library.match
         self.o_shape, self.lse_shape = views.o.shape, views.lse_shape
-        # Whether torch.empty_like(q) is what o must be: as large, and dense.
-        self.o_like_q = views.o.shape == views.q.shape and (
-            views.q.strides == _tensors._dense_strides(views.q.shape)
-        )
-        self.lse_like = None
         self.is_empty = 0 in self.o_shape
+        #: What `torch.empty_like` makes o and lse of.
+        self.like_o = self.like_lse = None
+        #: The caller's.
+        self.options: Any = None
         rows = [views.q, views.k, views.v, views.o]
-        self.count = 5 if views.has_lse else 4
-        self.array = (_library.Tensor * 5)()
-        self.address = _library.ctypes.addressof(self.array)
-        self.q, self.k, self.v, self.o, self.lse = self.array
-        for tensor, view in zip(self.array, rows):
+        self.tensors = (_library.Tensor * 5)()
+        is_aligned = all(view.pointer % _ALIGNMENT == 0 for view in rows)
+        self.match_head = _library.match_head(_exchange, self.tensors, self.device, is_aligned)
+        self.launch_head = _library.launch_head(
+            kernel._handle, self.tensors, 5 if views.has_lse else 4
+        )
+        for tensor, view in zip(self.tensors, rows):
             tensor.rank, tensor.elementType = 4, _library.ELEMENT_TYPES[view.element]
             tensor.sizes[:] = view.shape
             tensor.strides[:] = view.strides
-        self.lse.rank, self.lse.elementType = 3, _library.ELEMENT_TYPES["f32"]
-        self.lse.sizes[:3] = self.lse_shape
-        self.lse.strides[:3] = _tensors._dense_strides(self.lse_shape)
+        lse = self.tensors[4]
+        lse.rank, lse.elementType = 3, _library.ELEMENT_TYPES["f32"]
+        lse.sizes[:3] = self.lse_shape
+        lse.strides[:3] = _tensors._dense_strides(self.lse_shape)
 
 
 class _Views(NamedTuple):
@@ -134,10 +145,10 @@ def attention(
       CompileError, UnsupportedError: the compiler's diagnostic, at the first call of a kind.
       DeviceError: no library, no driver, no device, a launch that failed.
     """
-    # A plan is found by everything that it was made from. Addresses enter by their alignment only.
+    # A plan is found by everything that it was made from.
     if schedule is not None and schedule.__class__ is not str:
         schedule = _hashable(schedule)
-    options = (mask, scale, align, layout, return_lse, schedule, dtype)
+    options = (mask, scale, align, layout, return_lse, schedule, dtype, out is None)
     kind = type(q)
     if kind is _Tensor and type(k) is kind and type(v) is kind:
         return _call_torch(q, k, v, out, stream, options)
@@ -151,29 +162,13 @@ def _hashable(schedule: Any) -> Any:
 
 
 def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
-    # Every attribute read of a tensor costs the host about 0.1 us, so each is read once.
-    q_at, k_at, v_at = q.data_ptr(), k.data_ptr(), v.data_ptr()
-    shape = q.shape
-    key: Any = (
-        q.dtype,
-        k.dtype,
-        v.dtype,
-        shape,
-        k.shape,
-        v.shape,
-        q.stride(),
-        k.stride(),
-        v.stride(),
-        q.is_cuda,
-        q.get_device(),
-        k.get_device(),
-        v.get_device(),
-        (q_at | k_at | v_at) & 15,
-        q.requires_grad or k.requires_grad or v.requires_grad,
-        options,
-    )
+    # Asked about anew at each call.
+    if q.requires_grad or k.requires_grad or v.requires_grad:
+        return _attend(q, k, v, out, stream, options, None)
     has_lse = options[4]
-    o = lse = None
+    o: Any = None
+    lse: Any = None
+    o_id = lse_id = 0
     if out is not None:
         pair = out if has_lse else (out,)
         if (
@@ -182,32 +177,67 @@ def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[An
             or any(type(t) is not _Tensor for t in pair)
         ):
             return _attend(q, k, v, out, stream, options, None)
-        for t in pair:
-            key += (t.dtype, t.shape, t.stride(), t.get_device(), t.data_ptr() & 15, t.requires_grad)
         o, lse = pair if has_lse else (out, None)
+        o_id, lse_id = id(o), id(lse) if has_lse else 0
+    plan = key = None
+    match = 0
     try:
-        plan = _state.plans.get(key)
-    except TypeError:  # what cannot be hashed is refused by name
-        return _attend(q, k, v, out, stream, options, None)
+        for recent in _state.recent:
+            if recent.options == options:
+                match = recent.match(
+                    recent.match_head + pack_objects(id(q), id(k), id(v), o_id, lse_id)
+                )
+                if match:
+                    plan = recent
+                    break
+        else:
+            key = _torch_key(q, k, v, o, lse, options)
+            plan = _state.plans.get(key)
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        key = None  # what cannot be compared, hashed or shown to C is refused by name
     if plan is None:
         return _attend(q, k, v, out, stream, options, key)
+    if key is not None and _exchange and not plan.is_empty:
+        others = [recent for recent in _state.recent if recent is not plan]
+        _state.recent = [plan, *others[: _MAX_RECENT - 1]]
+    o_at = lse_at = 0
     if o is None:
-        # The cheaper of the two ways, where the strides of q are those that o must have.
-        o = _empty_like(q) if plan.o_like_q else q.new_empty(plan.o_shape)
+        o = _empty_like(plan.like_o)
+        o_at = o.data_ptr()
         if has_lse:
-            lse = plan.lse_like.new_empty(plan.lse_shape)
-    if not plan.is_empty:
-        plan.q.data, plan.k.data, plan.v.data, plan.o.data = q_at, k_at, v_at, o.data_ptr()
-        if has_lse:
-            plan.lse.data = lse.data_ptr()
-        if stream is None:
-            stream = 0 if plan.device < 0 else _raw_stream(plan.device)
-        elif stream.__class__ is not int:
+            lse = _empty_like(plan.like_lse)
+            lse_at = lse.data_ptr()
+    if match and stream is None:
+        call = pack_matched(match, o_at, lse_at)
+    elif plan.is_empty:
+        return (o, lse) if has_lse else o
+    else:
+        if stream is not None:
             stream = _tensors.stream_pointer(stream)
-        status = plan.launch(plan.handle, stream, plan.address, plan.count)
-        if status:
-            plan.kernel._library.fail(status)
+        elif plan.device >= 0:
+            stream = _raw_stream(plan.device)
+        lse_at = lse.data_ptr() if has_lse else 0
+        call = pack_call(
+            0, stream or 0, q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), lse_at
+        )
+    status = plan.launch(plan.launch_head + call)
+    if status:
+        plan.kernel._library.fail(status)
     return (o, lse) if has_lse else o
+
+
+def _torch_key(q: Any, k: Any, v: Any, o: Any, lse: Any, options: Tuple[Any, ...]) -> Any:
+    """All that a plan was made from. Addresses enter by their alignment only."""
+    # Every attribute read of a tensor costs the host about 0.1 us, so each is read once.
+    key = (
+        q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.is_cuda,
+        q.get_device(), k.get_device(), v.get_device(),
+        (q.data_ptr() | k.data_ptr() | v.data_ptr()) & (_ALIGNMENT - 1), options,
+    )  # fmt: skip
+    for t in () if o is None else (o,) if lse is None else (o, lse):
+        bits = t.data_ptr() & (_ALIGNMENT - 1)
+        key += (t.dtype, t.shape, t.stride(), t.get_device(), bits)  # type: ignore[assignment]
+    return key
 
 
 def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
@@ -219,22 +249,20 @@ def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[An
     )  # fmt: skip
     key = (
         q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.strides, k.strides, v.strides,
-        (q_at | k_at | v_at) & 15, options,
+        (q_at | k_at | v_at) & (_ALIGNMENT - 1), options,
     )  # fmt: skip
     try:
         plan = _state.plans.get(key)
-    except TypeError:
+    except TypeError:  # what cannot be hashed is refused by name
         return _attend(q, k, v, None, stream, options, None)
     if plan is None:
         return _attend(q, k, v, None, stream, options, key)
     o = numpy.empty(plan.o_shape, q.dtype)
     lse = numpy.empty(plan.lse_shape, numpy.float32) if has_lse else None
     if not plan.is_empty:
-        plan.q.data, plan.k.data, plan.v.data = q_at, k_at, v_at
-        plan.o.data = o.__array_interface__["data"][0]
-        if has_lse:
-            plan.lse.data = lse.__array_interface__["data"][0]  # type: ignore[union-attr]
-        status = plan.launch(plan.handle, None, plan.address, plan.count)
+        o_at = o.__array_interface__["data"][0]
+        lse_at = lse.__array_interface__["data"][0] if lse is not None else 0
+        status = plan.launch(plan.launch_head + pack_call(0, 0, q_at, k_at, v_at, o_at, lse_at))
         if status:
             plan.kernel._library.fail(status)
     return (o, lse) if has_lse else o
@@ -244,7 +272,7 @@ def _attend(
     q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...], key: Any
 ) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
-    mask, scale, align, layout, return_lse, schedule, dtype = options
+    mask, scale, align, layout, return_lse, schedule, dtype, _ = options
     if isinstance(schedule, tuple):
         schedule = dict(schedule)
     _learn_torch()
@@ -264,6 +292,10 @@ def _attend(
     element = views["q"].element
 
     o, lse = _split_out(out, return_lse)
+    like_o = like_lse = None
+    if key is not None and out is None and _tensors.is_torch(q):
+        like_o = _tensors.shape_like(q, o_shape, element)
+        like_lse = _tensors.shape_like(q, lse_shape, "f32") if return_lse else None
     if o is None:
         o = _tensors.empty_like("o", views["q"], q, o_shape, element)
     if return_lse and lse is None:
@@ -293,12 +325,10 @@ def _attend(
     else:
         stream = _tensors.stream_pointer(stream)
     _start(plan, views["q"], views["k"], views["v"], o_view, lse_view, stream)
-    # What torch allocates is aligned; a plan without out= counts on it. Gradients are asked about
-    # anew.
-    gradients = _tensors.is_torch(q) and (q.requires_grad or k.requires_grad or v.requires_grad)
-    if key is not None and not gradients and (out is not None or o_view.pointer % _ALIGNMENT == 0):
-        if return_lse and _tensors.is_torch(lse):
-            plan.lse_like = lse.new_empty(0)
+    # What torch allocates is aligned; a plan without out= counts on it.
+    if key is not None and (out is not None or o_view.pointer % _ALIGNMENT == 0):
+        plan.options = options
+        plan.like_o, plan.like_lse = like_o, like_lse
         plans = _state.plans
         if len(plans) >= _MAX_PLANS:
             plans.clear()
@@ -353,17 +383,17 @@ def _start(
 ) -> None:
     if plan.is_empty:
         return
-    plan.q.data, plan.k.data, plan.v.data, plan.o.data = q.pointer, k.pointer, v.pointer, o.pointer
-    if lse is not None:
-        plan.lse.data = lse.pointer
-    status = plan.launch(plan.handle, stream, plan.address, plan.count)
+    lse_at = lse.pointer if lse is not None else 0
+    status = plan.launch(
+        plan.launch_head + pack_call(0, stream, q.pointer, k.pointer, v.pointer, o.pointer, lse_at)
+    )
     if status:
         plan.kernel._library.fail(status)
 
 
 def _learn_torch() -> None:
     """Finds torch where the user has imported it; never imports it."""
-    global _Tensor, _empty_like, _raw_stream, _grad_enabled
+    global _Tensor, _empty_like, _raw_stream, _grad_enabled, _exchange
     if _Tensor is not None:
         return
     torch = sys.modules.get("torch")
@@ -374,6 +404,9 @@ def _learn_torch() -> None:
         _raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
     _grad_enabled = torch.is_grad_enabled
     _empty_like = torch.empty_like
+    # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
+    if hasattr(torch._C, "_dlpack_exchange_api"):
+        _exchange = _library.exchange_address(torch.Tensor)
     _Tensor = torch.Tensor
 
 

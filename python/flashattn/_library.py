@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import struct
 import threading
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Optional
@@ -40,6 +41,26 @@ class Tensor(ctypes.Structure):
         ("elementType", ctypes.c_int32),
         ("rank", ctypes.c_int32),
     ]
+
+
+def launch_head(kernel: int, tensors: ctypes.Array, count: int) -> bytes:
+    """A FlashAttnPackedLaunch up to what `pack_call` or `pack_matched` gives."""
+    return struct.pack("2Pq", kernel, ctypes.addressof(tensors), count)
+
+
+#: The rest of a FlashAttnPackedLaunch: no match (0), the stream, and the addresses of q, k, v, o and lse.
+pack_call = struct.Struct("7P").pack
+#: The same after a match: its number, and the addresses of o and lse, 0 where they were matched too.
+pack_matched = struct.Struct("P32x2P").pack
+
+
+def match_head(exchange: int, tensors: ctypes.Array, device: int, is_aligned: bool) -> bytes:
+    """A FlashAttnPythonTensors up to what `pack_objects` gives."""
+    return struct.pack("2P2i", exchange, ctypes.addressof(tensors), device, is_aligned)
+
+
+#: The rest of a FlashAttnPythonTensors: the `id` of q, k, v, o and lse.
+pack_objects = struct.Struct("5P").pack
 
 
 class _DeviceInfo(ctypes.Structure):
@@ -154,8 +175,12 @@ class Library:
                 f"expected the functions of this version in {path} but got: {error}"
             ) from None
         self.lib = lib
-        #: int launch(kernel, stream, address of the tensors, number of tensors)
-        self.launch = lib.flashattnLaunch
+        # Neither declares its argument: the bytes that hold a structure go as they are, which costs
+        # a third of what the conversion of as many arguments does.
+        #: int launch(bytes of a FlashAttnPackedLaunch)
+        self.launch = lib.flashattnLaunchPacked
+        #: int match(bytes of a FlashAttnPythonTensors), with the interpreter's lock
+        self.match = ctypes.PyDLL(str(path)).flashattnMatchPythonTensors
 
     @staticmethod
     def _declare(lib) -> None:
@@ -169,13 +194,14 @@ class Library:
             ("flashattnKernelGetInfo", [pointer, pointer]),
             ("flashattnKernelGetStage", [pointer, number, pointer]),
             ("flashattnKernelGetText", [pointer, ctypes.c_char_p, pointer, pointer]),
-            ("flashattnLaunch", [pointer, pointer, pointer, number]),
         ):
             function = getattr(lib, name)
             function.argtypes, function.restype = arguments, number
         for name in ("flashattnGetLastError", "flashattnGetVersion"):
             function = getattr(lib, name)
             function.argtypes, function.restype = [], ctypes.c_char_p
+        for name in ("flashattnLaunchPacked", "flashattnMatchPythonTensors"):
+            getattr(lib, name).restype = number
 
     def fail(self, status: int) -> None:
         """Raises the exception of a status that is not 0."""
@@ -256,6 +282,19 @@ class Library:
         )
         self._check(status)
         return ctypes.string_at(text.value or 0, length.value).decode(errors="replace")
+
+
+def exchange_address(kind: type) -> int:
+    """The DLPackExchangeAPI by which a type shows its tensors to C; 0 where it has none."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return 0
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    try:
+        return get_pointer(capsule, b"dlpack_exchange_api") or 0
+    except ValueError:  # of another name: not the table that is known here
+        return 0
 
 
 _lock = threading.Lock()

@@ -208,6 +208,8 @@ def _dlpack_view(name: str, tensor: Any) -> View:
 def stream_pointer(stream: Any) -> int:
     """The CUstream of an integer, or of a stream of torch or cupy."""
     if isinstance(stream, int) and not isinstance(stream, bool):
+        if not 0 <= stream < 1 << 64:
+            raise ArgumentError(f"expected a CUDA stream or its address but got {stream}")
         return stream
     if hasattr(stream, "__cuda_stream__"):
         protocol = stream.__cuda_stream__
@@ -251,3 +253,11 @@ def empty_like(name: str, like: View, original: Any, shape: Tuple[int, ...], ele
     raise UnsupportedError(
         f"expected out= for {name!r}: tensors of type {type(original).__name__} cannot be made here"
     )
+
+
+def shape_like(original: Any, shape: Tuple[int, ...], element: str) -> Any:
+    """A tensor of torch without memory: as much of one as `torch.empty_like` looks at, which is the
+    cheapest way to a new tensor."""
+    tensor = empty_like("o", View(0, (), (), element, 0), original, shape, element)
+    tensor.untyped_storage().resize_(0)
+    return tensor

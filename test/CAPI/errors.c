@@ -243,6 +243,32 @@ static void checkTensors(void) {
   BAD(strided, t[1].sizes[1] = t[2].sizes[1] = 3,
       "expected the 4 heads of argument 0 ('q') to be a multiple of the 3 heads of argument 1 "
       "('k')");
+  /* The same checks where all of it is packed. */
+  t = reset();
+  FlashAttnPackedLaunch packed = {.kernel = dense, .tensors = t, .numTensors = 5};
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
+        "expected data of argument 0 ('q') but got null");
+  for (int i = 0; i < 5; ++i)
+    packed.data[i] = t[i].data;
+  CHECK(flashattnLaunchPacked(&packed) == FLASHATTN_OK);
+  packed.data[3] = (char *)t[3].data + 2;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
+        "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
+  packed.match = 17;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a match or 0 but got 17");
+  packed.numTensors = 17;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected 0 to 16 tensors but got 17");
+  packed = (FlashAttnPackedLaunch){.kernel = dense, .numTensors = 5};
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected tensors but got null");
+  packed.kernel = NULL;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_HANDLE,
+        "expected a kernel but got null");
+  FAILS(flashattnLaunchPacked(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a FlashAttnPackedLaunch but got null");
+
   /* The stride of one element does not count, nor do those of a broadcast input. */
   t = reset();
   t[1].sizes[0] = t[2].sizes[0] = t[0].sizes[0] = t[3].sizes[0] = t[4].sizes[0] = 1;

@@ -3,6 +3,9 @@
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
+import ctypes
+import os
+import sys
 import threading
 import time
 import unittest
@@ -10,6 +13,9 @@ import unittest
 import flashattn
 import numpy
 from flashattn import _attention, _kernel, _library, causal, sink
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import stand_in_torch
 
 # Of the interpreter and the library on the smallest problem, microseconds. The bound on a quiet
 # machine is a tenth of this; what the test must notice is a call that compiles or checks anew.
@@ -23,7 +29,7 @@ def ones(*shape, dtype=numpy.float32):
 class CacheTest(unittest.TestCase):
     def setUp(self):
         _kernel._kernels.clear()
-        _attention._state.plans.clear()
+        stand_in_torch.forget_plans()
 
     def test_one_kernel_for_all_lengths_and_heads(self):
         for b, hq, hkv, nq, nk in (
@@ -100,6 +106,38 @@ class CacheTest(unittest.TestCase):
                 flashattn.attention(q, q, q, mask=sink(-1))
         self.assertEqual(len(_kernel._kernels), 0)
         flashattn.attention(q, q, q)
+
+    def test_tensors_compared_in_c(self):
+        """Plans that C finds give what the others do, wherever the tensors lie."""
+        kind = stand_in_torch.install(self, exchange=True)
+        generator = numpy.random.default_rng(1)
+
+        def make(array):
+            strides = tuple(stride // 4 for stride in array.strides)
+            return kind(array.shape, array.ctypes.data, "torch.float32", -1, strides, array)
+
+        def read(tensor):
+            floats = (ctypes.c_float * int(numpy.prod(tensor.shape))).from_address(tensor.at)
+            return numpy.array(floats).reshape(tensor.shape)
+
+        for turn in range(6):
+            # The stride of the one batch is nobody's business.
+            q, k, v = (
+                generator.standard_normal((1, n, h, 16), numpy.float32).transpose(0, 2, 1, 3)
+                for n, h in ((5, 4), (9, 2), (9, 2))
+            )
+            if turn % 2:
+                q = numpy.ascontiguousarray(q)
+            expected = flashattn.attention(q, k, v, mask=causal, return_lse=True)
+            given = make(ones(1, 4, 5, 16)), make(ones(1, 4, 5))
+            del stand_in_torch.described[:]
+            tensors = make(q), make(k), make(v)
+            found = flashattn.attention(*tensors, mask=causal, return_lse=True)
+            flashattn.attention(*tensors, mask=causal, return_lse=True, out=given)
+            for pair in (found, given):
+                for tensor, array in zip(pair, expected):
+                    numpy.testing.assert_array_equal(read(tensor), array)
+        self.assertIn(given[1], stand_in_torch.described)
 
     def test_plans_do_not_pile_up(self):
         original, _attention._MAX_PLANS = _attention._MAX_PLANS, 8

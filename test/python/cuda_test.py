@@ -25,7 +25,17 @@ import numpy
 import torch
 
 import flashattn
-from flashattn import _kernel, _module, _reference, attention, causal, sink, window
+from flashattn import (
+    _attention,
+    _kernel,
+    _library,
+    _module,
+    _reference,
+    attention,
+    causal,
+    sink,
+    window,
+)
 
 TYPES = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 MASKS = {"none": None, "causal": causal, "sinks": window(left=63, right=0) | sink(4) & causal}
@@ -358,6 +368,37 @@ def host_times(calls, count=10_000, batch=500):
     return {name: sorted(values)[count // 2] / 1e3 for name, values in times.items()}
 
 
+def host_parts(q, k, v, mask=None, return_lse=False):
+    """What a cached call does, step by step."""
+    outputs = attention(q, k, v, mask=mask, return_lse=return_lse)
+    o, lse = outputs if return_lse else (outputs, None)
+    chosen = (mask, None, "bottom_right", "bhsd", return_lse, None, None, True)
+    plan = next(plan for plan in _attention._state.plans.values() if plan.options == chosen)
+    call = plan.launch_head + _library.pack_call(
+        0, torch.cuda.current_stream().cuda_stream, q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(),
+        lse.data_ptr() if return_lse else 0,
+    )  # fmt: skip
+    expect(plan.launch(call) == 0, "a launch failed")
+
+    def compare():
+        return plan.match(plan.match_head + _library.pack_objects(id(q), id(k), id(v), 0, 0))
+
+    def find():
+        return _attention._state.plans.get(_attention._torch_key(q, k, v, None, None, chosen))
+
+    look_up = compare if _attention._exchange else find
+    expect(look_up(), "the plan is not found")
+    parts = {
+        "C launch": lambda outputs=outputs: plan.launch(call),  # which it keeps
+        "plan look-up": look_up,
+        "output o": lambda: torch.empty_like(plan.like_o),
+        "timer": lambda: None,
+    }
+    if return_lse:
+        parts["output lse"] = lambda: torch.empty_like(plan.like_lse)
+    return parts
+
+
 def test_host_time():
     q, k, v = operands(b=1, hq=1, hkv=1, nq=16, nk=16)
     o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda")
@@ -367,11 +408,23 @@ def test_host_time():
             "plain": lambda: attention(q, k, v),
             "plain, out=": lambda: attention(q, k, v, out=o),
             "mask and lse": lambda: attention(q, k, v, mask=mask, return_lse=True),
-            "mask and lse, out=": lambda: attention(q, k, v, mask=mask, return_lse=True, out=(o, lse)),
+            "mask and lse, out=": lambda: attention(
+                q, k, v, mask=mask, return_lse=True, out=(o, lse)
+            ),
         }
     )
     text = ", ".join(f"{name} {value:.1f} us" for name, value in found.items())
     print(f"  host time: {text}", flush=True)
+    for name, call_options in (("plain", {}), ("mask and lse", {"mask": mask, "return_lse": True})):
+        parts = host_times(host_parts(q, k, v, **call_options))
+        rest = found[name] + parts.pop("timer") - sum(parts.values())
+        print(
+            f"  {name} {found[name]:.1f} us: "
+            + ", ".join(
+                f"{part} {value:.1f}" for part, value in {**parts, "the rest": rest}.items()
+            ),
+            flush=True,
+        )
     for name, limit in HOST_LIMITS.items():
         expect(
             not options.strict or found[name] <= limit,

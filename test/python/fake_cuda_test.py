@@ -3,7 +3,9 @@
 # REQUIRES: python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s
 
+import ctypes
 import os
+import struct
 import subprocess
 import sys
 import types
@@ -11,7 +13,10 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import _attention, _kernel, _library, _tensors, causal
+from flashattn import _attention, _kernel, _library, causal
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
+import stand_in_torch
 
 SHAPE = (1, 2, 8, 64)
 
@@ -28,76 +33,29 @@ class Array:
         }  # fmt: skip
 
 
-class Device:
-    def __init__(self, kind, index):
-        self.type, self.index = kind, index
-
-    def __eq__(self, other):
-        return (self.type, self.index) == (other.type, other.index)
-
-    def __hash__(self):
-        return hash((self.type, self.index))
-
-
-class Tensor:
-    """As much of torch.Tensor as is asked for."""
-
-    made = 0x900000
-
-    def __init__(self, shape=SHAPE, at=0x10000, dtype="torch.float16", device=0, strides=None):
-        self.shape, self.at, self.dtype, self.device = (
-            tuple(shape),
-            at,
-            dtype,
-            Device("cuda", device),
-        )
-        self.strides, self.requires_grad = strides or _tensors._dense_strides(self.shape), False
-
-    def stride(self):
-        return self.strides
-
-    def data_ptr(self):
-        return self.at
-
-    @property
-    def is_cuda(self):
-        return True
-
-    def get_device(self):
-        return self.device.index
-
-    def new_empty(self, shape):
-        Tensor.made += 0x1000
-        return Tensor(
-            (shape,) if isinstance(shape, int) else shape,
-            Tensor.made,
-            self.dtype,
-            self.device.index,
-        )
-
-
-def make_torch():
-    torch = types.ModuleType("torch")
-    torch.Tensor, torch.float32 = Tensor, "torch.float32"
-    torch.empty = lambda shape, dtype, device: Tensor((1,), 0, dtype, device.index).new_empty(shape)
-    torch.empty_like = lambda tensor: tensor.new_empty(tensor.shape)
-    torch.is_grad_enabled = lambda: True
-    torch._C = types.SimpleNamespace(_cuda_getCurrentRawStream=lambda device: 0x500 + device)
-    return torch
+def launch_stream():
+    """The stream of this thread's last launch, as the driver was given it."""
+    driver = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"])
+    stream = ctypes.c_void_p()
+    driver.fakeCUDALaunches(ctypes.byref(stream))
+    return stream.value or 0
 
 
 class FakeCUDATest(unittest.TestCase):
     def setUp(self):
         _kernel._kernels.clear()
-        _attention._state.plans.clear()
+        stand_in_torch.forget_plans()
         self.launches = []
         library = _library.get()
         original = library.launch
 
-        def launch(kernel, stream, address, count):
-            tensors = (_library.Tensor * count).from_address(address)
-            self.launches.append((stream, [(t.data, tuple(t.strides)[: t.rank]) for t in tensors]))
-            return original(kernel, stream, address, count)
+        def launch(packed):
+            _, tensors, count, match, stream, *data = struct.unpack("10P", packed)
+            described = (_library.Tensor * count).from_address(tensors)
+            strides = [tuple(t.strides)[: t.rank] for t in described]
+            status = original(packed)
+            self.launches.append((launch_stream(), match, data[:count], strides))
+            return status
 
         library.launch = launch
         self.addCleanup(setattr, library, "launch", original)
@@ -131,44 +89,86 @@ class FakeCUDATest(unittest.TestCase):
             self.assertEqual(self.launches[-1][0], expected)
 
     def test_torch(self):
-        sys.modules["torch"] = make_torch()
-        self.addCleanup(sys.modules.pop, "torch")
-        self.addCleanup(setattr, _attention, "_Tensor", None)
-        q, k, v = (Tensor(at=at) for at in (0x10000, 0x20000, 0x30000))
-        for turn in range(3):  # the first one makes the plan
+        for exchange in (False, True):
+            with self.subTest(exchange=exchange):
+                _kernel._kernels.clear()
+                self.check_torch(exchange)
+
+    def check_torch(self, exchange):
+        kind = stand_in_torch.install(self, exchange)
+        make = lambda at=0x10000, **fields: kind(SHAPE, at, **fields)  # noqa: E731
+        q, k, v = (make(at) for at in (0x10000, 0x20000, 0x30000))
+        # The first one learns of torch, the second one makes the plan, the third finds it by its key.
+        for turn in range(5):
             o, lse = flashattn.attention(q, k, v, mask=causal, return_lse=True)
             self.assertEqual((o.shape, lse.shape, lse.dtype), (SHAPE, SHAPE[:3], "torch.float32"))
-            stream, tensors = self.launches[-1]
+            stream, match, data, strides = self.launches[-1]
             self.assertEqual(stream, 0x500)
-            self.assertEqual([at for at, _ in tensors], [q.at, k.at, v.at, o.at, lse.at])
-            self.assertEqual(tensors[0][1], (1024, 512, 64, 1))
+            self.assertEqual(match > 0, exchange and turn > 2)
+            inputs = [0, 0, 0] if match else [q.at, k.at, v.at]
+            self.assertEqual(data, [*inputs, o.at, lse.at])
+            self.assertEqual(strides[0], (1024, 512, 64, 1))
         self.assertEqual(len(_attention._state.plans), 1)
-        moved = Tensor(at=0x70000)
-        target = Tensor(at=0x80000)
-        for turn in range(2):
+        moved, target = make(0x70000), make(0x80000)
+        for turn in range(3):
             self.assertIs(flashattn.attention(moved, k, v, out=target, stream=33), target)
-            self.assertEqual(self.launches[-1][0], 33)
-            self.assertEqual(
-                [at for at, _ in self.launches[-1][1]], [moved.at, k.at, v.at, target.at]
-            )
+            stream, match, data, _ = self.launches[-1]
+            self.assertEqual((stream, data), (33, [moved.at, k.at, v.at, target.at]))
+        self.assertIs(flashattn.attention(moved, k, v, out=target), target)
+        stream, match, data, _ = self.launches[-1]
+        self.assertEqual((stream, match > 0), (0x500, exchange))
+        self.assertEqual(data, [0] * 4 if match else [moved.at, k.at, v.at, target.at])
         self.assertEqual(len(_attention._state.plans), 2)
         # What differs from a plan does not find it.
-        flashattn.attention(Tensor(at=0x10002), k, v, mask=causal, return_lse=True)
+        again = lambda q, k=k: flashattn.attention(q, k, v, mask=causal, return_lse=True)  # noqa: E731
+        again(make(0x10002))
         self.assertEqual(self.rows()[-1], "strided")
+        again(make(strides=(2048, 1024, 128, 1)))
+        self.assertEqual(self.rows()[-1], "aligned")
+        again(kind((1, 2, 16, 64), 0x10000))
+        self.assertEqual(len(_attention._state.plans), 5)
+        bad = flashattn.ArgumentError
+        with self.assertRaisesRegex(bad, "expected element type f16 of 'v' as in 'q' but got bf16"):
+            flashattn.attention(q, k, make(dtype="torch.bfloat16"), mask=causal, return_lse=True)
+        with self.assertRaisesRegex(bad, "expected a CUDA stream or its address but got -1"):
+            flashattn.attention(q, k, v, mask=causal, return_lse=True, stream=-1)
+        with self.assertRaisesRegex(
+            bad, "expected mask to be a flashattn mask or None but got list"
+        ):
+            flashattn.attention(q, k, v, mask=[causal], return_lse=True)
         q.requires_grad = True
         with self.assertRaisesRegex(
             flashattn.UnsupportedError, "expected tensors without gradients but got 'q'"
         ):
-            flashattn.attention(q, k, v, mask=causal, return_lse=True)
+            again(q)
         q.requires_grad = False
-        with self.assertRaisesRegex(
-            flashattn.ArgumentError, "expected 'k' on cuda:0 as 'q' but got cuda:1"
-        ):
-            flashattn.attention(q, Tensor(device=1), v, mask=causal, return_lse=True)
-        with self.assertRaisesRegex(
-            flashattn.ArgumentError, "expected 'k' on cuda:0 as 'q' but got the CPU"
-        ):
-            flashattn.attention(q, numpy.zeros(SHAPE, numpy.float16), v)
+        with self.assertRaisesRegex(bad, "expected 'k' on cuda:0 as 'q' but got cuda:1"):
+            again(q, make(device=1))
+        with self.assertRaisesRegex(bad, "expected 'k' on cuda:0 as 'q' but got the CPU"):
+            again(q, numpy.zeros(SHAPE, numpy.float16))
+        again(q)
+
+    def test_table_of_another_version(self):
+        """What is laid out in a way not known here is not read."""
+        kind = stand_in_torch.install(self, exchange=True, major=2)
+        q = kind(SHAPE, 0x10000)
+        for _ in range(3):
+            flashattn.attention(q, q, q)
+            self.assertEqual(self.launches[-1][1:3], (0, [q.at] * 3 + self.launches[-1][2][3:]))
+        self.assertEqual(stand_in_torch.described, [])
+
+    def test_recent_plans_are_few(self):
+        kind = stand_in_torch.install(self, exchange=True)
+        tensors = [kind((1, 2, n, 64), 0x10000) for n in range(1, 9)]
+        for _ in range(3):
+            for q in tensors:
+                flashattn.attention(q, q, q)
+                self.assertEqual(self.launches[-1][2][:3], [q.at] * 3)
+        self.assertEqual(len(_attention._state.recent), 4)
+        for turn in range(6):
+            flashattn.attention(*[tensors[turn % 2]] * 3)
+        self.assertGreater(self.launches[-1][1], 0)
+        self.assertEqual(len(set(map(id, _attention._state.recent))), 4)
 
     def test_read_only_out(self):
         with self.assertRaisesRegex(

@@ -224,6 +224,8 @@ LogicalResult Distributor::elementwise(Operation *op) {
   // Indices wait for their cast to a shape, with whatever is done to them until then.
   if (isStep(op->getResult(0)))
     return success();
+  if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && columnParts.contains(compare.getRhs()))
+    return compareColumns(compare);
   VectorType mine = layout.threadType(cast<VectorType>(op->getResult(0).getType()));
   if (!mine)
     return op->emitOpError() << "expected a row, column or tile value but got "
@@ -237,7 +239,22 @@ LogicalResult Distributor::elementwise(Operation *op) {
   }
   OperationState state(loc, op->getName(), operands, mine, op->getAttrs());
   values[op->getResult(0)] = b.create(state)->getResult(0);
+  if (auto product = dyn_cast<arith::MulIOp>(op)) {
+    APInt factor;
+    auto known = columnParts.find(product.getLhs());
+    if (known != columnParts.end() && matchPattern(product.getRhs(), m_ConstantInt(&factor)))
+      splitColumns(product, factor.getSExtValue(), ColumnParts(known->second));
+  }
   return success();
+}
+
+/// The numbers of the columns that this thread holds.
+Distributor::ColumnParts Distributor::numberParts(VectorType mine) {
+  ColumnParts parts;
+  parts.thread = arith::IndexCastOp::create(b, loc, mine.getElementType(), laneColumn);
+  for (int64_t i = 0; i < mine.getNumElements(); ++i)
+    parts.constants.push_back(8 * (i / 2) + i % 2);
+  return parts;
 }
 
 /// Row numbers (`type` vector<Mx1>) or column numbers (vector<1xN>) of what this thread
@@ -258,10 +275,40 @@ Value Distributor::numbers(VectorType type) {
   return arith::AddIOp::create(b, loc, spread, fixed);
 }
 
+/// Remembers that `columns` is `factor` times the numbers `from`.
+void Distributor::splitColumns(Value columns, int64_t factor, ColumnParts from) {
+  Value scale = arith::ConstantIntOp::create(b, loc, factor, 32);
+  from.thread = b.createOrFold<arith::MulIOp>(loc, from.thread, scale);
+  for (int64_t &constant : from.constants)
+    constant *= factor;
+  columnParts[columns] = std::move(from);
+}
+
+/// rows >= thread + constant as rows - thread >= constant: the right-hand sides are immediate
+/// operands then, where the sums would each keep a register through the loops. Limits of a
+/// mask stay clear of overflow by far more than a tile's columns.
+LogicalResult Distributor::compareColumns(arith::CmpIOp op) {
+  const ColumnParts &parts = columnParts.at(op.getRhs());
+  Value rows = mapped(op.getLhs());
+  if (!rows)
+    return op.emitOpError() << "has no distribution to threads of its operand "
+                            << op.getLhs().getType();
+  auto type = cast<VectorType>(rows.getType());
+  Value thread = vector::BroadcastOp::create(b, loc, type, parts.thread);
+  SmallVector<Attribute> constants = llvm::map_to_vector(
+      parts.constants, [&](int64_t v) -> Attribute { return b.getI32IntegerAttr(v); });
+  Value fixed = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, constants));
+  values[op] = arith::CmpIOp::create(b, loc, op.getPredicate(),
+                                     arith::SubIOp::create(b, loc, rows, thread), fixed);
+  return success();
+}
+
 LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
   VectorType type = op.getResultVectorType();
   if (isStep(op.getSource()) && layout.threadType(type)) {
     values[op] = numbers(type);
+    if (layout.isColumn(type) && type.getElementType().isInteger(32))
+      splitColumns(op, 1, numberParts(layout.threadType(type)));
     return success();
   }
   if (Value source = mapped(op.getSource())) {
@@ -310,6 +357,14 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
     int64_t perBlock = type.getDimSize(1) / 2;
     for (int64_t i = 0; i < mine.getNumElements(); ++i)
       mask.push_back(2 * ((i % perBlock) / 4) + i % 2);
+    if (flatColumn && isStep(op.getSource()) && source.getElementType().isInteger(32))
+      splitColumns(op.getSource(), 1, numberParts(layout.threadType(source)));
+    if (auto known = columnParts.find(op.getSource()); known != columnParts.end()) {
+      ColumnParts spread{known->second.thread, {}};
+      for (int64_t i : mask)
+        spread.constants.push_back(known->second.constants[i]);
+      columnParts[op] = std::move(spread);
+    }
   } else {
     return op.emitOpError() << "has no distribution to threads from " << source << " to " << type;
   }

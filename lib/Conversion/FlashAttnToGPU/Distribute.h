@@ -87,11 +87,21 @@ private:
   Value mapped(Value v);
   bool isDistributed(Type type) const;
 
+  /// Column values as a part of the thread's own and a constant for each element.
+  struct ColumnParts {
+    Value thread;
+    SmallVector<int64_t> constants;
+  };
+  ColumnParts numberParts(VectorType mine);
+  void splitColumns(Value columns, int64_t factor, ColumnParts from);
+  LogicalResult compareColumns(arith::CmpIOp op);
+
   RewriterBase &b;
   gpu::LaunchOp launch;
   Location loc;
   ThreadLayout layout;
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
+  DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
 };
 

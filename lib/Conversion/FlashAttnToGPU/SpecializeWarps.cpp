@@ -67,13 +67,19 @@ private:
   Value i32(int64_t v) { return arith::ConstantIntOp::create(b, loc, v, 32); }
   Value toIndex(Value v) { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v); }
 
+  /// Lane 0's `v`, below 2^31, for all of a warp.
+  Value fromLane0(Value v) {
+    return toIndex(gpu::ShuffleOp::create(b, loc, i32(v), i32(0), i32(32), gpu::ShuffleMode::IDX)
+                       .getShuffleResult());
+  }
+
   // The launch.
   LogicalResult findReads();
   Value countBlocks();
   void decodeBlock(Value block);
   Value makeMap(vector::TransferReadOp read);
   void allocate();
-  void initBarriers();
+  void initBlock();
 
   // Tiles.
   static MemRefType getTileType(MLIRContext *ctx, VectorType tile, int64_t copies);
@@ -91,13 +97,15 @@ private:
   void release(Ring &ring, Value step);
 
   // Roles.
-  bool shareIntervals() const { return roles.getAlong() == ProgramAxis::Head || consumers == 1; }
+  bool shareInterval(scf::IfOp run);
   Bounds boundsOf(scf::IfOp run, IRMapping &mapping);
   Bounds hullOf(scf::IfOp run, MutableArrayRef<IRMapping> programs);
+  void publishHulls(Block &block, MutableArrayRef<IRMapping> programs, Value interval);
+  Bounds readHull(scf::IfOp run, IRMapping &mapping);
   void produce();
-  Value produceBlock(Block &block, MutableArrayRef<IRMapping> programs, Value step);
+  Value produceBlock(Block &block, IRMapping &mapping, Value step);
   void consume();
-  Value consumeBlock(Block &block, MutableArrayRef<IRMapping> programs, Value step);
+  Value consumeBlock(Block &block, IRMapping &mapping, Value step);
   void consumeRun(scf::IfOp run, const Bounds &hull, Value step);
   void passBy(Value begin, Value end, const Bounds &hull, Value step);
 
@@ -110,6 +118,9 @@ private:
 
   vector::TransferReadOp queryRead;
   SmallVector<Ring> rings; ///< keys, values
+  /// Number in `hulls` of each run's first interval, and of them all.
+  DenseMap<Operation *, int64_t> firstInterval;
+  int64_t intervals = 0;
 
   // Outside of the launch.
   Value batches, heads, queryTiles, queryMap, tileGroups;
@@ -120,6 +131,7 @@ private:
   int64_t poolBytes = 0;  ///< in use
   Value queries;          ///< memref<consumers x panels x 64 x columns>
   Value barriers;         ///< memref<N x i64>: queries full by consumer, then the rings'
+  Value hulls;            ///< memref<I x 2 x i32>: tiles that the block reads, by interval
   Value batch, head, tile; ///< of the block's first program
   Value thread, warpgroup; ///< number in the block; uniform over a warp
   Value signals;           ///< whether this thread is its warpgroup's first
@@ -132,6 +144,19 @@ private:
 //===----------------------------------------------------------------------===//
 
 static bool isKeyRun(Operation &op) { return op.hasAttr(kKeyRunAttrName); }
+
+/// Rounds of the loop over several intervals.
+static int64_t countIntervals(scf::ForOp outer) {
+  return getConstantIntValue(outer.getUpperBound()).value_or(0);
+}
+
+/// Whether `v` is computed from `from`.
+static bool dependsOn(Value v, Value from) {
+  Operation *def = v.getDefiningOp();
+  return v == from || (def && llvm::any_of(def->getOperands(), [&](Value operand) {
+                         return dependsOn(operand, from);
+                       }));
+}
 
 static bool isTransposed(vector::ContractionOp op) {
   AffineExpr i, j, k;
@@ -161,9 +186,12 @@ Ring &Specializer::ringOf(vector::TransferReadOp read) {
 
 LogicalResult Specializer::findReads() {
   rings.resize(2);
-  bool hasRun = false;
   WalkResult walk = program.walk([&](Operation *op) {
-    hasRun |= isKeyRun(*op);
+    if (isKeyRun(*op)) {
+      firstInterval[op] = intervals;
+      auto outer = dyn_cast<scf::ForOp>(op->getParentOp());
+      intervals += outer ? countIntervals(outer) : 1;
+    }
     auto read = dyn_cast<vector::TransferReadOp>(op);
     if (!read)
       return WalkResult::advance();
@@ -183,7 +211,7 @@ LogicalResult Specializer::findReads() {
   });
   if (walk.wasInterrupted())
     return failure();
-  if (!hasRun || !queryRead || !rings[0].read || !rings[1].read)
+  if (intervals == 0 || !queryRead || !rings[0].read || !rings[1].read)
     return program.emitOpError() << "expected a tile program with pipelined key loops; run "
                                     "flashattn-pipeline-keys first";
   return success();
@@ -269,9 +297,12 @@ void Specializer::allocate() {
   auto space = gpu::AddressSpaceAttr::get(ctx, gpu::AddressSpace::Workgroup);
   barriers = view(
       MemRefType::get({barrierCount}, b.getI64Type(), MemRefLayoutAttrInterface{}, space));
+  hulls = view(
+      MemRefType::get({intervals, 2}, b.getI32Type(), MemRefLayoutAttrInterface{}, space));
 }
 
-void Specializer::initBarriers() {
+/// One thread prepares what all of the block's need, and sends for the queries.
+void Specializer::initBlock() {
   Value first = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, thread, index(0));
   auto guarded = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
   {
@@ -288,6 +319,12 @@ void Specializer::initBarriers() {
       init(ring.empty, stages, consumers);
     }
     hopper::FenceBarrierInitOp::create(b, loc);
+    SmallVector<IRMapping> programs;
+    for (int64_t w = 0; w < consumers; ++w) {
+      programs.push_back(programIds(index(w)));
+      load(queryRead, queryMap, slot(queries, index(w)), index(w), /*row=*/{}, programs.back());
+    }
+    publishHulls(*program.getBody(), programs, index(0));
   }
   gpu::BarrierOp::create(b, loc);
 }
@@ -384,10 +421,15 @@ Specializer::Bounds Specializer::boundsOf(scf::IfOp run, IRMapping &mapping) {
   return {cloneValue(any.getLhs(), mapping), cloneValue(any.getRhs(), mapping)};
 }
 
+/// Whether `run` has the same bounds for every program of a block.
+bool Specializer::shareInterval(scf::IfOp run) {
+  auto any = run.getCondition().getDefiningOp<arith::CmpIOp>();
+  Value number = program.getInductionVars()[roles.getAlong() == ProgramAxis::Head ? 1 : 2];
+  return consumers == 1 || !(dependsOn(any.getLhs(), number) || dependsOn(any.getRhs(), number));
+}
+
 /// The tiles that any of the block's programs reads.
 Specializer::Bounds Specializer::hullOf(scf::IfOp run, MutableArrayRef<IRMapping> programs) {
-  if (shareIntervals())
-    return boundsOf(run, programs.front());
   Bounds hull;
   bool sameBegin = getConstantIntValue(
       run.getCondition().getDefiningOp<arith::CmpIOp>().getLhs()).has_value();
@@ -411,20 +453,62 @@ Specializer::Bounds Specializer::hullOf(scf::IfOp run, MutableArrayRef<IRMapping
   return hull;
 }
 
+/// Writes the hulls of the runs in `block` to shared memory: computed once, they cost the
+/// block one thread's time and no other's registers.
+void Specializer::publishHulls(Block &block, MutableArrayRef<IRMapping> programs,
+                               Value interval) {
+  for (Operation &op : block) {
+    if (isKeyRun(op)) {
+      if (shareInterval(cast<scf::IfOp>(op)))
+        continue;
+      Bounds hull = hullOf(cast<scf::IfOp>(op), programs);
+      Value number = add(interval, index(firstInterval.at(&op)));
+      memref::StoreOp::create(b, loc, i32(hull.begin), hulls, ValueRange{number, index(0)});
+      memref::StoreOp::create(b, loc, i32(hull.end), hulls, ValueRange{number, index(1)});
+      continue;
+    }
+    auto outer = dyn_cast<scf::ForOp>(op);
+    if (!outer)
+      continue;
+    auto loop = scf::ForOp::create(b, loc, index(0), index(countIntervals(outer)), index(1));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    SmallVector<IRMapping> inner(programs.begin(), programs.end());
+    for (IRMapping &mapping : inner)
+      mapping.map(outer.getInductionVar(), loop.getInductionVar());
+    publishHulls(*outer.getBody(), inner, loop.getInductionVar());
+  }
+}
+
+/// The hull of `run` for every thread of the block.
+Specializer::Bounds Specializer::readHull(scf::IfOp run, IRMapping &mapping) {
+  if (shareInterval(run))
+    return boundsOf(run, mapping);
+  Value number = index(firstInterval.at(run));
+  if (auto outer = dyn_cast<scf::ForOp>(run->getParentOp()))
+    number = add(number, mapping.lookupOrDefault(outer.getInductionVar()));
+  auto read = [&](int64_t which) {
+    return fromLane0(
+        toIndex(memref::LoadOp::create(b, loc, hulls, ValueRange{number, index(which)})));
+  };
+  Value begin = run.getCondition().getDefiningOp<arith::CmpIOp>().getLhs();
+  return {getConstantIntValue(begin) ? cloneValue(begin, mapping) : read(0), read(1)};
+}
+
 //===----------------------------------------------------------------------===//
 // Producer
 //===----------------------------------------------------------------------===//
 
 /// One thread's work. `step` counts the key tiles so far.
-Value Specializer::produceBlock(Block &block, MutableArrayRef<IRMapping> programs, Value step) {
+Value Specializer::produceBlock(Block &block, IRMapping &mapping, Value step) {
   for (Operation &op : block) {
     if (isKeyRun(op)) {
-      Bounds hull = hullOf(cast<scf::IfOp>(op), programs);
+      Bounds hull = readHull(cast<scf::IfOp>(op), mapping);
       // Before the loop, or the copies of one loop would stand in for another's.
       for (Ring &ring : rings)
         for (auto [i, v] : llvm::enumerate(ring.read.getIndices()))
           if (i != getRowDim(ring.read))
-            cloneValue(v, programs.front());
+            cloneValue(v, mapping);
       auto loop = scf::ForOp::create(b, loc, hull.begin, hull.end, index(1));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
@@ -434,7 +518,7 @@ Value Specializer::produceBlock(Block &block, MutableArrayRef<IRMapping> program
         Value row = mul(loop.getInductionVar(), index(schedule.getTileN()));
         Value stage = stageOf(now);
         load(ring.read, ring.map, slot(ring.tiles, stage), add(stage, index(ring.full)), row,
-             programs.front());
+             mapping);
       }
       b.setInsertionPointAfter(loop);
       step = add(step, sub(hull.end, hull.begin));
@@ -444,14 +528,11 @@ Value Specializer::produceBlock(Block &block, MutableArrayRef<IRMapping> program
     auto outer = dyn_cast<scf::ForOp>(op);
     if (!outer)
       continue;
-    auto loop = scf::ForOp::create(b, loc, cloneValue(outer.getLowerBound(), programs.front()),
-                                   cloneValue(outer.getUpperBound(), programs.front()),
-                                   cloneValue(outer.getStep(), programs.front()), step);
+    auto loop = scf::ForOp::create(b, loc, index(0), index(countIntervals(outer)), index(1), step);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    SmallVector<IRMapping> inner(programs.begin(), programs.end());
-    for (IRMapping &mapping : inner)
-      mapping.map(outer.getInductionVar(), loop.getInductionVar());
+    IRMapping inner = mapping;
+    inner.map(outer.getInductionVar(), loop.getInductionVar());
     scf::YieldOp::create(b, loc,
                          produceBlock(*outer.getBody(), inner, loop.getRegionIterArg(0)));
     step = loop.getResult(0);
@@ -465,12 +546,8 @@ void Specializer::produce() {
   auto one = scf::IfOp::create(b, loc, signals, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(one.thenBlock());
-  SmallVector<IRMapping> programs;
-  for (int64_t w = 0; w < consumers; ++w) {
-    programs.push_back(programIds(index(w)));
-    load(queryRead, queryMap, slot(queries, index(w)), index(w), /*row=*/{}, programs.back());
-  }
-  produceBlock(*program.getBody(), programs, index(0));
+  IRMapping first = programIds(index(0));
+  produceBlock(*program.getBody(), first, index(0));
 }
 
 //===----------------------------------------------------------------------===//
@@ -509,15 +586,15 @@ void Specializer::consumeRun(scf::IfOp run, const Bounds &hull, Value step) {
   }
 }
 
-Value Specializer::consumeBlock(Block &block, MutableArrayRef<IRMapping> programs, Value step) {
+Value Specializer::consumeBlock(Block &block, IRMapping &mapping, Value step) {
   for (Operation &op : llvm::make_early_inc_range(block)) {
     if (isKeyRun(op)) {
       auto run = cast<scf::IfOp>(op);
       b.setInsertionPoint(run);
-      Bounds hull = hullOf(run, programs);
+      Bounds hull = readHull(run, mapping);
       auto any = run.getCondition().getDefiningOp<arith::CmpIOp>();
       Bounds own{any.getLhs(), any.getRhs()};
-      if (shareIntervals()) {
+      if (shareInterval(run)) {
         hull = own;
       } else {
         Value begin = arith::SelectOp::create(b, loc, any, own.begin, hull.end);
@@ -540,9 +617,8 @@ Value Specializer::consumeBlock(Block &block, MutableArrayRef<IRMapping> program
         [&](OpBuilder &, Location, ArrayRef<BlockArgument> args) {
           return SmallVector<Value>{args.front()};
         }));
-    SmallVector<IRMapping> inner(programs.begin(), programs.end());
-    for (IRMapping &mapping : inner)
-      mapping.map(loop.getInductionVar(), loop.getInductionVar());
+    IRMapping inner = mapping;
+    inner.map(loop.getInductionVar(), loop.getInductionVar());
     Value next = consumeBlock(*loop.getBody(), inner, loop.getRegionIterArgs().back());
     auto yield = cast<scf::YieldOp>(loop.getBody()->getTerminator());
     yield->setOperand(yield.getNumOperands() - 1, next);
@@ -558,17 +634,11 @@ void Specializer::consume() {
                                  NVVM::SetMaxRegisterAction::increase);
   Value consumer = toIndex(arith::SubIOp::create(b, loc, i32(warpgroup), i32(1)));
   IRMapping own = programIds(consumer);
-  SmallVector<IRMapping> programs;
-  if (shareIntervals())
-    programs.push_back(own);
-  else
-    for (int64_t w = 0; w < consumers; ++w)
-      programs.push_back(programIds(index(w)));
-  // Hulls come from copies of the program's own arithmetic, so they are taken before it moves.
   Block *body = program.getBody();
   Block *target = b.getInsertionBlock();
-  // What the copies need of the original stays in place until all are made.
-  (void)consumeBlock(*body, programs, index(0));
+  // Copies are made of the program's own arithmetic, so the body moves last.
+  IRMapping mapping = own;
+  consumeBlock(*body, mapping, index(0));
   b.setInsertionPoint(queryRead);
   hopper::BarrierWaitOp::create(b, loc, barriers, consumer, i32(0));
   Value held = hopper::LoadTileOp::create(b, loc, queryRead.getVectorType(),
@@ -610,17 +680,14 @@ LogicalResult Specializer::run() {
   pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
   allocate();
   thread = launch.getThreadIds().x;
-  initBarriers();
   decodeBlock(launch.getBlockIds().x);
-  // From lane 0, so that ptxas knows a warp to be of one mind.
-  Value number = i32(div(thread, index(kWarpgroupThreads)));
-  Value uniform = gpu::ShuffleOp::create(b, loc, number, i32(0), i32(32), gpu::ShuffleMode::IDX)
-                      .getShuffleResult();
-  warpgroup = toIndex(uniform);
+  initBlock();
+  // So ptxas knows a warp to be of one mind.
+  warpgroup = fromLane0(div(thread, index(kWarpgroupThreads)));
   signals = arith::CmpIOp::create(
       b, loc, arith::CmpIPredicate::eq,
       arith::AndIOp::create(b, loc, thread, index(kWarpgroupThreads - 1)), index(0));
-  Value isProducer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, uniform, i32(0));
+  Value isProducer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, warpgroup, index(0));
   auto role = scf::IfOp::create(b, loc, isProducer, /*withElseRegion=*/true);
   gpu::TerminatorOp::create(b, loc);
   b.setInsertionPointToStart(role.thenBlock());
