@@ -17,14 +17,16 @@
 // CHECK-DAG: %[[QMAP:.*]] = hopper.make_tensor_map %[[Q]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<64x64xf16>
 // CHECK-DAG: %[[KMAP:.*]] = hopper.make_tensor_map %[[K]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<32x64xf16>
 // CHECK-DAG: %[[VMAP:.*]] = hopper.make_tensor_map %[[V]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<32x64xf16>
-// Three warpgroups; 2 tiles of queries, 2 x 2 of keys and values, and their barriers.
-// CHECK: %[[BYTES:.*]] = arith.constant 32848 : i32
+// Three warpgroups; 2 tiles of queries, 2 x 2 of keys and values, their barriers, and the key
+// tiles that either program reads.
+// CHECK: %[[BYTES:.*]] = arith.constant 32856 : i32
 // CHECK: gpu.launch blocks({{.*}}) in ({{.*}} = %[[BLOCKS]], {{.*}} = %c1, {{.*}} = %c1) threads(%[[THREAD:[a-z0-9]+]], {{.*}}) in ({{.*}} = %c384, {{.*}} = %c1, {{.*}} = %c1) dynamic_shared_memory_size %[[BYTES]]
 // CHECK: %[[POOL:.*]] = gpu.dynamic_shared_memory
 // CHECK: %[[QS:.*]] = memref.view %[[POOL]][%c0][] : {{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[KS:.*]] = memref.view %[[POOL]][%c16384][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[VS:.*]] = memref.view %[[POOL]][%c24576][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[BARS:.*]] = memref.view %[[POOL]][%c32768][] : {{.*}} to memref<10xi64, #gpu.address_space<workgroup>>
+// CHECK: %[[HULLS:.*]] = memref.view %[[POOL]][%c32848][] : {{.*}} to memref<1x2xi32, #gpu.address_space<workgroup>>
 
 // One arrival, the producer's, makes a tile full; one of each consumer makes it empty.
 // CHECK: scf.if
@@ -34,24 +36,31 @@
 // CHECK-COUNT-2: hopper.barrier_init %[[BARS]][%{{.*}}], 2 :
 // CHECK-NOT: hopper.barrier_init
 // CHECK:   hopper.fence_barrier_init
+// The same thread asks for both tiles of queries, before there are any roles, and computes what
+// the roles share.
+// CHECK:   hopper.barrier_expect %[[BARS]][%c0], 8192
+// CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c0]
+// CHECK:   hopper.barrier_expect %[[BARS]][%c1], 8192
+// CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c1]
+// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c0]
+// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c1]
 // CHECK: gpu.barrier
 
 // The role from lane 0 of each warp; one thread of a warpgroup arrives for it.
 // CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
 // CHECK: %[[UNIFORM:.*]], %{{.*}} = gpu.shuffle idx %{{.*}}, %c0_i32, %c32_i32
+// CHECK: %[[GROUP:.*]] = arith.index_castui %[[UNIFORM]]
 // CHECK: %[[INGROUP:.*]] = arith.andi %[[THREAD]], %c127
 // CHECK: %[[SIGNALS:.*]] = arith.cmpi eq, %[[INGROUP]], %c0
-// CHECK: %[[PRODUCES:.*]] = arith.cmpi eq, %[[UNIFORM]], %c0_i32
+// CHECK: %[[PRODUCES:.*]] = arith.cmpi eq, %[[GROUP]], %c0 :
 // CHECK: scf.if %[[PRODUCES]]
 
-// The producer: both tiles of queries, then keys and values as they become free.
+// The producer: keys and values as they become free.
 // CHECK:   nvvm.setmaxregister decrease 24
 // CHECK:   scf.if %[[SIGNALS]]
-// CHECK:     hopper.barrier_expect %[[BARS]][%c0], 8192
-// CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c0]
-// CHECK:     hopper.barrier_expect %[[BARS]][%c1], 8192
-// CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c1]
 // Up to the end of either program.
+// CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c1]
+// CHECK-NOT: scf.for
 // CHECK:     scf.for %[[J:.*]] = %c0 to %{{.*}} step %c1
 // CHECK:       %[[STAGE32:.*]] = arith.remui %{{.*}}, %c2_i32
 // CHECK:       %[[STAGE:.*]] = arith.index_castui %[[STAGE32]]
@@ -142,13 +151,13 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK: %[[BLOCKS:.*]] = arith.muli %{{.*}}, %c2 : index
 // CHECK: hopper.make_tensor_map %{{.*}} row_dim(2)
 // CHECK: gpu.launch {{.*}} = %[[BLOCKS]], {{.*}} = %c512,
-// CHECK: nvvm.setmaxregister decrease 32
 // The tiles of queries are of three heads.
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD:.*]], %[[ROW:.*]], %c0]
 // CHECK: %[[HEAD1:.*]] = arith.addi %[[HEAD]], %c1
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD1]], %[[ROW]], %c0]
 // CHECK: %[[HEAD2:.*]] = arith.addi %[[HEAD]], %c2
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD2]], %[[ROW]], %c0]
+// CHECK: nvvm.setmaxregister decrease 32
 // CHECK: nvvm.setmaxregister increase 160
 // CHECK-NOT: nvvm.barrier
 // CHECK: gpu.terminator
