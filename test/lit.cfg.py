@@ -53,6 +53,10 @@ def has_cuda_device():
 
 
 def find_tool(name):
+    # FLASHATTN_NVDISASM and the like name a tool that is elsewhere.
+    named = os.environ.get("FLASHATTN_" + name.upper().replace("-", "_"))
+    if named:
+        return named
     # The toolkit's installer does not put itself on PATH.
     path = os.pathsep.join([config.environment["PATH"], "/usr/local/cuda/bin"])
     return lit.util.which(name, path)

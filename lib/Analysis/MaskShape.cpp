@@ -32,8 +32,9 @@ MaskShape flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
     IntegerPolyhedron both = pairs, other = pairs;
     both.insertVar(VarKind::SetDim, 2);
     other.insertVar(VarKind::SetDim, 1);
-    banded &= isBounded(both.intersect(other), {0, 1, -1});
-    limited &= isBounded(pairs, {-1, 1}) || isBounded(pairs, {1, -1});
+    bool band = isBounded(both.intersect(other), {0, 1, -1});
+    banded &= band;
+    limited &= band || isBounded(pairs, {-1, 1}) || isBounded(pairs, {1, -1});
   }
   return banded ? MaskShape::Banded : limited ? MaskShape::Triangular : MaskShape::Full;
 }

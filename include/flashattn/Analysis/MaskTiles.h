@@ -106,7 +106,7 @@ enum class MaskShape {
 };
 
 /// The shape of the union of `visible`: banded where every set is, and triangular where all
-/// are bounded on one side by the query's position.
+/// others are bounded on one side by the query's position.
 MaskShape classifyMask(ArrayRef<IntegerSet> visible);
 
 /// Warns at the op where its mask hides every pair, or every key of some

@@ -144,3 +144,87 @@ func.func @full_precision(%o: memref<?x16xf32>) {
   } {flashattn.schedule = #schedule}
   return
 }
+
+// -----
+
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+#shared = #gpu.address_space<workgroup>
+
+// A program of one warpgroup among others, in the region of its role.
+// CHECK-LABEL: func @branches
+// CHECK: gpu.launch {{.*}} threads(%[[X:[a-z0-9]+]],
+// Its threads count from 0, and nothing is computed for them in the other role.
+// CHECK: nvvm.setmaxregister decrease 24
+// CHECK-NEXT: } else {
+// CHECK: %[[THREAD:.*]] = arith.andi %[[X]], %c127
+// CHECK: %[[LANE:.*]] = arith.andi %[[THREAD]], %c31
+// CHECK: arith.divui %[[THREAD]], %c32
+// A product keeps its place and its operands in shared memory; what is in registers is the
+// thread's part.
+// CHECK: %[[S:.*]] = hopper.wgmma %[[Q:.*]], %[[K:.*]] depth(16) : memref<1x64x32xf16, {{.*}}>, memref<1x16x32xf16, {{.*}}> -> vector<8xf32>
+// CHECK: %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<8xf32>
+// Two rows a thread; the warp votes on its sixteen.
+// CHECK: %[[GROWN:.*]] = arith.cmpf ogt, %{{.*}}, %{{.*}} : vector<2xf32>
+// CHECK: %[[TWO:.*]]:2 = vector.to_elements %[[GROWN]] : vector<2xi1>
+// CHECK: %[[MINE:.*]] = arith.ori %[[TWO]]#0, %[[TWO]]#1
+// CHECK: %[[ANY:.*]] = nvvm.vote.sync any %c-1_i32, %[[MINE]] -> i1
+// Both arms hold the thread's part; constants of tiles are made where they are used.
+// CHECK: %[[BRANCH:.*]]:3 = scf.if %[[ANY]] -> (vector<2xf32>, vector<8xf32>, index)
+// CHECK:   gpu.shuffle xor
+// CHECK:   %[[X8:.*]] = arith.mulf {{.*}} : vector<8xf32>
+// CHECK:   scf.yield %{{.*}}, %[[X8]], %{{.*}} : vector<2xf32>, vector<8xf32>, index
+// CHECK: } else {
+// CHECK-NEXT: %[[HELD:.*]] = hopper.wgmma_wait %{{.*}} {held} : vector<8xf32>
+// CHECK-NEXT: %[[COUNT:.*]] = memref.load
+// CHECK-NEXT: scf.yield %{{.*}}, %[[HELD]], %[[COUNT]] : vector<2xf32>, vector<8xf32>, index
+// CHECK: %[[P:.*]] = arith.truncf %[[BRANCH]]#1 : vector<8xf32> to vector<8xf16>
+// CHECK: %[[O:.*]] = hopper.wgmma %[[P]], %[[K]], %{{.*}} transposed : vector<8xf16>, memref<1x16x32xf16, {{.*}}>, vector<16xf32>
+// CHECK: hopper.wgmma_wait %[[O]] : vector<16xf32>
+func.func @branches(%out: memref<?x32xf32>, %rows: memref<?xf32>, %counts: memref<?xindex>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  %c256 = arith.constant 256 : index
+  %size = arith.constant 8192 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
+    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+    %q = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x32xf16, #shared>
+    %k = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x32xf16, #shared>
+    %group = arith.cmpi ult, %tx, %c2 : index
+    scf.if %group {
+      nvvm.setmaxregister decrease 24
+    } else {
+      nvvm.setmaxregister increase 240
+      %none = arith.constant dense<0.0> : vector<64x32xf32>
+      %lowest = arith.constant dense<0xFF800000> : vector<64x4xf32>
+      %m = arith.constant dense<1.0> : vector<64xf32>
+      %limit = arith.constant dense<2.0> : vector<64x4xf32>
+      %s = hopper.wgmma %q, %k depth(16) : memref<1x64x32xf16, #shared>, memref<1x16x32xf16, #shared> -> vector<64x16xf32>
+      %sw = hopper.wgmma_wait %s {pending = 1} : vector<64x16xf32>
+      %lanes = vector.shape_cast %sw : vector<64x16xf32> to vector<64x2x4x2xf32>
+      %max = vector.multi_reduction <maxnumf>, %lanes, %lowest [1, 3] : vector<64x2x4x2xf32> to vector<64x4xf32>
+      %grown = arith.cmpf ogt, %max, %limit : vector<64x4xf32>
+      %any = flashattn.any_row %grown : vector<64x4xi1>
+      %r:3 = scf.if %any -> (vector<64xf32>, vector<64x16xf32>, index) {
+        %new = vector.multi_reduction <maxnumf>, %max, %m [1] : vector<64x4xf32> to vector<64xf32>
+        %two = arith.constant dense<2.0> : vector<64x16xf32>
+        %w = hopper.wgmma_wait %s : vector<64x16xf32>
+        %x = arith.mulf %w, %two : vector<64x16xf32>
+        %count = memref.load %counts[%c1] : memref<?xindex>
+        scf.yield %new, %x, %count : vector<64xf32>, vector<64x16xf32>, index
+      } else {
+        %w = hopper.wgmma_wait %s {held} : vector<64x16xf32>
+        %count = memref.load %counts[%c2] : memref<?xindex>
+        scf.yield %m, %w, %count : vector<64xf32>, vector<64x16xf32>, index
+      }
+      %p = arith.truncf %r#1 : vector<64x16xf32> to vector<64x16xf16>
+      %o = hopper.wgmma %p, %k, %none transposed : vector<64x16xf16>, memref<1x16x32xf16, #shared>, vector<64x32xf32>
+      %ow = hopper.wgmma_wait %o : vector<64x32xf32>
+      vector.transfer_write %ow, %out[%c0, %c0] {in_bounds = [false, true]} : vector<64x32xf32>, memref<?x32xf32>
+      vector.transfer_write %r#0, %rows[%c0] : vector<64xf32>, memref<?xf32>
+      memref.store %r#2, %counts[%c0] : memref<?xindex>
+    }
+    gpu.terminator
+  } {flashattn.schedule = #roles}
+  return
+}

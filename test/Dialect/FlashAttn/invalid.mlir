@@ -118,6 +118,56 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'consumers' between 1 and 7 but got 0}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 0, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'consumers' between 1 and 7 but got 8}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 8, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'registers' between 24 and 256 but got 16}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 16, producer_registers = 32, rescale = 8, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'registers' to be a multiple of 8, as setmaxnreg takes it, but got 162}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 162, producer_registers = 32, rescale = 8, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'producer_registers' between 24 and 256 but got 264}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 264, rescale = 8, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'producer_registers' to be a multiple of 8, as setmaxnreg takes it, but got 36}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 36, rescale = 8, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'rescale' between 0 and 15 but got -1}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = -1, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'rescale' between 0 and 15 but got 16}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 16, section = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'section' between 1 and 65535 but got 0}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 0>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'along' to be query_tile or head but got batch}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = batch, registers = 160, producer_registers = 32, rescale = 8, section = 1>} { return }
+
+// -----
+
 //===----------------------------------------------------------------------===//
 // Operands, results and clauses of the op
 //===----------------------------------------------------------------------===//
@@ -519,5 +569,25 @@ func.func @f(%q: tensor<1x2x8x16xf32>) {
   %r = flashattn.attention layout("bshd")
       ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+//===----------------------------------------------------------------------===//
+// Values of tile programs
+//===----------------------------------------------------------------------===//
+
+func.func @f(%x: vector<64xf32>) {
+  // expected-error@+1 {{operand #0 must be vector of 1-bit signless integer values of ranks 1/2, but got 'vector<64xf32>'}}
+  %r = flashattn.any_row %x : vector<64xf32>
+  return
+}
+
+// -----
+
+func.func @f(%x: vector<64x4x2xi1>) {
+  // expected-error@+1 {{operand #0 must be vector of 1-bit signless integer values of ranks 1/2, but got 'vector<64x4x2xi1>'}}
+  %r = flashattn.any_row %x : vector<64x4x2xi1>
   return
 }

@@ -75,3 +75,25 @@ func.func @masks() attributes {
 } {
   return
 }
+
+// CHECK-LABEL: func @roles
+// CHECK-SAME: alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>
+// CHECK-SAME: limits = #flashattn.roles<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale = 0, section = 65535>
+// CHECK-SAME: scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 15, section = 1>>
+func.func @roles() attributes {
+  alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>,
+  limits = #flashattn.roles<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale = 0, section = 65535>,
+  scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16,
+      roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 15, section = 1>>
+} {
+  return
+}
+
+// CHECK-LABEL: func @any_row
+// CHECK: flashattn.any_row %{{.*}} : vector<64xi1>
+// CHECK: flashattn.any_row %{{.*}} {note = "kept"} : vector<64x4xi1>
+func.func @any_row(%row: vector<64xi1>, %lanes: vector<64x4xi1>) -> (i1, i1) {
+  %x = flashattn.any_row %row : vector<64xi1>
+  %y = flashattn.any_row %lanes {note = "kept"} : vector<64x4xi1>
+  return %x, %y : i1, i1
+}

@@ -1,11 +1,15 @@
-"""Compiles attention for every row of the schedule tables and reads what ptxas says of it.
+"""Compiles attention for every row of the schedule tables and reads what ptxas makes of it.
 
-usage: check_ptxas.py PTXAS CHIP
+usage: check_ptxas.py PTXAS CHIP [NVDISASM]
 
 Fails on a spill, on local memory, on a C75xx message (wgmma or setmaxnreg given up), or where ptxas
-rejects the PTX. Prints a line per kernel.
+rejects the PTX. For sm_90a the PTX must hold the instructions of specialised warpgroups, and the
+kernel must have every register that its threads may have; with nvdisasm, the machine code of every
+key loop must take its exponentials while a product is pending. Prints a line per kernel.
 """
 
+import concurrent.futures
+import os
 import re
 import subprocess
 import sys
@@ -19,6 +23,14 @@ MASKS = {
              "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
 }
 
+# Where products are asynchronous and copies go by tensor maps.
+WARPGROUP_INSTRUCTIONS = (
+    "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
+    "mbarrier.init", "mbarrier.arrive.expect_tx", "mbarrier.try_wait", "setmaxnreg.inc",
+    "setmaxnreg.dec",
+)
+REGISTER_FILE = 65536
+
 
 def module(element, dim, clauses):
     t = f"memref<?x?x?x{dim}x{element}>"
@@ -30,37 +42,112 @@ func.func @attention(%q: {t}, %k: {t}, %v: {t}, %o: {t}, %lse: memref<?x?x?xf32>
 """
 
 
+def rows(chip):
+    """(element, dim, mask) of every kernel."""
+    if chip == "sm_90a":  # f32 has the schedules of sm_90
+        return [(element, dim, mask) for element in ("f16", "bf16")
+                for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS]
+    # All masks share the loops' code; one head dimension sees every one of them.
+    return [(element, dim, mask) for element in ("f16", "bf16", "f32")
+            for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])]
+
+
 def kernel_ptx(ir):
     """The PTX text of the only gpu.binary, out of its quoted attribute."""
     text = re.search(r'"(//(?:[^"\\]|\\.)*)"', ir).group(1)
     return re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m.group(1), 16)), text).rstrip("\0")
 
 
-def main(ptxas, chip):
-    failures = 0
-    for element in ("f16", "bf16", "f32"):
-        for dim in (16, 32, 64, 128, 256):
-            # All masks share the loops' code; one head dimension sees every one of them.
-            for name, clauses in MASKS.items() if dim == 64 else [("causal", MASKS["causal"])]:
-                ir = subprocess.run(
-                    ["flash-opt", f"-flashattn-to-nvvm=chip={chip}"],
-                    input=module(element, dim, clauses), capture_output=True, text=True, check=True,
-                ).stdout
-                with tempfile.NamedTemporaryFile("w", suffix=".ptx") as file:
-                    file.write(kernel_ptx(ir))
-                    file.flush()
-                    done = subprocess.run(
-                        [ptxas, "-v", f"-arch={chip}", "-o", "/dev/null", file.name],
-                        capture_output=True, text=True)
-                report = done.stdout + done.stderr
-                spilled = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes", report)
-                registers = re.search(r"Used (\d+) registers", report)
-                bad = (done.returncode != 0 or not spilled or not registers
-                       or any(int(n) for n in spilled.groups()) or re.search(r"C75\d\d", report))
-                failures += bool(bad)
-                print(f"{element} D={dim} {name}:", f"{registers.group(1)} registers" if registers else "",
-                      "FAIL\n" + report if bad else "ok")
-    print(f"{failures} failures")
+def check_report(report):
+    """What is wrong by the report of ptxas -v."""
+    spilled = re.search(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes", report)
+    if not spilled:
+        return ["no kernel"]
+    problems = [f"{n} bytes {what}" for n, what in
+                zip(spilled.groups(), ("stack frame", "spill stores", "spill loads")) if n != "0"]
+    return problems + re.findall(r"C75\d\d.*", report)
+
+
+def check_warpgroups(ptx, registers):
+    """What is wrong with the PTX of specialised warpgroups, compiled to so many registers."""
+    problems = [f"no {name}" for name in WARPGROUP_INSTRUCTIONS if name not in ptx]
+    threads = int(re.search(r"\.maxntid (\d+)", ptx).group(1))
+    most = REGISTER_FILE // threads // 8 * 8
+    if registers != most:
+        problems.append(f"expected {most} registers for {threads} threads")
+    return problems
+
+
+def key_loops(sass):
+    """The innermost loops with products and exponentials, as lists of instructions."""
+    labels, instructions = {}, []
+    for line in sass.splitlines():
+        if label := re.match(r"\s*(\.L\w+):", line):
+            labels[label.group(1)] = len(instructions)
+        elif instruction := re.match(r"\s*/\*[0-9a-f]{4,}\*/\s+(.*?)\s*;", line):
+            instructions.append(instruction.group(1))
+    loops = []
+    for end, instruction in enumerate(instructions):
+        target = re.search(r"\bBRA\b.*`\((\.L\w+)\)", instruction)
+        begin = labels.get(target.group(1), end + 1) if target else end + 1
+        body = "\n".join(instructions[begin:end + 1])
+        # What waits for a barrier again stands behind the last EXIT and branches back from there.
+        if "HGMMA" in body and "MUFU.EX2" in body and "EXIT" not in body:
+            loops.append((begin, end))
+    return [instructions[begin:end + 1] for begin, end in loops
+            if not any((b, e) != (begin, end) and begin <= b and e <= end for b, e in loops)]
+
+
+def check_overlap(sass):
+    """A key loop issues two products and waits for one: before it waits for the other come the
+    exponentials. ptxas moves a wait up as far as its block reaches."""
+    loops = key_loops(sass)
+    problems = [] if loops else ["no key loop"]
+    for loop in loops:
+        waits = [i for i, text in enumerate(loop) if "WARPGROUP.DEPBAR" in text]
+        exponentials = [i for i, text in enumerate(loop) if "MUFU.EX2" in text]
+        beside = [i for i in exponentials if len(waits) > 1 and waits[0] < i < waits[1]]
+        if 2 * len(beside) <= len(exponentials):
+            problems.append(f"a key loop with {len(beside)} of {len(exponentials)} exponentials "
+                            "beside a product")
+    return problems
+
+
+def check(ptxas, chip, nvdisasm, row):
+    """The line that is printed of one kernel, and whether all is well."""
+    element, dim, mask = row
+    done = subprocess.run(["flash-opt", f"-flashattn-to-nvvm=chip={chip}"],
+                          input=module(element, dim, MASKS[mask]), capture_output=True, text=True)
+    if done.returncode != 0:
+        return f"{element} D={dim} {mask}: FAIL\n{done.stderr}", False
+    ptx = kernel_ptx(done.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        source, cubin = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
+        with open(source, "w") as file:
+            file.write(ptx)
+        done = subprocess.run([ptxas, "-v", f"-arch={chip}", "-o", cubin, source],
+                              capture_output=True, text=True)
+        report = done.stdout + done.stderr
+        used = re.search(r"Used (\d+) registers", report)
+        if done.returncode != 0 or not used:
+            return f"{element} D={dim} {mask}: FAIL\n{report}", False
+        problems = check_report(report)
+        if chip == "sm_90a":
+            problems += check_warpgroups(ptx, int(used.group(1)))
+        if nvdisasm:
+            problems += check_overlap(subprocess.run([nvdisasm, cubin], capture_output=True,
+                                                     text=True, check=True).stdout)
+    verdict = "FAIL " + "; ".join(problems) if problems else "ok"
+    return f"{element} D={dim} {mask}: {used.group(1)} registers {verdict}", not problems
+
+
+def main(ptxas, chip, nvdisasm=None):
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        results = list(pool.map(lambda row: check(ptxas, chip, nvdisasm, row), rows(chip)))
+    for line, _ in results:
+        print(line)
+    failures = sum(not well for _, well in results)
+    print(f"machine code {'checked' if nvdisasm else 'not checked'}, {failures} failures")
     return 1 if failures else 0
 
 

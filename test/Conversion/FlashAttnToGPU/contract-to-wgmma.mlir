@@ -1,0 +1,107 @@
+// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-conditional-rescale -flashattn-specialize-warps -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --implicit-check-not=hopper.load_tile
+// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-specialize-warps -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=ALWAYS
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+
+// CHECK-LABEL: func @causal
+// The first product has no accumulator but zero, so none.
+// CHECK: scf.if {{.*}} -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>)
+// CHECK:   %[[S0:.*]] = hopper.wgmma %[[QS:.*]], %{{.*}} : memref<1x64x64xf16, {{.*}}>, memref<1x32x64xf16, {{.*}}> -> vector<64x32xf32>
+// It is waited for where it is used, and only then is its tile free.
+// CHECK-NOT: hopper.barrier_arrive
+// CHECK:   %[[S0W:.*]] = hopper.wgmma_wait %[[S0]] : vector<64x32xf32>
+// CHECK-NEXT: hopper.barrier_arrive
+// CHECK-NEXT: arith.select %{{.*}}, %[[S0W]]
+
+// CHECK:   scf.for {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[O:.*]] = %{{.*}}, %[[P:.*]] = %{{.*}})
+// CHECK:     hopper.barrier_wait
+// CHECK:     %[[S:.*]] = hopper.wgmma %[[QS]], %{{.*}} -> vector<64x32xf32>
+// CHECK-NOT: hopper.wgmma_wait
+// CHECK:     hopper.barrier_wait
+// CHECK:     %[[PV:.*]] = hopper.wgmma %[[P]], %{{.*}}, %[[O]] transposed : vector<64x32xf16>, memref<1x32x64xf16, {{.*}}>, vector<64x64xf32>
+// The scores are waited for while the output is pending; the arrivals follow their waits.
+// CHECK-NOT: hopper.barrier_arrive
+// CHECK:     %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<64x32xf32>
+// CHECK-NEXT: hopper.barrier_arrive
+// CHECK-NOT: hopper
+// CHECK:     vector.shape_cast %[[SW]]
+// CHECK:     %[[ANY:.*]] = flashattn.any_row
+// The softmax runs beside the output's product,
+// CHECK-NOT: hopper
+// CHECK:     math.exp2 %{{.*}} : vector<64x32xf32>
+// CHECK-NOT: hopper
+// which is waited for in each arm; one wait is marked, so that the two are not merged.
+// CHECK:     scf.if %[[ANY]] -> (vector<64x4xf32>, vector<64x64xf32>)
+// CHECK:       %[[OW:.*]] = hopper.wgmma_wait %[[PV]] : vector<64x64xf32>
+// CHECK:       arith.mulf %[[OW]]
+// CHECK:     } else {
+// CHECK-NEXT:  %[[HELD:.*]] = hopper.wgmma_wait %[[PV]] {held} : vector<64x64xf32>
+// CHECK-NEXT:  scf.yield %{{.*}}, %[[HELD]]
+// CHECK-NEXT: }
+// CHECK-NEXT: hopper.barrier_arrive
+// CHECK-NOT: hopper
+// The weights become f16 behind that wait.
+// CHECK:     arith.truncf %{{.*}} : vector<64x32xf32> to vector<64x32xf16>
+// CHECK:     scf.yield
+
+// CHECK:   } {flashattn.partial}
+// CHECK:   %[[LAST:.*]] = hopper.wgmma %{{.*}}, %{{.*}}, %{{.*}} transposed
+// CHECK:   %[[LASTW:.*]] = hopper.wgmma_wait %[[LAST]] : vector<64x64xf32>
+// CHECK-NEXT: hopper.barrier_arrive
+// CHECK-NEXT: scf.yield %{{.*}}, %{{.*}}, %[[LASTW]]
+// CHECK-NOT: hopper.wgmma
+
+// Without a branch the output is waited for in front of its rescaling.
+// ALWAYS-LABEL: func @causal
+// ALWAYS-NOT: held
+// ALWAYS: scf.for {{.*}} vector<64x32xf16>)
+// ALWAYS:   %[[S:.*]] = hopper.wgmma
+// ALWAYS:   %[[PV:.*]] = hopper.wgmma {{.*}} transposed
+// ALWAYS:   hopper.wgmma_wait %[[S]] {pending = 1 : i64}
+// ALWAYS-NEXT: hopper.barrier_arrive
+// ALWAYS:   math.exp2 %{{.*}} : vector<64x32xf32>
+// ALWAYS:   %[[OW:.*]] = hopper.wgmma_wait %[[PV]] : vector<64x64xf32>
+// ALWAYS-NEXT: hopper.barrier_arrive
+// ALWAYS-NEXT: arith.mulf %[[OW]]
+func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o, %lse : memref<?x?x?x64xf16>, memref<?x?x?xf32>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+
+// Rows of 80 in two panels of 64: only the columns that there are are contracted, and of the
+// values' columns only so many used.
+// CHECK-LABEL: func @depth
+// CHECK: hopper.wgmma %{{.*}}, %{{.*}} depth(80) : memref<2x64x64xbf16, {{.*}}>, memref<2x32x64xbf16, {{.*}}> -> vector<64x32xf32>
+// CHECK: hopper.wgmma %{{.*}}, %{{.*}}, %{{.*}} transposed : vector<64x32xbf16>, memref<2x32x64xbf16, {{.*}}>, vector<64x80xf32>
+func.func @depth(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %q, %q : memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>)
+    outs(%o : memref<?x?x?x80xbf16>)
+  return
+}
+
+// -----
+
+#plain = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f16>
+
+// A launch without roles keeps its contractions.
+// CHECK-LABEL: func @no_roles
+// CHECK: vector.contract
+// CHECK-NOT: hopper
+func.func @no_roles(%o: memref<?x16xf32>, %a: vector<16x16xf16>, %b: vector<16x16xf16>, %acc: vector<16x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) {
+    %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<16x16xf16>, vector<16x16xf16> into vector<16x16xf32>
+    vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [false, true]} : vector<16x16xf32>, memref<?x16xf32>
+    gpu.terminator
+  } {flashattn.schedule = #plain}
+  return
+}

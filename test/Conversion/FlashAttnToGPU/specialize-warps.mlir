@@ -1,0 +1,292 @@
+// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-specialize-warps -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-specialize-warps | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// Two programs, neighbours along the query tiles, and their producer.
+
+// READS-BACK-LABEL: func @causal
+// CHECK-LABEL: func @causal
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>
+// A block for two query tiles of one head; an empty grid is not launched.
+// CHECK: %[[TILES:.*]] = arith.ceildivui %{{.*}}, %c64
+// CHECK: %[[GROUPS:.*]] = arith.ceildivui %[[TILES]], %c2
+// CHECK: %[[BLOCKS:.*]] = arith.muli %{{.*}}, %[[GROUPS]]
+// CHECK: %[[ANY:.*]] = arith.cmpi ugt, %[[BLOCKS]], %c0
+// CHECK: scf.if %[[ANY]]
+// CHECK-DAG: %[[QMAP:.*]] = hopper.make_tensor_map %[[Q]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<64x64xf16>
+// CHECK-DAG: %[[KMAP:.*]] = hopper.make_tensor_map %[[K]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<32x64xf16>
+// CHECK-DAG: %[[VMAP:.*]] = hopper.make_tensor_map %[[V]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<32x64xf16>
+// Three warpgroups; 2 tiles of queries, 2 x 2 of keys and values, their barriers, and the key
+// tiles that either program reads.
+// CHECK: %[[BYTES:.*]] = arith.constant 32856 : i32
+// CHECK: gpu.launch blocks({{.*}}) in ({{.*}} = %[[BLOCKS]], {{.*}} = %c1, {{.*}} = %c1) threads(%[[THREAD:[a-z0-9]+]], {{.*}}) in ({{.*}} = %c384, {{.*}} = %c1, {{.*}} = %c1) dynamic_shared_memory_size %[[BYTES]]
+// CHECK: %[[POOL:.*]] = gpu.dynamic_shared_memory
+// CHECK: %[[QS:.*]] = memref.view %[[POOL]][%c0][] : {{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: %[[KS:.*]] = memref.view %[[POOL]][%c16384][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
+// CHECK: %[[VS:.*]] = memref.view %[[POOL]][%c24576][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
+// CHECK: %[[BARS:.*]] = memref.view %[[POOL]][%c32768][] : {{.*}} to memref<10xi64, #gpu.address_space<workgroup>>
+// CHECK: %[[HULLS:.*]] = memref.view %[[POOL]][%c32848][] : {{.*}} to memref<1x2xi32, #gpu.address_space<workgroup>>
+
+// One arrival, the producer's, makes a tile full; one of each consumer makes it empty.
+// CHECK: scf.if
+// CHECK-COUNT-4: hopper.barrier_init %[[BARS]][%{{.*}}], 1 :
+// CHECK-COUNT-2: hopper.barrier_init %[[BARS]][%{{.*}}], 2 :
+// CHECK-COUNT-2: hopper.barrier_init %[[BARS]][%{{.*}}], 1 :
+// CHECK-COUNT-2: hopper.barrier_init %[[BARS]][%{{.*}}], 2 :
+// CHECK-NOT: hopper.barrier_init
+// CHECK:   hopper.fence_barrier_init
+// The same thread asks for both tiles of queries, before there are any roles, and computes what
+// the roles share.
+// CHECK:   hopper.barrier_expect %[[BARS]][%c0], 8192
+// CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c0]
+// CHECK:   hopper.barrier_expect %[[BARS]][%c1], 8192
+// CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c1]
+// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c0]
+// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c1]
+// CHECK: gpu.barrier
+
+// The role from lane 0 of each warp; one thread of a warpgroup arrives for it.
+// CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
+// CHECK: %[[UNIFORM:.*]], %{{.*}} = gpu.shuffle idx %{{.*}}, %c0_i32, %c32_i32
+// CHECK: %[[GROUP:.*]] = arith.index_castui %[[UNIFORM]]
+// CHECK: %[[INGROUP:.*]] = arith.andi %[[THREAD]], %c127
+// CHECK: %[[SIGNALS:.*]] = arith.cmpi eq, %[[INGROUP]], %c0
+// CHECK: %[[PRODUCES:.*]] = arith.cmpi eq, %[[GROUP]], %c0 :
+// CHECK: scf.if %[[PRODUCES]]
+
+// The producer: keys and values as they become free.
+// CHECK:   nvvm.setmaxregister decrease 24
+// CHECK:   scf.if %[[SIGNALS]]
+// Up to the end of either program.
+// CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c1]
+// CHECK-NOT: scf.for
+// CHECK:     scf.for %[[J:.*]] = %c0 to %{{.*}} step %c1
+// CHECK:       %[[STAGE32:.*]] = arith.remui %{{.*}}, %c2_i32
+// CHECK:       %[[STAGE:.*]] = arith.index_castui %[[STAGE32]]
+// The first turn waits for nothing: the parity before the first.
+// CHECK:       %[[TURN:.*]] = arith.divui %{{.*}}, %c2_i32
+// CHECK:       %[[NEXT:.*]] = arith.addi %[[TURN]], %c1_i32
+// CHECK:       %[[PARITY:.*]] = arith.andi %[[NEXT]], %c1_i32
+// CHECK:       hopper.barrier_wait %[[BARS]][%{{.*}}], %[[PARITY]]
+// CHECK:       %[[ROW:.*]] = arith.muli %[[J]], %c32
+// CHECK:       %[[KTILE:.*]] = memref.subview %[[KS]][%[[STAGE]], 0, 0, 0] [1, 1, 32, 64]
+// CHECK:       hopper.barrier_expect %[[BARS]][%[[KFULL:.*]]], 4096
+// CHECK-NEXT:  hopper.tma_load %[[KMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0] to %[[KTILE]], %[[BARS]][%[[KFULL]]]
+// CHECK:       hopper.barrier_wait %[[BARS]][%{{.*}}], %[[PARITY]]
+// CHECK:       %[[VTILE:.*]] = memref.subview %[[VS]][%[[STAGE]], 0, 0, 0] [1, 1, 32, 64]
+// CHECK:       hopper.barrier_expect %[[BARS]][%[[VFULL:.*]]], 4096
+// CHECK-NEXT:  hopper.tma_load %[[VMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0] to %[[VTILE]], %[[BARS]][%[[VFULL]]]
+// CHECK-NEXT: }
+// CHECK-NOT: hopper.tma_load
+
+// A consumer: its tile of queries, when it has come.
+// CHECK: } else {
+// CHECK:   nvvm.setmaxregister increase 240
+// CHECK:   %[[CONSUMER32:.*]] = arith.subi %{{.*}}, %c1_i32
+// CHECK:   %[[CONSUMER:.*]] = arith.index_castui %[[CONSUMER32]]
+// CHECK:   hopper.barrier_wait %[[BARS]][%[[CONSUMER]]], %c0_i32
+// CHECK:   hopper.load_tile %{{.*}} -> vector<64x64xf16>
+
+// It passes by the tiles in front of its own, its four warps together.
+// CHECK:   %[[MINE:.*]] = arith.cmpi slt, %c0, %[[END:.*]] : index
+// CHECK:   %[[TO:.*]] = arith.select %[[MINE]], %c0, %[[HULLEND:.*]] : index
+// CHECK:   scf.for %{{.*}} = %c0 to %[[TO]] step %c1
+// CHECK-COUNT-2: hopper.barrier_wait %[[BARS]]
+// CHECK:     nvvm.barrier id = %{{.*}} number_of_threads = %c128_i32
+// CHECK-COUNT-2: hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
+// CHECK-NEXT: }
+
+// A product waits for its tile and frees it; keys and values have barriers of their own.
+// CHECK:   scf.if %[[MINE]]
+// CHECK:     hopper.barrier_wait %[[BARS]]
+// CHECK:     %[[K0:.*]] = hopper.load_tile %{{.*}} -> vector<32x64xf16>
+// CHECK:     vector.contract {{.*}}, %[[K0]],
+// CHECK:     hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
+// CHECK-NOT: hopper
+// CHECK:     scf.for
+// CHECK:       hopper.barrier_wait %[[BARS]]
+// CHECK:       %[[KJ:.*]] = hopper.load_tile %{{.*}} -> vector<32x64xf16>
+// CHECK:       vector.contract {{.*}}, %[[KJ]],
+// CHECK:       hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
+// CHECK:       hopper.barrier_wait %[[BARS]]
+// CHECK:       %[[VJ:.*]] = hopper.load_tile %{{.*}} -> vector<32x64xf16>
+// CHECK:       vector.contract {{.*}}, %[[VJ]],
+// CHECK:       hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
+// CHECK-NOT: hopper
+// CHECK:     scf.for
+// CHECK:     } {flashattn.partial}
+// CHECK:     hopper.load_tile
+// CHECK:     vector.contract
+// CHECK:     hopper.barrier_arrive
+// CHECK:   } {flashattn.key_run}
+
+// And by those behind.
+// CHECK:   %[[FROM:.*]] = arith.select %[[MINE]], %[[END]], %[[HULLEND]] : index
+// CHECK:   scf.for %{{.*}} = %[[FROM]] to %[[HULLEND]] step %c1
+// CHECK-COUNT-2: hopper.barrier_wait %[[BARS]]
+// CHECK:     nvvm.barrier id
+// CHECK-COUNT-2: hopper.barrier_arrive %[[BARS]]
+// CHECK-NEXT: }
+// CHECK:   vector.transfer_write
+// CHECK: gpu.terminator
+// CHECK: {flashattn.schedule = #flashattn.schedule<
+// Nothing reads memory but the copies.
+// CHECK-NOT: vector.transfer_read
+// CHECK-NOT: scf.forall
+func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 0, section = 1>>
+
+// Programs of one key/value head read the same tiles: no consumer passes any by.
+// READS-BACK-LABEL: func @heads
+// CHECK-LABEL: func @heads
+// CHECK: %[[BLOCKS:.*]] = arith.muli %{{.*}}, %c2 : index
+// CHECK: hopper.make_tensor_map %{{.*}} row_dim(2)
+// CHECK: gpu.launch {{.*}} = %[[BLOCKS]], {{.*}} = %c512,
+// The tiles of queries are of three heads.
+// CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD:.*]], %[[ROW:.*]], %c0]
+// CHECK: %[[HEAD1:.*]] = arith.addi %[[HEAD]], %c1
+// CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD1]], %[[ROW]], %c0]
+// CHECK: %[[HEAD2:.*]] = arith.addi %[[HEAD]], %c2
+// CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD2]], %[[ROW]], %c0]
+// CHECK: nvvm.setmaxregister decrease 32
+// CHECK: nvvm.setmaxregister increase 160
+// CHECK-NOT: nvvm.barrier
+// CHECK: gpu.terminator
+func.func @heads(%q: memref<1x6x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x6x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<1x6x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+    outs(%o : memref<1x6x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// Nor does a consumer that is alone.
+// READS-BACK-LABEL: func @one
+// CHECK-LABEL: func @one
+// CHECK: gpu.launch {{.*}} = %c256,
+// CHECK: hopper.barrier_init %{{.*}}, 1 :
+// CHECK-NOT: hopper.barrier_init %{{.*}}, 2 :
+// CHECK-NOT: nvvm.barrier
+// CHECK: gpu.terminator
+func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// Two intervals: the steps of the first are counted on in the second, by every role.
+// READS-BACK-LABEL: func @sinks_and_window
+// CHECK-LABEL: func @sinks_and_window
+// CHECK: nvvm.setmaxregister decrease
+// CHECK: scf.for %{{.*}} = %c0 to %c2 step %c1 iter_args(%[[STEP:.*]] = %c0) -> (index)
+// CHECK:   scf.for %[[J:.*]] = %[[BEGIN:.*]] to %[[END:.*]] step %c1
+// CHECK:     %[[DONE:.*]] = arith.subi %[[J]], %[[BEGIN]]
+// CHECK:     %[[NOW:.*]] = arith.addi %[[DONE]], %[[STEP]]
+// CHECK:     arith.index_castui %[[NOW]] : index to i32
+// CHECK:     hopper.tma_load
+// CHECK:     hopper.tma_load
+// CHECK:   %[[LENGTH:.*]] = arith.subi %[[END]], %[[BEGIN]]
+// CHECK:   %[[NEXT:.*]] = arith.addi %[[STEP]], %[[LENGTH]]
+// CHECK:   scf.yield %[[NEXT]] : index
+// CHECK: nvvm.setmaxregister increase
+// CHECK: scf.for %{{.*}} = %c0 to %c2 step %c1 iter_args({{.*}}, %[[CSTEP:.*]] = %c0) -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>, index)
+// CHECK:   nvvm.barrier id
+// CHECK:   arith.addi %{{.*}}, %[[CSTEP]]
+// CHECK:   } {flashattn.key_run}
+// CHECK:   %[[CNEXT:.*]] = arith.addi %[[CSTEP]], %{{.*}} : index
+// CHECK:   nvvm.barrier id
+// CHECK:   scf.yield %{{.*}}, %{{.*}}, %{{.*}}, %[[CNEXT]]
+func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// Sequence before heads: the rows of a tile go along dimension 1.
+// READS-BACK-LABEL: func @bshd
+// CHECK-LABEL: func @bshd
+// CHECK-COUNT-3: hopper.make_tensor_map %{{.*}} row_dim(1) : memref<?x?x?x64xbf16> to !hopper.tensor_map<{{64|32}}x64xbf16>
+// CHECK: scf.for %[[J:.*]] = %c0
+// CHECK:   %[[ROW:.*]] = arith.muli %[[J]], %c32
+// CHECK:   hopper.tma_load %{{.*}}[%[[B:.*]], %[[ROW]], %[[H:.*]], %c0]
+// CHECK:   hopper.tma_load %{{.*}}[%[[B]], %[[ROW]], %[[H]], %c0]
+// CHECK: hopper.load_tile {{.*}} -> vector<64x64xbf16>
+func.func @bshd(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
+  flashattn.attention layout(bshd) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
+    outs(%o : memref<?x?x?x64xbf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// 80 columns take two panels, the second of which the copy fills up with zeros; values of 16
+// columns take one that is no wider. Three stages.
+// READS-BACK-LABEL: func @panels
+// CHECK-LABEL: func @panels
+// CHECK: hopper.make_tensor_map {{.*}} to !hopper.tensor_map<64x64xf16>
+// CHECK: hopper.make_tensor_map {{.*}} to !hopper.tensor_map<32x64xf16>
+// CHECK: hopper.make_tensor_map {{.*}} to !hopper.tensor_map<32x16xf16>
+// CHECK: memref.view %{{.*}} to memref<2x2x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: memref.view %{{.*}} to memref<3x2x32x64xf16, #gpu.address_space<workgroup>>
+// CHECK: memref.view %{{.*}} to memref<3x1x32x16xf16, #gpu.address_space<workgroup>>
+// CHECK: memref.view %{{.*}} to memref<14xi64, #gpu.address_space<workgroup>>
+// CHECK: hopper.barrier_expect %{{.*}}, 16384
+// CHECK: arith.remui %{{.*}}, %c3_i32
+// CHECK: hopper.barrier_expect %{{.*}}, 8192
+// CHECK: hopper.barrier_expect %{{.*}}, 1024
+// CHECK: hopper.load_tile {{.*}} -> vector<64x80xf16>
+// CHECK: hopper.load_tile {{.*}} -> vector<32x80xf16>
+// CHECK: hopper.load_tile {{.*}} -> vector<32x16xf16>
+func.func @panels(%q: memref<?x?x?x80xf16>, %k: memref<?x?x?x80xf16>, %v: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x16xf16>)
+    outs(%o : memref<?x?x?x16xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 4>>
+
+// Sections of four heads.
+// READS-BACK-LABEL: func @section
+// CHECK-LABEL: func @section
+// CHECK: gpu.launch
+// CHECK: %[[PERSECTION:.*]] = arith.muli %{{.*}}, %c4_i32
+// CHECK: %[[SECTION:.*]] = arith.divui %{{.*}}, %[[PERSECTION]]
+// CHECK: %[[FIRST:.*]] = arith.muli %[[SECTION]], %c4_i32
+// CHECK: %[[REST:.*]] = arith.subi %{{.*}}, %[[FIRST]]
+// The last section may have fewer.
+// CHECK: arith.minsi %{{.*}}, %{{.*}} : i32
+// CHECK: gpu.shuffle
+func.func @section(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}

@@ -1,0 +1,307 @@
+// RUN: split-file %s %t
+// RUN: flash-opt %t/defaults.mlir -flashattn-select-schedule=chip=sm_90a | FileCheck %s
+// RUN: flash-opt %t/defaults.mlir -flashattn-select-schedule=chip=sm_90 | FileCheck %s --check-prefix=SM90
+// RUN: flash-opt %t/falls.mlir -flashattn-select-schedule=chip=sm_90a | FileCheck %s --check-prefix=FALLS
+// RUN: flash-opt %t/refused.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
+// RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=sm_90 2>&1 | FileCheck %s --check-prefix=CHIP
+// RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=cpu 2>&1 | FileCheck %s --check-prefix=CPU
+// RUN: flash-opt %t/op.mlir "-flashattn-select-schedule=chip=sm_90a schedule='tile_m = 64, tile_n = 48, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 200, producer_registers = 40, rescale = 0, section = 2>'" \
+// RUN:   | FileCheck %s --check-prefix=PINNED
+
+// Without the suffix a chip has no warpgroups' products.
+// SM90-NOT: roles =
+// CHIP: error: {{.*}}cannot be compiled for sm_90 with the schedule given: expected chip sm_90a for roles but got sm_90
+// CPU: error: {{.*}}cannot be compiled for cpu with the schedule given: expected no roles on the CPU
+// PINNED: roles = <consumers = 2, along = query_tile, registers = 200, producer_registers = 40, rescale = 0, section = 2>
+
+//--- defaults.mlir
+// Wider heads take narrower tiles of keys, the widest fewer programs a block.
+// CHECK-LABEL: @d16
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
+    outs(%o : memref<?x?x?x16xf16>)
+  return
+}
+
+// CHECK-LABEL: @d64
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// CHECK-LABEL: @d80
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @d80(%q: memref<?x?x?x80xf16>, %k: memref<?x?x?x80xf16>, %v: memref<?x?x?x80xf16>, %o: memref<?x?x?x80xf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>)
+    outs(%o : memref<?x?x?x80xf16>)
+  return
+}
+
+// CHECK-LABEL: @d128
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @d128(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// CHECK-LABEL: @d192
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>)
+func.func @d192(%q: memref<?x?x?x192xf16>, %k: memref<?x?x?x192xf16>, %v: memref<?x?x?x192xf16>, %o: memref<?x?x?x192xf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x192xf16>, memref<?x?x?x192xf16>, memref<?x?x?x192xf16>)
+    outs(%o : memref<?x?x?x192xf16>)
+  return
+}
+
+// CHECK-LABEL: @d256
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>)
+func.func @d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+    outs(%o : memref<?x?x?x256xf16>)
+  return
+}
+
+// CHECK-LABEL: @bf16
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memref<?x?x?x128xbf16>, %o: memref<?x?x?x128xbf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>)
+    outs(%o : memref<?x?x?x128xbf16>)
+  return
+}
+
+// The programs of few heads at once where they differ in length.
+// CHECK-LABEL: @triangular
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>>)
+func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// CHECK-LABEL: @triangular_d64
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>>)
+func.func @triangular_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// CHECK-LABEL: @triangular_d256
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 4>>)
+func.func @triangular_d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
+  flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+    outs(%o : memref<?x?x?x256xf16>)
+  return
+}
+
+// Short intervals: tiles whose ends waste less.
+// CHECK-LABEL: @banded
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @banded(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  flashattn.attention mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// CHECK-LABEL: @banded_d64
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @banded_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// What a mask is called changes nothing.
+// CHECK-LABEL: @triangular_set
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>>)
+func.func @triangular_set(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+//--- falls.mlir
+// wgmma has no f32.
+// FALLS-LABEL: @f32
+// FALLS-NOT: roles
+// FALLS: return
+func.func @f32(%q: memref<?x?x?x64xf32>, %k: memref<?x?x?x64xf32>, %v: memref<?x?x?x64xf32>, %o: memref<?x?x?x64xf32>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>)
+    outs(%o : memref<?x?x?x64xf32>)
+  return
+}
+
+// Tensor copies need rows at multiples of 16 bytes, known from the type or promised.
+// FALLS-LABEL: @unaligned
+// FALLS: schedule(<tile_m = 128, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+func.func @unaligned(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, %k: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, %v: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
+    outs(%o : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
+  return
+}
+
+// FALLS-LABEL: @promised
+// FALLS: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+func.func @promised(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %k: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %v: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
+    outs(%o : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
+  return
+}
+
+//--- refused.mlir
+func.func @elements(%q: memref<?x?x?x64xf32>, %o: memref<?x?x?x64xf32>) {
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected elements of f16 or bf16, as wgmma has them, but got f32}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f32, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>)
+    outs(%o : memref<?x?x?x64xf32>)
+  return
+}
+
+// -----
+
+func.func @dot_type(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected dot_type f16, the operands' element type, but got bf16}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @head_dim(%q: memref<?x?x?x24xf16>, %o: memref<?x?x?x24xf16>) {
+  // expected-error@+1 {{expected D to be a multiple of 16 up to 256 but got 24}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x24xf16>, memref<?x?x?x24xf16>, memref<?x?x?x24xf16>)
+    outs(%o : memref<?x?x?x24xf16>)
+  return
+}
+
+// -----
+
+func.func @lanes(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{expected 4 lanes a row, as mma.sync has, but got 8}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 8, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @rows(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but got 128 and 4}}
+  flashattn.attention schedule(<tile_m = 128, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @warps(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but got 64 and 8}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @keys(%q: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
+  // expected-error@+1 {{expected tile_n to be at most 256 but got 272}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 272, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
+    outs(%o : memref<?x?x?x16xf16>)
+  return
+}
+
+// -----
+
+func.func @aligned_rows(%q: memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>, %o: memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>) {
+  // expected-error@+1 {{expected rows of q that begin at multiples of 16 bytes, as tensor copies take them; promise them with 'flashattn.aligned_rows'}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>)
+    outs(%o : memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: ?>>)
+  return
+}
+
+// -----
+
+func.func @shared_memory(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{needs 311448 bytes of shared memory (q 49152, k 131072, v 131072, barriers 152) of 232448 available}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 4, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 248, producer_registers = 24, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{needs 190 registers a thread (o 64, scores 64, weights 32, other 30) of 160 that consumers have}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @register_file(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{needs 98304 registers a block of 65536 available}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 240, producer_registers = 48, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+// Programs of one block read the same key/value head.
+func.func @dynamic_heads(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{expected a static number of query heads to a key/value head that is a multiple of 3 consumers}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @group_of_four(%q: memref<?x32x?x128xf16>, %k: memref<?x8x?x128xf16>, %o: memref<?x32x?x128xf16>) {
+  // expected-error@+1 {{expected a static number of query heads to a key/value head that is a multiple of 3 consumers}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %k, %k : memref<?x32x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>)
+    outs(%o : memref<?x32x?x128xf16>)
+  return
+}
+
+// -----
+
+// This one is taken.
+func.func @group_of_three(%q: memref<?x24x?x128xf16>, %k: memref<?x8x?x128xf16>, %o: memref<?x24x?x128xf16>) {
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %k, %k : memref<?x24x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>)
+    outs(%o : memref<?x24x?x128xf16>)
+  return
+}
+
+//--- chip.mlir
+func.func @chip(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+//--- op.mlir
+func.func @pinned(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  flashattn.attention ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
