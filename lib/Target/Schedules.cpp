@@ -49,6 +49,8 @@ LogicalResult mlir::flashattn::verifyChip(function_ref<InFlightDiagnostic()> emi
   return success();
 }
 
+int64_t mlir::flashattn::getDefaultRescale(FloatType element) { return element.isBF16() ? 1 : 8; }
+
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
@@ -66,14 +68,18 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
     MaskShape shape = classifyMask(op.getVisibleSets());
     // Blocks of a triangular mask differ in length: the longest first, and few heads at once
     // so that their keys and values stay in the L2 cache.
-    auto add = [&](int64_t n, int64_t consumers, int64_t registers, int64_t producerRegisters) {
-      // A row's largest weight is exact where its base is the row's maximum. That is worth a
-      // rescaling in bf16, which keeps 8 bits of any other.
+    auto add = [&](int64_t n, int64_t consumers, int64_t registers, int64_t producerRegisters,
+                   int64_t blocks = 1) {
+      // A row's largest weight is exact where its base is the row's maximum. In bf16, which
+      // keeps 8 bits of any other, that is worth a rescaling wherever it stands out.
       auto roles = RolesAttr::get(ctx, consumers, ProgramAxis::QueryTile, registers,
-                                  producerRegisters, /*rescale=*/element.isBF16() ? 0 : 8,
-                                  /*section=*/shape == MaskShape::Triangular ? 4 : 1);
+                                  producerRegisters, getDefaultRescale(element),
+                                  /*section=*/shape == MaskShape::Triangular ? 4 : 1, blocks);
       candidates.push_back(make(64, n, 4, 2, 4, element, roles));
     };
+    // Bands make short blocks: several at once hide each other's beginning and end.
+    if (d <= 64 && shape == MaskShape::Banded)
+      add(64, 1, 128, 32, /*blocks=*/3);
     if (d <= 64)
       add(shape == MaskShape::Banded ? 64 : 128, 3, 160, 32);
     if (d <= 128)
@@ -121,8 +127,8 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
                          "got {0} and {1}",
                          m, schedule.getWarps());
-  if (n > 256)
-    return llvm::formatv("expected tile_n to be at most 256 but got {0}", n);
+  if (n % 16 != 0 || n > 256)
+    return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
   for (auto [name, operand] :
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
     if (isa<MemRefType>(operand.getType()) && !hasAlignedRows(operand))
@@ -144,7 +150,10 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   int64_t qBytes = consumers * m * std::max(d, dv) * 2, kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
   int64_t barrierBytes = 8 * (consumers + 4 * stages);
   int64_t needed = qBytes + kBytes + vBytes + barrierBytes;
-  int64_t available = chip.getSharedMemoryPerBlock();
+  // Each block beside the first has a KiB of the system's own (CUDA programming guide).
+  constexpr int64_t kSystem = 1024;
+  int64_t available =
+      (chip.getSharedMemoryPerBlock() + kSystem) / roles.getBlocks() - kSystem;
   if (needed > available)
     return llvm::formatv("needs {0} bytes of shared memory (q {1}, k {2}, v {3}, barriers "
                          "{4}) of {5} available",
@@ -156,10 +165,14 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     return llvm::formatv("needs {0} registers a thread (o {1}, scores {2}, weights {3}, other {4}) "
                          "of {5} that consumers have",
                          registers, op.getDv() / 2, n / 2, n / 4, kOther, roles.getRegisters());
+  // A block gets registers for all of its threads alike, in eights, and shares them out.
   constexpr int64_t kRegisterFile = 65536, kWarpgroup = 128;
+  int64_t warpgroups = consumers + 1;
+  int64_t each = kRegisterFile / (roles.getBlocks() * kWarpgroup * warpgroups) / 8 * 8;
+  int64_t given = kWarpgroup * warpgroups * std::min<int64_t>(each, 255 / 8 * 8);
   int64_t all = kWarpgroup * (consumers * roles.getRegisters() + roles.getProducerRegisters());
-  if (all > kRegisterFile)
-    return llvm::formatv("needs {0} registers a block of {1} available", all, kRegisterFile);
+  if (all > given)
+    return llvm::formatv("needs {0} registers a block of {1} available", all, given);
   return "";
 }
 

@@ -15,7 +15,15 @@ from .masks import Mask
 Schedule = Union[str, Mapping[str, Any]]
 
 _FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "roles")
-_ROLES = ("consumers", "along", "registers", "producer_registers", "rescale", "section")
+_ROLES = (
+    "consumers",
+    "along",
+    "registers",
+    "producer_registers",
+    "rescale",
+    "section",
+    "blocks",
+)
 
 
 def _parse_fields(text: str) -> Dict[str, Any]:
@@ -48,8 +56,9 @@ def _check_fields(kind: str, fields: Mapping[str, Any], known, words, required) 
             )
 
 
-def _format_roles(roles: Any) -> str:
-    """The text of the field `roles`. What is left out follows from the number of consumers."""
+def _format_roles(roles: Any, element: str) -> str:
+    """The text of the field `roles`. What is left out follows from the numbers of consumers and
+    blocks."""
     if not isinstance(roles, Mapping):
         raise ArgumentError(
             f"expected schedule field roles to be a mapping or a text in <> but got {roles!r}"
@@ -57,13 +66,17 @@ def _format_roles(roles: Any) -> str:
     fields = dict(roles)
     _check_fields("roles", fields, _ROLES, ("along",), ("consumers",))
     consumers = max(1, int(fields["consumers"]))
-    # A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8.
-    producer = int(fields.setdefault("producer_registers", 24 if consumers < 3 else 32))
-    fields.setdefault("registers", max(24, min(240, (512 - producer) // consumers // 8 * 8)))
+    # A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8,
+    # and a block's threads begin with the same number.
+    blocks = max(1, int(fields.get("blocks", 1)))
+    available = 512 // blocks // (consumers + 1) // 8 * 8 * (consumers + 1)
+    single = consumers < 3 and blocks == 1
+    producer = int(fields.setdefault("producer_registers", 24 if single else 32))
+    fields.setdefault("registers", max(24, min(240, (available - producer) // consumers // 8 * 8)))
     fields.setdefault("along", "query_tile")
-    fields.setdefault("rescale", 8)
+    fields.setdefault("rescale", 1 if element == "bf16" else 8)
     fields.setdefault("section", 1)
-    return "<" + ", ".join(f"{name} = {fields[name]}" for name in _ROLES) + ">"
+    return "<" + ", ".join(f"{name} = {fields[name]}" for name in _ROLES if name in fields) + ">"
 
 
 def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) -> Optional[str]:
@@ -82,7 +95,7 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
         del fields["roles"]
     if "roles" in fields:
         # The rows of a warpgroup; `_check_fields` names the fields in the order of the attribute.
-        fields = {"tile_m": 64, **fields, "roles": _format_roles(fields["roles"])}
+        fields = {"tile_m": 64, **fields, "roles": _format_roles(fields["roles"], element)}
     _check_fields("schedule", fields, _FIELDS, ("dot_type", "roles"), ("tile_m", "tile_n"))
     fields.setdefault("warps", 1 if is_cpu else max(1, int(fields["tile_m"]) // 16))
     fields.setdefault("stages", 1 if is_cpu else 2)

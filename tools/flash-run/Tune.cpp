@@ -50,10 +50,10 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
   // Registers of a consumer and of the producer, as many as a multiprocessor has for so many: a
   // block has them from its start, so fewer would leave no room for a second one.
   struct Roles {
-    int64_t consumers, registers, producerRegisters;
+    int64_t consumers, registers, producerRegisters, blocks = 1;
   };
   if (chip.hasWarpgroups() && !op.getElementType().isF32())
-    for (Roles roles : {Roles{1, 240, 24}, {2, 240, 24}, {3, 160, 32}})
+    for (Roles roles : {Roles{1, 240, 24}, {1, 208, 48, 2}, {1, 128, 32, 3}, {2, 240, 24}, {3, 160, 32}})
       for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
         // A single one has no neighbour, and a group of one head no neighbours.
         if (along == ProgramAxis::Head &&
@@ -64,7 +64,8 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
             for (int64_t section : {1, 4})
               add(64, n, 4, stages, 4, op.getElementType(),
                   RolesAttr::get(context, roles.consumers, along, roles.registers,
-                                 roles.producerRegisters, /*rescale=*/8, section));
+                                 roles.producerRegisters, getDefaultRescale(op.getElementType()), section,
+                                 roles.blocks));
       }
   for (int64_t m : {64, 128, 192})
     for (int64_t n : {16, 32, 48, 64, 96, 128})

@@ -32,6 +32,10 @@ struct Chip {
 /// Error at `loc` if `chip` is none that the project compiles for.
 LogicalResult verifyChip(function_ref<InFlightDiagnostic()> emitError, const Chip &chip);
 
+/// The growth of exponents, as a power of 2, up to which weights of type `element` put off a
+/// rescaling without losing accuracy to rule A9.
+int64_t getDefaultRescale(FloatType element);
+
 /// Schedules to try for `op` on `chip`, best first.
 SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Chip &chip);
 

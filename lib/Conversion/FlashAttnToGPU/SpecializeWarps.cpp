@@ -556,8 +556,9 @@ Value Specializer::produceBlock(Block &block, IRMapping &mapping, Value step) {
 }
 
 void Specializer::produce() {
-  NVVM::SetMaxRegisterOp::create(b, loc, roles.getProducerRegisters(),
-                                 NVVM::SetMaxRegisterAction::decrease);
+  auto fewer = NVVM::SetMaxRegisterOp::create(b, loc, roles.getProducerRegisters(),
+                                              NVVM::SetMaxRegisterAction::decrease);
+  fewer->setAttr(hopper::kBlocksAttrName, b.getI32IntegerAttr(roles.getBlocks()));
   auto one = scf::IfOp::create(b, loc, signals, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(one.thenBlock());

@@ -190,6 +190,20 @@ void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
   }
 }
 
+/// ptxas ignores setmaxnreg (C7508) in a kernel that might take fewer registers at its start
+/// than its block can have; with the number of blocks it takes them all.
+void fixRegisterCount(LLVM::LLVMFuncOp function) {
+  Builder b(function.getContext());
+  function.walk([&](NVVM::SetMaxRegisterOp op) {
+    StringRef name = NVVM::NVVMDialect::getMinctasmAttrName();
+    if (auto blocks = op->getAttrOfType<IntegerAttr>(kBlocksAttrName))
+      function->setAttr(name, blocks);
+    else if (!function->hasAttr(name))
+      function->setAttr(name, b.getI32IntegerAttr(1));
+    op->removeAttr(kBlocksAttrName);
+  });
+}
+
 void addTensorMapConversion(LLVMTypeConverter &converter) {
   converter.addConversion(
       [](TensorMapType type) { return LLVM::LLVMPointerType::get(type.getContext()); });
@@ -238,6 +252,7 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
     if (root->walk(checkConvertible).wasInterrupted())
       return signalPassFailure();
     root->walk(passTensorMapsByValue);
+    root->walk(fixRegisterCount);
 
     LLVMTypeConverter converter(&getContext());
     configureGpuToNVVMTypeConverter(converter);

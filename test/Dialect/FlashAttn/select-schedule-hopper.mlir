@@ -213,7 +213,7 @@ func.func @warps(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 // -----
 
 func.func @keys(%q: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
-  // expected-error@+1 {{expected tile_n to be at most 256 but got 272}}
+  // expected-error@+1 {{expected tile_n to be a multiple of 16 up to 256 but got 272}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 272, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
     ins(%q, %q, %q : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
     outs(%o : memref<?x?x?x16xf16>)

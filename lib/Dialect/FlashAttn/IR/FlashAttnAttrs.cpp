@@ -234,12 +234,13 @@ static LogicalResult verifyField(function_ref<InFlightDiagnostic()> emitError, S
 
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
-                                int64_t rescale, int64_t section) {
+                                int64_t rescale, int64_t section, int64_t blocks) {
   if (failed(verifyField(emitError, "consumers", consumers, 1, 7)) ||
       failed(verifyField(emitError, "registers", registers, 24, 256)) ||
       failed(verifyField(emitError, "producer_registers", producerRegisters, 24, 256)) ||
       failed(verifyField(emitError, "rescale", rescale, 0, 15)) ||
-      failed(verifyField(emitError, "section", section, 1, 65535)))
+      failed(verifyField(emitError, "section", section, 1, 65535)) ||
+      failed(verifyField(emitError, "blocks", blocks, 1, 8)))
     return failure();
   for (auto [name, value] : {std::pair("registers", registers),
                              std::pair("producer_registers", producerRegisters)})

@@ -128,14 +128,16 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `producer_registers` | registers of a producer's thread |
     | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown |
     | `section` | heads whose programs are started together, longest first |
+    | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
-                        "int64_t":$rescale, "int64_t":$section);
+                        "int64_t":$rescale, "int64_t":$section,
+                        DefaultValuedParameter<"int64_t", "1">:$blocks);
   let assemblyFormat = [{
     `<` `consumers` `=` $consumers `,` `along` `=` $along `,` `registers` `=` $registers `,`
         `producer_registers` `=` $producerRegisters `,` `rescale` `=` $rescale `,`
-        `section` `=` $section `>`
+        `section` `=` $section (`,` `blocks` `=` $blocks^)? `>`
   }];
   let genVerifyDecl = 1;
 }

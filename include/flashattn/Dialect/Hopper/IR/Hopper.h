@@ -32,6 +32,10 @@ constexpr int64_t kWgmmaDepth = 16;
 constexpr int64_t kTensorMapBytes = 128;
 constexpr int64_t kTensorMapAlignment = 64;
 
+/// Attribute on an `nvvm.setmaxregister` of a kernel: the blocks that a multiprocessor runs at
+/// once, an i32; 1 where there is none.
+constexpr StringLiteral kBlocksAttrName = "hopper.blocks";
+
 /// A tile in shared memory, as its memref says it: panels side by side, each of rows of
 /// 32, 64 or 128 bytes in the swizzle of that width.
 struct SharedTile {
