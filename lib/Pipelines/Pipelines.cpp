@@ -122,6 +122,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertGpuOpsToNVVMOps());
   kernels.addPass(createDeclareDynamicSharedMemory());
   kernels.addPass(createConvertHopperToNVVM());
+  kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   // Serialised before the host code is lowered: no pass over that need walk the kernels.

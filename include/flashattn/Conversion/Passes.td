@@ -109,10 +109,10 @@ def Distribute : Pass<"flashattn-distribute"> {
 }
 
 def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
-  let summary = "exp2 and log2 as one instruction each";
+  let summary = "exp2, log2 and reciprocals as one instruction each";
   let description = [{
     In GPU functions `math.exp2` and `math.log2` on f32 become `ex2.approx.ftz` and
-    `lg2.approx.ftz`, element by element; libdevice's versions cost several
+    `lg2.approx.ftz`, and a quotient of 1 `rcp.approx.ftz`, element by element; libdevice's versions cost several
     instructions more for denormals, which an attention weight has no use for.
 
     Example: test/Conversion/FlashAttnToGPU/math-to-nvvm.mlir

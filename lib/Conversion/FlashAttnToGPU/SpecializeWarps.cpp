@@ -26,6 +26,8 @@ using namespace mlir::flashattn;
 namespace {
 
 constexpr int64_t kWarpgroupThreads = 128;
+/// Numbers of named barriers: the block's, and each consumer's is that of its warpgroup.
+constexpr int64_t kBlockBarrier = 0;
 
 /// One operand of the key loops on its way through shared memory: as many tiles as there
 /// are stages, each with a barrier that it is full and one that it is empty.
@@ -72,6 +74,8 @@ private:
     return toIndex(gpu::ShuffleOp::create(b, loc, i32(v), i32(0), i32(32), gpu::ShuffleMode::IDX)
                        .getShuffleResult());
   }
+
+  int64_t getThreads() const { return kWarpgroupThreads * (consumers + 1); }
 
   // The launch.
   LogicalResult findReads();
@@ -250,14 +254,16 @@ void Specializer::decodeBlock(Value block) {
   // 32-bit division: block numbers are below 2^31.
   Value number = i32(block), groups = i32(tileGroups);
   Value headGroups = div(i32(heads), i32(headsPerBlock));
-  Value all = mul(i32(batches), headGroups);
   Value perSection = i32(roles.getSection());
   Value section = div(number, mul(groups, perSection));
-  Value firstHead = mul(section, perSection);
-  Value inSection = min(perSection, sub(all, firstHead));
   Value rest = sub(number, mul(section, mul(groups, perSection)));
-  Value row = div(rest, inSection);
-  Value flatHead = add(firstHead, sub(rest, mul(row, inSection)));
+  Value flatHead = section, row = rest;
+  if (roles.getSection() > 1) {
+    Value firstHead = mul(section, perSection);
+    Value inSection = min(perSection, sub(mul(i32(batches), headGroups), firstHead));
+    row = div(rest, inSection);
+    flatHead = add(firstHead, sub(rest, mul(row, inSection)));
+  }
   Value group = sub(sub(groups, row), i32(1));
   Value batchNumber = div(flatHead, headGroups);
   batch = toIndex(batchNumber);
@@ -339,7 +345,6 @@ void Specializer::initBlock() {
     }
     publishHulls(*program.getBody(), programs, index(0));
   }
-  gpu::BarrierOp::create(b, loc);
 }
 
 //===----------------------------------------------------------------------===//
@@ -559,6 +564,8 @@ void Specializer::produce() {
   auto fewer = NVVM::SetMaxRegisterOp::create(b, loc, roles.getProducerRegisters(),
                                               NVVM::SetMaxRegisterAction::decrease);
   fewer->setAttr(hopper::kBlocksAttrName, b.getI32IntegerAttr(roles.getBlocks()));
+  // Who has prepared the block need not wait for those who wait for it.
+  NVVM::BarrierArriveOp::create(b, loc, i32(kBlockBarrier), i32(getThreads()));
   auto one = scf::IfOp::create(b, loc, signals, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(one.thenBlock());
@@ -676,6 +683,7 @@ void Specializer::storeOutput(Value consumer) {
 void Specializer::consume() {
   NVVM::SetMaxRegisterOp::create(b, loc, roles.getRegisters(),
                                  NVVM::SetMaxRegisterAction::increase);
+  NVVM::BarrierOp::create(b, loc, TypeRange(), i32(kBlockBarrier), i32(getThreads()), {}, {});
   Value consumer = toIndex(arith::SubIOp::create(b, loc, i32(warpgroup), i32(1)));
   IRMapping own = programIds(consumer);
   Block *body = program.getBody();
@@ -722,7 +730,7 @@ LogicalResult Specializer::run() {
 
   Value one = index(1);
   launch = gpu::LaunchOp::create(b, loc, blocks, one, one,
-                                 index(kWarpgroupThreads * (consumers + 1)), one, one);
+                                 index(getThreads()), one, one);
   launch->setAttr(kScheduleAttrName, schedule);
   b.setInsertionPointToStart(&launch.getBody().front());
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
