@@ -1,6 +1,6 @@
 // A whole kernel to PTX, which ptxas accepts: products from shared memory and from registers, of
 // tiles that the tensor copy unit brings.
-// RUN: flash-opt %s -pass-pipeline='builtin.module(gpu.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm,convert-arith-to-llvm,convert-gpu-to-nvvm,convert-hopper-to-nvvm,canonicalize,cse,reconcile-unrealized-casts),gpu-module-to-binary{format=isa})' -o %t.mlir
+// RUN: flash-opt %s -pass-pipeline='builtin.module(gpu.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm,convert-arith-to-llvm,convert-gpu-to-nvvm,flashattn-declare-dynamic-shared-memory,convert-hopper-to-nvvm,canonicalize,cse,reconcile-unrealized-casts),gpu-module-to-binary{format=isa})' -o %t.mlir
 // RUN: FileCheck %s < %t.mlir
 // RUN: %if ptxas %{ %python %S/Inputs/ptx.py < %t.mlir > %t.ptx %}
 // RUN: %if ptxas %{ %ptxas -v -arch=sm_90a -o %t.cubin %t.ptx 2>&1 | FileCheck %s --check-prefix=PTXAS %}
