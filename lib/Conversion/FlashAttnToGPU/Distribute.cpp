@@ -57,6 +57,7 @@ Distributor::Distributor(RewriterBase &b, gpu::LaunchOp launch)
     : b(b), launch(launch), loc(launch.getLoc()) {
   ScheduleAttr schedule = getSchedule(launch);
   layout = {schedule.getTileM(), schedule.getTileM() / (16 * schedule.getWarps())};
+  hasRoles = static_cast<bool>(schedule.getRoles());
 }
 
 LogicalResult Distributor::run() {
@@ -225,7 +226,8 @@ LogicalResult Distributor::elementwise(Operation *op) {
   // Indices wait for their cast to a shape, with whatever is done to them until then.
   if (isStep(op->getResult(0)))
     return success();
-  if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && columnParts.contains(compare.getRhs()))
+  if (auto compare = dyn_cast<arith::CmpIOp>(op);
+      compare && hasRoles && columnParts.contains(compare.getRhs()))
     return compareColumns(compare);
   VectorType mine = layout.threadType(cast<VectorType>(op->getResult(0).getType()));
   if (!mine)
@@ -286,7 +288,8 @@ void Distributor::splitColumns(Value columns, int64_t factor, ColumnParts from) 
 }
 
 /// rows >= thread + constant as rows - thread >= constant: the right-hand sides are immediate
-/// operands then, where the sums would each keep a register through the loops. Limits of a
+/// operands then, where the sums would each keep a register through the loops. Without roles a
+/// thread has all of its registers in use, and ptxas spills for the differences. Limits of a
 /// mask stay clear of overflow by far more than a tile's columns.
 LogicalResult Distributor::compareColumns(arith::CmpIOp op) {
   const ColumnParts &parts = columnParts.at(op.getRhs());
