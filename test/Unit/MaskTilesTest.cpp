@@ -542,8 +542,8 @@ TEST_F(MaskTiles, VisibleTileMergesLimits) {
   Case cases[] = {
       {{{linear(1, -1, 0)}}, 1, 1},
       {{{linear(-1, 1, 3), linear(1, -1, 1)}}, 2, 1},
-      // 2k <= p is of another slope.
-      {{{linear(1, -1, 0), linear(1, -2, 0)}}, 2, 1},
+      // 2k <= p + 8 is of another slope.
+      {{{linear(1, -1, 0), linear(1, -2, 8)}}, 2, 1},
       {{{linear(1, -1, 0, /*isEquality=*/true)}}, 1, 0},
       // A union keeps the limits of each set apart.
       {{{linear(1, -1, 0)}, {linear(1, -1, -8)}}, 2, 2},

@@ -405,9 +405,9 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
   SmallVector<int64_t> joined;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
     Value part = layout.rowBlocks == 1 ? tile : slice(tile, r * perBlock, perBlock);
-    // Chains over every second column group, of 4 elements each: the pattern (half, column)
-    // stays, and no more than two groups of intermediates are live.
-    constexpr int64_t chains = 2;
+    // A few chains over column groups, of 4 elements each: the pattern (half, column) stays,
+    // and no more groups of intermediates are live. As many as ptxas needs not spill with.
+    int64_t chains = hasRoles ? 2 : 3;
     SmallVector<Value> folded;
     for (int64_t g = 0; g < perBlock / 4; ++g) {
       Value group = slice(part, 4 * g, 4);
@@ -416,7 +416,9 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
       else
         folded[g % chains] = combine(kind, folded[g % chains], group);
     }
-    part = folded.size() == 1 ? folded[0] : combine(kind, folded[0], folded[1]);
+    part = folded.front();
+    for (Value chain : ArrayRef(folded).drop_front())
+      part = combine(kind, part, chain);
     Value row = combine(kind, shuffle(part, {0, 2}), shuffle(part, {1, 3}));
     if (!rows) {
       rows = row;

@@ -16,11 +16,11 @@
 // Tensor maps are parameters that stay where the launch put them; nothing is in local memory.
 // CHECK: gpu.binary @kernels
 // CHECK: .version 8.0{{.*}}.target sm_90a
+// CHECK-SAME: .extern .shared .align 1024 .b8 __dynamic_shmem
 // CHECK-SAME: .param .align 64 .b8 step_param_0[128]
 // CHECK-SAME: .param .align 64 .b8 step_param_1[128]
 // CHECK-SAME: .param .align 64 .b8 step_param_2[128]
 // CHECK-NOT: .local
-// CHECK-SAME: .shared .align 1024 .b8 __dynamic_shmem
 // CHECK-SAME: mbarrier.init.shared::cta.b64
 // CHECK-SAME: cp.async.bulk.tensor.4d
 // CHECK-SAME: wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16
