@@ -19,14 +19,14 @@
 // CHECK: .extern .shared .align 1024 .b8 __dynamic_shmem
 // CHECK-SAME: .maxntid 256
 // CHECK-SAME: .minnctapersm 3
-// CHECK-SAME: setmaxnreg.inc.sync.aligned.u32 128;
+// CHECK-SAME: setmaxnreg.dec.sync.aligned.u32 \0932;
+// CHECK-SAME: setmaxnreg.inc.sync.aligned.u32 \09128;
 // CHECK-SAME: stmatrix.sync.aligned.m8n8.x4.shared.b16
 // CHECK-SAME: fence.proxy.async.shared::cta;
-// CHECK-SAME: barrier{{[.a-z:]*}}.sync
+// CHECK-SAME: bar.sync \091, 128;
 // CHECK-SAME: cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group
 // CHECK-SAME: cp.async.bulk.commit_group;
-// CHECK-SAME: cp.async.bulk.wait_group.read 0;
-// CHECK-SAME: setmaxnreg.dec.sync.aligned.u32 32;
+// CHECK-SAME: cp.async.bulk.wait_group.read \090;
 gpu.module @kernels [#nvvm.target<chip = "sm_90a", features = "+ptx80", O = 3>] {
   gpu.func @store(%wide_map: !hopper.tensor_map<64x64xf16>, %middle_map: !hopper.tensor_map<64x32xf16>,
                   %narrow_map: !hopper.tensor_map<64x16xbf16>, %in: memref<?x64xf16>) kernel
