@@ -561,7 +561,7 @@ TEST_F(MaskTiles, VisibleTileMergesLimits) {
     int64_t tileCompares = 0, rowMinima = 0;
     for (Operation &op : block) {
       if (auto compare = dyn_cast<arith::CmpIOp>(op))
-        tileCompares += cast<VectorType>(compare.getType()).getShape() == ArrayRef<int64_t>({16, 8});
+        tileCompares += cast<VectorType>(compare.getType()).getNumElements() == 16 * 8;
       if (auto minimum = dyn_cast<arith::MinSIOp>(op))
         rowMinima += minimum.getType() == rows;
     }
