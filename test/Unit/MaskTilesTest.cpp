@@ -525,6 +525,51 @@ TEST_F(MaskTiles, VisibleTileMatchesTheSet) {
   }
 }
 
+// Limits of one direction along the columns make one compare of the tile, and their minimum is
+// taken for its rows: causal (k <= p) with k < nk, and a window (p - 3 <= k <= p + 1) with it. An
+// equality is no limit.
+TEST_F(MaskTiles, VisibleTileMergesLimits) {
+  auto linear = [](int64_t p, int64_t k, int64_t one, bool isEquality = false) {
+    Constraint c;
+    c.linear = {p, k, 0, 0, one};
+    c.isEquality = isEquality;
+    return c;
+  };
+  struct Case {
+    Mask mask;
+    int64_t tileCompares, rowMinima;
+  };
+  Case cases[] = {
+      {{{linear(1, -1, 0)}}, 1, 1},
+      {{{linear(-1, 1, 3), linear(1, -1, 1)}}, 2, 1},
+      // 2k <= p + 8 is of another slope.
+      {{{linear(1, -1, 0), linear(1, -2, 8)}}, 2, 1},
+      {{{linear(1, -1, 0, /*isEquality=*/true)}}, 1, 0},
+      // A union keeps the limits of each set apart.
+      {{{linear(1, -1, 0)}, {linear(1, -1, -8)}}, 2, 2},
+  };
+  Location loc = UnknownLoc::get(&ctx);
+  Type rows = VectorType::get({16, 1}, IntegerType::get(&ctx, 32));
+  for (auto [i, c] : llvm::enumerate(cases)) {
+    Block block;
+    OpBuilder builder(&ctx);
+    builder.setInsertionPointToEnd(&block);
+    SmallVector<Value> v;
+    for (int j = 0; j < 4; ++j)
+      v.push_back(block.addArgument(builder.getIndexType(), loc));
+    buildVisibleTile(builder, loc, toSets(c.mask, &ctx), v[0], v[1], v[2], v[3], 16, 8);
+    int64_t tileCompares = 0, rowMinima = 0;
+    for (Operation &op : block) {
+      if (auto compare = dyn_cast<arith::CmpIOp>(op))
+        tileCompares += cast<VectorType>(compare.getType()).getNumElements() == 16 * 8;
+      if (auto minimum = dyn_cast<arith::MinSIOp>(op))
+        rowMinima += minimum.getType() == rows;
+    }
+    EXPECT_EQ(tileCompares, c.tileCompares) << "mask " << i;
+    EXPECT_EQ(rowMinima, c.rowMinima) << "mask " << i;
+  }
+}
+
 // The 32-bit compare is only for constraints whose rows and columns fit beside the
 // clamped base: p + k <= 1536 with a base of 3 * 2^29 does not.
 TEST_F(MaskTiles, VisibleTileOfLargeCoefficients) {

@@ -289,7 +289,7 @@ class TuneTest(unittest.TestCase):
             )
         )
         plain = "tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16"
-        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale = 8, section = 4>"  # fmt: skip
+        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale = 1, section = 4>"  # fmt: skip
         found = list(tune.candidates("bf16", "sm_90a", 6))
         self.assertEqual(len(found), len(set(found)))
         for text in (plain, roles % "query_tile", roles % "head"):

@@ -57,6 +57,7 @@ Distributor::Distributor(RewriterBase &b, gpu::LaunchOp launch)
     : b(b), launch(launch), loc(launch.getLoc()) {
   ScheduleAttr schedule = getSchedule(launch);
   layout = {schedule.getTileM(), schedule.getTileM() / (16 * schedule.getWarps())};
+  hasRoles = static_cast<bool>(schedule.getRoles());
 }
 
 LogicalResult Distributor::run() {
@@ -225,7 +226,8 @@ LogicalResult Distributor::elementwise(Operation *op) {
   // Indices wait for their cast to a shape, with whatever is done to them until then.
   if (isStep(op->getResult(0)))
     return success();
-  if (auto compare = dyn_cast<arith::CmpIOp>(op); compare && columnParts.contains(compare.getRhs()))
+  if (auto compare = dyn_cast<arith::CmpIOp>(op);
+      compare && hasRoles && columnParts.contains(compare.getRhs()))
     return compareColumns(compare);
   VectorType mine = layout.threadType(cast<VectorType>(op->getResult(0).getType()));
   if (!mine)
@@ -286,7 +288,8 @@ void Distributor::splitColumns(Value columns, int64_t factor, ColumnParts from) 
 }
 
 /// rows >= thread + constant as rows - thread >= constant: the right-hand sides are immediate
-/// operands then, where the sums would each keep a register through the loops. Limits of a
+/// operands then, where the sums would each keep a register through the loops. Without roles a
+/// thread has all of its registers in use, and ptxas spills for the differences. Limits of a
 /// mask stay clear of overflow by far more than a tile's columns.
 LogicalResult Distributor::compareColumns(arith::CmpIOp op) {
   const ColumnParts &parts = columnParts.at(op.getRhs());
@@ -402,9 +405,9 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
   SmallVector<int64_t> joined;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
     Value part = layout.rowBlocks == 1 ? tile : slice(tile, r * perBlock, perBlock);
-    // Chains over every second column group, of 4 elements each: the pattern (half, column)
-    // stays, and no more than two groups of intermediates are live.
-    constexpr int64_t chains = 2;
+    // A few chains over column groups, of 4 elements each: the pattern (half, column) stays,
+    // and no more groups of intermediates are live. As many as ptxas needs not spill with.
+    int64_t chains = hasRoles ? 2 : 3;
     SmallVector<Value> folded;
     for (int64_t g = 0; g < perBlock / 4; ++g) {
       Value group = slice(part, 4 * g, 4);
@@ -413,7 +416,9 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
       else
         folded[g % chains] = combine(kind, folded[g % chains], group);
     }
-    part = folded.size() == 1 ? folded[0] : combine(kind, folded[0], folded[1]);
+    part = folded.front();
+    for (Value chain : ArrayRef(folded).drop_front())
+      part = combine(kind, part, chain);
     Value row = combine(kind, shuffle(part, {0, 2}), shuffle(part, {1, 3}));
     if (!rows) {
       rows = row;

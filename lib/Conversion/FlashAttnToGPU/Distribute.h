@@ -101,6 +101,7 @@ private:
   gpu::LaunchOp launch;
   Location loc;
   ThreadLayout layout;
+  bool hasRoles = false;
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp

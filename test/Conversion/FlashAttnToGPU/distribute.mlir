@@ -228,3 +228,56 @@ func.func @branches(%out: memref<?x32xf32>, %rows: memref<?xf32>, %counts: memre
   } {flashattn.schedule = #roles}
   return
 }
+
+// -----
+
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+#shared = #gpu.address_space<workgroup>
+
+// A compare with columns takes what depends on the thread to the other side, once a row: its
+// columns 0, 1, 8 and 9 are constants then, and so are twice these. The value of a tile that goes
+// to shared memory is the thread's part.
+// CHECK-LABEL: func @columns
+// CHECK-DAG: %[[FIXED:.*]] = arith.constant dense<[0, 1, 0, 1, 8, 9, 8, 9]> : vector<8xi32>
+// CHECK-DAG: %[[TWICE:.*]] = arith.constant dense<[0, 2, 0, 2, 16, 18, 16, 18]> : vector<8xi32>
+// CHECK-DAG: %[[C2:.*]] = arith.constant 2 : i32
+// CHECK: %[[ROWS:.*]] = vector.shuffle %{{.*}} [0, 0, 1, 1, 0, 0, 1, 1]
+// CHECK: %[[COLUMN:.*]] = arith.index_cast %{{.*}} : index to i32
+// CHECK: %[[COLUMN2:.*]] = arith.muli %[[COLUMN]], %[[C2]]
+// CHECK: %[[THREAD:.*]] = vector.broadcast %[[COLUMN]] : i32 to vector<8xi32>
+// CHECK: %[[LEFT:.*]] = arith.subi %[[ROWS]], %[[THREAD]] : vector<8xi32>
+// CHECK: arith.cmpi sge, %[[LEFT]], %[[FIXED]] : vector<8xi32>
+// CHECK: %[[THREAD2:.*]] = vector.broadcast %[[COLUMN2]] : i32 to vector<8xi32>
+// CHECK: %[[LEFT2:.*]] = arith.subi %[[ROWS]], %[[THREAD2]] : vector<8xi32>
+// CHECK: arith.cmpi sge, %[[LEFT2]], %[[TWICE]] : vector<8xi32>
+// CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<8xf16>, memref<1x64x16xf16, #gpu.address_space<workgroup>>
+func.func @columns(%limits: memref<64xi32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %size = arith.constant 2048 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
+    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+    %t = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
+    %step = vector.step : vector<64xindex>
+    %step32 = arith.index_cast %step : vector<64xindex> to vector<64xi32>
+    %rows = vector.shape_cast %step32 : vector<64xi32> to vector<64x1xi32>
+    %tilerows = vector.broadcast %rows : vector<64x1xi32> to vector<64x16xi32>
+    %cstep = vector.step : vector<16xindex>
+    %cstep32 = arith.index_cast %cstep : vector<16xindex> to vector<16xi32>
+    %columns = vector.shape_cast %cstep32 : vector<16xi32> to vector<1x16xi32>
+    %two = arith.constant dense<2> : vector<1x16xi32>
+    %twice = arith.muli %columns, %two : vector<1x16xi32>
+    %tilecolumns = vector.broadcast %columns : vector<1x16xi32> to vector<64x16xi32>
+    %tiletwice = vector.broadcast %twice : vector<1x16xi32> to vector<64x16xi32>
+    %below = arith.cmpi sge, %tilerows, %tilecolumns : vector<64x16xi32>
+    %belowtwice = arith.cmpi sge, %tilerows, %tiletwice : vector<64x16xi32>
+    %both = arith.xori %below, %belowtwice : vector<64x16xi1>
+    %one = arith.constant dense<1.0> : vector<64x16xf16>
+    %zero = arith.constant dense<0.0> : vector<64x16xf16>
+    %x = arith.select %both, %one, %zero : vector<64x16xi1>, vector<64x16xf16>
+    hopper.store_tile %x to %t : vector<64x16xf16>, memref<1x64x16xf16, #shared>
+    gpu.terminator
+  } {flashattn.schedule = #roles}
+  return
+}

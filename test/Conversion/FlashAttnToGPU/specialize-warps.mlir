@@ -7,7 +7,7 @@
 
 // READS-BACK-LABEL: func @causal
 // CHECK-LABEL: func @causal
-// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[O:[a-z0-9]+]]: memref<?x?x?x64xf16>
 // A block for two query tiles of one head; an empty grid is not launched.
 // CHECK: %[[TILES:.*]] = arith.ceildivui %{{.*}}, %c64
 // CHECK: %[[GROUPS:.*]] = arith.ceildivui %[[TILES]], %c2
@@ -17,6 +17,7 @@
 // CHECK-DAG: %[[QMAP:.*]] = hopper.make_tensor_map %[[Q]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<64x64xf16>
 // CHECK-DAG: %[[KMAP:.*]] = hopper.make_tensor_map %[[K]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<32x64xf16>
 // CHECK-DAG: %[[VMAP:.*]] = hopper.make_tensor_map %[[V]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<32x64xf16>
+// CHECK-DAG: %[[OMAP:.*]] = hopper.make_tensor_map %[[O]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<64x64xf16>
 // Three warpgroups; 2 tiles of queries, 2 x 2 of keys and values, their barriers, and the key
 // tiles that either program reads.
 // CHECK: %[[BYTES:.*]] = arith.constant 32856 : i32
@@ -40,8 +41,16 @@
 // the roles share.
 // CHECK:   hopper.barrier_expect %[[BARS]][%c0], 8192
 // CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c0]
+// CHECK:   %[[SECOND:.*]] = arith.addi %{{.*}}, %c1 : index
 // CHECK:   hopper.barrier_expect %[[BARS]][%c1], 8192
 // CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c1]
+// The second program's interval counts where there is such a program.
+// CHECK:   %[[READS1:.*]] = arith.cmpi slt, %c0, %[[END1:.*]] : index
+// CHECK:   arith.select %[[READS1]], %[[END1]], %c0
+// CHECK:   %[[READS2:.*]] = arith.cmpi slt, %c0, %[[END2:.*]] : index
+// CHECK:   %[[IS2:.*]] = arith.cmpi slt, %[[SECOND]], %[[TILES]] : index
+// CHECK:   %[[COUNTS2:.*]] = arith.andi %[[READS2]], %[[IS2]]
+// CHECK:   arith.select %[[COUNTS2]], %[[END2]], %c0
 // CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c0]
 // CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c1]
 // CHECK: gpu.barrier
@@ -56,7 +65,7 @@
 // CHECK: scf.if %[[PRODUCES]]
 
 // The producer: keys and values as they become free.
-// CHECK:   nvvm.setmaxregister decrease 24
+// CHECK:   nvvm.setmaxregister decrease 24 {hopper.blocks = 1 : i32}
 // CHECK:   scf.if %[[SIGNALS]]
 // Up to the end of either program.
 // CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c1]
@@ -85,11 +94,16 @@
 // CHECK:   nvvm.setmaxregister increase 240
 // CHECK:   %[[CONSUMER32:.*]] = arith.subi %{{.*}}, %c1_i32
 // CHECK:   %[[CONSUMER:.*]] = arith.index_castui %[[CONSUMER32]]
+// CHECK:   %[[TILE:.*]] = arith.addi %{{.*}}, %[[CONSUMER]] : index
 // CHECK:   hopper.barrier_wait %[[BARS]][%[[CONSUMER]]], %c0_i32
-// CHECK:   hopper.load_tile %{{.*}} -> vector<64x64xf16>
+// CHECK:   %[[QTILE:.*]] = memref.subview %[[QS]][%[[CONSUMER]], 0, 0, 0] [1, 1, 64, 64]
+// CHECK:   hopper.load_tile %[[QTILE]] : {{.*}} -> vector<64x64xf16>
 
-// It passes by the tiles in front of its own, its four warps together.
-// CHECK:   %[[MINE:.*]] = arith.cmpi slt, %c0, %[[END:.*]] : index
+// It passes by the tiles in front of its own, its four warps together; by all of them past the
+// last query tile, for the last block may have fewer programs than consumers.
+// CHECK:   %[[SEES:.*]] = arith.cmpi slt, %c0, %[[END:.*]] : index
+// CHECK:   %[[IS:.*]] = arith.cmpi slt, %[[TILE]], %[[TILES]] : index
+// CHECK:   %[[MINE:.*]] = arith.andi %[[SEES]], %[[IS]]
 // CHECK:   %[[TO:.*]] = arith.select %[[MINE]], %c0, %[[HULLEND:.*]] : index
 // CHECK:   scf.for %{{.*}} = %c0 to %[[TO]] step %c1
 // CHECK-COUNT-2: hopper.barrier_wait %[[BARS]]
@@ -128,7 +142,17 @@
 // CHECK:     nvvm.barrier id
 // CHECK-COUNT-2: hopper.barrier_arrive %[[BARS]]
 // CHECK-NEXT: }
-// CHECK:   vector.transfer_write
+
+// The output takes the place of the queries: written by all threads, seen by the copy unit, whole
+// when its four warps have met, and sent by one thread, which stays until it is read.
+// CHECK:   hopper.store_tile %{{.*}} to %[[QTILE]] : vector<64x64xf16>
+// CHECK-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK:   nvvm.barrier id = %{{.*}} number_of_threads = %c128_i32
+// CHECK-NEXT: scf.if %[[SIGNALS]] {
+// CHECK-NEXT: hopper.tma_store %[[QTILE]] to %[[OMAP]][%{{.*}}, %{{.*}}, %[[OROW:.*]], %c0]
+// CHECK-NEXT: nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-NEXT: }
+// CHECK-NOT: vector.transfer_write
 // CHECK: gpu.terminator
 // CHECK: {flashattn.schedule = #flashattn.schedule<
 // Nothing reads memory but the copies.
@@ -160,6 +184,9 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK: nvvm.setmaxregister decrease 32
 // CHECK: nvvm.setmaxregister increase 160
 // CHECK-NOT: nvvm.barrier
+// CHECK: hopper.store_tile
+// CHECK: nvvm.barrier
+// CHECK-NOT: nvvm.barrier
 // CHECK: gpu.terminator
 func.func @heads(%q: memref<1x6x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x6x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
@@ -178,6 +205,9 @@ func.func @heads(%q: memref<1x6x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<
 // CHECK: gpu.launch {{.*}} = %c256,
 // CHECK: hopper.barrier_init %{{.*}}, 1 :
 // CHECK-NOT: hopper.barrier_init %{{.*}}, 2 :
+// CHECK-NOT: nvvm.barrier
+// CHECK: hopper.store_tile
+// CHECK: nvvm.barrier
 // CHECK-NOT: nvvm.barrier
 // CHECK: gpu.terminator
 func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -288,5 +318,63 @@ func.func @section(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 104, producer_registers = 24, rescale = 0, section = 1, blocks = 2>>
+
+// No mask: every program reads the same tiles, and yet one that is none stands aside. Two blocks
+// a multiprocessor go along with the registers.
+// READS-BACK-LABEL: func @no_mask
+// CHECK-LABEL: func @no_mask
+// CHECK: %[[TILES:.*]] = arith.ceildivui %{{.*}}, %c64
+// CHECK-NOT: memref.store
+// CHECK: nvvm.setmaxregister decrease 24 {hopper.blocks = 2 : i32}
+// CHECK: nvvm.setmaxregister increase 104
+// CHECK: %[[TILE:.*]] = arith.addi
+// CHECK: %[[ANY:.*]] = arith.cmpi slt, %c0, %[[END:.*]] : index
+// CHECK: %[[IS:.*]] = arith.cmpi slt, %[[TILE]], %[[TILES]] : index
+// CHECK: %[[RUNS:.*]] = arith.andi %[[ANY]], %[[IS]]
+// CHECK: %[[TO:.*]] = arith.select %[[RUNS]], %c0, %[[END]] : index
+// CHECK: scf.for %{{.*}} = %c0 to %[[TO]] step %c1
+// CHECK-COUNT-2: hopper.barrier_wait
+// CHECK: nvvm.barrier id
+// CHECK-COUNT-2: hopper.barrier_arrive
+// CHECK-NEXT: }
+// CHECK: scf.if %[[RUNS]]
+// Nothing is left behind its own.
+// CHECK: } {flashattn.key_run}
+// CHECK-NOT: scf.for
+// CHECK: hopper.tma_store
+func.func @no_mask(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// Rows of the output that may begin anywhere: no tensor copy takes them, and threads store them
+// straight. The log-sum-exp has no tiles.
+// READS-BACK-LABEL: func @unaligned_output
+// CHECK-LABEL: func @unaligned_output
+// CHECK-SAME: %[[O:[a-z0-9]+]]: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32>
+// CHECK-COUNT-3: hopper.make_tensor_map
+// CHECK-NOT: hopper.make_tensor_map
+// CHECK: gpu.launch
+// CHECK-NOT: hopper.store_tile
+// CHECK: vector.transfer_write %{{.*}}, %[[O]][{{.*}}] {in_bounds = [false, true]} : vector<64x64xf16>
+// CHECK: vector.transfer_write %{{.*}}, %[[LSE]][{{.*}}] : vector<64xf32>
+// CHECK-NOT: hopper.tma_store
+// CHECK: gpu.terminator
+func.func @unaligned_output(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o, %lse : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?xf32>)
   return
 }

@@ -17,6 +17,14 @@ func.func @whole_tile(%x: vector<64x8xf32>) {
 
 // -----
 
+func.func @whole_value(%x: vector<64x64xf16>, %t: memref<1x64x64xf16, #gpu.address_space<workgroup>>) {
+  // expected-error @+1 {{expected vectors distributed to threads but got 'vector<64x64xf16>'}}
+  hopper.store_tile %x to %t : vector<64x64xf16>, memref<1x64x64xf16, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
 gpu.module @kernels {
   // expected-error @+1 {{expected kernels with tensor maps to be llvm.func, as convert-gpu-to-nvvm makes them, but got an argument of type '!hopper.tensor_map<80x64xf16>'}}
   gpu.func @kernel(%m: !hopper.tensor_map<80x64xf16>) kernel {

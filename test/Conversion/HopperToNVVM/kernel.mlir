@@ -1,6 +1,6 @@
 // A whole kernel to PTX, which ptxas accepts: products from shared memory and from registers, of
 // tiles that the tensor copy unit brings.
-// RUN: flash-opt %s -pass-pipeline='builtin.module(gpu.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm,convert-arith-to-llvm,convert-gpu-to-nvvm,convert-hopper-to-nvvm,canonicalize,cse,reconcile-unrealized-casts),gpu-module-to-binary{format=isa})' -o %t.mlir
+// RUN: flash-opt %s -pass-pipeline='builtin.module(gpu.module(expand-strided-metadata,lower-affine,convert-scf-to-cf,convert-vector-to-llvm,convert-arith-to-llvm,convert-gpu-to-nvvm,flashattn-declare-dynamic-shared-memory,convert-hopper-to-nvvm,canonicalize,cse,reconcile-unrealized-casts),gpu-module-to-binary{format=isa})' -o %t.mlir
 // RUN: FileCheck %s < %t.mlir
 // RUN: %if ptxas %{ %python %S/Inputs/ptx.py < %t.mlir > %t.ptx %}
 // RUN: %if ptxas %{ %ptxas -v -arch=sm_90a -o %t.cubin %t.ptx 2>&1 | FileCheck %s --check-prefix=PTXAS %}
@@ -16,11 +16,11 @@
 // Tensor maps are parameters that stay where the launch put them; nothing is in local memory.
 // CHECK: gpu.binary @kernels
 // CHECK: .version 8.0{{.*}}.target sm_90a
+// CHECK-SAME: .extern .shared .align 1024 .b8 __dynamic_shmem
 // CHECK-SAME: .param .align 64 .b8 step_param_0[128]
 // CHECK-SAME: .param .align 64 .b8 step_param_1[128]
 // CHECK-SAME: .param .align 64 .b8 step_param_2[128]
 // CHECK-NOT: .local
-// CHECK-SAME: .shared .align 1024 .b8 __dynamic_shmem
 // CHECK-SAME: mbarrier.init.shared::cta.b64
 // CHECK-SAME: cp.async.bulk.tensor.4d
 // CHECK-SAME: wgmma.mma_async.sync.aligned.m64n80k16.f32.f16.f16

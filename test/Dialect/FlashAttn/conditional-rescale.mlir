@@ -97,18 +97,24 @@ func.func @scale(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 #always = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
 
-// 0 leaves all as it is.
+// With 0 wherever a maximum has grown at all: the limit is the maximum itself.
 // READS-BACK-LABEL: func @always
 // CHECK-LABEL: func @always
-// CHECK: scf.if
-// CHECK: scf.for
-// CHECK-NOT: scf.if
-// CHECK-NOT: flashattn.any_row
-// CHECK:   math.exp2 {{.*}} : vector<64xf32>
+// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<64xf32>
+// CHECK: scf.for {{.*}} iter_args(%[[M:.*]] = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %{{.*}} = %{{.*}})
+// CHECK:   %[[LIMIT:.*]] = arith.addf %[[M]], %[[ZERO]] : vector<64xf32>
+// CHECK:   %[[LIMIT1:.*]] = vector.shape_cast %[[LIMIT]]
+// CHECK:   %[[LIMIT4:.*]] = vector.broadcast %[[LIMIT1]]
+// CHECK:   %[[GROWN:.*]] = arith.cmpf ogt, %{{.*}}, %[[LIMIT4]] : vector<64x4xf32>
+// CHECK:   %[[ANY:.*]] = flashattn.any_row %[[GROWN]]
+// CHECK:   scf.if %[[ANY]] -> (vector<64xf32>)
 // CHECK:   math.exp2 {{.*}} : vector<64x32xf32>
-// CHECK:   arith.mulf {{.*}} : vector<64x64xf32>
-// CHECK-NOT: flashattn.any_row
-// CHECK: return
+// CHECK:   scf.if %[[ANY]] -> (vector<64x4xf32>, vector<64x64xf32>)
+// CHECK:     math.exp2 {{.*}} : vector<64xf32>
+// CHECK:     arith.mulf {{.*}} : vector<64x64xf32>
+// CHECK: scf.for
+// CHECK: flashattn.any_row
+// CHECK: } {flashattn.partial}
 func.func @always(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention schedule(#always)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)

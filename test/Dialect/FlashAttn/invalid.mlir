@@ -163,6 +163,16 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_til
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'blocks' between 1 and 8 but got 0}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 0>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'blocks' between 1 and 8 but got 9}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 9>} { return }
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'along' to be query_tile or head but got batch}}
 func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = batch, registers = 160, producer_registers = 32, rescale = 8, section = 1>} { return }
 

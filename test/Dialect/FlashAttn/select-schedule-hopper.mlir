@@ -64,8 +64,9 @@ func.func @d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref
   return
 }
 
+// Weights of bf16 keep fewer bits: it is rescaled sooner.
 // CHECK-LABEL: @bf16
-// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
 func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memref<?x?x?x128xbf16>, %o: memref<?x?x?x128xbf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>)
     outs(%o : memref<?x?x?x128xbf16>)
@@ -106,8 +107,9 @@ func.func @banded(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memr
   return
 }
 
+// Short blocks: several at once.
 // CHECK-LABEL: @banded_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
 func.func @banded_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -257,6 +259,61 @@ func.func @register_file(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 240, producer_registers = 48, rescale = 8, section = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+// A product from registers takes keys by 16.
+func.func @keys_16(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected tile_n to be a multiple of 16 up to 256 but got 72}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 72, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+// What several blocks share: memory, of which each keeps a KiB beside its own, and registers.
+func.func @blocks_shared_memory(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{needs 81992 bytes of shared memory (q 16384, k 32768, v 32768, barriers 72) of 76800 available}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 152, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @blocks_registers(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{needs 24576 registers a block of 20480 available}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @blocks_of_four(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{needs 65536 registers a block of 32768 available}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 2>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+// These are taken, the second to the last register.
+func.func @two_blocks(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 2>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
   return
 }
 

@@ -281,3 +281,177 @@ func.func @mixed_wait(%x: vector<32xf32>, %y: vector<64x64xf32>) {
   %0:2 = hopper.wgmma_wait %x, %y : vector<32xf32>, vector<64x64xf32>
   return
 }
+
+// -----
+
+func.func @store_no_tile(%m: !hopper.tensor_map<64x64xf16>, %t: memref<2x64x64xf16>, %i: index) {
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  hopper.tma_store %t to %m[%i, %i] : memref<2x64x64xf16> to !hopper.tensor_map<64x64xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_box(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %i: index) {
+  // expected-error @+1 {{expected the box of '!hopper.tensor_map<80x64xf16>' to be a panel of the tile but got 'memref<2x64x64xf16, #gpu.address_space<workgroup>>'}}
+  hopper.tma_store %t to %m[%i, %i] : !tile to !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_box_columns(%m: !hopper.tensor_map<64x32xf16>, %t: !tile, %i: index) {
+  // expected-error @+1 {{expected the box of '!hopper.tensor_map<64x32xf16>' to be a panel of the tile but got 'memref<2x64x64xf16, #gpu.address_space<workgroup>>'}}
+  hopper.tma_store %t to %m[%i, %i] : !tile to !hopper.tensor_map<64x32xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_box_element(%m: !hopper.tensor_map<64x64xbf16>, %t: !tile, %i: index) {
+  // expected-error @+1 {{expected the box of '!hopper.tensor_map<64x64xbf16>' to be a panel of the tile but got 'memref<2x64x64xf16, #gpu.address_space<workgroup>>'}}
+  hopper.tma_store %t to %m[%i, %i] : !tile to !hopper.tensor_map<64x64xbf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_coordinates(%m: !hopper.tensor_map<64x64xf16>, %t: !tile, %i: index) {
+  // expected-error @+1 {{expected 2 to 5 coordinates but got 1}}
+  hopper.tma_store %t to %m[%i] : !tile to !hopper.tensor_map<64x64xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_six_coordinates(%m: !hopper.tensor_map<64x64xf16>, %t: !tile, %i: index) {
+  // expected-error @+1 {{expected 2 to 5 coordinates but got 6}}
+  hopper.tma_store %t to %m[%i, %i, %i, %i, %i, %i] : !tile to !hopper.tensor_map<64x64xf16>
+  return
+}
+
+// -----
+
+func.func @load_tile_memory(%t: memref<2x64x64xf16>) {
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  %0 = hopper.load_tile %t : memref<2x64x64xf16> -> vector<64x128xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @load_tile_rows(%t: !tile) {
+  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
+  %0 = hopper.load_tile %t : !tile -> vector<32x128xf16>
+  return
+}
+
+// -----
+
+func.func @store_tile_memory(%x: vector<64x128xf16>, %t: memref<2x64x64xf16>) {
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  hopper.store_tile %x to %t : vector<64x128xf16>, memref<2x64x64xf16>
+  return
+}
+
+// -----
+
+func.func @store_part_memory(%x: vector<64xf16>, %t: memref<2x64x64xf16>) {
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  hopper.store_tile %x to %t : vector<64xf16>, memref<2x64x64xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_tile_rows(%x: vector<32x128xf16>, %t: !tile) {
+  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
+  hopper.store_tile %x to %t : vector<32x128xf16>, !tile
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_tile_columns(%x: vector<64x144xf16>, %t: !tile) {
+  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64x144xf16>'}}
+  hopper.store_tile %x to %t : vector<64x144xf16>, !tile
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_tile_element(%x: vector<64x128xbf16>, %t: !tile) {
+  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64x128xbf16>'}}
+  hopper.store_tile %x to %t : vector<64x128xbf16>, !tile
+  return
+}
+
+// -----
+
+func.func @store_tile_of_80(%x: vector<80x64xf16>, %t: memref<1x80x64xf16, #gpu.address_space<workgroup>>) {
+  // expected-error @+1 {{expected 64 rows but got 'vector<80x64xf16>'}}
+  hopper.store_tile %x to %t : vector<80x64xf16>, memref<1x80x64xf16, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_tile_multiple(%x: vector<64x24xf16>, %t: !tile) {
+  // expected-error @+1 {{expected columns in multiples of 16 but got 'vector<64x24xf16>'}}
+  hopper.store_tile %x to %t : vector<64x24xf16>, !tile
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_part_multiple(%x: vector<12xf16>, %t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<12xf16>'}}
+  hopper.store_tile %x to %t : vector<12xf16>, !tile
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_part_columns(%x: vector<72xf16>, %t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<72xf16>'}}
+  hopper.store_tile %x to %t : vector<72xf16>, !tile
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_part_element(%x: vector<64xbf16>, %t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<64xbf16>'}}
+  hopper.store_tile %x to %t : vector<64xbf16>, !tile
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @store_part_dimensions(%x: vector<1x64x128xf16>, %t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<1x64x128xf16>'}}
+  hopper.store_tile %x to %t : vector<1x64x128xf16>, !tile
+  return
+}
+
+// -----
+
+func.func @store_part_of_80(%x: vector<32xf16>, %t: memref<1x80x64xf16, #gpu.address_space<workgroup>>) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<1x80x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32xf16>'}}
+  hopper.store_tile %x to %t : vector<32xf16>, memref<1x80x64xf16, #gpu.address_space<workgroup>>
+  return
+}

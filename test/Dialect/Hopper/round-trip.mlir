@@ -23,6 +23,18 @@ func.func @tma_load(%m: !hopper.tensor_map<80x64xf16>, %tile: !ws_b, %bars: !bar
   return
 }
 
+// CHECK-LABEL: func @tma_store
+// CHECK: hopper.tma_store %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] : memref<2x64x64xf16, #gpu.address_space<workgroup>> to !hopper.tensor_map<64x64xf16>
+// CHECK: hopper.tma_store %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] : memref<1x64x16xbf16, #gpu.address_space<workgroup>> to !hopper.tensor_map<64x16xbf16>
+func.func @tma_store(%tile: !ws_a, %m: !hopper.tensor_map<64x64xf16>,
+                     %narrow: memref<1x64x16xbf16, #gpu.address_space<workgroup>>,
+                     %n: !hopper.tensor_map<64x16xbf16>, %i: index) {
+  hopper.tma_store %tile to %m[%i, %i, %i, %i] : !ws_a to !hopper.tensor_map<64x64xf16>
+  hopper.tma_store %narrow to %n[%i, %i]
+      : memref<1x64x16xbf16, #gpu.address_space<workgroup>> to !hopper.tensor_map<64x16xbf16>
+  return
+}
+
 // CHECK-LABEL: func @barriers
 // CHECK: hopper.barrier_init %{{.*}}[%{{.*}}], 3 : memref<4xi64, #gpu.address_space<workgroup>>
 // CHECK: hopper.fence_barrier_init
@@ -62,4 +74,23 @@ func.func @distributed(%v: !ws_b, %p: vector<40xf16>, %acc: vector<56xf32>) {
   %o = hopper.wgmma %p, %v, %acc transposed : vector<40xf16>, !ws_b, vector<56xf32>
   %x:2 = hopper.wgmma_wait %o, %p : vector<56xf32>, vector<40xf16>
   return
+}
+
+// Values to and from shared memory: whole tiles or their first columns; what one thread holds of 64
+// rows and 112 of 128 columns.
+// CHECK-LABEL: func @tile_values
+// CHECK: %[[K:.*]] = hopper.load_tile %{{.*}} : memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<80x112xf16>
+// CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<64x128xf16>, memref<2x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<64x80xf16>, memref<2x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<56xf16>, memref<2x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<8xbf16>, memref<1x64x16xbf16, #gpu.address_space<workgroup>>
+func.func @tile_values(%k: !ws_b, %o: !ws_a, %whole: vector<64x128xf16>, %first: vector<64x80xf16>,
+                       %part: vector<56xf16>, %few: vector<8xbf16>,
+                       %narrow: memref<1x64x16xbf16, #gpu.address_space<workgroup>>) -> vector<80x112xf16> {
+  %0 = hopper.load_tile %k : !ws_b -> vector<80x112xf16>
+  hopper.store_tile %whole to %o : vector<64x128xf16>, !ws_a
+  hopper.store_tile %first to %o : vector<64x80xf16>, !ws_a
+  hopper.store_tile %part to %o : vector<56xf16>, !ws_a
+  hopper.store_tile %few to %narrow : vector<8xbf16>, memref<1x64x16xbf16, #gpu.address_space<workgroup>>
+  return %0 : vector<80x112xf16>
 }

@@ -29,7 +29,7 @@ WARPGROUP_INSTRUCTIONS = (
     "mbarrier.init", "mbarrier.arrive.expect_tx", "mbarrier.try_wait", "setmaxnreg.inc",
     "setmaxnreg.dec",
 )
-REGISTER_FILE = 65536
+REGISTER_FILE, MOST_REGISTERS = 65536, 255
 
 
 def module(element, dim, clauses):
@@ -72,9 +72,15 @@ def check_warpgroups(ptx, registers):
     """What is wrong with the PTX of specialised warpgroups, compiled to so many registers."""
     problems = [f"no {name}" for name in WARPGROUP_INSTRUCTIONS if name not in ptx]
     threads = int(re.search(r"\.maxntid (\d+)", ptx).group(1))
-    most = REGISTER_FILE // threads // 8 * 8
+    # With the number of blocks a kernel takes all registers that those may have: without it
+    # ptxas ignores setmaxnreg.
+    blocks = re.search(r"\.minnctapersm (\d+)", ptx)
+    if not blocks:
+        return problems + ["no .minnctapersm"]
+    blocks = int(blocks.group(1))
+    most = min(REGISTER_FILE // (threads * blocks), MOST_REGISTERS) // 8 * 8
     if registers != most:
-        problems.append(f"expected {most} registers for {threads} threads")
+        problems.append(f"expected {most} registers for {blocks} blocks of {threads} threads")
     return problems
 
 

@@ -167,8 +167,9 @@ static void makeConditional(RewriterBase &b, OnlineSoftmax &softmax, int64_t lan
         scf::YieldOp::create(nested, l, products);
       },
       [&](OpBuilder &nested, Location l) { scf::YieldOp::create(nested, l, unscaled); });
+  Value oldSum = sum.getAcc();
   for (auto [product, value] : llvm::zip(softmax.rescaled, rescaled.getResults()))
-    if (product.getResult() == sum.getAcc())
+    if (product.getResult() == oldSum)
       b.replaceOp(sum, arith::AddFOp::create(b, loc, value, weightSum));
     else
       b.replaceOp(product, value);

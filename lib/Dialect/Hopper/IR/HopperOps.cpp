@@ -258,9 +258,14 @@ LogicalResult LoadTileOp::verify() { return verifyTileValue(*this, getTile(), ge
 
 LogicalResult StoreTileOp::verify() {
   auto type = cast<VectorType>(getValue().getType());
-  if (type.getRank() == 2)
-    return failure(failed(verifyTileValue(*this, getTile(), getValue())) ||
-                   failed(verifyVectors(*this, getValue())));
+  if (type.getRank() == 2) {
+    if (failed(verifyTileValue(*this, getTile(), getValue())) ||
+        failed(verifyVectors(*this, getValue())))
+      return failure();
+    if (type.getDimSize(1) % 16 != 0)
+      return emitOpError() << "expected columns in multiples of 16 but got " << type;
+    return success();
+  }
   FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
   if (failed(tile))
     return failure();
