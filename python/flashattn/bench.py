@@ -301,7 +301,8 @@ def draw(record: Dict[str, Any], path: str) -> None:
             axis.set_title(panel)
         if record["machine_kind"] == "cuda":
             axis.axhline(record["matmul_tflops"], linestyle="--", color="grey", linewidth=1)
-        axis.legend()
+        # Shapes end with the slow ones.
+        axis.legend(loc="upper right" if panel is None else "best")
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
     figure.suptitle(f"{record['machine']['device']}, {record['date']}, commit {record['commit']}")
