@@ -396,7 +396,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument("--chart", help="draw the record to this PNG file; needs matplotlib")
     parser.add_argument(
         "--from-json",
-        help="time nothing: print the record in this file, all of it or what --only names, and draw it with --chart",
+        help="time nothing: print the record in this file, or what --only names, and draw --chart",
     )
     chosen = parser.parse_args(arguments)
     if chosen.rounds < 1 or chosen.ms <= 0:
