@@ -301,12 +301,55 @@ def draw(record: Dict[str, Any], path: str) -> None:
             axis.set_title(panel)
         if record["machine_kind"] == "cuda":
             axis.axhline(record["matmul_tflops"], linestyle="--", color="grey", linewidth=1)
-        axis.legend()
+        # Shapes end with the slow ones.
+        axis.legend(loc="upper right" if panel is None else "best")
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)
     figure.suptitle(f"{record['machine']['device']}, {record['date']}, commit {record['commit']}")
     figure.tight_layout()
     figure.savefig(path, dpi=120)
+
+
+def read_record(path: str) -> Dict[str, Any]:
+    """What --json has written to `path`; ValueError where it is something else."""
+    try:
+        record = json.loads(Path(path).read_text())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"expected a record of --json in {path} but got {error}") from None
+    wanted = ("date", "commit", "machine", "matmul_tflops", "copy_gbs", "rounds", "rows")
+    lacking = [key for key in wanted if not isinstance(record, dict) or key not in record]
+    if lacking:
+        raise ValueError(
+            f"expected a record of --json in {path} but got JSON without {', '.join(lacking)}"
+        )
+    return record
+
+
+def keep_only(shapes: List[Dict[str, Any]], names: Optional[str]) -> List[Dict[str, Any]]:
+    """The shapes that --only names; SystemExit where there is none of a name."""
+    if not names:
+        return shapes
+    known = [shape["name"] for shape in shapes]
+    wanted = names.split(",")
+    unknown = [name for name in wanted if name not in known]
+    if unknown:
+        raise SystemExit(f"error: expected shapes {', '.join(known)} but got {', '.join(unknown)}")
+    return [shape for shape in shapes if shape["name"] in wanted]
+
+
+def show_record(path: str, only: Optional[str], chart: Optional[str]) -> int:
+    """Prints and draws the record in `path` and times nothing."""
+    try:
+        record = read_record(path)
+    except ValueError as error:
+        raise SystemExit(f"error: {error}") from None
+    measured = list(dict.fromkeys(row["shape"] for row in record["rows"]))
+    kept = {shape["name"] for shape in keep_only([{"name": name} for name in measured], only)}
+    record["rows"] = [row for row in record["rows"] if row["shape"] in kept]
+    print(format_table(record))
+    if chart:
+        draw(record, chart)
+    return 0
 
 
 def choose_backend(device: str):
@@ -351,11 +394,18 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     )
     parser.add_argument("--json", help="write the record to this file")
     parser.add_argument("--chart", help="draw the record to this PNG file; needs matplotlib")
+    parser.add_argument(
+        "--from-json",
+        help="time nothing: print the record in this file, or what --only names, and draw --chart",
+    )
     chosen = parser.parse_args(arguments)
     if chosen.rounds < 1 or chosen.ms <= 0:
         parser.error(
             f"expected at least 1 round and more than 0 ms but got {chosen.rounds} and {chosen.ms}"
         )
+    beside = [name for name in ("peers", "sweep", "check", "json") if getattr(chosen, name)]
+    if chosen.from_json and beside:
+        parser.error(f"expected --only and --chart beside --from-json but got --{beside[0]}")
     if chosen.chart:
         try:
             import matplotlib  # noqa: F401
@@ -366,6 +416,8 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
 
 def main(arguments: Optional[List[str]] = None) -> int:
     chosen = parse_arguments(arguments)
+    if chosen.from_json:
+        return show_record(chosen.from_json, chosen.only, chosen.chart)
     backend = choose_backend(chosen.device)
     shapes = sweep_shapes() if chosen.sweep else load_shapes()
     if backend.name == "cpu":
@@ -374,15 +426,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
             for_cpu(shape) if not chosen.sweep else dict(shape, B=1, Hq=4, Hkv=4)
             for shape in shapes
         ]
-    if chosen.only:
-        known = [shape["name"] for shape in shapes]
-        wanted = chosen.only.split(",")
-        unknown = [name for name in wanted if name not in known]
-        if unknown:
-            raise SystemExit(
-                f"error: expected shapes {', '.join(known)} but got {', '.join(unknown)}"
-            )
-        shapes = [shape for shape in shapes if shape["name"] in wanted]
+    shapes = keep_only(shapes, chosen.only)
 
     machine = {**backend.describe(), "python": platform.python_version()}
     say(", ".join(f"{key} {value}" for key, value in machine.items()))

@@ -67,6 +67,16 @@ class BenchTest(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             record = json.loads(path.read_text())
             self.assertEqual([entry.name for entry in Path(folder).iterdir()], ["record.json"])
+            again = command("flashattn.bench", f"--from-json={path}")
+            self.assertEqual((again.returncode, again.stdout), (0, done.stdout), again.stderr)
+            part = command("flashattn.bench", f"--from-json={path}", "--only=gptoss-swa")
+            self.assertIn("| gptoss-swa |", part.stdout)
+            self.assertNotIn("causal-1k", part.stdout)
+            other = command("flashattn.bench", f"--from-json={path}", "--only=seed-small")
+            self.assertIn(
+                "error: expected shapes causal-1k, gptoss-swa but got seed-small", other.stderr
+            )
+            self.assertEqual(other.returncode, 1)
         self.assertEqual(record["machine_kind"], "cpu")
         self.assertEqual({row["shape"] for row in record["rows"]}, {"causal-1k", "gptoss-swa"})
         self.assertTrue({"ours", "numpy"} <= {row["peer"] for row in record["rows"]})
@@ -102,6 +112,29 @@ class BenchTest(unittest.TestCase):
         self.assertIn("but got big", done.stderr)
         done = command("flashattn.bench", "--rounds=0")
         self.assertIn("expected at least 1 round and more than 0 ms but got 0 and 30", done.stderr)
+
+    def test_refuses_what_is_no_record(self):
+        done = command("flashattn.bench", "--from-json=record.json", "--check")
+        self.assertIn(
+            "expected --only and --chart beside --from-json but got --check", done.stderr
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "record.json")
+            lines = []
+            for text in (None, "{", "[]", '{"date": "", "commit": "", "rows": []}'):
+                if text is not None:
+                    path.write_text(text)
+                done = command("flashattn.bench", f"--from-json={path}")
+                self.assertEqual(done.returncode, 1)
+                lines.append(done.stderr.strip())
+            expected = f"error: expected a record of --json in {path} but got "
+            for line in lines:
+                self.assertTrue(line.startswith(expected), line)
+            self.assertIn("No such file", lines[0])
+            self.assertIn("JSON without date, ", lines[2])
+            self.assertTrue(
+                lines[3].endswith("JSON without machine, matmul_tflops, copy_gbs, rounds")
+            )
 
     def test_a_wrong_result_is_found(self):
         backend = bench.CPUBackend()
