@@ -146,9 +146,11 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   }
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
-  // The output takes the queries' place.
-  int64_t qBytes = consumers * m * std::max(d, dv) * 2, kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
-  int64_t barrierBytes = 8 * (consumers + 4 * stages);
+  // An output as wide as the queries takes their place.
+  int64_t qBytes = consumers * m * (d == dv ? d : d + dv) * 2;
+  int64_t kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
+  // Beside the barriers stand the bounds of each of the mask's intervals.
+  int64_t barrierBytes = 8 * (consumers + 4 * stages + op.getVisibleSets().size());
   int64_t needed = qBytes + kBytes + vBytes + barrierBytes;
   // Each block beside the first has a KiB of the system's own (CUDA programming guide).
   constexpr int64_t kSystem = 1024;

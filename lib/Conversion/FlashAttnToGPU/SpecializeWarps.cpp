@@ -300,10 +300,13 @@ void Specializer::allocate() {
   MLIRContext *ctx = b.getContext();
   queries = view(getTileType(ctx, queryRead.getVectorType(), consumers));
   if (outputWrite) {
-    // By the time a consumer has its output, it has done with its queries.
+    // By the time a consumer has its output it has done with its own queries, but a sister may
+    // not: the output takes their place only where the two are of one size.
     int64_t behind = poolBytes;
-    poolBytes = 0;
-    outputs = view(getTileType(ctx, outputWrite.getVectorType(), consumers));
+    MemRefType type = getTileType(ctx, outputWrite.getVectorType(), consumers);
+    if (type.getShape() == cast<MemRefType>(queries.getType()).getShape())
+      poolBytes = 0;
+    outputs = view(type);
     poolBytes = std::max(poolBytes, behind);
   }
   int64_t barrierCount = consumers;
