@@ -53,7 +53,6 @@
 // CHECK:   arith.select %[[COUNTS2]], %[[END2]], %c0
 // CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c0]
 // CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c1]
-// CHECK: gpu.barrier
 
 // The role from lane 0 of each warp; one thread of a warpgroup arrives for it.
 // CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
@@ -66,6 +65,8 @@
 
 // The producer: keys and values as they become free.
 // CHECK:   nvvm.setmaxregister decrease 24 {hopper.blocks = 1 : i32}
+// It has seen to the block, and waits for no one in it.
+// CHECK:   nvvm.barrier.arrive id = %c0_i32 number_of_threads = %c384_i32
 // CHECK:   scf.if %[[SIGNALS]]
 // Up to the end of either program.
 // CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c1]
@@ -92,6 +93,7 @@
 // A consumer: its tile of queries, when it has come.
 // CHECK: } else {
 // CHECK:   nvvm.setmaxregister increase 240
+// CHECK:   nvvm.barrier id = %c0_i32 number_of_threads = %c384_i32
 // CHECK:   %[[CONSUMER32:.*]] = arith.subi %{{.*}}, %c1_i32
 // CHECK:   %[[CONSUMER:.*]] = arith.index_castui %[[CONSUMER32]]
 // CHECK:   %[[TILE:.*]] = arith.addi %{{.*}}, %[[CONSUMER]] : index
@@ -183,6 +185,7 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD2]], %[[ROW]], %c0]
 // CHECK: nvvm.setmaxregister decrease 32
 // CHECK: nvvm.setmaxregister increase 160
+// CHECK: nvvm.barrier id = %c0_i32 number_of_threads = %c512_i32
 // CHECK-NOT: nvvm.barrier
 // CHECK: hopper.store_tile
 // CHECK: nvvm.barrier
@@ -205,6 +208,8 @@ func.func @heads(%q: memref<1x6x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<
 // CHECK: gpu.launch {{.*}} = %c256,
 // CHECK: hopper.barrier_init %{{.*}}, 1 :
 // CHECK-NOT: hopper.barrier_init %{{.*}}, 2 :
+// CHECK: nvvm.setmaxregister increase 240
+// CHECK: nvvm.barrier id = %c0_i32 number_of_threads = %c256_i32
 // CHECK-NOT: nvvm.barrier
 // CHECK: hopper.store_tile
 // CHECK: nvvm.barrier
