@@ -69,12 +69,13 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
     // Blocks of a triangular mask differ in length: the longest first, and few heads at once
     // so that their keys and values stay in the L2 cache.
     auto add = [&](int64_t n, int64_t consumers, int64_t registers, int64_t producerRegisters,
-                   int64_t blocks = 1) {
+                   int64_t blocks = 1, int64_t queryStages = 1) {
       // A row's largest weight is exact where its base is the row's maximum. In bf16, which
       // keeps 8 bits of any other, that is worth a rescaling wherever it stands out.
       auto roles = RolesAttr::get(ctx, consumers, ProgramAxis::QueryTile, registers,
                                   producerRegisters, getDefaultRescale(element),
-                                  /*section=*/shape == MaskShape::Triangular ? 4 : 1, blocks);
+                                  /*section=*/shape == MaskShape::Triangular ? 4 : 1, blocks,
+                                  queryStages);
       candidates.push_back(make(64, n, 4, 2, 4, element, roles));
     };
     // Bands make short blocks: several at once hide each other's beginning and end.
@@ -147,10 +148,15 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
   // An output as wide as the queries takes their place.
-  int64_t qBytes = consumers * m * (d == dv ? d : d + dv) * 2;
+  int64_t queryStages = roles.getQueryStages();
+  int64_t qBytes = consumers * m * (queryStages * d + (d == dv ? 0 : dv)) * 2;
   int64_t kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
-  // Beside the barriers stand the bounds of each of the mask's intervals.
+  // Beside the barriers stand the bounds of each of the mask's intervals, and what a persistent
+  // block is at.
   int64_t barrierBytes = 8 * (consumers + 4 * stages + op.getVisibleSets().size());
+  if (queryStages > 1)
+    barrierBytes = 8 * (2 * queryStages * consumers + 4 * stages) +
+                   queryStages * (8 * op.getVisibleSets().size() + 16);
   int64_t needed = qBytes + kBytes + vBytes + barrierBytes;
   // Each block beside the first has a KiB of the system's own (CUDA programming guide).
   constexpr int64_t kSystem = 1024;

@@ -54,6 +54,10 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     read the same head of `k` and `v`. Blocks are numbered with the heads of a section
     fastest and the last query tiles first: under a causal mask these are the longest.
 
+    With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
+    each takes every so many-th of what would be the blocks. The producer sends for the next
+    one's tiles while the consumers finish the one before.
+
     Example: test/Conversion/FlashAttnToGPU/specialize-warps.mlir
   }];
   let dependentDialects = [
@@ -155,6 +159,7 @@ def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::Modul
     bytes (`!llvm.array<16 x i64>`) that the call has written. An operand must have the type
     of the kernel's argument for as long as the kernel is a `gpu.func`: run this when kernels
     are serialised (`gpu-module-to-binary`) and before memrefs are lowered.
+    `hopper.multiprocessor_count` becomes a call of `flashattnMultiprocessorCount`.
 
     Example: test/Conversion/HopperToLLVM/host.mlir
   }];
