@@ -120,18 +120,62 @@ void WarpRoles::loadQueries(MutableArrayRef<IRMapping> programs, Value querySlot
 // Groups of programs, where a block runs one after the other
 //===----------------------------------------------------------------------===//
 
-/// Tells the consumers which programs there are.
-void WarpRoles::publishGroup(Value slot) {
-  Value end = programEnd ? programEnd : index(0);
-  for (auto [i, value] : llvm::enumerate(ArrayRef<Value>{batch, head, tile, end}))
-    memref::StoreOp::create(b, loc, i32(value), numbers, ValueRange{slot, index(i)});
+/// The group that this block runs in a round. Each round takes the grid's next groups, a block
+/// the one of its own number, which moves on from round to round by as many as there are smaller
+/// groups to a head: no block gets large ones alone.
+Value WarpRoles::groupOf(Value round) {
+  return toIndex(add(mul(round, i32(launch.getGridSize().x)), placeIn(round)));
 }
 
-void WarpRoles::readGroup(Value slot) {
+/// The block's number in a round.
+Value WarpRoles::placeIn(Value round) {
+  Value place = i32(launch.getBlockIds().x);
+  if (headsPerBlock == 1)
+    place = add(place, mul(round, countSmallerGroups()));
+  return arith::RemUIOp::create(b, loc, place, i32(launch.getGridSize().x));
+}
+
+Value WarpRoles::countRounds() {
+  Value blocks = i32(launch.getGridSize().x), all = i32(groups), full = div(all, blocks);
+  Value isInLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, placeIn(full),
+                                         sub(all, mul(full, blocks)));
+  return add(full, arith::ExtUIOp::create(b, loc, b.getI32Type(), isInLast));
+}
+
+/// The rounds of a persistent block; `body` gives the steps up to the end of one.
+void WarpRoles::forEachRound(Value rounds, function_ref<Value(Value round, Value step)> body) {
+  // In 32 bits: consumers have no register to spare.
+  auto loop = scf::ForOp::create(b, loc, i32(int64_t(0)), rounds, i32(1), i32(int64_t(0)));
+  b.setInsertionPointToStart(loop.getBody());
+  Value step = body(loop.getInductionVar(), toIndex(loop.getRegionIterArg(0)));
+  scf::YieldOp::create(b, loc, i32(step));
+  b.setInsertionPointAfter(loop);
+}
+
+/// Tells of the group that was decoded, and sends for its queries: before all else, or last where
+/// their barriers let the consumers read what is told.
+void WarpRoles::prepareGroup() {
+  SmallVector<IRMapping> programs = programsOfGroup();
+  if (isPersistent()) {
+    Value end = programEnd ? programEnd : index(0);
+    for (auto [i, value] : llvm::enumerate(ArrayRef<Value>{batch, head, tile, end}))
+      memref::StoreOp::create(b, loc, i32(value), numbers, ValueRange{hullSlot, index(i)});
+  } else {
+    loadQueries(programs, hullSlot);
+  }
+  publishHulls(*program.getBody(), programs, index(0));
+  if (isPersistent())
+    loadQueries(programs, hullSlot);
+}
+
+/// What prepareGroup has told, for one thread or `byWarp`.
+void WarpRoles::readGroup(Value slot, bool byWarp) {
   int64_t i = 0;
-  for (Value *value : {&batch, &head, &tile, &programEnd})
-    *value = fromLane0(
-        toIndex(memref::LoadOp::create(b, loc, numbers, ValueRange{slot, index(i++)})));
+  for (Value *value : {&batch, &head, &tile, &programEnd}) {
+    *value = toIndex(memref::LoadOp::create(b, loc, numbers, ValueRange{slot, index(i++)}));
+    if (byWarp)
+      *value = fromLane0(*value);
+  }
 }
 
 //===----------------------------------------------------------------------===//
@@ -144,26 +188,26 @@ Ring &WarpRoles::ringOf(vector::TransferReadOp read) {
   return rings[isTransposed(user) ? 0 : 1];
 }
 
-/// Steps of a block are counted from its first key tile; the rings turn with them.
+/// Steps (i32) of a block are counted from its first key tile; the rings turn with them.
 Value WarpRoles::stageOf(Value step, int64_t stages) {
-  return toIndex(arith::RemUIOp::create(b, loc, i32(step), i32(stages)));
+  return toIndex(arith::RemUIOp::create(b, loc, step, i32(stages)));
 }
 
 /// 0 in the ring's first turn, 1 in the next and so on; or the other way round.
 Value WarpRoles::parityOf(Value step, int64_t stages, bool inverted) {
-  Value turn = arith::DivUIOp::create(b, loc, i32(step), i32(stages));
+  Value turn = arith::DivUIOp::create(b, loc, step, i32(stages));
   if (inverted)
     turn = add(turn, i32(1));
   return arith::AndIOp::create(b, loc, turn, i32(1));
 }
 
 void WarpRoles::wait(int64_t first, Value step, bool inverted) {
-  hopper::BarrierWaitOp::create(b, loc, barriers, add(stageOf(step, stages), index(first)),
-                                parityOf(step, stages, inverted));
+  hopper::BarrierWaitOp::create(b, loc, barriers, add(stageOf(i32(step), stages), index(first)),
+                                parityOf(i32(step), stages, inverted));
 }
 
 void WarpRoles::release(Ring &ring, Value step) {
-  hopper::BarrierArriveOp::create(b, loc, barriers, add(stageOf(step, stages), index(ring.empty)),
+  hopper::BarrierArriveOp::create(b, loc, barriers, add(stageOf(i32(step), stages), index(ring.empty)),
                                   signals);
 }
 
@@ -270,7 +314,7 @@ Value WarpRoles::produceBlock(Block &block, IRMapping &mapping, Value step) {
       for (Ring &ring : rings) {
         wait(ring.empty, now, /*inverted=*/true);
         Value row = mul(loop.getInductionVar(), index(schedule.getTileN()));
-        Value stage = stageOf(now, stages);
+        Value stage = stageOf(i32(now), stages);
         load(ring.read, ring.map, slot(ring.tiles, stage), add(stage, index(ring.full)), row,
              mapping);
       }
@@ -294,27 +338,6 @@ Value WarpRoles::produceBlock(Block &block, IRMapping &mapping, Value step) {
   return step;
 }
 
-/// Every group of a persistent block; `body` gives the steps up to the end of one. Each round
-/// takes the grid's next groups, a block those of its own number, which moves on from round to
-/// round by as many as there are smaller groups to a head: no block gets large ones alone.
-void WarpRoles::forEachGroup(function_ref<Value(Value group, Value turn, Value step)> body) {
-  Value blocks = i32(launch.getGridSize().x), block = i32(launch.getBlockIds().x);
-  Value move = headsPerBlock == 1 ? countSmallerGroups() : i32(0);
-  auto placeIn = [&](Value round) -> Value {
-    return arith::RemUIOp::create(b, loc, add(block, mul(round, move)), blocks);
-  };
-  Value all = i32(groups), full = div(all, blocks);
-  Value isInLast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, placeIn(full),
-                                         sub(all, mul(full, blocks)));
-  Value rounds = add(full, arith::ExtUIOp::create(b, loc, b.getI32Type(), isInLast));
-  auto loop = scf::ForOp::create(b, loc, index(0), toIndex(rounds), index(1), index(0));
-  b.setInsertionPointToStart(loop.getBody());
-  Value turn = loop.getInductionVar(), round = i32(turn);
-  Value group = toIndex(add(mul(round, blocks), placeIn(round)));
-  scf::YieldOp::create(b, loc, body(group, turn, loop.getRegionIterArg(0)));
-  b.setInsertionPointAfter(loop);
-}
-
 /// The tiles of one group, sent for by one thread; the steps up to its end.
 Value WarpRoles::produceGroup(Value step) {
   IRMapping first = programIds(index(0));
@@ -334,19 +357,24 @@ void WarpRoles::produce() {
     produceGroup(index(0));
     return;
   }
-  forEachGroup([&](Value group, Value turn, Value step) {
-    decodeGroup(group);
-    hullSlot = stageOf(turn, queryStages);
-    Value free = parityOf(turn, queryStages, /*inverted=*/true);
+  Value rounds = countRounds();
+  forEachRound(rounds, [&](Value round, Value step) {
+    hullSlot = stageOf(round, queryStages);
+    readGroup(hullSlot, /*byWarp=*/false);
+    step = produceGroup(step);
+    Value next = add(round, i32(1));
+    auto another = scf::IfOp::create(b, loc, less(next, rounds), /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(another.thenBlock());
+    decodeGroup(groupOf(next));
+    hullSlot = stageOf(next, queryStages);
     // What is said of the group takes the place of what all consumers have read.
+    Value free = parityOf(next, queryStages, /*inverted=*/true);
     for (int64_t w = 0; w < consumers; ++w)
       hopper::BarrierWaitOp::create(
           b, loc, barriers, add(queryNumber(hullSlot, index(w)), index(queriesEmpty)), free);
-    SmallVector<IRMapping> programs = programsOfGroup();
-    publishGroup(hullSlot);
-    publishHulls(*program.getBody(), programs, index(0));
-    loadQueries(programs, hullSlot);
-    return produceGroup(step);
+    prepareGroup();
+    return step;
   });
 }
 
@@ -379,7 +407,7 @@ void WarpRoles::consumeRun(scf::IfOp run, const Bounds &hull, Value step) {
     Value now = add(sub(getTileNumber(read), hull.begin), step);
     wait(ring.full, now);
     Value held = hopper::LoadTileOp::create(b, loc, read.getVectorType(),
-                                            slot(ring.tiles, stageOf(now, stages)));
+                                            slot(ring.tiles, stageOf(i32(now), stages)));
     b.replaceOp(read, held);
     b.setInsertionPointAfter(user);
     release(ring, now);
@@ -489,13 +517,13 @@ void WarpRoles::consume() {
     consumeGroup(consumer, consumer, i32(0), index(0));
     return;
   }
-  forEachGroup([&](Value group, Value turn, Value step) {
-    hullSlot = stageOf(turn, queryStages);
+  forEachRound(countRounds(), [&](Value round, Value step) {
+    hullSlot = stageOf(round, queryStages);
     Value query = queryNumber(hullSlot, consumer);
     // What is said of the group comes with the queries.
-    Value parity = parityOf(turn, queryStages);
+    Value parity = parityOf(round, queryStages);
     hopper::BarrierWaitOp::create(b, loc, barriers, add(query, index(queriesFull)), parity);
-    readGroup(hullSlot);
+    readGroup(hullSlot, /*byWarp=*/true);
     step = consumeGroup(consumer, query, parity, step);
     // Past the barrier before the output's copy no warp has anything to read there.
     if (!outputWrite)

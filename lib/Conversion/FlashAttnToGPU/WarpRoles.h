@@ -91,6 +91,7 @@ private:
   // The launch.
   LogicalResult findReads();
   Value countGroups();
+  Value countResidentBlocks();
   Value countSmallerGroups();
   void decodeGroup(Value group);
   Value makeMap(Value memref, VectorType tile, unsigned rowDim);
@@ -98,9 +99,12 @@ private:
   void initBlock();
 
   // Groups of programs.
-  void forEachGroup(function_ref<Value(Value group, Value turn, Value step)> body);
-  void publishGroup(Value slot);
-  void readGroup(Value slot);
+  Value groupOf(Value round);
+  Value placeIn(Value round);
+  Value countRounds();
+  void forEachRound(Value rounds, function_ref<Value(Value round, Value step)> body);
+  void prepareGroup();
+  void readGroup(Value slot, bool byWarp);
 
   // Tiles.
   static MemRefType getTileType(MLIRContext *ctx, VectorType tile, int64_t copies);

@@ -54,19 +54,15 @@ static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
 /// The fields of roles that are 1 where they are left out.
 static ParseResult parseOptionalFields(AsmParser &parser, int64_t &blocks, int64_t &queryStages) {
   blocks = queryStages = 1;
-  bool hasBlocks = false;
-  while (succeeded(parser.parseOptionalComma())) {
-    if (!hasBlocks && succeeded(parser.parseOptionalKeyword("blocks"))) {
-      hasBlocks = true;
-      if (parser.parseEqual() || parser.parseInteger(blocks))
-        return failure();
-      continue;
-    }
-    if (parser.parseKeyword("query_stages") || parser.parseEqual() ||
-        parser.parseInteger(queryStages))
+  bool hasComma = succeeded(parser.parseOptionalComma());
+  if (hasComma && succeeded(parser.parseOptionalKeyword("blocks"))) {
+    if (parser.parseEqual() || parser.parseInteger(blocks))
       return failure();
-    break;
+    hasComma = succeeded(parser.parseOptionalComma());
   }
+  if (hasComma && (parser.parseKeyword("query_stages") || parser.parseEqual() ||
+                   parser.parseInteger(queryStages)))
+    return failure();
   return success();
 }
 

@@ -139,7 +139,7 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
   let assemblyFormat = [{
     `<` `consumers` `=` $consumers `,` `along` `=` $along `,` `registers` `=` $registers `,`
         `producer_registers` `=` $producerRegisters `,` `rescale` `=` $rescale `,`
-        `section` `=` $section custom<OptionalFields>($blocks, $queryStages) `>`
+        `section` `=` $section `` custom<OptionalFields>($blocks, $queryStages) `>`
   }];
   let genVerifyDecl = 1;
 }
