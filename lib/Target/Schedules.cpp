@@ -218,15 +218,6 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
              std::string(dot.isF16() ? "f16" : "bf16");
     return "";
   }
-  std::pair<StringRef, bool> features[] = {{"bias", bool(op.getBias())},
-                                           {"keep", bool(op.getKeep())},
-                                           {"sink_logits", bool(op.getSinkLogits())},
-                                           {"kv_len", bool(op.getKvLen())},
-                                           {"softcap", bool(op.getSoftcapAttr())},
-                                           {"score_mod", op.hasScoreMod()}};
-  for (auto [name, present] : features)
-    if (present)
-      return llvm::formatv("expected no {0} on {1}", name, chip.name);
   auto typeName = [](FloatType t) { return t.isF16() ? "f16" : t.isBF16() ? "bf16" : "f32"; };
   if (dot != element)
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
