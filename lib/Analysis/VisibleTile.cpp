@@ -66,8 +66,8 @@ struct Term {
 class TileBuilder {
 public:
   TileBuilder(OpBuilder &builder, Location loc, Value p0, Value k0, Value nq, Value nk, int64_t m,
-              int64_t n)
-      : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n) {}
+              int64_t n, RowPattern pattern)
+      : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n), pattern(pattern) {}
 
   Value build(ArrayRef<IntegerSet> visible);
 
@@ -98,7 +98,7 @@ private:
     return {make<Op>(broadcast(a, shape), broadcast(b, shape)), shape};
   }
   template <typename Op> void combine(Term &a, Term b) { a = a.value ? binary<Op>(a, b) : b; }
-  /// 0, 1, 2, ... along the rows or columns, in `element`.
+  /// Positions and keys after the first along the rows or columns, in `element`.
   Term step(bool rows, Type element);
   Term scaledStep(bool rows, int64_t factor);
   Term compare(bool isEquality, Term lhs, Term rhs);
@@ -117,6 +117,7 @@ private:
   Location loc;
   std::array<Value, 4> operands;
   int64_t m, n;
+  RowPattern pattern;
   /// Steps by axis and element type; emitted once.
   Value steps[2][2];
   std::array<Value, 2> positions; // p0 + i, k0 + j in index
@@ -134,6 +135,10 @@ Term TileBuilder::step(bool rows, Type element) {
     if (!element.isIndex())
       step = make<arith::IndexCastOp>(VectorType::get({length}, element), step);
     cached = make<vector::ShapeCastOp>(getType(element, shape), step);
+    if (rows && pattern.repeat > 1)
+      cached = make<arith::DivUIOp>(cached, constant(cached.getType(), pattern.repeat));
+    if (rows && pattern.span < m / pattern.repeat)
+      cached = make<arith::RemUIOp>(cached, constant(cached.getType(), pattern.span));
   }
   return {cached, shape};
 }
@@ -349,6 +354,7 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
 }
 
 Value flashattn::buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
-                                  Value p0, Value k0, Value nq, Value nk, int64_t m, int64_t n) {
-  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n).build(visible);
+                                  Value p0, Value k0, Value nq, Value nk, int64_t m, int64_t n,
+                                  RowPattern rows) {
+  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n, rows).build(visible);
 }

@@ -106,6 +106,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createCSEPass());
   pm.addPass(createGpuLaunchSinkIndexComputationsPass());
   pm.addPass(createGpuKernelOutliningPass());
+  pm.addPass(createReinterpretExpandShape());
   addLowerToBranches(pm);
 
   GpuNVVMAttachTargetOptions target;

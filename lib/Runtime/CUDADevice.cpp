@@ -514,7 +514,10 @@ Error CUDADevice::encodeTensorMap(void *map, const TensorMapShape &shape) {
                          "dimension {2} but got {3}",
                          getId(), kMaxSize, dim, size);
     sizes[i] = std::max<int64_t>(size, 1);
-    box[i] = dim == last ? shape.boxColumns : dim == shape.rowDim ? shape.boxRows : 1;
+    box[i] = dim == last             ? shape.boxColumns
+             : dim == shape.rowDim   ? shape.boxRows
+             : dim == shape.outerDim ? shape.outerRows
+                                     : 1;
     elementStrides[i] = 1;
     if (i == 0)
       continue;

@@ -87,7 +87,7 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
   auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
                   FloatType dot, RolesAttr roles = {}) {
-    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, roles);
+    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, /*pack=*/1, roles);
   };
   if (chip.isCPU())
     // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
@@ -158,10 +158,13 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
     int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
     if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads) || kvHeads == 0 ||
-        (heads / kvHeads) % consumers != 0)
+        llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers != 0)
       return llvm::formatv("expected a static number of query heads to a key/value head that is "
-                           "a multiple of {0} consumers",
-                           consumers);
+                           "a multiple of {0} consumers{1}",
+                           consumers,
+                           schedule.getPack() == 1
+                               ? ""
+                               : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
   }
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
@@ -207,6 +210,8 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t m = schedule.getTileM(), n = schedule.getTileN(), stages = schedule.getStages();
   FloatType element = op.getElementType(), dot = schedule.getDotType();
   int64_t d = op.getD(), dv = op.getDv();
+  if (schedule.getPack() != 1 && !schedule.getRoles())
+    return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
   if (chip.isCPU()) {
     if (schedule.getRoles())
       return "expected no roles on the CPU";

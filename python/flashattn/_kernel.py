@@ -14,7 +14,7 @@ from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
 
-_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "roles")
+_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "pack", "roles")
 _ROLES = (
     "consumers",
     "along",

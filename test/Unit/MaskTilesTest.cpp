@@ -441,6 +441,12 @@ private:
         .Case([&](arith::RemSIOp) {
           return each([&](size_t i) { return operand(0, i) % operand(1, i); });
         })
+        .Case([&](arith::RemUIOp) {
+          return each([&](size_t i) { return operand(0, i) % operand(1, i); });
+        })
+        .Case([&](arith::DivUIOp) {
+          return each([&](size_t i) { return operand(0, i) / operand(1, i); });
+        })
         .Case([&](arith::ShRSIOp) {
           return each([&](size_t i) { return operand(0, i) >> operand(1, i); });
         })
@@ -510,14 +516,21 @@ TEST_F(MaskTiles, VisibleTileMatchesTheSet) {
     auto constant = [&](int64_t value) -> Value {
       return arith::ConstantIndexOp::create(builder, loc, value);
     };
+    // Rows of one head, or of several one after the other or in turn.
+    RowPattern rows;
+    if (random.oneIn(3))
+      rows.span = random.between(1, s.tileM);
+    else if (random.oneIn(2))
+      rows.repeat = random.between(1, s.tileM);
     Value tile = buildVisibleTile(builder, loc, sets, constant(p0), constant(k0), constant(s.nq),
-                                  constant(s.nk), s.tileM, s.tileN);
+                                  constant(s.nk), s.tileM, s.tileN, rows);
     ASSERT_EQ(tile.getType(), VectorType::get({s.tileM, s.tileN}, builder.getI1Type()));
     Interpreter interpreter;
     ASSERT_TRUE(interpreter.run(block)) << describe(sets, s);
     for (int64_t r = 0; r < s.tileM; ++r)
       for (int64_t c = 0; c < s.tileN; ++c) {
-        bool expected = k0 + c < s.nk && isVisible(mask, p0 + r, k0 + c, s.nq, s.nk);
+        int64_t p = p0 + r / rows.repeat % rows.span;
+        bool expected = k0 + c < s.nk && isVisible(mask, p, k0 + c, s.nq, s.nk);
         ASSERT_EQ(interpreter[tile][r * s.tileN + c], expected)
             << "row " << r << ", column " << c << ", p0 = " << p0 << ", k0 = " << k0 << "\n"
             << describe(sets, s);

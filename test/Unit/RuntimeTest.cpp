@@ -344,6 +344,13 @@ TEST_F(TensorMapTest, RowsOfAnyDimension) {
   EXPECT_EQ(seen.swizzle, 1);
 }
 
+TEST_F(TensorMapTest, RowsOfTwoDimensions) {
+  shape.outerDim = 1;
+  shape.outerRows = 2;
+  ASSERT_EQ(encode(), "no error");
+  EXPECT_EQ(llvm::ArrayRef(seen.box, 4), llvm::ArrayRef<uint32_t>({64, 80, 2, 1}));
+}
+
 TEST_F(TensorMapTest, StridesOfOneElementDoNotMatter) {
   int64_t ones[] = {1, 1, 1000, 128}, odd[] = {-7, int64_t(1) << 50, 128, 1};
   shape.sizes = ones;

@@ -3,6 +3,7 @@
 #include "Tune.h"
 #include "Progress.h"
 #include "Runner.h"
+#include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Target/Tuned.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -31,13 +32,20 @@ static int64_t getGroup(AttentionOp op) {
   return known ? heads / kvHeads : 1;
 }
 
+/// Whether a tile of 64 queries of one head may well read keys that few of them see.
+static bool paysToPack(AttentionOp op) {
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  return classifyMask(op.getVisibleSets()) == MaskShape::Banded ||
+         (!ShapedType::isDynamic(queries) && queries < 64);
+}
+
 /// Tile sizes, warps, stages and roles worth a try; what does not fit is refused with its reason.
 static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
   MLIRContext *context = op.getContext();
   std::vector<ScheduleAttr> trials(1, getScheduleCandidates(op, chip).front());
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot,
-                 RolesAttr roles = {}) {
-    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, roles);
+                 int64_t pack = 1, RolesAttr roles = {}) {
+    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, pack, roles);
     if (!llvm::is_contained(trials, schedule))
       trials.push_back(schedule);
   };
@@ -59,13 +67,26 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
         if (along == ProgramAxis::Head &&
             (roles.consumers == 1 || getGroup(op) % roles.consumers != 0))
           continue;
+        auto addRoles = [&](int64_t n, int64_t stages, int64_t section, int64_t queryStages,
+                            int64_t pack) {
+          add(64, n, 4, stages, 4, op.getElementType(), pack,
+              RolesAttr::get(context, roles.consumers, along, roles.registers,
+                             roles.producerRegisters, getDefaultRescale(op.getElementType()),
+                             section, roles.blocks, queryStages));
+        };
         for (int64_t n : {32, 48, 64, 80, 96, 112, 128, 160, 176})
           for (int64_t stages : {2, 3})
             for (auto [section, queryStages] : {std::pair(1, 1), {4, 1}, {16, 1}, {1, 2}})
-              add(64, n, 4, stages, 4, op.getElementType(),
-                  RolesAttr::get(context, roles.consumers, along, roles.registers,
-                                 roles.producerRegisters, getDefaultRescale(op.getElementType()),
-                                 section, roles.blocks, queryStages));
+              addRoles(n, stages, section, queryStages, /*pack=*/1);
+        // Fewer positions in a tile have fewer keys between them: of a short window, or of few
+        // queries.
+        if (along == ProgramAxis::Head || !paysToPack(op))
+          continue;
+        for (int64_t pack : {2, 4, 8, 16})
+          if (getGroup(op) % pack == 0)
+            for (int64_t n : {32, 48, 64, 80, 128})
+              for (int64_t queryStages : {1, 2})
+                addRoles(n, /*stages=*/2, /*section=*/1, queryStages, pack);
       }
   for (int64_t m : {64, 128, 192})
     for (int64_t n : {16, 32, 48, 64, 96, 128})

@@ -156,6 +156,17 @@ def DeclareDynamicSharedMemory
   }];
 }
 
+def ReinterpretExpandShape : Pass<"flashattn-reinterpret-expand-shape"> {
+  let summary = "memref.expand_shape as memref.reinterpret_cast";
+  let description = [{
+    `expand-strided-metadata` takes one unknown size from each dimension that is split; the
+    heads of programs that pack a group are split in two such (`flashattn-tile`).
+
+    Example: test/Conversion/FlashAttnToGPU/reinterpret-expand-shape.mlir
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
+}
+
 def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::ModuleOp"> {
   let summary = "let the runtime make tensor maps, and hand them to kernels by value";
   let description = [{

@@ -59,9 +59,10 @@ struct TensorMapShape {
   void *base = nullptr; ///< address of the first element
   /// Elements along each dimension and between neighbours of each; 1 to 5 dimensions.
   llvm::ArrayRef<int64_t> sizes, strides;
-  /// The box is `boxRows` along dimension `rowDim`, `boxColumns` along the last, 1 elsewhere.
-  /// A row of it, 32, 64 or 128 bytes, is the width of the swizzle in shared memory.
-  int64_t rowDim = 0, boxRows = 1, boxColumns = 1;
+  /// The box is `boxRows` along dimension `rowDim`, `outerRows` along `outerDim`, `boxColumns`
+  /// along the last, 1 elsewhere. A row of it, 32, 64 or 128 bytes, is the width of the swizzle
+  /// in shared memory.
+  int64_t rowDim = 0, boxRows = 1, outerDim = 0, outerRows = 1, boxColumns = 1;
 };
 
 /// A place with memory of its own and work that may run asynchronously. Buffers

@@ -322,7 +322,9 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
     bool split = layout.isTile(op.getSourceVectorType()) && type.getRank() == 4 &&
                  type.getDimSize(0) == layout.tileM && type.getDimSize(2) == kQuad &&
                  type.getDimSize(3) == 2;
-    if (sameRow || split) {
+    // Rows of several heads, which only a write takes apart.
+    bool heads = llvm::all_of(op->getUsers(), llvm::IsaPred<vector::TransferWriteOp>);
+    if (sameRow || split || heads) {
       values[op] = source;
       return success();
     }
@@ -585,13 +587,22 @@ Value Distributor::loadTileFromGlobal(vector::TransferReadOp op) {
 LogicalResult Distributor::write(vector::TransferWriteOp op) {
   VectorType type = op.getVectorType();
   Value held = mapped(op.getValueToStore());
-  AffineMap map = op.getPermutationMap();
-  unsigned rowDim = cast<AffineDimExpr>(map.getResult(0)).getPosition();
-  Value first = op.getIndices()[rowDim];
-  Value size = memref::DimOp::create(b, loc, op.getBase(), static_cast<int64_t>(rowDim));
-  bool isRow = layout.isRow(type) && type.getRank() == 1;
-  if (!isRow && !layout.isTile(type))
-    return op.emitOpError() << "has no distribution to threads of " << type;
+  auto isWritten = [&](VectorType type) {
+    return (layout.isRow(type) && type.getRank() == 1) || layout.isTile(type);
+  };
+  // The rows of several heads go along two dimensions.
+  auto heads = op.getValueToStore().getDefiningOp<vector::ShapeCastOp>();
+  if (!isWritten(type) && heads)
+    type = heads.getSourceVectorType();
+  bool isRow = type.getRank() == 1;
+  int64_t rowDims = op.getTransferRank() - (isRow ? 0 : 1);
+  if (!isWritten(type) || rowDims > 2)
+    return op.emitOpError() << "has no distribution to threads of " << op.getVectorType();
+  int64_t innerRows = op.getVectorType().getDimSize(rowDims - 1);
+  SmallVector<Value> sizes;
+  for (int64_t i = 0; i < rowDims; ++i)
+    sizes.push_back(memref::DimOp::create(
+        b, loc, op.getBase(), static_cast<int64_t>(op.getPermutationMap().getDimPosition(i))));
   // One lane of the four that hold a row value writes it.
   Value writer;
   if (isRow)
@@ -599,15 +610,22 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
   int64_t perBlock = isRow ? 0 : type.getDimSize(1) / 2;
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t half = 0; half < 2; ++half) {
-      Value row = add(first, add(add(warpRow, laneRow), 16 * r + 8 * half));
-      Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, row, size);
-      if (writer)
-        inside = arith::AndIOp::create(b, loc, inside, writer);
+      Value number = add(add(warpRow, laneRow), 16 * r + 8 * half), inside = writer;
+      SmallVector<Value> at(op.getIndices());
+      for (int64_t i = 0; i < rowDims; ++i) {
+        Value part = number;
+        if (rowDims == 2 && i == 0)
+          part = arith::DivUIOp::create(b, loc, number, index(innerRows));
+        else if (rowDims == 2)
+          part = arith::RemUIOp::create(b, loc, number, index(innerRows));
+        Value &row = at[op.getPermutationMap().getDimPosition(i)];
+        row = add(row, part);
+        Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, row, sizes[i]);
+        inside = inside ? arith::AndIOp::create(b, loc, fits, inside) : fits;
+      }
       auto guarded = scf::IfOp::create(b, loc, inside, /*withElseRegion=*/false);
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(guarded.thenBlock());
-      SmallVector<Value> at(op.getIndices());
-      at[rowDim] = row;
       if (isRow) {
         Value value = vector::ExtractOp::create(b, loc, held, 2 * r + half);
         memref::StoreOp::create(b, loc, value, op.getBase(), at);

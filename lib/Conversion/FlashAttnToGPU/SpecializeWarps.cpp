@@ -30,13 +30,17 @@ LogicalResult WarpRoles::findReads() {
       intervals += outer ? countIntervals(outer) : 1;
     }
     if (auto write = dyn_cast<vector::TransferWriteOp>(op);
-        write && write.getVectorType().getRank() == 2 && hasAlignedRows(write.getBase()))
+        write && cast<VectorType>(getStored(write).getType()).getRank() == 2 &&
+        hasAlignedRows(write.getBase()))
       outputWrite = write;
     auto read = dyn_cast<vector::TransferReadOp>(op);
     if (!read)
       return WalkResult::advance();
     if (read->getBlock() == program.getBody()) {
       queryRead = read;
+      queryTile = read;
+      if (read.getTransferRank() > 2 && read->hasOneUse())
+        queryTile = *read->user_begin();
       return WalkResult::advance();
     }
     auto user = read->hasOneUse() ? dyn_cast<vector::ContractionOp>(*read->user_begin())
@@ -51,7 +55,7 @@ LogicalResult WarpRoles::findReads() {
   });
   if (walk.wasInterrupted())
     return failure();
-  if (intervals == 0 || !queryRead || !rings[0].read || !rings[1].read)
+  if (intervals == 0 || !queryRead || queryTile->getResultTypes()[0] != getTile(queryRead) || !rings[0].read || !rings[1].read)
     return program.emitOpError() << "expected a tile program with pipelined key loops; run "
                                     "flashattn-pipeline-keys first";
   return success();
@@ -129,12 +133,18 @@ void WarpRoles::decodeGroup(Value group) {
   tile = toIndex(firstTile);
 }
 
-/// The tensor map that copies one panel of `tile` at a time.
-Value WarpRoles::makeMap(Value memref, VectorType tile, unsigned rowDim) {
-  MemRefType tiles = getTileType(b.getContext(), tile, 1);
+/// The tensor map that copies one panel of the tile of `op` at a time.
+Value WarpRoles::makeMap(VectorTransferOpInterface op) {
+  MemRefType tiles = getTileType(b.getContext(), getTile(op), 1);
   auto type = hopper::TensorMapType::get(b.getContext(), tiles.getDimSize(2), tiles.getDimSize(3),
                                          tiles.getElementType());
-  return hopper::MakeTensorMapOp::create(b, loc, type, memref, static_cast<int64_t>(rowDim));
+  IntegerAttr outerDim, outerRows;
+  if (op.getTransferRank() > 2) {
+    outerDim = b.getI64IntegerAttr(op.getPermutationMap().getDimPosition(0));
+    outerRows = b.getI64IntegerAttr(op.getVectorType().getDimSize(0));
+  }
+  return hopper::MakeTensorMapOp::create(b, loc, type, op.getBase(),
+                                         b.getI64IntegerAttr(getRowDim(op)), outerDim, outerRows);
 }
 
 /// The memref of `copies` tiles, with panels as wide as the widest swizzle that fits.
@@ -161,14 +171,14 @@ void WarpRoles::allocate() {
     return view(MemRefType::get(shape, element, MemRefLayoutAttrInterface{}, space));
   };
   int64_t queryTilesHeld = consumers * queryStages;
-  queries = view(getTileType(ctx, queryRead.getVectorType(), queryTilesHeld));
+  queries = view(getTileType(ctx, getTile(queryRead), queryTilesHeld));
   if (outputWrite) {
     // By the time a consumer has its output it has done with its own queries, but a sister may
     // not: the output takes their place only where the two are of one size.
-    MemRefType type = getTileType(ctx, outputWrite.getVectorType(), queryTilesHeld);
+    MemRefType type = getTileType(ctx, getTile(outputWrite), queryTilesHeld);
     outputs = type.getShape() == cast<MemRefType>(queries.getType()).getShape()
                   ? queries
-                  : view(getTileType(ctx, outputWrite.getVectorType(), consumers));
+                  : view(getTileType(ctx, getTile(outputWrite), consumers));
   }
   int64_t barrierCount = queryTilesHeld;
   if (isPersistent()) {
@@ -226,14 +236,11 @@ LogicalResult WarpRoles::run() {
   Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, groups, index(0));
   auto guarded = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   b.setInsertionPointToStart(guarded.thenBlock());
-  auto mapOf = [&](VectorTransferOpInterface op) {
-    return makeMap(op.getBase(), op.getVectorType(), getRowDim(op));
-  };
-  queryMap = mapOf(queryRead);
+  queryMap = makeMap(queryRead);
   for (Ring &ring : rings)
-    ring.map = mapOf(ring.read);
+    ring.map = makeMap(ring.read);
   if (outputWrite)
-    outputMap = mapOf(outputWrite);
+    outputMap = makeMap(outputWrite);
 
   Value one = index(1), blocks = groups;
   if (isPersistent())

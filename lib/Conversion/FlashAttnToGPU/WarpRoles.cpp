@@ -467,7 +467,7 @@ Value WarpRoles::consumeBlock(Block &block, IRMapping &mapping, Value step) {
 void WarpRoles::storeOutput(Value number) {
   b.setInsertionPoint(outputWrite);
   Value tile = slot(outputs, number);
-  hopper::StoreTileOp::create(b, loc, outputWrite.getValueToStore(), tile);
+  hopper::StoreTileOp::create(b, loc, getStored(outputWrite), tile);
   // What every thread wrote must be there for the copy, which another proxy of memory makes.
   MLIRContext *ctx = b.getContext();
   NVVM::FenceProxyOp::create(b, loc,
@@ -480,7 +480,10 @@ void WarpRoles::storeOutput(Value number) {
   hopper::TmaStoreOp::create(b, loc, tile, outputMap, outputWrite.getIndices());
   // The tile's place must last for the copy's reads of it.
   NVVM::CpAsyncBulkWaitGroupOp::create(b, loc, b.getI32IntegerAttr(0), /*read=*/b.getUnitAttr());
+  Operation *split = outputWrite.getValueToStore().getDefiningOp<vector::ShapeCastOp>();
   b.eraseOp(outputWrite);
+  if (split && split->use_empty())
+    b.eraseOp(split);
 }
 
 /// Moves the body of the tile program here as that of one consumer, whose queries are those of
@@ -493,11 +496,13 @@ Value WarpRoles::consumeGroup(Value consumer, Value query, Value parity, Value s
   Block::iterator place = b.getInsertionPoint();
   IRMapping mapping = own;
   step = consumeBlock(*body, mapping, step);
-  b.setInsertionPoint(queryRead);
+  b.setInsertionPoint(queryTile);
   if (!isPersistent())
     hopper::BarrierWaitOp::create(b, loc, barriers, add(query, index(queriesFull)), parity);
-  Value held = hopper::LoadTileOp::create(b, loc, queryRead.getVectorType(), slot(queries, query));
-  b.replaceOp(queryRead, held);
+  Value held = hopper::LoadTileOp::create(b, loc, getTile(queryRead), slot(queries, query));
+  b.replaceOp(queryTile, held);
+  if (queryTile != queryRead)
+    b.eraseOp(queryRead);
   if (outputWrite)
     storeOutput(outputs == queries ? query : consumer);
   b.eraseOp(body->getTerminator());

@@ -30,9 +30,22 @@ inline int64_t countIntervals(scf::ForOp outer) {
   return getConstantIntValue(outer.getUpperBound()).value_or(0);
 }
 
-/// The dimension of its memref that the rows of a tile go along.
+/// The dimension of its memref that the rows of a tile go along; the inner one of two.
 inline unsigned getRowDim(VectorTransferOpInterface op) {
-  return cast<AffineDimExpr>(op.getPermutationMap().getResult(0)).getPosition();
+  return op.getPermutationMap().getDimPosition(op.getTransferRank() - 2);
+}
+
+/// The rows and columns that `op` moves; its rows may be those of several heads.
+inline VectorType getTile(VectorTransferOpInterface op) {
+  VectorType type = op.getVectorType();
+  int64_t columns = type.getShape().back();
+  return VectorType::get({type.getNumElements() / columns, columns}, type.getElementType());
+}
+
+/// The rows, or rows and columns, that `write` writes: the value before it was cast to its heads.
+inline Value getStored(vector::TransferWriteOp write) {
+  auto split = write.getValueToStore().getDefiningOp<vector::ShapeCastOp>();
+  return split ? split.getSource() : write.getValueToStore();
 }
 
 /// The number x of the tile that `read` reads: its row is x * rows. Null where it is none.
@@ -94,7 +107,7 @@ private:
   Value countResidentBlocks();
   Value countSmallerGroups();
   void decodeGroup(Value group);
-  Value makeMap(Value memref, VectorType tile, unsigned rowDim);
+  Value makeMap(VectorTransferOpInterface op);
   void allocate();
   void initBlock();
 
@@ -149,6 +162,7 @@ private:
   int64_t consumers, stages, queryStages;
 
   vector::TransferReadOp queryRead;
+  Operation *queryTile = nullptr; ///< the read, or its cast to a tile
   vector::TransferWriteOp outputWrite; ///< null where tensor copies cannot make it
   SmallVector<Ring> rings; ///< keys, values
   /// Number in `hulls` of each run's first interval, and of them all.

@@ -70,6 +70,7 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
   auto element = mapType.getElementType().isF16() ? TensorMapElement::F16 : TensorMapElement::BF16;
   Value elementType = LLVM::ConstantOp::create(
       builder, loc, builder.getI32IntegerAttr(static_cast<int32_t>(element)));
+  int64_t outerRows = op.getOuterRows().value_or(1);
   Value arguments[] = {map,
                        address,
                        toI64(metadata.getOffset()),
@@ -78,7 +79,9 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
                        strides,
                        elementType,
                        constant(op.getRowDim()),
-                       constant(mapType.getRows()),
+                       constant(mapType.getRows() / outerRows),
+                       constant(op.getOuterDim().value_or(0)),
+                       constant(outerRows),
                        constant(mapType.getColumns())};
   FailureOr<LLVM::LLVMFuncOp> function = LLVM::lookupOrCreateFn(
       builder, parent->getParentOfType<ModuleOp>(), "flashattnEncodeTensorMap",

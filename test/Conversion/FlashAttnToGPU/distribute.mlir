@@ -281,3 +281,45 @@ func.func @columns(%limits: memref<64xi32>) {
   } {flashattn.schedule = #roles}
   return
 }
+
+// -----
+
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// Rows of 4 heads, 16 positions of each: a thread's row is that of a head and a position, and is
+// written where there are both.
+// CHECK-LABEL: func @heads
+// CHECK-SAME: %[[OUT:.*]]: memref<?x?x?x64xf16>, %[[LSE:.*]]: memref<?x?x?xf32>, %[[HEAD:.*]]: index, %[[AT:.*]]: index
+// CHECK-DAG: %[[WARPROW:.*]] = arith.muli %{{.*}}, %c16
+// CHECK-DAG: %[[HEADS:.*]] = memref.dim %[[OUT]], %c1
+// CHECK-DAG: %[[POSITIONS:.*]] = memref.dim %[[OUT]], %c2
+// CHECK: %[[ROW:.*]] = arith.addi %[[WARPROW]], %{{.*}}
+// CHECK: %[[DH:.*]] = arith.divui %[[ROW]], %c16
+// CHECK: %[[H:.*]] = arith.addi %[[HEAD]], %[[DH]]
+// CHECK: %[[HIN:.*]] = arith.cmpi slt, %[[H]], %[[HEADS]]
+// CHECK: %[[DP:.*]] = arith.remui %[[ROW]], %c16
+// CHECK: %[[P:.*]] = arith.addi %[[AT]], %[[DP]]
+// CHECK: %[[PIN:.*]] = arith.cmpi slt, %[[P]], %[[POSITIONS]]
+// CHECK: %[[IN:.*]] = arith.andi %[[PIN]], %[[HIN]]
+// CHECK: scf.if %[[IN]]
+// CHECK: vector.store %{{.*}}, %[[OUT]][%c0, %[[H]], %[[P]], %{{.*}}] {{.*}} vector<2xf16>
+// One lane of four writes a row's value.
+// CHECK: arith.cmpi eq, %{{.*}}, %c0
+// CHECK: memref.store %{{.*}}, %[[LSE]][%c0, %[[H]], %[[P]]]
+func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: index, %at: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    %one = arith.constant dense<1.0> : vector<64x64xf16>
+    %ones = arith.addf %one, %one : vector<64x64xf16>
+    %o = vector.shape_cast %ones : vector<64x64xf16> to vector<4x16x64xf16>
+    vector.transfer_write %o, %out[%c0, %head, %at, %c0] {in_bounds = [false, false, true]} : vector<4x16x64xf16>, memref<?x?x?x64xf16>
+    %zero = arith.constant dense<0.0> : vector<64xf32>
+    %zeros = arith.addf %zero, %zero : vector<64xf32>
+    %l = vector.shape_cast %zeros : vector<64xf32> to vector<4x16xf32>
+    vector.transfer_write %l, %lse[%c0, %head, %at] : vector<4x16xf32>, memref<?x?x?xf32>
+    gpu.terminator
+  } {flashattn.schedule = #roles}
+  return
+}

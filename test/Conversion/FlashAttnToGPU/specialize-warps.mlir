@@ -473,3 +473,55 @@ func.func @unaligned_output(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
     outs(%o, %lse : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?xf32>)
   return
 }
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// Rows of 8 heads, 8 positions of each: one copy brings them to the place of any tile of queries,
+// and one takes the output back.
+// READS-BACK-LABEL: func @packed
+// CHECK-LABEL: func @packed
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[O:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32>
+// CHECK: %[[QHEADS:.*]] = memref.expand_shape %[[Q]]
+// CHECK: %[[OHEADS:.*]] = memref.expand_shape %[[O]]
+// CHECK: %[[LSEHEADS:.*]] = memref.expand_shape %[[LSE]]
+// CHECK-DAG: %[[QMAP:.*]] = hopper.make_tensor_map %[[QHEADS]] row_dim(3) outer_dim(2) outer_rows(8) : memref<?x?x?x?x64xf16> to !hopper.tensor_map<64x64xf16>
+// CHECK-DAG: %[[KMAP:.*]] = hopper.make_tensor_map %[[K]] row_dim(2) : memref<?x?x?x64xf16> to !hopper.tensor_map<32x64xf16>
+// CHECK-DAG: %[[OMAP:.*]] = hopper.make_tensor_map %[[OHEADS]] row_dim(3) outer_dim(2) outer_rows(8) : memref<?x?x?x?x64xf16> to !hopper.tensor_map<64x64xf16>
+// CHECK: memref.view %{{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: hopper.barrier_expect %{{.*}}, 8192
+// CHECK-NEXT: hopper.tma_load %[[QMAP]][%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %c0] to
+// CHECK: hopper.tma_load %[[QMAP]]
+// CHECK: nvvm.setmaxregister increase
+// CHECK: %[[QTILE:.*]] = hopper.load_tile %[[SLOT:.*]] : {{.*}} -> vector<64x64xf16>
+// CHECK-NOT: vector.transfer_read
+// CHECK: vector.contract {{.*}} %[[QTILE]],
+// CHECK: hopper.store_tile %{{.*}} to %[[SLOT]] : vector<64x64xf16>
+// CHECK-NOT: vector<8x8x64xf16>
+// CHECK: hopper.tma_store %[[SLOT]] to %[[OMAP]][%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %c0]
+// CHECK: vector.transfer_write %{{.*}}, %[[LSEHEADS]][{{.*}}] : vector<8x8xf32>
+func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o, %lse : memref<?x?x?x64xf16>, memref<?x?x?xf32>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// The same in bshd, with rows promised to begin at multiples of 16 bytes: the heads of a position
+// are the inner rows of the copy.
+// READS-BACK-LABEL: func @packed_bshd
+// CHECK-LABEL: func @packed_bshd
+// CHECK: hopper.make_tensor_map %{{.*}} row_dim(3) outer_dim(1) outer_rows(16) : memref<?x?x?x?x64xf16, strided<[?, ?, ?, ?, 1]>> to !hopper.tensor_map<64x64xf16>
+// CHECK: hopper.make_tensor_map %{{.*}} row_dim(1) :
+// CHECK: hopper.make_tensor_map %{{.*}} row_dim(3) outer_dim(1) outer_rows(16) : memref<?x?x?x?x64xf16, strided<[?, ?, ?, ?, 1]>> to !hopper.tensor_map<64x64xf16>
+func.func @packed_bshd(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}, %k: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}) {
+  flashattn.attention layout(bshd) schedule(#schedule)
+    ins(%q, %k, %k : memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>>)
+  return
+}

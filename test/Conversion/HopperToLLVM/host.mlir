@@ -24,12 +24,14 @@ module attributes {gpu.container_module} {
   // CHECK: %[[RANK:.*]] = llvm.mlir.constant(3 : i64)
   // CHECK: %[[ROW_DIM:.*]] = llvm.mlir.constant(1 : i64)
   // CHECK: %[[ROWS:.*]] = llvm.mlir.constant(80 : i64)
+  // CHECK: %[[OUTER_DIM:.*]] = llvm.mlir.constant(0 : i64)
+  // CHECK: %[[OUTER_ROWS:.*]] = llvm.mlir.constant(1 : i64)
   // CHECK: %[[COLUMNS:.*]] = llvm.mlir.constant(64 : i64)
-  // CHECK: llvm.call @flashattnEncodeTensorMap(%[[MAP]], %[[ADDRESS]], %[[OFFSET64]], %[[RANK]], %[[SIZES]], %[[STRIDES]], %[[BF16]], %[[ROW_DIM]], %[[ROWS]], %[[COLUMNS]])
+  // CHECK: llvm.call @flashattnEncodeTensorMap(%[[MAP]], %[[ADDRESS]], %[[OFFSET64]], %[[RANK]], %[[SIZES]], %[[STRIDES]], %[[BF16]], %[[ROW_DIM]], %[[ROWS]], %[[OUTER_DIM]], %[[OUTER_ROWS]], %[[COLUMNS]])
   // CHECK: %[[BYTES:.*]] = llvm.load %[[MAP]] : !llvm.ptr -> !llvm.array<16 x i64>
   // CHECK: gpu.launch_func {{.*}} args(%[[BYTES]] : !llvm.array<16 x i64>, %{{.*}} : index)
 
-  // LLVM-LABEL: llvm.func @launch
+  // LLVM-LABEL: llvm.func @launch(
   // LLVM: llvm.call @flashattnEncodeTensorMap
   // LLVM: %[[BYTES:.*]] = llvm.load %{{.*}} : !llvm.ptr -> !llvm.array<16 x i64>
   // LLVM: gpu.launch_func {{.*}} args(%[[BYTES]] : !llvm.array<16 x i64>, %{{.*}} : i64)
@@ -43,6 +45,23 @@ module attributes {gpu.container_module} {
       gpu.launch_func @kernels::@kernel blocks in (%n, %c1, %c1) threads in (%c128, %c1, %c1)
           args(%map : !hopper.tensor_map<80x64xbf16>, %n : index)
     }
+    return
+  }
+
+  // Rows along two dimensions: 16 along one of each of 4 along the other.
+  // CHECK-LABEL: func.func @launch_outer
+  // CHECK: %[[ROW_DIM:.*]] = llvm.mlir.constant(2 : i64)
+  // CHECK: %[[ROWS:.*]] = llvm.mlir.constant(16 : i64)
+  // CHECK: %[[OUTER_DIM:.*]] = llvm.mlir.constant(1 : i64)
+  // CHECK: %[[OUTER_ROWS:.*]] = llvm.mlir.constant(4 : i64)
+  // CHECK: llvm.call @flashattnEncodeTensorMap({{.*}}, %[[ROW_DIM]], %[[ROWS]], %[[OUTER_DIM]], %[[OUTER_ROWS]], %{{[^,]*}}) :
+  func.func @launch_outer(%q: memref<?x?x?x64xf16>, %n: index) {
+    %c1 = arith.constant 1 : index
+    %c128 = arith.constant 128 : index
+    %map = hopper.make_tensor_map %q row_dim(2) outer_dim(1) outer_rows(4)
+        : memref<?x?x?x64xf16> to !hopper.tensor_map<64x64xf16>
+    gpu.launch_func @kernels::@kernel blocks in (%n, %c1, %c1) threads in (%c128, %c1, %c1)
+        args(%map : !hopper.tensor_map<64x64xf16>, %n : index)
     return
   }
 }

@@ -113,6 +113,21 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 66, war
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'pack' between 1 and 64 but got 128}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 128>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'tile_m' to be a multiple of 'pack', 6, but got 64}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 6>} { return }
+
+// -----
+
+// expected-error@+1 {{expected 'roles'}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, depth = 2>} { return }
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'dot_type' to be f16, bf16 or f32 but got 'f64'}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f64>} { return }
 

@@ -349,6 +349,20 @@ func.func @group_of_three(%q: memref<?x24x?x128xf16>, %k: memref<?x8x?x128xf16>,
   return
 }
 
+// -----
+
+// Two programs of four packed heads make a group of eight; one of eight has no neighbour.
+func.func @packed_group(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %o: memref<?x64x?x64xf16>) {
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4, roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 8, section = 1>>)
+    ins(%q, %k, %k : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+    outs(%o : memref<?x64x?x64xf16>)
+  // expected-error@+1 {{expected a static number of query heads to a key/value head that is a multiple of 2 consumers of 8 packed heads each}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 8, section = 1>>)
+    ins(%q, %k, %k : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+    outs(%o : memref<?x64x?x64xf16>)
+  return
+}
+
 //--- chip.mlir
 func.func @chip(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)

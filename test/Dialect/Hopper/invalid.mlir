@@ -44,6 +44,30 @@ func.func @row_dim(%m: memref<2x80x64xf16>) {
 
 // -----
 
+func.func @outer_dim(%m: memref<2x80x64xf16>) {
+  // expected-error @+1 {{expected 'outer_dim' before 'row_dim', 1, but got 1}}
+  %0 = hopper.make_tensor_map %m row_dim(1) outer_dim(1) outer_rows(2) : memref<2x80x64xf16> to !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+func.func @outer_rows(%m: memref<2x80x64xf16>) {
+  // expected-error @+1 {{expected 'outer_rows' to divide the box's 80 rows but got 3}}
+  %0 = hopper.make_tensor_map %m row_dim(1) outer_dim(0) outer_rows(3) : memref<2x80x64xf16> to !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+func.func @outer(%m: memref<2x80x64xf16>) {
+  // expected-error @+1 {{expected both of 'outer_dim' and 'outer_rows' or none but got 'outer_rows'}}
+  %0 = "hopper.make_tensor_map"(%m) {rowDim = 1 : i64, outerRows = 2 : i64} : (memref<2x80x64xf16>) -> !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
 func.func @stride(%m: memref<80x64xf16, strided<[64, ?]>>) {
   // expected-error @+1 {{expected unit stride in the last dimension but got 'memref<80x64xf16, strided<[64, ?]>>'}}
   %0 = hopper.make_tensor_map %m row_dim(0)

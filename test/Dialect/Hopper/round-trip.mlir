@@ -7,10 +7,13 @@
 
 // CHECK-LABEL: func @tensor_map
 // CHECK: %[[M:.*]] = hopper.make_tensor_map %{{.*}} row_dim(2) : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
+// CHECK: hopper.make_tensor_map %{{.*}} row_dim(2) outer_dim(1) outer_rows(4) : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
 // CHECK: hopper.make_tensor_map %{{.*}} row_dim(0) : memref<100x32xbf16, strided<[?, 1], offset: ?>> to !hopper.tensor_map<256x16xbf16>
 func.func @tensor_map(%k: memref<?x?x?x128xf16>, %m: memref<100x32xbf16, strided<[?, 1], offset: ?>>)
     -> !hopper.tensor_map<80x64xf16> {
   %0 = hopper.make_tensor_map %k row_dim(2) : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
+  %2 = hopper.make_tensor_map %k row_dim(2) outer_dim(1) outer_rows(4)
+      : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
   %1 = hopper.make_tensor_map %m row_dim(0)
       : memref<100x32xbf16, strided<[?, 1], offset: ?>> to !hopper.tensor_map<256x16xbf16>
   return %0 : !hopper.tensor_map<80x64xf16>

@@ -23,6 +23,12 @@ MASKS = {
              "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
 }
 
+# Heads of a group in one tile's rows, in both layouts.
+PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, "
+          "dot_type = ELEMENT, pack = 8, roles = <consumers = 1, along = query_tile, "
+          "registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3>>)")
+PACKS = {"packed": MASKS["sinks"] + PACKED, "packed bshd": MASKS["sinks"] + " layout(bshd)" + PACKED}
+
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
     "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
@@ -46,7 +52,8 @@ def rows(chip):
     """(element, dim, mask) of every kernel."""
     if chip == "sm_90a":  # f32 has the schedules of sm_90
         return [(element, dim, mask) for element in ("f16", "bf16")
-                for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS]
+                for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS] + [
+                    (element, 64, mask) for element in ("f16", "bf16") for mask in PACKS]
     # All masks share the loops' code; one head dimension sees every one of them.
     return [(element, dim, mask) for element in ("f16", "bf16", "f32")
             for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])]
@@ -122,8 +129,9 @@ def check_overlap(sass):
 def check(ptxas, chip, nvdisasm, row):
     """The line that is printed of one kernel, and whether all is well."""
     element, dim, mask = row
+    clauses = {**MASKS, **PACKS}[mask].replace("ELEMENT", element)
     done = subprocess.run(["flash-opt", f"-flashattn-to-nvvm=chip={chip}"],
-                          input=module(element, dim, MASKS[mask]), capture_output=True, text=True)
+                          input=module(element, dim, clauses), capture_output=True, text=True)
     if done.returncode != 0:
         return f"{element} D={dim} {mask}: FAIL\n{done.stderr}", False
     ptx = kernel_ptx(done.stdout)

@@ -30,8 +30,12 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
 }
 
 bool flashattn::isPromisedAlignedRows(Value memref) {
-  while (auto cast = memref.getDefiningOp<memref::CastOp>())
-    memref = cast.getSource();
+  // Neither other types nor split dimensions move rows.
+  while (Operation *def = memref.getDefiningOp()) {
+    if (!isa<memref::CastOp, memref::ExpandShapeOp>(def))
+      return false;
+    memref = def->getOperand(0);
+  }
   auto argument = dyn_cast<BlockArgument>(memref);
   auto function = argument ? dyn_cast<func::FuncOp>(argument.getOwner()->getParentOp()) : nullptr;
   return function && argument.getOwner()->isEntryBlock() &&

@@ -73,6 +73,30 @@ static void printOptionalFields(AsmPrinter &printer, int64_t blocks, int64_t que
     printer << ", query_stages = " << queryStages;
 }
 
+/// The last fields of a schedule, in this order, each of which may be left out.
+static ParseResult parsePackAndRoles(AsmParser &parser, int64_t &pack, RolesAttr &roles) {
+  pack = 1;
+  if (failed(parser.parseOptionalComma()))
+    return success();
+  if (succeeded(parser.parseOptionalKeyword("pack"))) {
+    if (parser.parseEqual() || parser.parseInteger(pack))
+      return failure();
+    if (failed(parser.parseOptionalComma()))
+      return success();
+  }
+  return failure(parser.parseKeyword("roles") || parser.parseEqual() ||
+                 parser.parseCustomAttributeWithFallback(roles));
+}
+
+static void printPackAndRoles(AsmPrinter &printer, int64_t pack, RolesAttr roles) {
+  if (pack != 1)
+    printer << ", pack = " << pack;
+  if (roles) {
+    printer << ", roles = ";
+    printer.printStrippedAttrOrType(roles);
+  }
+}
+
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
 
@@ -278,14 +302,17 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
-                                   FloatType dotType, RolesAttr roles) {
+                                   FloatType dotType, int64_t pack, RolesAttr roles) {
   auto inRange = [&](StringRef name, int64_t value, int64_t max) {
     return verifyField(emitError, name, value, 1, max);
   };
   if (failed(inRange("tile_m", tileM, 1024)) || failed(inRange("tile_n", tileN, 1024)) ||
       failed(inRange("warps", warps, 32)) || failed(inRange("stages", stages, 8)) ||
-      failed(inRange("lanes", lanes, 32)))
+      failed(inRange("lanes", lanes, 32)) || failed(inRange("pack", pack, tileM)))
     return failure();
+  if (tileM % pack != 0)
+    return emitError() << "expected schedule field 'tile_m' to be a multiple of 'pack', " << pack
+                       << ", but got " << tileM;
   if (tileN % lanes != 0)
     return emitError() << "expected schedule field 'tile_n' to be a multiple of 'lanes', " << lanes
                        << ", but got " << tileN;

@@ -57,7 +57,8 @@ public:
   ProgramBuilder(AttentionOp op, OpBuilder &b)
       : op(op), b(b), loc(op.getLoc()), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
         n(schedule.getTileN()), d(op.getD()), dv(op.getDv()), lanes(schedule.getLanes()),
-        c(getLastFactor(op) * M_LOG2E), f32(b.getF32Type()), visible(op.getVisibleSets()) {}
+        c(getLastFactor(op) * M_LOG2E), pack(schedule.getPack()), positions(m / pack),
+        f32(b.getF32Type()), visible(op.getVisibleSets()) {}
 
   scf::ForallOp build();
 
@@ -86,8 +87,16 @@ private:
 
   Value loadNumKeys(Value all);
   Value existingKeys(Value memref);
+  Value toDotType(Value tile);
   Value loadTile(Value memref, Value head, Value row, int64_t rows, int64_t columns, bool inBounds);
   void storeTile(Value tile, Value memref);
+
+  // Several heads in one tile.
+  Value splitHeads(Value memref, int64_t headDim);
+  struct PackedAccess;
+  PackedAccess accessPacked(Value memref);
+  Value loadPacked(Value memref);
+  void storePacked(Value rows, Value memref);
   Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
 
   Value loadOfScores(Value memref, Value key, bool partial);
@@ -106,11 +115,15 @@ private:
   ScheduleAttr schedule;
   int64_t m, n, d, dv, lanes;
   double c; ///< takes scores to exponents of 2
+  int64_t pack, positions; ///< heads in a tile's rows, and positions of each
   FloatType f32;
   SmallVector<IntegerSet> visible;
 
   // Values of the program being built.
   Value nq, nk, batch, head, kvHead, row, position, qTile, zeroElement, kMemref, vMemref;
+  Value kvHeads, group;
+  // With several heads in a tile: the first of them in its group, and memrefs with split heads.
+  Value headInGroup, splitQ, splitO, splitLse;
 };
 
 } // namespace
@@ -127,10 +140,14 @@ Value ProgramBuilder::loadTile(Value memref, Value kvOrQHead, Value firstRow, in
   Value tile = vector::TransferReadOp::create(
       b, loc, VectorType::get({rows, columns}, op.getElementType()), memref, indices, zeroElement,
       map, ArrayRef<bool>{inBounds, true});
-  if (schedule.getDotType() != op.getElementType())
-    tile = arith::ExtFOp::create(b, loc, VectorType::get({rows, columns}, schedule.getDotType()),
-                                 tile);
-  return tile;
+  return toDotType(tile);
+}
+
+Value ProgramBuilder::toDotType(Value tile) {
+  if (schedule.getDotType() == op.getElementType())
+    return tile;
+  Type type = cast<VectorType>(tile.getType()).clone(schedule.getDotType());
+  return arith::ExtFOp::create(b, loc, type, tile);
 }
 
 void ProgramBuilder::storeTile(Value tile, Value memref) {
@@ -140,6 +157,86 @@ void ProgramBuilder::storeTile(Value tile, Value memref) {
   AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(op.getSeqDim()), b.getAffineDimExpr(3)},
                                  b.getContext());
   vector::TransferWriteOp::create(b, loc, tile, memref, indices, map, ArrayRef<bool>{false, true});
+}
+
+/// `memref` with dimension `headDim` as two, key/value heads and the heads of a group: what lies
+/// past a group is out of bounds then, so that any number of heads may be packed.
+Value ProgramBuilder::splitHeads(Value memref, int64_t headDim) {
+  auto type = cast<MemRefType>(memref.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  SmallVector<OpFoldResult> sizes = memref::getMixedSizes(b, loc, memref);
+  SmallVector<OpFoldResult> split = getAsOpFoldResult(ValueRange{kvHeads, group});
+  SmallVector<int64_t> splitShape = llvm::map_to_vector(split, [](OpFoldResult size) {
+    return getConstantIntValue(size).value_or(ShapedType::kDynamic);
+  });
+  // A static size is split to static ones only.
+  if (!type.isDynamicDim(headDim) && llvm::any_of(splitShape, ShapedType::isDynamic)) {
+    shape[headDim] = ShapedType::kDynamic;
+    type = MemRefType::get(shape, type.getElementType(), type.getLayout(), type.getMemorySpace());
+    memref = memref::CastOp::create(b, loc, type, memref);
+  }
+  shape.erase(shape.begin() + headDim);
+  sizes.erase(sizes.begin() + headDim);
+  shape.insert(shape.begin() + headDim, splitShape.begin(), splitShape.end());
+  sizes.insert(sizes.begin() + headDim, split.begin(), split.end());
+  SmallVector<ReassociationIndices> reassociation;
+  int64_t next = 0;
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    reassociation.push_back({next++});
+    if (i == headDim)
+      reassociation.back().push_back(next++);
+  }
+  return memref::ExpandShapeOp::create(b, loc, shape, memref, reassociation, sizes);
+}
+
+/// How the rows of a tile lie in a memref with split heads.
+struct ProgramBuilder::PackedAccess {
+  VectorType type; ///< vector<heads x positions (x columns)>, or positions first, as in memory
+  SmallVector<Value> indices;
+  AffineMap map;
+  SmallVector<bool> inBounds;
+};
+
+ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref) {
+  auto type = cast<MemRefType>(memref.getType());
+  bool isLse = type.getRank() == 4, positionsFirst = op.getLayout() == Layout::BSHD;
+  PackedAccess access;
+  SmallVector<int64_t> shape = {pack, positions};
+  SmallVector<unsigned> dims = {2, 3};
+  access.indices = {batch, kvHead, headInGroup, row};
+  if (positionsFirst) {
+    std::swap(shape[0], shape[1]);
+    dims = isLse ? SmallVector<unsigned>{3, 2} : SmallVector<unsigned>{1, 3};
+    if (!isLse)
+      access.indices = {batch, row, kvHead, headInGroup};
+  }
+  access.inBounds = {false, false};
+  if (!isLse) {
+    shape.push_back(type.getShape().back());
+    dims.push_back(4);
+    access.indices.push_back(index(0));
+    access.inBounds.push_back(true);
+  }
+  access.type = VectorType::get(shape, type.getElementType());
+  access.map = AffineMap::getMultiDimMapWithTargets(type.getRank(), dims, b.getContext());
+  return access;
+}
+
+Value ProgramBuilder::loadPacked(Value memref) {
+  PackedAccess access = accessPacked(memref);
+  Value tile = vector::TransferReadOp::create(b, loc, access.type, memref, access.indices,
+                                              zeroElement, access.map, access.inBounds);
+  return toDotType(vector::ShapeCastOp::create(
+      b, loc, VectorType::get({m, access.type.getShape().back()}, access.type.getElementType()),
+      tile));
+}
+
+/// `rows` is vector<M> or vector<MxDv>.
+void ProgramBuilder::storePacked(Value rows, Value memref) {
+  PackedAccess access = accessPacked(memref);
+  Value tile = vector::ShapeCastOp::create(b, loc, access.type, rows);
+  vector::TransferWriteOp::create(b, loc, tile, memref, access.indices, access.map,
+                                  access.inBounds);
 }
 
 /// acc + lhs[m,k] rhs[n,k]^T, or acc + lhs[m,k] rhs[k,n].
@@ -232,8 +329,14 @@ Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
   }
   // M7: a pair is visible where the mask and `keep` both show it.
   Value shown;
-  if (partial)
-    shown = buildVisibleTile(b, loc, visible, position, key, nq, nk, m, n);
+  if (partial) {
+    RowPattern rows;
+    if (op.getLayout() == Layout::BSHD)
+      rows.repeat = pack;
+    else
+      rows.span = positions;
+    shown = buildVisibleTile(b, loc, visible, position, key, nq, nk, m, n, rows);
+  }
   if (Value keep = op.getKeep()) {
     keep = loadOfScores(keep, key, partial);
     shown = shown ? arith::AndIOp::create(b, loc, shown, keep).getResult() : keep;
@@ -377,7 +480,10 @@ void ProgramBuilder::finish(RowState state) {
   Value out = arith::MulFOp::create(b, loc, state.out, alongRow(inverse, dv));
   if (op.getElementType() != f32)
     out = arith::TruncFOp::create(b, loc, VectorType::get({m, dv}, op.getElementType()), out);
-  storeTile(out, op.getOInit());
+  if (pack > 1)
+    storePacked(out, splitO);
+  else
+    storeTile(out, op.getOInit());
   if (Value lse = op.getLseInit()) {
     // lse = ln 2 (c max + log2 sum)
     Value log = math::Log2Op::create(b, loc, sum);
@@ -386,6 +492,8 @@ void ProgramBuilder::finish(RowState state) {
                       : math::FmaOp::create(b, loc, state.max, splat(rowType, c), log).getResult();
     value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
     value = arith::SelectOp::create(b, loc, empty, minusInf(rowType), value);
+    if (pack > 1)
+      return storePacked(value, splitLse);
     AffineMap map = AffineMap::get(3, 0, {b.getAffineDimExpr(2)}, b.getContext());
     vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{batch, head, row}, map,
                                     ArrayRef<bool>{false});
@@ -396,10 +504,10 @@ scf::ForallOp ProgramBuilder::build() {
   nq = dim(op.getQ(), op.getSeqDim());
   nk = dim(op.getK(), op.getSeqDim());
   Value batches = dim(op.getQ(), 0), heads = dim(op.getQ(), op.getHeadDim());
-  Value kvHeads = dim(op.getK(), op.getHeadDim());
-  Value tiles = b.createOrFold<arith::CeilDivUIOp>(loc, nq, index(m));
+  kvHeads = dim(op.getK(), op.getHeadDim());
+  Value tiles = b.createOrFold<arith::CeilDivUIOp>(loc, nq, index(positions));
   // A4. No key/value head at all only comes with no query head: nothing runs then.
-  Value group = b.createOrFold<arith::DivUIOp>(
+  group = b.createOrFold<arith::DivUIOp>(
       loc, heads, b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
   // A3.
   auto getOffset = [&] {
@@ -411,6 +519,15 @@ scf::ForallOp ProgramBuilder::build() {
   if (!op.getKvLen())
     offset = getOffset();
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
+  Value headTiles = group; // of one key/value head
+  if (pack > 1) {
+    headTiles = b.createOrFold<arith::CeilDivUIOp>(loc, group, index(pack));
+    heads = b.createOrFold<arith::MulIOp>(loc, kvHeads, headTiles);
+    splitQ = splitHeads(op.getQ(), op.getHeadDim());
+    splitO = splitHeads(op.getOInit(), op.getHeadDim());
+    if (op.getLseInit())
+      splitLse = splitHeads(op.getLseInit(), /*headDim=*/1);
+  }
 
   SmallVector<Attribute> axes;
   for (ProgramAxis axis : {ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile})
@@ -422,19 +539,25 @@ scf::ForallOp ProgramBuilder::build() {
   b.setInsertionPointToStart(forall.getBody());
   batch = forall.getInductionVars()[0];
   head = forall.getInductionVars()[1];
-  kvHead = b.createOrFold<arith::DivUIOp>(loc, head, group);
+  kvHead = b.createOrFold<arith::DivUIOp>(loc, head, headTiles);
+  if (pack > 1)
+    headInGroup = arith::MulIOp::create(
+        b, loc,
+        arith::SubIOp::create(b, loc, head, arith::MulIOp::create(b, loc, kvHead, headTiles)),
+        index(pack));
   if (op.getKvLen()) {
     nk = loadNumKeys(nk);
     offset = getOffset();
   }
   kMemref = existingKeys(op.getK());
   vMemref = existingKeys(op.getV());
-  row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(m));
+  row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(positions));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
-  Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(m)), nq);
+  Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
   Value last = b.createOrFold<arith::SubIOp>(
       loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
-  qTile = loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
+  qTile = pack > 1 ? loadPacked(splitQ)
+                   : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
 
   SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});

@@ -84,6 +84,18 @@ LogicalResult MakeTensorMapOp::verify() {
                          << type;
   if (rowDim < 0 || rowDim >= rank - 1)
     return emitOpError() << "expected 'row_dim' from 0 to " << rank - 2 << " but got " << rowDim;
+  if (getOuterDim().has_value() != getOuterRows().has_value())
+    return emitOpError() << "expected both of 'outer_dim' and 'outer_rows' or none but got '"
+                         << (getOuterDim() ? "outer_dim" : "outer_rows") << "'";
+  if (getOuterDim()) {
+    int64_t outerDim = *getOuterDim(), outerRows = *getOuterRows();
+    if (outerDim < 0 || outerDim >= rowDim)
+      return emitOpError() << "expected 'outer_dim' before 'row_dim', " << rowDim << ", but got "
+                           << outerDim;
+    if (outerRows < 1 || getMapType().getRows() % outerRows != 0)
+      return emitOpError() << "expected 'outer_rows' to divide the box's "
+                           << getMapType().getRows() << " rows but got " << outerRows;
+  }
   SmallVector<int64_t> strides;
   int64_t offset;
   if (failed(type.getStridesAndOffset(strides, offset)) || strides.back() != 1)

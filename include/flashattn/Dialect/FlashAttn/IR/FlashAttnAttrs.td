@@ -156,17 +156,19 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `stages` | K/V tiles held in shared memory at once; 1 loads without overlap |
     | `lanes` | threads that share a row: the row sum is kept as so many partial sums and reduced once at the end |
     | `dot_type` | element type of the contractions' operands |
+    | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
     | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
 
     `flashattn-select-schedule` fills it in; one already on the op is kept.
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
+                        DefaultValuedParameter<"int64_t", "1">:$pack,
                         OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
   let assemblyFormat = [{
     `<` `tile_m` `=` $tileM `,` `tile_n` `=` $tileN `,` `warps` `=` $warps `,`
-        `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType
-        (`,` `roles` `=` $roles^)? `>`
+        `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType ``
+        custom<PackAndRoles>($pack, $roles) `>`
   }];
   let genVerifyDecl = 1;
 }

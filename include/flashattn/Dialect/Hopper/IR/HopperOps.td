@@ -27,19 +27,26 @@ def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
   let description = [{
     The descriptor of a memref of rank 2 to 5 of f16 or bf16 in global memory, with unit
     stride in its last dimension. The box covers `rows` indices along dimension `row_dim`,
-    `columns` along the last one and one along every other.
+    `columns` along the last one and one along every other. With `outer_dim` it covers
+    `outer_rows` indices along that one and `rows / outer_rows` along `row_dim`: `rows` in all,
+    those of one outer index next to each other.
 
-    Example:
+    Examples:
 
     ```mlir
     %m = hopper.make_tensor_map %k row_dim(2)
         : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
+    %n = hopper.make_tensor_map %q row_dim(3) outer_dim(2) outer_rows(4)
+        : memref<?x?x?x?x128xf16> to !hopper.tensor_map<64x64xf16>
     ```
   }];
-  let arguments = (ins AnyStridedMemRef:$memref, I64Attr:$rowDim);
+  let arguments = (ins AnyStridedMemRef:$memref, I64Attr:$rowDim, OptionalAttr<I64Attr>:$outerDim,
+                       OptionalAttr<I64Attr>:$outerRows);
   let results = (outs Hopper_AnyTensorMap:$map);
   let assemblyFormat = [{
-    $memref `row_dim` `(` $rowDim `)` attr-dict `:` type($memref) `to` type($map)
+    $memref `row_dim` `(` $rowDim `)`
+    (`outer_dim` `(` $outerDim^ `)` `outer_rows` `(` $outerRows `)`)?
+    attr-dict `:` type($memref) `to` type($map)
   }];
   let extraClassDeclaration = [{
     TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
