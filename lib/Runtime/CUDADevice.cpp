@@ -151,6 +151,7 @@ public:
         .str();
   }
   std::string getChip() const override { return info.getChip(); }
+  int64_t getMultiprocessorCount() const override { return info.multiprocessors; }
 
   Expected<void *> allocate(size_t bytes) override {
     cuda::DevicePtr pointer = 0;

@@ -201,6 +201,16 @@ void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, i
   });
 }
 
+/// Multiprocessors of the device; 1 after an error, which no launch follows.
+int64_t flashattnMultiprocessorCount() {
+  int64_t count = 1;
+  run([&](Device &device) {
+    count = device.getMultiprocessorCount();
+    return Error::success();
+  });
+  return count;
+}
+
 //===----------------------------------------------------------------------===//
 // Streams and events: all work of a device goes to its one stream, in order
 //===----------------------------------------------------------------------===//
@@ -276,6 +286,7 @@ const Symbol kSymbols[] = {
     symbol("_mlir_memref_to_llvm_free", memrefFree),
     symbol("_mlir_memref_to_llvm_aligned_free", memrefFree),
     symbol("flashattnEncodeTensorMap", flashattnEncodeTensorMap),
+    symbol("flashattnMultiprocessorCount", flashattnMultiprocessorCount),
     symbol("flashattnParallelFor", flashattnParallelFor),
     symbol("mgpuMemAlloc", mgpuMemAlloc),
     symbol("mgpuMemFree", mgpuMemFree),

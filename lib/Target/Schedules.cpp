@@ -49,7 +49,38 @@ LogicalResult mlir::flashattn::verifyChip(function_ref<InFlightDiagnostic()> emi
   return success();
 }
 
-int64_t mlir::flashattn::getDefaultRescale(FloatType element) { return element.isBF16() ? 1 : 8; }
+int64_t mlir::flashattn::getDefaultRescale(FloatType element) {
+  // A row's largest weight is exact where its base is the row's maximum. In bf16, which keeps 8
+  // bits of any other, that is worth a rescaling wherever it stands out.
+  return element.isBF16() ? 1 : 8;
+}
+
+namespace {
+/// A schedule with roles for a class of masks and head dimensions up to `maxD`.
+struct RolesRow {
+  MaskShape shape;
+  int64_t maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
+      queryStages;
+};
+} // namespace
+
+/// Best first, as measured on an H100 (BENCHMARKS.md).
+constexpr RolesRow kRolesTable[] = {
+    // Blocks alike, dealt out evenly: they may as well stay, where registers are left for it.
+    {MaskShape::Full, 64, 128, 2, 3, 160, 32, 1, 1, 1},
+    {MaskShape::Full, 128, 80, 2, 3, 160, 32, 1, 1, 2},
+    {MaskShape::Full, 128, 80, 2, 3, 160, 32, 1, 1, 1},
+    {MaskShape::Full, 256, 64, 2, 2, 240, 24, 1, 1, 1},
+    // Blocks differ in length: the longest first, and few heads at once so that their keys and
+    // values stay in the L2 cache.
+    {MaskShape::Triangular, 64, 128, 2, 3, 160, 32, 16, 1, 1},
+    {MaskShape::Triangular, 128, 64, 3, 3, 160, 32, 8, 1, 1},
+    {MaskShape::Triangular, 256, 64, 2, 2, 240, 24, 4, 1, 1},
+    // Short blocks: several at once hide each other's beginning and end.
+    {MaskShape::Banded, 64, 32, 2, 1, 104, 24, 1, 4, 1},
+    {MaskShape::Banded, 128, 64, 2, 3, 160, 32, 1, 1, 1},
+    {MaskShape::Banded, 256, 64, 2, 2, 240, 24, 1, 1, 1},
+};
 
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
   MLIRContext *ctx = op.getContext();
@@ -66,27 +97,15 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   SmallVector<ScheduleAttr> candidates;
   if (chip.hasWarpgroups() && !element.isF32()) {
     MaskShape shape = classifyMask(op.getVisibleSets());
-    // Blocks of a triangular mask differ in length: the longest first, and few heads at once
-    // so that their keys and values stay in the L2 cache.
-    auto add = [&](int64_t n, int64_t consumers, int64_t registers, int64_t producerRegisters,
-                   int64_t blocks = 1) {
-      // A row's largest weight is exact where its base is the row's maximum. In bf16, which
-      // keeps 8 bits of any other, that is worth a rescaling wherever it stands out.
-      auto roles = RolesAttr::get(ctx, consumers, ProgramAxis::QueryTile, registers,
-                                  producerRegisters, getDefaultRescale(element),
-                                  /*section=*/shape == MaskShape::Triangular ? 4 : 1, blocks);
-      candidates.push_back(make(64, n, 4, 2, 4, element, roles));
-    };
-    // Bands make short blocks: several at once hide each other's beginning and end.
-    if (d <= 64 && shape == MaskShape::Banded)
-      add(64, 1, 128, 32, /*blocks=*/3);
-    if (d <= 64)
-      add(shape == MaskShape::Banded ? 64 : 128, 3, 160, 32);
-    if (d <= 128)
-      add(shape == MaskShape::Banded ? 64 : 80, 3, 160, 32);
-    add(64, 2, 240, 24);
+    for (const RolesRow &row : kRolesTable)
+      if (row.shape == shape && d <= row.maxD)
+        candidates.push_back(
+            make(64, row.tileN, 4, row.stages, 4, element,
+                 RolesAttr::get(ctx, row.consumers, ProgramAxis::QueryTile, row.registers,
+                                row.producerRegisters, getDefaultRescale(element), row.section,
+                                row.blocks, row.queryStages)));
   }
-  // Best first, as measured on an H100 (BENCHMARKS.md); what follows serves chips with less
+  // Best first, as measured on an H100 (BENCHMARKS.md); the last ones serve chips with less
   // shared memory. Two row blocks a warp halve the reads of K and V where registers allow.
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
     candidates.push_back(make(m, n, warps, stages, 4, element));
@@ -147,10 +166,15 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
   // An output as wide as the queries takes their place.
-  int64_t qBytes = consumers * m * (d == dv ? d : d + dv) * 2;
+  int64_t queryStages = roles.getQueryStages();
+  int64_t qBytes = consumers * m * (queryStages * d + (d == dv ? 0 : dv)) * 2;
   int64_t kBytes = stages * n * d * 2, vBytes = stages * n * dv * 2;
-  // Beside the barriers stand the bounds of each of the mask's intervals.
+  // Beside the barriers stand the bounds of each of the mask's intervals, and what a persistent
+  // block is at.
   int64_t barrierBytes = 8 * (consumers + 4 * stages + op.getVisibleSets().size());
+  if (queryStages > 1)
+    barrierBytes = 8 * (2 * queryStages * consumers + 4 * stages) +
+                   queryStages * (8 * op.getVisibleSets().size() + 16);
   int64_t needed = qBytes + kBytes + vBytes + barrierBytes;
   // Each block beside the first has a KiB of the system's own (CUDA programming guide).
   constexpr int64_t kSystem = 1024;
@@ -194,15 +218,6 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
              std::string(dot.isF16() ? "f16" : "bf16");
     return "";
   }
-  std::pair<StringRef, bool> features[] = {{"bias", bool(op.getBias())},
-                                           {"keep", bool(op.getKeep())},
-                                           {"sink_logits", bool(op.getSinkLogits())},
-                                           {"kv_len", bool(op.getKvLen())},
-                                           {"softcap", bool(op.getSoftcapAttr())},
-                                           {"score_mod", op.hasScoreMod()}};
-  for (auto [name, present] : features)
-    if (present)
-      return llvm::formatv("expected no {0} on {1}", name, chip.name);
   auto typeName = [](FloatType t) { return t.isF16() ? "f16" : t.isBF16() ? "bf16" : "f32"; };
   if (dot != element)
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",

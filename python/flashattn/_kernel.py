@@ -23,6 +23,7 @@ _ROLES = (
     "rescale",
     "section",
     "blocks",
+    "query_stages",
 )
 
 

@@ -61,11 +61,11 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
           continue;
         for (int64_t n : {32, 48, 64, 80, 96, 112, 128, 160, 176})
           for (int64_t stages : {2, 3})
-            for (int64_t section : {1, 4})
+            for (auto [section, queryStages] : {std::pair(1, 1), {4, 1}, {16, 1}, {1, 2}})
               add(64, n, 4, stages, 4, op.getElementType(),
                   RolesAttr::get(context, roles.consumers, along, roles.registers,
-                                 roles.producerRegisters, getDefaultRescale(op.getElementType()), section,
-                                 roles.blocks));
+                                 roles.producerRegisters, getDefaultRescale(op.getElementType()),
+                                 section, roles.blocks, queryStages));
       }
   for (int64_t m : {64, 128, 192})
     for (int64_t n : {16, 32, 48, 64, 96, 128})

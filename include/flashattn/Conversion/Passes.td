@@ -54,6 +54,10 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     read the same head of `k` and `v`. Blocks are numbered with the heads of a section
     fastest and the last query tiles first: under a causal mask these are the longest.
 
+    With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
+    each takes every so many-th of what would be the blocks. The producer sends for the next
+    one's tiles while the consumers finish the one before.
+
     Example: test/Conversion/FlashAttnToGPU/specialize-warps.mlir
   }];
   let dependentDialects = [
@@ -109,15 +113,20 @@ def Distribute : Pass<"flashattn-distribute"> {
 }
 
 def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
-  let summary = "exp2, log2 and reciprocals as one instruction each";
+  let summary = "math ops as instructions of the GPU";
   let description = [{
     In GPU functions `math.exp2` and `math.log2` on f32 become `ex2.approx.ftz` and
     `lg2.approx.ftz`, and a quotient of 1 `rcp.approx.ftz`, element by element; libdevice's versions cost several
-    instructions more for denormals, which an attention weight has no use for.
+    instructions more for denormals, which an attention weight has no use for. `exp`, `log`, `rsqrt` and `tanh`
+    go the same way, tanh to `tanh.approx` where its flags allow an approximation (`afn`). Other
+    ops that a score modification may hold are expanded or approximated by polynomials. What
+    has no lowering is an error at its location.
 
     Example: test/Conversion/FlashAttnToGPU/math-to-nvvm.mlir
   }];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect"];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::vector::VectorDialect"];
 }
 
 def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
@@ -155,6 +164,7 @@ def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::Modul
     bytes (`!llvm.array<16 x i64>`) that the call has written. An operand must have the type
     of the kernel's argument for as long as the kernel is a `gpu.func`: run this when kernels
     are serialised (`gpu-module-to-binary`) and before memrefs are lowered.
+    `hopper.multiprocessor_count` becomes a call of `flashattnMultiprocessorCount`.
 
     Example: test/Conversion/HopperToLLVM/host.mlir
   }];

@@ -78,6 +78,8 @@ public:
   /// The `chip` of the pipelines: "cpu", or "sm_80" and the like.
   virtual std::string getChip() const = 0;
   bool isCUDA() const { return getChip() != "cpu"; }
+  /// Multiprocessors of a CUDA device; 1 on the CPU.
+  virtual int64_t getMultiprocessorCount() const { return 1; }
 
   /// `bytes` of device memory aligned to 256 bytes. Errors: out of memory (needed, free).
   virtual llvm::Expected<void *> allocate(size_t bytes) = 0;

@@ -1,7 +1,7 @@
 //===- HostToLLVM.cpp - convert-hopper-host-to-llvm ------------------------===//
 //
 // Tensor maps are made by the runtime (flashattnEncodeTensorMap), on the host, at each
-// launch, and handed to kernels by value.
+// launch, and handed to kernels by value; it knows the device too.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,6 +9,7 @@
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "flashattn/Runtime/Device.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_CONVERTHOPPERHOSTTOLLVM
@@ -91,13 +92,34 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
   return success();
 }
 
+/// The runtime's number.
+static LogicalResult lower(hopper::MultiprocessorCountOp op, func::FuncOp parent) {
+  OpBuilder builder(op);
+  FailureOr<LLVM::LLVMFuncOp> function =
+      LLVM::lookupOrCreateFn(builder, parent->getParentOfType<ModuleOp>(),
+                             "flashattnMultiprocessorCount", {}, builder.getI64Type());
+  if (failed(function))
+    return failure();
+  auto call = LLVM::CallOp::create(builder, op.getLoc(), *function, ValueRange());
+  Value count = arith::IndexCastOp::create(builder, op.getLoc(), builder.getIndexType(),
+                                           call.getResult());
+  op->replaceAllUsesWith(ValueRange{count});
+  op->erase();
+  return success();
+}
+
 namespace {
 struct ConvertHopperHostToLLVMPass
     : flashattn::impl::ConvertHopperHostToLLVMBase<ConvertHopperHostToLLVMPass> {
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
-      WalkResult result = function.walk([&](hopper::MakeTensorMapOp op) {
-        return failed(lower(op, function)) ? WalkResult::interrupt() : WalkResult::advance();
+      WalkResult result = function.walk([&](Operation *op) {
+        LogicalResult lowered =
+            llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                .Case<hopper::MakeTensorMapOp, hopper::MultiprocessorCountOp>(
+                    [&](auto op) { return lower(op, function); })
+                .Default(success());
+        return failed(lowered) ? WalkResult::interrupt() : WalkResult::advance();
       });
       if (result.wasInterrupted())
         return signalPassFailure();

@@ -261,7 +261,7 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
     LLVMConversionTarget target(getContext());
     // What describes memory to the copy unit is the host's.
     target.addIllegalDialect<HopperDialect>();
-    target.addLegalOp<MakeTensorMapOp>();
+    target.addLegalOp<MakeTensorMapOp, MultiprocessorCountOp>();
     target.addLegalDialect<NVVM::NVVMDialect>();
     if (failed(applyPartialConversion(root, target, std::move(patterns))))
       signalPassFailure();

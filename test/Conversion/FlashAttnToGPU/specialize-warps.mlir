@@ -27,7 +27,7 @@
 // CHECK: %[[KS:.*]] = memref.view %[[POOL]][%c16384][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[VS:.*]] = memref.view %[[POOL]][%c24576][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[BARS:.*]] = memref.view %[[POOL]][%c32768][] : {{.*}} to memref<10xi64, #gpu.address_space<workgroup>>
-// CHECK: %[[HULLS:.*]] = memref.view %[[POOL]][%c32848][] : {{.*}} to memref<1x2xi32, #gpu.address_space<workgroup>>
+// CHECK: %[[HULLS:.*]] = memref.view %[[POOL]][%c32848][] : {{.*}} to memref<1x1x2xi32, #gpu.address_space<workgroup>>
 
 // One arrival, the producer's, makes a tile full; one of each consumer makes it empty.
 // CHECK: scf.if
@@ -39,9 +39,13 @@
 // CHECK:   hopper.fence_barrier_init
 // The same thread asks for both tiles of queries, before there are any roles, and computes what
 // the roles share.
+// The first head's groups, the last ones in the grid, may have a program less. Who has none takes
+// the number past the last.
+// CHECK:   %[[NEXT:.*]] = arith.addi %{{.*}}, %c1 : index
+// CHECK:   %[[HAS:.*]] = arith.cmpi slt, %[[NEXT]], %{{.*}} : index
+// CHECK:   %[[SECOND:.*]] = arith.select %[[HAS]], %[[NEXT]], %[[TILES]] : index
 // CHECK:   hopper.barrier_expect %[[BARS]][%c0], 8192
 // CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c0]
-// CHECK:   %[[SECOND:.*]] = arith.addi %{{.*}}, %c1 : index
 // CHECK:   hopper.barrier_expect %[[BARS]][%c1], 8192
 // CHECK-NEXT: hopper.tma_load %[[QMAP]][{{.*}}, %c0] to %{{.*}}, %[[BARS]][%c1]
 // The second program's interval counts where there is such a program.
@@ -51,8 +55,8 @@
 // CHECK:   %[[IS2:.*]] = arith.cmpi slt, %[[SECOND]], %[[TILES]] : index
 // CHECK:   %[[COUNTS2:.*]] = arith.andi %[[READS2]], %[[IS2]]
 // CHECK:   arith.select %[[COUNTS2]], %[[END2]], %c0
-// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c0]
-// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c1]
+// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c0, %c0]
+// CHECK:   memref.store %{{.*}}, %[[HULLS]][%c0, %c0, %c1]
 
 // The role from lane 0 of each warp; one thread of a warpgroup arrives for it.
 // CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
@@ -69,7 +73,7 @@
 // CHECK:   nvvm.barrier.arrive id = %c0_i32 number_of_threads = %c384_i32
 // CHECK:   scf.if %[[SIGNALS]]
 // Up to the end of either program.
-// CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c1]
+// CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c0, %c1]
 // CHECK-NOT: scf.for
 // CHECK:     scf.for %[[J:.*]] = %c0 to %{{.*}} step %c1
 // CHECK:       %[[STAGE32:.*]] = arith.remui %{{.*}}, %c2_i32
@@ -96,13 +100,14 @@
 // CHECK:   nvvm.barrier id = %c0_i32 number_of_threads = %c384_i32
 // CHECK:   %[[CONSUMER32:.*]] = arith.subi %{{.*}}, %c1_i32
 // CHECK:   %[[CONSUMER:.*]] = arith.index_castui %[[CONSUMER32]]
-// CHECK:   %[[TILE:.*]] = arith.addi %{{.*}}, %[[CONSUMER]] : index
+// CHECK:   %[[MAYBE:.*]] = arith.addi %{{.*}}, %[[CONSUMER]] : index
+// CHECK:   %[[TILE:.*]] = arith.select %{{.*}}, %[[MAYBE]], %[[TILES]] : index
 // CHECK:   hopper.barrier_wait %[[BARS]][%[[CONSUMER]]], %c0_i32
 // CHECK:   %[[QTILE:.*]] = memref.subview %[[QS]][%[[CONSUMER]], 0, 0, 0] [1, 1, 64, 64]
 // CHECK:   hopper.load_tile %[[QTILE]] : {{.*}} -> vector<64x64xf16>
 
 // It passes by the tiles in front of its own, its four warps together; by all of them past the
-// last query tile, for the last block may have fewer programs than consumers.
+// last query tile, for a block may have fewer programs than consumers.
 // CHECK:   %[[SEES:.*]] = arith.cmpi slt, %c0, %[[END:.*]] : index
 // CHECK:   %[[IS:.*]] = arith.cmpi slt, %[[TILE]], %[[TILES]] : index
 // CHECK:   %[[MINE:.*]] = arith.andi %[[SEES]], %[[IS]]
@@ -178,10 +183,10 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK: hopper.make_tensor_map %{{.*}} row_dim(2)
 // CHECK: gpu.launch {{.*}} = %[[BLOCKS]], {{.*}} = %c512,
 // The tiles of queries are of three heads.
-// CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD:.*]], %[[ROW:.*]], %c0]
-// CHECK: %[[HEAD1:.*]] = arith.addi %[[HEAD]], %c1
+// CHECK: %[[HEAD1:.*]] = arith.addi %[[HEAD:.*]], %c1 : index
+// CHECK: %[[HEAD2:.*]] = arith.addi %[[HEAD]], %c2 : index
+// CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD]], %[[ROW:.*]], %c0]
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD1]], %[[ROW]], %c0]
-// CHECK: %[[HEAD2:.*]] = arith.addi %[[HEAD]], %c2
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD2]], %[[ROW]], %c0]
 // CHECK: nvvm.setmaxregister decrease 32
 // CHECK: nvvm.setmaxregister increase 160
@@ -219,6 +224,91 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>
+
+// Persistent blocks: as many as run at once, unless programs are long; each with two places for a
+// consumer's queries, and for what is said of them.
+// READS-BACK-LABEL: func @persistent
+// CHECK-LABEL: func @persistent
+// CHECK-SAME: %{{[a-z0-9]+}}: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>
+// CHECK: %[[KEYS:.*]] = memref.dim %[[K]], %c2
+// CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
+// CHECK: %[[RESIDENT:.*]] = hopper.multiprocessor_count
+// CHECK: %[[LONG:.*]] = arith.cmpi slt, %c2048, %[[KEYS]] : index
+// CHECK: %[[FEWER:.*]] = arith.minsi %[[GROUPS]], %[[RESIDENT]] : index
+// CHECK: %[[BLOCKS:.*]] = arith.select %[[LONG]], %[[GROUPS]], %[[FEWER]] : index
+// CHECK: gpu.launch blocks(%[[BLOCK:[a-z0-9]+]], {{.*}}) in (%[[GRID:[a-z0-9]+]] = %[[BLOCKS]],
+// CHECK: memref.view %{{.*}} to memref<4x1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: %[[BARS:.*]] = memref.view %{{.*}} to memref<16xi64, #gpu.address_space<workgroup>>
+// CHECK: %[[HULLS:.*]] = memref.view %{{.*}} to memref<2x1x2xi32, #gpu.address_space<workgroup>>
+// CHECK: %[[NUMBERS:.*]] = memref.view %{{.*}} to memref<2x4xi32, #gpu.address_space<workgroup>>
+// The first group is prepared before there are roles.
+// CHECK: scf.if
+// CHECK-COUNT-10: hopper.barrier_init %[[BARS]][%{{.*}}], 1 :
+// CHECK: hopper.fence_barrier_init
+// CHECK-COUNT-4: memref.store %{{.*}}, %[[NUMBERS]][%c0,
+// CHECK: memref.store %{{.*}}, %[[HULLS]][%c0,
+// CHECK-COUNT-2: hopper.tma_load
+// The producer sends for the keys and values of a round, then for the queries of the next, where
+// every consumer has done with what was in their place two rounds ago.
+// CHECK: nvvm.setmaxregister decrease
+// CHECK: scf.for %[[ROUND:.*]] = %c0_i32 to %[[ROUNDS:.*]] step %c1_i32 iter_args(%[[STEP:.*]] = %c0_i32) -> (i32)
+// CHECK:   %[[AT:.*]] = arith.remui %[[ROUND]], %c2_i32
+// CHECK:   %[[SLOT:.*]] = arith.index_castui %[[AT]]
+// CHECK:   memref.load %[[NUMBERS]][%[[SLOT]],
+// CHECK:   memref.load %[[HULLS]][%[[SLOT]],
+// CHECK:   scf.for
+// CHECK-COUNT-2: hopper.tma_load
+// CHECK:   }
+// CHECK:   %[[NEXT:.*]] = arith.addi %[[ROUND]], %c1_i32
+// CHECK:   %[[ANOTHER:.*]] = arith.cmpi slt, %[[NEXT]], %[[ROUNDS]] : i32
+// CHECK:   scf.if %[[ANOTHER]]
+// CHECK-COUNT-2: hopper.barrier_wait %[[BARS]]
+// CHECK-COUNT-4: memref.store %{{.*}}, %[[NUMBERS]]
+// CHECK-COUNT-2: hopper.tma_load
+// CHECK:   }
+// CHECK:   scf.yield %{{.*}} : i32
+// A consumer has the numbers of its program with the queries, and lets go of both when its output
+// has been read from there.
+// CHECK: nvvm.setmaxregister increase
+// CHECK: scf.for {{.*}} iter_args({{.*}} = %c0_i32) -> (i32)
+// CHECK:   %[[QUERY:.*]] = arith.addi %{{.*}}, %{{.*}} : index
+// CHECK:   hopper.barrier_wait %[[BARS]]
+// CHECK-COUNT-4: memref.load %[[NUMBERS]]
+// CHECK:   hopper.tma_store
+// CHECK-NEXT: nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-NEXT: }
+// CHECK:   %[[EMPTY:.*]] = arith.addi %[[QUERY]], %c4
+// CHECK:   hopper.barrier_arrive %[[BARS]][%[[EMPTY]]]
+// CHECK:   scf.yield %{{.*}} : i32
+// CHECK: gpu.terminator
+func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+// An output that tensor copies cannot make: the consumer's warps meet before it lets go.
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>
+// READS-BACK-LABEL: func @persistent_unaligned
+// CHECK-LABEL: func @persistent_unaligned
+// CHECK: vector.transfer_write
+// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c128_i32
+// CHECK: hopper.barrier_arrive
+// CHECK: scf.yield %{{.*}} : i32
+// CHECK: gpu.terminator
+func.func @persistent_unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
   return
 }
 
@@ -338,7 +428,7 @@ func.func @section(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 // CHECK-NOT: memref.store
 // CHECK: nvvm.setmaxregister decrease 24 {hopper.blocks = 2 : i32}
 // CHECK: nvvm.setmaxregister increase 104
-// CHECK: %[[TILE:.*]] = arith.addi
+// CHECK: %[[TILE:.*]] = arith.select %{{.*}}, %{{.*}}, %[[TILES]] : index
 // CHECK: %[[ANY:.*]] = arith.cmpi slt, %c0, %[[END:.*]] : index
 // CHECK: %[[IS:.*]] = arith.cmpi slt, %[[TILE]], %[[TILES]] : index
 // CHECK: %[[RUNS:.*]] = arith.andi %[[ANY]], %[[IS]]

@@ -83,6 +83,8 @@ func.func @masks() attributes {
 // CHECK-SAME: once = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1>
 // CHECK-SAME: scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 15, section = 1>>
 // CHECK-SAME: several = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3>>
+// CHECK-SAME: stay = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, query_stages = 2>
+// CHECK-SAME: stay_both = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3, query_stages = 2>
 // CHECK-SAME: terse = #flashattn.roles<consumers = 1, along = query_tile, registers = 24, producer_registers = 24, rescale = 0, section = 1, blocks = 8>
 func.func @roles() attributes {
   alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>,
@@ -92,6 +94,8 @@ func.func @roles() attributes {
       roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 15, section = 1>>,
   several = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16,
       roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3>>,
+  stay = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, query_stages = 2>,
+  stay_both = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3, query_stages = 2>,
   terse = #flashattn.roles<consumers = 1, along = query_tile, registers = 24, producer_registers = 24, rescale = 0, section = 1, blocks = 8>
 } {
   return

@@ -51,6 +51,28 @@ static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
   printer.printString(text);
 }
 
+/// The fields of roles that are 1 where they are left out.
+static ParseResult parseOptionalFields(AsmParser &parser, int64_t &blocks, int64_t &queryStages) {
+  blocks = queryStages = 1;
+  bool hasComma = succeeded(parser.parseOptionalComma());
+  if (hasComma && succeeded(parser.parseOptionalKeyword("blocks"))) {
+    if (parser.parseEqual() || parser.parseInteger(blocks))
+      return failure();
+    hasComma = succeeded(parser.parseOptionalComma());
+  }
+  if (hasComma && (parser.parseKeyword("query_stages") || parser.parseEqual() ||
+                   parser.parseInteger(queryStages)))
+    return failure();
+  return success();
+}
+
+static void printOptionalFields(AsmPrinter &printer, int64_t blocks, int64_t queryStages) {
+  if (blocks != 1)
+    printer << ", blocks = " << blocks;
+  if (queryStages != 1)
+    printer << ", query_stages = " << queryStages;
+}
+
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
 
@@ -234,13 +256,15 @@ static LogicalResult verifyField(function_ref<InFlightDiagnostic()> emitError, S
 
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
-                                int64_t rescale, int64_t section, int64_t blocks) {
+                                int64_t rescale, int64_t section, int64_t blocks,
+                                int64_t queryStages) {
   if (failed(verifyField(emitError, "consumers", consumers, 1, 7)) ||
       failed(verifyField(emitError, "registers", registers, 24, 256)) ||
       failed(verifyField(emitError, "producer_registers", producerRegisters, 24, 256)) ||
       failed(verifyField(emitError, "rescale", rescale, 0, 15)) ||
       failed(verifyField(emitError, "section", section, 1, 65535)) ||
-      failed(verifyField(emitError, "blocks", blocks, 1, 8)))
+      failed(verifyField(emitError, "blocks", blocks, 1, 8)) ||
+      failed(verifyField(emitError, "query_stages", queryStages, 1, 2)))
     return failure();
   for (auto [name, value] : {std::pair("registers", registers),
                              std::pair("producer_registers", producerRegisters)})

@@ -211,7 +211,10 @@ Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
   if (std::optional<APFloat> softcap = op.getSoftcap()) {
     double cap = softcap->convertToFloat();
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor / cap));
-    scores = math::TanhOp::create(b, loc, scores);
+    // 11 bits of it are more than bf16 keeps of a weight or an output.
+    auto flags = op.getElementType().isBF16() ? arith::FastMathFlags::afn
+                                              : arith::FastMathFlags::none;
+    scores = math::TanhOp::create(b, loc, scores, flags);
     factor = cap;
   }
   if (op.hasScoreMod()) {

@@ -129,15 +129,17 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown |
     | `section` | heads whose programs are started together, longest first |
     | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
+    | `query_stages` (1 if left out) | tiles of queries that a consumer has room for; with 2 blocks are persistent: no more are launched than run at once, each runs one group of programs after the other, and the next one's tiles come meanwhile |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescale, "int64_t":$section,
-                        DefaultValuedParameter<"int64_t", "1">:$blocks);
+                        DefaultValuedParameter<"int64_t", "1">:$blocks,
+                        DefaultValuedParameter<"int64_t", "1">:$queryStages);
   let assemblyFormat = [{
     `<` `consumers` `=` $consumers `,` `along` `=` $along `,` `registers` `=` $registers `,`
         `producer_registers` `=` $producerRegisters `,` `rescale` `=` $rescale `,`
-        `section` `=` $section (`,` `blocks` `=` $blocks^)? `>`
+        `section` `=` $section `` custom<OptionalFields>($blocks, $queryStages) `>`
   }];
   let genVerifyDecl = 1;
 }

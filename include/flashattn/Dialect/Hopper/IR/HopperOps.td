@@ -46,6 +46,15 @@ def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
   }];
 }
 
+def Hopper_MultiprocessorCountOp : Op<Hopper_Dialect, "multiprocessor_count", [Pure]> {
+  let summary = "number of multiprocessors of the device (host)";
+  let description = [{
+    What a grid of persistent blocks is sized by.
+  }];
+  let results = (outs Index:$count);
+  let assemblyFormat = "attr-dict";
+}
+
 def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
   let summary = "copy a tile to shared memory asynchronously";
   let description = [{
