@@ -39,7 +39,8 @@ LogicalResult WarpRoles::findReads() {
     if (read->getBlock() == program.getBody()) {
       queryRead = read;
       queryTile = read;
-      if (read.getTransferRank() > 2 && read->hasOneUse())
+      if (read.getTransferRank() > 2 && read->hasOneUse() &&
+          isa<vector::ShapeCastOp>(*read->user_begin()))
         queryTile = *read->user_begin();
       return WalkResult::advance();
     }

@@ -427,7 +427,8 @@ scf::ForallOp ProgramBuilder::build() {
         index(pack));
   row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(positions));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
-  Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
+  Value rowsEnd =
+      arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
   Value last = b.createOrFold<arith::SubIOp>(
       loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
   qTile = pack > 1 ? loadPacked(splitQ)
