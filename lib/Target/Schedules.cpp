@@ -85,8 +85,8 @@ constexpr RolesRow kRolesTable[] = {
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
-  auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
-                  FloatType dot, RolesAttr roles = {}) {
+  auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot,
+                  RolesAttr roles = {}) {
     return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, /*pack=*/1, roles);
   };
   if (chip.isCPU())
@@ -159,12 +159,13 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
     if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads) || kvHeads == 0 ||
         llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers != 0)
-      return llvm::formatv("expected a static number of query heads to a key/value head that is "
-                           "a multiple of {0} consumers{1}",
-                           consumers,
-                           schedule.getPack() == 1
-                               ? ""
-                               : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
+      return llvm::formatv(
+          "expected a static number of query heads to a key/value head that is "
+          "a multiple of {0} consumers{1}",
+          consumers,
+          schedule.getPack() == 1
+              ? ""
+              : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
   }
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());

@@ -56,7 +56,8 @@ LogicalResult WarpRoles::findReads() {
   });
   if (walk.wasInterrupted())
     return failure();
-  if (intervals == 0 || !queryRead || queryTile->getResultTypes()[0] != getTile(queryRead) || !rings[0].read || !rings[1].read)
+  if (intervals == 0 || !queryRead || queryTile->getResultTypes()[0] != getTile(queryRead) ||
+      !rings[0].read || !rings[1].read)
     return program.emitOpError() << "expected a tile program with pipelined key loops; run "
                                     "flashattn-pipeline-keys first";
   return success();
