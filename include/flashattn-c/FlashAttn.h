@@ -212,7 +212,8 @@ typedef struct FlashAttnArgumentInfo {
   int32_t alignedRows;
   int64_t sizes[FLASHATTN_MAX_RANK];   /**< -1 where any will do */
   int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, -1 where any will do */
-  /** What it is to the function's only attention: "q", "k", "v", "o", "lse", "offset"; or "". */
+  /** What it is to the function's only attention: "q", "k", "v", "o", "lse", "offset", "bias",
+      "keep", "sink_logits", "kv_len"; or "". */
   const char *role;
 } FlashAttnArgumentInfo;
 

@@ -172,9 +172,16 @@ static void describeRoles(Kernel &kernel, func::FuncOp function) {
   AttentionRoles &roles = kernel.roles;
   roles.isBSHD = op.getLayout() == Layout::BSHD;
   std::tuple<int &, const char *, Value> operands[] = {
-      {roles.q, "q", op.getQ()},     {roles.k, "k", op.getK()},
-      {roles.v, "v", op.getV()},     {roles.offset, "offset", op.getOffset()},
-      {roles.o, "o", op.getOInit()}, {roles.lse, "lse", op.getLseInit()}};
+      {roles.q, "q", op.getQ()},
+      {roles.k, "k", op.getK()},
+      {roles.v, "v", op.getV()},
+      {roles.offset, "offset", op.getOffset()},
+      {roles.o, "o", op.getOInit()},
+      {roles.lse, "lse", op.getLseInit()},
+      {roles.bias, "bias", op.getBias()},
+      {roles.keep, "keep", op.getKeep()},
+      {roles.sinkLogits, "sink_logits", op.getSinkLogits()},
+      {roles.kvLen, "kv_len", op.getKvLen()}};
   for (auto &[index, name, operand] : operands) {
     std::optional<unsigned> found = getArgumentIndex(operand, function);
     if (!found)

@@ -33,6 +33,7 @@ struct Argument {
 /// The arguments that are the operands of a function's only attention, or -1.
 struct AttentionRoles {
   int q = -1, k = -1, v = -1, o = -1, lse = -1, offset = -1;
+  int bias = -1, keep = -1, sinkLogits = -1, kvLen = -1;
   bool isBSHD = false;
 };
 

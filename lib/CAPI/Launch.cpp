@@ -102,9 +102,23 @@ static int32_t checkAttention(const Kernel &kernel, const FlashAttnTensor *tenso
       {"length", roles.v, length, roles.k, length},
       {"length", roles.o, length, roles.q, length},
       {"length", roles.lse, 2, roles.q, length},
+      {"heads", roles.sinkLogits, 0, roles.q, heads},
+      {"batch", roles.kvLen, 0, roles.q, 0},
+      {"batch", roles.bias, 0, roles.q, 0},
+      {"heads", roles.bias, 1, roles.q, heads},
+      {"query length", roles.bias, 2, roles.q, length},
+      {"key length", roles.bias, 3, roles.k, length},
+      {"batch", roles.keep, 0, roles.q, 0},
+      {"heads", roles.keep, 1, roles.q, heads},
+      {"query length", roles.keep, 2, roles.q, length},
+      {"key length", roles.keep, 3, roles.k, length},
   };
   for (const SharedSize &size : shared) {
     if (size.left < 0 || size.right < 0)
+      continue;
+    // Broadcast, as the kernel's type says.
+    if ((size.left == roles.bias || size.left == roles.keep) &&
+        kernel.arguments[size.left].sizes[size.leftDim] == 1)
       continue;
     int64_t found = tensors[size.left].sizes[size.leftDim];
     int64_t expected = tensors[size.right].sizes[size.rightDim];

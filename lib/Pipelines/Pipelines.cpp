@@ -46,6 +46,7 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
   memrefOptions.useGenericFunctions = true;
   pm.addPass(createConvertVectorToLLVMPass());
   pm.addPass(createConvertMathToLLVMPass());
+  pm.addPass(createConvertMathToLibmPass());
   pm.addPass(createArithToLLVMConversionPass());
   pm.addPass(createConvertIndexToLLVMPass());
   pm.addPass(createFinalizeMemRefToLLVMConversionPass(memrefOptions));

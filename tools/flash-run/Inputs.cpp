@@ -4,6 +4,8 @@
 #include "Npy.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <random>
+
 using namespace mlir;
 using namespace mlir::flashattn;
 using llvm::Error;
@@ -79,9 +81,21 @@ inferShape(const Program &program, unsigned index,
   if (!program.attention)
     return std::nullopt;
   const AttentionInfo &attention = *program.attention;
-  if (!shapes[attention.q] || !shapes[attention.v])
+  if (!shapes[attention.q] || !shapes[attention.k] || !shapes[attention.v])
     return std::nullopt;
   SmallVector<int64_t> shape = *shapes[attention.q];
+  unsigned heads = attention.isBSHD ? 2 : 1, length = attention.isBSHD ? 1 : 2;
+  if (attention.bias == index || attention.keep == index) {
+    SmallVector<int64_t> scores = {shape[0], shape[heads], shape[length],
+                                   (*shapes[attention.k])[length]};
+    for (auto [size, declared] : llvm::zip_equal(scores, info.shape))
+      size = declared == 1 ? 1 : size;
+    return scores;
+  }
+  if (attention.sinkLogits == index)
+    return SmallVector<int64_t>{shape[heads]};
+  if (attention.kvLen == index)
+    return SmallVector<int64_t>{shape[0]};
   if (attention.oArgument == index) {
     shape[3] = (*shapes[attention.v])[3];
     return shape;
@@ -95,8 +109,24 @@ inferShape(const Program &program, unsigned index,
   return std::nullopt;
 }
 
+/// Random values; for `kv_len` lengths from 0 to the number of keys.
+static void fillRandom(const Program &program, unsigned index,
+                       ArrayRef<std::optional<SmallVector<int64_t>>> shapes, uint64_t seed,
+                       HostTensor &tensor) {
+  if (!program.attention || program.attention->kvLen != index) {
+    tensor.fillRandom(seed);
+    return;
+  }
+  const AttentionInfo &attention = *program.attention;
+  int64_t numKeys = (*shapes[attention.k])[attention.isBSHD ? 1 : 2];
+  std::mt19937_64 random(seed);
+  for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+    tensor.set(i, random() % (numKeys + 1));
+}
+
 /// Fills `tensor` as the spec's source, which is no file, says; `seed` is for `random` alone.
-static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint64_t seed) {
+static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint64_t seed,
+                  function_ref<void(uint64_t)> fillRandom) {
   StringRef source = spec.source;
   if (source == "zeros") {
     tensor.fillValue(0);
@@ -105,7 +135,7 @@ static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint
   } else if (source.consume_front("random")) {
     if (!source.empty() && (!source.consume_front(":") || source.getAsInteger(10, seed)))
       return spec.fail("expected random:SEED with a whole number but got '" + spec.source + "'");
-    tensor.fillRandom(seed);
+    fillRandom(seed);
   } else {
     double value;
     if (!isScalar || source.getAsDouble(value))
@@ -182,13 +212,14 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
     Expected<HostTensor> tensor = HostTensor::create(info.scalar, *shapes[i]);
     if (!tensor)
       return llvm::createStringError(describe(i) + ": " + llvm::toString(tensor.takeError()));
+    auto random = [&](uint64_t seed) { fillRandom(program, i, shapes, seed, *tensor); };
     if (isGiven ? specs[i].source == "poison" : info.isWriteOnly) {
       inputs.poisoned.set(i);
     } else if (isGiven) {
-      if (Error error = fill(specs[i], *tensor, info.isScalar, i))
+      if (Error error = fill(specs[i], *tensor, info.isScalar, i, random))
         return error;
     } else {
-      tensor->fillRandom(i);
+      random(i);
     }
     inputs.tensors[i] = std::move(*tensor);
   }

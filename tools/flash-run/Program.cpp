@@ -85,6 +85,24 @@ static std::string findAttention(func::FuncOp function, Program &program) {
     else if (!info.offsetArgument)
       return "expected the offset to be a constant or an argument";
   }
+  for (auto [name, operand, argument] : {std::tuple("bias", op.getBias(), &info.bias),
+                                         {"keep", op.getKeep(), &info.keep},
+                                         {"sink_logits", op.getSinkLogits(), &info.sinkLogits},
+                                         {"kv_len", op.getKvLen(), &info.kvLen}}) {
+    *argument = getArgumentIndex(operand, function);
+    if (operand && !*argument)
+      return llvm::formatv("expected {0} to be an argument of function '{1}'", name,
+                           function.getName())
+          .str();
+  }
+  if (std::optional<APFloat> softcap = op.getSoftcap())
+    info.softcap = softcap->convertToFloat();
+  if (op.hasScoreMod()) {
+    Expected<ScoreMod> scoreMod = ScoreMod::create(op.getScoreMod());
+    if (!scoreMod)
+      return llvm::toString(scoreMod.takeError());
+    info.scoreMod = std::make_shared<ScoreMod>(std::move(*scoreMod));
+  }
   info.isBottomRight = op.getAlign() == Align::BottomRight;
   info.isBSHD = op.getLayout() == Layout::BSHD;
   info.scale = op.getScaleOrDefault();
@@ -182,6 +200,15 @@ Expected<AttentionProblem> flashattn::getProblem(const Program &program,
   if (info.hasOffset)
     problem.offset = info.offsetArgument ? int64_t(arguments[*info.offsetArgument]->get(0))
                                          : info.offsetConstant;
+  problem.softcap = info.softcap;
+  problem.scoreMod = info.scoreMod;
+  for (auto [argument, tensor] : {std::pair(info.bias, &problem.bias),
+                                  {info.keep, &problem.keep},
+                                  {info.sinkLogits, &problem.sinkLogits},
+                                  {info.kvLen, &problem.kvLen}})
+    if (argument)
+      *tensor = arguments[*argument];
+  problem.followsKvLen = problem.kvLen && info.isBottomRight && !info.hasOffset;
 
   auto check = [&](const char *what, int64_t expected, int64_t found) -> Error {
     if (expected == found)
@@ -222,5 +249,22 @@ Expected<AttentionProblem> flashattn::getProblem(const Program &program,
   if (Error error = checkShape("lse", info.lseArgument,
                                {problem.batch, problem.queryHeads, problem.numQueries}))
     return error;
+  // What is declared as 1 is broadcast; all else is as large as the scores.
+  SmallVector<int64_t> scores = {problem.batch, problem.queryHeads, problem.numQueries,
+                                 problem.numKeys};
+  for (auto [what, argument, whole] :
+       {std::tuple("bias", info.bias, scores),
+        {"keep", info.keep, scores},
+        {"sink_logits", info.sinkLogits, SmallVector<int64_t>{problem.queryHeads}},
+        {"kv_len", info.kvLen, SmallVector<int64_t>{problem.batch}}}) {
+    if (!argument)
+      continue;
+    SmallVector<int64_t> expected = whole;
+    for (auto [size, declared] : llvm::zip_equal(expected, program.arguments[*argument].shape))
+      if (whole.size() == 4 && declared == 1)
+        size = 1;
+    if (Error error = checkShape(what, argument, expected))
+      return error;
+  }
   return problem;
 }

@@ -38,6 +38,9 @@ struct AttentionInfo {
   bool isBottomRight, isBSHD;
   double scale;
   SmallVector<IntegerSet> sets;
+  std::optional<double> softcap;
+  std::shared_ptr<const ScoreMod> scoreMod;
+  std::optional<unsigned> bias, keep, sinkLogits, kvLen;
   std::optional<unsigned> o, lse; ///< outputs
   /// Arguments that are the op's inits.
   std::optional<unsigned> oArgument, lseArgument;

@@ -5,6 +5,7 @@
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Parallel.h"
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -120,8 +121,9 @@ static void appendVisible(IntegerSet set, const Point &point,
   }
 }
 
-SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &problem, int64_t row) {
-  Point point{row + problem.offset, problem.numQueries, problem.numKeys};
+SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &problem, int64_t row,
+                                                   int64_t b) {
+  Point point{row + problem.getOffset(b), problem.numQueries, problem.getNumKeys(b)};
   SmallVector<KeyInterval> intervals, merged;
   for (IntegerSet set : problem.sets)
     appendVisible(set, point, intervals);
@@ -138,13 +140,15 @@ SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &probl
 uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
   std::vector<uint64_t> counts(problem.numQueries);
   llvm::parallelFor(0, problem.numQueries, [&](size_t row) {
-    for (KeyInterval interval : getVisibleKeys(problem, row))
-      counts[row] += interval.end - interval.begin;
+    // Without kv_len every batch is like the first.
+    for (int64_t b = 0; b < (problem.kvLen ? problem.batch : 1); ++b)
+      for (KeyInterval interval : getVisibleKeys(problem, row, b))
+        counts[row] += interval.end - interval.begin;
   });
   uint64_t pairs = 0;
   for (uint64_t count : counts)
     pairs += count;
-  return pairs * problem.batch * problem.queryHeads;
+  return pairs * (problem.kvLen ? 1 : problem.batch) * problem.queryHeads;
 }
 
 /// Σ a·b in T. Several partial sums, so that the processor need not wait for each.
@@ -163,23 +167,56 @@ template <typename T> static T dot(const float *a, const float *b, int64_t count
   return sum;
 }
 
+namespace {
+/// Where a row is among the scores.
+struct RowPlace {
+  int64_t b, h, row;
+};
+} // namespace
+
+/// The element of a tensor that is broadcastable to the scores.
+static double getOfScores(const HostTensor &tensor, RowPlace place, int64_t k) {
+  int64_t index = 0;
+  for (auto [size, i] :
+       llvm::zip_equal(tensor.getShape(), std::array<int64_t, 4>{place.b, place.h, place.row, k}))
+    index = index * size + (size == 1 ? 0 : i);
+  return tensor.get(index);
+}
+
+/// Rules A1 and A2 up to the mask, in T.
+template <typename T>
+static T computeScore(const AttentionProblem &problem, RowPlace place, int64_t k,
+                      const float *query, const float *key) {
+  T score = T(problem.scale) * dot<T>(query, key, problem.dim);
+  if (problem.softcap)
+    score = T(*problem.softcap) * std::tanh(score / T(*problem.softcap));
+  if (problem.scoreMod)
+    score = problem.scoreMod->evaluate<T>(score, place.b, place.h,
+                                          place.row + problem.getOffset(place.b), k);
+  if (problem.bias)
+    score += T(getOfScores(*problem.bias, place, k));
+  return score;
+}
+
 /// Rule A5 in T; `round` is applied to P before it meets V.
 template <typename T, typename Round>
-static T computeRow(const AttentionProblem &problem, ArrayRef<KeyInterval> visible,
+static T computeRow(const AttentionProblem &problem, RowPlace place, ArrayRef<KeyInterval> visible,
                     const float *query, const float *keys, const float *values, Round round,
                     SmallVectorImpl<T> &o) {
   o.assign(problem.valueDim, T(0));
   T infinity = std::numeric_limits<T>::infinity();
   std::vector<T> scores;
-  T maximum = -infinity;
+  T maximum = -infinity, sink = -infinity;
+  if (problem.sinkLogits)
+    maximum = sink = T(problem.sinkLogits->get(place.h));
   for (KeyInterval interval : visible)
     for (int64_t k = interval.begin; k < interval.end; ++k) {
-      scores.push_back(T(problem.scale) * dot<T>(query, keys + k * problem.dim, problem.dim));
+      scores.push_back(computeScore<T>(problem, place, k, query, keys + k * problem.dim));
       maximum = std::max(maximum, scores.back());
     }
-  if (scores.empty())
-    return -infinity; // rule A6
-  T sum = 0;
+  if (llvm::all_of(scores, [&](T score) { return score == -infinity; }))
+    return sink; // rule A6
+  T sum = problem.sinkLogits ? std::exp(sink - maximum) : T(0);
   for (T &score : scores)
     sum += score = std::exp(score - maximum);
   const T *next = scores.data();
@@ -193,14 +230,34 @@ static T computeRow(const AttentionProblem &problem, ArrayRef<KeyInterval> visib
   return maximum + std::log(sum);
 }
 
+/// Rule M7: what of `visible` the tensor `keep` shows, too.
+static SmallVector<KeyInterval> keepOnly(const HostTensor &keep, RowPlace place,
+                                         ArrayRef<KeyInterval> visible) {
+  SmallVector<KeyInterval> kept;
+  for (KeyInterval interval : visible)
+    for (int64_t k = interval.begin; k < interval.end; ++k) {
+      if (getOfScores(keep, place, k) == 0)
+        continue;
+      if (!kept.empty() && kept.back().end == k)
+        ++kept.back().end;
+      else
+        kept.push_back({k, k + 1});
+    }
+  return kept;
+}
+
 ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
-                                            const float *keys, const float *values, int64_t row) {
+                                            const float *keys, const float *values, int64_t b,
+                                            int64_t h, int64_t row) {
   ReferenceRow result;
-  SmallVector<KeyInterval> visible = getVisibleKeys(problem, row);
+  RowPlace place{b, h, row};
+  SmallVector<KeyInterval> visible = getVisibleKeys(problem, row, b);
+  if (problem.keep)
+    visible = keepOnly(*problem.keep, place, visible);
   result.lse = computeRow<double>(
-      problem, visible, query.data(), keys, values, [](double p) { return p; }, result.o);
+      problem, place, visible, query.data(), keys, values, [](double p) { return p; }, result.o);
   result.naiveLse = computeRow<float>(
-      problem, visible, query.data(), keys, values,
+      problem, place, visible, query.data(), keys, values,
       [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
   for (float &value : result.naiveO)
     value = roundTo(problem.scalar, value);

@@ -9,7 +9,10 @@
 #define FLASH_RUN_REFERENCE_H
 
 #include "HostTensor.h"
+#include "ScoreMod.h"
 #include "mlir/IR/IntegerSet.h"
+
+#include <algorithm>
 
 namespace mlir::flashattn {
 
@@ -23,7 +26,20 @@ struct AttentionProblem {
   /// Over (p, k)[nq, nk]; a pair is visible where one of them holds it.
   SmallVector<IntegerSet> sets;
   Scalar scalar;
+  /// What else shapes the scores; null where it is left out. `keep` and `bias` have sizes of 1
+  /// where they are broadcast.
+  std::optional<double> softcap;
+  std::shared_ptr<const ScoreMod> scoreMod;
+  const HostTensor *bias = nullptr, *keep = nullptr, *sinkLogits = nullptr, *kvLen = nullptr;
+  /// The last query stands at the last key of its batch, whatever `offset` says.
+  bool followsKvLen = false;
 
+  /// Keys of batch `b` that exist (rule A7).
+  int64_t getNumKeys(int64_t b) const {
+    return kvLen ? std::clamp<int64_t>(kvLen->get(b), 0, numKeys) : numKeys;
+  }
+  /// Position of query 0 of batch `b`.
+  int64_t getOffset(int64_t b) const { return followsKvLen ? getNumKeys(b) - numQueries : offset; }
   int64_t getNumRows() const { return batch * queryHeads * numQueries; }
   /// Where row `s` of head `h` starts in a tensor with `heads` heads, `length` rows and
   /// `width` elements a row.
@@ -38,10 +54,11 @@ struct KeyInterval {
   int64_t begin, end;
 };
 
-/// The keys that query `row` sees, as disjoint intervals in order.
-SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row);
+/// The keys that query `row` of batch `b` sees through the mask, as disjoint intervals in order.
+SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row,
+                                        int64_t b = 0);
 
-/// Visible (query, key) pairs of all batches and query heads.
+/// Pairs of all batches and query heads that the mask shows, whatever `keep` does.
 uint64_t countVisiblePairs(const AttentionProblem &problem);
 
 /// What a row should be, and what plain low-precision arithmetic makes of it: scores in
@@ -53,9 +70,11 @@ struct ReferenceRow {
   float naiveLse;
 };
 
-/// Row `row` of one head. `keys` and `values` are that head's, numKeys rows each.
+/// Row `row` of query head `h` of batch `b`. `keys` and `values` are that head's, numKeys rows
+/// each.
 ReferenceRow computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
-                                 const float *keys, const float *values, int64_t row);
+                                 const float *keys, const float *values, int64_t b, int64_t h,
+                                 int64_t row);
 
 } // namespace mlir::flashattn
 

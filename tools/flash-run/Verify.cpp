@@ -173,7 +173,8 @@ bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &inf
       q.getFloats(
           problem.getRowStart(batch, head, i, problem.queryHeads, problem.numQueries, problem.dim),
           problem.dim, query.data());
-      ReferenceRow row = computeReferenceRow(problem, query, keys.data(), values.data(), i);
+      ReferenceRow row =
+          computeReferenceRow(problem, query, keys.data(), values.data(), batch, head, i);
       if (o) {
         int64_t start = problem.getRowStart(batch, head, i, problem.queryHeads, problem.numQueries,
                                             problem.valueDim);

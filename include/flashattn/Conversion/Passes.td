@@ -113,15 +113,20 @@ def Distribute : Pass<"flashattn-distribute"> {
 }
 
 def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
-  let summary = "exp2, log2 and reciprocals as one instruction each";
+  let summary = "math ops as instructions of the GPU";
   let description = [{
     In GPU functions `math.exp2` and `math.log2` on f32 become `ex2.approx.ftz` and
     `lg2.approx.ftz`, and a quotient of 1 `rcp.approx.ftz`, element by element; libdevice's versions cost several
-    instructions more for denormals, which an attention weight has no use for.
+    instructions more for denormals, which an attention weight has no use for. `exp`, `log`, `rsqrt` and `tanh`
+    go the same way, tanh to `tanh.approx` where its flags allow an approximation (`afn`). Other
+    ops that a score modification may hold are expanded or approximated by polynomials. What
+    has no lowering is an error at its location.
 
     Example: test/Conversion/FlashAttnToGPU/math-to-nvvm.mlir
   }];
-  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::vector::VectorDialect"];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect",
+    "::mlir::vector::VectorDialect"];
 }
 
 def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {

@@ -20,11 +20,12 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Functions of a row (logarithms, tanh) become polynomials rather than a call an element.
+/// Functions of rows and tiles become polynomials, where there is one, rather than a call an
+/// element.
 static LogicalResult approximateMath(func::FuncOp program) {
   SmallVector<Operation *> calls;
   program.walk([&](Operation *op) {
-    if (isa<math::LogOp, math::Log2Op, math::TanhOp>(op) &&
+    if (isa_and_nonnull<math::MathDialect>(op->getDialect()) && op->getNumResults() == 1 &&
         isa<VectorType>(op->getResult(0).getType()))
       calls.push_back(op);
   });

@@ -99,7 +99,7 @@ LogicalResult FusionGroup::emit(Operation *next) {
   OpBuilder &b = values.b;
   Location loc = ops.front()->getLoc();
   // An exponential needs a dozen registers for itself: four side by side would spill.
-  bool heavy = llvm::any_of(ops, llvm::IsaPred<math::Exp2Op>);
+  bool heavy = llvm::any_of(ops, llvm::IsaPred<math::Exp2Op, math::TanhOp>);
   int64_t unroll = columns % 4 == 0 && !heavy ? 4 : columns % 2 == 0 ? 2 : 1;
 
   SmallVector<RunningReduction> reductions;

@@ -103,10 +103,11 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
     }
   }
 
+  // A load is of what the program does not write.
   if (llvm::all_of(op->getOperandTypes(),
                    llvm::IsaPred<IndexType, IntegerType, FloatType, MemRefType>) &&
       llvm::none_of(op->getResultTypes(), llvm::IsaPred<VectorType>) && op->getNumRegions() == 0 &&
-      isMemoryEffectFree(op))
+      (isMemoryEffectFree(op) || isa<memref::LoadOp>(op)))
     return lowerScalarOrRow(op);
 
   // All others see the tiles in memory.

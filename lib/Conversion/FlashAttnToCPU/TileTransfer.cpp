@@ -20,20 +20,25 @@ bool mlir::flashattn::cpu::isOnlyBroadcast(Value tile) {
 namespace {
 
 /// The part of the caller's memory that a transfer reaches: which memref dimension each
-/// vector dimension runs along, where it starts, and how many steps of it exist.
+/// vector dimension runs along, if it is not broadcast, where it starts, and how many steps of
+/// it exist.
 class TransferWindow {
 public:
-  /// Fails, with an error at `op`, on masks and on maps that are not projections.
+  /// Fails, with an error at `op`, on masks and on maps that are not projections, with or
+  /// without broadcasts.
   static FailureOr<TransferWindow> get(VectorTransferOpInterface op, TileValues &values);
 
-  unsigned getDim(unsigned vectorDim) const { return dims[vectorDim]; }
+  bool isBroadcast(unsigned vectorDim) const { return !dims[vectorDim]; }
+  /// The memref dimension of a vector dimension that is not broadcast.
+  unsigned getDim(unsigned vectorDim) const { return *dims[vectorDim]; }
   Value getCount(unsigned vectorDim) const { return counts[vectorDim]; }
   bool isInBounds() const { return inBounds; }
   /// Indices of the element that is `steps[i]` away from the start along vector dimension i.
   SmallVector<Value> getIndices(OpBuilder &b, Location loc, ValueRange steps) const {
     SmallVector<Value> at = start;
     for (auto [dim, step] : llvm::zip_equal(dims, steps))
-      at[dim] = b.createOrFold<arith::AddIOp>(loc, at[dim], step);
+      if (dim)
+        at[*dim] = b.createOrFold<arith::AddIOp>(loc, at[*dim], step);
     return at;
   }
 
@@ -41,7 +46,7 @@ public:
   SmallVector<Value> start;
 
 private:
-  SmallVector<unsigned> dims;
+  SmallVector<std::optional<unsigned>> dims;
   SmallVector<Value> counts;
   bool inBounds = true;
 };
@@ -52,9 +57,8 @@ FailureOr<TransferWindow> TransferWindow::get(VectorTransferOpInterface op, Tile
   OpBuilder &b = values.b;
   Location loc = op.getLoc();
   if (op.getMask() || !isa<MemRefType>(op.getBase().getType()) ||
-      !op.getPermutationMap().isProjectedPermutation())
-    return op.emitOpError(
-        "expected a transfer of a memref without mask or broadcast in a tile program");
+      !op.getPermutationMap().isProjectedPermutation(/*allowZeroInResults=*/true))
+    return op.emitOpError("expected a transfer of a memref without mask in a tile program");
   TransferWindow window;
   window.memref = values.get(op.getBase());
   if (!window.memref)
@@ -65,13 +69,15 @@ FailureOr<TransferWindow> TransferWindow::get(VectorTransferOpInterface op, Tile
       return failure();
   }
   for (auto [i, result] : llvm::enumerate(op.getPermutationMap().getResults())) {
-    unsigned dim = cast<AffineDimExpr>(result).getPosition();
+    std::optional<unsigned> dim;
+    if (auto dimExpr = dyn_cast<AffineDimExpr>(result))
+      dim = dimExpr.getPosition();
     Value count = arith::ConstantIndexOp::create(b, loc, op.getVectorType().getDimSize(i));
-    if (!op.isDimInBounds(i)) {
+    if (dim && !op.isDimInBounds(i)) {
       window.inBounds = false;
       Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-      Value size = b.createOrFold<memref::DimOp>(loc, window.memref, static_cast<int64_t>(dim));
-      Value left = arith::SubIOp::create(b, loc, size, window.start[dim]);
+      Value size = b.createOrFold<memref::DimOp>(loc, window.memref, static_cast<int64_t>(*dim));
+      Value left = arith::SubIOp::create(b, loc, size, window.start[*dim]);
       left = arith::MaxSIOp::create(b, loc, left, zero);
       count = arith::MinSIOp::create(b, loc, left, count);
     }
@@ -114,9 +120,24 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
     int64_t columns = cast<MemRefType>(buffer.getType()).getDimSize(0);
     buildColumnLoop(b, loc, columns, 1, [&](Value column) { values.store(lanes, buffer, column); });
   }
+  auto load = [&](ValueRange steps) -> Value {
+    return memref::LoadOp::create(b, loc, window->memref, window->getIndices(b, loc, steps));
+  };
+  if (!isRow && window->isBroadcast(0)) {
+    // One element for all rows.
+    buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
+      Value lanes = vector::BroadcastOp::create(
+          b, loc, values.getLaneType(read.getVectorType()), load({zero, column}));
+      values.store(lanes, buffer, column);
+    });
+    return success();
+  }
+  Type stored = cast<MemRefType>(buffer.getType()).getElementType();
   buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
     auto copyElement = [&](ValueRange steps, Value column) {
-      Value x = memref::LoadOp::create(b, loc, window->memref, window->getIndices(b, loc, steps));
+      Value x = load(steps);
+      if (x.getType() != stored)
+        x = arith::ExtUIOp::create(b, loc, stored, x);
       memref::StoreOp::create(b, loc, x, buffer, ValueRange{column, row});
     };
     if (isRow)
@@ -130,8 +151,6 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
 }
 
 LogicalResult mlir::flashattn::cpu::lowerTileRead(vector::TransferReadOp read, TileValues &values) {
-  if (read.getVectorType().getElementType().isInteger(1))
-    return read.emitOpError("expected elements of at least a byte in a tile program but got 'i1'");
   Value buffer = values.allocate(read.getLoc(), read.getVector());
   values.setBuffer(read.getVector(), buffer);
   return readTransposed(read, values, buffer, /*isRow=*/false);
@@ -215,8 +234,9 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
     return nullptr;
   VectorType type = read.getVectorType();
   auto source = cast<MemRefType>(window->memref.getType());
-  if (type.getRank() != 2 || !isa<FloatType>(type.getElementType())) {
-    read.emitOpError("expected a float matrix as a contraction's operand but got ") << type;
+  if (type.getRank() != 2 || !isa<FloatType>(type.getElementType()) || window->isBroadcast(0) ||
+      window->isBroadcast(1)) {
+    read.emitOpError("expected a float matrix without broadcast as a contraction's operand but got ") << type;
     return nullptr;
   }
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);

@@ -67,6 +67,7 @@ private:
   Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                     int64_t kSize, int64_t nSize);
   Value loadTileFromShared(vector::TransferReadOp op);
+  Value loadTileFromGlobal(vector::TransferReadOp op);
 
   // Small builders.
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }

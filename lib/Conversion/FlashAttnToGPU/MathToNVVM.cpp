@@ -4,9 +4,12 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Matchers.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+
+#include <cmath>
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_CONVERTMATHTONVVM
@@ -31,18 +34,72 @@ Value mapElements(PatternRewriter &rewriter, Location loc, Value v, StringRef in
   return vector::FromElementsOp::create(rewriter, loc, v.getType(), results);
 }
 
+/// `value` of `type`, f32 or a vector of it.
+Value constant(PatternRewriter &rewriter, Location loc, Type type, double value) {
+  TypedAttr attr = rewriter.getF32FloatAttr(value);
+  if (auto vector = dyn_cast<ShapedType>(type))
+    attr = DenseElementsAttr::get(vector, Attribute(attr));
+  return arith::ConstantOp::create(rewriter, loc, attr);
+}
+
+/// `intrinsic` of the operand times `before`, times `after`.
 template <typename MathOp> struct ToIntrinsic : OpRewritePattern<MathOp> {
-  ToIntrinsic(MLIRContext *ctx, StringRef intrinsic)
-      : OpRewritePattern<MathOp>(ctx), intrinsic(intrinsic) {}
+  ToIntrinsic(MLIRContext *ctx, StringRef intrinsic, double before = 1, double after = 1)
+      : OpRewritePattern<MathOp>(ctx), intrinsic(intrinsic), before(before), after(after) {}
 
   LogicalResult matchAndRewrite(MathOp op, PatternRewriter &rewriter) const override {
     if (!getElementTypeOrSelf(op.getType()).isF32())
       return failure();
-    rewriter.replaceOp(op, mapElements(rewriter, op.getLoc(), op.getOperand(), intrinsic));
+    Location loc = op.getLoc();
+    auto times = [&](Value v, double factor) -> Value {
+      if (factor == 1)
+        return v;
+      return arith::MulFOp::create(rewriter, loc, v,
+                                   constant(rewriter, loc, op.getType(), factor));
+    };
+    Value x = times(op.getOperand(), before);
+    rewriter.replaceOp(op, times(mapElements(rewriter, loc, x, intrinsic), after));
     return success();
   }
 
   StringRef intrinsic;
+  double before, after;
+};
+
+/// Whether LLVM selects `tanh.approx`, with 11 bits of the value.
+bool isApproximate(math::TanhOp op) {
+  return bitEnumContainsAll(op.getFastmath(), arith::FastMathFlags::afn);
+}
+
+/// tanh as 1 - 2 / (1 + e^2x), by two instructions of the unit that has such functions, and near 0,
+/// where the difference loses what the value has, as its series: off by 4e-7 of the value at most.
+struct TanhToIntrinsic : OpRewritePattern<math::TanhOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::TanhOp op, PatternRewriter &rewriter) const override {
+    Type type = op.getType();
+    if (!getElementTypeOrSelf(type).isF32() || isApproximate(op))
+      return failure();
+    Location loc = op.getLoc();
+    Value x = op.getOperand();
+    auto number = [&](double v) { return constant(rewriter, loc, type, v); };
+    Value twice = arith::MulFOp::create(rewriter, loc, x, number(2 * M_LOG2E));
+    Value power = mapElements(rewriter, loc, twice, "llvm.nvvm.ex2.approx.ftz.f");
+    Value sum = arith::AddFOp::create(rewriter, loc, power, number(1));
+    Value inverse = mapElements(rewriter, loc, sum, "llvm.nvvm.rcp.approx.ftz.f");
+    Value far = math::FmaOp::create(rewriter, loc, inverse, number(-2), number(1));
+    // x - x^3/3 + 2x^5/15 - 17x^7/315 + 62x^9/2835 - 1382x^11/155925
+    Value square = arith::MulFOp::create(rewriter, loc, x, x);
+    Value series = number(-1382.0 / 155925);
+    for (double term : {62.0 / 2835, -17.0 / 315, 2.0 / 15, -1.0 / 3, 1.0})
+      series = math::FmaOp::create(rewriter, loc, series, square, number(term));
+    Value near = arith::MulFOp::create(rewriter, loc, x, series);
+    constexpr double kNear = 0.35;
+    Value isNear = arith::CmpFOp::create(rewriter, loc, arith::CmpFPredicate::OLT, square,
+                                         number(kNear * kNear));
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, isNear, near, far);
+    return success();
+  }
 };
 
 /// 1 / x by `rcp.approx.ftz`, which is off by at most one unit in the last place; the full
@@ -59,13 +116,47 @@ struct ReciprocalToIntrinsic : OpRewritePattern<arith::DivFOp> {
   }
 };
 
+/// Whether LLVM has instructions for `op` on NVPTX, of its own accord or once it is an intrinsic.
+bool isSelectable(Operation *op) {
+  if (auto tanh = dyn_cast<math::TanhOp>(op))
+    return isApproximate(tanh);
+  return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::CountLeadingZerosOp,
+             math::CtPopOp, math::FloorOp, math::FmaOp, math::IsFiniteOp, math::IsInfOp,
+             math::IsNaNOp, math::IsNormalOp, math::RoundEvenOp, math::RoundOp, math::SqrtOp,
+             math::TruncOp>(op);
+}
+
 struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMathToNVVMPass> {
   void runOnOperation() override {
-    RewritePatternSet patterns(&getContext());
-    patterns.add<ToIntrinsic<math::Exp2Op>>(&getContext(), "llvm.nvvm.ex2.approx.ftz.f");
-    patterns.add<ToIntrinsic<math::Log2Op>>(&getContext(), "llvm.nvvm.lg2.approx.ftz.f");
-    patterns.add<ReciprocalToIntrinsic>(&getContext());
-    if (failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+    MLIRContext *ctx = &getContext();
+    // What a score modification may hold: first what is made of others, or is approximated.
+    RewritePatternSet expansions(ctx);
+    math::populateExpansionPatterns(
+        expansions, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "powf", "fpowi"});
+    populateMathPolynomialApproximationPatterns(expansions, [](StringRef name) {
+      return llvm::is_contained({"math.acos", "math.asin", "math.atan", "math.atan2", "math.cbrt",
+                                 "math.cos", "math.erf", "math.erfc", "math.expm1", "math.log1p",
+                                 "math.sin"},
+                                name);
+    });
+    RewritePatternSet patterns(ctx);
+    constexpr StringRef kExp2 = "llvm.nvvm.ex2.approx.ftz.f", kLog2 = "llvm.nvvm.lg2.approx.ftz.f";
+    patterns.add<ToIntrinsic<math::Exp2Op>>(ctx, kExp2);
+    patterns.add<ToIntrinsic<math::ExpOp>>(ctx, kExp2, /*before=*/M_LOG2E);
+    patterns.add<ToIntrinsic<math::Log2Op>>(ctx, kLog2);
+    patterns.add<ToIntrinsic<math::LogOp>>(ctx, kLog2, /*before=*/1, /*after=*/M_LN2);
+    patterns.add<ToIntrinsic<math::RsqrtOp>>(ctx, "llvm.nvvm.rsqrt.approx.ftz.f");
+    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic>(ctx);
+    if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))) ||
+        failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
+      return signalPassFailure();
+    WalkResult left = getOperation()->walk([](Operation *op) {
+      if (!isa_and_nonnull<math::MathDialect>(op->getDialect()) || isSelectable(op))
+        return WalkResult::advance();
+      op->emitOpError() << "has no lowering to PTX on " << op->getResult(0).getType();
+      return WalkResult::interrupt();
+    });
+    if (left.wasInterrupted())
       signalPassFailure();
   }
 };

@@ -1,9 +1,9 @@
-"""Writes q.npy, k.npy and v.npy for special-values.mlir.
+"""Writes q.npy, k.npy and v.npy for special-values.mlir, and lengths.npy for CPU/features.mlir.
 
 usage: make_special.py FOLDER
 
 [1, 1, 6, 16], f32. Queries are positive; query 1 holds a NaN, and key 3 a +Inf, so that its score is +Inf
-for every query that sees it.
+for every query that sees it. The lengths are [3], i32: one below 0, one far above any number of keys.
 """
 
 import random
@@ -11,13 +11,12 @@ import struct
 import sys
 
 
-def write(path, rows):
-    header = "{'descr': '<f4', 'fortran_order': False, 'shape': (1, 1, 6, 16), }"
+def write(path, values, shape=(1, 1, 6, 16), kind="f"):
+    header = f"{{'descr': '<{kind}4', 'fortran_order': False, 'shape': {shape}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
-    values = [value for row in rows for value in row]
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
-        file.write(struct.pack(f"<{len(values)}f", *values))
+        file.write(struct.pack(f"<{len(values)}{kind}", *values))
 
 
 def main(folder):
@@ -26,7 +25,8 @@ def main(folder):
     q[1][7] = float("nan")
     k[3][2] = float("inf")
     for name, rows in (("q", q), ("k", k), ("v", v)):
-        write(f"{folder}/{name}.npy", rows)
+        write(f"{folder}/{name}.npy", [value for row in rows for value in row])
+    write(f"{folder}/lengths.npy", [-5, 40, 1000], (3,), "i")
 
 
 main(sys.argv[1])

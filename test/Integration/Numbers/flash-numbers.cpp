@@ -3,9 +3,11 @@
 // Every mask, element type and head dimension is one module, compiled once; all head
 // groupings and lengths run through that one kernel (rule M5). Outputs start as NaN, guard
 // margins stand around every buffer, and o and lse must agree with the reference.
+// With --features the modules are drawn at random from all that shapes a score, too.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Features.h"
 #include "GuardedDevice.h"
 #include "Inputs.h"
 #include "Program.h"
@@ -45,6 +47,9 @@ static cl::opt<unsigned> seedFlag("seed", cl::desc("seed of the sample and the i
                                   cl::init(1), cl::cat(category));
 static cl::opt<std::string>
     filterFlag("filter", cl::desc("only modules whose name holds this text"), cl::cat(category));
+static cl::opt<unsigned>
+    featuresFlag("features", cl::desc("instead of the grid, this many modules of random features"),
+                 cl::init(0), cl::cat(category));
 static cl::opt<double>
     workFlag("work",
              cl::desc("products of the reference for one point, above which rows are sampled"),
@@ -54,22 +59,25 @@ namespace {
 
 struct Mask {
   StringRef name;
-  StringRef clauses; ///< of flashattn.attention
+  StringRef clause, place; ///< of flashattn.attention: the mask, then alignment and layout
   bool isBSHD = false;
 };
 
 // Widths that are no multiple of any tile.
 const Mask masks[] = {
-    {"none", ""},
-    {"causal", "mask(#flashattn.causal)"},
-    {"causal_top_left", "mask(#flashattn.causal) align(top_left)"},
-    {"causal_bshd", "mask(#flashattn.causal) layout(bshd)", true},
-    {"window", "mask(#flashattn.window<left = 99, right = 0>)"},
-    {"window_both_sides", "mask(#flashattn.window<left = 33, right = 70>)"},
-    {"sink_window", "mask(#flashattn.any_of<[#flashattn.window<left = 99, right = 0>, "
-                    "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)"},
-    {"set_causal", "mask(#flashattn.set<\"(p, k)[nq, nk] : (p - k >= 0)\">)"},
-    {"set_strided", "mask(#flashattn.set<\"(p, k)[nq, nk] : (p - k >= 0, (p - k) mod 3 == 0)\">)"},
+    {"none", "", ""},
+    {"causal", "mask(#flashattn.causal)", ""},
+    {"causal_top_left", "mask(#flashattn.causal)", "align(top_left)"},
+    {"causal_bshd", "mask(#flashattn.causal)", "layout(bshd)", true},
+    {"window", "mask(#flashattn.window<left = 99, right = 0>)", ""},
+    {"window_both_sides", "mask(#flashattn.window<left = 33, right = 70>)", ""},
+    {"sink_window",
+     "mask(#flashattn.any_of<[#flashattn.window<left = 99, right = 0>, "
+     "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
+     ""},
+    {"set_causal", "mask(#flashattn.set<\"(p, k)[nq, nk] : (p - k >= 0)\">)", ""},
+    {"set_strided", "mask(#flashattn.set<\"(p, k)[nq, nk] : (p - k >= 0, (p - k) mod 3 == 0)\">)",
+     ""},
 };
 const StringRef types[] = {"f16", "bf16", "f32"};
 const int64_t dims[] = {16, 32, 64, 128, 256};
@@ -83,21 +91,32 @@ struct Case {
   Shape shape;
 };
 
-/// One (mask, type, head dimension).
+/// One (mask, type, head dimensions, features).
 struct Module {
   const Mask *mask;
   StringRef type;
-  int64_t dim;
+  int64_t dim, valueDim;
+  Features features;
 
-  std::string name() const { return llvm::formatv("{0}/{1}/D{2}", mask->name, type, dim); }
+  std::string name() const {
+    std::string name = llvm::formatv("{0}/{1}/D{2}", mask->name, type, dim);
+    if (valueDim != dim)
+      name += llvm::formatv("/Dv{0}", valueDim);
+    if (std::string extra = features.name(); !extra.empty())
+      name += "/" + extra;
+    return name;
+  }
   std::string text() const {
     std::string t = llvm::formatv("memref<?x?x?x{0}x{1}>", dim, type);
+    std::string tv = llvm::formatv("memref<?x?x?x{0}x{1}>", valueDim, type);
     return llvm::formatv(
-        "func.func @attention(%q: {0}, %k: {0}, %v: {0}, %o: {0}, %lse: memref<?x?x?xf32>) {{\n"
-        "  flashattn.attention {1} ins(%q, %k, %v : {0}, {0}, {0})\n"
-        "      outs(%o, %lse : {0}, memref<?x?x?xf32>)\n"
+        "func.func @attention(%query: {0}, %key: {0}, %value: {1}, {2}%o: {1}, "
+        "%lse: memref<?x?x?xf32>) {{\n"
+        "  flashattn.attention {3} {4} {5} ins(%query, %key, %value : {0}, {0}, {1}){6}\n"
+        "      outs(%o, %lse : {1}, memref<?x?x?xf32>)\n"
         "  return\n}\n",
-        t, mask->clauses);
+        t, tv, features.parameters(), mask->clause, features.attributeClauses(), mask->place,
+        features.operandClauses());
   }
 };
 
@@ -128,6 +147,27 @@ static std::vector<Shape> getShapes(int64_t dim) {
   return shapes;
 }
 
+/// Lengths that end within tiles and at their ends, other numbers of queries than keys.
+static Shape drawShape(std::mt19937 &random) {
+  const std::pair<int64_t, int64_t> heads[] = {{2, 2}, {4, 2}, {6, 2}, {3, 1}};
+  const int64_t lengths[] = {1, 7, 31, 32, 64, 65, 100, 127, 191, 300, 513};
+  auto [queryHeads, keyHeads] = heads[random() % std::size(heads)];
+  return {int64_t(1 + random() % 3), queryHeads, keyHeads,
+          lengths[random() % (std::size(lengths) - 2)], lengths[random() % std::size(lengths)]};
+}
+
+static std::vector<Module> drawModules(std::mt19937 &random, unsigned count) {
+  const int64_t dims[] = {8, 24, 40, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256};
+  std::vector<Module> modules;
+  for (unsigned i = 0; i < count; ++i) {
+    Module module{&masks[random() % std::size(masks)], types[random() % std::size(types)],
+                  dims[i % std::size(dims)], 0, Features::draw(random)};
+    module.valueDim = random() % 2 ? module.dim : dims[random() % std::size(dims)];
+    modules.push_back(std::move(module));
+  }
+  return modules;
+}
+
 static std::unique_ptr<Lowered> compile(const DialectRegistry &registry, const Module &module,
                                         StringRef chip) {
   auto lowered = std::make_unique<Lowered>();
@@ -154,39 +194,31 @@ static std::unique_ptr<Lowered> compile(const DialectRegistry &registry, const M
 static Expected<std::string> runCase(const Program &program, const Module &module, Shape shape,
                                      GuardedDevice &device, Executable &executable) {
   size_t mark = device.mark();
-  Scalar scalar = *parseScalar(module.type);
-  std::vector<HostTensor> tensors;
-  llvm::BitVector poisoned(5);
-  auto make = [&](int64_t heads, int64_t length) -> Error {
-    SmallVector<int64_t> sizes = {shape.batch, heads, length, module.dim};
+  auto getSpec = [&](int64_t heads, int64_t length, int64_t width, unsigned argument) {
     if (module.mask->isBSHD)
-      std::swap(sizes[1], sizes[2]);
-    Expected<HostTensor> tensor = HostTensor::create(scalar, sizes);
-    if (!tensor)
-      return tensor.takeError();
-    tensor->fillRandom(seedFlag * 16 + tensors.size());
-    tensors.push_back(std::move(*tensor));
-    return Error::success();
+      std::swap(heads, length);
+    return llvm::formatv("{0}x{1}x{2}x{3}x{4}=random:{5}", shape.batch, heads, length, width,
+                         module.type, seedFlag * 16 + argument)
+        .str();
   };
-  for (auto [heads, length] : {std::pair(shape.queryHeads, shape.numQueries),
-                               {shape.keyHeads, shape.numKeys},
-                               {shape.keyHeads, shape.numKeys},
-                               {shape.queryHeads, shape.numQueries}})
-    if (Error error = make(heads, length))
-      return error;
-  Expected<HostTensor> lse =
-      HostTensor::create(Scalar::F32, {shape.batch, shape.queryHeads, shape.numQueries});
-  if (!lse)
-    return lse.takeError();
-  tensors.push_back(std::move(*lse));
-  poisoned.set(3, 5);
-
+  // What else there is follows from these; o and lse start as NaN.
+  std::vector<std::string> specs = {getSpec(shape.queryHeads, shape.numQueries, module.dim, 0),
+                                    getSpec(shape.keyHeads, shape.numKeys, module.dim, 1),
+                                    getSpec(shape.keyHeads, shape.numKeys, module.valueDim, 2)};
+  if (module.features.hasOffset)
+    specs.push_back(llvm::formatv("index={0}", shape.numKeys / 2));
+  Expected<Inputs> inputs = makeInputs(program, specs);
+  if (!inputs)
+    return inputs.takeError();
+  const llvm::BitVector &poisoned = inputs->poisoned;
   SmallVector<const HostTensor *> arguments;
-  for (const HostTensor &tensor : tensors)
+  for (const HostTensor &tensor : inputs->tensors)
     arguments.push_back(&tensor);
   Expected<AttentionProblem> problem = getProblem(program, arguments);
   if (!problem)
     return problem.takeError();
+  if (featuresFlag)
+    plantNaN(*program.attention, *problem, inputs->tensors);
   Runner runner(program, device, executable);
   if (Error error = runner.upload(arguments, poisoned))
     return error;
@@ -246,12 +278,24 @@ static Expected<bool> runGrid() {
   llvm::outs() << (*device)->getDescription() << ", chip " << chip << "\n";
 
   std::vector<Module> modules;
-  for (const Mask &mask : masks)
-    for (StringRef type : types)
-      for (int64_t dim : dims)
-        if (Module module{&mask, type, dim}; StringRef(module.name()).contains(filterFlag))
-          modules.push_back(module);
-  std::vector<Case> cases = chooseCases(modules);
+  std::vector<Case> cases;
+  if (featuresFlag) {
+    constexpr unsigned kShapes = 4; // for each module
+    std::mt19937 random(seedFlag);
+    modules = drawModules(random, featuresFlag);
+    for (unsigned i = 0; i < modules.size(); ++i)
+      for (unsigned j = 0; j < kShapes; ++j)
+        if (Shape shape = drawShape(random); StringRef(modules[i].name()).contains(filterFlag))
+          cases.push_back({i, shape});
+  } else {
+    for (const Mask &mask : masks)
+      for (StringRef type : types)
+        for (int64_t dim : dims)
+          if (Module module{&mask, type, dim, dim, {}};
+              StringRef(module.name()).contains(filterFlag))
+            modules.push_back(module);
+    cases = chooseCases(modules);
+  }
   if (cases.empty())
     return llvm::createStringError("no point of the grid matches --filter=" + filterFlag);
 

@@ -2,8 +2,10 @@
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 
 #include <cmath>
@@ -42,17 +44,26 @@ static void printEnumKeyword(OpAsmPrinter &printer, Operation *, EnumAttrT attr)
 void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Value k, Value v,
                         Value offset, Value oInit, Value lseInit,
                         ArrayRef<NamedAttribute> attributes) {
-  state.addOperands({q, k, v});
-  if (offset)
-    state.addOperands(offset);
-  state.addOperands(oInit);
-  if (lseInit)
-    state.addOperands(lseInit);
-  state.getOrAddProperties<Properties>().operandSegmentSizes = {
-      1, 1, 1, offset ? 1 : 0, 1, lseInit ? 1 : 0};
+  build(builder, state, q, k, v, /*bias=*/Value(), /*keep=*/Value(), /*sinkLogits=*/Value(),
+        /*kvLen=*/Value(), offset, oInit, lseInit, attributes, /*hasScoreMod=*/false);
+}
+
+void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Value k, Value v,
+                        Value bias, Value keep, Value sinkLogits, Value kvLen, Value offset,
+                        Value oInit, Value lseInit, ArrayRef<NamedAttribute> attributes,
+                        bool hasScoreMod) {
+  auto &segments = state.getOrAddProperties<Properties>().operandSegmentSizes;
+  Value operands[] = {q, k, v, bias, keep, sinkLogits, kvLen, offset, oInit, lseInit};
+  for (auto [segment, operand] : llvm::zip_equal(segments, operands)) {
+    segment = operand ? 1 : 0;
+    if (operand)
+      state.addOperands(operand);
+  }
   for (NamedAttribute attribute : attributes)
     if (attribute.getName() != "operandSegmentSizes")
       state.addAttribute(attribute.getName(), attribute.getValue());
+  if (hasScoreMod)
+    state.addRegion();
   for (Value init : {oInit, lseInit})
     if (init && isa<RankedTensorType>(init.getType()))
       state.addTypes(init.getType());
@@ -73,6 +84,27 @@ SmallVector<IntegerSet> AttentionOp::getVisibleSets() {
 //===----------------------------------------------------------------------===//
 // Verifier (rule R1)
 //===----------------------------------------------------------------------===//
+
+static std::string toText(const APFloat &value) {
+  SmallString<16> text;
+  value.toString(text);
+  return text.str().str();
+}
+
+/// The lowerings walk the last dimension of a memref with unit stride.
+static LogicalResult verifyStrides(AttentionOp op, StringRef name, ShapedType type) {
+  auto memref = dyn_cast<MemRefType>(type);
+  if (!memref)
+    return success();
+  SmallVector<int64_t> strides;
+  int64_t start;
+  if (failed(memref.getStridesAndOffset(strides, start)))
+    return op.emitOpError() << "expected a strided layout of '" << name << "' but got " << type;
+  if (strides.back() != 1)
+    return op.emitOpError() << "expected unit stride in the last dimension of '" << name
+                            << "' but got " << type;
+  return success();
+}
 
 /// R1: `found` must equal `expected` where both are static.
 static LogicalResult verifyDim(AttentionOp op, StringRef operand, StringRef dim, int64_t found,
@@ -109,15 +141,8 @@ LogicalResult AttentionOp::verify() {
     if (type.isDynamicDim(3))
       return emitOpError() << "expected a static last dimension of '" << name << "' but got "
                            << type;
-    if (auto memref = dyn_cast<MemRefType>(type)) {
-      SmallVector<int64_t> strides;
-      int64_t start;
-      if (failed(memref.getStridesAndOffset(strides, start)))
-        return emitOpError() << "expected a strided layout of '" << name << "' but got " << type;
-      if (strides.back() != 1)
-        return emitOpError() << "expected unit stride in the last dimension of '" << name
-                             << "' but got " << type;
-    }
+    if (failed(verifyStrides(*this, name, type)))
+      return failure();
   }
 
   unsigned head = getHeadDim(), seq = getSeqDim();
@@ -157,21 +182,63 @@ LogicalResult AttentionOp::verify() {
         failed(verifyDim(*this, "lse", "head count", lse.getDimSize(1), "q", hq)) ||
         failed(verifyDim(*this, "lse", "length", lse.getDimSize(2), "q", q.getDimSize(seq))))
       return failure();
-    if (auto memref = dyn_cast<MemRefType>(lse)) {
-      SmallVector<int64_t> strides;
-      int64_t start;
-      if (failed(memref.getStridesAndOffset(strides, start)) || strides.back() != 1)
-        return emitOpError() << "expected unit stride in the last dimension of 'lse' but got "
-                             << memref;
-    }
+    if (failed(verifyStrides(*this, "lse", lse)))
+      return failure();
   }
 
-  if (std::optional<APFloat> scale = getScale())
-    if (!scale->isFinite() || scale->isNegative() || scale->isZero()) {
-      SmallString<16> text;
-      scale->toString(text);
-      return emitOpError() << "expected a finite positive scale but got " << text;
+  // `bias` and `keep` are broadcastable to [B, Hq, Nq, Nk] in either layout.
+  std::pair<StringRef, int64_t> scores[] = {{"batch size", q.getDimSize(0)},
+                                            {"head count", hq},
+                                            {"query length", q.getDimSize(seq)},
+                                            {"key length", k.getDimSize(seq)}};
+  for (auto [name, value] : {std::pair<StringRef, Value>("bias", getBias()), {"keep", getKeep()}}) {
+    if (!value)
+      continue;
+    auto type = cast<ShapedType>(value.getType());
+    if (failed(sameKind(name, type)))
+      return failure();
+    if (type.getRank() != 4)
+      return emitOpError() << "expected '" << name << "' of rank 4 but got rank " << type.getRank();
+    Type element = type.getElementType();
+    if (value == getKeep() && !element.isInteger(1))
+      return emitOpError() << "expected element type i1 of 'keep' but got " << element;
+    if (value == getBias() && !element.isF16() && !element.isBF16() && !element.isF32())
+      return emitOpError() << "expected element type f16, bf16 or f32 of 'bias' but got "
+                           << element;
+    for (auto [i, dim] : llvm::enumerate(scores)) {
+      int64_t found = type.getDimSize(i);
+      if (found != 1 && !ShapedType::isDynamic(found) && !ShapedType::isDynamic(dim.second) &&
+          found != dim.second)
+        return emitOpError() << "expected " << dim.first << " of '" << name << "' to be 1 or "
+                             << dim.second << " but got " << found;
     }
+    if (failed(verifyStrides(*this, name, type)))
+      return failure();
+  }
+  auto verifyRow = [&](StringRef name, Value value, Type element, StringRef dim,
+                       int64_t expected) -> LogicalResult {
+    if (!value)
+      return success();
+    auto type = cast<ShapedType>(value.getType());
+    if (failed(sameKind(name, type)))
+      return failure();
+    if (type.getRank() != 1)
+      return emitOpError() << "expected '" << name << "' of rank 1 but got rank " << type.getRank();
+    if (type.getElementType() != element)
+      return emitOpError() << "expected element type " << element << " of '" << name << "' but got "
+                           << type.getElementType();
+    return failure(failed(verifyDim(*this, name, dim, type.getDimSize(0), "q", expected)) ||
+                   failed(verifyStrides(*this, name, type)));
+  };
+  Builder b(getContext());
+  if (failed(verifyRow("sink_logits", getSinkLogits(), b.getF32Type(), "head count", hq)) ||
+      failed(verifyRow("kv_len", getKvLen(), b.getI32Type(), "batch size", q.getDimSize(0))))
+    return failure();
+
+  for (auto [name, value] : {std::pair("scale", getScale()), std::pair("softcap", getSoftcap())})
+    if (value && (!value->isFinite() || value->isNegative() || value->isZero()))
+      return emitOpError() << "expected a finite positive " << name << " but got "
+                           << toText(*value);
 
   size_t expected = onTensors ? getDpsInits().size() : 0;
   if (getNumResults() != expected)
@@ -180,6 +247,44 @@ LogicalResult AttentionOp::verify() {
     if (result.getType() != init.getType())
       return emitOpError() << "expected result type " << init.getType() << " as in 'outs' but got "
                            << result.getType();
+  return success();
+}
+
+/// R1 for the score modification; each error stands at the op that is not as it should be.
+LogicalResult AttentionOp::verifyRegions() {
+  if (getScoreMods().size() > 1)
+    return emitOpError() << "expected at most 1 score_mod but got " << getScoreMods().size();
+  if (!hasScoreMod())
+    return success();
+  Block &body = getScoreMod().front();
+  Builder b(getContext());
+  Type f32 = b.getF32Type(), index = b.getIndexType();
+  SmallVector<Type> expected = {f32, index, index, index, index};
+  if (!llvm::equal(body.getArgumentTypes(), expected)) {
+    InFlightDiagnostic error =
+        emitOpError() << "expected score_mod of (f32, index, index, index, index) but got (";
+    llvm::interleaveComma(body.getArgumentTypes(), error);
+    return error << ")";
+  }
+  auto isScalar = [](Type type) { return type.isIntOrIndexOrFloat(); };
+  for (Operation &op : body) {
+    if (&op == &body.back()) {
+      if (isa<YieldOp>(op))
+        continue;
+      return op.emitOpError() << "expected 'flashattn.yield' at the end of score_mod but got '"
+                              << op.getName() << "'";
+    }
+    if (!isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect()) ||
+        op.getNumRegions() != 0 || !isMemoryEffectFree(&op))
+      return op.emitOpError() << "expected an op of arith or math in score_mod but got '"
+                              << op.getName() << "'";
+    for (Type type : llvm::concat<const Type>(SmallVector<Type>(op.getOperandTypes()),
+                                              SmallVector<Type>(op.getResultTypes())))
+      if (!isScalar(type))
+        return op.emitOpError() << "expected scalars of integer, index or float type in score_mod "
+                                   "but got "
+                                << type;
+  }
   return success();
 }
 
@@ -233,10 +338,64 @@ struct DropMaskThatHidesNothing : OpRewritePattern<AttentionOp> {
   }
 };
 
+/// The one value of all elements of a constant, or null.
+Attribute getSplat(Value value) {
+  if (!value)
+    return nullptr;
+  Attribute constant;
+  if (auto global = value.getDefiningOp<memref::GetGlobalOp>()) {
+    auto symbol =
+        SymbolTable::lookupNearestSymbolFrom<memref::GlobalOp>(global, global.getNameAttr());
+    if (symbol && symbol.getConstant())
+      constant = symbol.getConstantInitValue();
+  } else {
+    matchPattern(value, m_Constant(&constant));
+  }
+  auto splat = dyn_cast_or_null<SplatElementsAttr>(constant);
+  return splat ? splat.getSplatValue<Attribute>() : Attribute();
+}
+
+/// A `keep` that is true everywhere and a `bias` of zeros change nothing.
+struct DropOperandsWithoutEffect : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    auto keep = dyn_cast_or_null<IntegerAttr>(getSplat(op.getKeep()));
+    auto bias = dyn_cast_or_null<FloatAttr>(getSplat(op.getBias()));
+    bool dropKeep = keep && !keep.getValue().isZero(), dropBias = bias && bias.getValue().isZero();
+    if (!dropKeep && !dropBias)
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      if (dropKeep)
+        op.getKeepMutable().clear();
+      if (dropBias)
+        op.getBiasMutable().clear();
+    });
+    return success();
+  }
+};
+
+/// A score modification that yields the score as it came.
+struct DropScoreModWithoutEffect : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    if (!op.hasScoreMod())
+      return failure();
+    Block &body = op.getScoreMod().front();
+    if (cast<YieldOp>(body.getTerminator()).getScore() != body.getArgument(0))
+      return failure();
+    rewriter.replaceOpWithNewOp<AttentionOp>(
+        op, op.getQ(), op.getK(), op.getV(), op.getBias(), op.getKeep(), op.getSinkLogits(),
+        op.getKvLen(), op.getOffset(), op.getOInit(), op.getLseInit(), op->getAttrs(),
+        /*hasScoreMod=*/false);
+    return success();
+  }
+};
+
 } // namespace
 
 /// A `tensor.cast` that forgets sizes is folded by the tensor dialect's own pattern, which serves
 /// every op in destination-passing style.
 void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<DropMaskThatHidesNothing>(context);
+  patterns.add<DropMaskThatHidesNothing, DropOperandsWithoutEffect, DropScoreModWithoutEffect>(
+      context);
 }

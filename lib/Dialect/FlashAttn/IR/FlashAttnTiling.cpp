@@ -6,6 +6,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -67,6 +68,15 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
           return failure();
         }
 
+  // A3: with kv_len the position of query 0 is each batch's own, so that no one offset can
+  // stand for it.
+  bool ownPositions = getKvLen() && !getOffset() && getAlign() == Align::BottomRight;
+  if (ownPositions && !wholeQueries && (getMask() || hasScoreMod())) {
+    emitOpError() << "expected an offset or align top_left to tile the queries beside kv_len but "
+                     "got align bottom_right";
+    return failure();
+  }
+
   // A4: a tile of heads reads whole key/value heads: it is one head, or whole groups.
   OpFoldResult kvOffset = offsets[1], kvSize = sizes[1];
   std::optional<int64_t> hqValue = getConstantIntValue(hq), hkvValue = getConstantIntValue(hkv);
@@ -118,9 +128,36 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   if (getLseInit())
     lse = makeSlice(b, loc, getLseInit(), offsets, sizes);
 
+  // What is broadcast along a dimension of the scores is for every tile of it.
+  SmallVector<Operation *> slices = {q, k, v};
+  auto scoresSlice = [&](Value tensor) -> Value {
+    if (!tensor)
+      return nullptr;
+    SmallVector<OpFoldResult> starts = {offsets[0], offsets[1], offsets[2], zero},
+                              lengths = {sizes[0], sizes[1], sizes[2], nk};
+    for (unsigned i = 0; i < 4; ++i)
+      if (isBroadcastDim(tensor, i))
+        starts[i] = zero, lengths[i] = b.getIndexAttr(1);
+    slices.push_back(makeSlice(b, loc, tensor, starts, lengths));
+    return slices.back()->getResult(0);
+  };
+  Value bias = scoresSlice(getBias()), keep = scoresSlice(getKeep());
+  auto rowSlice = [&](Value tensor, unsigned loop) -> Value {
+    if (!tensor)
+      return nullptr;
+    slices.push_back(makeSlice(b, loc, tensor, offsets[loop], sizes[loop]));
+    return slices.back()->getResult(0);
+  };
+  Value kvLen = rowSlice(getKvLen(), 0), sinkLogits = rowSlice(getSinkLogits(), 1);
+  slices.push_back(o);
+  if (lse)
+    slices.push_back(lse);
+
   // A3: the first query of the tile stands at the op's own offset plus the tile's.
   Value position;
-  if (Value own = getOffset()) {
+  if (ownPositions) {
+    // All queries of a batch, or nothing that asks for positions.
+  } else if (Value own = getOffset()) {
     AffineExpr s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1);
     position = getValueOrCreateConstantIndexOp(
         b, loc,
@@ -138,12 +175,27 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   for (NamedAttribute attribute : getOperation()->getAttrs())
     if (attribute.getName() != getOperandSegmentSizesAttrName())
       attributes.push_back(attribute);
-  auto tiled =
-      AttentionOp::create(b, loc, q->getResult(0), k->getResult(0), v->getResult(0), position,
-                          o->getResult(0), lse ? lse->getResult(0) : Value(), attributes);
-  SmallVector<Operation *> slices = {q, k, v, o};
-  if (lse)
-    slices.push_back(lse);
+  auto tiled = AttentionOp::create(b, loc, q->getResult(0), k->getResult(0), v->getResult(0), bias,
+                                   keep, sinkLogits, kvLen, position, o->getResult(0),
+                                   lse ? lse->getResult(0) : Value(), attributes, hasScoreMod());
+  if (hasScoreMod()) {
+    // The score modification goes by the batches and heads of the whole op.
+    SmallVector<Value> first;
+    for (unsigned loop : {0u, 1u})
+      first.push_back(getValueOrCreateConstantIndexOp(b, loc, offsets[loop]));
+    OpBuilder::InsertionGuard guard(b);
+    IRMapping mapping;
+    b.cloneRegionBefore(getScoreMod(), tiled.getScoreMod(), tiled.getScoreMod().end(), mapping);
+    Block &body = tiled.getScoreMod().front();
+    b.setInsertionPointToStart(&body);
+    for (unsigned loop : {0u, 1u}) {
+      if (isConstantIntValue(offsets[loop], 0))
+        continue;
+      BlockArgument own = body.getArgument(1 + loop);
+      auto sum = arith::AddIOp::create(b, loc, own, first[loop]);
+      own.replaceAllUsesExcept(sum, sum);
+    }
+  }
   return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), slices};
 }
 

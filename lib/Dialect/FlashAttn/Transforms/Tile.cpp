@@ -1,11 +1,12 @@
 //===- Tile.cpp - flashattn-tile: attention as a program on tile values ----===//
 //
-// The one place where scores become output: scale, mask, online softmax and P V,
-// on vector<MxN> values that no machine owns yet. Every target lowers this program;
-// none computes a softmax of its own.
+// The one place where scores become output: scale, softcap, score modification, bias,
+// mask, online softmax and P V, on vector<MxN> values that no machine owns yet. Every target lowers
+// this program; none computes a softmax of its own.
 //
 //===----------------------------------------------------------------------===//
 
+#include "ScoreMod.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
@@ -29,7 +30,8 @@ using namespace mlir::flashattn;
 namespace {
 
 /// What a row carries from one key tile to the next. With s the scores before the
-/// factor c = scale * log2(e), and the exponentials taken as exp2(c s - c base):
+/// factor c = scale * log2(e), or what `getLastFactor` makes of the scale, and the
+/// exponentials taken as exp2(c s - c base):
 struct RowState {
   Value max; ///< vector<M>: largest s so far, -inf before the first visible key
   Value sum; ///< sum of the exponentials: vector<M>, or vector<MxL> partial sums
@@ -39,14 +41,24 @@ struct RowState {
   static RowState from(ValueRange v) { return {v[0], v[1], v[2]}; }
 };
 
+/// The factor that scores still lack when they meet the mask, so that it can be folded into the
+/// exponent: what the softcap or, without one, the scale leaves, if nothing is added after it.
+double getLastFactor(AttentionOp op) {
+  if (op.getBias() || op.hasScoreMod())
+    return 1;
+  if (std::optional<APFloat> softcap = op.getSoftcap())
+    return softcap->convertToFloat();
+  return op.getScaleOrDefault();
+}
+
 /// Builds the program of one attention op.
 class ProgramBuilder {
 public:
   ProgramBuilder(AttentionOp op, OpBuilder &b)
       : op(op), b(b), loc(op.getLoc()), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
         n(schedule.getTileN()), d(op.getD()), dv(op.getDv()), lanes(schedule.getLanes()),
-        pack(schedule.getPack()), positions(m / pack), f32(b.getF32Type()),
-        visible(op.getVisibleSets()) {}
+        c(getLastFactor(op) * M_LOG2E), pack(schedule.getPack()), positions(m / pack),
+        f32(b.getF32Type()), visible(op.getVisibleSets()) {}
 
   scf::ForallOp build();
 
@@ -73,6 +85,8 @@ private:
     return vector::BroadcastOp::create(b, loc, f32Vector({m, columns}), column);
   }
 
+  Value loadNumKeys(Value all);
+  Value existingKeys(Value memref);
   Value toDotType(Value tile);
   Value loadTile(Value memref, Value head, Value row, int64_t rows, int64_t columns, bool inBounds);
   void storeTile(Value tile, Value memref);
@@ -85,6 +99,7 @@ private:
   void storePacked(Value rows, Value memref);
   Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
 
+  Value loadOfScores(Value memref, Value key, bool partial);
   Value computeScores(Value kTile, Value key, bool partial);
   RowState softmaxStep(RowState state, Value scores, Value vTile);
   Value addToRowSum(Value exponentials, Value sum);
@@ -92,18 +107,20 @@ private:
   RowState interval(RowState state, const TileInterval &keys);
   RowState allIntervals(RowState state, ArrayRef<TileInterval> keys);
   void finish(RowState state);
+  Value joinSink(RowState &state, Value &sum);
 
   AttentionOp op;
   OpBuilder &b;
   Location loc;
   ScheduleAttr schedule;
   int64_t m, n, d, dv, lanes;
+  double c; ///< takes scores to exponents of 2
   int64_t pack, positions; ///< heads in a tile's rows, and positions of each
   FloatType f32;
   SmallVector<IntegerSet> visible;
 
   // Values of the program being built.
-  Value nq, nk, batch, head, kvHead, row, position, qTile, zeroElement;
+  Value nq, nk, batch, head, kvHead, row, position, qTile, zeroElement, kMemref, vMemref;
   Value kvHeads, group;
   // With several heads in a tile: the first of them in its group, and memrefs with split heads.
   Value headInGroup, splitQ, splitO, splitLse;
@@ -242,20 +259,90 @@ Value ProgramBuilder::contract(Value lhs, Value rhs, Value acc, bool transposedR
                                        b.getArrayAttr(iteratorAttrs));
 }
 
+/// A7: the keys that exist in this program's batch, kv_len of them within [0, all].
+Value ProgramBuilder::loadNumKeys(Value all) {
+  Value length = memref::LoadOp::create(b, loc, op.getKvLen(), batch);
+  length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
+  length = arith::MaxSIOp::create(b, loc, length, index(0));
+  return arith::MinSIOp::create(b, loc, length, all);
+}
+
+/// `k` or `v` without what lies past kv_len, so that reading it pads from there.
+Value ProgramBuilder::existingKeys(Value memref) {
+  if (!op.getKvLen())
+    return memref;
+  SmallVector<OpFoldResult> zeros(4, b.getIndexAttr(0)), ones(4, b.getIndexAttr(1));
+  SmallVector<OpFoldResult> sizes = memref::getMixedSizes(b, loc, memref);
+  sizes[op.getSeqDim()] = nk;
+  return memref::SubViewOp::create(b, loc, memref, zeros, sizes, ones);
+}
+
+/// The tile of `bias` or `keep` from key `key` on: vector<MxN>, 0 past the ends.
+Value ProgramBuilder::loadOfScores(Value memref, Value key, bool partial) {
+  SmallVector<Value> indices = {batch, head, row, key};
+  SmallVector<AffineExpr> map = {b.getAffineDimExpr(2), b.getAffineDimExpr(3)};
+  SmallVector<bool> inBounds = {false, !partial};
+  for (unsigned i = 0; i < 4; ++i) {
+    if (!AttentionOp::isBroadcastDim(memref, i))
+      continue;
+    indices[i] = index(0);
+    if (i >= 2) {
+      map[i - 2] = b.getAffineConstantExpr(0);
+      inBounds[i - 2] = true;
+    }
+  }
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
+  return vector::TransferReadOp::create(b, loc, VectorType::get({m, n}, element), memref, indices,
+                                        zero, AffineMap::get(4, 0, map, b.getContext()),
+                                        ArrayRef<bool>(inBounds));
+}
+
 /// Rules A1 and A2 up to the mask: vector<MxN> scores before the factor c, -inf where
 /// the pair is hidden. Whatever else shapes a score belongs here.
 Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
   VectorType type = f32Vector({m, n});
   Value scores = contract(qTile, kTile, splat(type, 0), /*transposedRhs=*/true);
-  if (!partial)
-    return scores;
-  RowPattern rows;
-  if (op.getLayout() == Layout::BSHD)
-    rows.repeat = pack;
-  else
-    rows.span = positions;
-  Value shown = buildVisibleTile(b, loc, visible, position, key, nq, nk, m, n, rows);
-  return arith::SelectOp::create(b, loc, shown, scores, minusInf(type));
+  // Multiplications wait for the next step that can take them along; the last one's are c.
+  double factor = op.getScaleOrDefault();
+  if (std::optional<APFloat> softcap = op.getSoftcap()) {
+    double cap = softcap->convertToFloat();
+    scores = arith::MulFOp::create(b, loc, scores, splat(type, factor / cap));
+    // 11 bits of it are more than bf16 keeps of a weight or an output.
+    auto flags = op.getElementType().isBF16() ? arith::FastMathFlags::afn
+                                              : arith::FastMathFlags::none;
+    scores = math::TanhOp::create(b, loc, scores, flags);
+    factor = cap;
+  }
+  if (op.hasScoreMod()) {
+    scores = arith::MulFOp::create(b, loc, scores, splat(type, factor));
+    scores = applyScoreMod(b, op, scores, batch, head, position, key);
+    factor = 1;
+  }
+  if (Value bias = op.getBias()) {
+    bias = loadOfScores(bias, key, partial);
+    if (cast<VectorType>(bias.getType()).getElementType() != f32)
+      bias = arith::ExtFOp::create(b, loc, type, bias);
+    scores = factor == 1
+                 ? arith::AddFOp::create(b, loc, scores, bias).getResult()
+                 : math::FmaOp::create(b, loc, scores, splat(type, factor), bias).getResult();
+  }
+  // M7: a pair is visible where the mask and `keep` both show it.
+  Value shown;
+  if (partial) {
+    RowPattern rows;
+    if (op.getLayout() == Layout::BSHD)
+      rows.repeat = pack;
+    else
+      rows.span = positions;
+    shown = buildVisibleTile(b, loc, visible, position, key, nq, nk, m, n, rows);
+  }
+  if (Value keep = op.getKeep()) {
+    keep = loadOfScores(keep, key, partial);
+    shown = shown ? arith::AndIOp::create(b, loc, shown, keep).getResult() : keep;
+  }
+  return shown ? arith::SelectOp::create(b, loc, shown, scores, minusInf(type)).getResult()
+               : scores;
 }
 
 /// Adds the exponentials of a tile to the row sum. With `lanes` > 1 columns
@@ -275,7 +362,6 @@ Value ProgramBuilder::addToRowSum(Value exponentials, Value sum) {
 /// One step of the online softmax (A5): new max, rescaled sum and output.
 RowState ProgramBuilder::softmaxStep(RowState state, Value scores, Value vTile) {
   VectorType rowType = f32Vector({m});
-  double c = op.getScaleOrDefault() * M_LOG2E;
   Value max = vector::MultiDimReductionOp::create(
       b, loc, scores, state.max, ArrayRef<bool>{false, true}, vector::CombiningKind::MAXNUMF);
   // A6: a row that has seen no key yet has max = -inf; exponents are then taken against 0,
@@ -311,9 +397,9 @@ RowState ProgramBuilder::keyLoop(RowState state, Value begin, Value end, bool pa
   b.setInsertionPointToStart(loop.getBody());
   RowState inner = RowState::from(loop.getRegionIterArgs());
   Value key = arith::MulIOp::create(b, loc, loop.getInductionVar(), index(n));
-  Value kTile = loadTile(op.getK(), kvHead, key, n, d, /*inBounds=*/!partial);
+  Value kTile = loadTile(kMemref, kvHead, key, n, d, /*inBounds=*/!partial);
   Value scores = computeScores(kTile, key, partial);
-  Value vTile = loadTile(op.getV(), kvHead, key, n, dv, /*inBounds=*/!partial);
+  Value vTile = loadTile(vMemref, kvHead, key, n, dv, /*inBounds=*/!partial);
   scf::YieldOp::create(b, loc, softmaxStep(inner, scores, vTile).values());
   return RowState::from(loop.getResults());
 }
@@ -351,6 +437,30 @@ RowState ProgramBuilder::allIntervals(RowState state, ArrayRef<TileInterval> key
   return RowState::from(loop.getResults());
 }
 
+/// A5: the sink's logit joins the denominator as one more key would whose value is 0. Updates the
+/// row's sum; returns the factor of its output, vector<M>, and leaves in `state.max` the base of
+/// the exponents, times c.
+Value ProgramBuilder::joinSink(RowState &state, Value &sum) {
+  VectorType rowType = f32Vector({m});
+  Value logit = memref::LoadOp::create(b, loc, op.getSinkLogits(), head);
+  Value log2e = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(M_LOG2E));
+  logit = arith::MulFOp::create(b, loc, logit, log2e);
+  Value sink = vector::BroadcastOp::create(b, loc, rowType, logit);
+  Value max = arith::MulFOp::create(b, loc, state.max, splat(rowType, c));
+  Value both = arith::MaxNumFOp::create(b, loc, max, sink);
+  // A6: neither keys nor a sink; -inf - -inf would be NaN.
+  Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, both, minusInf(rowType));
+  Value base = arith::SelectOp::create(b, loc, none, splat(rowType, 0), both);
+  auto exponential = [&](Value x) -> Value {
+    return math::Exp2Op::create(b, loc, arith::SubFOp::create(b, loc, x, base));
+  };
+  Value rescale = exponential(max);
+  sum =
+      arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, sum, rescale), exponential(sink));
+  state.max = base;
+  return rescale;
+}
+
 /// A5, A6: divides by the sum and writes o and lse.
 void ProgramBuilder::finish(RowState state) {
   VectorType rowType = f32Vector({m});
@@ -358,10 +468,15 @@ void ProgramBuilder::finish(RowState state) {
   if (lanes > 1)
     sum = vector::MultiDimReductionOp::create(
         b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
+  Value sinkRescale;
+  if (op.getSinkLogits())
+    sinkRescale = joinSink(state, sum);
   Value zero = splat(rowType, 0);
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
   Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sum);
   inverse = arith::SelectOp::create(b, loc, empty, zero, inverse);
+  if (sinkRescale)
+    inverse = arith::MulFOp::create(b, loc, inverse, sinkRescale);
   Value out = arith::MulFOp::create(b, loc, state.out, alongRow(inverse, dv));
   if (op.getElementType() != f32)
     out = arith::TruncFOp::create(b, loc, VectorType::get({m, dv}, op.getElementType()), out);
@@ -371,9 +486,10 @@ void ProgramBuilder::finish(RowState state) {
     storeTile(out, op.getOInit());
   if (Value lse = op.getLseInit()) {
     // lse = ln 2 (c max + log2 sum)
-    double c = op.getScaleOrDefault() * M_LOG2E;
     Value log = math::Log2Op::create(b, loc, sum);
-    Value value = math::FmaOp::create(b, loc, state.max, splat(rowType, c), log);
+    Value value = sinkRescale
+                      ? arith::AddFOp::create(b, loc, state.max, log).getResult()
+                      : math::FmaOp::create(b, loc, state.max, splat(rowType, c), log).getResult();
     value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
     value = arith::SelectOp::create(b, loc, empty, minusInf(rowType), value);
     if (pack > 1)
@@ -394,10 +510,14 @@ scf::ForallOp ProgramBuilder::build() {
   group = b.createOrFold<arith::DivUIOp>(loc, heads,
                                          b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
   // A3.
-  Value offset = op.getOffset();
-  if (!offset)
-    offset =
-        op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
+  auto getOffset = [&] {
+    if (Value offset = op.getOffset())
+      return offset;
+    return op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
+  };
+  Value offset;
+  if (!op.getKvLen())
+    offset = getOffset();
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
   Value headTiles = group; // of one key/value head
   if (pack > 1) {
@@ -425,6 +545,12 @@ scf::ForallOp ProgramBuilder::build() {
         b, loc,
         arith::SubIOp::create(b, loc, head, arith::MulIOp::create(b, loc, kvHead, headTiles)),
         index(pack));
+  if (op.getKvLen()) {
+    nk = loadNumKeys(nk);
+    offset = getOffset();
+  }
+  kMemref = existingKeys(op.getK());
+  vMemref = existingKeys(op.getV());
   row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(positions));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
   Value rowsEnd =
@@ -445,6 +571,8 @@ FailureOr<scf::ForallOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, 
     return op.emitOpError() << "expected memrefs; bufferize before tiling";
   if (!op.getSchedule())
     return op.emitOpError() << "expected a schedule; run flashattn-select-schedule before tiling";
+  if (failed(verifyScoreModVectorizes(op)))
+    return failure();
   warnHiddenRows(op);
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);

@@ -2,6 +2,7 @@
 #define FLASHATTN_OPS_TD
 
 include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -21,32 +22,47 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
     AttrSizedOperandSegments]> {
   let summary = "scaled dot-product attention with masks and grouped-query heads";
   let description = [{
-    `o = softmax(mask(scale * q k^T)) v`, and optionally the log-sum-exp of each
-    row's scores, in destination-passing style on tensors or memrefs.
+    `o = softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, and optionally the
+    log-sum-exp of each row's scores, in destination-passing style on tensors or memrefs.
 
     | name | type |
     | --- | --- |
     | `q` | `[B, Hq, Nq, D]`, f16, bf16 or f32 |
     | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
     | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
+    | `bias` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, f16, bf16 or f32: added to the scores |
+    | `keep` (optional) | broadcastable to `[B, Hq, Nq, Nk]`, i1: false hides a pair |
+    | `sink_logits` (optional) | `[Hq]`, f32: a logit that joins each row's denominator only |
+    | `kv_len` (optional) | `[B]`, i32: keys at or past it do not exist |
     | `offset` (optional) | index: position of query 0 |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 
     With `layout(bshd)` the second and third dimensions of `q`, `k`, `v` and `o`
-    change places; `lse` stays as it is. B, H, Nq and Nk may be dynamic, D and Dv
-    are static.
+    change places; the others stay as they are. B, H, Nq and Nk may be dynamic, D and Dv
+    are static. A dimension of `bias` and `keep` is broadcast where its static size is 1; any
+    other has the size that it is broadcastable to.
+
+    The region `score_mod`, where there is one, makes a score of `(score, b, h, p, k)`, f32 and
+    index values: batch, query head, position (A3) and key. It holds `arith` and `math` ops on
+    scalars and may read scalars from outside; `flashattn.yield` ends it.
 
     Rules (their numbers stand at the code that carries them out):
 
     - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`, `scale` defaulting to `1/sqrt(D)`;
       products of f16 and bf16 accumulate in f32.
+    - A2: in this order: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and
+      `keep`, softmax, `P V`.
     - A3: the position of query `i` is `p = i + offset`. Without the operand,
-      `align(top_left)` means 0 and `align(bottom_right)`, the default, `Nk - Nq`.
+      `align(top_left)` means 0 and `align(bottom_right)`, the default, `Nk - Nq`, or
+      `kv_len[b] - Nq`.
     - A4: query head `h` reads key/value head `h / (Hq / Hkv)`.
-    - A5: `o = sum_j e^(s-m) v_j / l`, `l = sum_j e^(s-m)`, `lse = m + ln l`.
-    - A6: a row that sees no key gives `o = 0` and `lse = -inf`.
-    - A7: nothing past Nq or Nk has an effect, and nothing but `o` and `lse` is written.
+    - A5: `o = sum_j e^(s-m) v_j / l`, `l = sum_j e^(s-m)`, plus `e^(sink-m)` with
+      `sink_logits`, and `lse = m + ln l`.
+    - A6: a row that sees no key, or only scores of -inf, gives `o = 0` and `lse = -inf`, with
+      `sink_logits` `lse = sink`.
+    - A7: nothing past Nq, Nk or `kv_len` has an effect, and nothing but `o` and `lse` is
+      written. A `kv_len` below 0 counts as 0, one above Nk as Nk.
     - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other.
     - A9: f32 means f32: a relative error of 1e-5 against float64, no silent TF32.
 
@@ -58,24 +74,51 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
         outs(%o_init, %lse_init : tensor<2x32x?x128xf16>, tensor<2x32x?xf32>)
         -> tensor<2x32x?x128xf16>, tensor<2x32x?xf32>
     ```
+
+    A bias along the distance from query to key, and keys of which each batch has its own
+    number:
+
+    ```mlir
+    flashattn.attention mask(#flashattn.causal)
+        ins(%q, %k, %v : memref<2x32x?x128xf16>, memref<2x8x?x128xf16>, memref<2x8x?x128xf16>)
+        kv_len(%n : memref<2xi32>)
+        score_mod {
+        ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+          %d = arith.subi %key, %p : index
+          %i = arith.index_cast %d : index to i32
+          %x = arith.sitofp %i : i32 to f32
+          %y = math.fma %x, %slope, %s : f32
+          flashattn.yield %y : f32
+        }
+        outs(%o : memref<2x32x?x128xf16>)
+    ```
   }];
 
   let arguments = (ins
     FlashAttn_Shaped:$q, FlashAttn_Shaped:$k, FlashAttn_Shaped:$v,
+    Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$keep,
+    Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
     Optional<Index>:$offset,
     FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
+    OptionalAttr<F32Attr>:$softcap,
     DefaultValuedAttr<FlashAttn_AlignAttr, "::mlir::flashattn::Align::BottomRight">:$align,
     DefaultValuedAttr<FlashAttn_LayoutAttr, "::mlir::flashattn::Layout::BHSD">:$layout,
     OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
+  // None or one: upstream's patterns cannot clone an op with an empty region.
+  let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
 
   let assemblyFormat = [{
-    (`mask` `(` $mask^ `)`)? (`scale` `(` $scale^ `)`)?
+    (`mask` `(` $mask^ `)`)? (`scale` `(` $scale^ `)`)? (`softcap` `(` $softcap^ `)`)?
     (`align` `(` custom<EnumKeyword>($align)^ `)`)?
     (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`schedule` `(` $schedule^ `)`)?
     `ins` `(` $q `,` $k `,` $v `:` type($q) `,` type($k) `,` type($v) `)`
+    (`bias` `(` $bias^ `:` type($bias) `)`)? (`keep` `(` $keep^ `:` type($keep) `)`)?
+    (`sink_logits` `(` $sinkLogits^ `:` type($sinkLogits) `)`)?
+    (`kv_len` `(` $kvLen^ `:` type($kvLen) `)`)?
     (`offset` `(` $offset^ `)`)?
+    (`score_mod` $scoreMods^)?
     `outs` `(` $oInit (`,` $lseInit^)? `:` type($oInit) (`,` type($lseInit)^)? `)`
     attr-dict (`->` type($results)^)?
   }];
@@ -83,11 +126,17 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
   let builders = [
     OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v,
                    "::mlir::Value":$offset, "::mlir::Value":$oInit, "::mlir::Value":$lseInit,
-                   "::llvm::ArrayRef<::mlir::NamedAttribute>":$attributes)>];
+                   "::llvm::ArrayRef<::mlir::NamedAttribute>":$attributes)>,
+    // Operands left out are null; the region of `score_mod` is the caller's to fill.
+    OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v,
+                   "::mlir::Value":$bias, "::mlir::Value":$keep, "::mlir::Value":$sinkLogits,
+                   "::mlir::Value":$kvLen, "::mlir::Value":$offset, "::mlir::Value":$oInit,
+                   "::mlir::Value":$lseInit,
+                   "::llvm::ArrayRef<::mlir::NamedAttribute>":$attributes, "bool":$hasScoreMod)>];
 
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return ::mlir::MutableOperandRange(getOperation(), getODSOperandIndexAndLength(4).first,
+      return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
                                          getLseInit() ? 2 : 1);
     }
 
@@ -106,12 +155,29 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
     /// The factor of rule A1, given or `1/sqrt(D)`.
     double getScaleOrDefault();
 
+    /// Whether there is a score modification (rule A2).
+    bool hasScoreMod() { return !getScoreMods().empty(); }
+    /// The score modification, which there must be.
+    ::mlir::Region &getScoreMod() { return getScoreMods().front(); }
+    /// Whether a dimension of `bias` or `keep` is the same along all of the scores' dimension.
+    static bool isBroadcastDim(::mlir::Value tensor, unsigned dim) {
+      return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
+    }
+
     /// The sets of the mask, or one set that shows every pair (rules of MaskAttrInterface).
     ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets();
   }];
 
   let hasVerifier = 1;
+  let hasRegionVerifier = 1;
   let hasCanonicalizer = 1;
+}
+
+def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
+    Pure, ReturnLike, Terminator, HasParent<"AttentionOp">]> {
+  let summary = "the score that a score modification makes";
+  let arguments = (ins F32:$score);
+  let assemblyFormat = "$score attr-dict `:` type($score)";
 }
 
 def FlashAttn_AnyRowOp : Op<FlashAttn_Dialect, "any_row", [Pure]> {

@@ -1,0 +1,97 @@
+//===- ScoreMod.cpp --------------------------------------------------------===//
+
+#include "ScoreMod.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/IRMapping.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+LogicalResult mlir::flashattn::verifyScoreModVectorizes(AttentionOp op) {
+  if (!op.hasScoreMod())
+    return success();
+  for (Operation &inner : op.getScoreMod().front().without_terminator())
+    if (!isa<arith::ConstantOp>(inner) &&
+        (!OpTrait::hasElementwiseMappableTraits(&inner) || inner.getNumResults() != 1))
+      return inner.emitOpError() << "expected an elementwise op with one result in score_mod but "
+                                    "got '"
+                                 << inner.getName() << "'";
+  return success();
+}
+
+namespace {
+class TileCloner {
+public:
+  TileCloner(OpBuilder &b, Location loc, VectorType tile)
+      : b(b), loc(loc), m(tile.getDimSize(0)), n(tile.getDimSize(1)) {}
+
+  /// first, first + 1, ... along the rows or columns, as vector<Mx1> or vector<1xN>.
+  Value indices(Value first, bool alongRows) {
+    Type index = b.getIndexType();
+    Value step = vector::StepOp::create(b, loc, VectorType::get({alongRows ? m : n}, index));
+    auto type = VectorType::get({alongRows ? m : 1, alongRows ? 1 : n}, index);
+    step = vector::ShapeCastOp::create(b, loc, type, step);
+    return arith::AddIOp::create(b, loc, broadcast(first, type.getShape()), step);
+  }
+
+  /// `value`, a scalar or a vector of rank 2, at `shape`; empty for scalars.
+  Value broadcast(Value value, ArrayRef<int64_t> shape) {
+    if (shape.empty() || getShape(value) == shape)
+      return value;
+    return b.createOrFold<vector::BroadcastOp>(
+        loc, VectorType::get(shape, getElementTypeOrSelf(value.getType())), value);
+  }
+
+  void clone(Operation &op, IRMapping &mapping) {
+    SmallVector<int64_t> shape;
+    SmallVector<Value> operands;
+    for (Value operand : op.getOperands()) {
+      operands.push_back(mapping.lookupOrDefault(operand));
+      ArrayRef<int64_t> own = getShape(operands.back());
+      if (own.empty())
+        continue;
+      shape.resize(2, 1);
+      for (auto [size, ownSize] : llvm::zip_equal(shape, own))
+        size = std::max(size, ownSize);
+    }
+    for (Value &operand : operands)
+      operand = broadcast(operand, shape);
+    Operation *made = b.insert(op.cloneWithoutRegions());
+    made->setOperands(operands);
+    Value result = made->getResult(0);
+    if (!shape.empty())
+      result.setType(VectorType::get(shape, result.getType()));
+    mapping.map(op.getResult(0), result);
+  }
+
+private:
+  static ArrayRef<int64_t> getShape(Value value) {
+    auto type = dyn_cast<VectorType>(value.getType());
+    return type ? type.getShape() : ArrayRef<int64_t>();
+  }
+
+  OpBuilder &b;
+  Location loc;
+  int64_t m, n;
+};
+} // namespace
+
+Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOp op, Value scores, Value batch,
+                                     Value head, Value p0, Value k0) {
+  auto tile = cast<VectorType>(scores.getType());
+  TileCloner cloner(b, op.getLoc(), tile);
+  Block &body = op.getScoreMod().front();
+  IRMapping mapping;
+  mapping.map(body.getArgument(0), scores);
+  mapping.map(body.getArgument(1), batch);
+  mapping.map(body.getArgument(2), head);
+  for (auto [argument, first, alongRows] :
+       {std::tuple(body.getArgument(3), p0, true), {body.getArgument(4), k0, false}})
+    if (!argument.use_empty())
+      mapping.map(argument, cloner.indices(first, alongRows));
+  for (Operation &inner : body.without_terminator())
+    cloner.clone(inner, mapping);
+  Value result = cast<YieldOp>(body.getTerminator()).getScore();
+  return cloner.broadcast(mapping.lookupOrDefault(result), tile.getShape());
+}

@@ -1,0 +1,69 @@
+// What is wrong with the operands of scores and with score modifications, before anything runs.
+
+// DEFINE: %{run} = flash-run %s --device=cpu
+
+// RUN: not %{run} --function=operands --input=1x4x8x16xf16 --input=1x2x9x16xf16 --input=1x2x9x16xf16 --input=1x4x8x8xf16 2>&1 | FileCheck %s --check-prefix=BIAS
+// BIAS: error: the inputs do not fit together: expected bias of 1x4x8x9xf16 but got 1x4x8x8xf16
+// RUN: not %{run} --function=operands --input=2x4x8x16xf16 --input=2x2x9x16xf16 --input=2x2x9x16xf16 --input=1x4x8x9xf16 --input=1x1x1x9xi1 2>&1 | FileCheck %s --check-prefix=KEEP
+// KEEP: expected keep of 2x1x1x9xi1 but got 1x1x1x9xi1
+// RUN: not %{run} --function=operands --input=2x4x8x16xf16 --input=2x2x9x16xf16 --input=2x2x9x16xf16 --input=1x4x8x9xf16 --input=2x1x1x9xi1 --input=2xf32 2>&1 | FileCheck %s --check-prefix=SINKS
+// SINKS: expected sink_logits of 4xf32 but got 2xf32
+// RUN: not %{run} --function=operands --input=2x4x8x16xf16 --input=2x2x9x16xf16 --input=2x2x9x16xf16 --input=1x4x8x9xf16 --input=2x1x1x9xi1 --input=4xf32 --input=1xi32 2>&1 | FileCheck %s --check-prefix=LENGTHS
+// LENGTHS: expected kv_len of 2xi32 but got 1xi32
+func.func @operands(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>,
+                    %bias: memref<1x?x?x?xf16>, %keep: memref<?x1x1x?xi1>, %sinks: memref<?xf32>,
+                    %len: memref<?xi32>, %o: memref<?x?x?x16xf16>) {
+  flashattn.attention
+      ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
+      bias(%bias : memref<1x?x?x?xf16>) keep(%keep : memref<?x1x1x?xi1>)
+      sink_logits(%sinks : memref<?xf32>) kv_len(%len : memref<?xi32>)
+      outs(%o : memref<?x?x?x16xf16>)
+  return
+}
+
+// The reference needs to know every operand.
+// RUN: not %{run} --function=computed --verify 2>&1 | FileCheck %s --check-prefix=COMPUTED
+// COMPUTED: expected kv_len to be an argument of function 'computed'
+func.func @computed(%q: memref<1x1x8x16xf16>, %o: memref<1x1x8x16xf16>) {
+  %len = memref.alloc() : memref<1xi32>
+  flashattn.attention
+      ins(%q, %q, %q : memref<1x1x8x16xf16>, memref<1x1x8x16xf16>, memref<1x1x8x16xf16>)
+      kv_len(%len : memref<1xi32>) outs(%o : memref<1x1x8x16xf16>)
+  return
+}
+
+// RUN: not %{run} --function=outside --verify --input=1x1x8x16xf16 --input=f32=2.0 2>&1 | FileCheck %s --check-prefix=OUTSIDE
+// OUTSIDE: expected values from outside of score_mod to be constants
+// RUN: %{run} --function=outside --input=1x1x8x16xf16 --input=f32=2.0 | FileCheck %s --check-prefix=RUNS
+// RUNS: output 0: 1x1x8x16xf16
+func.func @outside(%q: memref<1x1x8x16xf16>, %x: f32, %o: memref<1x1x8x16xf16>) {
+  flashattn.attention
+      ins(%q, %q, %q : memref<1x1x8x16xf16>, memref<1x1x8x16xf16>, memref<1x1x8x16xf16>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+        %y = arith.mulf %s, %x : f32
+        flashattn.yield %y : f32
+      }
+      outs(%o : memref<1x1x8x16xf16>)
+  return
+}
+
+// An op that neither the reference nor the target knows is named, at its place.
+// RUN: not %{run} --function=unknown --verify 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: the reference does not know 'math.ipowi' in score_mod
+// RUN: not %{run} --function=unknown 2>&1 | FileCheck %s --check-prefix=ILLEGAL
+// ILLEGAL: features.mlir:[[@LINE+8]]:14: error: failed to legalize operation 'math.ipowi'
+func.func @unknown(%q: memref<1x1x8x16xf16>, %o: memref<1x1x8x16xf16>) {
+  flashattn.attention
+      ins(%q, %q, %q : memref<1x1x8x16xf16>, memref<1x1x8x16xf16>, memref<1x1x8x16xf16>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+        %i = arith.index_cast %key : index to i32
+        // At this op.
+        %j = math.ipowi %i, %i : i32
+        %y = arith.sitofp %j : i32 to f32
+        flashattn.yield %y : f32
+      }
+      outs(%o : memref<1x1x8x16xf16>)
+  return
+}

@@ -1,0 +1,183 @@
+//===- Features.cpp --------------------------------------------------------===//
+
+#include "Features.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <limits>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+struct NamedText {
+  StringRef name, text;
+};
+} // namespace
+
+const NamedText scoreMods[] = {
+    {"", ""},
+    // Attention with linear biases: a slope a head.
+    {"alibi", R"(
+      %h1 = arith.addi %h, %one : index
+      %h2 = arith.index_cast %h1 : index to i32
+      %h3 = arith.sitofp %h2 : i32 to f32
+      %h4 = arith.negf %h3 : f32
+      %slope = math.exp2 %h4 : f32
+      %d = arith.subi %k, %p : index
+      %d1 = arith.index_cast %d : index to i32
+      %d2 = arith.sitofp %d1 : i32 to f32
+      %y = math.fma %d2, %slope, %s : f32)"},
+    // A bias that goes by the distance, up to 16 keys away.
+    {"relative", R"(
+      %c16 = arith.constant 16 : index
+      %m16 = arith.constant -16 : index
+      %c = arith.constant 0.05 : f32
+      %d = arith.subi %p, %k : index
+      %d1 = arith.minsi %d, %c16 : index
+      %d2 = arith.maxsi %d1, %m16 : index
+      %d3 = arith.index_cast %d2 : index to i32
+      %d4 = arith.sitofp %d3 : i32 to f32
+      %d5 = arith.mulf %d4, %c : f32
+      %y = arith.addf %s, %d5 : f32)"},
+    {"tanh", R"(
+      %cap = arith.constant 2.5 : f32
+      %x = arith.divf %s, %cap : f32
+      %t = math.tanh %x : f32
+      %y = arith.mulf %t, %cap : f32)"},
+    // Every argument, integers and conditions.
+    {"select", R"(
+      %three = arith.constant 3 : index
+      %half = arith.constant 0.5 : f32
+      %rest = arith.remui %k, %three : index
+      %hit = arith.cmpi eq, %rest, %b : index
+      %near = arith.cmpi sge, %k, %p : index
+      %both = arith.ori %hit, %near : i1
+      %h1 = arith.index_cast %h : index to i32
+      %h2 = arith.sitofp %h1 : i32 to f32
+      %u = arith.mulf %s, %half : f32
+      %w = arith.addf %s, %h2 : f32
+      %y = arith.select %both, %u, %w : f32)"},
+    {"softplus", R"(
+      %e = math.exp %s : f32
+      %y = math.log1p %e : f32)"},
+};
+
+unsigned Features::getNumScoreMods() { return std::size(scoreMods) - 1; }
+
+Features Features::draw(std::mt19937 &random) {
+  auto pick = [&](ArrayRef<StringRef> choices) { return choices[random() % choices.size()].str(); };
+  auto chance = [&](unsigned percent) { return random() % 100 < percent; };
+  auto drawScores = [&](StringRef element) {
+    std::string type;
+    for (unsigned i = 0; i < 4; ++i)
+      type += chance(50) ? "1x" : "?x";
+    return type + element.str();
+  };
+  Features features;
+  if (chance(45))
+    features.bias = drawScores(pick({"f16", "bf16", "f32"}));
+  if (chance(40))
+    features.keep = drawScores("i1");
+  features.hasOffset = chance(25);
+  features.hasSinkLogits = chance(35);
+  features.hasKvLen = chance(40);
+  if (chance(35))
+    features.softcap = pick({"2.0", "30.0"});
+  if (chance(40))
+    features.scoreMod = 1 + random() % getNumScoreMods();
+  return features;
+}
+
+std::string Features::name() const {
+  std::string text;
+  auto add = [&](StringRef part) { text += (text.empty() ? "" : "+") + part.str(); };
+  if (!softcap.empty())
+    add("softcap_" + softcap);
+  if (scoreMod)
+    add(scoreMods[scoreMod].name);
+  if (!bias.empty())
+    add("bias_" + bias);
+  if (!keep.empty())
+    add("keep_" + keep);
+  if (hasSinkLogits)
+    add("sink_logits");
+  if (hasKvLen)
+    add("kv_len");
+  if (hasOffset)
+    add("offset");
+  return text;
+}
+
+std::string Features::parameters() const {
+  std::string text;
+  if (hasOffset)
+    text += "%offset: index, ";
+  if (!bias.empty())
+    text += "%bias: memref<" + bias + ">, ";
+  if (!keep.empty())
+    text += "%keep: memref<" + keep + ">, ";
+  if (hasSinkLogits)
+    text += "%sinks: memref<?xf32>, ";
+  if (hasKvLen)
+    text += "%len: memref<?xi32>, ";
+  return text;
+}
+
+std::string Features::attributeClauses() const {
+  return softcap.empty() ? "" : "softcap(" + softcap + ")";
+}
+
+std::string Features::operandClauses() const {
+  std::string text;
+  if (!bias.empty())
+    text += " bias(%bias : memref<" + bias + ">)";
+  if (!keep.empty())
+    text += " keep(%keep : memref<" + keep + ">)";
+  if (hasSinkLogits)
+    text += " sink_logits(%sinks : memref<?xf32>)";
+  if (hasKvLen)
+    text += " kv_len(%len : memref<?xi32>)";
+  if (hasOffset)
+    text += " offset(%offset)";
+  if (scoreMod)
+    text += "\n    score_mod {\n    ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):"
+            "\n      %one = arith.constant 1 : index" +
+            scoreMods[scoreMod].text.str() + "\n      flashattn.yield %y : f32\n    }";
+  return text;
+}
+
+void flashattn::plantNaN(const AttentionInfo &info, const AttentionProblem &problem,
+                         MutableArrayRef<HostTensor> arguments) {
+  constexpr int64_t kTile = 256; // a multiple of any schedule's tile_n
+  constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
+  for (int64_t b = 0; b < problem.batch; ++b) {
+    int64_t existing = problem.getNumKeys(b), begin = existing, end = 0;
+    for (int64_t row = 0; row < problem.numQueries; ++row)
+      for (KeyInterval interval : getVisibleKeys(problem, row, b)) {
+        begin = std::min(begin, interval.begin);
+        end = std::max(end, interval.end);
+      }
+    begin = begin / kTile * kTile;
+    end = std::min(existing, int64_t(llvm::alignTo(end, kTile)));
+    for (int64_t k = 0; k < problem.numKeys; ++k) {
+      if (k >= begin && k < end)
+        continue;
+      for (auto [argument, width] : {std::pair(info.k, problem.dim), {info.v, problem.valueDim}})
+        for (int64_t h = 0; h < problem.keyHeads; ++h) {
+          int64_t start = problem.getRowStart(b, h, k, problem.keyHeads, problem.numKeys, width);
+          for (int64_t d = 0; d < width; ++d)
+            arguments[argument].set(start + d, kNaN);
+        }
+      if (k < existing || !info.bias)
+        continue;
+      HostTensor &bias = arguments[*info.bias];
+      ArrayRef<int64_t> shape = bias.getShape();
+      if (shape[0] != problem.batch || shape[3] != problem.numKeys)
+        continue;
+      int64_t rows = shape[1] * shape[2];
+      for (int64_t row = 0; row < rows; ++row)
+        bias.set((b * rows + row) * shape[3] + k, kNaN);
+    }
+  }
+}

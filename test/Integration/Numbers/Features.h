@@ -1,0 +1,37 @@
+//===- Features.h - what shapes scores, drawn at random ----------*- C++ -*-===//
+
+#ifndef FLASH_NUMBERS_FEATURES_H
+#define FLASH_NUMBERS_FEATURES_H
+
+#include "Program.h"
+
+#include <random>
+
+namespace mlir::flashattn {
+
+/// Operands, attributes and region of one attention beyond its mask (rules A2, A3, A5, A7, M7).
+struct Features {
+  std::string bias, keep; ///< shapes and types as "1x?x?x?xbf16"; empty where left out
+  bool hasOffset = false, hasSinkLogits = false, hasKvLen = false;
+  std::string softcap;   ///< a number, or empty
+  unsigned scoreMod = 0; ///< number of a score modification of getNumScoreMods(), 0 for none
+
+  static Features draw(std::mt19937 &random);
+  static unsigned getNumScoreMods();
+
+  std::string name() const;
+  /// Parameters of the function, each with a comma behind it.
+  std::string parameters() const;
+  std::string attributeClauses() const;
+  /// Clauses behind `ins`.
+  std::string operandClauses() const;
+};
+
+/// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7), and
+/// in `k` and `v` at keys in tiles that no query sees (rule M3). `arguments` are the program's.
+void plantNaN(const AttentionInfo &info, const AttentionProblem &problem,
+              MutableArrayRef<HostTensor> arguments);
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_NUMBERS_FEATURES_H

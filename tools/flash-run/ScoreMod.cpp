@@ -1,0 +1,257 @@
+//===- ScoreMod.cpp --------------------------------------------------------===//
+
+#include "ScoreMod.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/StringSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+// clang-format off: lists and tables.
+
+namespace {
+enum Kind : int {
+  Unknown, Constant, Copy, IntToFloat, FloatToInt, Select, CmpF, CmpI,
+  AddF, SubF, MulF, DivF, RemF, NegF, Max, Min, Fma, AbsF, Exp, Exp2, ExpM1, Log, Log2, Log1P,
+  Tanh, Sin, Cos, Sqrt, RSqrt, Pow, Erf, Floor, Ceil,
+  AddI, SubI, MulI, DivSI, DivUI, RemSI, RemUI, FloorDivSI, CeilDivSI, AndI, OrI, XOrI, ShLI,
+  ShRSI, ShRUI, MaxSI, MinSI, MaxUI, MinUI, AbsI,
+};
+
+struct Slot {
+  double f = 0;
+  int64_t i = 0;
+};
+} // namespace
+
+static Kind getKind(StringRef name) {
+  return llvm::StringSwitch<Kind>(name)
+      .Case("arith.constant", Constant)
+      .Cases({"arith.index_cast", "arith.index_castui", "arith.extsi", "arith.extui",
+              "arith.trunci", "arith.extf", "arith.truncf"},
+             Copy)
+      .Cases({"arith.sitofp", "arith.uitofp"}, IntToFloat)
+      .Cases({"arith.fptosi", "arith.fptoui"}, FloatToInt)
+      .Case("arith.select", Select)
+      .Case("arith.cmpf", CmpF)
+      .Case("arith.cmpi", CmpI)
+      .Case("arith.addf", AddF)
+      .Case("arith.subf", SubF)
+      .Case("arith.mulf", MulF)
+      .Case("arith.divf", DivF)
+      .Case("arith.remf", RemF)
+      .Case("arith.negf", NegF)
+      .Cases({"arith.maximumf", "arith.maxnumf"}, Max)
+      .Cases({"arith.minimumf", "arith.minnumf"}, Min)
+      .Case("math.fma", Fma)
+      .Case("math.absf", AbsF)
+      .Case("math.exp", Exp)
+      .Case("math.exp2", Exp2)
+      .Case("math.expm1", ExpM1)
+      .Case("math.log", Log)
+      .Case("math.log2", Log2)
+      .Case("math.log1p", Log1P)
+      .Case("math.tanh", Tanh)
+      .Case("math.sin", Sin)
+      .Case("math.cos", Cos)
+      .Case("math.sqrt", Sqrt)
+      .Case("math.rsqrt", RSqrt)
+      .Case("math.powf", Pow)
+      .Case("math.erf", Erf)
+      .Case("math.floor", Floor)
+      .Case("math.ceil", Ceil)
+      .Case("arith.addi", AddI)
+      .Case("arith.subi", SubI)
+      .Case("arith.muli", MulI)
+      .Case("arith.divsi", DivSI)
+      .Case("arith.divui", DivUI)
+      .Case("arith.remsi", RemSI)
+      .Case("arith.remui", RemUI)
+      .Case("arith.floordivsi", FloorDivSI)
+      .Case("arith.ceildivsi", CeilDivSI)
+      .Case("arith.andi", AndI)
+      .Case("arith.ori", OrI)
+      .Case("arith.xori", XOrI)
+      .Case("arith.shli", ShLI)
+      .Case("arith.shrsi", ShRSI)
+      .Case("arith.shrui", ShRUI)
+      .Case("arith.maxsi", MaxSI)
+      .Case("arith.minsi", MinSI)
+      .Case("arith.maxui", MaxUI)
+      .Case("arith.minui", MinUI)
+      .Case("math.absi", AbsI)
+      .Default(Unknown);
+}
+
+llvm::Expected<ScoreMod> ScoreMod::create(Region &region) {
+  ScoreMod mod;
+  DenseMap<Value, unsigned> numbers;
+  Block &body = region.front();
+  unsigned numArguments = body.getNumArguments();
+  for (BlockArgument argument : body.getArguments())
+    numbers[argument] = argument.getArgNumber();
+  auto setConstant = [](Step &step, Attribute value) {
+    step.kind = Constant;
+    if (auto real = dyn_cast<FloatAttr>(value))
+      step.constant = real.getValueAsDouble();
+    else if (auto integer = dyn_cast<IntegerAttr>(value))
+      step.integer = integer.getType().isInteger(1) ? integer.getValue().getZExtValue()
+                                                    : integer.getValue().getSExtValue();
+  };
+  auto getNumber = [&](Value value) -> llvm::Expected<unsigned> {
+    if (auto found = numbers.find(value); found != numbers.end())
+      return found->second;
+    Attribute constant;
+    if (!matchPattern(value, m_Constant(&constant)))
+      return llvm::createStringError("expected values from outside of score_mod to be constants");
+    setConstant(mod.steps.emplace_back(), constant);
+    return numbers[value] = numArguments + mod.steps.size() - 1;
+  };
+  for (Operation &op : body) {
+    Step step;
+    for (Value operand : op.getOperands()) {
+      llvm::Expected<unsigned> number = getNumber(operand);
+      if (!number)
+        return number.takeError();
+      step.operands.push_back(*number);
+    }
+    if (&op == body.getTerminator()) {
+      mod.result = step.operands.front();
+      break;
+    }
+    step.kind = getKind(op.getName().getStringRef());
+    if (step.kind == Unknown)
+      return llvm::createStringError("the reference does not know '" +
+                                     op.getName().getStringRef() + "' in score_mod");
+    if (auto type = dyn_cast<IntegerType>(op.getResult(0).getType()))
+      step.bits = type.getWidth();
+    if (auto constant = dyn_cast<arith::ConstantOp>(op))
+      setConstant(step, constant.getValue());
+    if (auto compare = dyn_cast<arith::CmpFOp>(op))
+      step.predicate = int64_t(compare.getPredicate());
+    if (auto compare = dyn_cast<arith::CmpIOp>(op))
+      step.predicate = int64_t(compare.getPredicate());
+    mod.steps.push_back(step);
+    numbers[op.getResult(0)] = numArguments + mod.steps.size() - 1;
+  }
+  return mod;
+}
+
+static bool compare(arith::CmpFPredicate predicate, double x, double y) {
+  bool unordered = std::isnan(x) || std::isnan(y);
+  switch (predicate) {
+  case arith::CmpFPredicate::AlwaysFalse: return false;
+  case arith::CmpFPredicate::OEQ: return !unordered && x == y;
+  case arith::CmpFPredicate::OGT: return !unordered && x > y;
+  case arith::CmpFPredicate::OGE: return !unordered && x >= y;
+  case arith::CmpFPredicate::OLT: return !unordered && x < y;
+  case arith::CmpFPredicate::OLE: return !unordered && x <= y;
+  case arith::CmpFPredicate::ONE: return !unordered && x != y;
+  case arith::CmpFPredicate::ORD: return !unordered;
+  case arith::CmpFPredicate::UEQ: return unordered || x == y;
+  case arith::CmpFPredicate::UGT: return unordered || x > y;
+  case arith::CmpFPredicate::UGE: return unordered || x >= y;
+  case arith::CmpFPredicate::ULT: return unordered || x < y;
+  case arith::CmpFPredicate::ULE: return unordered || x <= y;
+  case arith::CmpFPredicate::UNE: return unordered || x != y;
+  case arith::CmpFPredicate::UNO: return unordered;
+  case arith::CmpFPredicate::AlwaysTrue: return true;
+  }
+  llvm_unreachable("unknown predicate");
+}
+
+static bool compare(arith::CmpIPredicate predicate, int64_t x, int64_t y) {
+  uint64_t a = x, b = y;
+  switch (predicate) {
+  case arith::CmpIPredicate::eq: return x == y;
+  case arith::CmpIPredicate::ne: return x != y;
+  case arith::CmpIPredicate::slt: return x < y;
+  case arith::CmpIPredicate::sle: return x <= y;
+  case arith::CmpIPredicate::sgt: return x > y;
+  case arith::CmpIPredicate::sge: return x >= y;
+  case arith::CmpIPredicate::ult: return a < b;
+  case arith::CmpIPredicate::ule: return a <= b;
+  case arith::CmpIPredicate::ugt: return a > b;
+  case arith::CmpIPredicate::uge: return a >= b;
+  }
+  llvm_unreachable("unknown predicate");
+}
+
+template <typename T>
+T ScoreMod::evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const {
+  SmallVector<Slot, 32> slots = {{double(score), 0}, {0, b}, {0, h}, {0, p}, {0, k}};
+  slots.reserve(slots.size() + steps.size());
+  for (const Step &step : steps) {
+    auto f = [&](unsigned i) { return T(slots[step.operands[i]].f); };
+    auto n = [&](unsigned i) { return slots[step.operands[i]].i; };
+    auto u = [&](unsigned i) { return uint64_t(n(i)); };
+    Slot slot;
+    switch (step.kind) {
+    case Constant: slot = {double(T(step.constant)), step.integer}; break;
+    case Copy: slot = slots[step.operands[0]]; break;
+    case IntToFloat: slot.f = T(n(0)); break;
+    case FloatToInt: slot.i = int64_t(f(0)); break;
+    case Select: slot = slots[step.operands[n(0) ? 1 : 2]]; break;
+    case CmpF: slot.i = compare(arith::CmpFPredicate(step.predicate), f(0), f(1)); break;
+    case CmpI: slot.i = compare(arith::CmpIPredicate(step.predicate), n(0), n(1)); break;
+    case AddF: slot.f = f(0) + f(1); break;
+    case SubF: slot.f = f(0) - f(1); break;
+    case MulF: slot.f = f(0) * f(1); break;
+    case DivF: slot.f = f(0) / f(1); break;
+    case RemF: slot.f = std::fmod(f(0), f(1)); break;
+    case NegF: slot.f = -f(0); break;
+    case Max: slot.f = std::fmax(f(0), f(1)); break;
+    case Min: slot.f = std::fmin(f(0), f(1)); break;
+    case Fma: slot.f = f(0) * f(1) + f(2); break;
+    case AbsF: slot.f = std::abs(f(0)); break;
+    case Exp: slot.f = std::exp(f(0)); break;
+    case Exp2: slot.f = std::exp2(f(0)); break;
+    case ExpM1: slot.f = std::expm1(f(0)); break;
+    case Log: slot.f = std::log(f(0)); break;
+    case Log2: slot.f = std::log2(f(0)); break;
+    case Log1P: slot.f = std::log1p(f(0)); break;
+    case Tanh: slot.f = std::tanh(f(0)); break;
+    case Sin: slot.f = std::sin(f(0)); break;
+    case Cos: slot.f = std::cos(f(0)); break;
+    case Sqrt: slot.f = std::sqrt(f(0)); break;
+    case RSqrt: slot.f = T(1) / std::sqrt(f(0)); break;
+    case Pow: slot.f = std::pow(f(0), f(1)); break;
+    case Erf: slot.f = std::erf(f(0)); break;
+    case Floor: slot.f = std::floor(f(0)); break;
+    case Ceil: slot.f = std::ceil(f(0)); break;
+    case AddI: slot.i = u(0) + u(1); break;
+    case SubI: slot.i = u(0) - u(1); break;
+    case MulI: slot.i = u(0) * u(1); break;
+    case DivSI: slot.i = n(1) ? n(0) / n(1) : 0; break;
+    case DivUI: slot.i = n(1) ? u(0) / u(1) : 0; break;
+    case RemSI: slot.i = n(1) ? n(0) % n(1) : 0; break;
+    case RemUI: slot.i = n(1) ? u(0) % u(1) : 0; break;
+    case FloorDivSI: slot.i = n(1) ? llvm::divideFloorSigned(n(0), n(1)) : 0; break;
+    case CeilDivSI: slot.i = n(1) ? llvm::divideCeilSigned(n(0), n(1)) : 0; break;
+    case AndI: slot.i = n(0) & n(1); break;
+    case OrI: slot.i = n(0) | n(1); break;
+    case XOrI: slot.i = n(0) ^ n(1); break;
+    case ShLI: slot.i = u(0) << (n(1) & 63); break;
+    case ShRSI: slot.i = n(0) >> (n(1) & 63); break;
+    case ShRUI: slot.i = u(0) >> (n(1) & 63); break;
+    case MaxSI: slot.i = std::max(n(0), n(1)); break;
+    case MinSI: slot.i = std::min(n(0), n(1)); break;
+    case MaxUI: slot.i = std::max(u(0), u(1)); break;
+    case MinUI: slot.i = std::min(u(0), u(1)); break;
+    case AbsI: slot.i = std::abs(n(0)); break;
+    }
+    if (step.bits == 1)
+      slot.i &= 1;
+    else if (step.bits < 64)
+      slot.i = llvm::SignExtend64(slot.i, step.bits);
+    slots.push_back(slot);
+  }
+  return slots[result].f;
+}
+
+template float ScoreMod::evaluate(float, int64_t, int64_t, int64_t, int64_t) const;
+template double ScoreMod::evaluate(double, int64_t, int64_t, int64_t, int64_t) const;

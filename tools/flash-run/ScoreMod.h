@@ -1,0 +1,39 @@
+//===- ScoreMod.h - evaluates the region of a score modification -*- C++ -*-===//
+
+#ifndef FLASH_RUN_SCOREMOD_H
+#define FLASH_RUN_SCOREMOD_H
+
+#include "mlir/IR/Region.h"
+#include "llvm/Support/Error.h"
+
+#include <vector>
+
+namespace mlir::flashattn {
+
+/// The `score_mod` of an attention, taken apart, so that it outlives the lowering of its module.
+class ScoreMod {
+public:
+  /// Errors: an op that is not known here, a value from outside that is no constant.
+  static llvm::Expected<ScoreMod> create(Region &region);
+
+  /// The new score, with float arithmetic in T: float or double.
+  template <typename T> T evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const;
+
+private:
+  struct Step {
+    /// Numbers of the values that it reads; its own is its place in `steps`, behind the
+    /// arguments.
+    SmallVector<unsigned> operands;
+    unsigned bits = 64;    ///< of an integer result
+    int64_t predicate = 0; ///< of a comparison
+    double constant = 0;   ///< of a constant, as a float
+    int64_t integer = 0;   ///< of a constant, as an integer
+    int kind = 0;          ///< which case of `evaluate`
+  };
+  std::vector<Step> steps;
+  unsigned result = 0;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_SCOREMOD_H
