@@ -44,6 +44,9 @@ LogicalResult WarpRoles::findReads() {
         queryTile = *read->user_begin();
       return WalkResult::advance();
     }
+    // What shapes scores is each consumer's own.
+    if (!isKeyTile(read))
+      return WalkResult::advance();
     auto user = read->hasOneUse() ? dyn_cast<vector::ContractionOp>(*read->user_begin())
                                   : vector::ContractionOp();
     if (!user || user.getRhs() != read.getResult() || !getTileNumber(read)) {
@@ -90,7 +93,7 @@ Value WarpRoles::countGroups() {
 Value WarpRoles::countResidentBlocks() {
   constexpr int64_t kLongProgram = 2048; // keys
   vector::TransferReadOp read = rings[0].read;
-  Value keys = b.createOrFold<memref::DimOp>(loc, read.getBase(),
+  Value keys = b.createOrFold<memref::DimOp>(loc, getWholeMemref(read),
                                              static_cast<int64_t>(getRowDim(read)));
   Value resident = mul(hopper::MultiprocessorCountOp::create(b, loc), index(roles.getBlocks()));
   return b.createOrFold<arith::SelectOp>(loc, less(index(kLongProgram), keys), groups,
@@ -145,7 +148,7 @@ Value WarpRoles::makeMap(VectorTransferOpInterface op) {
     outerDim = b.getI64IntegerAttr(op.getPermutationMap().getDimPosition(0));
     outerRows = b.getI64IntegerAttr(op.getVectorType().getDimSize(0));
   }
-  return hopper::MakeTensorMapOp::create(b, loc, type, op.getBase(),
+  return hopper::MakeTensorMapOp::create(b, loc, type, getWholeMemref(op),
                                          b.getI64IntegerAttr(getRowDim(op)), outerDim, outerRows);
 }
 

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "WarpRoles.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
@@ -396,18 +397,51 @@ void WarpRoles::passBy(Value begin, Value end, const Bounds &hull, Value step) {
     release(ring, now);
 }
 
+/// Makes zeros of the rows of `tile` past the part of the memref that `read` reads. Every consumer
+/// does, as none may go on before.
+void WarpRoles::clearMissingRows(vector::TransferReadOp read, Value tile) {
+  auto part = read.getBase().getDefiningOp<memref::SubViewOp>();
+  Value end = getValueOrCreateConstantIndexOp(b, loc, part.getMixedSizes()[getRowDim(read)]);
+  ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();
+  int64_t panels = shape[0], rows = shape[1], columns = shape[2];
+  Value left = sub(end, read.getIndices()[getRowDim(read)]);
+  auto partial = scf::IfOp::create(b, loc, less(left, index(rows)), /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(partial.thenBlock());
+  Type element = cast<MemRefType>(tile.getType()).getElementType();
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
+  // Whole rows: the swizzle, which moves what is in one about, does not matter.
+  Value inGroup = arith::AndIOp::create(b, loc, thread, index(kWarpgroupThreads - 1));
+  Value first = add(mul(max(left, index(0)), index(columns)), inGroup);
+  auto loop = scf::ForOp::create(b, loc, first, index(rows * columns), index(kWarpgroupThreads));
+  b.setInsertionPointToStart(loop.getBody());
+  Value row = div(loop.getInductionVar(), index(columns));
+  Value column = sub(loop.getInductionVar(), mul(row, index(columns)));
+  for (int64_t panel = 0; panel < panels; ++panel)
+    memref::StoreOp::create(b, loc, zero, tile, ValueRange{index(panel), row, column});
+  b.setInsertionPointAfter(loop);
+  meetBeforeAsyncReads();
+}
+
 /// Lets the loops of `run` read from the rings.
 void WarpRoles::consumeRun(scf::IfOp run, const Bounds &hull, Value step) {
   SmallVector<vector::TransferReadOp> reads;
-  run.walk([&](vector::TransferReadOp read) { reads.push_back(read); });
+  run.walk([&](vector::TransferReadOp read) {
+    if (isKeyTile(read))
+      reads.push_back(read);
+  });
   for (vector::TransferReadOp read : reads) {
     Ring &ring = ringOf(read);
     auto user = cast<vector::ContractionOp>(*read->user_begin());
     b.setInsertionPoint(read);
     Value now = add(sub(getTileNumber(read), hull.begin), step);
     wait(ring.full, now);
-    Value held = hopper::LoadTileOp::create(b, loc, read.getVectorType(),
-                                            slot(ring.tiles, stageOf(i32(now), stages)));
+    Value tile = slot(ring.tiles, stageOf(i32(now), stages));
+    // Scores of keys that are not there are masked; their weight 0 times a value is 0 for
+    // finite ones alone (A7).
+    if (read.getBase() != getWholeMemref(read) && &ring == &rings[1])
+      clearMissingRows(read, tile);
+    Value held = hopper::LoadTileOp::create(b, loc, read.getVectorType(), tile);
     b.replaceOp(read, held);
     b.setInsertionPointAfter(user);
     release(ring, now);
@@ -463,17 +497,22 @@ Value WarpRoles::consumeBlock(Block &block, IRMapping &mapping, Value step) {
   return step;
 }
 
-/// Writes the output through shared memory: whole rows at a time, and nothing past the end.
-void WarpRoles::storeOutput(Value number) {
-  b.setInsertionPoint(outputWrite);
-  Value tile = slot(outputs, number);
-  hopper::StoreTileOp::create(b, loc, getStored(outputWrite), tile);
-  // What every thread wrote must be there for the copy, which another proxy of memory makes.
+/// What every thread of the warpgroup wrote is there for copies and products, which another proxy of
+/// memory makes.
+void WarpRoles::meetBeforeAsyncReads() {
   MLIRContext *ctx = b.getContext();
   NVVM::FenceProxyOp::create(b, loc,
                              NVVM::ProxyKindAttr::get(ctx, NVVM::ProxyKind::async_shared),
                              NVVM::SharedSpaceAttr::get(ctx, NVVM::SharedSpace::shared_cta));
   NVVM::BarrierOp::create(b, loc, TypeRange(), i32(warpgroup), i32(kWarpgroupThreads), {}, {});
+}
+
+/// Writes the output through shared memory: whole rows at a time, and nothing past the end.
+void WarpRoles::storeOutput(Value number) {
+  b.setInsertionPoint(outputWrite);
+  Value tile = slot(outputs, number);
+  hopper::StoreTileOp::create(b, loc, getStored(outputWrite), tile);
+  meetBeforeAsyncReads();
   auto one = scf::IfOp::create(b, loc, signals, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(one.thenBlock());

@@ -11,6 +11,7 @@
 #include "TileLayout.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -33,6 +34,17 @@ inline int64_t countIntervals(scf::ForOp outer) {
 /// The dimension of its memref that the rows of a tile go along; the inner one of two.
 inline unsigned getRowDim(VectorTransferOpInterface op) {
   return op.getPermutationMap().getDimPosition(op.getTransferRank() - 2);
+}
+
+/// Whether `read` is of keys or values, and not of what shapes scores.
+inline bool isKeyTile(vector::TransferReadOp read) {
+  return llvm::any_of(read->getUsers(), llvm::IsaPred<vector::ContractionOp>);
+}
+
+/// The memref of `op` with all of its keys, where kv_len leaves some out.
+inline Value getWholeMemref(VectorTransferOpInterface op) {
+  auto part = op.getBase().getDefiningOp<memref::SubViewOp>();
+  return part ? part.getSource() : op.getBase();
 }
 
 /// The rows and columns that `op` moves; its rows may be those of several heads.
@@ -147,10 +159,12 @@ private:
   void produce();
   Value produceGroup(Value step);
   Value produceBlock(Block &block, IRMapping &mapping, Value step);
+  void meetBeforeAsyncReads();
   void storeOutput(Value number);
   void consume();
   Value consumeGroup(Value consumer, Value query, Value parity, Value step);
   Value consumeBlock(Block &block, IRMapping &mapping, Value step);
+  void clearMissingRows(vector::TransferReadOp read, Value tile);
   void consumeRun(scf::IfOp run, const Bounds &hull, Value step);
   void passBy(Value begin, Value end, const Bounds &hull, Value step);
 
