@@ -213,6 +213,12 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t d = op.getD(), dv = op.getDv();
   if (schedule.getPack() != 1 && !schedule.getRoles())
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
+  // What is read of a query head is read for all rows of a tile at once.
+  for (auto [name, given] : {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
+                             std::pair("sink_logits", !!op.getSinkLogits()),
+                             std::pair("a score modification", op.hasScoreMod())})
+    if (schedule.getPack() != 1 && given)
+      return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());
   if (chip.isCPU()) {
     if (schedule.getRoles())
       return "expected no roles on the CPU";
