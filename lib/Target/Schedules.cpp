@@ -142,6 +142,16 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     return "expected chip sm_90a for roles but got " + chip.name;
   if (op.getElementType().isF32())
     return "expected elements of f16 or bf16, as wgmma has them, but got f32";
+  // Tensor copies end at the memory's last key, and threads with roles load no scores' operands.
+  std::pair<StringRef, bool> features[] = {{"bias", bool(op.getBias())},
+                                           {"keep", bool(op.getKeep())},
+                                           {"sink_logits", bool(op.getSinkLogits())},
+                                           {"kv_len", bool(op.getKvLen())},
+                                           {"softcap", bool(op.getSoftcapAttr())},
+                                           {"score_mod", op.hasScoreMod()}};
+  for (auto [name, present] : features)
+    if (present)
+      return llvm::formatv("expected no {0} with roles", name);
   if (m != 64 || schedule.getWarps() != 4)
     return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
                          "got {0} and {1}",
