@@ -145,14 +145,6 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     return "expected chip sm_90a for roles but got " + chip.name;
   if (op.getElementType().isF32())
     return "expected elements of f16 or bf16, as wgmma has them, but got f32";
-  // Rows of several heads share what is loaded for a row's position alone.
-  std::pair<StringRef, bool> ofOneHead[] = {{"bias", bool(op.getBias())},
-                                            {"keep", bool(op.getKeep())},
-                                            {"sink_logits", bool(op.getSinkLogits())},
-                                            {"score_mod", op.hasScoreMod()}};
-  for (auto [name, present] : ofOneHead)
-    if (present && schedule.getPack() != 1)
-      return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());
   if (m != 64 || schedule.getWarps() != 4)
     return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
                          "got {0} and {1}",
@@ -170,12 +162,13 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
     if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads) || kvHeads == 0 ||
         llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers != 0)
-      return llvm::formatv("expected a static number of query heads to a key/value head that is "
-                           "a multiple of {0} consumers{1}",
-                           consumers,
-                           schedule.getPack() == 1
-                               ? ""
-                               : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
+      return llvm::formatv(
+          "expected a static number of query heads to a key/value head that is "
+          "a multiple of {0} consumers{1}",
+          consumers,
+          schedule.getPack() == 1
+              ? ""
+              : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
   }
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
@@ -224,6 +217,12 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t d = op.getD(), dv = op.getDv();
   if (schedule.getPack() != 1 && !schedule.getRoles())
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
+  // What is read of a query head is read for all rows of a tile at once.
+  for (auto [name, given] : {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
+                             std::pair("sink_logits", !!op.getSinkLogits()),
+                             std::pair("a score modification", op.hasScoreMod())})
+    if (schedule.getPack() != 1 && given)
+      return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());
   if (chip.isCPU()) {
     if (schedule.getRoles())
       return "expected no roles on the CPU";

@@ -518,8 +518,8 @@ scf::ForallOp ProgramBuilder::build() {
   kvHeads = dim(op.getK(), op.getHeadDim());
   Value tiles = b.createOrFold<arith::CeilDivUIOp>(loc, nq, index(positions));
   // A4. No key/value head at all only comes with no query head: nothing runs then.
-  group = b.createOrFold<arith::DivUIOp>(
-      loc, heads, b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
+  group = b.createOrFold<arith::DivUIOp>(loc, heads,
+                                         b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
   // A3.
   auto getOffset = [&] {
     if (Value offset = op.getOffset())
@@ -564,11 +564,11 @@ scf::ForallOp ProgramBuilder::build() {
   vMemref = existingKeys(op.getV());
   row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(positions));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
-  Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
+  Value rowsEnd =
+      arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
   Value last = b.createOrFold<arith::SubIOp>(
       loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
-  qTile = pack > 1 ? loadPacked(splitQ)
-                   : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
+  qTile = pack > 1 ? loadPacked(splitQ) : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
 
   SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
