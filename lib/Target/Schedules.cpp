@@ -207,6 +207,12 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   int64_t all = kWarpgroup * (consumers * roles.getRegisters() + roles.getProducerRegisters());
   if (all > given)
     return llvm::formatv("needs {0} registers a block of {1} available", all, given);
+  // What ptxas asks for one product: its accumulators, and what it needs beside (C7602).
+  int64_t product = std::max<int64_t>(llvm::alignTo(op.getDv(), 16), n) / 2 + 30;
+  if (product > each)
+    return llvm::formatv("needs {0} registers a thread for one product of {1} that the threads of "
+                         "so many blocks begin with",
+                         product, each);
   return "";
 }
 

@@ -331,7 +331,7 @@ def _attend(
         bool(return_lse),
         _kernel.format_schedule(_mapping(schedule), element, is_cpu),
         checked.rows,
-        _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
+        None if is_cpu else _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
     )
     plan = _Plan(_kernel.cached(problem, views["q"].device), checked)
     if stream is None:
