@@ -8,10 +8,19 @@ or anything with `__cuda_array_interface__` or DLPack on their GPU. `compile` gi
 into. `python -m flashattn doctor` says what is found on this machine.
 """
 
+from . import math
 from ._attention import attention
 from ._kernel import Kernel, compile
-from .errors import ArgumentError, CompileError, DeviceError, FlashAttnError, UnsupportedError
+from .errors import (
+    ArgumentError,
+    CompileError,
+    DeviceError,
+    FlashAttnError,
+    TraceError,
+    UnsupportedError,
+)
 from .masks import Mask, affine_set, causal, sink, window
+from .math import where
 
 __version__ = "0.1.0"
 
@@ -22,11 +31,14 @@ __all__ = [
     "FlashAttnError",
     "Kernel",
     "Mask",
+    "TraceError",
     "UnsupportedError",
     "affine_set",
     "attention",
     "causal",
     "compile",
+    "math",
     "sink",
+    "where",
     "window",
 ]

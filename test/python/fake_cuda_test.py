@@ -50,7 +50,7 @@ class FakeCUDATest(unittest.TestCase):
         original = library.launch
 
         def launch(packed):
-            _, tensors, count, match, stream, *data = struct.unpack("10P", packed)
+            _, tensors, count, match, stream, *data = struct.unpack(f"{len(packed) // 8}P", packed)
             described = (_library.Tensor * count).from_address(tensors)
             strides = [tuple(t.strides)[: t.rank] for t in described]
             status = original(packed)
