@@ -28,7 +28,7 @@ def cap(score, b, h, p, k):
 def relative(score, b, h, p, k):
     """As of T5: near distances have a number each, far ones share by their logarithm."""
     distance = fm.maximum(p - k, 0)
-    far = 8 + fm.floor(fm.log2(fm.maximum(distance, 1) / 8.0) * 2)
+    far = 8 + fm.floor(fm.log2(fm.maximum(distance, 1) / 8.0) * 2 + 0.25)
     bucket = fm.where(distance < 8, distance, fm.minimum(far, 15))
     return score - 0.1 * (h + 1) * bucket
 
