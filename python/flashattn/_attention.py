@@ -12,17 +12,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy
 
 from . import _features, _kernel, _library, _module, _tensors, _trace
-from ._features import device_name as _device_name
+from ._checks import ALIGNMENT, Views, check_inputs, check_outputs, device_name
 from ._library import DEVICE_CPU, pack_addresses, pack_call, pack_matched, pack_objects
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
-
-_ALIGNMENT = 16  # bytes that a GPU moves at once
 
 #: Plans are small, but lengths may vary without end.
 _MAX_PLANS = 4096
@@ -67,7 +65,7 @@ class _Plan:
         "lse_shape", "like_o", "like_lse", "is_empty",
     )  # fmt: skip
 
-    def __init__(self, kernel: _kernel.Kernel, views: "_Views", extras: _features.Extras):
+    def __init__(self, kernel: _kernel.Kernel, views: Views, extras: _features.Extras):
         self.kernel = kernel
         self.device = views.q.device
         self.launch, self.match = kernel._library.launch, kernel._library.match
@@ -81,7 +79,7 @@ class _Plan:
         first = 5 if views.has_lse else 4
         count = first + len(extras.views)
         self.tensors = (_library.Tensor * max(5, count))()
-        is_aligned = all(view.pointer % _ALIGNMENT == 0 for view in rows)
+        is_aligned = all(view.pointer % ALIGNMENT == 0 for view in rows)
         self.match_head = _library.match_head(_exchange, self.tensors, self.device, is_aligned)
         self.launch_head = _library.launch_head(kernel._handle, self.tensors, count)
         operands = [*enumerate(rows), *enumerate((view for _, view in extras.views), first)]
@@ -98,18 +96,6 @@ class _Plan:
         lse.rank, lse.elementType = 3, _library.ELEMENT_TYPES["f32"]
         lse.sizes[:3] = self.lse_shape
         lse.strides[:3] = _tensors._dense_strides(self.lse_shape)
-
-
-class _Views(NamedTuple):
-    """Checked operands; strides of dimensions of one element are as in a dense tensor."""
-
-    q: View
-    k: View
-    v: View
-    o: View
-    lse_shape: Tuple[int, ...]
-    has_lse: bool
-    rows: str
 
 
 def attention(
@@ -189,7 +175,16 @@ def attention(
     # A plan is found by everything that it was made from.
     if schedule is not None and schedule.__class__ is not str:
         schedule = _hashable(schedule)
-    options = (mask, scale, align, layout, return_lse, schedule, dtype, out is None)
+    options: Tuple[Any, ...] = (
+        mask,
+        scale,
+        align,
+        layout,
+        return_lse,
+        schedule,
+        dtype,
+        out is None,
+    )
     if not (
         bias is keep is softcap is sink_logits is kv_len is offset is None and score_mod is None
     ):
@@ -292,10 +287,10 @@ def _torch_key(q: Any, k: Any, v: Any, o: Any, lse: Any, options: Tuple[Any, ...
     key = (
         q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.is_cuda,
         q.get_device(), k.get_device(), v.get_device(),
-        (q.data_ptr() | k.data_ptr() | v.data_ptr()) & (_ALIGNMENT - 1), options,
+        (q.data_ptr() | k.data_ptr() | v.data_ptr()) & (ALIGNMENT - 1), options,
     )  # fmt: skip
     for t in () if o is None else (o,) if lse is None else (o, lse):
-        bits = t.data_ptr() & (_ALIGNMENT - 1)
+        bits = t.data_ptr() & (ALIGNMENT - 1)
         key += (t.dtype, t.shape, t.stride(), t.get_device(), bits)  # type: ignore[assignment]
     return key
 
@@ -309,7 +304,7 @@ def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[An
     )  # fmt: skip
     key = (
         q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.strides, k.strides, v.strides,
-        (q_at | k_at | v_at) & (_ALIGNMENT - 1), options,
+        (q_at | k_at | v_at) & (ALIGNMENT - 1), options,
     )  # fmt: skip
     try:
         plan = _state.plans.get(key)
@@ -348,7 +343,7 @@ def _call_operands(
     try:
         key = _torch_key(q, k, v, None, None, options)
         for t in others:
-            bits = t.data_ptr() & (_ALIGNMENT - 1)
+            bits = t.data_ptr() & (ALIGNMENT - 1)
             key += (t.dtype, t.shape, t.stride(), t.get_device(), bits)
         plan = _state.plans.get(key)
     except (TypeError, ValueError, RuntimeError):
@@ -397,7 +392,7 @@ def _attend(
         for name, tensor in (("q", q), ("k", k), ("v", v))
     }
     _refuse_gradients(q=q, k=k, v=v, bias=operands.bias, sink_logits=operands.sink_logits)
-    shapes = _check_inputs(views["q"], views["k"], views["v"], layout)
+    shapes = check_inputs(views["q"], views["k"], views["v"], layout)
     extras = _features.check(operands, views["q"], views["k"], layout, bf16_bits)
     o_shape, lse_shape = shapes
     element = views["q"].element
@@ -413,7 +408,7 @@ def _attend(
         lse = _tensors.empty_like("lse", views["q"], q, lse_shape, "f32")
     o_view = _tensors.view("o", o, bf16_bits)
     lse_view = _tensors.view("lse", lse, False) if return_lse else None
-    checked = _check_outputs(
+    checked = check_outputs(
         views["q"], views["k"], views["v"], o_view, lse_view, o_shape, lse_shape
     )
 
@@ -440,7 +435,7 @@ def _attend(
         stream = _tensors.stream_pointer(stream)
     _start(plan, (views["q"], views["k"], views["v"], o_view, lse_view), extras, stream)
     # What torch allocates is aligned; a plan without out= counts on it.
-    if key is not None and (out is not None or o_view.pointer % _ALIGNMENT == 0):
+    if key is not None and (out is not None or o_view.pointer % ALIGNMENT == 0):
         plan.options = options
         plan.like_o, plan.like_lse = like_o, like_lse
         plans = _state.plans
@@ -471,7 +466,7 @@ def launch_kernel(
     )
     lse_view = _tensors.view("lse", lse, False) if lse is not None else None
     _refuse_gradients(q=q, k=k, v=v, bias=operands.bias, sink_logits=operands.sink_logits)
-    o_shape, lse_shape = _check_inputs(q_view, k_view, v_view, problem.layout)
+    o_shape, lse_shape = check_inputs(q_view, k_view, v_view, problem.layout)
     for name, width, found in (
         ("D", problem.d, q_view.shape[3]),
         ("Dv", problem.dv, v_view.shape[3]),
@@ -484,10 +479,10 @@ def launch_kernel(
         )
     if q_view.device != kernel._info.device:
         raise ArgumentError(
-            f"expected tensors on {_device_name(kernel._info.device)}, as compiled, but got "
-            f"{_device_name(q_view.device)}"
+            f"expected tensors on {device_name(kernel._info.device)}, as compiled, but got "
+            f"{device_name(q_view.device)}"
         )
-    views = _check_outputs(q_view, k_view, v_view, o_view, lse_view, o_shape, lse_shape)
+    views = check_outputs(q_view, k_view, v_view, o_view, lse_view, o_shape, lse_shape)
     if _module.ROWS.index(views.rows) > _module.ROWS.index(problem.rows):
         raise ArgumentError(f"expected {problem.rows} rows, as compiled, but got {views.rows} ones")
     extras = _features.check(operands, q_view, k_view, problem.layout, bits, problem)
@@ -557,137 +552,3 @@ def _split_out(out: Any, return_lse: bool) -> Tuple[Any, Any]:
             "expected out to be a pair (o, lse) with return_lse but got " + type(out).__name__
         )
     return out[0], out[1]
-
-
-def _check_inputs(
-    q: View, k: View, v: View, layout: str
-) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-    """Rule R1 for what is known at run time. Gives the shapes of o and lse."""
-    for name, view in (("q", q), ("k", k), ("v", v)):
-        if len(view.shape) != 4:
-            raise ArgumentError(f"expected {name!r} of rank 4 but got rank {len(view.shape)}")
-        if view.element not in _module.ELEMENT_BYTES:
-            hint = (
-                "; dtype='bf16' says that it holds the bits of bf16"
-                if view.element == "uint16"
-                else ""
-            )
-            raise UnsupportedError(
-                f"expected element type f16, bf16 or f32 of {name!r} but got {view.element}{hint}"
-            )
-        if view.element != q.element:
-            raise ArgumentError(
-                f"expected element type {q.element} of {name!r} as in 'q' but got {view.element}"
-            )
-        if view.device != q.device:
-            raise ArgumentError(
-                f"expected {name!r} on {_device_name(q.device)} as 'q' but got {_device_name(view.device)}"
-            )
-        _check_strides(name, view)
-    head, length = (1, 2) if layout == "bhsd" else (2, 1)
-    for name, what, found, other, expected in (
-        ("k", "batch size", k.shape[0], "q", q.shape[0]),
-        ("v", "batch size", v.shape[0], "q", q.shape[0]),
-        ("v", "head count", v.shape[head], "k", k.shape[head]),
-        ("v", "length", v.shape[length], "k", k.shape[length]),
-        ("k", "head dimension", k.shape[3], "q", q.shape[3]),
-    ):
-        if found != expected:
-            raise ArgumentError(
-                f"expected {what} of {name!r} to be {expected} as in {other!r} but got {found}"
-            )
-    if q.shape[3] < 1 or v.shape[3] < 1:
-        raise ArgumentError(
-            f"expected head dimensions of at least 1 but got {q.shape[3]} of 'q' and {v.shape[3]} of 'v'"
-        )
-    query_heads, key_heads = q.shape[head], k.shape[head]
-    if key_heads == 0 and query_heads != 0:
-        raise ArgumentError("expected at least 1 key/value head but got 0")
-    if key_heads and query_heads % key_heads:
-        raise ArgumentError(
-            "expected the query head count to be a multiple of the key/value head count, "
-            f"{key_heads}, but got {query_heads}"
-        )
-    return q.shape[:3] + v.shape[3:], (q.shape[0], query_heads, q.shape[length])
-
-
-def _check_strides(name: str, view: View) -> None:
-    if 0 in view.shape:
-        return
-    if view.shape[-1] > 1 and view.strides[-1] != 1:
-        raise ArgumentError(
-            f"expected unit stride in the last dimension of {name!r} but got {view.strides[-1]}"
-        )
-    for size, stride in zip(view.shape, view.strides):
-        if size > 1 and stride < 0:
-            raise ArgumentError(
-                f"expected strides of at least 0 of {name!r} but got {view.strides}"
-            )
-
-
-def _check_outputs(
-    q: View,
-    k: View,
-    v: View,
-    o: View,
-    lse: Optional[View],
-    o_shape: Tuple[int, ...],
-    lse_shape: Tuple[int, ...],
-) -> _Views:
-    for name, view, shape, element in (
-        ("o", o, o_shape, q.element),
-        ("lse", lse, lse_shape, "f32"),
-    ):
-        if view is None:
-            continue
-        if view.shape != shape:
-            raise ArgumentError(
-                f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}"
-            )
-        if view.element != element:
-            raise ArgumentError(
-                f"expected element type {element} of {name!r} but got {view.element}"
-            )
-        if view.device != q.device:
-            raise ArgumentError(
-                f"expected {name!r} on {_device_name(q.device)} as 'q' but got {_device_name(view.device)}"
-            )
-        if not view.writable:
-            raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
-        _check_strides(name, view)
-        if 0 not in shape and any(
-            size > 1 and stride == 0 for size, stride in zip(shape, view.strides)
-        ):
-            raise ArgumentError(
-                f"expected distinct elements of {name!r} but got strides {list(view.strides)}"
-            )
-    if lse is not None and _settle(lse)[0].strides != _tensors._dense_strides(lse_shape):
-        raise ArgumentError(f"expected a contiguous 'lse' but got strides {list(lse.strides)}")
-
-    settled = [_settle(view) for view in (q, k, v, o)]
-    is_cpu = q.device == DEVICE_CPU
-    if all(dense for _, dense, _ in settled):
-        rows = "dense"
-    elif not is_cpu and all(aligned for _, _, aligned in settled):
-        rows = "aligned"
-    else:
-        rows = "strided"
-    # A GPU is promised whole chunks of dense rows too.
-    if rows == "dense" and not is_cpu and not all(aligned for _, _, aligned in settled):
-        rows = "strided"
-    views = [view for view, _, _ in settled]
-    return _Views(views[0], views[1], views[2], views[3], lse_shape, lse is not None, rows)
-
-
-def _settle(view: View) -> Tuple[View, bool, bool]:
-    """The view with the strides that do not count as in a dense tensor; whether it is dense;
-    whether its rows begin at multiples of 16 bytes."""
-    dense = _tensors._dense_strides(view.shape)
-    if 0 in view.shape:
-        return view._replace(strides=dense), True, True
-    strides = tuple(d if n == 1 else s for n, s, d in zip(view.shape, view.strides, dense))
-    size = _module.ELEMENT_BYTES[view.element]
-    aligned = view.pointer % _ALIGNMENT == 0 and all(
-        n == 1 or s * size % _ALIGNMENT == 0 for n, s in zip(view.shape[:-1], strides)
-    )
-    return view._replace(strides=strides), strides == dense, aligned

@@ -85,7 +85,11 @@ def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
     name of its own, so that no cache of the process or the driver knows it."""
     is_cpu = backend.ordinal == _library.DEVICE_CPU
     problem = _module.Problem(
-        shape["dtype"], shape["D"], shape["D"], mask_of(shape), **_bench_features.fields_of(shape, is_cpu)
+        shape["dtype"],
+        shape["D"],
+        shape["D"],
+        mask_of(shape),
+        **_bench_features.fields_of(shape, is_cpu),
     )
     operands = {} if backend.bias is None else {"bias": backend.bias}
     out = backend.empty_out(q)

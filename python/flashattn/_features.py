@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from . import _module, _tensors
+from ._checks import ALIGNMENT, device_name
 from ._library import DEVICE_CPU
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
@@ -39,10 +40,6 @@ class Extras(NamedTuple):
 
 
 NO_EXTRAS = Extras((), {}, None)
-
-
-def device_name(device: int) -> str:
-    return "the CPU" if device == DEVICE_CPU else f"cuda:{device}" if device >= 0 else "no device"
 
 
 def check_options(softcap: Any) -> Optional[float]:
@@ -139,15 +136,16 @@ def _check_scores(
     strides = (0,) * (4 - rank) + view.strides
     for what, size, expected in zip(_DIMS, shape, scores):
         if size not in (1, expected):
-            raise ArgumentError(
-                f"expected {what} of {name!r} to be 1 or {expected} but got {size}"
-            )
+            raise ArgumentError(f"expected {what} of {name!r} to be 1 or {expected} but got {size}")
     is_empty = 0 in shape
     # What an expanded tensor repeats is read once.
     broadcast = tuple(n == 1 or (s == 0 and n > 1) for n, s in zip(shape, strides))
     if compiled:
         broadcast = compiled.broadcast
-    shape = tuple(1 if same and n != 0 and (s == 0 or n == 1) else n for n, s, same in zip(shape, strides, broadcast))
+    shape = tuple(
+        1 if same and n != 0 and (s == 0 or n == 1) else n
+        for n, s, same in zip(shape, strides, broadcast)
+    )
     if not is_empty and not broadcast[3] and strides[3] != 1:
         raise ArgumentError(
             f"expected unit stride in the last dimension of {name!r} but got {strides[3]}"
@@ -163,8 +161,8 @@ def _check_scores(
         and view.device != DEVICE_CPU
         and not broadcast[3]
         and not is_empty
-        and view.pointer % 16 == 0
-        and all(same or s * size % 16 == 0 for s, same in zip(strides[:3], broadcast))
+        and view.pointer % ALIGNMENT == 0
+        and all(same or s * size % ALIGNMENT == 0 for s, same in zip(strides[:3], broadcast))
     )
     view = view._replace(shape=shape, strides=strides)
     return view, _module.Operand(view.element, broadcast, aligned)

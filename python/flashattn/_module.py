@@ -117,7 +117,9 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
         value = getattr(problem, name)
         if not value:
             continue
-        kind = {"sink_logits": "memref<?xf32>", "kv_len": "memref<?xi32>", "offset": "index"}.get(name)
+        kind = {"sink_logits": "memref<?xf32>", "kv_len": "memref<?xi32>", "offset": "index"}.get(
+            name
+        )
         promised = ""
         if kind is None:
             sizes = "x".join("1" if same else "?" for same in value.broadcast)

@@ -324,7 +324,9 @@ def _add_operators() -> None:
         setattr(Traced, f"__{name}__", forward)
         setattr(Traced, f"__r{name}__", reflected)
     for name, symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")):  # fmt: skip
-        setattr(Traced, f"__{name}__", lambda self, other, symbol=symbol: compare(symbol, self, other))
+        setattr(
+            Traced, f"__{name}__", lambda self, other, symbol=symbol: compare(symbol, self, other)
+        )
 
 
 _add_operators()
@@ -346,9 +348,7 @@ def trace(function: Callable[..., Any]) -> str:
         pass
     body = _Body()
     arguments = [Traced(body, "%score", "f32")]
-    arguments += [
-        body.add(f"arith.index_cast {index} : index to i32", "i32") for index in _INDICES
-    ]
+    arguments += [body.add(f"arith.index_cast {index} : index to i32", "i32") for index in _INDICES]
     try:
         result = function(*arguments)
     except FlashAttnError:

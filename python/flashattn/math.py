@@ -26,7 +26,7 @@ def _outside(name: str, *values: Any) -> Any:
     """The function of numbers and arrays."""
     torch = sys.modules.get("torch")
     tensors = [v for v in values if torch is not None and isinstance(v, torch.Tensor)]
-    if not tensors:
+    if torch is None or not tensors:
         result = getattr(numpy, name)(*values)
         return result.item() if isinstance(result, numpy.generic) else result
     values = tuple(

@@ -105,12 +105,21 @@ def make_operands(problem, chooser, generator):
         if name == "bias":
             element = chooser.choice((problem["element"], "f32", "bf16"))
             shape = broadcast()
-            x, _ = place(shape, chooser.choice(("dense", "aligned", "strided")), element, chooser, poisoned=False)
+            x, _ = place(
+                shape,
+                chooser.choice(("dense", "aligned", "strided")),
+                element,
+                chooser,
+                poisoned=False,
+            )
             x.copy_(torch.randn(shape, device=options.device, generator=generator).to(x.dtype))
             operands[name] = x
         elif name == "keep":
             shape = broadcast()
-            wide = torch.rand([*shape[:3], shape[3] + 5], device=options.device, generator=generator) < 0.8
+            wide = (
+                torch.rand([*shape[:3], shape[3] + 5], device=options.device, generator=generator)
+                < 0.8
+            )
             operands[name] = wide[..., 3 : 3 + shape[3]]
         elif name == "softcap":
             operands[name] = chooser.choice((15.0, 50.0))
@@ -134,7 +143,11 @@ def plant_nan(problem, k, v, operands):
         for x in (k, v):
             in_heads(x, problem["layout"])[b, :, max(0, length) :] = float("nan")
         bias = operands.get("bias")
-        if bias is not None and bias.shape[0] == problem["batch"] and bias.shape[3] == problem["nk"]:
+        if (
+            bias is not None
+            and bias.shape[0] == problem["batch"]
+            and bias.shape[3] == problem["nk"]
+        ):
             bias[b, :, :, max(0, length) :] = float("nan")
 
 
@@ -148,7 +161,9 @@ def reference(q, k, v, seen, kind, operands, b, h, p, keys, round_to=None):
         scores = operands["score_mod"](scores, b, h, p.to(kind), keys.to(kind)).to(kind)
     if "bias" in operands:
         bias = operands["bias"]
-        scores = scores + bias[b if bias.shape[0] > 1 else 0, h if bias.shape[1] > 1 else 0].to(kind)
+        scores = scores + bias[b if bias.shape[0] > 1 else 0, h if bias.shape[1] > 1 else 0].to(
+            kind
+        )
     scores = scores.masked_fill(~seen, -float("inf"))
     top = scores.amax(-1, keepdim=True)
     sink = None
@@ -233,7 +248,13 @@ def run_problem(problem):
         flat.view(torch.int32).fill_(POISON)
         lse = flat[MARGIN:-MARGIN].view(heads)
         out = (o, lse)
-    arguments = {"mask": mask, "align": align, "layout": layout, "return_lse": problem["lse"], **operands}
+    arguments = {
+        "mask": mask,
+        "align": align,
+        "layout": layout,
+        "return_lse": problem["lse"],
+        **operands,
+    }
     attention(q, k, v, out=out, **arguments)
     # Without out= the plan of the first of two calls serves the second.
     first, second = (attention(q, k, v, **arguments) for _ in range(2))
@@ -242,7 +263,9 @@ def run_problem(problem):
     expect(torch.equal(first, second), "a call that finds its plan gives other bits")
     if problem["rows"] == "dense":
         expect(torch.equal(first, o), "a call without out= gives other bits")
-    part = compare(problem, in_heads(o, layout), lse, *(in_heads(x, layout) for x in (q, k, v)), operands)
+    part = compare(
+        problem, in_heads(o, layout), lse, *(in_heads(x, layout) for x in (q, k, v)), operands
+    )
     expect(is_untouched(o_memory, o), "something beside o was written")
     if lse is not None:
         expect(is_untouched(flat, lse), "something beside lse was written")

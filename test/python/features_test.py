@@ -65,10 +65,16 @@ class FeaturesTest(unittest.TestCase):
         if bias is not None:
             kind = "bf16" if bias.dtype == numpy.uint16 else "f32"
             bias = numpy.broadcast_to(to_float(bias, kind), (batch, heads, nq, nk))
-        operands = [numpy.ascontiguousarray(x.swapaxes(1, 2)) if layout == "bshd" else x for x in (q, k, v)]
+        operands = [
+            numpy.ascontiguousarray(x.swapaxes(1, 2)) if layout == "bshd" else x for x in (q, k, v)
+        ]
         uses_bits = element == "bf16" or (bias is not None and kind == "bf16")
         o, lse = attention(
-            *operands, layout=layout, return_lse=True, dtype="bf16" if uses_bits else None, **options
+            *operands,
+            layout=layout,
+            return_lse=True,
+            dtype="bf16" if uses_bits else None,
+            **options
         )
         if layout == "bshd":
             o = o.swapaxes(1, 2)
@@ -96,7 +102,9 @@ class FeaturesTest(unittest.TestCase):
             }
             heads_of = q32[b, h], k32[b, h // group], v32[b, h // group]
             scale = 1 / math.sqrt(q.shape[3])
-            error, bound = _reference.check_head(o[b, h], *heads_of, seen, scale, element, **features)
+            error, bound = _reference.check_head(
+                o[b, h], *heads_of, seen, scale, element, **features
+            )
             self.assertLessEqual(error, bound)
             exact, exact_lse = _reference.attention_head(
                 *(x.astype(numpy.float64) for x in heads_of), seen, scale, **features
@@ -104,7 +112,9 @@ class FeaturesTest(unittest.TestCase):
             hidden = numpy.isneginf(exact_lse)
             self.assertTrue((lse[b, h][hidden] == -numpy.inf).all())
             self.assertTrue((o[b, h][~seen.any(axis=1)] == 0).all())
-            numpy.testing.assert_allclose(lse[b, h][~hidden], exact_lse[~hidden], rtol=1e-5, atol=5e-5)
+            numpy.testing.assert_allclose(
+                lse[b, h][~hidden], exact_lse[~hidden], rtol=1e-5, atol=5e-5
+            )
             difference += float(((o[b, h] - exact) ** 2).sum())
             norm += float((exact**2).sum())
         self.assertLessEqual(math.sqrt(difference), FROBENIUS[element] * math.sqrt(norm) + 1e-30)
@@ -235,7 +245,13 @@ class FeaturesTest(unittest.TestCase):
         )  # fmt: skip
         self.assertIn("score_mod", kernel.mlir)
         o, lse = numpy.empty_like(q), numpy.empty((2, HEADS, 33), numpy.float32)
-        operands = {"bias": bias, "keep": keep, "sink_logits": sinks, "kv_len": lengths, "offset": 9}
+        operands = {
+            "bias": bias,
+            "keep": keep,
+            "sink_logits": sinks,
+            "kv_len": lengths,
+            "offset": 9,
+        }
         kernel.launch(q, k, v, o, lse, **operands)
         expected, expected_lse = attention(
             q, k, v, mask=causal, softcap=3, score_mod=alibi, return_lse=True, **operands
@@ -249,7 +265,9 @@ class FeaturesTest(unittest.TestCase):
         numpy.testing.assert_array_equal(o, expected)
         repeated = numpy.broadcast_to(keep[:1], keep.shape)
         kernel.launch(q, k, v, o, lse, **dict(operands, keep=repeated))
-        expected = attention(q, k, v, mask=causal, softcap=3, score_mod=alibi, **dict(operands, keep=repeated))
+        expected = attention(
+            q, k, v, mask=causal, softcap=3, score_mod=alibi, **dict(operands, keep=repeated)
+        )
         numpy.testing.assert_array_equal(o, expected)
 
     def test_dlpack_and_nothing_to_compute(self):

@@ -129,18 +129,42 @@ class TraceTest(unittest.TestCase):
 
         def everything(s, b, h, p, k):
             x = s + k % 5 - (p - k) % 3 + (p - 9) // 4 + (k / 7) ** 2 + abs(p - k) * 0.1
-            x = x + fm.where((k > p) & (h != 1) | (k == 3), fm.minimum(k, 6), fm.maximum(p * 0.5, 1))
-            x = x + fm.exp(-k * 0.2) + fm.sqrt(k) - fm.log(1.0 + k) + fm.log2(k + 1.5) + fm.exp2(-p / 5)
+            x = x + fm.where(
+                (k > p) & (h != 1) | (k == 3), fm.minimum(k, 6), fm.maximum(p * 0.5, 1)
+            )
+            x = (
+                x
+                + fm.exp(-k * 0.2)
+                + fm.sqrt(k)
+                - fm.log(1.0 + k)
+                + fm.log2(k + 1.5)
+                + fm.exp2(-p / 5)
+            )
             x = x + fm.tanh(k - 5) + fm.sigmoid(p - 8.0) + fm.sin(k) - fm.cos(p) + fm.erf(k / 9)
-            x = x + fm.rsqrt(k + 1) + fm.floor(k / 3) - fm.ceil(p / 4) + ((k << 1) & 6) + (p ^ 3) - (k >> 1)
-            return x + (k > 4) * 0.3 + (b + 1) * fm.abs(s) - (1 - k) % 2.5 + 2**-1.0 + (~k | 1) * 0.01
+            x = (
+                x
+                + fm.rsqrt(k + 1)
+                + fm.floor(k / 3)
+                - fm.ceil(p / 4)
+                + ((k << 1) & 6)
+                + (p ^ 3)
+                - (k >> 1)
+            )
+            return (
+                x + (k > 4) * 0.3 + (b + 1) * fm.abs(s) - (1 - k) % 2.5 + 2**-1.0 + (~k | 1) * 0.01
+            )
 
         shape = (2, 2, 12, 16)
-        q, v = numpy.zeros(shape, numpy.float32), numpy.random.default_rng(0).random(shape, numpy.float32)
+        q, v = numpy.zeros(shape, numpy.float32), numpy.random.default_rng(0).random(
+            shape, numpy.float32
+        )
         b, h, p, k = numpy.ogrid[:2, :2, :12, :12]
         expected = everything(numpy.zeros((2, 2, 12, 12)), b, h, p, k).astype(numpy.float32)
         numpy.testing.assert_allclose(
-            attention(q, q, v, score_mod=everything), attention(q, q, v, bias=expected), rtol=0, atol=1e-5
+            attention(q, q, v, score_mod=everything),
+            attention(q, q, v, bias=expected),
+            rtol=0,
+            atol=1e-5,
         )
 
     def test_same_text_for_the_same_numbers(self):
