@@ -191,8 +191,9 @@ class Kernel:
         kv_len=None, offset=None,
     ) -> None:  # fmt: skip
         """Writes `out` (and `lse`, for a kernel with return_lse) on `stream`, by default the
-        caller's current one. Shapes and errors as of `flashattn.attention`; returns before a GPU is
-        done."""
+        caller's current one. bias, keep, sink_logits, kv_len and offset are for a kernel that was
+        compiled with them, and needed there. Shapes and errors as of `flashattn.attention`; returns
+        before a GPU is done."""
         from . import _attention
 
         operands = _features.Operands(bias, keep, sink_logits, kv_len, offset)

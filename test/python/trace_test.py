@@ -6,7 +6,7 @@ import math
 import unittest
 
 import numpy
-from flashattn import ArgumentError, FlashAttnError, TraceError, _trace, attention
+from flashattn import ArgumentError, FlashAttnError, TraceError, _trace, attention, compile
 from flashattn import math as fm
 
 SLOPE = 0.5
@@ -189,6 +189,24 @@ class TraceTest(unittest.TestCase):
             self.assertNotEqual(_trace.text_of(function), text)
         SLOPE, TABLE[0] = 0.5, 1.0
         self.assertEqual([_trace.text_of(f) for f in (by_name, by_helper, by_table)], before)
+
+    def test_compiles_for_gpus(self):
+        for number, function in enumerate(
+            (
+                lambda s, b, h, p, k: fm.tanh(s) + fm.erf(s) + fm.sigmoid(s),
+                lambda s, b, h, p, k: fm.exp(s) + fm.exp2(s) + fm.log(s) + fm.log2(s) + fm.rsqrt(s),
+                lambda s, b, h, p, k: fm.maximum(s, k) - fm.minimum(s, p) + s**1.5 + 2**s - s**h,
+                lambda s, b, h, p, k: s
+                + (p - k) // 7
+                + (p - k) % 5
+                + abs(p - k)
+                + ((k << 2) ^ (p >> 1)),
+                lambda s, b, h, p, k: fm.where((k > p) & (s < 3) | ~(k == 4), k / s, -s * b),
+            )
+        ):
+            for chip in ("sm_80", "sm_90a"):
+                with self.subTest(number=number, chip=chip):
+                    self.assertIn(".entry", compile(head_dim=64, chip=chip, score_mod=function).ptx)
 
     def test_outside_of_a_trace(self):
         self.assertEqual(fm.exp2(3), 8)
