@@ -60,7 +60,7 @@ namespace {
 struct RolesRow {
   MaskShape shape;
   int64_t maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
-      queryStages;
+      queryStages, pack = 1;
 };
 } // namespace
 
@@ -76,7 +76,10 @@ constexpr RolesRow kRolesTable[] = {
     {MaskShape::Triangular, 64, 128, 2, 3, 160, 32, 16, 1, 1},
     {MaskShape::Triangular, 128, 64, 3, 3, 160, 32, 8, 1, 1},
     {MaskShape::Triangular, 256, 64, 2, 2, 240, 24, 4, 1, 1},
-    // Short blocks: several at once hide each other's beginning and end.
+    // Short blocks: several at once hide each other's beginning and end. A band is narrowest
+    // around few positions, and the heads of a group fill the tile.
+    {MaskShape::Banded, 64, 32, 2, 1, 104, 24, 1, 4, 1, /*pack=*/8},
+    {MaskShape::Banded, 64, 32, 2, 1, 104, 24, 1, 4, 1, /*pack=*/4},
     {MaskShape::Banded, 64, 32, 2, 1, 104, 24, 1, 4, 1},
     {MaskShape::Banded, 128, 64, 2, 3, 160, 32, 1, 1, 1},
     {MaskShape::Banded, 256, 64, 2, 2, 240, 24, 1, 1, 1},
@@ -86,8 +89,8 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
   auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
-                  FloatType dot, RolesAttr roles = {}) {
-    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, /*pack=*/1, roles);
+                  FloatType dot, int64_t pack = 1, RolesAttr roles = {}) {
+    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, pack, roles);
   };
   if (chip.isCPU())
     // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
@@ -98,9 +101,9 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   if (chip.hasWarpgroups() && !element.isF32()) {
     MaskShape shape = classifyMask(op.getVisibleSets());
     for (const RolesRow &row : kRolesTable)
-      if (row.shape == shape && d <= row.maxD)
+      if (row.shape == shape && d <= row.maxD && op.getKnownGroup() % row.pack == 0)
         candidates.push_back(
-            make(64, row.tileN, 4, row.stages, 4, element,
+            make(64, row.tileN, 4, row.stages, 4, element, row.pack,
                  RolesAttr::get(ctx, row.consumers, ProgramAxis::QueryTile, row.registers,
                                 row.producerRegisters, getDefaultRescale(element), row.section,
                                 row.blocks, row.queryStages)));
@@ -159,12 +162,13 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
     if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads) || kvHeads == 0 ||
         llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers != 0)
-      return llvm::formatv("expected a static number of query heads to a key/value head that is "
-                           "a multiple of {0} consumers{1}",
-                           consumers,
-                           schedule.getPack() == 1
-                               ? ""
-                               : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
+      return llvm::formatv(
+          "expected a static number of query heads to a key/value head that is "
+          "a multiple of {0} consumers{1}",
+          consumers,
+          schedule.getPack() == 1
+              ? ""
+              : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
   }
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
@@ -187,13 +191,14 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     return llvm::formatv("needs {0} bytes of shared memory (q {1}, k {2}, v {3}, barriers "
                          "{4}) of {5} available",
                          needed, qBytes, kBytes, vBytes, barrierBytes, available);
-  // The output, two tiles of scores, one of them as weights, and what addresses them.
-  constexpr int64_t kOther = 30;
-  int64_t registers = op.getDv() / 2 + n / 2 + n / 4 + kOther;
+  // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
+  // addresses all.
+  int64_t other = 30 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
+  int64_t registers = op.getDv() / 2 + n / 2 + n / 4 + other;
   if (registers > roles.getRegisters())
     return llvm::formatv("needs {0} registers a thread (o {1}, scores {2}, weights {3}, other {4}) "
                          "of {5} that consumers have",
-                         registers, op.getDv() / 2, n / 2, n / 4, kOther, roles.getRegisters());
+                         registers, op.getDv() / 2, n / 2, n / 4, other, roles.getRegisters());
   // A block gets registers for all of its threads alike, in eights, and shares them out.
   constexpr int64_t kRegisterFile = 65536, kWarpgroup = 128;
   int64_t warpgroups = consumers + 1;
@@ -212,6 +217,12 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t d = op.getD(), dv = op.getDv();
   if (schedule.getPack() != 1 && !schedule.getRoles())
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
+  // What is read of a query head is read for all rows of a tile at once.
+  for (auto [name, given] : {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
+                             std::pair("sink_logits", !!op.getSinkLogits()),
+                             std::pair("a score modification", op.hasScoreMod())})
+    if (schedule.getPack() != 1 && given)
+      return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());
   if (chip.isCPU()) {
     if (schedule.getRoles())
       return "expected no roles on the CPU";
@@ -228,9 +239,12 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
                          typeName(element), typeName(dot));
   for (auto [name, value] : {std::pair("D", d), std::pair("Dv", dv)})
-    if (value % 16 != 0 || value > 256)
-      return llvm::formatv("expected {0} to be a multiple of 16 up to 256 but got {1}", name,
+    if (value % 8 != 0 || value > 256)
+      return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name,
                            value);
+  // Products take 16 at a time.
+  d = llvm::alignTo(d, 16);
+  dv = llvm::alignTo(dv, 16);
   if (schedule.getLanes() != 4)
     return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}",
                          schedule.getLanes());

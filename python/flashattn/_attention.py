@@ -413,6 +413,7 @@ def _attend(
     )
 
     is_cpu = views["q"].device == DEVICE_CPU
+    head_dim = 1 if layout == "bhsd" else 2
     problem = _module.Problem(
         element,
         views["q"].shape[3],
@@ -424,6 +425,7 @@ def _attend(
         bool(return_lse),
         _kernel.format_schedule(_mapping(schedule), element, is_cpu),
         checked.rows,
+        _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
         softcap,
         score_mod=score_mod,
         **extras.fields,

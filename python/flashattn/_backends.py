@@ -89,6 +89,7 @@ def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
         shape["D"],
         shape["D"],
         mask_of(shape),
+        heads=_module.grouped_heads(shape["Hq"], shape["Hkv"]),
         **_bench_features.fields_of(shape, is_cpu),
     )
     operands = {} if backend.bias is None else {"bias": backend.bias}

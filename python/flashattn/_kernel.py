@@ -300,13 +300,13 @@ def compile(
         bool(return_lse),
         format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
-        _features.check_options(softcap),
-        _features.parse_operand("bias", bias, rows == "aligned" and not is_cpu),
-        _features.parse_operand("keep", keep, False),
-        bool(sink_logits),
-        bool(kv_len),
-        bool(offset),
-        None if score_mod is None else _trace.text_of(score_mod),
+        softcap=_features.check_options(softcap),
+        bias=_features.parse_operand("bias", bias, rows == "aligned" and not is_cpu),
+        keep=_features.parse_operand("keep", keep, False),
+        sink_logits=bool(sink_logits),
+        kv_len=bool(kv_len),
+        offset=bool(offset),
+        score_mod=None if score_mod is None else _trace.text_of(score_mod),
     )
     return Kernel(problem, chip, device, tuned)
 

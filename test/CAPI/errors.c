@@ -174,7 +174,7 @@ static void checkNotLaunchable(void) {
   flashattnKernelFree(rank);
 }
 
-static FlashAttnTensor good[5], bad[5];
+static FlashAttnTensor good[6], bad[6];
 
 /* The good tensors again, to spoil one. */
 static FlashAttnTensor *reset(void) {
@@ -283,6 +283,60 @@ static void checkTensors(void) {
   flashattnKernelFree(strided);
 }
 
+/* Operands of the scores, which are as large as these or, where the type says 1, broadcast. */
+static void checkScoreOperands(void) {
+  FlashAttnKernel kernel = compileFor(
+      "cpu", "func.func @attention(%q: memref<?x?x?x16xf32>, %bias: memref<?x?x1x?xf32>,\n"
+             "    %keep: memref<1x1x?x?xi1>, %sinks: memref<?xf32>, %len: memref<?xi32>,\n"
+             "    %o: memref<?x?x?x16xf32>) {\n"
+             "  flashattn.attention ins(%q, %q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>,\n"
+             "                                       memref<?x?x?x16xf32>)\n"
+             "      bias(%bias : memref<?x?x1x?xf32>) keep(%keep : memref<1x1x?x?xi1>)\n"
+             "      sink_logits(%sinks : memref<?xf32>) kv_len(%len : memref<?xi32>)\n"
+             "      outs(%o : memref<?x?x?x16xf32>)\n"
+             "  return\n}\n");
+  FlashAttnArgumentInfo info = {.size = sizeof(info)};
+  const char *const roles[] = {"q", "bias", "keep", "sink_logits", "kv_len", "o"};
+  for (int i = 0; i < 6; ++i) {
+    CHECK(flashattnKernelGetArgument(kernel, i, &info) == FLASHATTN_OK);
+    CHECK(!strcmp(info.role, roles[i]));
+  }
+  int64_t q[4] = {2, 4, 8, 16}, bias[4] = {2, 4, 1, 8}, keep[4] = {1, 1, 8, 8};
+  good[0] = makeTensor(4, q, 1), good[1] = makeTensor(4, bias, 2), good[2] = makeTensor(4, keep, 3);
+  good[3] = makeTensor(1, &q[1], 1), good[4] = makeTensor(1, q, 1), good[5] = makeTensor(4, q, 0);
+  good[2].elementType = FLASHATTN_I1, good[4].elementType = FLASHATTN_I32;
+  memset(good[2].data, 1, 8 * 8);
+  FlashAttnTensor *t = reset();
+  CHECK(flashattnLaunch(kernel, NULL, t, 6) == FLASHATTN_OK);
+
+#define BAD_SCORES(change, text)                                                                   \
+  do {                                                                                             \
+    t = reset();                                                                                   \
+    change;                                                                                        \
+    FAILS(flashattnLaunch(kernel, NULL, t, 6), FLASHATTN_ERROR_TENSOR, text);                      \
+  } while (0)
+
+  BAD_SCORES(t[1].sizes[0] = 1,
+             "expected batch of argument 1 ('bias') to be 2 as in argument 0 ('q') but got 1");
+  BAD_SCORES((t[1].sizes[1] = 3, t[1].strides[0] = 24),
+             "expected heads of argument 1 ('bias') to be 4 as in argument 0 ('q') but got 3");
+  BAD_SCORES((t[1].sizes[3] = 7, t[1].strides[2] = t[1].strides[1] = 7, t[1].strides[0] = 28),
+             "expected key length of argument 1 ('bias') to be 8 as in argument 0 ('q') but got 7");
+  BAD_SCORES(t[2].sizes[0] = 2,
+             "expected size 1 in dimension 0 of argument 2 ('keep') but got 2");
+  BAD_SCORES(
+      (t[2].sizes[2] = 7, t[2].strides[1] = t[2].strides[0] = 56),
+      "expected query length of argument 2 ('keep') to be 8 as in argument 0 ('q') but got 7");
+  BAD_SCORES(
+      t[3].sizes[0] = 3,
+      "expected heads of argument 3 ('sink_logits') to be 4 as in argument 0 ('q') but got 3");
+  BAD_SCORES(t[4].sizes[0] = 3,
+             "expected batch of argument 4 ('kv_len') to be 2 as in argument 0 ('q') but got 3");
+  for (int i = 0; i < 6; ++i)
+    free(good[i].data);
+  flashattnKernelFree(kernel);
+}
+
 static void checkDevices(void) {
   int32_t devices = 7;
   FAILS(flashattnGetDeviceCount(&devices), FLASHATTN_ERROR_DEVICE,
@@ -302,6 +356,7 @@ int main(void) {
   checkHandles();
   checkNotLaunchable();
   checkTensors();
+  checkScoreOperands();
   checkDevices();
   return finish();
 }

@@ -3,9 +3,14 @@
 #include "HostTensor.h"
 #include "Npy.h"
 #include "Reference.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/InitAll.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/AffineExpr.h"
+#include "mlir/IR/BuiltinOps.h"
 #include "mlir/IR/MLIRContext.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Parser/Parser.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/Support/FileSystem.h"
@@ -158,6 +163,53 @@ TEST(Reference, VisibleKeysAreThoseOfTheSets) {
         }
         EXPECT_EQ(countVisiblePairs(problem), pairs);
       }
+}
+
+TEST(Reference, ScoreModIsWhatItsRegionSays) {
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  MLIRContext context(registry);
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(R"(
+    func.func @f(%q: memref<1x1x4x16xf32>, %o: memref<1x1x4x16xf32>) {
+      %outside = arith.constant 0.25 : f32
+      flashattn.attention
+          ins(%q, %q, %q : memref<1x1x4x16xf32>, memref<1x1x4x16xf32>, memref<1x1x4x16xf32>)
+          score_mod {
+          ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+            %three = arith.constant 3 : index
+            %d = arith.subi %p, %k : index
+            %m = arith.floordivsi %d, %three : index
+            %r = arith.remui %k, %three : index
+            %n = arith.addi %m, %r : index
+            %n8 = arith.index_cast %n : index to i8
+            %e8 = arith.muli %n8, %n8 : i8
+            %f = arith.sitofp %e8 : i8 to f32
+            %hit = arith.cmpi ugt, %d, %h : index
+            %neg = arith.cmpf olt, %s, %outside : f32
+            %both = arith.xori %hit, %neg : i1
+            %t = math.tanh %s : f32
+            %x = math.fma %f, %outside, %t : f32
+            %c = arith.select %both, %x, %s : f32
+            flashattn.yield %c : f32
+          }
+          outs(%o : memref<1x1x4x16xf32>)
+      return
+    })",
+                                                             &context);
+  ASSERT_TRUE(module);
+  std::optional<ScoreMod> mod;
+  module->walk([&](AttentionOp op) { mod = llvm::cantFail(ScoreMod::create(op.getScoreMod())); });
+  for (double s : {-2.0, 0.125, 0.5, 3.0})
+    for (int64_t h : {0, 2})
+      for (int64_t p : {0, 5, 9})
+        for (int64_t k : {0, 1, 7, 12}) {
+          int64_t d = p - k;
+          auto n = int8_t(std::floor(d / 3.0) + k % 3);
+          bool both = (uint64_t(d) > uint64_t(h)) != (s < 0.25);
+          double expected = both ? n * n * 0.25 + std::tanh(s) : s;
+          EXPECT_DOUBLE_EQ(mod->evaluate<double>(s, 0, h, p, k), expected);
+          EXPECT_FLOAT_EQ(mod->evaluate<float>(s, 0, h, p, k), expected);
+        }
 }
 
 } // namespace

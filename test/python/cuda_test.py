@@ -484,7 +484,7 @@ def test_refusals():
     odd = make(1, 1, 8, 24)
     raises(
         flashattn.UnsupportedError,
-        "expected D to be a multiple of 16",
+        "expected D to be a multiple of 8",
         lambda: attention(odd, odd, odd),
     )
     raises(

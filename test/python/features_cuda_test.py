@@ -19,7 +19,7 @@ from flashattn import _kernel, _reference, attention
 from flashattn import math as fm
 from random_cuda_test import MARGIN, MASKS, POISON, choose_length, in_heads, is_untouched, place
 
-WIDTHS = (16, 32, 64, 80, 96, 128, 192, 256)
+WIDTHS = (8, 16, 24, 40, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256)
 #: Relative Frobenius norm of the error.
 RELATIVE = {"f16": 1e-3, "bf16": 8e-3, "f32": 1e-5}
 #: Scores of a problem, and the length of a sequence.

@@ -11,7 +11,8 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-// clang-format off: lists and tables.
+// Lists and tables.
+// clang-format off
 
 namespace {
 enum Kind : int {

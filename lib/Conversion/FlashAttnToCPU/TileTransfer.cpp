@@ -126,8 +126,8 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
   if (!isRow && window->isBroadcast(0)) {
     // One element for all rows.
     buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
-      Value lanes = vector::BroadcastOp::create(
-          b, loc, values.getLaneType(read.getVectorType()), load({zero, column}));
+      Value lanes = vector::BroadcastOp::create(b, loc, values.getLaneType(read.getVectorType()),
+                                                load({zero, column}));
       values.store(lanes, buffer, column);
     });
     return success();
@@ -236,7 +236,9 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
   auto source = cast<MemRefType>(window->memref.getType());
   if (type.getRank() != 2 || !isa<FloatType>(type.getElementType()) || window->isBroadcast(0) ||
       window->isBroadcast(1)) {
-    read.emitOpError("expected a float matrix without broadcast as a contraction's operand but got ") << type;
+    read.emitOpError(
+        "expected a float matrix without broadcast as a contraction's operand but got ")
+        << type;
     return nullptr;
   }
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);

@@ -84,3 +84,40 @@ func.func @computed_rhs(%p: memref<16x8xf32>, %v: memref<8x4xf32>, %o: memref<16
   } {flashattn.schedule = #schedule}
   return
 }
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @broadcast_rhs(%p: memref<16x8xf32>, %v: memref<1x4xf32>, %o: memref<16x4xf32>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<16x4xf32>
+  scf.forall (%t) in (1) {
+    %pt = vector.transfer_read %p[%c0, %c0], %pad {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
+    // expected-error @below {{expected a float matrix without broadcast as a contraction's operand but got 'vector<8x4xf32>'}}
+    %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true], permutation_map = affine_map<(k, n) -> (0, n)>} : memref<1x4xf32>, vector<8x4xf32>
+    %ot = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>}
+        %pt, %vt, %zero : vector<16x8xf32>, vector<8x4xf32> into vector<16x4xf32>
+    vector.transfer_write %ot, %o[%c0, %c0] {in_bounds = [true, true]} : vector<16x4xf32>, memref<16x4xf32>
+  } {flashattn.schedule = #schedule}
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>
+
+func.func @masked(%x: memref<16x8xf32>, %mask: vector<16x8xi1>, %y: memref<16x8xf32>) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  scf.forall (%t) in (1) {
+    // expected-error @below {{expected a transfer of a memref without mask in a tile program}}
+    %v = vector.transfer_read %x[%c0, %c0], %pad, %mask {in_bounds = [true, true]} : memref<16x8xf32>, vector<16x8xf32>
+    vector.transfer_write %v, %y[%c0, %c0] {in_bounds = [true, true]} : vector<16x8xf32>, memref<16x8xf32>
+  } {flashattn.schedule = #schedule}
+  return
+}
