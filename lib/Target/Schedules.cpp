@@ -82,12 +82,44 @@ constexpr RolesRow kRolesTable[] = {
     {MaskShape::Banded, 256, 64, 2, 2, 240, 24, 1, 1, 1},
 };
 
+bool mlir::flashattn::isDecode(AttentionOp op) {
+  constexpr int64_t kMaxQueries = 16;
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  return !ShapedType::isDynamic(queries) && queries <= kMaxQueries;
+}
+
+/// Whether heads share a tile although what shapes scores, or joins them, differs between heads.
+static bool canPack(AttentionOp op, bool isSplit) {
+  return !op.getBias() && !op.getKeep() && !op.hasScoreMod() && (!op.getSinkLogits() || isSplit);
+}
+
+/// Heads whose few queries fill a tile of 64 rows: all of a group, where its size is known.
+static int64_t getDecodePack(AttentionOp op) {
+  constexpr int64_t kRows = 64, kMaxPack = 16;
+  if (!canPack(op, /*isSplit=*/true))
+    return 1;
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  int64_t pack = std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
+  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0)
+    pack = std::min<int64_t>(pack, llvm::PowerOf2Ceil(std::max<int64_t>(heads / kvHeads, 1)));
+  return pack;
+}
+
+/// Schedules with roles for few queries: as many bytes on their way as fit, in two blocks that hide
+/// each other's beginning and end.
+constexpr struct {
+  int64_t maxD, tileN, stages;
+} kDecodeTable[] = {{64, 128, 3}, {128, 64, 3}, {256, 32, 2}};
+constexpr int64_t kDecodeSplits = 128;
+
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
   auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
-                  FloatType dot, RolesAttr roles = {}) {
-    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, /*pack=*/1, roles);
+                  FloatType dot, RolesAttr roles = {}, int64_t pack = 1, int64_t splits = 1) {
+    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, pack, splits, roles);
   };
   if (chip.isCPU())
     // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
@@ -97,6 +129,15 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   SmallVector<ScheduleAttr> candidates;
   if (chip.hasWarpgroups() && !element.isF32()) {
     MaskShape shape = classifyMask(op.getVisibleSets());
+    if (isDecode(op))
+      for (auto &row : kDecodeTable)
+        if (d <= row.maxD)
+          candidates.push_back(
+              make(64, row.tileN, 4, row.stages, 4, element,
+                   RolesAttr::get(ctx, /*consumers=*/1, ProgramAxis::QueryTile, /*registers=*/208,
+                                  /*producerRegisters=*/48, getDefaultRescale(element),
+                                  /*section=*/1, /*blocks=*/2, /*queryStages=*/1),
+                   getDecodePack(op), kDecodeSplits));
     for (const RolesRow &row : kRolesTable)
       if (row.shape == shape && d <= row.maxD)
         candidates.push_back(
@@ -105,6 +146,12 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
                                 row.producerRegisters, getDefaultRescale(element), row.section,
                                 row.blocks, row.queryStages)));
   }
+  // One warp has rows enough for few queries.
+  if (isDecode(op))
+    for (int64_t n : {64, 32, 16})
+      if (n <= 16 || (d <= 128 && (n <= 32 || !element.isF32())))
+        candidates.push_back(
+            make(16, n, 1, 2, 4, element, /*roles=*/{}, /*pack=*/1, kDecodeSplits));
   // Best first, as measured on an H100 (BENCHMARKS.md); the last ones serve chips with less
   // shared memory. Two row blocks a warp halve the reads of K and V where registers allow.
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
@@ -222,6 +269,10 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t d = op.getD(), dv = op.getDv();
   if (schedule.getPack() != 1 && !schedule.getRoles())
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
+  if (schedule.getPack() != 1 && !canPack(op, schedule.getSplits() > 1))
+    return llvm::formatv("expected pack 1 with bias, keep or score_mod, or with sink_logits without "
+                         "splits, but got {0}",
+                         schedule.getPack());
   if (chip.isCPU()) {
     if (schedule.getRoles())
       return "expected no roles on the CPU";

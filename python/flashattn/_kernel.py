@@ -14,7 +14,7 @@ from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
 
-_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "pack", "roles")
+_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "pack", "splits", "roles")
 _ROLES = (
     "consumers",
     "along",

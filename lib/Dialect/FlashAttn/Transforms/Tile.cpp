@@ -58,7 +58,8 @@ public:
       : op(op), b(b), loc(op.getLoc()), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
         n(schedule.getTileN()), d(op.getD()), dv(op.getDv()), lanes(schedule.getLanes()),
         c(getLastFactor(op) * M_LOG2E), pack(schedule.getPack()), positions(m / pack),
-        f32(b.getF32Type()), visible(op.getVisibleSets()) {}
+        f32(b.getF32Type()), visible(op.getVisibleSets()), o(op.getOInit()), lse(op.getLseInit()),
+        outLayout(op.getLayout()), outType(op.getElementType()) {}
 
   scf::ForallOp build();
 
@@ -67,6 +68,12 @@ private:
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value dim(Value memref, unsigned i) {
     return b.createOrFold<memref::DimOp>(loc, memref, static_cast<int64_t>(i));
+  }
+  /// x / y of numbers below 2^31: 64-bit division is a call's worth of code.
+  Value divide(Value x, Value y) {
+    auto narrow = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v); };
+    return arith::IndexCastUIOp::create(
+        b, loc, b.getIndexType(), arith::DivUIOp::create(b, loc, narrow(x), narrow(y)));
   }
   VectorType f32Vector(ArrayRef<int64_t> shape) { return VectorType::get(shape, f32); }
   Value splat(VectorType type, double value) {
@@ -94,9 +101,14 @@ private:
   // Several heads in one tile.
   Value splitHeads(Value memref, int64_t headDim);
   struct PackedAccess;
-  PackedAccess accessPacked(Value memref);
+  PackedAccess accessPacked(Value memref, Layout memory);
   Value loadPacked(Value memref);
-  void storePacked(Value rows, Value memref);
+  void storePacked(Value rows, Value memref, Layout memory);
+
+  // Several parts of the keys.
+  void makeParts(ArrayRef<Value> sizes, Value tiles);
+  SmallVector<TileInterval> keysOfPart(ArrayRef<TileInterval> keys);
+  void combineParts();
   Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
 
   Value loadOfScores(Value memref, Value key, bool partial);
@@ -124,6 +136,12 @@ private:
   Value kvHeads, group;
   // With several heads in a tile: the first of them in its group, and memrefs with split heads.
   Value headInGroup, splitQ, splitO, splitLse;
+  // Where the output goes: the op's, or that of a part of the keys.
+  Value o, lse, outBatch;
+  Layout outLayout;
+  FloatType outType;
+  // With several parts of the keys: their number, this program's, and what they leave.
+  Value parts, part, oParts, lseParts;
 };
 
 } // namespace
@@ -151,10 +169,13 @@ Value ProgramBuilder::toDotType(Value tile) {
 }
 
 void ProgramBuilder::storeTile(Value tile, Value memref) {
-  SmallVector<Value> indices = {batch, head, row, index(0)};
-  if (op.getLayout() == Layout::BSHD)
+  SmallVector<Value> indices = {outBatch, head, row, index(0)};
+  unsigned rowDim = 2;
+  if (outLayout == Layout::BSHD) {
     std::swap(indices[1], indices[2]);
-  AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(op.getSeqDim()), b.getAffineDimExpr(3)},
+    rowDim = 1;
+  }
+  AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(rowDim), b.getAffineDimExpr(3)},
                                  b.getContext());
   vector::TransferWriteOp::create(b, loc, tile, memref, indices, map, ArrayRef<bool>{false, true});
 }
@@ -197,18 +218,21 @@ struct ProgramBuilder::PackedAccess {
   SmallVector<bool> inBounds;
 };
 
-ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref) {
+/// `memory` is the order of its dimensions; that of a log-sum-exp is always [B, H, N].
+ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref, Layout memory) {
   auto type = cast<MemRefType>(memref.getType());
-  bool isLse = type.getRank() == 4, positionsFirst = op.getLayout() == Layout::BSHD;
+  bool isLse = type.getRank() == 4;
   PackedAccess access;
   SmallVector<int64_t> shape = {pack, positions};
   SmallVector<unsigned> dims = {2, 3};
   access.indices = {batch, kvHead, headInGroup, row};
-  if (positionsFirst) {
+  if (memory == Layout::BSHD && !isLse) {
+    dims = {3, 1};
+    access.indices = {batch, row, kvHead, headInGroup};
+  }
+  if (op.getLayout() == Layout::BSHD) {
     std::swap(shape[0], shape[1]);
-    dims = isLse ? SmallVector<unsigned>{3, 2} : SmallVector<unsigned>{1, 3};
-    if (!isLse)
-      access.indices = {batch, row, kvHead, headInGroup};
+    std::swap(dims[0], dims[1]);
   }
   access.inBounds = {false, false};
   if (!isLse) {
@@ -223,7 +247,7 @@ ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref) {
 }
 
 Value ProgramBuilder::loadPacked(Value memref) {
-  PackedAccess access = accessPacked(memref);
+  PackedAccess access = accessPacked(memref, op.getLayout());
   Value tile = vector::TransferReadOp::create(b, loc, access.type, memref, access.indices,
                                               zeroElement, access.map, access.inBounds);
   return toDotType(vector::ShapeCastOp::create(
@@ -232,8 +256,9 @@ Value ProgramBuilder::loadPacked(Value memref) {
 }
 
 /// `rows` is vector<M> or vector<MxDv>.
-void ProgramBuilder::storePacked(Value rows, Value memref) {
-  PackedAccess access = accessPacked(memref);
+void ProgramBuilder::storePacked(Value rows, Value memref, Layout memory) {
+  PackedAccess access = accessPacked(memref, memory);
+  access.indices.front() = outBatch;
   Value tile = vector::ShapeCastOp::create(b, loc, access.type, rows);
   vector::TransferWriteOp::create(b, loc, tile, memref, access.indices, access.map,
                                   access.inBounds);
@@ -469,7 +494,8 @@ void ProgramBuilder::finish(RowState state) {
     sum = vector::MultiDimReductionOp::create(
         b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   Value sinkRescale;
-  if (op.getSinkLogits())
+  // Of several parts of the keys none has the sink.
+  if (op.getSinkLogits() && !parts)
     sinkRescale = joinSink(state, sum);
   Value zero = splat(rowType, 0);
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
@@ -478,13 +504,13 @@ void ProgramBuilder::finish(RowState state) {
   if (sinkRescale)
     inverse = arith::MulFOp::create(b, loc, inverse, sinkRescale);
   Value out = arith::MulFOp::create(b, loc, state.out, alongRow(inverse, dv));
-  if (op.getElementType() != f32)
-    out = arith::TruncFOp::create(b, loc, VectorType::get({m, dv}, op.getElementType()), out);
+  if (outType != f32)
+    out = arith::TruncFOp::create(b, loc, VectorType::get({m, dv}, outType), out);
   if (pack > 1)
-    storePacked(out, splitO);
+    storePacked(out, splitO, outLayout);
   else
-    storeTile(out, op.getOInit());
-  if (Value lse = op.getLseInit()) {
+    storeTile(out, o);
+  if (lse) {
     // lse = ln 2 (c max + log2 sum)
     Value log = math::Log2Op::create(b, loc, sum);
     Value value = sinkRescale
@@ -493,11 +519,70 @@ void ProgramBuilder::finish(RowState state) {
     value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
     value = arith::SelectOp::create(b, loc, empty, minusInf(rowType), value);
     if (pack > 1)
-      return storePacked(value, splitLse);
+      return storePacked(value, splitLse, Layout::BHSD);
     AffineMap map = AffineMap::get(3, 0, {b.getAffineDimExpr(2)}, b.getContext());
-    vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{batch, head, row}, map,
+    vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{outBatch, head, row}, map,
                                     ArrayRef<bool>{false});
   }
+}
+
+/// Decides how many parts the keys are cut into and makes room for their outputs. `sizes` are
+/// batches, query heads and queries; `tiles` is the number of programs without parts.
+void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
+  Value keyTiles = b.createOrFold<arith::CeilDivUIOp>(loc, nk, index(n));
+  parts = CountSplitsOp::create(b, loc, tiles, keyTiles, schedule);
+  SmallVector<OpFoldResult> shape = {parts};
+  llvm::append_range(shape, getAsOpFoldResult(sizes));
+  lseParts = memref::AllocOp::create(b, loc, shape, f32);
+  shape.push_back(b.getIndexAttr(dv));
+  oParts = memref::AllocOp::create(b, loc, shape, f32);
+  // To the programs a part is one more batch.
+  o = memref::CollapseShapeOp::create(b, loc, oParts,
+                                      ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}, {4}});
+  lse = memref::CollapseShapeOp::create(b, loc, lseParts,
+                                        ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
+  outLayout = Layout::BHSD;
+  outType = f32;
+}
+
+/// This part's tiles of `keys`: of all of them, one interval after the other, an equal share.
+SmallVector<TileInterval> ProgramBuilder::keysOfPart(ArrayRef<TileInterval> keys) {
+  Value all = index(0);
+  SmallVector<Value> before; // tiles of the intervals before each
+  for (const TileInterval &interval : keys) {
+    before.push_back(all);
+    all = b.createOrFold<arith::AddIOp>(
+        loc, all, b.createOrFold<arith::SubIOp>(loc, interval.end, interval.begin));
+  }
+  Value rounded =
+      arith::AddIOp::create(b, loc, all, arith::SubIOp::create(b, loc, parts, index(1)));
+  Value share = divide(rounded, parts);
+  Value first = arith::MulIOp::create(b, loc, part, share);
+  SmallVector<TileInterval> result;
+  for (auto [interval, skipped] : llvm::zip_equal(keys, before)) {
+    Value begin = arith::AddIOp::create(
+        b, loc, interval.begin, b.createOrFold<arith::SubIOp>(loc, first, skipped));
+    Value end = arith::AddIOp::create(b, loc, begin, share);
+    // Bounds that are one value stay one: nothing lies between them.
+    DenseMap<Value, Value> known;
+    auto clamp = [&](Value bound) {
+      Value &clamped = known[bound];
+      if (!clamped)
+        clamped = arith::MaxSIOp::create(b, loc, arith::MinSIOp::create(b, loc, bound, end), begin);
+      return clamped;
+    };
+    result.push_back({clamp(interval.begin), clamp(interval.fullBegin), clamp(interval.fullEnd),
+                      clamp(interval.end)});
+  }
+  return result;
+}
+
+/// Merges what the programs of all parts have left, behind them.
+void ProgramBuilder::combineParts() {
+  CombineOp::create(b, loc, TypeRange(), oParts, lseParts, op.getSinkLogits(), op.getOInit(),
+                    op.getLseInit(), op.getLayoutAttr());
+  for (Value memref : {oParts, lseParts})
+    memref::DeallocOp::create(b, loc, memref);
 }
 
 scf::ForallOp ProgramBuilder::build() {
@@ -520,13 +605,22 @@ scf::ForallOp ProgramBuilder::build() {
     offset = getOffset();
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
   Value headTiles = group; // of one key/value head
+  SmallVector<Value> rowSizes = {batches, heads, nq};
   if (pack > 1) {
     headTiles = b.createOrFold<arith::CeilDivUIOp>(loc, group, index(pack));
     heads = b.createOrFold<arith::MulIOp>(loc, kvHeads, headTiles);
+  }
+  if (schedule.getSplits() > 1) {
+    Value programs = b.createOrFold<arith::MulIOp>(
+        loc, b.createOrFold<arith::MulIOp>(loc, batches, heads), tiles);
+    makeParts(rowSizes, programs);
+    tiles = b.createOrFold<arith::MulIOp>(loc, tiles, parts);
+  }
+  if (pack > 1) {
     splitQ = splitHeads(op.getQ(), op.getHeadDim());
-    splitO = splitHeads(op.getOInit(), op.getHeadDim());
-    if (op.getLseInit())
-      splitLse = splitHeads(op.getLseInit(), /*headDim=*/1);
+    splitO = splitHeads(o, outLayout == Layout::BHSD ? 1 : 2);
+    if (lse)
+      splitLse = splitHeads(lse, /*headDim=*/1);
   }
 
   SmallVector<Attribute> axes;
@@ -537,8 +631,15 @@ scf::ForallOp ProgramBuilder::build() {
   forall->setAttr(kScheduleAttrName, schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());
-  batch = forall.getInductionVars()[0];
+  batch = outBatch = forall.getInductionVars()[0];
   head = forall.getInductionVars()[1];
+  Value tile = forall.getInductionVars()[2];
+  if (parts) {
+    Value number = tile;
+    tile = divide(number, parts);
+    part = arith::SubIOp::create(b, loc, number, arith::MulIOp::create(b, loc, tile, parts));
+    outBatch = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, part, batches), batch);
+  }
   kvHead = b.createOrFold<arith::DivUIOp>(loc, head, headTiles);
   if (pack > 1)
     headInGroup = arith::MulIOp::create(
@@ -551,7 +652,7 @@ scf::ForallOp ProgramBuilder::build() {
   }
   kMemref = existingKeys(op.getK());
   vMemref = existingKeys(op.getV());
-  row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(positions));
+  row = arith::MulIOp::create(b, loc, tile, index(positions));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
   Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
   Value last = b.createOrFold<arith::SubIOp>(
@@ -560,9 +661,15 @@ scf::ForallOp ProgramBuilder::build() {
                    : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
 
   SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
+  if (parts)
+    keys = keysOfPart(keys);
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
   RowState state{minusInf(f32Vector({m})), splat(sumType, 0), splat(f32Vector({m, dv}), 0)};
   finish(allIntervals(state, keys));
+  if (parts) {
+    b.setInsertionPointAfter(forall);
+    combineParts();
+  }
   return forall;
 }
 
