@@ -210,8 +210,8 @@ void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY,
 /// map is not written, and no launch follows.
 void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, int64_t rank,
                               const int64_t *sizes, const int64_t *strides, int32_t elementType,
-                              int64_t rowDim, int64_t boxRows, int64_t outerDim,
-                              int64_t outerRows, int64_t boxColumns) {
+                              int64_t rowDim, int64_t boxRows, int64_t outerDim, int64_t outerRows,
+                              int64_t boxColumns) {
   constexpr int64_t kElementBytes = 2;
   run([&](Device &device) {
     TensorMapShape shape;

@@ -60,7 +60,7 @@ namespace {
 struct RolesRow {
   MaskShape shape;
   int64_t maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
-      queryStages;
+      queryStages, pack = 1;
 };
 } // namespace
 
@@ -76,7 +76,10 @@ constexpr RolesRow kRolesTable[] = {
     {MaskShape::Triangular, 64, 128, 2, 3, 160, 32, 16, 1, 1},
     {MaskShape::Triangular, 128, 64, 3, 3, 160, 32, 8, 1, 1},
     {MaskShape::Triangular, 256, 64, 2, 2, 240, 24, 4, 1, 1},
-    // Short blocks: several at once hide each other's beginning and end.
+    // Short blocks: several at once hide each other's beginning and end. A band is narrowest
+    // around few positions, and the heads of a group fill the tile.
+    {MaskShape::Banded, 64, 32, 2, 1, 104, 24, 1, 4, 1, /*pack=*/8},
+    {MaskShape::Banded, 64, 32, 2, 1, 104, 24, 1, 4, 1, /*pack=*/4},
     {MaskShape::Banded, 64, 32, 2, 1, 104, 24, 1, 4, 1},
     {MaskShape::Banded, 128, 64, 2, 3, 160, 32, 1, 1, 1},
     {MaskShape::Banded, 256, 64, 2, 2, 240, 24, 1, 1, 1},
@@ -88,15 +91,11 @@ bool mlir::flashattn::isDecode(AttentionOp op) {
   return !ShapedType::isDynamic(queries) && queries <= kMaxQueries;
 }
 
-/// Whether heads share a tile although what shapes scores, or joins them, differs between heads.
-static bool canPack(AttentionOp op, bool isSplit) {
-  return !op.getBias() && !op.getKeep() && !op.hasScoreMod() && (!op.getSinkLogits() || isSplit);
-}
-
 /// Heads whose few queries fill a tile of 64 rows: all of a group, where its size is known.
 static int64_t getDecodePack(AttentionOp op) {
   constexpr int64_t kRows = 64, kMaxPack = 16;
-  if (!canPack(op, /*isSplit=*/true))
+  // explainRefusal says why.
+  if (op.getBias() || op.getKeep() || op.hasScoreMod())
     return 1;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
   int64_t pack = std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
@@ -118,7 +117,7 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
   auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
-                  FloatType dot, RolesAttr roles = {}, int64_t pack = 1, int64_t splits = 1) {
+                  FloatType dot, int64_t pack = 1, RolesAttr roles = {}, int64_t splits = 1) {
     return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, pack, splits, roles);
   };
   if (chip.isCPU())
@@ -133,15 +132,15 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
       for (auto &row : kDecodeTable)
         if (d <= row.maxD)
           candidates.push_back(
-              make(64, row.tileN, 4, row.stages, 4, element,
+              make(64, row.tileN, 4, row.stages, 4, element, getDecodePack(op),
                    RolesAttr::get(ctx, /*consumers=*/1, ProgramAxis::QueryTile, /*registers=*/208,
                                   /*producerRegisters=*/48, getDefaultRescale(element),
                                   /*section=*/1, /*blocks=*/2, /*queryStages=*/1),
-                   getDecodePack(op), kDecodeSplits));
+                   kDecodeSplits));
     for (const RolesRow &row : kRolesTable)
-      if (row.shape == shape && d <= row.maxD)
+      if (row.shape == shape && d <= row.maxD && op.getKnownGroup() % row.pack == 0)
         candidates.push_back(
-            make(64, row.tileN, 4, row.stages, 4, element,
+            make(64, row.tileN, 4, row.stages, 4, element, row.pack,
                  RolesAttr::get(ctx, row.consumers, ProgramAxis::QueryTile, row.registers,
                                 row.producerRegisters, getDefaultRescale(element), row.section,
                                 row.blocks, row.queryStages)));
@@ -151,7 +150,7 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
     for (int64_t n : {64, 32, 16})
       if (n <= 16 || (d <= 128 && (n <= 32 || !element.isF32())))
         candidates.push_back(
-            make(16, n, 1, 2, 4, element, /*roles=*/{}, /*pack=*/1, kDecodeSplits));
+            make(16, n, 1, 2, 4, element, /*pack=*/1, /*roles=*/{}, kDecodeSplits));
   // Best first, as measured on an H100 (BENCHMARKS.md); the last ones serve chips with less
   // shared memory. Two row blocks a warp halve the reads of K and V where registers allow.
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
@@ -189,16 +188,6 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     return "expected chip sm_90a for roles but got " + chip.name;
   if (op.getElementType().isF32())
     return "expected elements of f16 or bf16, as wgmma has them, but got f32";
-  // Tensor copies end at the memory's last key, and threads with roles load no scores' operands.
-  std::pair<StringRef, bool> features[] = {{"bias", bool(op.getBias())},
-                                           {"keep", bool(op.getKeep())},
-                                           {"sink_logits", bool(op.getSinkLogits())},
-                                           {"kv_len", bool(op.getKvLen())},
-                                           {"softcap", bool(op.getSoftcapAttr())},
-                                           {"score_mod", op.hasScoreMod()}};
-  for (auto [name, present] : features)
-    if (present)
-      return llvm::formatv("expected no {0} with roles", name);
   if (m != 64 || schedule.getWarps() != 4)
     return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
                          "got {0} and {1}",
@@ -216,12 +205,13 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
     if (ShapedType::isDynamic(heads) || ShapedType::isDynamic(kvHeads) || kvHeads == 0 ||
         llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers != 0)
-      return llvm::formatv("expected a static number of query heads to a key/value head that is "
-                           "a multiple of {0} consumers{1}",
-                           consumers,
-                           schedule.getPack() == 1
-                               ? ""
-                               : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
+      return llvm::formatv(
+          "expected a static number of query heads to a key/value head that is "
+          "a multiple of {0} consumers{1}",
+          consumers,
+          schedule.getPack() == 1
+              ? ""
+              : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
   }
   auto padded = [](int64_t d) { return d <= 16 ? 16 : d <= 32 ? 32 : (d + 63) / 64 * 64; };
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
@@ -244,13 +234,14 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
     return llvm::formatv("needs {0} bytes of shared memory (q {1}, k {2}, v {3}, barriers "
                          "{4}) of {5} available",
                          needed, qBytes, kBytes, vBytes, barrierBytes, available);
-  // The output, two tiles of scores, one of them as weights, and what addresses them.
-  constexpr int64_t kOther = 30;
-  int64_t registers = op.getDv() / 2 + n / 2 + n / 4 + kOther;
+  // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
+  // addresses all.
+  int64_t other = 30 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
+  int64_t registers = op.getDv() / 2 + n / 2 + n / 4 + other;
   if (registers > roles.getRegisters())
     return llvm::formatv("needs {0} registers a thread (o {1}, scores {2}, weights {3}, other {4}) "
                          "of {5} that consumers have",
-                         registers, op.getDv() / 2, n / 2, n / 4, kOther, roles.getRegisters());
+                         registers, op.getDv() / 2, n / 2, n / 4, other, roles.getRegisters());
   // A block gets registers for all of its threads alike, in eights, and shares them out.
   constexpr int64_t kRegisterFile = 65536, kWarpgroup = 128;
   int64_t warpgroups = consumers + 1;
@@ -269,10 +260,13 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t d = op.getD(), dv = op.getDv();
   if (schedule.getPack() != 1 && !schedule.getRoles())
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
-  if (schedule.getPack() != 1 && !canPack(op, schedule.getSplits() > 1))
-    return llvm::formatv("expected pack 1 with bias, keep or score_mod, or with sink_logits without "
-                         "splits, but got {0}",
-                         schedule.getPack());
+  // What is read of a query head is read for all rows of a tile at once; parts of the keys leave
+  // the sinks to who merges them.
+  for (auto [name, given] : {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
+                             std::pair("sink_logits", op.getSinkLogits() && schedule.getSplits() == 1),
+                             std::pair("a score modification", op.hasScoreMod())})
+    if (schedule.getPack() != 1 && given)
+      return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());
   if (chip.isCPU()) {
     if (schedule.getRoles())
       return "expected no roles on the CPU";
@@ -289,9 +283,12 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     return llvm::formatv("expected dot_type {0}, the operands' element type, but got {1}",
                          typeName(element), typeName(dot));
   for (auto [name, value] : {std::pair("D", d), std::pair("Dv", dv)})
-    if (value % 16 != 0 || value > 256)
-      return llvm::formatv("expected {0} to be a multiple of 16 up to 256 but got {1}", name,
+    if (value % 8 != 0 || value > 256)
+      return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name,
                            value);
+  // Products take 16 at a time.
+  d = llvm::alignTo(d, 16);
+  dv = llvm::alignTo(dv, 16);
   if (schedule.getLanes() != 4)
     return llvm::formatv("expected 4 lanes a row, as mma.sync has, but got {0}",
                          schedule.getLanes());

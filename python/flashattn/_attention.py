@@ -319,6 +319,7 @@ def _attend(
     )
 
     is_cpu = views["q"].device == DEVICE_CPU
+    head_dim = 1 if layout == "bhsd" else 2
     problem = _module.Problem(
         element,
         views["q"].shape[3],
@@ -330,6 +331,7 @@ def _attend(
         bool(return_lse),
         _kernel.format_schedule(_mapping(schedule), element, is_cpu),
         checked.rows,
+        _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
     )
     plan = _Plan(_kernel.cached(problem, views["q"].device), checked)
     if stream is None:

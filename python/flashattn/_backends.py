@@ -83,7 +83,8 @@ _names = (f"attention_{number}" for number in itertools.count())
 def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
     """Milliseconds from the text of a module to its first result, and the kernel. The function has a
     name of its own, so that no cache of the process or the driver knows it."""
-    problem = _module.Problem(shape["dtype"], shape["D"], shape["D"], mask_of(shape))
+    problem = _module.Problem(shape["dtype"], shape["D"], shape["D"], mask_of(shape),
+                              heads=_module.grouped_heads(shape["Hq"], shape["Hkv"]))
     out = backend.empty_out(q)
     backend.timer.synchronize()
     start = time.perf_counter()

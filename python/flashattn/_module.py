@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, Optional
+from typing import NamedTuple, Optional, Tuple
 
 from .errors import ArgumentError
 from .masks import Mask
@@ -20,7 +20,8 @@ ROWS = ("dense", "aligned", "strided")
 
 
 class Problem(NamedTuple):
-    """All that is compiled in. Batch, head counts, lengths and strides are not: they may vary."""
+    """All that is compiled in. Batch, lengths and strides are not: they may vary. Nor are head
+    counts, unless they are given."""
 
     element: str  #: f16, bf16 or f32
     d: int  #: elements of a query or key row
@@ -34,6 +35,14 @@ class Problem(NamedTuple):
         None  #: fields of #flashattn.schedule; None leaves the choice to the compiler
     )
     rows: str = "dense"
+    heads: Optional[Tuple[int, int]] = (
+        None  #: of queries and of keys and values: a schedule may then count on their ratio
+    )
+
+
+def grouped_heads(q: int, kv: int) -> Optional[Tuple[int, int]]:
+    """`Problem.heads` for so many heads: given where several share a key/value head."""
+    return (q, kv) if q > kv > 0 else None
 
 
 def check_options(mask, scale, align, layout) -> Optional[float]:
@@ -58,14 +67,18 @@ def check_options(mask, scale, align, layout) -> Optional[float]:
 
 
 def make_module(problem: Problem, function: str = FUNCTION) -> str:
-    """One function over memrefs, its batch, heads and lengths dynamic."""
+    """One function over memrefs, its batch and lengths dynamic, and its heads unless given."""
     strides = "" if problem.rows == "dense" else ", strided<[?, ?, ?, 1]>"
     promise = " {flashattn.aligned_rows}" if problem.rows == "aligned" else ""
 
-    def rows(width):
-        return f"memref<?x?x?x{width}x{problem.element}{strides}>"
+    q_heads, kv_heads = problem.heads or ("?", "?")
 
-    qk, vo = rows(problem.d), rows(problem.dv)
+    def rows(heads, width):
+        dims = f"{heads}x?" if problem.layout == "bhsd" else f"?x{heads}"
+        return f"memref<?x{dims}x{width}x{problem.element}{strides}>"
+
+    q, k = rows(q_heads, problem.d), rows(kv_heads, problem.d)
+    v, o = rows(kv_heads, problem.dv), rows(q_heads, problem.dv)
     clauses = []
     if problem.mask is not None:
         clauses.append(f"mask({problem.mask})")
@@ -78,19 +91,17 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
         clauses.append(f"layout({problem.layout})")
     if problem.schedule:
         clauses.append(f"schedule(<{problem.schedule}>)")
-    lse = "memref<?x?x?xf32>"
-    arguments = ", ".join(
-        f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (qk, qk, vo, vo))
-    )
-    outs, out_types = "%o", vo
+    lse = f"memref<?x{q_heads}x?xf32>"
+    arguments = ", ".join(f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (q, k, v, o)))
+    outs, out_types = "%o", o
     if problem.lse:
         arguments += f", %lse: {lse}"
-        outs, out_types = "%o, %lse", f"{vo}, {lse}"
+        outs, out_types = "%o, %lse", f"{o}, {lse}"
     head = " ".join(["flashattn.attention", *clauses])
     return (
         f"func.func @{function}({arguments}) {{\n"
         f"  {head}\n"
-        f"      ins(%q, %k, %v : {qk}, {qk}, {vo})\n"
+        f"      ins(%q, %k, %v : {q}, {k}, {v})\n"
         f"      outs({outs} : {out_types})\n"
         f"  return\n"
         f"}}\n"

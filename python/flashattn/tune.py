@@ -22,23 +22,36 @@ from .errors import CompileError, DeviceError, UnsupportedError
 
 
 def role_candidates(
-    element: str, group: int, tile_n=None, stages=None, consumers=None, registers=None
+    element: str,
+    group: int,
+    tile_n=None,
+    stages=None,
+    consumers=None,
+    registers=None,
+    blocks=None,
+    pack=None,
 ) -> Iterator[str]:
     """Schedules of warpgroups with roles. `group` is the query heads of a key/value head."""
     for count in consumers or (1, 2, 3):
         # Neighbours along the heads must be of one group.
         axes = ("query_tile", "head") if count > 1 and group % count == 0 else ("query_tile",)
-        for along, n, stage, held, section in itertools.product(
+        for along, n, stage, held, section, several, heads in itertools.product(
             axes,
             tile_n or (32, 48, 64, 80, 96, 112, 128, 160, 176),
             stages or (2, 3),
             registers or (None,),  # as many as a multiprocessor has for so many consumers
             (1, 4),
+            blocks or (1,),
+            pack or (1,),
         ):
             roles = {"consumers": count, "along": along, "section": section}
             if held is not None:
                 roles["registers"] = held
+            if several != 1:
+                roles["blocks"] = several
             fields = {"tile_n": n, "stages": stage, "warps": 4, "roles": roles}
+            if heads != 1:
+                fields["pack"] = heads
             yield _kernel.format_schedule(fields, element, False) or ""
 
 
@@ -52,13 +65,18 @@ def candidates(
     stages=None,
     consumers=None,
     registers=None,
+    blocks=None,
+    pack=None,
 ) -> Iterator[str]:
     """The schedules to try, as the attribute's fields. Lists given narrow the product: roles are for
-    tiles of 64 rows by 4 warps, and `consumers` or `registers` ask for nothing else."""
+    tiles of 64 rows by 4 warps, and `consumers`, `registers`, `blocks` or `pack` ask for nothing
+    else."""
     has_roles = chip == "sm_90a" and element != "f32"
     if has_roles and 64 in (tile_m or (64,)) and 4 in (warps or (4,)):
-        yield from role_candidates(element, group, tile_n, stages, consumers, registers)
-    if consumers or registers:
+        yield from role_candidates(
+            element, group, tile_n, stages, consumers, registers, blocks, pack
+        )
+    if consumers or registers or blocks or pack:
         return
     if chip == "cpu":
         for m, n in itertools.product(tile_m or (8, 16, 32, 64), tile_n or (16, 32, 64, 128)):
@@ -162,7 +180,9 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--chip", help="only say what would be refused for this chip; nothing is run"
     )
-    for name in ("tile-m", "tile-n", "warps", "stages", "consumers", "registers"):
+    for name in (
+        "tile-m", "tile-n", "warps", "stages", "consumers", "registers", "blocks", "pack",
+    ):  # fmt: skip
         parser.add_argument(f"--{name}", help="values to try", **numbers)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
@@ -207,7 +227,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     tries = list(
         candidates(
             shape["dtype"], own.chip, shape["Hq"] // shape["Hkv"], chosen.tile_m, chosen.tile_n,
-            chosen.warps, chosen.stages, chosen.consumers, chosen.registers,
+            chosen.warps, chosen.stages, chosen.consumers, chosen.registers, chosen.blocks,
+            chosen.pack,
         )
     )  # fmt: skip
     kernels, refused = compile_all(

@@ -77,6 +77,11 @@ class CompileTest(unittest.TestCase):
         again = flashattn.compile(head_dim=64, chip="sm_90a", schedule=kernel.schedule)
         self.assertEqual(again.ptx, kernel.ptx)
         self.assertIn("wgmma.mma_async", kernel.ptx)
+        packed = flashattn.compile(head_dim=64, chip="sm_90a", schedule={"tile_n": 64, "pack": 8, "roles": roles})
+        self.assertIn("dot_type = f16, pack = 8, roles = <", packed.schedule)
+        self.assertIn("cp.async.bulk.tensor.5d", packed.ptx)
+        with self.assertRaisesRegex(flashattn.UnsupportedError, "expected pack 1 without roles but got 8"):
+            flashattn.compile(head_dim=64, chip="sm_90a", schedule={"tile_m": 64, "tile_n": 64, "pack": 8})
         for rows, instruction in (("aligned", "wgmma"), ("strided", "mma.sync")):
             self.assertIn(instruction, flashattn.compile(head_dim=64, chip="sm_90a", rows=rows).ptx)
 

@@ -340,6 +340,12 @@ class TuneTest(unittest.TestCase):
         )
         self.assertEqual(len(given), 2)
         self.assertTrue(all("registers = 216, producer_registers = 24" in s for s in given))
+        packed = list(
+            tune.candidates("f16", "sm_90a", 8, tile_n=[32], stages=[2], consumers=[1], blocks=[3], pack=[1, 8])
+        )  # fmt: skip
+        self.assertEqual(len(packed), 4)
+        self.assertTrue(all("blocks = 3" in s for s in packed))
+        self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 2)
 
 
 if __name__ == "__main__":

@@ -24,14 +24,6 @@ struct Trial {
 
 } // namespace
 
-/// Query heads to a key/value head, 1 where that is not known.
-static int64_t getGroup(AttentionOp op) {
-  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
-  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
-  bool known = !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0;
-  return known ? heads / kvHeads : 1;
-}
-
 /// Whether a tile of 64 queries of one head may well read keys that few of them see.
 static bool paysToPack(AttentionOp op) {
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
@@ -67,7 +59,7 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
       for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
         // A single one has no neighbour, and a group of one head no neighbours.
         if (along == ProgramAxis::Head &&
-            (roles.consumers == 1 || getGroup(op) % roles.consumers != 0))
+            (roles.consumers == 1 || op.getKnownGroup() % roles.consumers != 0))
           continue;
         auto addRoles = [&](int64_t n, int64_t stages, int64_t section, int64_t queryStages,
                             int64_t pack) {
@@ -85,7 +77,7 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
         if (along == ProgramAxis::Head || !paysToPack(op))
           continue;
         for (int64_t pack : {2, 4, 8, 16})
-          if (getGroup(op) % pack == 0)
+          if (op.getKnownGroup() % pack == 0)
             for (int64_t n : {32, 48, 64, 80, 128})
               for (int64_t queryStages : {1, 2})
                 addRoles(n, /*stages=*/2, /*section=*/1, queryStages, pack);

@@ -590,6 +590,7 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
   auto isWritten = [&](VectorType type) {
     return (layout.isRow(type) && type.getRank() == 1) || layout.isTile(type);
   };
+  auto memory = cast<MemRefType>(op.getBase().getType());
   // The rows of several heads go along two dimensions.
   auto heads = op.getValueToStore().getDefiningOp<vector::ShapeCastOp>();
   if (!isWritten(type) && heads)
@@ -632,7 +633,8 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
         continue;
       }
       Value firstColumn = add(at.back(), laneColumn);
-      for (int64_t g = 0; g < type.getDimSize(1) / 8; ++g) {
+      int64_t columns = std::min(type.getDimSize(1), memory.getShape().back());
+      for (int64_t g = 0; g < columns / 8; ++g) {
         int64_t element = r * perBlock + 4 * g + 2 * half;
         at.back() = add(firstColumn, 8 * g);
         if (hasAlignedRows(op.getBase())) {

@@ -39,7 +39,8 @@ LogicalResult WarpRoles::findReads() {
     if (read->getBlock() == program.getBody()) {
       queryRead = read;
       queryTile = read;
-      if (read.getTransferRank() > 2 && read->hasOneUse())
+      if (read.getTransferRank() > 2 && read->hasOneUse() &&
+          isa<vector::ShapeCastOp>(*read->user_begin()))
         queryTile = *read->user_begin();
       return WalkResult::advance();
     }
@@ -58,7 +59,8 @@ LogicalResult WarpRoles::findReads() {
   });
   if (walk.wasInterrupted())
     return failure();
-  if (intervals == 0 || !queryRead || queryTile->getResultTypes()[0] != getTile(queryRead) || !rings[0].read || !rings[1].read)
+  if (intervals == 0 || !queryRead || queryTile->getResultTypes()[0] != getTile(queryRead) ||
+      !rings[0].read || !rings[1].read)
     return program.emitOpError() << "expected a tile program with pipelined key loops; run "
                                     "flashattn-pipeline-keys first";
   return success();

@@ -86,6 +86,7 @@ void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buf
   unsigned rowDim = cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
   int64_t threads = 32 * schedule.getWarps(), chunks = rows * layout.chunksPerRow();
   bool aligned = hasAlignedRows(read.getBase());
+  int64_t rowElements = cast<MemRefType>(read.getBase().getType()).getShape().back();
   Value size = memref::DimOp::create(b, loc, read.getBase(), static_cast<int64_t>(rowDim));
   Value zero = index(0), chunkElements = index(layout.chunkElements());
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
@@ -114,6 +115,12 @@ void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buf
           read.isDimInBounds(0)
               ? Value()
               : Value(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, from[rowDim], size));
+      // A chunk lies inside of a row or past it: rows are whole chunks.
+      if (!read.isDimInBounds(1)) {
+        Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, from.back(),
+                                             index(rowElements));
+        inBounds = inBounds ? arith::AndIOp::create(b, loc, inBounds, inside) : inside;
+      }
       Value to = arith::MulIOp::create(b, loc, layout.swizzle(b, loc, row, inRow), chunkElements);
       if (aligned) {
         Value count = inBounds

@@ -176,7 +176,7 @@ private:
   int64_t consumers, stages, queryStages;
 
   vector::TransferReadOp queryRead;
-  Operation *queryTile = nullptr; ///< the read, or its cast to a tile
+  Operation *queryTile = nullptr;      ///< the read, or its cast to a tile
   vector::TransferWriteOp outputWrite; ///< null where tensor copies cannot make it
   SmallVector<Ring> rings; ///< keys, values
   /// Number in `hulls` of each run's first interval, and of them all.

@@ -363,6 +363,50 @@ func.func @packed_group(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %o:
   return
 }
 
+// -----
+
+// What is read of a head is read for all rows of a tile.
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
+func.func @packed_bias(%q: memref<1x8x?x64xf16>, %bias: memref<1x8x?x?xf16>) {
+  // expected-error@+1 {{expected pack 1 with bias but got 8}}
+  flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
+      bias(%bias : memref<1x8x?x?xf16>) outs(%q : memref<1x8x?x64xf16>)
+  return
+}
+
+// -----
+
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
+func.func @packed_keep(%q: memref<1x8x?x64xf16>, %keep: memref<1x1x1x?xi1>) {
+  // expected-error@+1 {{expected pack 1 with keep but got 8}}
+  flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
+      keep(%keep : memref<1x1x1x?xi1>) outs(%q : memref<1x8x?x64xf16>)
+  return
+}
+
+// -----
+
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
+func.func @packed_sinks(%q: memref<1x8x?x64xf16>, %sinks: memref<8xf32>) {
+  // expected-error@+1 {{expected pack 1 with sink_logits but got 8}}
+  flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
+      sink_logits(%sinks : memref<8xf32>) outs(%q : memref<1x8x?x64xf16>)
+  return
+}
+
+// -----
+
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
+func.func @packed_score_mod(%q: memref<1x8x?x64xf16>) {
+  // expected-error@+1 {{expected pack 1 with a score modification but got 8}}
+  flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        flashattn.yield %s : f32
+      } outs(%q : memref<1x8x?x64xf16>)
+  return
+}
+
 //--- chip.mlir
 func.func @chip(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)

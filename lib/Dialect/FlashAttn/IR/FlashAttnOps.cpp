@@ -69,6 +69,13 @@ void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Valu
       state.addTypes(init.getType());
 }
 
+int64_t AttentionOp::getKnownGroup() {
+  int64_t heads = getQ().getType().getDimSize(getHeadDim());
+  int64_t kvHeads = getK().getType().getDimSize(getHeadDim());
+  bool known = !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0;
+  return known ? heads / kvHeads : 1;
+}
+
 double AttentionOp::getScaleOrDefault() {
   if (std::optional<APFloat> scale = getScale())
     return scale->convertToFloat();

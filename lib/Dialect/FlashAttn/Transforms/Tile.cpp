@@ -41,6 +41,9 @@ struct RowState {
   static RowState from(ValueRange v) { return {v[0], v[1], v[2]}; }
 };
 
+/// Elements of a row.
+int64_t getColumns(Value memref) { return cast<MemRefType>(memref.getType()).getShape().back(); }
+
 /// The factor that scores still lack when they meet the mask, so that it can be folded into the
 /// exponent: what the softcap or, without one, the scale leaves, if nothing is added after it.
 double getLastFactor(AttentionOp op) {
@@ -56,7 +59,8 @@ class ProgramBuilder {
 public:
   ProgramBuilder(AttentionOp op, OpBuilder &b)
       : op(op), b(b), loc(op.getLoc()), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
-        n(schedule.getTileN()), d(op.getD()), dv(op.getDv()), lanes(schedule.getLanes()),
+        n(schedule.getTileN()), d(padColumns(op.getD())), dv(padColumns(op.getDv())),
+        lanes(schedule.getLanes()),
         c(getLastFactor(op) * M_LOG2E), pack(schedule.getPack()), positions(m / pack),
         f32(b.getF32Type()), visible(op.getVisibleSets()), o(op.getOInit()), lse(op.getLseInit()),
         outLayout(op.getLayout()), outType(op.getElementType()) {}
@@ -64,6 +68,12 @@ public:
   scf::ForallOp build();
 
 private:
+  /// Columns of a tile with `columns` of a memref: products on tensor cores take 16 at a time. What
+  /// a tile has more reads as 0 and is not written.
+  int64_t padColumns(int64_t columns) const {
+    return schedule.getLanes() > 1 ? llvm::alignTo(columns, 16) : columns;
+  }
+
   // Small builders.
   Value index(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
   Value dim(Value memref, unsigned i) {
@@ -157,7 +167,7 @@ Value ProgramBuilder::loadTile(Value memref, Value kvOrQHead, Value firstRow, in
   AffineMap map = AffineMap::get(4, 0, {d4(op.getSeqDim()), d4(3)}, b.getContext());
   Value tile = vector::TransferReadOp::create(
       b, loc, VectorType::get({rows, columns}, op.getElementType()), memref, indices, zeroElement,
-      map, ArrayRef<bool>{inBounds, true});
+      map, ArrayRef<bool>{inBounds, columns == getColumns(memref)});
   return toDotType(tile);
 }
 
@@ -177,7 +187,8 @@ void ProgramBuilder::storeTile(Value tile, Value memref) {
   }
   AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(rowDim), b.getAffineDimExpr(3)},
                                  b.getContext());
-  vector::TransferWriteOp::create(b, loc, tile, memref, indices, map, ArrayRef<bool>{false, true});
+  vector::TransferWriteOp::create(b, loc, tile, memref, indices, map,
+                                  ArrayRef<bool>{false, dv == getColumns(memref)});
 }
 
 /// `memref` with dimension `headDim` as two, key/value heads and the heads of a group: what lies
@@ -236,10 +247,10 @@ ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref, Layout m
   }
   access.inBounds = {false, false};
   if (!isLse) {
-    shape.push_back(type.getShape().back());
+    shape.push_back(padColumns(getColumns(memref)));
     dims.push_back(4);
     access.indices.push_back(index(0));
-    access.inBounds.push_back(true);
+    access.inBounds.push_back(shape.back() == getColumns(memref));
   }
   access.type = VectorType::get(shape, type.getElementType());
   access.map = AffineMap::getMultiDimMapWithTargets(type.getRank(), dims, b.getContext());
@@ -592,8 +603,8 @@ scf::ForallOp ProgramBuilder::build() {
   kvHeads = dim(op.getK(), op.getHeadDim());
   Value tiles = b.createOrFold<arith::CeilDivUIOp>(loc, nq, index(positions));
   // A4. No key/value head at all only comes with no query head: nothing runs then.
-  group = b.createOrFold<arith::DivUIOp>(
-      loc, heads, b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
+  group = b.createOrFold<arith::DivUIOp>(loc, heads,
+                                         b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
   // A3.
   auto getOffset = [&] {
     if (Value offset = op.getOffset())
@@ -654,11 +665,11 @@ scf::ForallOp ProgramBuilder::build() {
   vMemref = existingKeys(op.getV());
   row = arith::MulIOp::create(b, loc, tile, index(positions));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
-  Value rowsEnd = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
+  Value rowsEnd =
+      arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
   Value last = b.createOrFold<arith::SubIOp>(
       loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
-  qTile = pack > 1 ? loadPacked(splitQ)
-                   : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
+  qTile = pack > 1 ? loadPacked(splitQ) : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
 
   SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
   if (parts)

@@ -93,8 +93,8 @@ LogicalResult MakeTensorMapOp::verify() {
       return emitOpError() << "expected 'outer_dim' before 'row_dim', " << rowDim << ", but got "
                            << outerDim;
     if (outerRows < 1 || getMapType().getRows() % outerRows != 0)
-      return emitOpError() << "expected 'outer_rows' to divide the box's "
-                           << getMapType().getRows() << " rows but got " << outerRows;
+      return emitOpError() << "expected 'outer_rows' to divide the box's " << getMapType().getRows()
+                           << " rows but got " << outerRows;
   }
   SmallVector<int64_t> strides;
   int64_t offset;

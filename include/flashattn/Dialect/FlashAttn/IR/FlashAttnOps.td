@@ -152,6 +152,9 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
       return ::llvm::cast<::mlir::FloatType>(getQ().getType().getElementType());
     }
 
+    /// Query heads to a key/value head (A4), 1 where that is not known.
+    int64_t getKnownGroup();
+
     /// The factor of rule A1, given or `1/sqrt(D)`.
     double getScaleOrDefault();
 

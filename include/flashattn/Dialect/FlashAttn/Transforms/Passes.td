@@ -31,11 +31,15 @@ def Tile : Pass<"flashattn-tile"> {
     from the mask's set: hidden tiles are in no loop, full and partial intervals
     have loops of their own. The online softmax is written here and nowhere else.
 
+    With `pack` a program has several query heads of one key/value head, and fewer
+    positions of each; a group whose heads are no multiple has one program with rows that
+    are none, read as 0 and not written.
+
     With a schedule that splits the keys there are `flashattn.count_splits` programs for each of
     these: each runs over an equal share of its key tiles, and `flashattn.combine` merges what they
     leave in f32.
 
-    Example: test/Dialect/FlashAttn/tile.mlir
+    Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
