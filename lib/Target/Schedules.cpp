@@ -109,8 +109,10 @@ static int64_t getDecodePack(AttentionOp op) {
 /// Schedules with roles for few queries: as many bytes on their way as fit, in two blocks that hide
 /// each other's beginning and end.
 constexpr struct {
-  int64_t maxD, tileN, stages;
-} kDecodeTable[] = {{64, 128, 3}, {128, 64, 3}, {256, 32, 2}};
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
+} kDecodeTable[] = {
+    {64, 128, 3, 208, 48, 2}, {128, 64, 3, 208, 48, 2}, {192, 32, 3, 208, 48, 2},
+    {256, 32, 5, 240, 24, 1}};
 constexpr int64_t kDecodeSplits = 128;
 
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
@@ -133,9 +135,9 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
         if (d <= row.maxD)
           candidates.push_back(
               make(64, row.tileN, 4, row.stages, 4, element, getDecodePack(op),
-                   RolesAttr::get(ctx, /*consumers=*/1, ProgramAxis::QueryTile, /*registers=*/208,
-                                  /*producerRegisters=*/48, getDefaultRescale(element),
-                                  /*section=*/1, /*blocks=*/2, /*queryStages=*/1),
+                   RolesAttr::get(ctx, /*consumers=*/1, ProgramAxis::QueryTile, row.registers,
+                                  row.producerRegisters, getDefaultRescale(element),
+                                  /*section=*/1, row.blocks, /*queryStages=*/1),
                    kDecodeSplits));
     for (const RolesRow &row : kRolesTable)
       if (row.shape == shape && d <= row.maxD && op.getKnownGroup() % row.pack == 0)
@@ -145,12 +147,12 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
                                 row.producerRegisters, getDefaultRescale(element), row.section,
                                 row.blocks, row.queryStages)));
   }
-  // One warp has rows enough for few queries.
+  // One warp has rows enough for few queries; a second one copies.
   if (isDecode(op))
     for (int64_t n : {64, 32, 16})
-      if (n <= 16 || (d <= 128 && (n <= 32 || !element.isF32())))
+      if (n == 16 || n * d <= (element.isF32() ? 2048 : 4096))
         candidates.push_back(
-            make(16, n, 1, 2, 4, element, /*pack=*/1, /*roles=*/{}, kDecodeSplits));
+            make(32, n, 2, 2, 4, element, /*pack=*/1, /*roles=*/{}, kDecodeSplits));
   // Best first, as measured on an H100 (BENCHMARKS.md); the last ones serve chips with less
   // shared memory. Two row blocks a warp halve the reads of K and V where registers allow.
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
@@ -250,6 +252,13 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   int64_t all = kWarpgroup * (consumers * roles.getRegisters() + roles.getProducerRegisters());
   if (all > given)
     return llvm::formatv("needs {0} registers a block of {1} available", all, given);
+  // ptxas compiles every instruction for that number, whatever setmaxnreg gives a consumer.
+  constexpr int64_t kBeside = 30;
+  int64_t widest = std::max<int64_t>(llvm::alignTo(op.getDv(), 16), llvm::alignTo(n, 16));
+  if (widest / 2 + kBeside > each)
+    return llvm::formatv("needs {0} registers a thread (product {1}, other {2}) of {3} that {4} "
+                         "blocks begin with",
+                         widest / 2 + kBeside, widest / 2, kBeside, each, roles.getBlocks());
   return "";
 }
 

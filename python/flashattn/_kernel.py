@@ -232,6 +232,7 @@ def compile(
     device: Optional[int] = None,
     rows: str = "dense",
     tuned: bool = True,
+    queries: Optional[int] = None,
 ) -> Kernel:
     """Compiles attention ahead of time.
 
@@ -247,6 +248,9 @@ def compile(
         multiples of 16 bytes, "strided" for any strides with a unit last one. Hopper's `wgmma` and
         tensor copies need one of the first two; "strided" goes through `mma.sync`.
       tuned: whether to take a schedule that the tuner found.
+      queries: Nq, which the kernel serves alone then; by default it serves every number. On a GPU
+        few queries, up to 16, read the keys in parts at once, with memory for their outputs that is
+        allocated and freed in the stream's order.
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.
@@ -257,7 +261,7 @@ def compile(
     element = parse_element(getattr(dtype, "__name__", dtype))
     if element not in _module.ELEMENT_BYTES:
         raise UnsupportedError(f"expected dtype f16, bf16 or f32 but got {element}")
-    for name, value in (("head_dim", head_dim), ("value_dim", value_dim)):
+    for name, value in (("head_dim", head_dim), ("value_dim", value_dim), ("queries", queries)):
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or value < 1
         ):
@@ -282,6 +286,7 @@ def compile(
         bool(return_lse),
         format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
+        queries=queries,
     )
     return Kernel(problem, chip, device, tuned)
 

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ScoreMod.h"
+#include "SplitKeys.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
@@ -79,12 +80,6 @@ private:
   Value dim(Value memref, unsigned i) {
     return b.createOrFold<memref::DimOp>(loc, memref, static_cast<int64_t>(i));
   }
-  /// x / y of numbers below 2^31: 64-bit division is a call's worth of code.
-  Value divide(Value x, Value y) {
-    auto narrow = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v); };
-    return arith::IndexCastUIOp::create(
-        b, loc, b.getIndexType(), arith::DivUIOp::create(b, loc, narrow(x), narrow(y)));
-  }
   VectorType f32Vector(ArrayRef<int64_t> shape) { return VectorType::get(shape, f32); }
   Value splat(VectorType type, double value) {
     return arith::ConstantOp::create(
@@ -117,7 +112,6 @@ private:
 
   // Several parts of the keys.
   void makeParts(ArrayRef<Value> sizes, Value tiles);
-  SmallVector<TileInterval> keysOfPart(ArrayRef<TileInterval> keys);
   void combineParts();
   Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
 
@@ -545,7 +539,7 @@ void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
   SmallVector<OpFoldResult> shape = {parts};
   llvm::append_range(shape, getAsOpFoldResult(sizes));
   lseParts = memref::AllocOp::create(b, loc, shape, f32);
-  shape.push_back(b.getIndexAttr(dv));
+  shape.push_back(b.getIndexAttr(op.getDv()));
   oParts = memref::AllocOp::create(b, loc, shape, f32);
   // To the programs a part is one more batch.
   o = memref::CollapseShapeOp::create(b, loc, oParts,
@@ -554,38 +548,6 @@ void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
                                         ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
   outLayout = Layout::BHSD;
   outType = f32;
-}
-
-/// This part's tiles of `keys`: of all of them, one interval after the other, an equal share.
-SmallVector<TileInterval> ProgramBuilder::keysOfPart(ArrayRef<TileInterval> keys) {
-  Value all = index(0);
-  SmallVector<Value> before; // tiles of the intervals before each
-  for (const TileInterval &interval : keys) {
-    before.push_back(all);
-    all = b.createOrFold<arith::AddIOp>(
-        loc, all, b.createOrFold<arith::SubIOp>(loc, interval.end, interval.begin));
-  }
-  Value rounded =
-      arith::AddIOp::create(b, loc, all, arith::SubIOp::create(b, loc, parts, index(1)));
-  Value share = divide(rounded, parts);
-  Value first = arith::MulIOp::create(b, loc, part, share);
-  SmallVector<TileInterval> result;
-  for (auto [interval, skipped] : llvm::zip_equal(keys, before)) {
-    Value begin = arith::AddIOp::create(
-        b, loc, interval.begin, b.createOrFold<arith::SubIOp>(loc, first, skipped));
-    Value end = arith::AddIOp::create(b, loc, begin, share);
-    // Bounds that are one value stay one: nothing lies between them.
-    DenseMap<Value, Value> known;
-    auto clamp = [&](Value bound) {
-      Value &clamped = known[bound];
-      if (!clamped)
-        clamped = arith::MaxSIOp::create(b, loc, arith::MinSIOp::create(b, loc, bound, end), begin);
-      return clamped;
-    };
-    result.push_back({clamp(interval.begin), clamp(interval.fullBegin), clamp(interval.fullEnd),
-                      clamp(interval.end)});
-  }
-  return result;
 }
 
 /// Merges what the programs of all parts have left, behind them.
@@ -647,7 +609,7 @@ scf::ForallOp ProgramBuilder::build() {
   Value tile = forall.getInductionVars()[2];
   if (parts) {
     Value number = tile;
-    tile = divide(number, parts);
+    tile = divide32(b, loc, number, parts);
     part = arith::SubIOp::create(b, loc, number, arith::MulIOp::create(b, loc, tile, parts));
     outBatch = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, part, batches), batch);
   }
@@ -673,7 +635,7 @@ scf::ForallOp ProgramBuilder::build() {
 
   SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
   if (parts)
-    keys = keysOfPart(keys);
+    keys = takeShare(b, loc, keys, part, parts);
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
   RowState state{minusInf(f32Vector({m})), splat(sumType, 0), splat(f32Vector({m, dv}), 0)};
   finish(allIntervals(state, keys));
