@@ -148,6 +148,37 @@ static void checkMemory(void) {
   }
 }
 
+/* Few queries: two kernels and memory between them, all on the caller's stream. */
+static void checkFewQueries(void) {
+  const char *text =
+      "func.func @f(%q: memref<?x?x1x64xf16>, %k: memref<?x?x?x64xf16>,\n"
+      "             %v: memref<?x?x?x64xf16>, %o: memref<?x?x1x64xf16>) {\n"
+      "  flashattn.attention\n"
+      "      ins(%q, %k, %v : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)\n"
+      "      outs(%o : memref<?x?x1x64xf16>)\n  return\n}\n";
+  FlashAttnKernel kernel = NULL;
+  REQUIRE(flashattnCompile(text, strlen(text), NULL, &kernel) == FLASHATTN_OK);
+  _Alignas(16) static char data[16];
+  FlashAttnTensor few[4];
+  for (int i = 0; i < 4; ++i) {
+    int64_t heads = i == 1 || i == 2 ? 2 : 8, length = i == 1 || i == 2 ? 5000 : 1;
+    few[i] = (FlashAttnTensor){data, {3, heads, length, 64}, {heads * length * 64, length * 64, 64, 1},
+                               0,    FLASHATTN_F16,          4};
+  }
+  void *stream = &stream, *used = NULL;
+  size_t before = getMemory(&used);
+  int launches = getLaunches(&used);
+  CHECK(flashattnLaunch(kernel, stream, few, 4) == FLASHATTN_OK);
+  CHECK(getLaunches(&used) == launches + 2 && used == stream);
+  CHECK(getMemory(&used) == before && used == stream);
+  setenv("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync=2", 1);
+  FAILS(flashattnLaunch(kernel, stream, few, 4), FLASHATTN_ERROR_DEVICE,
+        "out of memory on cuda:0: needed");
+  unsetenv("FAKE_CUDA_FAIL");
+  CHECK(getMemory(&used) == before && getLaunches(&used) == launches + 2);
+  flashattnKernelFree(kernel);
+}
+
 int main(void) {
   openDriver();
   int32_t devices = 0;
@@ -210,6 +241,7 @@ int main(void) {
   checkRows();
 
   checkMemory();
+  checkFewQueries();
 
   /* A launch that fails is an error of that call; a fatal one of all that follow. */
   setenv("FAKE_CUDA_FAIL", "cuLaunchKernel=701", 1);
