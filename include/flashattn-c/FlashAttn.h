@@ -174,7 +174,7 @@ typedef struct FlashAttnKernelInfo {
   /** Device memory that a launch needs besides its arguments, in bytes. */
   int64_t workspaceBytes;
   /** What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, as in
-      "sm_90a/128/128/f16/triangular"; "" for a function without an attention, or with several. */
+      "sm_90a/128/128/f16/triangular", with "/decode" behind it for up to 16 queries; "" for a function without an attention, or with several. */
   const char *tuningKey;
 } FlashAttnKernelInfo;
 

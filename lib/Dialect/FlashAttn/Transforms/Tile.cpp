@@ -145,7 +145,7 @@ private:
   Layout outLayout;
   FloatType outType;
   // With several parts of the keys: their number, this program's, and what they leave.
-  Value parts, part, oParts, lseParts;
+  Value parts, part, partsBuffer, oParts, lseParts;
 };
 
 } // namespace
@@ -536,11 +536,28 @@ void ProgramBuilder::finish(RowState state) {
 void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
   Value keyTiles = b.createOrFold<arith::CeilDivUIOp>(loc, nk, index(n));
   parts = CountSplitsOp::create(b, loc, tiles, keyTiles, schedule);
-  SmallVector<OpFoldResult> shape = {parts};
-  llvm::append_range(shape, getAsOpFoldResult(sizes));
-  lseParts = memref::AllocOp::create(b, loc, shape, f32);
-  shape.push_back(b.getIndexAttr(op.getDv()));
-  oParts = memref::AllocOp::create(b, loc, shape, f32);
+  // One allocation for both: on a GPU each costs the host as much as a launch.
+  constexpr int64_t kFloatBytes = 4;
+  Value rows = parts;
+  SmallVector<int64_t> shape = {ShapedType::kDynamic};
+  SmallVector<Value> dynamicSizes = {parts};
+  for (Value size : sizes) {
+    rows = b.createOrFold<arith::MulIOp>(loc, rows, size);
+    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+    if (ShapedType::isDynamic(shape.back()))
+      dynamicSizes.push_back(size);
+  }
+  auto bytesOf = [&](int64_t columns) {
+    return b.createOrFold<arith::MulIOp>(loc, rows, index(columns * kFloatBytes));
+  };
+  auto bytesType = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
+  partsBuffer =
+      memref::AllocOp::create(b, loc, bytesType, ValueRange{bytesOf(op.getDv() + 1)});
+  lseParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer,
+                                    bytesOf(op.getDv()), dynamicSizes);
+  shape.push_back(op.getDv());
+  oParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer, index(0),
+                                  dynamicSizes);
   // To the programs a part is one more batch.
   o = memref::CollapseShapeOp::create(b, loc, oParts,
                                       ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}, {4}});
@@ -554,8 +571,7 @@ void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
 void ProgramBuilder::combineParts() {
   CombineOp::create(b, loc, TypeRange(), oParts, lseParts, op.getSinkLogits(), op.getOInit(),
                     op.getLseInit(), op.getLayoutAttr());
-  for (Value memref : {oParts, lseParts})
-    memref::DeallocOp::create(b, loc, memref);
+  memref::DeallocOp::create(b, loc, partsBuffer);
 }
 
 scf::ForallOp ProgramBuilder::build() {
