@@ -174,7 +174,7 @@ typedef struct FlashAttnKernelInfo {
   /** Device memory that a launch needs besides its arguments, in bytes. */
   int64_t workspaceBytes;
   /** What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, as in
-      "sm_90a/128/128/f16/triangular"; "" for a function without an attention, or with several. */
+      "sm_90a/128/128/f16/triangular", with "/decode" behind it for up to 16 queries; "" for a function without an attention, or with several. */
   const char *tuningKey;
 } FlashAttnKernelInfo;
 
@@ -246,8 +246,9 @@ typedef struct FlashAttnTensor {
 
 /** Starts the kernel on `stream`, a CUstream or cudaStream_t of the kernel's device (NULL: the
     legacy default stream); on the CPU `stream` is ignored and the call returns when all is done.
-    On CUDA nothing but kernel launches is given to the stream: nothing is allocated, copied or
-    waited for, so the call may be captured into a graph. Any context may be current; the
+    On CUDA kernel launches are given to the stream, and where the keys of few queries are read in
+    parts, an allocation in the stream's order (CUDA 11.2) that is freed behind them: nothing is
+    copied or waited for, so the call may be captured into a graph. Any context may be current; the
     kernel's is the device's primary context.
     Errors: TENSOR; DEVICE; UNSUPPORTED for a kernel that cannot be launched. */
 FLASHATTN_EXPORT int32_t flashattnLaunch(FlashAttnKernel kernel, void *stream,

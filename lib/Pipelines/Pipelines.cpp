@@ -58,12 +58,16 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
 /// Attention ops to tile programs with a schedule of `chip`.
 static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
                             StringRef schedule) {
+  bool onGPU = chip != "cpu";
   flashattn::SelectScheduleOptions options;
   options.chip = chip.str();
   options.vectorWidth = vectorWidth;
   options.schedule = schedule.str();
   pm.addPass(flashattn::createSelectSchedule(options));
   pm.addPass(flashattn::createTile());
+  flashattn::LowerCombineOptions combine;
+  combine.gpu = onGPU;
+  pm.addPass(flashattn::createLowerCombine(combine));
 }
 
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,

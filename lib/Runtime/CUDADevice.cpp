@@ -38,6 +38,8 @@ struct LoadedModule {
 struct Card {
   std::mutex mutex;
   cuda::Context context = nullptr;
+  /// Of allocateOn; made when it is first called.
+  cuda::MemPool pool = nullptr;
   /// The first error that the context does not survive; never changes once `failed` is set.
   std::string fatal;
   std::atomic<bool> failed{false};
@@ -162,15 +164,13 @@ public:
           return result == cuda::kOutOfMemory ? cuda::kSuccess : result;
         }))
       return error;
-    if (result == cuda::kOutOfMemory) {
-      size_t free = 0, total = 0;
-      if (Error error =
-              inContext("ask for free memory", [&] { return driver.memGetInfo(&free, &total); }))
-        return error;
-      return formatError("out of memory on {0}: needed {1} but {2} are free", getId(),
-                         formatBytes(bytes), formatBytes(free));
-    }
+    if (result == cuda::kOutOfMemory)
+      return refuseMemory(bytes);
     return reinterpret_cast<void *>(pointer);
+  }
+  Expected<void *> allocateOn(void *stream, size_t bytes) override;
+  Error releaseOn(void *stream, void *buffer) override {
+    return inContext("free memory", [&] { return driver.memFreeAsync(address(buffer), stream); });
   }
   Error release(void *buffer) override {
     if (!buffer)
@@ -286,6 +286,15 @@ private:
     return result ? check(result, what) : Error::success();
   }
 
+  Error refuseMemory(size_t bytes) {
+    size_t free = 0, total = 0;
+    if (Error error =
+            inContext("ask for free memory", [&] { return driver.memGetInfo(&free, &total); }))
+      return error;
+    return formatError("out of memory on {0}: needed {1} but {2} are free", getId(),
+                       formatBytes(bytes), formatBytes(free));
+  }
+
   Error checkPTX(StringRef ptx) const;
   Expected<LoadedModule *> loadModule(StringRef image);
 
@@ -296,6 +305,43 @@ private:
 };
 
 } // namespace
+
+Expected<void *> CUDADevice::allocateOn(void *callersStream, size_t bytes) {
+  if (!driver.memPoolCreate || !driver.memPoolSetAttribute || !driver.memAllocFromPoolAsync ||
+      !driver.memFreeAsync)
+    return formatError("{0} cannot allocate memory in a stream's order: the CUDA driver (CUDA "
+                       "{1}.{2}) has none, which came with CUDA 11.2",
+                       getId(), driver.version / 1000, driver.version % 1000 / 10);
+  {
+    std::lock_guard<std::mutex> lock(card.mutex);
+    if (!card.pool) {
+      cuda::MemPoolProps props{};
+      props.allocationType = cuda::MemPoolProps::kPinned;
+      props.locationType = cuda::MemPoolProps::kOnDevice;
+      props.locationId = info.ordinal;
+      // By default what is free goes back to the system whenever the host waits for the device.
+      uint64_t keepAll = UINT64_MAX;
+      if (Error error = inContext("make a pool of memory", [&] {
+            cuda::Result result = driver.memPoolCreate(&card.pool, &props);
+            return result ? result
+                          : driver.memPoolSetAttribute(card.pool, cuda::kMemPoolReleaseThreshold,
+                                                       &keepAll);
+          }))
+        return error;
+    }
+  }
+  cuda::DevicePtr pointer = 0;
+  cuda::Result result = cuda::kSuccess;
+  if (Error error = inContext("allocate memory", [&] {
+        result = driver.memAllocFromPoolAsync(&pointer, std::max<size_t>(bytes, 1), card.pool,
+                                              callersStream);
+        return result == cuda::kOutOfMemory ? cuda::kSuccess : result;
+      }))
+    return error;
+  if (result == cuda::kOutOfMemory)
+    return refuseMemory(bytes);
+  return reinterpret_cast<void *>(pointer);
+}
 
 /// Refuses PTX that the driver or the card cannot take, with both numbers.
 Error CUDADevice::checkPTX(StringRef ptx) const {

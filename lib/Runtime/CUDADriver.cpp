@@ -59,6 +59,13 @@ static std::string open(Driver &driver) {
                          "not a CUDA driver",
                          path, missing)
         .str();
+  auto find = [&](auto &function, const char *name) {
+    function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
+  };
+  find(driver.memPoolCreate, "cuMemPoolCreate");
+  find(driver.memPoolSetAttribute, "cuMemPoolSetAttribute");
+  find(driver.memAllocFromPoolAsync, "cuMemAllocFromPoolAsync");
+  find(driver.memFreeAsync, "cuMemFreeAsync");
   driver.launchKernelEx =
       reinterpret_cast<decltype(driver.launchKernelEx)>(dlsym(library, "cuLaunchKernelEx"));
   driver.tensorMapEncodeTiled = reinterpret_cast<decltype(driver.tensorMapEncodeTiled)>(

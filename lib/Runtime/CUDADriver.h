@@ -23,6 +23,7 @@ using Module = void *;
 using Function = void *;
 using Stream = void *;
 using Event = void *;
+using MemPool = void *;
 using DevicePtr = unsigned long long;
 
 enum : Result {
@@ -95,6 +96,18 @@ enum TensorMapSwizzle : int {
 /// CUtensorMapFloatOOBfill.
 constexpr int kInterleaveNone = 0, kL2Promotion256B = 3, kFillZeros = 0;
 
+/// CUmemPoolProps.
+struct MemPoolProps {
+  static constexpr int kPinned = 1, kOnDevice = 1;
+  int allocationType, handleTypes, locationType, locationId;
+  void *securityAttributes;
+  char reserved[64];
+};
+static_assert(sizeof(MemPoolProps) == 88, "layout of the driver's CUmemPoolProps");
+
+/// The one value used of CUmemPool_attribute.
+constexpr int kMemPoolReleaseThreshold = 4;
+
 /// X(member, exported name, parameters). The exported name carries the version that
 /// the declaration belongs to.
 #define FLASHATTN_CUDA_FUNCTIONS(X)                                                                \
@@ -148,6 +161,11 @@ struct Driver {
   /// Since CUDA 11.8; null before.
   Result (*launchKernelEx)(const LaunchConfig *config, Function function, void **parameters,
                            void **extra);
+  /// Since CUDA 11.2; null before.
+  Result (*memPoolCreate)(MemPool *pool, const MemPoolProps *props);
+  Result (*memPoolSetAttribute)(MemPool pool, int attribute, void *value);
+  Result (*memAllocFromPoolAsync)(DevicePtr *pointer, size_t bytes, MemPool pool, Stream stream);
+  Result (*memFreeAsync)(DevicePtr pointer, Stream stream);
   /// Since CUDA 12.0; null before. Innermost dimension first, strides in bytes and without the
   /// innermost. The enumerations are ints here.
   Result (*tensorMapEncodeTiled)(void *map, int dataType, uint32_t rank, void *base,

@@ -26,12 +26,20 @@ public:
   /// Runs `call` on the device unless an error came before: what follows a failed
   /// call would only fail for its sake. Programs on other threads may come here too.
   void run(llvm::function_ref<llvm::Error(Device &)> call);
+  /// The first error of the call, which is over: what it has allocated on a caller's stream and not
+  /// freed is freed then, behind all of its work.
   llvm::Error takeError();
   std::optional<void *> getStream() const { return stream; }
+
+  /// Memory for compiled code: in the order of the caller's stream, where there is one.
+  llvm::Expected<void *> allocate(size_t bytes);
+  llvm::Error release(void *buffer);
 
 private:
   Device &device;
   const std::optional<void *> stream;
+  /// Allocated on `stream` and not freed yet.
+  llvm::SmallVector<void *, 4> buffers;
   std::mutex mutex;
   llvm::Error error = llvm::Error::success();
   bool failed = false;

@@ -33,8 +33,39 @@ void RuntimeContext::run(llvm::function_ref<Error(Device &)> call) {
 
 Error RuntimeContext::takeError() {
   std::lock_guard<std::mutex> lock(mutex);
+  for (void *buffer : buffers)
+    if (Error late = device.releaseOn(*stream, buffer)) {
+      if (failed)
+        llvm::consumeError(std::move(late));
+      else
+        error = std::move(late);
+      failed = true;
+    }
+  buffers.clear();
   failed = false;
   return std::move(error);
+}
+
+Expected<void *> RuntimeContext::allocate(size_t bytes) {
+  if (!stream)
+    return device.allocate(bytes);
+  Expected<void *> buffer = device.allocateOn(*stream, bytes);
+  if (buffer)
+    buffers.push_back(*buffer);
+  return buffer;
+}
+
+Error RuntimeContext::release(void *buffer) {
+  if (!stream)
+    return device.release(buffer);
+  if (!buffer)
+    return Error::success();
+  auto found = llvm::find(buffers, buffer);
+  if (found == buffers.end())
+    return formatError("expected a function that frees only what it has allocated but it frees {0}",
+                       buffer);
+  buffers.erase(found);
+  return device.releaseOn(*stream, buffer);
 }
 
 namespace {
@@ -63,12 +94,12 @@ void *get(llvm::function_ref<Expected<void *>(Device &)> call) {
 // Memory
 //===----------------------------------------------------------------------===//
 
-/// Memory and copies belong to the device's own stream: a caller's would not wait for them.
+/// Copies belong to the device's own stream: a caller's would not wait for them.
 Error checkStream(Device &device) {
   if (!current->getStream() || !device.isCUDA())
     return Error::success();
-  return formatError("expected a function that only launches kernels but it allocates, frees or "
-                     "copies device memory");
+  return formatError("expected a function that only launches kernels but it copies or fills device "
+                     "memory");
 }
 void runMemory(llvm::function_ref<Error(Device &)> call) {
   run([&](Device &device) -> Error {
@@ -77,35 +108,28 @@ void runMemory(llvm::function_ref<Error(Device &)> call) {
     return call(device);
   });
 }
-void *getMemory(llvm::function_ref<Expected<void *>(Device &)> call) {
-  return get([&](Device &device) -> Expected<void *> {
-    if (Error error = checkStream(device))
-      return error;
-    return call(device);
-  });
-}
 
 void *memrefAlloc(uint64_t bytes) {
-  return getMemory([&](Device &device) { return device.allocate(bytes); });
+  return get([&](Device &) { return current->allocate(bytes); });
 }
 void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
-  return getMemory([&](Device &device) -> Expected<void *> {
+  return get([&](Device &) -> Expected<void *> {
     constexpr uint64_t kDeviceAlignment = 256;
     if (alignment > kDeviceAlignment)
       return formatError("expected an alignment of at most {0} bytes but got {1}", kDeviceAlignment,
                          alignment);
-    return device.allocate(bytes);
+    return current->allocate(bytes);
   });
 }
 void memrefFree(void *pointer) {
-  runMemory([&](Device &device) { return device.release(pointer); });
+  run([&](Device &) { return current->release(pointer); });
 }
 
 void *mgpuMemAlloc(uint64_t bytes, void *stream, bool isHostShared) {
-  return getMemory([&](Device &device) -> Expected<void *> {
+  return get([&](Device &) -> Expected<void *> {
     if (isHostShared)
       return formatError("gpu.alloc with host_shared is not supported");
-    return device.allocate(bytes);
+    return current->allocate(bytes);
   });
 }
 void mgpuMemFree(void *pointer, void *stream) { memrefFree(pointer); }

@@ -85,12 +85,42 @@ constexpr RolesRow kRolesTable[] = {
     {MaskShape::Banded, 256, 64, 2, 2, 240, 24, 1, 1, 1},
 };
 
+bool mlir::flashattn::isDecode(AttentionOp op) {
+  constexpr int64_t kMaxQueries = 16;
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  return !ShapedType::isDynamic(queries) && queries <= kMaxQueries;
+}
+
+/// Heads whose few queries fill a tile of 64 rows: all of a group, where its size is known.
+static int64_t getDecodePack(AttentionOp op) {
+  constexpr int64_t kRows = 64, kMaxPack = 16;
+  // explainRefusal says why.
+  if (op.getBias() || op.getKeep() || op.hasScoreMod())
+    return 1;
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  int64_t pack = std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
+  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0)
+    pack = std::min<int64_t>(pack, llvm::PowerOf2Ceil(std::max<int64_t>(heads / kvHeads, 1)));
+  return pack;
+}
+
+/// Schedules with roles for few queries: as many bytes on their way as fit, in two blocks that hide
+/// each other's beginning and end.
+constexpr struct {
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
+} kDecodeTable[] = {
+    {64, 128, 3, 208, 48, 2}, {128, 64, 3, 208, 48, 2}, {192, 32, 3, 208, 48, 2},
+    {256, 32, 5, 240, 24, 1}};
+constexpr int64_t kDecodeSplits = 128;
+
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
   auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
-                  FloatType dot, int64_t pack = 1, RolesAttr roles = {}) {
-    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, pack, roles);
+                  FloatType dot, int64_t pack = 1, RolesAttr roles = {}, int64_t splits = 1) {
+    return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, pack, splits, roles);
   };
   if (chip.isCPU())
     // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
@@ -100,6 +130,15 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   SmallVector<ScheduleAttr> candidates;
   if (chip.hasWarpgroups() && !element.isF32()) {
     MaskShape shape = classifyMask(op.getVisibleSets());
+    if (isDecode(op))
+      for (auto &row : kDecodeTable)
+        if (d <= row.maxD)
+          candidates.push_back(
+              make(64, row.tileN, 4, row.stages, 4, element, getDecodePack(op),
+                   RolesAttr::get(ctx, /*consumers=*/1, ProgramAxis::QueryTile, row.registers,
+                                  row.producerRegisters, getDefaultRescale(element),
+                                  /*section=*/1, row.blocks, /*queryStages=*/1),
+                   kDecodeSplits));
     for (const RolesRow &row : kRolesTable)
       if (row.shape == shape && d <= row.maxD && op.getKnownGroup() % row.pack == 0)
         candidates.push_back(
@@ -108,6 +147,12 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
                                 row.producerRegisters, getDefaultRescale(element), row.section,
                                 row.blocks, row.queryStages)));
   }
+  // One warp has rows enough for few queries; a second one copies.
+  if (isDecode(op))
+    for (int64_t n : {64, 32, 16})
+      if (n == 16 || n * d <= (element.isF32() ? 2048 : 4096))
+        candidates.push_back(
+            make(32, n, 2, 2, 4, element, /*pack=*/1, /*roles=*/{}, kDecodeSplits));
   // Best first, as measured on an H100 (BENCHMARKS.md); the last ones serve chips with less
   // shared memory. Two row blocks a warp halve the reads of K and V where registers allow.
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
@@ -207,12 +252,13 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   int64_t all = kWarpgroup * (consumers * roles.getRegisters() + roles.getProducerRegisters());
   if (all > given)
     return llvm::formatv("needs {0} registers a block of {1} available", all, given);
-  // What ptxas asks for one product: its accumulators, and what it needs beside (C7602).
-  int64_t product = std::max<int64_t>(llvm::alignTo(op.getDv(), 16), n) / 2 + 30;
-  if (product > each)
-    return llvm::formatv("needs {0} registers a thread for one product of {1} that the threads of "
-                         "so many blocks begin with",
-                         product, each);
+  // ptxas compiles every instruction for that number, whatever setmaxnreg gives a consumer.
+  constexpr int64_t kBeside = 30;
+  int64_t widest = std::max<int64_t>(llvm::alignTo(op.getDv(), 16), llvm::alignTo(n, 16));
+  if (widest / 2 + kBeside > each)
+    return llvm::formatv("needs {0} registers a thread (product {1}, other {2}) of {3} that {4} "
+                         "blocks begin with",
+                         widest / 2 + kBeside, widest / 2, kBeside, each, roles.getBlocks());
   return "";
 }
 
@@ -223,9 +269,10 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t d = op.getD(), dv = op.getDv();
   if (schedule.getPack() != 1 && !schedule.getRoles())
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
-  // What is read of a query head is read for all rows of a tile at once.
+  // What is read of a query head is read for all rows of a tile at once; parts of the keys leave
+  // the sinks to who merges them.
   for (auto [name, given] : {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
-                             std::pair("sink_logits", !!op.getSinkLogits()),
+                             std::pair("sink_logits", op.getSinkLogits() && schedule.getSplits() == 1),
                              std::pair("a score modification", op.hasScoreMod())})
     if (schedule.getPack() != 1 && given)
       return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());

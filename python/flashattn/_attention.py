@@ -414,6 +414,9 @@ def _attend(
 
     is_cpu = views["q"].device == DEVICE_CPU
     head_dim = 1 if layout == "bhsd" else 2
+    queries = None
+    if not is_cpu and schedule is None:
+        queries = _module.few_queries(o_shape[3 - head_dim])
     problem = _module.Problem(
         element,
         views["q"].shape[3],
@@ -426,9 +429,10 @@ def _attend(
         _kernel.format_schedule(_mapping(schedule), element, is_cpu),
         checked.rows,
         None if is_cpu else _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
-        softcap,
+        softcap=softcap,
         score_mod=score_mod,
         **extras.fields,
+        queries=queries,
     )
     plan = _Plan(_kernel.cached(problem, views["q"].device), checked, extras)
     if stream is None:
@@ -472,8 +476,9 @@ def launch_kernel(
     for name, width, found in (
         ("D", problem.d, q_view.shape[3]),
         ("Dv", problem.dv, v_view.shape[3]),
+        ("Nq", problem.queries, lse_shape[2]),
     ):
-        if width != found:
+        if width is not None and width != found:
             raise ArgumentError(f"expected {name} to be {width}, as compiled, but got {found}")
     if q_view.element != problem.element:
         raise ArgumentError(

@@ -14,7 +14,7 @@ from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
 
-_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "pack", "roles")
+_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "pack", "splits", "roles")
 _ROLES = (
     "consumers",
     "along",
@@ -244,6 +244,7 @@ def compile(
     kv_len: bool = False,
     offset: bool = False,
     score_mod: Any = None,
+    queries: Optional[int] = None,
 ) -> Kernel:
     """Compiles attention ahead of time.
 
@@ -265,6 +266,9 @@ def compile(
       keep: None, or its shape, written so.
       softcap, score_mod: as of `flashattn.attention`.
       sink_logits, kv_len, offset: whether launches bring them.
+      queries: Nq, which the kernel serves alone then; by default it serves every number. On a GPU
+        few queries, up to 16, read the keys in parts at once, with memory for their outputs that is
+        allocated and freed in the stream's order.
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.
@@ -275,7 +279,7 @@ def compile(
     element = parse_element(getattr(dtype, "__name__", dtype))
     if element not in _module.ELEMENT_BYTES:
         raise UnsupportedError(f"expected dtype f16, bf16 or f32 but got {element}")
-    for name, value in (("head_dim", head_dim), ("value_dim", value_dim)):
+    for name, value in (("head_dim", head_dim), ("value_dim", value_dim), ("queries", queries)):
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or value < 1
         ):
@@ -307,6 +311,7 @@ def compile(
         kv_len=bool(kv_len),
         offset=bool(offset),
         score_mod=None if score_mod is None else _trace.text_of(score_mod),
+        queries=queries,
     )
     return Kernel(problem, chip, device, tuned)
 

@@ -19,6 +19,9 @@ ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 ROWS = ("dense", "aligned", "strided")
 
 
+#: So few queries have kernels of their own, which read the keys in parts.
+MAX_FEW_QUERIES = 16
+
 #: Operands beyond q, k, v, o and lse, in the order of the function's arguments, which they follow.
 FEATURE_OPERANDS = ("bias", "keep", "sink_logits", "kv_len", "offset")
 
@@ -33,7 +36,7 @@ class Operand(NamedTuple):
 
 class Problem(NamedTuple):
     """All that is compiled in. Batch, lengths and strides are not: they may vary. Nor are head
-    counts, unless they are given."""
+    counts and the number of queries, unless they are given."""
 
     element: str  #: f16, bf16 or f32
     d: int  #: elements of a query or key row
@@ -57,11 +60,17 @@ class Problem(NamedTuple):
     kv_len: bool = False
     offset: bool = False
     score_mod: Optional[str] = None  #: the region's block, as `_trace.trace` gives it
+    queries: Optional[int] = None  #: for up to 16 a schedule cuts the keys into parts
 
 
 def grouped_heads(q: int, kv: int) -> Optional[Tuple[int, int]]:
     """`Problem.heads` for so many heads: given where several share a key/value head."""
     return (q, kv) if q > kv > 0 else None
+
+
+def few_queries(queries: int) -> Optional[int]:
+    """`Problem.queries` for so many on a GPU: given where they are few."""
+    return queries if 1 <= queries <= MAX_FEW_QUERIES else None
 
 
 def check_options(mask, scale, align, layout) -> Optional[float]:
@@ -97,12 +106,13 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
 
     q_heads, kv_heads = problem.heads or ("?", "?")
 
-    def rows(heads, width):
-        dims = f"{heads}x?" if problem.layout == "bhsd" else f"?x{heads}"
+    def rows(heads, length, width):
+        dims = f"{heads}x{length}" if problem.layout == "bhsd" else f"{length}x{heads}"
         return f"memref<?x{dims}x{width}x{problem.element}{strides}>"
 
-    q, k = rows(q_heads, problem.d), rows(kv_heads, problem.d)
-    v, o = rows(kv_heads, problem.dv), rows(q_heads, problem.dv)
+    queries = problem.queries or "?"
+    q, k = rows(q_heads, queries, problem.d), rows(kv_heads, "?", problem.d)
+    v, o = rows(kv_heads, "?", problem.dv), rows(q_heads, queries, problem.dv)
     clauses = []
     if problem.mask is not None:
         clauses.append(f"mask({problem.mask})")

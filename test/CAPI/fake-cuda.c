@@ -13,6 +13,7 @@
 enum { kThreads = 8, kLaunches = 1000 };
 
 static int (*getLaunches)(void **stream);
+static size_t (*getMemory)(void **stream);
 static int (*getContexts)(void);
 static int (*getCurrent)(void **context);
 static int (*pushCurrent)(void *context);
@@ -25,11 +26,12 @@ static void openDriver(void) {
   void *driver = dlopen(getenv("FLASHATTN_CUDA_DRIVER"), RTLD_NOW);
   REQUIRE(driver);
   *(void **)&getLaunches = dlsym(driver, "fakeCUDALaunches");
+  *(void **)&getMemory = dlsym(driver, "fakeCUDAMemory");
   *(void **)&getContexts = dlsym(driver, "fakeCUDAContexts");
   *(void **)&getCurrent = dlsym(driver, "cuCtxGetCurrent");
   *(void **)&pushCurrent = dlsym(driver, "cuCtxPushCurrent_v2");
   *(void **)&retainPrimary = dlsym(driver, "cuDevicePrimaryCtxRetain");
-  REQUIRE(getLaunches && getContexts && getCurrent && pushCurrent && retainPrimary);
+  REQUIRE(getLaunches && getMemory && getContexts && getCurrent && pushCurrent && retainPrimary);
 }
 
 static void *work(void *stream) {
@@ -105,6 +107,78 @@ static void checkRows(void) {
   flashattnKernelFree(loose);
 }
 
+/* Memory that a function allocates comes and goes in the order of the caller's stream. */
+static void checkMemory(void) {
+  const char *text = "func.func private @use(%m: memref<4xf32>) attributes {no_inline} {\n"
+                     "  return\n}\n"
+                     "func.func @kept() {\n  %m = memref.alloc() : memref<4xf32>\n"
+                     "  call @use(%m) : (memref<4xf32>) -> ()\n  return\n}\n"
+                     "func.func @freed() {\n  %m = memref.alloc() : memref<4xf32>\n"
+                     "  call @use(%m) : (memref<4xf32>) -> ()\n"
+                     "  memref.dealloc %m : memref<4xf32>\n  return\n}\n"
+                     "func.func @copies(%a: memref<4xf32>, %b: memref<4xf32>) {\n"
+                     "  %t = gpu.wait async\n"
+                     "  %c = gpu.memcpy async [%t] %a, %b : memref<4xf32>, memref<4xf32>\n"
+                     "  gpu.wait [%c]\n  return\n}\n";
+  const char *functions[] = {"kept", "freed", "copies"};
+  void *stream = &stream, *used = NULL;
+  for (int i = 0; i < 3; ++i) {
+    FlashAttnCompileOptions options;
+    flashattnCompileOptionsInit(&options);
+    options.function = functions[i];
+    FlashAttnKernel kernel = NULL;
+    REQUIRE(flashattnCompile(text, strlen(text), &options, &kernel) == FLASHATTN_OK);
+    size_t before = getMemory(&used);
+    if (i == 2) {
+      static float data[2][4];
+      FlashAttnTensor pair[2] = {{data[0], {4}, {1}, 0, FLASHATTN_F32, 1},
+                                 {data[1], {4}, {1}, 0, FLASHATTN_F32, 1}};
+      FAILS(flashattnLaunch(kernel, stream, pair, 2), FLASHATTN_ERROR_DEVICE,
+            "expected a function that only launches kernels but it copies or fills device memory");
+      flashattnKernelFree(kernel);
+      continue;
+    }
+    CHECK(flashattnLaunch(kernel, stream, NULL, 0) == FLASHATTN_OK);
+    CHECK(getMemory(&used) == before && used == stream);
+    setenv("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync=2", 1);
+    FAILS(flashattnLaunch(kernel, stream, NULL, 0), FLASHATTN_ERROR_DEVICE,
+          "out of memory on cuda:0: needed 16 bytes");
+    unsetenv("FAKE_CUDA_FAIL");
+    flashattnKernelFree(kernel);
+  }
+}
+
+/* Few queries: two kernels and memory between them, all on the caller's stream. */
+static void checkFewQueries(void) {
+  const char *text =
+      "func.func @f(%q: memref<?x?x1x64xf16>, %k: memref<?x?x?x64xf16>,\n"
+      "             %v: memref<?x?x?x64xf16>, %o: memref<?x?x1x64xf16>) {\n"
+      "  flashattn.attention\n"
+      "      ins(%q, %k, %v : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)\n"
+      "      outs(%o : memref<?x?x1x64xf16>)\n  return\n}\n";
+  FlashAttnKernel kernel = NULL;
+  REQUIRE(flashattnCompile(text, strlen(text), NULL, &kernel) == FLASHATTN_OK);
+  _Alignas(16) static char data[16];
+  FlashAttnTensor few[4];
+  for (int i = 0; i < 4; ++i) {
+    int64_t heads = i == 1 || i == 2 ? 2 : 8, length = i == 1 || i == 2 ? 5000 : 1;
+    few[i] = (FlashAttnTensor){data, {3, heads, length, 64}, {heads * length * 64, length * 64, 64, 1},
+                               0,    FLASHATTN_F16,          4};
+  }
+  void *stream = &stream, *used = NULL;
+  size_t before = getMemory(&used);
+  int launches = getLaunches(&used);
+  CHECK(flashattnLaunch(kernel, stream, few, 4) == FLASHATTN_OK);
+  CHECK(getLaunches(&used) == launches + 2 && used == stream);
+  CHECK(getMemory(&used) == before && used == stream);
+  setenv("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync=2", 1);
+  FAILS(flashattnLaunch(kernel, stream, few, 4), FLASHATTN_ERROR_DEVICE,
+        "out of memory on cuda:0: needed");
+  unsetenv("FAKE_CUDA_FAIL");
+  CHECK(getMemory(&used) == before && getLaunches(&used) == launches + 2);
+  flashattnKernelFree(kernel);
+}
+
 int main(void) {
   openDriver();
   int32_t devices = 0;
@@ -166,15 +240,8 @@ int main(void) {
 
   checkRows();
 
-  FlashAttnKernel memory = NULL;
-  const char *allocating = "func.func @f() {\n  %m = memref.alloc() : memref<4xf32>\n"
-                           "  call @use(%m) : (memref<4xf32>) -> ()\n"
-                           "  memref.dealloc %m : memref<4xf32>\n  return\n}\n"
-                           "func.func private @use(%m: memref<4xf32>) attributes {no_inline} {\n"
-                           "  return\n}\n";
-  REQUIRE(flashattnCompile(allocating, strlen(allocating), NULL, &memory) == FLASHATTN_OK);
-  FAILS(flashattnLaunch(memory, NULL, NULL, 0), FLASHATTN_ERROR_DEVICE,
-        "expected a function that only launches kernels but it allocates, frees or copies");
+  checkMemory();
+  checkFewQueries();
 
   /* A launch that fails is an error of that call; a fatal one of all that follow. */
   setenv("FAKE_CUDA_FAIL", "cuLaunchKernel=701", 1);
@@ -191,6 +258,5 @@ int main(void) {
   flashattnKernelFree(shared);
   flashattnKernelFree(older);
   flashattnKernelFree(newer);
-  flashattnKernelFree(memory);
   return finish();
 }

@@ -61,6 +61,8 @@ thread_local std::vector<void *> contexts;
 /// Of this thread's launches.
 thread_local int launches = 0;
 thread_local void *launchStream = nullptr;
+/// Of this thread's last allocation on a stream.
+thread_local void *memoryStream = nullptr;
 /// What fakeCUDAWatch asks for.
 thread_local int watched = -1;
 thread_local std::vector<char> watchedBytes;
@@ -258,6 +260,34 @@ EXPORT Result cuMemFree_v2(DevicePtr pointer) {
   std::free(found->first);
   allocations.erase(found);
   return 0;
+}
+EXPORT Result cuMemPoolCreate(void **pool, const void *props) {
+  BEGIN("cuMemPoolCreate");
+  // Of memory pinned on device 0.
+  const int expected[] = {1, 0, 1, 0};
+  if (std::memcmp(props, expected, sizeof(expected)))
+    return 1;
+  *pool = &allocations;
+  return 0;
+}
+EXPORT Result cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
+  BEGIN("cuMemPoolSetAttribute");
+  return pool == &allocations && attribute == 4 ? 0 : 1;
+}
+EXPORT Result cuMemAllocFromPoolAsync(DevicePtr *pointer, size_t bytes, void *pool, void *stream) {
+  BEGIN("cuMemAllocFromPoolAsync");
+  memoryStream = stream;
+  return pool == &allocations ? cuMemAlloc_v2(pointer, bytes) : 1;
+}
+EXPORT Result cuMemFreeAsync(DevicePtr pointer, void *stream) {
+  BEGIN("cuMemFreeAsync");
+  return stream == memoryStream ? cuMemFree_v2(pointer) : 1;
+}
+/// Bytes that are allocated, and the stream of this thread's last allocation on one.
+EXPORT size_t fakeCUDAMemory(void **stream) {
+  std::lock_guard<std::mutex> lock(mutex);
+  *stream = memoryStream;
+  return allocated;
 }
 EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) {
   BEGIN("cuMemGetInfo");

@@ -285,7 +285,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "depth": 2}),
         ArgumentError,
-        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, roles but got depth",
+        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, roles but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule=[]),

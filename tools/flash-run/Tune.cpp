@@ -37,7 +37,9 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
   std::vector<ScheduleAttr> trials(1, getScheduleCandidates(op, chip).front());
   auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot,
                  int64_t pack = 1, RolesAttr roles = {}) {
-    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, pack, roles);
+    // Few queries need many parts whatever else is tried.
+    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, pack,
+                                      trials.front().getSplits(), roles);
     if (!llvm::is_contained(trials, schedule))
       trials.push_back(schedule);
   };

@@ -9,7 +9,8 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
     The rows of a tile lie along the lanes of a vector register and its columns
     along a loop: a row reduction is elementwise and nothing is ever shuffled.
     Each `scf.forall` becomes a function of one program and a call of
-    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h).
+    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h). `flashattn.count_splits` becomes
+    the schedule's number, or that of the key tiles where there are fewer.
 
     Example: test/Conversion/FlashAttnToCPU/attention.mlir
   }];
@@ -35,9 +36,13 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     fastest and the last tile of a head first: under a causal mask it is the longest.
     The body still works on whole tiles; the launch carries the schedule.
 
+    `flashattn.count_splits` becomes arithmetic on the number of multiprocessors.
+
     Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect"];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::hopper::HopperDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect"];
 }
 
 def SpecializeWarps : Pass<"flashattn-specialize-warps"> {

@@ -67,7 +67,7 @@ struct TensorMapShape {
 
 /// A place with memory of its own and work that may run asynchronously. Buffers
 /// are plain addresses of the device's memory. Not thread-safe, one thread at a time, but
-/// for getKernel and launch.
+/// for getKernel, launch, allocateOn and releaseOn.
 class Device {
 public:
   virtual ~Device() = default;
@@ -85,6 +85,11 @@ public:
   /// `bytes` of device memory aligned to 256 bytes. Errors: out of memory (needed, free).
   virtual llvm::Expected<void *> allocate(size_t bytes) = 0;
   virtual llvm::Error release(void *buffer) = 0;
+  /// The same for work on `stream`, a CUstream, in its order: nothing waits, and a capture of the
+  /// stream makes nodes of its graph of them. What is released is kept for the next such call.
+  /// Errors: out of memory; a driver without stream-ordered allocation.
+  virtual llvm::Expected<void *> allocateOn(void *stream, size_t bytes) { return allocate(bytes); }
+  virtual llvm::Error releaseOn(void *stream, void *buffer) { return release(buffer); }
   virtual llvm::Error copyToDevice(void *dst, const void *src, size_t bytes) = 0;
   virtual llvm::Error copyToHost(void *dst, const void *src, size_t bytes) = 0;
   virtual llvm::Error copyOnDevice(void *dst, const void *src, size_t bytes) = 0;

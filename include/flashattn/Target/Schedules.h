@@ -36,6 +36,10 @@ LogicalResult verifyChip(function_ref<InFlightDiagnostic()> emitError, const Chi
 /// rescaling without losing accuracy to rule A9.
 int64_t getDefaultRescale(FloatType element);
 
+/// Whether `op` has few queries, at most 16 whatever its lengths: its time is that of reading the
+/// keys and values.
+bool isDecode(AttentionOp op);
+
 /// Schedules to try for `op` on `chip`, best first.
 SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Chip &chip);
 

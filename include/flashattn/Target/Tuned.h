@@ -19,7 +19,8 @@ namespace mlir::flashattn {
 std::string getTunedSchedulesFile();
 
 /// What a finding holds for: chip, head dimensions, element type and class of mask (full,
-/// triangular, banded), as "sm_90a/128/128/f16/triangular".
+/// triangular, banded), as "sm_90a/128/128/f16/triangular", and
+/// "…/full/decode" for few queries (isDecode).
 std::string getTuningKey(AttentionOp op, const Chip &chip);
 
 /// Gives every attention op of `module` without a schedule the one that `file` has for it,

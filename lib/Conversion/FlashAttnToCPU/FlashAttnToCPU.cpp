@@ -36,6 +36,17 @@ static LogicalResult approximateMath(func::FuncOp program) {
       GreedyRewriteConfig().setStrictness(GreedyRewriteStrictness::ExistingOps));
 }
 
+/// As many parts as the schedule says, and no empty ones.
+static void countSplits(CountSplitsOp op) {
+  OpBuilder b(op);
+  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, op.getLoc(), v); };
+  Value most = index(op.getSchedule().getSplits());
+  Value splits = arith::MaxUIOp::create(
+      b, op.getLoc(), arith::MinUIOp::create(b, op.getLoc(), op.getKeyTiles(), most), index(1));
+  op.replaceAllUsesWith(splits);
+  op.erase();
+}
+
 namespace {
 struct ConvertFlashAttnToCPUPass
     : flashattn::impl::ConvertFlashAttnToCPUBase<ConvertFlashAttnToCPUPass> {
@@ -54,6 +65,7 @@ struct ConvertFlashAttnToCPUPass
   }
 
   void runOnOperation() override {
+    getOperation().walk(countSplits);
     SmallVector<std::pair<scf::ForallOp, ScheduleAttr>> programs;
     getOperation().walk([&](scf::ForallOp forall) {
       if (auto schedule = forall->getAttrOfType<ScheduleAttr>(kScheduleAttrName))

@@ -2,6 +2,7 @@
 
 #include "TileLayout.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
 
@@ -56,6 +57,26 @@ static LogicalResult mapToGPU(RewriterBase &b, scf::ForallOp forall) {
   return success();
 }
 
+/// As many parts as give every multiprocessor twice the blocks that it runs at once, so that the
+/// last ones to end leave little idle, and at least a few tiles of keys to each.
+static void countSplits(RewriterBase &b, CountSplitsOp op) {
+  constexpr int64_t kRounds = 2, kMinTiles = 4;
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
+  auto divide = [&](Value x, Value y) { return b.createOrFold<arith::DivUIOp>(loc, x, y); };
+  auto min = [&](Value x, Value y) { return b.createOrFold<arith::MinUIOp>(loc, x, y); };
+  auto max = [&](Value x, Value y) { return b.createOrFold<arith::MaxUIOp>(loc, x, y); };
+  RolesAttr roles = op.getSchedule().getRoles();
+  // Without roles nothing says how many run at once: small blocks two or more.
+  int64_t blocks = roles ? roles.getBlocks() : 2;
+  Value places = b.createOrFold<arith::MulIOp>(loc, hopper::MultiprocessorCountOp::create(b, loc),
+                                               index(kRounds * blocks));
+  Value wanted = divide(places, max(op.getPrograms(), index(1)));
+  Value most = min(divide(op.getKeyTiles(), index(kMinTiles)), index(op.getSchedule().getSplits()));
+  b.replaceOp(op, max(min(wanted, most), index(1)));
+}
+
 namespace {
 struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
   void runOnOperation() override {
@@ -65,6 +86,7 @@ struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
         programs.push_back(forall);
     });
     IRRewriter rewriter(&getContext());
+    getOperation()->walk([&](CountSplitsOp op) { countSplits(rewriter, op); });
     for (scf::ForallOp program : programs)
       if (failed(mapToGPU(rewriter, program)))
         return signalPassFailure();

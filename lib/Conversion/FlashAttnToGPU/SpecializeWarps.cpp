@@ -31,7 +31,7 @@ LogicalResult WarpRoles::findReads() {
     }
     if (auto write = dyn_cast<vector::TransferWriteOp>(op);
         write && cast<VectorType>(getStored(write).getType()).getRank() == 2 &&
-        hasAlignedRows(write.getBase()))
+        hasAlignedRows(write.getBase()) && !write.getVectorType().getElementType().isF32())
       outputWrite = write;
     auto read = dyn_cast<vector::TransferReadOp>(op);
     if (!read)

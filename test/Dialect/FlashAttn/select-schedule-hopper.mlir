@@ -309,7 +309,7 @@ func.func @blocks_of_four(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // ptxas takes a product only where its accumulators fit what threads begin with.
 func.func @product(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{needs 94 registers a thread for one product of 80 that the threads of so many blocks begin with}}
+  // expected-error@+1 {{needs 94 registers a thread (product 64, other 30) of 80 that 3 blocks begin with}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)

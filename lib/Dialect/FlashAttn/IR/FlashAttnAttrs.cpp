@@ -74,12 +74,15 @@ static void printOptionalFields(AsmPrinter &printer, int64_t blocks, int64_t que
 }
 
 /// The last fields of a schedule, in this order, each of which may be left out.
-static ParseResult parsePackAndRoles(AsmParser &parser, int64_t &pack, RolesAttr &roles) {
-  pack = 1;
+static ParseResult parseLastFields(AsmParser &parser, int64_t &pack, int64_t &splits,
+                                   RolesAttr &roles) {
+  pack = splits = 1;
   if (failed(parser.parseOptionalComma()))
     return success();
-  if (succeeded(parser.parseOptionalKeyword("pack"))) {
-    if (parser.parseEqual() || parser.parseInteger(pack))
+  for (auto [name, value] : {std::pair("pack", &pack), std::pair("splits", &splits)}) {
+    if (failed(parser.parseOptionalKeyword(name)))
+      continue;
+    if (parser.parseEqual() || parser.parseInteger(*value))
       return failure();
     if (failed(parser.parseOptionalComma()))
       return success();
@@ -88,9 +91,11 @@ static ParseResult parsePackAndRoles(AsmParser &parser, int64_t &pack, RolesAttr
                  parser.parseCustomAttributeWithFallback(roles));
 }
 
-static void printPackAndRoles(AsmPrinter &printer, int64_t pack, RolesAttr roles) {
+static void printLastFields(AsmPrinter &printer, int64_t pack, int64_t splits, RolesAttr roles) {
   if (pack != 1)
     printer << ", pack = " << pack;
+  if (splits != 1)
+    printer << ", splits = " << splits;
   if (roles) {
     printer << ", roles = ";
     printer.printStrippedAttrOrType(roles);
@@ -302,13 +307,15 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
-                                   FloatType dotType, int64_t pack, RolesAttr roles) {
+                                   FloatType dotType, int64_t pack, int64_t splits,
+                                   RolesAttr roles) {
   auto inRange = [&](StringRef name, int64_t value, int64_t max) {
     return verifyField(emitError, name, value, 1, max);
   };
   if (failed(inRange("tile_m", tileM, 1024)) || failed(inRange("tile_n", tileN, 1024)) ||
       failed(inRange("warps", warps, 32)) || failed(inRange("stages", stages, 8)) ||
-      failed(inRange("lanes", lanes, 32)) || failed(inRange("pack", pack, tileM)))
+      failed(inRange("lanes", lanes, 32)) || failed(inRange("pack", pack, tileM)) ||
+      failed(inRange("splits", splits, kMaxSplits)))
     return failure();
   if (tileM % pack != 0)
     return emitError() << "expected schedule field 'tile_m' to be a multiple of 'pack', " << pack

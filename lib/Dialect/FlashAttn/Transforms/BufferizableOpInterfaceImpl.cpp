@@ -24,18 +24,18 @@ static LogicalResult verifyUnitStride(Operation *op, unsigned operand, Value buf
 
 namespace {
 
-struct AttentionBufferization
-    : DstBufferizableOpInterfaceExternalModel<AttentionBufferization, AttentionOp> {
+template <typename OpT>
+struct Bufferization : DstBufferizableOpInterfaceExternalModel<Bufferization<OpT>, OpT> {
   /// A7: every element of `o` and `lse` is written and none is read, so what the destinations held
   /// before need not be kept.
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
-    return !cast<AttentionOp>(op).isDpsInit(&operand);
+    return !cast<OpT>(op).isDpsInit(&operand);
   }
 
   LogicalResult bufferize(Operation *op, RewriterBase &rewriter,
                           const BufferizationOptions &options, BufferizationState &state) const {
-    auto attention = cast<AttentionOp>(op);
-    if (attention.hasPureBufferSemantics())
+    auto destination = cast<OpT>(op);
+    if (destination.hasPureBufferSemantics())
       return success();
 
     OpBuilder::InsertionGuard guard(rewriter);
@@ -48,7 +48,7 @@ struct AttentionBufferization
         if (failed(buffer) || failed(verifyUnitStride(op, operand.getOperandNumber(), *buffer)))
           return failure();
         value = *buffer;
-        if (attention.isDpsInit(&operand))
+        if (destination.isDpsInit(&operand))
           results.push_back(value);
       }
       operands.push_back(value);
@@ -63,6 +63,7 @@ struct AttentionBufferization
 
 void flashattn::registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, FlashAttnDialect *) {
-    AttentionOp::attachInterface<AttentionBufferization>(*context);
+    AttentionOp::attachInterface<Bufferization<AttentionOp>>(*context);
+    CombineOp::attachInterface<Bufferization<CombineOp>>(*context);
   });
 }

@@ -7,6 +7,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "ScoreMod.h"
+#include "SplitKeys.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
@@ -62,7 +63,8 @@ public:
         n(schedule.getTileN()), d(padColumns(op.getD())), dv(padColumns(op.getDv())),
         lanes(schedule.getLanes()),
         c(getLastFactor(op) * M_LOG2E), pack(schedule.getPack()), positions(m / pack),
-        f32(b.getF32Type()), visible(op.getVisibleSets()) {}
+        f32(b.getF32Type()), visible(op.getVisibleSets()), o(op.getOInit()), lse(op.getLseInit()),
+        outLayout(op.getLayout()), outType(op.getElementType()) {}
 
   scf::ForallOp build();
 
@@ -104,9 +106,13 @@ private:
   // Several heads in one tile.
   Value splitHeads(Value memref, int64_t headDim);
   struct PackedAccess;
-  PackedAccess accessPacked(Value memref);
+  PackedAccess accessPacked(Value memref, Layout memory);
   Value loadPacked(Value memref);
-  void storePacked(Value rows, Value memref);
+  void storePacked(Value rows, Value memref, Layout memory);
+
+  // Several parts of the keys.
+  void makeParts(ArrayRef<Value> sizes, Value tiles);
+  void combineParts();
   Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
 
   Value loadOfScores(Value memref, Value key, bool partial);
@@ -134,6 +140,12 @@ private:
   Value kvHeads, group;
   // With several heads in a tile: the first of them in its group, and memrefs with split heads.
   Value headInGroup, splitQ, splitO, splitLse;
+  // Where the output goes: the op's, or that of a part of the keys.
+  Value o, lse, outBatch;
+  Layout outLayout;
+  FloatType outType;
+  // With several parts of the keys: their number, this program's, and what they leave.
+  Value parts, part, partsBuffer, oParts, lseParts;
 };
 
 } // namespace
@@ -161,10 +173,13 @@ Value ProgramBuilder::toDotType(Value tile) {
 }
 
 void ProgramBuilder::storeTile(Value tile, Value memref) {
-  SmallVector<Value> indices = {batch, head, row, index(0)};
-  if (op.getLayout() == Layout::BSHD)
+  SmallVector<Value> indices = {outBatch, head, row, index(0)};
+  unsigned rowDim = 2;
+  if (outLayout == Layout::BSHD) {
     std::swap(indices[1], indices[2]);
-  AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(op.getSeqDim()), b.getAffineDimExpr(3)},
+    rowDim = 1;
+  }
+  AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(rowDim), b.getAffineDimExpr(3)},
                                  b.getContext());
   vector::TransferWriteOp::create(b, loc, tile, memref, indices, map,
                                   ArrayRef<bool>{false, dv == getColumns(memref)});
@@ -208,18 +223,21 @@ struct ProgramBuilder::PackedAccess {
   SmallVector<bool> inBounds;
 };
 
-ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref) {
+/// `memory` is the order of its dimensions; that of a log-sum-exp is always [B, H, N].
+ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref, Layout memory) {
   auto type = cast<MemRefType>(memref.getType());
-  bool isLse = type.getRank() == 4, positionsFirst = op.getLayout() == Layout::BSHD;
+  bool isLse = type.getRank() == 4;
   PackedAccess access;
   SmallVector<int64_t> shape = {pack, positions};
   SmallVector<unsigned> dims = {2, 3};
   access.indices = {batch, kvHead, headInGroup, row};
-  if (positionsFirst) {
+  if (memory == Layout::BSHD && !isLse) {
+    dims = {3, 1};
+    access.indices = {batch, row, kvHead, headInGroup};
+  }
+  if (op.getLayout() == Layout::BSHD) {
     std::swap(shape[0], shape[1]);
-    dims = isLse ? SmallVector<unsigned>{3, 2} : SmallVector<unsigned>{1, 3};
-    if (!isLse)
-      access.indices = {batch, row, kvHead, headInGroup};
+    std::swap(dims[0], dims[1]);
   }
   access.inBounds = {false, false};
   if (!isLse) {
@@ -234,7 +252,7 @@ ProgramBuilder::PackedAccess ProgramBuilder::accessPacked(Value memref) {
 }
 
 Value ProgramBuilder::loadPacked(Value memref) {
-  PackedAccess access = accessPacked(memref);
+  PackedAccess access = accessPacked(memref, op.getLayout());
   Value tile = vector::TransferReadOp::create(b, loc, access.type, memref, access.indices,
                                               zeroElement, access.map, access.inBounds);
   return toDotType(vector::ShapeCastOp::create(
@@ -243,8 +261,9 @@ Value ProgramBuilder::loadPacked(Value memref) {
 }
 
 /// `rows` is vector<M> or vector<MxDv>.
-void ProgramBuilder::storePacked(Value rows, Value memref) {
-  PackedAccess access = accessPacked(memref);
+void ProgramBuilder::storePacked(Value rows, Value memref, Layout memory) {
+  PackedAccess access = accessPacked(memref, memory);
+  access.indices.front() = outBatch;
   Value tile = vector::ShapeCastOp::create(b, loc, access.type, rows);
   vector::TransferWriteOp::create(b, loc, tile, memref, access.indices, access.map,
                                   access.inBounds);
@@ -480,7 +499,8 @@ void ProgramBuilder::finish(RowState state) {
     sum = vector::MultiDimReductionOp::create(
         b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   Value sinkRescale;
-  if (op.getSinkLogits())
+  // Of several parts of the keys none has the sink.
+  if (op.getSinkLogits() && !parts)
     sinkRescale = joinSink(state, sum);
   Value zero = splat(rowType, 0);
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
@@ -489,13 +509,13 @@ void ProgramBuilder::finish(RowState state) {
   if (sinkRescale)
     inverse = arith::MulFOp::create(b, loc, inverse, sinkRescale);
   Value out = arith::MulFOp::create(b, loc, state.out, alongRow(inverse, dv));
-  if (op.getElementType() != f32)
-    out = arith::TruncFOp::create(b, loc, VectorType::get({m, dv}, op.getElementType()), out);
+  if (outType != f32)
+    out = arith::TruncFOp::create(b, loc, VectorType::get({m, dv}, outType), out);
   if (pack > 1)
-    storePacked(out, splitO);
+    storePacked(out, splitO, outLayout);
   else
-    storeTile(out, op.getOInit());
-  if (Value lse = op.getLseInit()) {
+    storeTile(out, o);
+  if (lse) {
     // lse = ln 2 (c max + log2 sum)
     Value log = math::Log2Op::create(b, loc, sum);
     Value value = sinkRescale
@@ -504,11 +524,54 @@ void ProgramBuilder::finish(RowState state) {
     value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
     value = arith::SelectOp::create(b, loc, empty, minusInf(rowType), value);
     if (pack > 1)
-      return storePacked(value, splitLse);
+      return storePacked(value, splitLse, Layout::BHSD);
     AffineMap map = AffineMap::get(3, 0, {b.getAffineDimExpr(2)}, b.getContext());
-    vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{batch, head, row}, map,
+    vector::TransferWriteOp::create(b, loc, value, lse, ValueRange{outBatch, head, row}, map,
                                     ArrayRef<bool>{false});
   }
+}
+
+/// Decides how many parts the keys are cut into and makes room for their outputs. `sizes` are
+/// batches, query heads and queries; `tiles` is the number of programs without parts.
+void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
+  Value keyTiles = b.createOrFold<arith::CeilDivUIOp>(loc, nk, index(n));
+  parts = CountSplitsOp::create(b, loc, tiles, keyTiles, schedule);
+  // One allocation for both: on a GPU each costs the host as much as a launch.
+  constexpr int64_t kFloatBytes = 4;
+  Value rows = parts;
+  SmallVector<int64_t> shape = {ShapedType::kDynamic};
+  SmallVector<Value> dynamicSizes = {parts};
+  for (Value size : sizes) {
+    rows = b.createOrFold<arith::MulIOp>(loc, rows, size);
+    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+    if (ShapedType::isDynamic(shape.back()))
+      dynamicSizes.push_back(size);
+  }
+  auto bytesOf = [&](int64_t columns) {
+    return b.createOrFold<arith::MulIOp>(loc, rows, index(columns * kFloatBytes));
+  };
+  auto bytesType = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
+  partsBuffer =
+      memref::AllocOp::create(b, loc, bytesType, ValueRange{bytesOf(op.getDv() + 1)});
+  lseParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer,
+                                    bytesOf(op.getDv()), dynamicSizes);
+  shape.push_back(op.getDv());
+  oParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer, index(0),
+                                  dynamicSizes);
+  // To the programs a part is one more batch.
+  o = memref::CollapseShapeOp::create(b, loc, oParts,
+                                      ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}, {4}});
+  lse = memref::CollapseShapeOp::create(b, loc, lseParts,
+                                        ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
+  outLayout = Layout::BHSD;
+  outType = f32;
+}
+
+/// Merges what the programs of all parts have left, behind them.
+void ProgramBuilder::combineParts() {
+  CombineOp::create(b, loc, TypeRange(), oParts, lseParts, op.getSinkLogits(), op.getOInit(),
+                    op.getLseInit(), op.getLayoutAttr());
+  memref::DeallocOp::create(b, loc, partsBuffer);
 }
 
 scf::ForallOp ProgramBuilder::build() {
@@ -531,13 +594,22 @@ scf::ForallOp ProgramBuilder::build() {
     offset = getOffset();
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
   Value headTiles = group; // of one key/value head
+  SmallVector<Value> rowSizes = {batches, heads, nq};
   if (pack > 1) {
     headTiles = b.createOrFold<arith::CeilDivUIOp>(loc, group, index(pack));
     heads = b.createOrFold<arith::MulIOp>(loc, kvHeads, headTiles);
+  }
+  if (schedule.getSplits() > 1) {
+    Value programs = b.createOrFold<arith::MulIOp>(
+        loc, b.createOrFold<arith::MulIOp>(loc, batches, heads), tiles);
+    makeParts(rowSizes, programs);
+    tiles = b.createOrFold<arith::MulIOp>(loc, tiles, parts);
+  }
+  if (pack > 1) {
     splitQ = splitHeads(op.getQ(), op.getHeadDim());
-    splitO = splitHeads(op.getOInit(), op.getHeadDim());
-    if (op.getLseInit())
-      splitLse = splitHeads(op.getLseInit(), /*headDim=*/1);
+    splitO = splitHeads(o, outLayout == Layout::BHSD ? 1 : 2);
+    if (lse)
+      splitLse = splitHeads(lse, /*headDim=*/1);
   }
 
   SmallVector<Attribute> axes;
@@ -548,8 +620,15 @@ scf::ForallOp ProgramBuilder::build() {
   forall->setAttr(kScheduleAttrName, schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());
-  batch = forall.getInductionVars()[0];
+  batch = outBatch = forall.getInductionVars()[0];
   head = forall.getInductionVars()[1];
+  Value tile = forall.getInductionVars()[2];
+  if (parts) {
+    Value number = tile;
+    tile = divide32(b, loc, number, parts);
+    part = arith::SubIOp::create(b, loc, number, arith::MulIOp::create(b, loc, tile, parts));
+    outBatch = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, part, batches), batch);
+  }
   kvHead = b.createOrFold<arith::DivUIOp>(loc, head, headTiles);
   if (pack > 1)
     headInGroup = arith::MulIOp::create(
@@ -562,7 +641,7 @@ scf::ForallOp ProgramBuilder::build() {
   }
   kMemref = existingKeys(op.getK());
   vMemref = existingKeys(op.getV());
-  row = arith::MulIOp::create(b, loc, forall.getInductionVars()[2], index(positions));
+  row = arith::MulIOp::create(b, loc, tile, index(positions));
   position = b.createOrFold<arith::AddIOp>(loc, row, offset);
   Value rowsEnd =
       arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
@@ -571,9 +650,15 @@ scf::ForallOp ProgramBuilder::build() {
   qTile = pack > 1 ? loadPacked(splitQ) : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
 
   SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
+  if (parts)
+    keys = takeShare(b, loc, keys, part, parts);
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
   RowState state{minusInf(f32Vector({m})), splat(sumType, 0), splat(f32Vector({m, dv}), 0)};
   finish(allIntervals(state, keys));
+  if (parts) {
+    b.setInsertionPointAfter(forall);
+    combineParts();
+  }
   return forall;
 }
 

@@ -40,6 +40,9 @@ constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 /// Most integer sets a mask may expand to (`all_of` multiplies them).
 constexpr size_t kMaxVisibleSets = 64;
 
+/// Most parts that a schedule may cut the keys into.
+constexpr int64_t kMaxSplits = 256;
+
 /// True if the memref is, but for casts, a function's argument with `flashattn.aligned_rows`.
 bool isPromisedAlignedRows(Value memref);
 

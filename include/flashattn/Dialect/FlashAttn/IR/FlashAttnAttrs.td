@@ -157,6 +157,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `lanes` | threads that share a row: the row sum is kept as so many partial sums and reduced once at the end |
     | `dot_type` | element type of the contractions' operands |
     | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
+    | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
     | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
 
     `flashattn-select-schedule` fills it in; one already on the op is kept.
@@ -164,11 +165,12 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
                         DefaultValuedParameter<"int64_t", "1">:$pack,
+                        DefaultValuedParameter<"int64_t", "1">:$splits,
                         OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
   let assemblyFormat = [{
     `<` `tile_m` `=` $tileM `,` `tile_n` `=` $tileN `,` `warps` `=` $warps `,`
         `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType ``
-        custom<PackAndRoles>($pack, $roles) `>`
+        custom<LastFields>($pack, $splits, $roles) `>`
   }];
   let genVerifyDecl = 1;
 }

@@ -176,6 +176,78 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
   let hasCanonicalizer = 1;
 }
 
+def FlashAttn_CombineOp : Op<FlashAttn_Dialect, "combine", [
+    DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
+    AttrSizedOperandSegments]> {
+  let summary = "one attention from those over parts of the keys";
+  let description = [{
+    Merges what `flashattn.attention` gives for S parts of one set of keys, each part with an
+    output and a log-sum-exp of its own, in destination-passing style on tensors or memrefs.
+
+    | name | type |
+    | --- | --- |
+    | `o_parts` | `[S, B, Hq, Nq, Dv]`, f32 |
+    | `lse_parts` | `[S, B, Hq, Nq]`, f32, natural logarithm |
+    | `sink_logits` (optional) | `[Hq]`, f32: a logit that joins each row's denominator only; the parts are without it |
+    | `o` | `[B, Hq, Nq, Dv]`, f16, bf16 or f32; with `layout(bshd)` `[B, Nq, Hq, Dv]` |
+    | `lse` (optional) | `[B, Hq, Nq]`, f32 |
+
+    - A5: with `m` the largest of a row's `lse_parts` and the sink's logit, `l = sum_s e^(lse_s-m)`,
+      plus `e^(sink-m)`, and `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
+    - A6: a part in which the row saw no key has `o_s = 0` and `lse_s = -inf`, and weight 0. Where
+      all of them are such, `o = 0` and `lse = -inf`, or the sink's logit.
+
+    Example:
+
+    ```mlir
+    flashattn.combine ins(%o_parts, %lse_parts : memref<?x2x8x1x128xf32>, memref<?x2x8x1xf32>)
+        outs(%o : memref<2x8x1x128xbf16>)
+    ```
+  }];
+
+  let arguments = (ins FlashAttn_Shaped:$oParts, FlashAttn_Shaped:$lseParts,
+                       Optional<FlashAttn_Shaped>:$sinkLogits,
+                       FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
+                       DefaultValuedAttr<FlashAttn_LayoutAttr,
+                                         "::mlir::flashattn::Layout::BHSD">:$layout);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+
+  let assemblyFormat = [{
+    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)?
+    `ins` `(` $oParts `,` $lseParts `:` type($oParts) `,` type($lseParts) `)`
+    (`sink_logits` `(` $sinkLogits^ `:` type($sinkLogits) `)`)?
+    `outs` `(` $oInit (`,` $lseInit^)? `:` type($oInit) (`,` type($lseInit)^)? `)`
+    attr-dict (`->` type($results)^)?
+  }];
+
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
+                                         getLseInit() ? 2 : 1);
+    }
+    /// Dimension of heads and of sequence in `o`.
+    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
+    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
+  }];
+
+  let hasVerifier = 1;
+}
+
+def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
+  let summary = "parts to cut the keys into, as the machine has room for programs";
+  let description = [{
+    A number from 1 to the schedule's `splits` for `programs` tile programs over `key_tiles` tiles
+    of keys each: a target chooses it so that the parts of all of them keep the machine busy.
+
+    Example: test/Dialect/FlashAttn/tile-splits.mlir
+  }];
+  let arguments = (ins Index:$programs, Index:$keyTiles, FlashAttn_ScheduleAttr:$schedule);
+  let results = (outs Index:$splits);
+  let assemblyFormat = "$programs `,` $keyTiles `schedule` `(` $schedule `)` attr-dict";
+}
+
 def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
     Pure, ReturnLike, Terminator, HasParent<"AttentionOp">]> {
   let summary = "the score that a score modification makes";

@@ -35,10 +35,31 @@ def Tile : Pass<"flashattn-tile"> {
     positions of each; a group whose heads are no multiple has one program with rows that
     are none, read as 0 and not written.
 
+    With a schedule that splits the keys there are `flashattn.count_splits` programs for each of
+    these: each runs over an equal share of its key tiles, and `flashattn.combine` merges what they
+    leave in f32.
+
     Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def LowerCombine : Pass<"flashattn-lower-combine"> {
+  let summary = "turn every combine op on memrefs into loops, or a kernel";
+  let description = [{
+    A row of `flashattn.combine` at a time: its parts are read once, with their weights taken
+    against the largest log-sum-exp so far. On a GPU a row is a block of one thread for each
+    column, and several parts are on their way at once.
+
+    Example: test/Dialect/FlashAttn/lower-combine.mlir
+  }];
+  let options = [
+    Option<"gpu", "gpu", "bool", "false", "a `gpu.launch` rather than loops">,
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 

@@ -16,8 +16,13 @@ namespace flashattn {
 
 /// Replaces `op`, on memrefs and with a schedule, by its tile program: an `scf.forall`
 /// over (batch, query head, query tile) that carries the schedule as the attribute
-/// `flashattn.schedule`. Errors, at the op: tensors, no schedule.
+/// `flashattn.schedule`. Where the schedule splits the keys the last dimension counts (query tile,
+/// part), the part fastest, and a combine op follows. Errors, at the op: tensors, no schedule.
 FailureOr<scf::ForallOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
+
+/// Replaces `op`, on memrefs, by loops over its rows or, `onGPU`, by a `gpu.launch`. Errors, at the
+/// op: tensors.
+LogicalResult lowerCombine(RewriterBase &rewriter, CombineOp op, bool onGPU);
 
 /// The tile programs below `root` whose schedule has roles.
 SmallVector<scf::ForallOp> findSpecializedPrograms(Operation *root);

@@ -1,0 +1,49 @@
+// RUN: flash-opt %s -split-input-file -flashattn-lower-combine -canonicalize | FileCheck %s --check-prefixes=CHECK,LOOPS
+// RUN: flash-opt %s -split-input-file -flashattn-lower-combine=gpu -canonicalize | FileCheck %s --check-prefixes=CHECK,GPU
+
+// CHECK-LABEL: func @rows
+// CHECK-SAME: %[[OP:[a-z0-9]+]]: memref<?x?x?x?x64xf32>, %[[LP:[a-z0-9]+]]: memref<?x?x?x?xf32>, %[[O:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32>
+// LOOPS: scf.for %[[B:[a-z0-9]+]] =
+// LOOPS: scf.for %[[H:[a-z0-9]+]] =
+// LOOPS: scf.for %[[N:[a-z0-9]+]] =
+// LOOPS: %[[STATE:.*]]:3 = scf.for %[[S:[a-z0-9]+]] = {{.*}} step %c1 iter_args(%[[MAX:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}, %[[OUT:.*]] = %{{.*}}) -> (f32, f32, vector<64xf32>)
+// LOOPS: %[[LOG:.*]] = memref.load %[[LP]][%[[S]], %[[B]], %[[H]], %[[N]]]
+// LOOPS: vector.load %[[OP]][%[[S]], %[[B]], %[[H]], %[[N]], %c0]
+// LOOPS: %[[NEW:.*]] = arith.maxnumf %[[MAX]], %[[LOG]]
+// A6: a row that has seen no key in any part.
+// LOOPS: %[[UNSEEN:.*]] = arith.cmpf oeq, %[[NEW]], %{{.*}}
+// LOOPS: arith.select %[[UNSEEN]], %{{.*}}, %[[NEW]]
+// LOOPS-COUNT-2: math.exp2
+// LOOPS: vector.store %{{.*}}, %[[O]][%[[B]], %[[H]], %[[N]], %c0] : memref<?x?x?x64xf16>, vector<64xf16>
+// LOOPS: math.log2 %[[STATE]]#1
+// LOOPS: memref.store %{{.*}}, %[[LSE]][%[[B]], %[[H]], %[[N]]]
+
+// A block a row, a thread a column, eight parts at once; past the last part the weight is 0.
+// GPU: gpu.launch {{.*}} threads(%[[T:[a-z0-9_]+]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c64, %{{.*}} = %c1, %{{.*}} = %c1)
+// GPU: scf.for %[[COLUMN:[a-z0-9]+]] = %[[T]] to %c64 step %c64
+// GPU: scf.for %{{.*}} step %c8 iter_args
+// GPU-COUNT-7: arith.minui
+// GPU: memref.store %{{.*}}, %[[O]][%{{.*}}, %{{.*}}, %{{.*}}, %[[COLUMN]]]
+// One thread has the log-sum-exp.
+// GPU: %[[FIRST:.*]] = arith.cmpi eq, %[[T]], %c0
+// GPU: scf.if %[[FIRST]]
+// GPU: memref.store %{{.*}}, %[[LSE]]
+func.func @rows(%op: memref<?x?x?x?x64xf32>, %lp: memref<?x?x?x?xf32>, %o: memref<?x?x?x64xf16>, %l: memref<?x?x?xf32>) {
+  flashattn.combine ins(%op, %lp : memref<?x?x?x?x64xf32>, memref<?x?x?x?xf32>) outs(%o, %l : memref<?x?x?x64xf16>, memref<?x?x?xf32>)
+  return
+}
+
+// -----
+
+// The sink's logit is where the maximum begins, its weight 1 where the sum does.
+// CHECK-LABEL: func @sink
+// CHECK-SAME: %[[S:[a-z0-9]+]]: memref<8xf32>, %[[O:[a-z0-9]+]]: memref<2x1x8x40xf32>
+// CHECK: %[[SINK:.*]] = memref.load %[[S]][%[[H:.*]]]
+// CHECK: %[[WEIGHT:.*]] = arith.select
+// CHECK: scf.for {{.*}} iter_args(%{{.*}} = %[[SINK]], %{{.*}} = %[[WEIGHT]],
+// LOOPS: vector.store %{{.*}}, %[[O]][%{{.*}}, %{{.*}}, %[[H]], %c0]
+// GPU: memref.store %{{.*}}, %[[O]][%{{.*}}, %{{.*}}, %[[H]], %{{.*}}]
+func.func @sink(%op: memref<3x2x8x1x40xf32>, %lp: memref<3x2x8x1xf32>, %s: memref<8xf32>, %o: memref<2x1x8x40xf32>) {
+  flashattn.combine layout(bshd) ins(%op, %lp : memref<3x2x8x1x40xf32>, memref<3x2x8x1xf32>) sink_logits(%s : memref<8xf32>) outs(%o : memref<2x1x8x40xf32>)
+  return
+}

@@ -1,0 +1,17 @@
+// RUN: flash-opt %s -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
+
+func.func @product(%q: memref<?x?x?x256xf16>) {
+  // expected-error@+1 {{needs 158 registers a thread (product 128, other 30) of 128 that 2 blocks begin with}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 8, section = 1, blocks = 2>>)
+    ins(%q, %q, %q : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>) outs(%q : memref<?x?x?x256xf16>)
+  return
+}
+
+// -----
+
+func.func @sinks(%q: memref<?x?x?x64xf16>, %s: memref<?xf32>) {
+  // expected-error@+1 {{expected pack 1 with sink_logits but got 4}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 8, section = 1, blocks = 2>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) sink_logits(%s : memref<?xf32>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}

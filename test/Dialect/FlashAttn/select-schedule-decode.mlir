@@ -1,0 +1,57 @@
+// RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_90a | FileCheck %s --check-prefixes=CHECK,HOPPER
+// RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_80 | FileCheck %s --check-prefixes=CHECK,AMPERE
+// RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=cpu | FileCheck %s --check-prefixes=CHECK,CPU
+
+// Few queries, whatever the lengths: the keys in parts, and heads in the rows of a tile.
+// CHECK-LABEL: func @group_unknown
+// HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 1, section = 1, blocks = 2>>)
+// AMPERE: schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, lanes = 4, dot_type = bf16, splits = 128>)
+// CPU-NOT: splits
+func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x1x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x1x128xbf16>)
+  return
+}
+
+// -----
+
+// As many heads as a group has, and 16 positions of each.
+// CHECK-LABEL: func @group_of_four
+// HOPPER: pack = 4, splits = 128
+func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) layout(bshd) ins(%q, %k, %k : memref<?x16x32x64xf16>, memref<?x?x8x64xf16>, memref<?x?x8x64xf16>) outs(%q : memref<?x16x32x64xf16>)
+  return
+}
+
+// -----
+
+// What is read of a query head is read for all rows of a tile at once; the sinks are for who merges.
+// CHECK-LABEL: func @bias
+// HOPPER-NOT: pack
+// HOPPER: splits = 128
+// HOPPER: pack = 4, splits = 128
+func.func @bias(%q: memref<?x32x1x64xf16>, %k: memref<?x8x?x64xf16>, %b: memref<1x32x1x?xf16>, %s: memref<32xf32>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) bias(%b : memref<1x32x1x?xf16>) outs(%q : memref<?x32x1x64xf16>)
+  flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) sink_logits(%s : memref<32xf32>) outs(%q : memref<?x32x1x64xf16>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func @wide
+// HOPPER: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 5, {{.*}}section = 1>>)
+// HOPPER: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}blocks = 2
+func.func @wide(%q: memref<?x?x2x256xf16>, %k: memref<?x?x?x256xf16>, %x: memref<?x?x2x192xf16>, %y: memref<?x?x?x192xf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x2x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>) outs(%q : memref<?x?x2x256xf16>)
+  flashattn.attention ins(%x, %y, %y : memref<?x?x2x192xf16>, memref<?x?x?x192xf16>, memref<?x?x?x192xf16>) outs(%x : memref<?x?x2x192xf16>)
+  return
+}
+
+// -----
+
+// CHECK-LABEL: func @many
+// CHECK-NOT: splits
+func.func @many(%q: memref<?x?x17x128xbf16>, %r: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x17x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x17x128xbf16>)
+  flashattn.attention ins(%r, %k, %k : memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%r : memref<?x?x?x128xbf16>)
+  return
+}

@@ -1,0 +1,69 @@
+// RUN: flash-opt %s -split-input-file -flashattn-tile -canonicalize -cse | FileCheck %s
+
+// Parts of the keys: programs of their own whose outputs are one more batch each, and an op that
+// merges them.
+#split = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 16>
+// CHECK-LABEL: func @parts
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x8x3x64xf16>, %[[K:[a-z0-9]+]]: memref<?x2x?x64xf16>, %[[O:[a-z0-9]+]]: memref<?x8x3x64xf16>
+// CHECK-DAG: %[[NK:.*]] = memref.dim %[[K]], %c2
+// CHECK-DAG: %[[B:.*]] = memref.dim %[[Q]], %c0
+// CHECK-DAG: %[[PROGRAMS:.*]] = arith.muli %[[B]], %c8
+// CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %[[NK]], %c32
+// CHECK: %[[S:.*]] = flashattn.count_splits %[[PROGRAMS]], %[[TILES]] schedule(<tile_m = 64, {{.*}}splits = 16>)
+// One allocation for the outputs and, behind them, the log-sum-exps.
+// CHECK: %[[BYTES:.*]] = arith.muli %{{.*}}, %c6240
+// CHECK: %[[BUFFER:.*]] = memref.alloc(%[[BYTES]]) : memref<?xi8>
+// CHECK: %[[SHIFT:.*]] = arith.muli %{{.*}}, %c6144
+// CHECK: %[[LP:.*]] = memref.view %[[BUFFER]][%[[SHIFT]]][%[[S]], %[[B]]] : memref<?xi8> to memref<?x?x8x3xf32>
+// CHECK: %[[OP:.*]] = memref.view %[[BUFFER]][%c0][%[[S]], %[[B]]] : memref<?xi8> to memref<?x?x8x3x64xf32>
+// CHECK: %[[OB:.*]] = memref.collapse_shape %[[OP]] {{\[\[}}0, 1], [2], [3], [4]]
+// CHECK: %[[LB:.*]] = memref.collapse_shape %[[LP]] {{\[\[}}0, 1], [2], [3]]
+// CHECK: scf.forall (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in (%[[B]], 8, %[[S]])
+// Its number counts the parts fastest.
+// CHECK: arith.divui %{{.*}}, %{{.*}} : i32
+// CHECK: %[[PART:.*]] = arith.subi %[[T]], %{{.*}}
+// CHECK: %[[FIRST:.*]] = arith.muli %[[PART]], %[[B]]
+// CHECK: %[[OUT:.*]] = arith.addi %[[FIRST]], %[[BATCH]]
+// CHECK: vector.transfer_read %[[Q]][%[[BATCH]], %[[HEAD]],
+// The part's share of the tiles, rounded up; full tiles stay apart from the last one.
+// CHECK: %[[SHARE32:.*]] = arith.divui %{{.*}}, %{{.*}} : i32
+// CHECK: %[[SHARE:.*]] = arith.index_castui %[[SHARE32]]
+// CHECK: %[[FROM:.*]] = arith.muli %[[PART]], %[[SHARE]]
+// CHECK: %[[TO:.*]] = arith.addi %[[FROM]], %[[SHARE]]
+// CHECK: %[[LOW:.*]] = arith.minsi %[[TO]], %c0
+// CHECK: %[[BEGIN:.*]] = arith.maxsi %[[LOW]], %[[FROM]]
+// CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[FULL:[a-z0-9]+]]
+// CHECK: scf.for %{{.*}} = %[[FULL]] to
+// CHECK: vector.transfer_write %{{.*}}, %[[OB]][%[[OUT]], %[[HEAD]], %{{.*}}, %c0] {{.*}} : vector<64x64xf32>, memref<?x8x3x64xf32>
+// CHECK: vector.transfer_write %{{.*}}, %[[LB]][%[[OUT]], %[[HEAD]], %{{.*}}] : vector<64xf32>, memref<?x8x3xf32>
+// CHECK: flashattn.combine ins(%[[OP]], %[[LP]] : {{.*}}) outs(%[[O]] : memref<?x8x3x64xf16>)
+// CHECK: memref.dealloc %[[BUFFER]]
+func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<?x8x3x64xf16>) {
+  flashattn.attention schedule(#split)
+      ins(%q, %k, %k : memref<?x8x3x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
+      outs(%o : memref<?x8x3x64xf16>)
+  return
+}
+
+// -----
+
+// Heads that share a tile; the parts' outputs are [B, H, N] whatever the op's layout. A sink is for
+// who merges.
+#packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, pack = 4, splits = 16>
+// CHECK-LABEL: func @packed
+// CHECK-SAME: %[[SINKS:[a-z0-9]+]]: memref<8xf32>
+// CHECK: memref.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3], [4]] {{.*}} : memref<?x16x8x64xbf16> into memref<?x16x2x4x64xbf16>
+// CHECK: %[[OS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1, 2], [3], [4]] {{.*}} : memref<?x8x16x64xf32> into memref<?x2x4x16x64xf32>
+// CHECK: %[[LS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1, 2], [3]] {{.*}} : memref<?x8x16xf32> into memref<?x2x4x16xf32>
+// CHECK: scf.forall
+// CHECK-NOT: memref.load
+// CHECK: vector.transfer_write %{{.*}}, %[[OS]][{{.*}}] {{.*}}permutation_map = #[[POSITIONS_FIRST:.*]]} : vector<16x4x64xf32>, memref<?x2x4x16x64xf32>
+// CHECK: vector.transfer_write %{{.*}}, %[[LS]]
+// CHECK: flashattn.combine layout(bshd) ins({{.*}}) sink_logits(%[[SINKS]] : memref<8xf32>) outs(%{{.*}}, %{{.*}} : memref<?x16x8x64xbf16>, memref<?x8x16xf32>)
+func.func @packed(%q: memref<?x16x8x64xbf16>, %k: memref<?x?x2x64xbf16>, %s: memref<8xf32>, %o: memref<?x16x8x64xbf16>, %l: memref<?x8x16xf32>) {
+  flashattn.attention layout(bshd) schedule(#packed)
+      ins(%q, %k, %k : memref<?x16x8x64xbf16>, memref<?x?x2x64xbf16>, memref<?x?x2x64xbf16>)
+      sink_logits(%s : memref<8xf32>)
+      outs(%o, %l : memref<?x16x8x64xbf16>, memref<?x8x16xf32>)
+  return
+}

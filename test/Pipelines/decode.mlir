@@ -1,0 +1,30 @@
+// RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_90a | FileCheck %s --check-prefixes=CHECK,HOPPER
+// RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_80 | FileCheck %s --check-prefixes=CHECK,AMPERE
+// RUN: flash-opt %s -split-input-file -flashattn-to-cpu | FileCheck %s --check-prefix=CPU
+
+// Few queries of many keys, down to PTX: room for the parts' outputs, a kernel over the parts, and
+// one that merges them. The first stores f32 itself, without a tensor copy.
+// CHECK-LABEL: llvm.func @decode
+// CHECK: llvm.call @flashattnMultiprocessorCount
+// CHECK: llvm.call @_mlir_memref_to_llvm_alloc
+// HOPPER-COUNT-3: llvm.call @flashattnEncodeTensorMap
+// CHECK-NOT: llvm.call @flashattnEncodeTensorMap
+// CHECK: gpu.launch_func @decode_kernel
+// CHECK: gpu.launch_func @decode_kernel_0
+// CHECK: llvm.call @_mlir_memref_to_llvm_free
+// CHECK: gpu.binary @decode_kernel
+// HOPPER-SAME: cp.async.bulk.tensor.5d.shared::cluster
+// HOPPER-SAME: wgmma.mma_async
+// AMPERE-SAME: mma.sync
+// CHECK-SAME: st.global.v2.{{(b|f)}}32
+// CHECK: gpu.binary @decode_kernel_0
+// CHECK-SAME: ex2.approx.ftz.f32
+// CPU-LABEL: llvm.func @decode
+// CPU-NOT: llvm.call @_mlir_memref_to_llvm_alloc
+// CPU: llvm.call @flashattnParallelFor
+func.func @decode(%q: memref<?x32x1x128xbf16>, %k: memref<?x8x?x128xbf16>, %v: memref<?x8x?x128xbf16>, %n: memref<?xi32>, %o: memref<?x32x1x128xbf16>) {
+  flashattn.attention mask(#flashattn.causal)
+    ins(%q, %k, %v : memref<?x32x1x128xbf16>, memref<?x8x?x128xbf16>, memref<?x8x?x128xbf16>)
+    kv_len(%n : memref<?xi32>) outs(%o : memref<?x32x1x128xbf16>)
+  return
+}
