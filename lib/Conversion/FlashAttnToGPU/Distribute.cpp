@@ -36,6 +36,11 @@ bool ThreadLayout::isTile(VectorType type) const {
   return type.getRank() == 2 && type.getDimSize(0) == tileM && type.getDimSize(1) % 8 == 0;
 }
 
+bool ThreadLayout::isSplitTile(VectorType type) const {
+  return type.getRank() == 4 && type.getDimSize(0) == tileM && type.getDimSize(2) == kQuad &&
+         type.getDimSize(3) == 2;
+}
+
 VectorType ThreadLayout::threadType(VectorType type) const {
   int64_t elements = 0;
   if (isRow(type))
@@ -44,6 +49,8 @@ VectorType ThreadLayout::threadType(VectorType type) const {
     elements = columnElements(type.getDimSize(1));
   else if (isTile(type))
     elements = tileElements(type.getDimSize(1));
+  else if (isSplitTile(type))
+    elements = tileElements(type.getDimSize(1) * kQuad * 2);
   else
     return {};
   return VectorType::get({elements}, type.getElementType());
@@ -319,9 +326,7 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
     // Between forms of the same row values; or a tile whose columns are split by lane,
     // of which a thread holds the same elements in the same order.
     bool sameRow = layout.isRow(op.getSourceVectorType()) && layout.isRow(type);
-    bool split = layout.isTile(op.getSourceVectorType()) && type.getRank() == 4 &&
-                 type.getDimSize(0) == layout.tileM && type.getDimSize(2) == kQuad &&
-                 type.getDimSize(3) == 2;
+    bool split = layout.isTile(op.getSourceVectorType()) && layout.isSplitTile(type);
     // Rows of several heads, which only a write takes apart.
     bool heads = llvm::all_of(op->getUsers(), llvm::IsaPred<vector::TransferWriteOp>);
     if (sameRow || split || heads) {

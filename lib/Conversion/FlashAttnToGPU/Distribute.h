@@ -25,6 +25,8 @@ struct ThreadLayout {
   bool isColumn(VectorType type) const;
   /// vector<MxN>
   bool isTile(VectorType type) const;
+  /// vector<MxN/8x4x2>: a tile whose columns are split by lane.
+  bool isSplitTile(VectorType type) const;
 
   int64_t rowElements() const { return 2 * rowBlocks; }
   int64_t columnElements(int64_t columns) const { return columns / 4; }

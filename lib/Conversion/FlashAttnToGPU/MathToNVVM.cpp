@@ -120,10 +120,8 @@ struct ReciprocalToIntrinsic : OpRewritePattern<arith::DivFOp> {
 bool isSelectable(Operation *op) {
   if (auto tanh = dyn_cast<math::TanhOp>(op))
     return isApproximate(tanh);
-  return isa<math::AbsFOp, math::AbsIOp, math::CeilOp, math::CopySignOp, math::CountLeadingZerosOp,
-             math::CtPopOp, math::FloorOp, math::FmaOp, math::IsFiniteOp, math::IsInfOp,
-             math::IsNaNOp, math::IsNormalOp, math::RoundEvenOp, math::RoundOp, math::SqrtOp,
-             math::TruncOp>(op);
+  return isa<math::AbsIOp, math::CopySignOp, math::CountLeadingZerosOp, math::CtPopOp, math::FmaOp,
+             math::IsFiniteOp, math::IsInfOp, math::IsNaNOp, math::IsNormalOp>(op);
 }
 
 struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMathToNVVMPass> {
@@ -146,6 +144,13 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::Log2Op>>(ctx, kLog2);
     patterns.add<ToIntrinsic<math::LogOp>>(ctx, kLog2, /*before=*/1, /*after=*/M_LN2);
     patterns.add<ToIntrinsic<math::RsqrtOp>>(ctx, "llvm.nvvm.rsqrt.approx.ftz.f");
+    // gpu-to-nvvm would make calls to libdevice of these ops, and leaves intrinsics alone.
+    patterns.add<ToIntrinsic<math::AbsFOp>>(ctx, "llvm.fabs.f32");
+    patterns.add<ToIntrinsic<math::CeilOp>>(ctx, "llvm.ceil.f32");
+    patterns.add<ToIntrinsic<math::FloorOp>>(ctx, "llvm.floor.f32");
+    patterns.add<ToIntrinsic<math::RoundEvenOp>>(ctx, "llvm.roundeven.f32");
+    patterns.add<ToIntrinsic<math::SqrtOp>>(ctx, "llvm.nvvm.sqrt.rn.f");
+    patterns.add<ToIntrinsic<math::TruncOp>>(ctx, "llvm.trunc.f32");
     patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic>(ctx);
     if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))) ||
         failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
