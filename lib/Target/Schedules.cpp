@@ -112,7 +112,7 @@ constexpr struct {
   int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
 } kDecodeTable[] = {
     {64, 128, 3, 208, 48, 2}, {128, 64, 3, 208, 48, 2}, {192, 32, 3, 208, 48, 2},
-    {256, 32, 5, 240, 24, 1}};
+    {256, 32, 5, 248, 24, 1}};
 constexpr int64_t kDecodeSplits = 128;
 
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
