@@ -268,7 +268,8 @@ typedef struct FlashAttnPackedLaunch {
       are the addresses that are NULL here. */
   int64_t match;
   void *stream;
-  /** In place of tensors[i].data. Only the first `numTensors` are read. */
+  /** In place of tensors[i].data, and of tensors[i].scalar, whose 64 bits stand here. Only the
+      first `numTensors` are read. */
   void *data[FLASHATTN_MAX_PACKED];
 } FlashAttnPackedLaunch;
 

@@ -164,7 +164,7 @@ static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTenso
     const FlashAttnTensor &tensor = tensors[i];
     addresses[i] = &values[i];
     if (kernel->arguments[i].kind == FLASHATTN_ARGUMENT_SCALAR) {
-      values[i] = tensor.scalar;
+      values[i] = data ? reinterpret_cast<int64_t>(data[i]) : tensor.scalar;
       continue;
     }
     void *pointer = data ? data[i] : tensor.data;

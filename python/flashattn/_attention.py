@@ -12,16 +12,15 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy
 
-from . import _kernel, _library, _module, _tensors
-from ._library import DEVICE_CPU, pack_call, pack_matched, pack_objects
+from . import _features, _kernel, _library, _module, _tensors, _trace
+from ._checks import ALIGNMENT, Views, check_inputs, check_outputs, device_name
+from ._library import DEVICE_CPU, pack_addresses, pack_call, pack_matched, pack_objects
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
-
-_ALIGNMENT = 16  # bytes that a GPU moves at once
 
 #: Plans are small, but lengths may vary without end.
 _MAX_PLANS = 4096
@@ -29,6 +28,9 @@ _MAX_PLANS = 4096
 
 #: Plans that tensors are compared with, one by one.
 _MAX_RECENT = 4
+
+
+_NO_OPERANDS = _features.Operands()
 
 
 class _Fields(tuple):
@@ -63,7 +65,7 @@ class _Plan:
         "lse_shape", "like_o", "like_lse", "is_empty",
     )  # fmt: skip
 
-    def __init__(self, kernel: _kernel.Kernel, views: "_Views"):
+    def __init__(self, kernel: _kernel.Kernel, views: Views, extras: _features.Extras):
         self.kernel = kernel
         self.device = views.q.device
         self.launch, self.match = kernel._library.launch, kernel._library.match
@@ -74,32 +76,26 @@ class _Plan:
         #: The caller's.
         self.options: Any = None
         rows = [views.q, views.k, views.v, views.o]
-        self.tensors = (_library.Tensor * 5)()
-        is_aligned = all(view.pointer % _ALIGNMENT == 0 for view in rows)
+        first = 5 if views.has_lse else 4
+        count = first + len(extras.views)
+        self.tensors = (_library.Tensor * max(5, count))()
+        is_aligned = all(view.pointer % ALIGNMENT == 0 for view in rows)
         self.match_head = _library.match_head(_exchange, self.tensors, self.device, is_aligned)
-        self.launch_head = _library.launch_head(
-            kernel._handle, self.tensors, 5 if views.has_lse else 4
-        )
-        for tensor, view in zip(self.tensors, rows):
-            tensor.rank, tensor.elementType = 4, _library.ELEMENT_TYPES[view.element]
-            tensor.sizes[:] = view.shape
-            tensor.strides[:] = view.strides
+        self.launch_head = _library.launch_head(kernel._handle, self.tensors, count)
+        operands = [*enumerate(rows), *enumerate((view for _, view in extras.views), first)]
+        for index, view in operands:
+            if view is None:  # a scalar, which each launch brings
+                continue
+            tensor, rank = self.tensors[index], len(view.shape)
+            tensor.rank, tensor.elementType = rank, _library.ELEMENT_TYPES[view.element]
+            tensor.sizes[:rank] = view.shape
+            tensor.strides[:rank] = view.strides
+        if not views.has_lse:
+            return
         lse = self.tensors[4]
         lse.rank, lse.elementType = 3, _library.ELEMENT_TYPES["f32"]
         lse.sizes[:3] = self.lse_shape
         lse.strides[:3] = _tensors._dense_strides(self.lse_shape)
-
-
-class _Views(NamedTuple):
-    """Checked operands; strides of dimensions of one element are as in a dense tensor."""
-
-    q: View
-    k: View
-    v: View
-    o: View
-    lse_shape: Tuple[int, ...]
-    has_lse: bool
-    rows: str
 
 
 def attention(
@@ -116,8 +112,16 @@ def attention(
     schedule: Any = None,
     dtype: Any = None,
     stream: Any = None,
+    bias: Any = None,
+    keep: Any = None,
+    softcap: Optional[float] = None,
+    sink_logits: Any = None,
+    kv_len: Any = None,
+    offset: Optional[int] = None,
+    score_mod: Any = None,
 ) -> Any:
-    """`softmax(mask(scale * q k^T)) v`, without the matrix of scores ever in memory.
+    """`softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, without the matrix of scores ever
+    in memory.
 
     On a GPU up to 16 queries read the keys in parts at once, and each number of them has a kernel of
     its own.
@@ -145,18 +149,55 @@ def attention(
       stream: a CUDA stream or its address; None is the caller's current one. The call returns when
         the work is on the stream, and never waits. On the CPU it returns when all is done.
 
+      bias: added to the scores, f16, bf16 or f32, of any shape that broadcasts to
+        `[B, Hq, Nq, Nk]`, whatever the layout; what is broadcast is not repeated in memory. Like
+        q, k and v it is read where it lies, and so are keep, sink_logits and kv_len.
+      keep: bool, broadcasts as bias does; False hides a pair that the mask shows.
+      softcap: c, where scores s become `c * tanh(s / c)` before score_mod and bias.
+      sink_logits: `[Hq]`, f32: a logit of each query head that joins the denominator only. A row
+        that sees no key has it as its lse.
+      kv_len: `[B]`, i32: keys at or past it do not exist, whatever k and v hold there.
+        "bottom_right" puts query 0 at kv_len - Nq.
+      offset: where query 0 stands, in place of what `align` says. May change from call to call.
+      score_mod: a function of (score, b, h, p, k), the scaled and capped score of query head h of
+        batch b, the query's position p and the key k, that gives the score: such as
+        `lambda score, b, h, p, k: score + flashattn.math.exp2(-h) * (k - p)`. It is called with
+        values that record operators and functions of `flashattn.math`, and compiled; numbers that
+        it captures are compiled in. b, h, p and k are integers of 32 bits, score is f32, and where
+        integers meet floats they become f32.
+
     Returns:
       o, `[B, Hq, Nq, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
 
     Raises:
       ArgumentError: shapes, types, devices, strides or names that do not fit.
+      TraceError: a score_mod that does what no operation stands for, such as `if` on a score.
       CompileError, UnsupportedError: the compiler's diagnostic, at the first call of a kind.
       DeviceError: no library, no driver, no device, a launch that failed.
     """
     # A plan is found by everything that it was made from.
     if schedule is not None and schedule.__class__ is not str:
         schedule = _hashable(schedule)
-    options = (mask, scale, align, layout, return_lse, schedule, dtype, out is None)
+    options: Tuple[Any, ...] = (
+        mask,
+        scale,
+        align,
+        layout,
+        return_lse,
+        schedule,
+        dtype,
+        out is None,
+    )
+    if not (
+        bias is keep is softcap is sink_logits is kv_len is offset is None and score_mod is None
+    ):
+        options += (
+            _features.check_options(softcap),
+            None if score_mod is None else _trace.text_of(score_mod),
+        )
+        operands = _features.Operands(bias, keep, sink_logits, kv_len, offset)
+        if any(operand is not None for operand in operands):
+            return _call_operands(q, k, v, out, stream, options, operands)
     kind = type(q)
     if kind is _Tensor and type(k) is kind and type(v) is kind:
         return _call_torch(q, k, v, out, stream, options)
@@ -249,10 +290,10 @@ def _torch_key(q: Any, k: Any, v: Any, o: Any, lse: Any, options: Tuple[Any, ...
     key = (
         q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.is_cuda,
         q.get_device(), k.get_device(), v.get_device(),
-        (q.data_ptr() | k.data_ptr() | v.data_ptr()) & (_ALIGNMENT - 1), options,
+        (q.data_ptr() | k.data_ptr() | v.data_ptr()) & (ALIGNMENT - 1), options,
     )  # fmt: skip
     for t in () if o is None else (o,) if lse is None else (o, lse):
-        bits = t.data_ptr() & (_ALIGNMENT - 1)
+        bits = t.data_ptr() & (ALIGNMENT - 1)
         key += (t.dtype, t.shape, t.stride(), t.get_device(), bits)  # type: ignore[assignment]
     return key
 
@@ -266,7 +307,7 @@ def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[An
     )  # fmt: skip
     key = (
         q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.strides, k.strides, v.strides,
-        (q_at | k_at | v_at) & (_ALIGNMENT - 1), options,
+        (q_at | k_at | v_at) & (ALIGNMENT - 1), options,
     )  # fmt: skip
     try:
         plan = _state.plans.get(key)
@@ -285,11 +326,63 @@ def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[An
     return (o, lse) if has_lse else o
 
 
+def _call_operands(
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    stream: Any,
+    options: Tuple[Any, ...],
+    operands: _features.Operands,
+) -> Any:
+    """A call with operands beyond q, k and v. Those of torch find their plan by its key."""
+    others = [operand for operand in operands[:4] if operand is not None]
+    if out is not None or any(type(t) is not _Tensor for t in (q, k, v, *others)):
+        return _attend(q, k, v, out, stream, options, None, operands)
+    if any(t.requires_grad for t in (q, k, v, *others)):
+        return _attend(q, k, v, out, stream, options, None, operands)
+    plan = key = None
+    options += (tuple(operand is None for operand in operands),)
+    try:
+        key = _torch_key(q, k, v, None, None, options)
+        for t in others:
+            bits = t.data_ptr() & (ALIGNMENT - 1)
+            key += (t.dtype, t.shape, t.stride(), t.get_device(), bits)
+        plan = _state.plans.get(key)
+    except (TypeError, ValueError, RuntimeError):
+        key = None
+    if plan is None:
+        return _attend(q, k, v, out, stream, options, key, operands)
+    o = _empty_like(plan.like_o)
+    lse = _empty_like(plan.like_lse) if options[4] else None
+    if not plan.is_empty:
+        if stream is not None:
+            stream = _tensors.stream_pointer(stream)
+        elif plan.device >= 0:
+            stream = _raw_stream(plan.device)
+        tensors = [q, k, v, o, *others] if lse is None else [q, k, v, o, lse, *others]
+        words = [t.data_ptr() for t in tensors]
+        if operands.offset is not None:
+            words.append(_features.check_offset(operands.offset) & ((1 << 64) - 1))
+        status = plan.launch(plan.launch_head + pack_addresses(stream or 0, words))
+        if status:
+            plan.kernel._library.fail(status)
+    return (o, lse) if options[4] else o
+
+
 def _attend(
-    q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...], key: Any
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    stream: Any,
+    options: Tuple[Any, ...],
+    key: Any,
+    operands: _features.Operands = _NO_OPERANDS,
 ) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
-    mask, scale, align, layout, return_lse, schedule, dtype, _ = options
+    mask, scale, align, layout, return_lse, schedule, dtype, _ = options[:8]
+    softcap, score_mod = options[8:10] if len(options) > 8 else (None, None)
     _learn_torch()
     scale = _module.check_options(mask, scale, align, layout)
     bf16_bits = False
@@ -301,8 +394,9 @@ def _attend(
         name: _tensors.view(name, tensor, bf16_bits)
         for name, tensor in (("q", q), ("k", k), ("v", v))
     }
-    _refuse_gradients(q, k, v)
-    shapes = _check_inputs(views["q"], views["k"], views["v"], layout)
+    _refuse_gradients(q=q, k=k, v=v, bias=operands.bias, sink_logits=operands.sink_logits)
+    shapes = check_inputs(views["q"], views["k"], views["v"], layout)
+    extras = _features.check(operands, views["q"], views["k"], layout, bf16_bits)
     o_shape, lse_shape = shapes
     element = views["q"].element
 
@@ -317,7 +411,7 @@ def _attend(
         lse = _tensors.empty_like("lse", views["q"], q, lse_shape, "f32")
     o_view = _tensors.view("o", o, bf16_bits)
     lse_view = _tensors.view("lse", lse, False) if return_lse else None
-    checked = _check_outputs(
+    checked = check_outputs(
         views["q"], views["k"], views["v"], o_view, lse_view, o_shape, lse_shape
     )
 
@@ -337,17 +431,20 @@ def _attend(
         bool(return_lse),
         _kernel.format_schedule(_mapping(schedule), element, is_cpu),
         checked.rows,
-        _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
-        queries,
+        None if is_cpu else _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
+        softcap=softcap,
+        score_mod=score_mod,
+        **extras.fields,
+        queries=queries,
     )
-    plan = _Plan(_kernel.cached(problem, views["q"].device), checked)
+    plan = _Plan(_kernel.cached(problem, views["q"].device), checked, extras)
     if stream is None:
         stream = _stream_of(q, views["q"])
     else:
         stream = _tensors.stream_pointer(stream)
-    _start(plan, views["q"], views["k"], views["v"], o_view, lse_view, stream)
+    _start(plan, (views["q"], views["k"], views["v"], o_view, lse_view), extras, stream)
     # What torch allocates is aligned; a plan without out= counts on it.
-    if key is not None and (out is not None or o_view.pointer % _ALIGNMENT == 0):
+    if key is not None and (out is not None or o_view.pointer % ALIGNMENT == 0):
         plan.options = options
         plan.like_o, plan.like_lse = like_o, like_lse
         plans = _state.plans
@@ -357,7 +454,9 @@ def _attend(
     return (o, lse) if return_lse else o
 
 
-def launch_kernel(kernel: _kernel.Kernel, q, k, v, out, lse, stream) -> None:
+def launch_kernel(
+    kernel: _kernel.Kernel, q, k, v, out, lse, stream, operands: _features.Operands
+) -> None:
     """`Kernel.launch`."""
     _learn_torch()
     if not kernel.is_launchable:
@@ -375,8 +474,8 @@ def launch_kernel(kernel: _kernel.Kernel, q, k, v, out, lse, stream) -> None:
         for name, tensor in (("q", q), ("k", k), ("v", v), ("o", out))
     )
     lse_view = _tensors.view("lse", lse, False) if lse is not None else None
-    _refuse_gradients(q, k, v)
-    o_shape, lse_shape = _check_inputs(q_view, k_view, v_view, problem.layout)
+    _refuse_gradients(q=q, k=k, v=v, bias=operands.bias, sink_logits=operands.sink_logits)
+    o_shape, lse_shape = check_inputs(q_view, k_view, v_view, problem.layout)
     for name, width, found in (
         ("D", problem.d, q_view.shape[3]),
         ("Dv", problem.dv, v_view.shape[3]),
@@ -390,25 +489,25 @@ def launch_kernel(kernel: _kernel.Kernel, q, k, v, out, lse, stream) -> None:
         )
     if q_view.device != kernel._info.device:
         raise ArgumentError(
-            f"expected tensors on {_device_name(kernel._info.device)}, as compiled, but got "
-            f"{_device_name(q_view.device)}"
+            f"expected tensors on {device_name(kernel._info.device)}, as compiled, but got "
+            f"{device_name(q_view.device)}"
         )
-    views = _check_outputs(q_view, k_view, v_view, o_view, lse_view, o_shape, lse_shape)
+    views = check_outputs(q_view, k_view, v_view, o_view, lse_view, o_shape, lse_shape)
     if _module.ROWS.index(views.rows) > _module.ROWS.index(problem.rows):
         raise ArgumentError(f"expected {problem.rows} rows, as compiled, but got {views.rows} ones")
+    extras = _features.check(operands, q_view, k_view, problem.layout, bits, problem)
     stream = _stream_of(q, q_view) if stream is None else _tensors.stream_pointer(stream)
-    _start(_Plan(kernel, views), q_view, k_view, v_view, o_view, lse_view, stream)
+    plan = _Plan(kernel, views, extras)
+    _start(plan, (q_view, k_view, v_view, o_view, lse_view), extras, stream)
 
 
 def _start(
-    plan: _Plan, q: View, k: View, v: View, o: View, lse: Optional[View], stream: int
+    plan: _Plan, views: Tuple[Optional[View], ...], extras: _features.Extras, stream: int
 ) -> None:
     if plan.is_empty:
         return
-    lse_at = lse.pointer if lse is not None else 0
-    status = plan.launch(
-        plan.launch_head + pack_call(0, stream, q.pointer, k.pointer, v.pointer, o.pointer, lse_at)
-    )
+    words = [view.pointer for view in views if view is not None] + extras.words()
+    status = plan.launch(plan.launch_head + pack_addresses(stream, words))
     if status:
         plan.kernel._library.fail(status)
 
@@ -440,8 +539,8 @@ def _stream_of(tensor: Any, view: View) -> int:
     return _tensors.current_stream(view)
 
 
-def _refuse_gradients(*tensors: Any) -> None:
-    for name, tensor in zip("qkv", tensors):
+def _refuse_gradients(**tensors: Any) -> None:
+    for name, tensor in tensors.items():
         if _tensors.is_torch(tensor) and tensor.requires_grad and _grad_enabled():
             raise UnsupportedError(
                 f"expected tensors without gradients but got {name!r} with requires_grad; "
@@ -463,141 +562,3 @@ def _split_out(out: Any, return_lse: bool) -> Tuple[Any, Any]:
             "expected out to be a pair (o, lse) with return_lse but got " + type(out).__name__
         )
     return out[0], out[1]
-
-
-def _device_name(device: int) -> str:
-    return "the CPU" if device == DEVICE_CPU else f"cuda:{device}" if device >= 0 else "no device"
-
-
-def _check_inputs(
-    q: View, k: View, v: View, layout: str
-) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-    """Rule R1 for what is known at run time. Gives the shapes of o and lse."""
-    for name, view in (("q", q), ("k", k), ("v", v)):
-        if len(view.shape) != 4:
-            raise ArgumentError(f"expected {name!r} of rank 4 but got rank {len(view.shape)}")
-        if view.element not in _module.ELEMENT_BYTES:
-            hint = (
-                "; dtype='bf16' says that it holds the bits of bf16"
-                if view.element == "uint16"
-                else ""
-            )
-            raise UnsupportedError(
-                f"expected element type f16, bf16 or f32 of {name!r} but got {view.element}{hint}"
-            )
-        if view.element != q.element:
-            raise ArgumentError(
-                f"expected element type {q.element} of {name!r} as in 'q' but got {view.element}"
-            )
-        if view.device != q.device:
-            raise ArgumentError(
-                f"expected {name!r} on {_device_name(q.device)} as 'q' but got {_device_name(view.device)}"
-            )
-        _check_strides(name, view)
-    head, length = (1, 2) if layout == "bhsd" else (2, 1)
-    for name, what, found, other, expected in (
-        ("k", "batch size", k.shape[0], "q", q.shape[0]),
-        ("v", "batch size", v.shape[0], "q", q.shape[0]),
-        ("v", "head count", v.shape[head], "k", k.shape[head]),
-        ("v", "length", v.shape[length], "k", k.shape[length]),
-        ("k", "head dimension", k.shape[3], "q", q.shape[3]),
-    ):
-        if found != expected:
-            raise ArgumentError(
-                f"expected {what} of {name!r} to be {expected} as in {other!r} but got {found}"
-            )
-    if q.shape[3] < 1 or v.shape[3] < 1:
-        raise ArgumentError(
-            f"expected head dimensions of at least 1 but got {q.shape[3]} of 'q' and {v.shape[3]} of 'v'"
-        )
-    query_heads, key_heads = q.shape[head], k.shape[head]
-    if key_heads == 0 and query_heads != 0:
-        raise ArgumentError("expected at least 1 key/value head but got 0")
-    if key_heads and query_heads % key_heads:
-        raise ArgumentError(
-            "expected the query head count to be a multiple of the key/value head count, "
-            f"{key_heads}, but got {query_heads}"
-        )
-    return q.shape[:3] + v.shape[3:], (q.shape[0], query_heads, q.shape[length])
-
-
-def _check_strides(name: str, view: View) -> None:
-    if 0 in view.shape:
-        return
-    if view.shape[-1] > 1 and view.strides[-1] != 1:
-        raise ArgumentError(
-            f"expected unit stride in the last dimension of {name!r} but got {view.strides[-1]}"
-        )
-    for size, stride in zip(view.shape, view.strides):
-        if size > 1 and stride < 0:
-            raise ArgumentError(
-                f"expected strides of at least 0 of {name!r} but got {view.strides}"
-            )
-
-
-def _check_outputs(
-    q: View,
-    k: View,
-    v: View,
-    o: View,
-    lse: Optional[View],
-    o_shape: Tuple[int, ...],
-    lse_shape: Tuple[int, ...],
-) -> _Views:
-    for name, view, shape, element in (
-        ("o", o, o_shape, q.element),
-        ("lse", lse, lse_shape, "f32"),
-    ):
-        if view is None:
-            continue
-        if view.shape != shape:
-            raise ArgumentError(
-                f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}"
-            )
-        if view.element != element:
-            raise ArgumentError(
-                f"expected element type {element} of {name!r} but got {view.element}"
-            )
-        if view.device != q.device:
-            raise ArgumentError(
-                f"expected {name!r} on {_device_name(q.device)} as 'q' but got {_device_name(view.device)}"
-            )
-        if not view.writable:
-            raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
-        _check_strides(name, view)
-        if 0 not in shape and any(
-            size > 1 and stride == 0 for size, stride in zip(shape, view.strides)
-        ):
-            raise ArgumentError(
-                f"expected distinct elements of {name!r} but got strides {list(view.strides)}"
-            )
-    if lse is not None and _settle(lse)[0].strides != _tensors._dense_strides(lse_shape):
-        raise ArgumentError(f"expected a contiguous 'lse' but got strides {list(lse.strides)}")
-
-    settled = [_settle(view) for view in (q, k, v, o)]
-    is_cpu = q.device == DEVICE_CPU
-    if all(dense for _, dense, _ in settled):
-        rows = "dense"
-    elif not is_cpu and all(aligned for _, _, aligned in settled):
-        rows = "aligned"
-    else:
-        rows = "strided"
-    # A GPU is promised whole chunks of dense rows too.
-    if rows == "dense" and not is_cpu and not all(aligned for _, _, aligned in settled):
-        rows = "strided"
-    views = [view for view, _, _ in settled]
-    return _Views(views[0], views[1], views[2], views[3], lse_shape, lse is not None, rows)
-
-
-def _settle(view: View) -> Tuple[View, bool, bool]:
-    """The view with the strides that do not count as in a dense tensor; whether it is dense;
-    whether its rows begin at multiples of 16 bytes."""
-    dense = _tensors._dense_strides(view.shape)
-    if 0 in view.shape:
-        return view._replace(strides=dense), True, True
-    strides = tuple(d if n == 1 else s for n, s, d in zip(view.shape, view.strides, dense))
-    size = _module.ELEMENT_BYTES[view.element]
-    aligned = view.pointer % _ALIGNMENT == 0 and all(
-        n == 1 or s * size % _ALIGNMENT == 0 for n, s in zip(view.shape[:-1], strides)
-    )
-    return view._replace(strides=strides), strides == dense, aligned

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
-from . import _kernel, _library, _module, _reference, masks
+from . import _bench_features, _kernel, _library, _module, _reference, masks
 
 
 def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
@@ -83,13 +83,21 @@ _names = (f"attention_{number}" for number in itertools.count())
 def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
     """Milliseconds from the text of a module to its first result, and the kernel. The function has a
     name of its own, so that no cache of the process or the driver knows it."""
-    problem = _module.Problem(shape["dtype"], shape["D"], shape["D"], mask_of(shape),
-                              heads=_module.grouped_heads(shape["Hq"], shape["Hkv"]))
+    is_cpu = backend.ordinal == _library.DEVICE_CPU
+    problem = _module.Problem(
+        shape["dtype"],
+        shape["D"],
+        shape["D"],
+        mask_of(shape),
+        heads=_module.grouped_heads(shape["Hq"], shape["Hkv"]),
+        **_bench_features.fields_of(shape, is_cpu),
+    )
+    operands = {} if backend.bias is None else {"bias": backend.bias}
     out = backend.empty_out(q)
     backend.timer.synchronize()
     start = time.perf_counter()
     kernel = _kernel.Kernel(problem, None, backend.ordinal, function=next(_names))
-    kernel.launch(q, k, v, out)
+    kernel.launch(q, k, v, out, **operands)
     backend.timer.synchronize()
     return (time.perf_counter() - start) * 1e3, kernel
 
@@ -101,7 +109,7 @@ class CPUBackend:
     ordinal = _library.DEVICE_CPU
 
     def __init__(self):
-        self.timer = Timer()
+        self.timer, self.bias = Timer(), None
         self.device = _library.get().device(_library.DEVICE_CPU).name
         try:
             import torch
@@ -141,6 +149,12 @@ class CPUBackend:
                 x.astype(numpy.float16) if shape["dtype"] == "f16" else _reference.bf16_from_f32(x)
             )
 
+        self.bias = _bench_features.make_bias(
+            shape,
+            lambda b, h, n, m: _reference.bf16_from_f32(
+                generator.standard_normal((b, h, n, m), numpy.float32)
+            ),
+        )
         return (
             make(shape["Hq"], shape["Nq"]),
             make(shape["Hkv"], shape["Nk"]),
@@ -154,9 +168,12 @@ class CPUBackend:
         from . import attention
 
         mask, dtype = mask_of(shape), "bf16" if shape["dtype"] == "bf16" else None
-        return lambda: attention(q, k, v, mask=mask, dtype=dtype)
+        options = _bench_features.options_of(shape, self.bias)
+        return lambda: attention(q, k, v, mask=mask, dtype=dtype, **options)
 
     def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
+        if shape.get("feature"):
+            return {}
         return {
             "numpy": lambda: self.numpy_peer(shape, q, k, v),
             **({"torch": lambda: self.torch_peer(shape, q, k, v)} if self.torch else {}),
@@ -200,7 +217,7 @@ class CPUBackend:
         return numpy.empty_like(q)
 
     def release(self) -> None:
-        pass
+        self.bias = None
 
 
 class CUDABackend:
@@ -211,7 +228,7 @@ class CUDABackend:
 
     def __init__(self, torch):
         self.torch = torch
-        self.timer = CUDATimer(torch)
+        self.timer, self.bias = CUDATimer(torch), None
         self.ordinal = torch.cuda.current_device()
         self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 
@@ -246,6 +263,10 @@ class CUDABackend:
             size = (shape["B"], heads, length, shape["D"])
             return self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]])
 
+        self.bias = _bench_features.make_bias(
+            shape,
+            lambda *size: self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]]),
+        )
         return (
             make(shape["Hq"], shape["Nq"]),
             make(shape["Hkv"], shape["Nk"]),
@@ -255,14 +276,14 @@ class CUDABackend:
     def ours(self, shape, q, k, v) -> Callable[[], Any]:
         from . import attention
 
-        mask = mask_of(shape)
-        return lambda: attention(q, k, v, mask=mask)
+        mask, options = mask_of(shape), _bench_features.options_of(shape, self.bias)
+        return lambda: attention(q, k, v, mask=mask, **options)
 
     def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
         from torch.nn.attention import SDPBackend
 
         found: Dict[str, Callable[[], Callable[[], Any]]] = {}
-        if shape["mask"] in ("none", "causal"):
+        if shape["mask"] in ("none", "causal") and not shape.get("feature"):
             found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
             found["fa2"] = lambda: self.sdpa_peer(SDPBackend.FLASH_ATTENTION, shape, q, k, v)
         if shape["Nq"] > 1:
@@ -303,7 +324,10 @@ class CUDABackend:
         )
         compiled = self.torch.compile(flex_attention, dynamic=False)
         grouped = shape["Hq"] != shape["Hkv"]
-        return lambda: compiled(q, k, v, block_mask=block_mask, enable_gqa=grouped)
+        score_mod = _bench_features.flex_score_mod(self.torch, shape, self.bias)
+        return lambda: compiled(
+            q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped
+        )
 
     def head(self, x, b, h, shape) -> numpy.ndarray:
         return x[b, h].float().cpu().numpy()
@@ -312,6 +336,7 @@ class CUDABackend:
         return self.torch.empty_like(q)
 
     def release(self) -> None:
+        self.bias = None
         self.torch._dynamo.reset()
         self.torch.cuda.empty_cache()
         forget_compiled_kernels()

@@ -7,7 +7,7 @@ import threading
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from . import _library, _module
+from . import _features, _library, _module, _trace
 from ._library import DEVICE_AUTO, DEVICE_CPU
 from .errors import ArgumentError, DeviceError, UnsupportedError
 from .masks import Mask
@@ -186,13 +186,18 @@ class Kernel:
             raise ArgumentError(f"expected stage {', '.join(self._info.stages)} but got {stage!r}")
         return self._library.text(self._handle, stage)
 
-    def launch(self, q, k, v, out, lse=None, *, stream=None) -> None:
+    def launch(
+        self, q, k, v, out, lse=None, *, stream=None, bias=None, keep=None, sink_logits=None,
+        kv_len=None, offset=None,
+    ) -> None:  # fmt: skip
         """Writes `out` (and `lse`, for a kernel with return_lse) on `stream`, by default the
-        caller's current one. Shapes and errors as of `flashattn.attention`; returns before a GPU is
-        done."""
+        caller's current one. bias, keep, sink_logits, kv_len and offset are for a kernel that was
+        compiled with them, and needed there. Shapes and errors as of `flashattn.attention`; returns
+        before a GPU is done."""
         from . import _attention
 
-        _attention.launch_kernel(self, q, k, v, out, lse, stream)
+        operands = _features.Operands(bias, keep, sink_logits, kv_len, offset)
+        _attention.launch_kernel(self, q, k, v, out, lse, stream, operands)
 
 
 _lock = threading.Lock()
@@ -232,6 +237,13 @@ def compile(
     device: Optional[int] = None,
     rows: str = "dense",
     tuned: bool = True,
+    bias: Any = None,
+    keep: Any = None,
+    softcap: Optional[float] = None,
+    sink_logits: bool = False,
+    kv_len: bool = False,
+    offset: bool = False,
+    score_mod: Any = None,
     queries: Optional[int] = None,
 ) -> Kernel:
     """Compiles attention ahead of time.
@@ -248,6 +260,12 @@ def compile(
         multiples of 16 bytes, "strided" for any strides with a unit last one. Hopper's `wgmma` and
         tensor copies need one of the first two; "strided" goes through `mma.sync`.
       tuned: whether to take a schedule that the tuner found.
+      bias: None, or a pair of its element type and its shape, 4 sizes: 1 where it is broadcast,
+        otherwise None, as in `("bf16", (1, None, None, None))`. Its rows lie as `rows` says, but for
+        "dense", which promises nothing of them.
+      keep: None, or its shape, written so.
+      softcap, score_mod: as of `flashattn.attention`.
+      sink_logits, kv_len, offset: whether launches bring them.
       queries: Nq, which the kernel serves alone then; by default it serves every number. On a GPU
         few queries, up to 16, read the keys in parts at once, with memory for their outputs that is
         allocated and freed in the stream's order.
@@ -286,6 +304,13 @@ def compile(
         bool(return_lse),
         format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
+        softcap=_features.check_options(softcap),
+        bias=_features.parse_operand("bias", bias, rows == "aligned" and not is_cpu),
+        keep=_features.parse_operand("keep", keep, False),
+        sink_logits=bool(sink_logits),
+        kv_len=bool(kv_len),
+        offset=bool(offset),
+        score_mod=None if score_mod is None else _trace.text_of(score_mod),
         queries=queries,
     )
     return Kernel(problem, chip, device, tuned)

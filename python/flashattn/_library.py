@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional, Sequence
 
 from .errors import ArgumentError, CompileError, DeviceError, FlashAttnError, UnsupportedError
 
@@ -15,7 +15,7 @@ DEVICE_AUTO, DEVICE_CPU = -1, -2
 MAX_RANK = 4
 LIBRARY_NAME = "libFlashAttnC.so"
 
-ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3}
+ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "i1": 5, "i32": 7}
 
 _EXCEPTIONS = {
     1: ArgumentError,  # INVALID_ARGUMENT
@@ -52,6 +52,11 @@ def launch_head(kernel: int, tensors: ctypes.Array, count: int) -> bytes:
 pack_call = struct.Struct("7P").pack
 #: The same after a match: its number, and the addresses of o and lse, 0 where they were matched too.
 pack_matched = struct.Struct("P32x2P").pack
+
+
+def pack_addresses(stream: int, addresses: Sequence[int]) -> bytes:
+    """What `pack_call` gives, of any number of arguments; a scalar stands as its 64 bits."""
+    return struct.pack(f"{2 + len(addresses)}P", 0, stream, *addresses)
 
 
 def match_head(exchange: int, tensors: ctypes.Array, device: int, is_aligned: bool) -> bytes:

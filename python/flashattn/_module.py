@@ -22,6 +22,17 @@ ROWS = ("dense", "aligned", "strided")
 #: So few queries have kernels of their own, which read the keys in parts.
 MAX_FEW_QUERIES = 16
 
+#: Operands beyond q, k, v, o and lse, in the order of the function's arguments, which they follow.
+FEATURE_OPERANDS = ("bias", "keep", "sink_logits", "kv_len", "offset")
+
+
+class Operand(NamedTuple):
+    """What is compiled in of `bias` or `keep`."""
+
+    element: str  #: f16, bf16 or f32; i1 for `keep`
+    broadcast: Tuple[bool, ...]  #: whether it is the same along B, Hq, Nq and Nk
+    has_aligned_rows: bool = False  #: as of ROWS
+
 
 class Problem(NamedTuple):
     """All that is compiled in. Batch, lengths and strides are not: they may vary. Nor are head
@@ -42,6 +53,13 @@ class Problem(NamedTuple):
     heads: Optional[Tuple[int, int]] = (
         None  #: of queries and of keys and values: a schedule may then count on their ratio
     )
+    softcap: Optional[float] = None
+    bias: Optional[Operand] = None
+    keep: Optional[Operand] = None
+    sink_logits: bool = False
+    kv_len: bool = False
+    offset: bool = False
+    score_mod: Optional[str] = None  #: the region's block, as `_trace.trace` gives it
     queries: Optional[int] = None  #: for up to 16 a schedule cuts the keys into parts
 
 
@@ -67,12 +85,17 @@ def check_options(mask, scale, align, layout) -> Optional[float]:
         raise ArgumentError(f"expected layout bhsd or bshd but got {layout!r}")
     if scale is None:
         return None
+    return check_factor("scale", scale)
+
+
+def check_factor(name: str, number) -> float:
+    """Raises ArgumentError for a scale or softcap that is none."""
     try:
-        value = float(scale)
+        value = float(number)
     except (TypeError, ValueError):
-        raise ArgumentError(f"expected scale to be a number or None but got {scale!r}") from None
+        raise ArgumentError(f"expected {name} to be a number or None but got {number!r}") from None
     if not math.isfinite(value) or value <= 0:
-        raise ArgumentError(f"expected a finite positive scale but got {value}")
+        raise ArgumentError(f"expected a finite positive {name} but got {value}")
     return value
 
 
@@ -96,6 +119,8 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
     if problem.scale is not None:
         # MLIR reads a float by its point; its exponent may be left out, the point may not.
         clauses.append(f"scale({format(problem.scale, '.17e')})")
+    if problem.softcap is not None:
+        clauses.append(f"softcap({format(problem.softcap, '.17e')})")
     if problem.align != "bottom_right":
         clauses.append(f"align({problem.align})")
     if problem.layout != "bhsd":
@@ -108,11 +133,29 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
     if problem.lse:
         arguments += f", %lse: {lse}"
         outs, out_types = "%o, %lse", f"{o}, {lse}"
+    inputs = ""
+    for name in FEATURE_OPERANDS:
+        value = getattr(problem, name)
+        if not value:
+            continue
+        numbers = {"sink_logits": f"memref<{q_heads}xf32>", "kv_len": "memref<?xi32>"}
+        kind = "index" if name == "offset" else numbers.get(name)
+        promised = ""
+        if kind is None:
+            full = ("?", q_heads, "?", "?")
+            sizes = "x".join("1" if same else str(n) for same, n in zip(value.broadcast, full))
+            kind = f"memref<{sizes}x{value.element}, strided<[?, ?, ?, 1]>>"
+            promised = " {flashattn.aligned_rows}" if value.has_aligned_rows else ""
+        arguments += f", %{name}: {kind}{promised}"
+        inputs += f"      {name}(%{name}{'' if name == 'offset' else ' : ' + kind})\n"
+    if problem.score_mod:
+        inputs += f"      score_mod {{\n{problem.score_mod}      }}\n"
     head = " ".join(["flashattn.attention", *clauses])
     return (
         f"func.func @{function}({arguments}) {{\n"
         f"  {head}\n"
         f"      ins(%q, %k, %v : {q}, {k}, {v})\n"
+        f"{inputs}"
         f"      outs({outs} : {out_types})\n"
         f"  return\n"
         f"}}\n"

@@ -71,13 +71,26 @@ def attention_head(
     seen: numpy.ndarray,
     scale: float,
     round_to: Any = None,
+    softcap: Optional[float] = None,
+    modify: Any = None,
+    bias: Any = 0,
+    sink: float = -numpy.inf,
 ) -> Tuple[numpy.ndarray, numpy.ndarray]:
-    """o and lse of one head in the type of `q` (rules A5, A6); `round_to` rounds the probabilities."""
-    with numpy.errstate(invalid="ignore", divide="ignore"):
-        scores = numpy.where(seen, (q @ k.T) * q.dtype.type(scale), -numpy.inf)
-        top = scores.max(axis=1, initial=-numpy.inf)
-        weights = numpy.exp(scores - numpy.where(numpy.isfinite(top), top, 0)[:, None])
-        total = weights.sum(axis=1)
+    """o and lse of one head in the type of `q` (rules A2, A5, A6); `round_to` rounds the
+    probabilities, `modify` is a score modification of the array of scores."""
+    with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        scores = (q @ k.T) * q.dtype.type(scale)
+        if softcap is not None:
+            cap = q.dtype.type(softcap)
+            scores = cap * numpy.tanh(scores / cap)
+        if modify is not None:
+            scores = numpy.broadcast_to(modify(scores), scores.shape)
+        scores = (scores + numpy.asarray(bias, q.dtype)).astype(q.dtype)
+        scores = numpy.where(seen, scores, -numpy.inf)
+        top = numpy.maximum(scores.max(axis=1, initial=-numpy.inf), q.dtype.type(sink))
+        base = numpy.where(numpy.isfinite(top), top, 0)
+        weights = numpy.exp(scores - base[:, None])
+        total = weights.sum(axis=1) + numpy.exp(q.dtype.type(sink) - base)
         probabilities = weights / numpy.where(total > 0, total, 1)[:, None]
         if round_to is not None:
             probabilities = round_to(probabilities)
@@ -110,14 +123,17 @@ def check_head(
     seen: numpy.ndarray,
     scale: float,
     element: str,
+    **features: Any,
 ) -> Tuple[float, float]:
     """The greatest error of one head's `o` against float64, and the bound on it: twice that of
     plain arithmetic in float32 with rounded probabilities and results, plus 1e-5. Operands are
-    float32.
+    float32; `features` are those of `attention_head`.
     """
-    exact, _ = attention_head(*(x.astype(numpy.float64) for x in (q, k, v)), seen, scale)
+    exact, _ = attention_head(
+        *(x.astype(numpy.float64) for x in (q, k, v)), seen, scale, **features
+    )
     round_to = rounder(element)
-    naive, _ = attention_head(q, k, v, seen, scale, round_to)
+    naive, _ = attention_head(q, k, v, seen, scale, round_to, **features)
     bound = 2 * float(numpy.abs(round_to(naive) - exact).max(initial=0)) + 1e-5
     error = numpy.abs(o.astype(numpy.float64) - exact)
     return float("inf") if numpy.isnan(error).any() else float(error.max(initial=0)), bound

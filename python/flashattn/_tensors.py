@@ -15,6 +15,8 @@ _ELEMENTS = {
     "float16": "f16",
     "bfloat16": "bf16",
     "float32": "f32",
+    "bool": "i1",
+    "int32": "i32",
     "f16": "f16",
     "bf16": "bf16",
     "f32": "f32",
@@ -27,7 +29,7 @@ class View(NamedTuple):
     pointer: int
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]  #: in elements
-    element: str  #: f16, bf16, f32, or the foreign name of another type
+    element: str  #: f16, bf16, f32, i1, i32, or the foreign name of another type
     device: int  #: DEVICE_CPU or a CUDA device's number
     writable: bool = True
     stream: Optional[int] = None  #: what the producer said its work is on
@@ -35,7 +37,7 @@ class View(NamedTuple):
 
 
 def parse_element(name: Any) -> str:
-    """f16, bf16 or f32 of a type's name, as NumPy, PyTorch or MLIR write it."""
+    """f16, bf16, f32, i1 or i32 of a type's name, as NumPy, PyTorch or MLIR write it."""
     text = str(name).rsplit(".", 1)[-1]
     return _ELEMENTS.get(text, text)
 
@@ -165,7 +167,7 @@ class _DLTensor(ctypes.Structure):
 
 
 _DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED = 1, 2, 3, 13
-_DL_FLOAT, _DL_BFLOAT = 2, 4
+_DL_INT, _DL_FLOAT, _DL_BFLOAT, _DL_BOOL = 0, 2, 4, 6
 
 
 def _dlpack_view(name: str, tensor: Any) -> View:
@@ -187,10 +189,12 @@ def _dlpack_view(name: str, tensor: Any) -> View:
         if managed.strides
         else _dense_strides(shape)
     )
-    code = {_DL_FLOAT: "f", _DL_BFLOAT: "bf"}.get(managed.code)
+    code = {_DL_INT: "i", _DL_FLOAT: "f", _DL_BFLOAT: "bf"}.get(managed.code)
     element = (
         f"{code}{managed.bits}" if code else f"DLPack type {managed.code} of {managed.bits} bits"
     )
+    if managed.code == _DL_BOOL and managed.bits == 8:
+        element = "i1"
     if managed.lanes != 1:
         element += f"x{managed.lanes}"
     return View(

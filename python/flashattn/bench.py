@@ -23,7 +23,7 @@ from typing import Any, Dict, List, Optional
 
 import numpy
 
-from . import __version__, _reference, _tuned
+from . import __version__, _bench_features, _reference, _tuned
 from ._backends import (
     CPUBackend,
     CUDABackend,
@@ -118,7 +118,12 @@ def check(backend, shape, q, k, v, o) -> None:
         query, result = (backend.head(x, b, h, shape)[rows] for x in (q, o))
         key, value = (backend.head(x, b, h // group, shape) for x in (k, v))
         scale = 1 / math.sqrt(shape["D"])
-        error, bound = _reference.check_head(result, query, key, value, seen, scale, shape["dtype"])
+        features = _bench_features.reference_of(
+            shape, h, rows, lambda h: backend.head(backend.bias, 0, h, shape)
+        )
+        error, bound = _reference.check_head(
+            result, query, key, value, seen, scale, shape["dtype"], **features
+        )
         if not error <= bound:
             raise ValueError(f"error {error:.2e} of batch {b}, head {h} exceeds {bound:.2e}")
 
@@ -384,6 +389,11 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--sweep", action="store_true", help="lengths 512 to 32768 instead of the list of shapes"
     )
+    parser.add_argument(
+        "--features",
+        action="store_true",
+        help="a softcap, a bias and ALiBi as score_mod, each on llama3-gqa, beside FlexAttention",
+    )
     parser.add_argument("--check", action="store_true", help="compare with float64 before timing")
     parser.add_argument(
         "--keep-going", action="store_true", help="go on where a shape of ours fails"
@@ -403,9 +413,11 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         parser.error(
             f"expected at least 1 round and more than 0 ms but got {chosen.rounds} and {chosen.ms}"
         )
-    beside = [name for name in ("peers", "sweep", "check", "json") if getattr(chosen, name)]
+    beside = [name for name in ("peers", "sweep", "features", "check", "json") if getattr(chosen, name)]
     if chosen.from_json and beside:
         parser.error(f"expected --only and --chart beside --from-json but got --{beside[0]}")
+    if chosen.features and chosen.sweep:
+        parser.error("expected --sweep or --features but got both")
     if chosen.chart:
         try:
             import matplotlib  # noqa: F401
@@ -420,6 +432,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
         return show_record(chosen.from_json, chosen.only, chosen.chart)
     backend = choose_backend(chosen.device)
     shapes = sweep_shapes() if chosen.sweep else load_shapes()
+    if chosen.features:
+        shapes = _bench_features.with_features(shapes)
     if backend.name == "cpu":
         shapes = sweep_shapes(2048) if chosen.sweep else shapes
         shapes = [

@@ -13,6 +13,10 @@ class UnsupportedError(FlashAttnError):
     """A request that is well formed, but that nothing here computes."""
 
 
+class TraceError(FlashAttnError, TypeError):
+    """A score_mod that does something which no operation of a kernel stands for; the text names it."""
+
+
 class CompileError(FlashAttnError):
     """The compiler refused; the text is its diagnostic."""
 

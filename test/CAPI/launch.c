@@ -73,6 +73,12 @@ int main(void) {
   CHECK(flashattnLaunch(scale, NULL, t, 5) == FLASHATTN_OK && y == -12);
   t[2].scalar = 0;
   CHECK(flashattnLaunch(scale, NULL, t, 5) == FLASHATTN_OK && y == 3);
+  /* In a packed launch they stand beside the addresses, and what the tensors say does not count. */
+  FlashAttnPackedLaunch packed = {.kernel = scale, .tensors = t, .numTensors = 5};
+  intptr_t words[5] = {(intptr_t)x, 1, 1, -5, (intptr_t)&y};
+  for (int i = 0; i < 5; ++i)
+    packed.data[i] = (void *)words[i];
+  CHECK(flashattnLaunchPacked(&packed) == FLASHATTN_OK && y == -10);
   CHECK(flashattnKernelFree(scale) == FLASHATTN_OK);
   return finish();
 }

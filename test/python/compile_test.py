@@ -104,7 +104,7 @@ class CompileTest(unittest.TestCase):
 
     def test_refusal_names_every_schedule(self):
         with self.assertRaisesRegex(
-            flashattn.UnsupportedError, "expected D to be a multiple of 16 up to 256 but got 512"
+            flashattn.UnsupportedError, "expected D to be a multiple of 8 up to 256 but got 512"
         ):
             flashattn.compile(head_dim=512, chip="sm_90")
         with self.assertRaisesRegex(

@@ -362,7 +362,7 @@ CASES = [
     (
         lambda: compile(head_dim=20, chip="sm_90"),
         UnsupportedError,
-        "expected D to be a multiple of 16 up to 256 but got 20",
+        "expected D to be a multiple of 8 up to 256 but got 20",
     ),
     (
         lambda: compile(head_dim=16, chip="sm_70"),

@@ -50,7 +50,7 @@ class FakeCUDATest(unittest.TestCase):
         original = library.launch
 
         def launch(packed):
-            _, tensors, count, match, stream, *data = struct.unpack("10P", packed)
+            _, tensors, count, match, stream, *data = struct.unpack(f"{len(packed) // 8}P", packed)
             described = (_library.Tensor * count).from_address(tensors)
             strides = [tuple(t.strides)[: t.rank] for t in described]
             status = original(packed)
@@ -172,6 +172,60 @@ class FakeCUDATest(unittest.TestCase):
         with self.assertRaisesRegex(bad, "expected 'k' on cuda:0 as 'q' but got the CPU"):
             again(q, numpy.zeros(SHAPE, numpy.float16))
         again(q)
+
+    def test_operands(self):
+        """Beyond q, k and v: rows that a GPU reads by pairs, plans by key, an offset for each call."""
+        kind = stand_in_torch.install(self, exchange=True)
+        q, k, v = (kind(SHAPE, at) for at in (0x10000, 0x20000, 0x30000))
+        scores = (1, 2, 8, 8)
+        bias = kind(scores, 0x40000, dtype="torch.bfloat16")
+        keep = kind((8, 8), 0x50001, dtype="torch.bool")
+        sinks = kind((2,), 0x60004, dtype="torch.float32")
+        lengths = kind((1,), 0x70004, dtype="torch.int32")
+        for offset in (3, -2, 7):
+            o, lse = flashattn.attention(
+                q, k, v, bias=bias, keep=keep, sink_logits=sinks, kv_len=lengths, offset=offset,
+                softcap=2, return_lse=True,
+            )  # fmt: skip
+            stream, match, data, strides = self.launches[-1]
+            self.assertEqual((stream, match), (0x500, 0))
+            extras = [bias.at, keep.at, sinks.at, lengths.at, offset % (1 << 64)]
+            self.assertEqual(data, [q.at, k.at, v.at, o.at, lse.at, *extras])
+            self.assertEqual(strides[5:9], [(128, 64, 8, 1), (64, 64, 8, 1), (1,), (1,)])
+        self.assertEqual(len(_attention._state.plans), 1)
+        self.assertEqual(len(_kernel._kernels), 1)
+        ((problem, _),) = _kernel._kernels
+        self.assertEqual(
+            (problem.bias.broadcast, problem.bias.has_aligned_rows), ((True, False, False, False), True)
+        )
+        self.assertEqual(problem.keep, ("i1", (True, True, False, False), False))
+        (kernel,) = _kernel._kernels.values()
+        self.assertIn("strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}", kernel.mlir)
+        for options, is_aligned in (
+            ({"at": 0x40002}, False),
+            ({"strides": (0, 100, 12, 1)}, False),
+            ({"strides": (0, 128, 16, 1)}, True),
+            ({"shape": (1, 2, 8, 1)}, False),
+        ):
+            _kernel._kernels.clear()
+            fields = {"shape": scores, "at": 0x40000, "dtype": "torch.bfloat16", **options}
+            flashattn.attention(q, k, v, bias=kind(**fields))
+            ((problem, _),) = _kernel._kernels
+            self.assertEqual(problem.bias.has_aligned_rows, is_aligned, options)
+        # A score modification is found by its text, and its plan as one without it.
+        factor = 2.0
+        for _ in range(4):
+            flashattn.attention(q, k, v, softcap=3, score_mod=lambda s, b, h, p, k: s * factor)
+        self.assertGreater(self.launches[-1][1], 0)
+        bias.requires_grad = True
+        with self.assertRaisesRegex(
+            flashattn.UnsupportedError, "expected tensors without gradients but got 'bias'"
+        ):
+            flashattn.attention(q, k, v, bias=bias)
+        with self.assertRaisesRegex(
+            flashattn.ArgumentError, "expected 'keep' on cuda:0 as 'q' but got cuda:1"
+        ):
+            flashattn.attention(q, k, v, keep=kind((8, 8), 0x50001, dtype="torch.bool", device=1))
 
     def test_table_of_another_version(self):
         """What is laid out in a way not known here is not read."""

@@ -110,6 +110,8 @@ class BenchTest(unittest.TestCase):
         done = command("flashattn.bench", "--device=cpu", "--only=big")
         self.assertIn("error: expected shapes seed-small, ", done.stderr)
         self.assertIn("but got big", done.stderr)
+        done = command("flashattn.bench", "--sweep", "--features")
+        self.assertIn("expected --sweep or --features but got both", done.stderr)
         done = command("flashattn.bench", "--rounds=0")
         self.assertIn("expected at least 1 round and more than 0 ms but got 0 and 30", done.stderr)
 

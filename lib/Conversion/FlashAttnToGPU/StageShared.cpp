@@ -215,14 +215,14 @@ Value Stager::stageOf(Value iv) {
   return arith::AndIOp::create(b, loc, iv, index(schedule.getStages() - 1));
 }
 
-/// The reads of what products take from shared memory. Others, such as those of a bias, are of what
-/// each thread needs for itself.
+/// The reads of what threads share. What shapes scores one by one, such as a bias, each needs for
+/// itself.
 static SmallVector<vector::TransferReadOp> globalReads(Block &block) {
   SmallVector<vector::TransferReadOp> reads;
   for (auto read : block.getOps<vector::TransferReadOp>()) {
     auto type = dyn_cast<MemRefType>(read.getBase().getType());
     if (type && !isSharedMemory(type) &&
-        llvm::any_of(read->getUsers(), llvm::IsaPred<vector::ContractionOp>))
+        !llvm::all_of(read->getUsers(), OpTrait::hasElementwiseMappableTraits))
       reads.push_back(read);
   }
   return reads;

@@ -17,10 +17,46 @@ func.func @vector(%x: vector<2xf32>) -> vector<2xf32> {
   return %y : vector<2xf32>
 }
 
-// Only f32 has the instruction.
-// CHECK-LABEL: func @double
-// CHECK: math.exp2
-func.func @double(%x: f64) -> f64 {
-  %y = math.exp2 %x : f64
-  return %y : f64
+// The base changes before or after.
+// CHECK-LABEL: func @other_bases
+// CHECK: %[[X:.*]] = arith.mulf %{{.*}}, %{{.*}} : f32
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"(%[[X]])
+// CHECK: %[[L:.*]] = llvm.call_intrinsic "llvm.nvvm.lg2.approx.ftz.f"
+// CHECK: arith.mulf %[[L]], %{{.*}} : f32
+// CHECK: llvm.call_intrinsic "llvm.nvvm.rsqrt.approx.ftz.f"
+func.func @other_bases(%x: f32) -> (f32, f32, f32) {
+  %e = math.exp %x : f32
+  %l = math.log %x : f32
+  %r = math.rsqrt %x : f32
+  return %e, %l, %r : f32, f32, f32
+}
+
+// One instruction where 11 bits will do; otherwise two of that unit, and a series near 0.
+// CHECK-LABEL: func @tanh
+// CHECK: %[[A:.*]] = math.tanh %{{.*}} fastmath<afn>
+// CHECK-NOT: math.tanh
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ex2.approx.ftz.f"
+// CHECK: llvm.call_intrinsic "llvm.nvvm.rcp.approx.ftz.f"
+// CHECK: %[[FAR:.*]] = math.fma
+// CHECK-COUNT-5: math.fma
+// CHECK: %[[NEAR:.*]] = arith.mulf
+// CHECK: arith.select %{{.*}}, %[[NEAR]], %[[FAR]]
+func.func @tanh(%x: f32) -> (f32, f32) {
+  %a = math.tanh %x fastmath<afn> : f32
+  %y = math.tanh %x : f32
+  return %a, %y : f32, f32
+}
+
+// What is made of others, or of a polynomial, and what NVPTX has itself.
+// CHECK-LABEL: func @others
+// CHECK-NOT: math.{{sinh|powf|erf|sin|atan2}}
+// CHECK: math.sqrt
+func.func @others(%x: vector<2xf32>) -> (vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>) {
+  %a = math.sinh %x : vector<2xf32>
+  %b = math.powf %x, %x : vector<2xf32>
+  %c = math.erf %x : vector<2xf32>
+  %d = math.sin %x : vector<2xf32>
+  %e = math.atan2 %x, %x : vector<2xf32>
+  %f = math.sqrt %x : vector<2xf32>
+  return %a, %b, %c, %d, %e, %f : vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>
 }

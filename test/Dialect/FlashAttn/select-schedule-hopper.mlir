@@ -175,11 +175,11 @@ func.func @dot_type(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-func.func @head_dim(%q: memref<?x?x?x24xf16>, %o: memref<?x?x?x24xf16>) {
-  // expected-error@+1 {{expected D to be a multiple of 16 up to 256 but got 24}}
+func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
+  // expected-error@+1 {{expected D to be a multiple of 8 up to 256 but got 20}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
-    ins(%q, %q, %q : memref<?x?x?x24xf16>, memref<?x?x?x24xf16>, memref<?x?x?x24xf16>)
-    outs(%o : memref<?x?x?x24xf16>)
+    ins(%q, %q, %q : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
+    outs(%o : memref<?x?x?x20xf16>)
   return
 }
 
@@ -302,6 +302,17 @@ func.func @blocks_of_four(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, blocks = 2>>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+// ptxas takes a product only where its accumulators fit what threads begin with.
+func.func @product(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  // expected-error@+1 {{needs 94 registers a thread (product 64, other 30) of 80 that 3 blocks begin with}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
+    ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
   return
 }
 

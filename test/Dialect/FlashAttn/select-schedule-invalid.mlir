@@ -20,16 +20,16 @@ func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 //--- refused.mlir
 // R2: every schedule tried, and why it was refused.
-func.func @head_dim(%q: memref<?x?x?x24xf16>, %o: memref<?x?x?x24xf16>) {
+func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
   // expected-error@+7 {{cannot be compiled for sm_80: no schedule fits}}
-  // expected-note@+6 {{tile_m = 128, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 16 up to 256 but got 24}}
+  // expected-note@+6 {{tile_m = 128, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
   // expected-note@+5 {{tile_m = 128, tile_n = 48, warps = 4, stages = 2}}
-  // expected-note@+4 {{tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 16 up to 256 but got 24}}
+  // expected-note@+4 {{tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
   // expected-note@+3 {{tile_m = 64, tile_n = 64, warps = 4, stages = 2}}
   // expected-note@+2 {{tile_m = 64, tile_n = 32, warps = 4, stages = 2}}
   // expected-note@+1 {{tile_m = 64, tile_n = 32, warps = 4, stages = 1}}
-  flashattn.attention ins(%q, %q, %q : memref<?x?x?x24xf16>, memref<?x?x?x24xf16>, memref<?x?x?x24xf16>)
-    outs(%o : memref<?x?x?x24xf16>)
+  flashattn.attention ins(%q, %q, %q : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
+    outs(%o : memref<?x?x?x20xf16>)
   return
 }
 

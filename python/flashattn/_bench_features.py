@@ -1,0 +1,83 @@
+"""What `python -m flashattn.bench --features` times: functions of a score, on one shape."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List
+
+import numpy
+
+from . import _module, _trace, math
+
+SOFTCAP = 50.0
+FEATURES = ("softcap", "bias", "alibi")
+
+
+def with_features(shapes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
+    """The grouped-query shape of a large model once for each feature."""
+    (shape,) = (shape for shape in shapes if shape["name"] == "llama3-gqa")
+    return [dict(shape, name=f"llama3-{name}", feature=name) for name in FEATURES]
+
+
+def alibi(heads: int) -> Callable[..., Any]:
+    """Slopes fall by the same factor from head to head, as those of ALiBi do."""
+    step = -8.0 / heads
+    return lambda score, b, h, p, k: score + math.exp2((h + 1) * step) * (k - p)
+
+
+def make_bias(shape: Dict[str, Any], make: Callable[..., Any]) -> Any:
+    """`make(batch, heads, queries, keys)` for a shape with a bias, else None."""
+    if shape.get("feature") != "bias":
+        return None
+    return make(1, shape["Hq"], shape["Nq"], shape["Nk"])
+
+
+def options_of(shape: Dict[str, Any], bias: Any) -> Dict[str, Any]:
+    """The arguments of `flashattn.attention`."""
+    return {
+        None: {},
+        "softcap": {"softcap": SOFTCAP},
+        "bias": {"bias": bias},
+        "alibi": {"score_mod": alibi(shape["Hq"])},
+    }[shape.get("feature")]
+
+
+def fields_of(shape: Dict[str, Any], is_cpu: bool) -> Dict[str, Any]:
+    """The fields of the problem that is compiled."""
+    fields: Dict[str, Any] = {}
+    if shape.get("feature") == "softcap":
+        fields["softcap"] = SOFTCAP
+    if shape.get("feature") == "bias":
+        aligned = not is_cpu and shape["Nk"] % 8 == 0
+        broadcast = tuple(n == 1 for n in (1, shape["Hq"], shape["Nq"], shape["Nk"]))
+        fields["bias"] = _module.Operand(shape["dtype"], broadcast, aligned)
+    if shape.get("feature") == "alibi":
+        fields["score_mod"] = _trace.text_of(alibi(shape["Hq"]))
+    return fields
+
+
+def reference_of(
+    shape: Dict[str, Any], h: int, rows: numpy.ndarray, bias_head: Callable[[int], numpy.ndarray]
+) -> Dict[str, Any]:
+    """What `_reference.attention_head` takes for head h and some of its rows."""
+    feature = shape.get("feature")
+    if feature == "softcap":
+        return {"softcap": SOFTCAP}
+    if feature == "bias":
+        return {"bias": bias_head(h)[rows]}
+    if feature == "alibi":
+        positions = rows[:, None] + shape["Nk"] - shape["Nq"]
+        keys = numpy.arange(shape["Nk"])[None, :]
+        modify = alibi(shape["Hq"])
+        return {"modify": lambda scores: modify(scores, 0, h, positions, keys)}
+    return {}
+
+
+def flex_score_mod(torch: Any, shape: Dict[str, Any], bias: Any) -> Any:
+    """The same function as FlexAttention takes it, of query and key numbers."""
+    step, offset = -8.0 / shape["Hq"], shape["Nk"] - shape["Nq"]
+    return {
+        None: None,
+        "softcap": lambda score, b, h, q, k: SOFTCAP * torch.tanh(score / SOFTCAP),
+        "bias": lambda score, b, h, q, k: score + bias[0, h, q, k],
+        "alibi": lambda score, b, h, q, k: score + torch.exp2((h + 1) * step) * (k - q - offset),
+    }[shape.get("feature")]

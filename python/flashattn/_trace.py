@@ -1,0 +1,446 @@
+"""From a Python function of a score to the region of operations that a kernel is compiled with.
+
+The function is called once, with values that write down what is done to them. What Python does not
+show to a value (`if`, `and`, a call into another library) cannot be written down, and raises a
+TraceError that names it.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+import numbers
+import struct
+import types
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from .errors import FlashAttnError, TraceError
+
+_ARGUMENTS = ("score", "b", "h", "p", "k")
+#: The last four in the region; a function's own arguments are %q, %k and so on.
+_INDICES = ("%batch", "%head", "%position", "%key")
+_HINT = "flashattn.math has the functions that trace"
+
+
+class _Body:
+    """The operations so far. The same operation on the same operands is written once."""
+
+    def __init__(self) -> None:
+        self.lines: List[str] = []
+        self.known: Dict[str, "Traced"] = {}
+
+    def add(self, operation: str, type: str) -> "Traced":
+        value = self.known.get(operation)
+        if value is None:
+            name = f"%v{len(self.lines)}"
+            self.lines.append(f"{name} = {operation}")
+            value = self.known[operation] = Traced(self, name, type)
+        return value
+
+    def constant(self, number: Any, type: str) -> "Traced":
+        if type == "i1":
+            return self.add(f"arith.constant {'true' if number else 'false'}", type)
+        if type == "i32":
+            if not -(1 << 31) <= number < 1 << 31:
+                raise TraceError(f"expected an integer of 32 bits in score_mod but got {number}")
+            return self.add(f"arith.constant {int(number)} : i32", type)
+        return self.add(f"arith.constant {_format_f32(float(number))} : f32", type)
+
+
+def _format_f32(number: float) -> str:
+    try:
+        bits = struct.unpack("<I", struct.pack("<f", number))[0]
+    except OverflowError:
+        bits = 0xFF800000 if number < 0 else 0x7F800000
+    # A float that is no number, or infinite, has no decimal text in MLIR.
+    return format(number, ".17e") if bits & 0x7F800000 != 0x7F800000 else f"0x{bits:08X}"
+
+
+def _is_number(value: Any) -> bool:
+    # Integers of NumPy are no numbers.Integral's subclasses by name, but register as such.
+    return isinstance(value, (bool, numbers.Real)) or type(value).__name__ == "bool_"
+
+
+def _type_of(value: Any) -> str:
+    """f32, i32 or i1: what a traced value has, what a number stands for."""
+    if isinstance(value, Traced):
+        return value._type
+    if isinstance(value, bool) or type(value).__name__ == "bool_":
+        return "i1"
+    return "i32" if isinstance(value, numbers.Integral) else "f32"
+
+
+def _describe(value: Any) -> str:
+    return f"a value of {type(value).__name__}"
+
+
+_RANKS = ("i1", "i32", "f32")
+
+
+def _body_of(values: Tuple[Any, ...]) -> _Body:
+    return next(value._body for value in values if isinstance(value, Traced))
+
+
+def _convert(body: _Body, value: Any, type: str) -> "Traced":
+    """A traced value or number as `type`. Truth counts as 1; a number is true unless it is 0."""
+    if not isinstance(value, Traced):
+        return body.constant(value, type)
+    if value._type == type:
+        return value
+    if type == "i1":
+        zero = body.constant(0, value._type)
+        compare = "cmpf une" if value._type == "f32" else "cmpi ne"
+        return body.add(f"arith.{compare}, {value._name}, {zero._name} : {value._type}", "i1")
+    if value._type == "i1":
+        one, zero = body.constant(1, type), body.constant(0, type)
+        return body.add(f"arith.select {value._name}, {one._name}, {zero._name} : {type}", type)
+    if type == "f32":
+        return body.add(f"arith.sitofp {value._name} : i32 to f32", type)
+    return body.add(f"arith.fptosi {value._name} : f32 to i32", type)
+
+
+def _promote(what: str, values: Tuple[Any, ...], least: str = "i32") -> Tuple["Traced", ...]:
+    """All as the widest type among them: truth, integers, floats."""
+    for value in values:
+        if not isinstance(value, Traced) and not _is_number(value):
+            raise TraceError(
+                f"expected numbers and traced values as operands of {what} in score_mod but got "
+                f"{_describe(value)}"
+            )
+    type = _RANKS[max(_RANKS.index(least), *(_RANKS.index(_type_of(value)) for value in values))]
+    body = _body_of(values)
+    return tuple(_convert(body, value, type) for value in values)
+
+
+def _emit(operation: str, *operands: "Traced", type: Optional[str] = None) -> "Traced":
+    first = operands[0]
+    names = ", ".join(operand._name for operand in operands)
+    return first._body.add(f"{operation} {names} : {first._type}", type or first._type)
+
+
+#: By type: f32, i32, i1; None where the operation is not of that type.
+_BINARY: Dict[str, Tuple[Optional[str], Optional[str], Optional[str]]] = {
+    "+": ("arith.addf", "arith.addi", None),
+    "-": ("arith.subf", "arith.subi", None),
+    "*": ("arith.mulf", "arith.muli", None),
+    "/": ("arith.divf", None, None),
+    "//": (None, "arith.floordivsi", None),
+    "&": (None, "arith.andi", "arith.andi"),
+    "|": (None, "arith.ori", "arith.ori"),
+    "^": (None, "arith.xori", "arith.xori"),
+    "<<": (None, "arith.shli", None),
+    ">>": (None, "arith.shrsi", None),
+    "minimum": ("arith.minimumf", "arith.minsi", None),
+    "maximum": ("arith.maximumf", "arith.maxsi", None),
+}
+# A product and a sum may become one operation, which rounds once.
+_CONTRACTED = ("arith.addf", "arith.subf", "arith.mulf")
+_COMPARE = {"<": ("olt", "slt"), "<=": ("ole", "sle"), ">": ("ogt", "sgt"), ">=": ("oge", "sge"),
+            "==": ("oeq", "eq"), "!=": ("une", "ne")}  # fmt: skip
+
+
+def binary(symbol: str, lhs: Any, rhs: Any) -> "Traced":
+    if symbol == "/" and not isinstance(rhs, Traced) and _is_number(rhs) and rhs and 1 / rhs:
+        # Off by an ulp more than the division, which a GPU does in a dozen instructions.
+        return binary("*", lhs, 1 / float(rhs))
+    least = "f32" if symbol == "/" else "i1" if symbol in "&|^" else "i32"
+    lhs, rhs = _promote(f"'{symbol}'", (lhs, rhs), least)
+    name = _BINARY[symbol][2 - _RANKS.index(lhs._type)]
+    if name is None and symbol == "//":
+        return _emit("math.floor", _emit("arith.divf", lhs, rhs))
+    if name is None:
+        raise TraceError(f"expected integers as operands of '{symbol}' in score_mod but got f32")
+    value = f"{name} {lhs._name}, {rhs._name}"
+    flags = " fastmath<contract>" if name in _CONTRACTED else ""
+    return lhs._body.add(f"{value}{flags} : {lhs._type}", lhs._type)
+
+
+def compare(symbol: str, lhs: Any, rhs: Any) -> "Traced":
+    lhs, rhs = _promote(f"'{symbol}'", (lhs, rhs))
+    is_float = lhs._type == "f32"
+    predicate = _COMPARE[symbol][0 if is_float else 1]
+    return _emit(f"arith.cmp{'f' if is_float else 'i'} {predicate},", lhs, rhs, type="i1")
+
+
+def modulo(lhs: Any, rhs: Any) -> "Traced":
+    """As Python's: of the divisor's sign."""
+    return binary("-", lhs, binary("*", binary("//", lhs, rhs), rhs))
+
+
+def power(lhs: Any, rhs: Any) -> "Traced":
+    if not isinstance(rhs, Traced) and _is_number(rhs) and rhs == int(rhs) and 1 <= rhs <= 4:
+        result = lhs
+        for _ in range(int(rhs) - 1):
+            result = binary("*", result, lhs)
+        return result if _type_of(rhs) != "f32" else _convert(result._body, result, "f32")
+    if not isinstance(rhs, Traced) and _is_number(rhs) and rhs == 0.5:
+        return unary("math.sqrt", "'**'", lhs)
+    return _emit("math.powf", *_promote("'**'", (lhs, rhs), "f32"))
+
+
+def unary(operation: str, what: str, value: Any) -> "Traced":
+    """An operation of `math` on a float."""
+    return _emit(operation, *_promote(what, (value,), "f32"))
+
+
+def absolute(value: Any) -> "Traced":
+    (value,) = _promote("abs()", (value,))
+    return _emit("math.absf" if value._type == "f32" else "math.absi", value)
+
+
+def select(condition: Any, then: Any, otherwise: Any) -> Any:
+    if not isinstance(condition, Traced):
+        if not _is_number(condition):
+            _promote("where()", (condition, then, otherwise))
+        return then if condition else otherwise
+    condition, *_ = (_convert(condition._body, condition, "i1"),)
+    for value in (then, otherwise):
+        if not isinstance(value, Traced) and not _is_number(value):
+            _promote("where()", (condition, value))
+    type = _RANKS[max(_RANKS.index(_type_of(value)) for value in (then, otherwise))]
+    then, otherwise = (_convert(condition._body, value, type) for value in (then, otherwise))
+    return condition._body.add(
+        f"arith.select {condition._name}, {then._name}, {otherwise._name} : {type}", type
+    )
+
+
+def _refuse(what: str, hint: str = _HINT) -> Any:
+    raise TraceError(f"expected operations that trace in score_mod but got {what}; {hint}")
+
+
+_UFUNCS = {"add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/",
+           "floor_divide": "//", "remainder": "%", "power": "**", "less": "<", "less_equal": "<=",
+           "greater": ">", "greater_equal": ">=", "equal": "==", "not_equal": "!=",
+           "bitwise_and": "&", "bitwise_or": "|", "bitwise_xor": "^"}  # fmt: skip
+
+
+def _apply(symbol: str, lhs: Any, rhs: Any) -> "Traced":
+    if symbol in _COMPARE:
+        return compare(symbol, lhs, rhs)
+    special = {"%": modulo, "**": power}.get(symbol)
+    return special(lhs, rhs) if special else binary(symbol, lhs, rhs)
+
+
+class Traced:
+    """A value inside the function: f32, an integer of 32 bits, or the truth of a comparison."""
+
+    __slots__ = ("_body", "_name", "_type")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, body: _Body, name: str, type: str):
+        self._body, self._name, self._type = body, name, type
+
+    def __repr__(self) -> str:
+        return f"<traced {self._type}>"
+
+    def __neg__(self):
+        if self._type == "f32":
+            return _emit("arith.negf", self)
+        return binary("-", 0, self)
+
+    def __pos__(self):
+        return self
+
+    def __abs__(self):
+        return absolute(self)
+
+    def __invert__(self):
+        return binary("^", self, True if self._type == "i1" else -1)
+
+    def __floor__(self):
+        return unary("math.floor", "floor()", self)
+
+    def __ceil__(self):
+        return unary("math.ceil", "ceil()", self)
+
+    def __bool__(self):
+        _refuse(
+            "the truth of a traced value (if, and, or, not, min, max or a chain of comparisons)",
+            "flashattn.math has where, minimum and maximum, and & | ~ are for conditions",
+        )
+
+    def __float__(self):
+        _refuse("float() or a function that calls it, such as one of Python's math")
+
+    def __int__(self):
+        _refuse("int()", "flashattn.math has floor")
+
+    def __index__(self):
+        _refuse("an index made of a traced value", "pass what a table holds as bias")
+
+    def __complex__(self):
+        _refuse("complex()")
+
+    def __round__(self, digits=None):
+        _refuse("round()", "flashattn.math has floor")
+
+    def __iter__(self):
+        _refuse("a loop over a traced value")
+
+    def __len__(self):
+        _refuse("len()")
+
+    def __getitem__(self, key):
+        _refuse("an element of a traced value")
+
+    def __contains__(self, value):
+        _refuse("in")
+
+    def __getattr__(self, name):
+        # Python asks for names of this kind to find out what an object can do.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _refuse(f"the attribute '{name}' of a traced value")
+
+    def __array__(self, *_, **__):
+        _refuse("an array of numpy made of a traced value")
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **options):
+        # Operators on a scalar of NumPy come this way.
+        symbol = _UFUNCS.get(ufunc.__name__)
+        if symbol and method == "__call__" and not options:
+            return _apply(symbol, *inputs)
+        return _refuse(f"numpy.{ufunc.__name__}")
+
+    def __array_function__(self, function, kinds, arguments, options):
+        _refuse(f"numpy.{function.__name__}")
+
+    @classmethod
+    def __torch_function__(cls, function, kinds, arguments=(), options=None):
+        _refuse(f"torch.{getattr(function, '__name__', function)}")
+
+
+def _add_operators() -> None:
+    names = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
+             "pow": "**", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}  # fmt: skip
+    for name, symbol in names.items():
+
+        def forward(self, other, symbol=symbol):
+            return _apply(symbol, self, other)
+
+        def reflected(self, other, symbol=symbol):
+            return _apply(symbol, other, self)
+
+        setattr(Traced, f"__{name}__", forward)
+        setattr(Traced, f"__r{name}__", reflected)
+    for name, symbol in (("lt", "<"), ("le", "<="), ("gt", ">"), ("ge", ">="), ("eq", "=="), ("ne", "!=")):  # fmt: skip
+        setattr(
+            Traced, f"__{name}__", lambda self, other, symbol=symbol: compare(symbol, self, other)
+        )
+
+
+_add_operators()
+
+
+def trace(function: Callable[..., Any]) -> str:
+    """The block of the region `score_mod` that computes what `function(score, b, h, p, k)` does.
+
+    Raises TraceError, which names what does not trace; what the function itself raises stays.
+    """
+    name = getattr(function, "__name__", type(function).__name__)
+    try:
+        inspect.signature(function).bind(*_ARGUMENTS)
+    except TypeError:
+        raise TraceError(
+            f"expected score_mod to take (score, b, h, p, k) but got {name}{inspect.signature(function)}"
+        ) from None
+    except ValueError:  # of what Python did not compile
+        pass
+    body = _Body()
+    arguments = [Traced(body, "%score", "f32")]
+    arguments += [body.add(f"arith.index_cast {index} : index to i32", "i32") for index in _INDICES]
+    try:
+        result = function(*arguments)
+    except FlashAttnError:
+        raise
+    except (TypeError, AttributeError, IndexError) as error:
+        raise TraceError(
+            f"expected operations that trace in score_mod but got {type(error).__name__}: {error}; {_HINT}"
+        ) from error
+    if not isinstance(result, Traced) and not _is_number(result):
+        raise TraceError(f"expected score_mod to return a score but got {_describe(result)}")
+    result = _convert(body, result, "f32")
+    if result._body is not body:
+        raise TraceError("expected score_mod to return a score but got a value of another trace")
+    lines = _without_unused([*body.lines, f"flashattn.yield {result._name} : f32"])
+    block = ", ".join(["%score: f32", *(f"{index}: index" for index in _INDICES)])
+    return f"      ^bb0({block}):\n" + "".join(f"        {line}\n" for line in lines)
+
+
+def _without_unused(lines: List[str]) -> List[str]:
+    """Values are numbered as they are made: without those that nothing needs."""
+    kept: List[str] = []
+    needed = set()
+    for line in reversed(lines):
+        result, equals, operation = line.partition(" = ")
+        if equals and result not in needed:
+            continue
+        kept.append(line)
+        text = operation if equals else line
+        needed.update(word.strip(",") for word in text.split() if word.startswith("%v"))
+    numbers_of = {}
+    for line in reversed(kept):
+        result, equals, _ = line.partition(" = ")
+        if equals:
+            numbers_of[result] = f"%{len(numbers_of)}"
+
+    def rename(word: str) -> str:
+        return numbers_of.get(word.strip(","), word.strip(",")) + "," * word.endswith(",")
+
+    return [
+        " ".join(rename(word) if word.startswith("%v") else word for word in line.split(" "))
+        for line in reversed(kept)
+    ]
+
+
+_texts: Dict[Any, str] = {}
+_MAX_TEXTS = 4096
+
+
+def text_of(score_mod: Any) -> str:
+    """`trace`, or the text of an earlier one of the same code with the same captured numbers."""
+    if not callable(score_mod):
+        raise TraceError(
+            f"expected score_mod to be a function or None but got {type(score_mod).__name__}"
+        )
+    key = _key_of(score_mod)
+    if key is None:
+        return trace(score_mod)
+    text = _texts.get(key)
+    if text is None:
+        text = trace(score_mod)
+        if len(_texts) >= _MAX_TEXTS:
+            _texts.clear()
+        _texts[key] = text
+    return text
+
+
+def _key_of(function: Any) -> Any:
+    """What the trace of a plain function depends on; None where that is more than numbers."""
+    if type(function) is not types.FunctionType or function.__kwdefaults__:
+        return None
+    code = function.__code__
+    values: List[Any] = list(function.__defaults__ or ())
+    try:
+        values += [cell.cell_contents for cell in function.__closure__ or ()]
+    except ValueError:  # a variable that has no value yet
+        return None
+    found = function.__globals__
+    values += [found[name] for name in code.co_names if name in found]
+    key = [code]
+    for value in values:
+        kind = type(value)
+        if kind is int or kind is bool:
+            key.append((kind, value))
+        elif kind is float:
+            key.append((kind, struct.pack("d", value)))
+        elif value is math or (kind is types.ModuleType and value.__name__.startswith("flashattn")):
+            key.append(value.__name__)
+        elif getattr(value, "__module__", None) == "flashattn.math":
+            key.append(value.__name__)
+        else:
+            return None
+    # Functions inside the function may read more.
+    if any(isinstance(constant, types.CodeType) for constant in code.co_consts):
+        return None
+    return tuple(key)

@@ -1,0 +1,295 @@
+# What shapes scores beyond the mask, on the CPU against float64: each argument with every type and
+# layout, broadcasts and strides, score modifications written in Python, and all of it together.
+# REQUIRES: python-package
+# RUN: %flashattn_python %s
+
+import itertools
+import math
+import random
+import unittest
+
+import flashattn
+import numpy
+from flashattn import _reference, attention, causal, window
+from flashattn import math as fm
+from numbers_test import FROBENIUS, make, to_float
+
+HEADS = 4
+
+
+def alibi(score, b, h, p, k):
+    return score + fm.exp2(-(h + 1) * (8 / HEADS)) * (k - p)
+
+
+def cap(score, b, h, p, k):
+    return 5.0 * fm.tanh(score / 5.0)
+
+
+def relative(score, b, h, p, k):
+    """As of T5: near distances have a number each, far ones share by their logarithm."""
+    distance = fm.maximum(p - k, 0)
+    far = 8 + fm.floor(fm.log2(fm.maximum(distance, 1) / 8.0) * 2 + 0.25)
+    bucket = fm.where(distance < 8, distance, fm.minimum(far, 15))
+    return score - 0.1 * (h + 1) * bucket
+
+
+def by_key(score, b, h, p, k):
+    return fm.where((k % 3 == 0) & (p > 2), score * 1.5, score - b)
+
+
+SCORE_MODS = (alibi, cap, relative, by_key)
+
+
+class FeaturesTest(unittest.TestCase):
+    def setUp(self):
+        self.generator = numpy.random.default_rng(11)
+
+    def inputs(self, element, nq=33, nk=70, d=16, hkv=2, batch=2):
+        return [
+            make(self.generator, element, (batch, h, n, d))
+            for h, n in ((HEADS, nq), (hkv, nk), (hkv, nk))
+        ]
+
+    def check(self, element, layout="bhsd", inputs=None, poison=True, **options):
+        """One call against the reference, rule by rule."""
+        (q, q32), (k, k32), (v, v32) = inputs or self.inputs(element)
+        batch, heads, nq, _ = q.shape
+        nk, group = k.shape[2], heads // k.shape[1]
+        kv_len = options.get("kv_len")
+        if kv_len is not None and poison:
+            # A7: nothing there may matter.
+            k, v = k.copy(), v.copy()
+            for x, b in itertools.product((k, v), range(batch)):
+                x[b, :, max(0, kv_len[b]) :] = 0x7FFF if element == "bf16" else numpy.nan
+        bias = options.get("bias")
+        if bias is not None:
+            kind = "bf16" if bias.dtype == numpy.uint16 else "f32"
+            bias = numpy.broadcast_to(to_float(bias, kind), (batch, heads, nq, nk))
+        operands = [
+            numpy.ascontiguousarray(x.swapaxes(1, 2)) if layout == "bshd" else x for x in (q, k, v)
+        ]
+        uses_bits = element == "bf16" or (bias is not None and kind == "bf16")
+        o, lse = attention(
+            *operands,
+            layout=layout,
+            return_lse=True,
+            dtype="bf16" if uses_bits else None,
+            **options
+        )
+        if layout == "bshd":
+            o = o.swapaxes(1, 2)
+        self.assertEqual((o.shape, o.dtype, lse.shape), (q.shape, q.dtype, q.shape[:3]))
+        o = to_float(o, element)
+        keys, difference, norm = numpy.arange(nk)[None, :], 0.0, 0.0
+        keep = options.get("keep")
+        if keep is not None:
+            keep = numpy.broadcast_to(keep, (batch, heads, nq, nk))
+        for b, h in itertools.product(range(batch), range(heads)):
+            length = nk if kv_len is None else min(nk, max(0, int(kv_len[b])))
+            offset = options.get("offset")
+            if offset is None:
+                offset = length - nq if options.get("align") != "top_left" else 0
+            p = numpy.arange(nq)[:, None] + offset
+            seen = _reference.visible(options.get("mask"), p, keys, nq, nk) & (keys < length)
+            if keep is not None:
+                seen = seen & keep[b, h]
+            score_mod, sinks = options.get("score_mod"), options.get("sink_logits")
+            features = {
+                "softcap": options.get("softcap"),
+                "modify": score_mod and (lambda s: score_mod(s, b, h, p, keys)),
+                "bias": 0 if bias is None else bias[b, h],
+                "sink": -numpy.inf if sinks is None else sinks[h],
+            }
+            heads_of = q32[b, h], k32[b, h // group], v32[b, h // group]
+            scale = 1 / math.sqrt(q.shape[3])
+            error, bound = _reference.check_head(
+                o[b, h], *heads_of, seen, scale, element, **features
+            )
+            self.assertLessEqual(error, bound)
+            exact, exact_lse = _reference.attention_head(
+                *(x.astype(numpy.float64) for x in heads_of), seen, scale, **features
+            )
+            hidden = numpy.isneginf(exact_lse)
+            self.assertTrue((lse[b, h][hidden] == -numpy.inf).all())
+            self.assertTrue((o[b, h][~seen.any(axis=1)] == 0).all())
+            numpy.testing.assert_allclose(
+                lse[b, h][~hidden], exact_lse[~hidden], rtol=1e-5, atol=5e-5
+            )
+            difference += float(((o[b, h] - exact) ** 2).sum())
+            norm += float((exact**2).sum())
+        self.assertLessEqual(math.sqrt(difference), FROBENIUS[element] * math.sqrt(norm) + 1e-30)
+
+    def grid(self):
+        for element, layout in itertools.product(FROBENIUS, ("bhsd", "bshd")):
+            with self.subTest(element=element, layout=layout):
+                yield element, layout
+
+    def normal(self, *shape):
+        return self.generator.standard_normal(shape, numpy.float32)
+
+    def test_bias(self):
+        for element, layout in self.grid():
+            for kind in ("f16", "bf16", "f32"):
+                bias, _ = make(self.generator, kind, (1, HEADS, 33, 70))
+                self.check(element, layout, mask=causal, bias=bias)
+
+    def test_broadcasts(self):
+        sizes = (2, HEADS, 33, 70)
+        for same in itertools.product((False, True), repeat=4):
+            shape = tuple(1 if one else n for one, n in zip(same, sizes))
+            with self.subTest(shape=shape):
+                self.check("f32", bias=self.normal(*shape), keep=self.generator.random(shape) < 0.7)
+        for rank in range(4):
+            with self.subTest(rank=rank):
+                self.check("f32", bias=self.normal(*sizes[4 - rank :]))
+
+    def test_strides_are_read_in_place(self):
+        wide = self.normal(2, 33, 2 * HEADS, 75)
+        self.check("f32", bias=wide[:, :, ::2, 3:73].swapaxes(1, 2))
+        expanded = numpy.broadcast_to(self.normal(HEADS, 1, 1), (2, HEADS, 33, 70))
+        self.check("f32", bias=expanded)
+        column = self.normal(2, HEADS, 33, 3)[..., 1:2]
+        self.check("f32", bias=column)
+        kept = self.generator.random((70, 80)) < 0.5
+        self.check("f32", keep=kept[2:68:2, 5:75])
+
+    def test_keep(self):
+        for element, layout in self.grid():
+            keep = self.generator.random((2, 1, 33, 70)) < 0.5
+            keep[0, 0, 5] = False  # A6
+            self.check(element, layout, keep=keep, mask=window(left=40, right=3))
+
+    def test_softcap(self):
+        for element, layout in self.grid():
+            self.check(element, layout, softcap=2, mask=causal)
+
+    def test_sink_logits(self):
+        for element, layout in self.grid():
+            sinks = self.normal(HEADS)
+            self.check(element, layout, sink_logits=sinks, mask=causal)
+            # Rows that see no key: lse = sink.
+            q, k = self.inputs(element, 40, 20)[:2]
+            self.check(element, layout, inputs=[q, k, k], sink_logits=sinks, mask=causal)
+
+    def test_kv_len(self):
+        for element, layout in self.grid():
+            for lengths in ((70, 41), (0, 1), (-3, 99)):
+                self.check(element, layout, kv_len=numpy.array(lengths, numpy.int32), mask=causal)
+
+    def test_offset(self):
+        for element, layout in self.grid():
+            for offset in (0, 5, numpy.int64(-4), 100):
+                self.check(element, layout, offset=offset, mask=causal)
+        kernels = len(flashattn._kernel._kernels)
+        self.check("f32", offset=17, mask=causal)
+        self.assertEqual(len(flashattn._kernel._kernels), kernels)
+
+    def test_score_mod(self):
+        for element, layout in self.grid():
+            for score_mod in SCORE_MODS:
+                self.check(element, layout, score_mod=score_mod, mask=causal)
+
+    def test_capping_by_hand_is_softcap(self):
+        q, k, v = (x for x, _ in self.inputs("f32"))
+        numpy.testing.assert_allclose(
+            attention(q, k, v, score_mod=cap), attention(q, k, v, softcap=5), rtol=0, atol=1e-6
+        )
+
+    def test_captured_numbers(self):
+        """A captured number is compiled in anew where it changes, and the same text is found."""
+        q, k, v = (x for x, _ in self.inputs("f32"))
+
+        def scaled(factor):
+            return lambda score, b, h, p, k: score * factor
+
+        first, second = (attention(q, k, v, score_mod=scaled(x)) for x in (1.0, 2.0))
+        numpy.testing.assert_allclose(first, attention(q, k, v), rtol=0, atol=1e-6)
+        numpy.testing.assert_allclose(second, attention(q, k, v, scale=0.5), rtol=0, atol=1e-6)
+        kernels = len(flashattn._kernel._kernels)
+        numpy.testing.assert_array_equal(attention(q, k, v, score_mod=scaled(2.0)), second)
+        self.assertEqual(len(flashattn._kernel._kernels), kernels)
+
+    def test_together(self):
+        """M7: any of them with any other."""
+        chooser = random.Random(12)
+        for number in range(60):
+            element, layout = chooser.choice(list(FROBENIUS)), chooser.choice(("bhsd", "bshd"))
+            nq, nk = chooser.randint(1, 50), chooser.randint(1, 90)
+            sizes = (2, HEADS, nq, nk)
+
+            def shape():
+                return tuple(chooser.choice((1, n)) for n in sizes)
+
+            options = {
+                "mask": chooser.choice((None, causal, window(left=9, right=4))),
+                "bias": self.normal(*shape()),
+                "keep": self.generator.random(shape()) < 0.8,
+                "softcap": chooser.choice((1.5, 20)),
+                "sink_logits": self.normal(HEADS),
+                "kv_len": self.generator.integers(0, nk + 3, 2).astype(numpy.int32),
+                "offset": chooser.randint(-5, 60),
+                "score_mod": chooser.choice(SCORE_MODS),
+            }
+            chosen = {name: value for name, value in options.items() if chooser.random() < 0.5}
+            with self.subTest(number=number, element=element, layout=layout, chosen=sorted(chosen)):
+                self.check(element, layout, self.inputs(element, nq, nk), **chosen)
+
+    def test_compiled(self):
+        (q, _), (k, _), (v, _) = self.inputs("f32")
+        bias, keep = self.normal(1, HEADS, 33, 70), self.generator.random((2, 1, 1, 70)) < 0.7
+        sinks, lengths = self.normal(HEADS), numpy.array([60, 70], numpy.int32)
+        kernel = flashattn.compile(
+            head_dim=16, dtype="f32", chip="cpu", mask=causal, softcap=3, score_mod=alibi,
+            bias=("f32", (1, None, None, None)), keep=(None, 1, 1, None), sink_logits=True, kv_len=True,
+            offset=True, return_lse=True,
+        )  # fmt: skip
+        self.assertIn("score_mod", kernel.mlir)
+        o, lse = numpy.empty_like(q), numpy.empty((2, HEADS, 33), numpy.float32)
+        operands = {
+            "bias": bias,
+            "keep": keep,
+            "sink_logits": sinks,
+            "kv_len": lengths,
+            "offset": 9,
+        }
+        kernel.launch(q, k, v, o, lse, **operands)
+        expected, expected_lse = attention(
+            q, k, v, mask=causal, softcap=3, score_mod=alibi, return_lse=True, **operands
+        )
+        numpy.testing.assert_array_equal(o, expected)
+        numpy.testing.assert_array_equal(lse, expected_lse)
+        # A size of 1 that the kernel does not count on, and one that repeats.
+        kernel.launch(
+            q[:1], k[:1], v[:1], o[:1], lse[:1], **dict(operands, keep=keep[:1], kv_len=lengths[:1])
+        )
+        numpy.testing.assert_array_equal(o, expected)
+        repeated = numpy.broadcast_to(keep[:1], keep.shape)
+        kernel.launch(q, k, v, o, lse, **dict(operands, keep=repeated))
+        expected = attention(
+            q, k, v, mask=causal, softcap=3, score_mod=alibi, **dict(operands, keep=repeated)
+        )
+        numpy.testing.assert_array_equal(o, expected)
+
+    def test_dlpack_and_nothing_to_compute(self):
+        class Foreign:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self, stream=None):
+                return self.array.__dlpack__()
+
+            def __dlpack_device__(self):
+                return self.array.__dlpack_device__()
+
+        q, k, v = (x for x, _ in self.inputs("f32"))
+        bias, lengths = self.normal(33, 70), numpy.array([60, 70], numpy.int32)
+        expected = attention(q, k, v, bias=bias, kv_len=lengths)
+        found = attention(*map(Foreign, (q, k, v)), bias=Foreign(bias), kv_len=Foreign(lengths))
+        numpy.testing.assert_array_equal(found, expected)
+        o = attention(q, k[:, :, :0], v[:, :, :0], bias=bias[:, :0], softcap=3)
+        self.assertTrue((o == 0).all())
+        self.assertEqual(attention(q[:, :, :0], k, v, bias=bias[:0]).shape, (2, HEADS, 0, 16))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,267 @@
+# What is refused of the operands beyond q, k and v, with the message and the kind of exception.
+# REQUIRES: python-package
+# RUN: %flashattn_python %s
+
+import unittest
+
+import numpy
+from errors_test import K, Q, array
+from flashattn import (
+    ArgumentError,
+    FlashAttnError,
+    TraceError,
+    UnsupportedError,
+    attention,
+    compile,
+)
+
+
+class OnCUDA:
+    """A tensor of any shape that says it is on a GPU."""
+
+    def __init__(self, typestr, *shape):
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": typestr,
+            "data": (4096, False),
+            "version": 3,
+        }
+
+
+def with_operands(**operands):
+    return lambda: attention(Q, K, K, **operands)
+
+
+def compiled(launched=(), **options):
+    """A launch of a kernel that was compiled with `options`."""
+    kernel = compile(head_dim=16, chip="cpu", dtype="f32", **options)
+    kernel.launch(Q, K, K, array(2, 4, 5, 16), **dict(launched))
+
+
+# The call, the exception, its message; scores are [2, 4, 5, 7].
+CASES = [
+    (
+        with_operands(bias=array(1, 1, 1, 5, 7)),
+        ArgumentError,
+        "expected 'bias' of rank 4 at most but got rank 5",
+    ),
+    (
+        with_operands(bias=array(3, 1, 5, 7)),
+        ArgumentError,
+        "expected batch size of 'bias' to be 1 or 2 but got 3",
+    ),
+    (
+        with_operands(bias=array(2, 5, 7)),
+        ArgumentError,
+        "expected head count of 'bias' to be 1 or 4 but got 2",
+    ),
+    (
+        with_operands(bias=array(6, 7)),
+        ArgumentError,
+        "expected query length of 'bias' to be 1 or 5 but got 6",
+    ),
+    (
+        with_operands(bias=array(5, 6)),
+        ArgumentError,
+        "expected key length of 'bias' to be 1 or 7 but got 6",
+    ),
+    (
+        with_operands(bias=array(5, 0)),
+        ArgumentError,
+        "expected key length of 'bias' to be 1 or 7 but got 0",
+    ),
+    (
+        with_operands(bias=array(5, 7, dtype=numpy.float64)),
+        UnsupportedError,
+        "expected element type f16, bf16 or f32 of 'bias' but got float64",
+    ),
+    (
+        with_operands(bias=array(5, 7, dtype=bool)),
+        UnsupportedError,
+        "expected element type f16, bf16 or f32 of 'bias' but got i1",
+    ),
+    (
+        with_operands(bias=array(5, 14)[:, ::2]),
+        ArgumentError,
+        "expected unit stride in the last dimension of 'bias' but got 2",
+    ),
+    (
+        with_operands(bias=array(5, 7)[::-1]),
+        ArgumentError,
+        "expected strides of at least 0 of 'bias' but got (-7, 1)",
+    ),
+    (
+        with_operands(bias=1.5),
+        ArgumentError,
+        "expected 'bias' to be an array of numpy, a tensor of torch",
+    ),
+    (
+        with_operands(bias=OnCUDA("<f4", 5, 7)),
+        ArgumentError,
+        "expected 'bias' on the CPU as 'q' but got cuda:0",
+    ),
+    (
+        with_operands(keep=array(5, 7)),
+        ArgumentError,
+        "expected element type bool of 'keep' but got f32",
+    ),
+    (
+        with_operands(keep=array(5, 7, dtype=numpy.int8)),
+        ArgumentError,
+        "expected element type bool of 'keep' but got int8",
+    ),
+    (
+        with_operands(keep=array(2, 5, dtype=bool)),
+        ArgumentError,
+        "expected query length of 'keep' to be 1 or 5 but got 2",
+    ),
+    (
+        with_operands(keep=array(4, 4, 5, 7, dtype=bool)),
+        ArgumentError,
+        "expected batch size of 'keep' to be 1 or 2 but got 4",
+    ),
+    (
+        with_operands(keep=array(7, 5, dtype=bool).T),
+        ArgumentError,
+        "expected unit stride in the last dimension of 'keep' but got 5",
+    ),
+    (
+        with_operands(keep=OnCUDA("|b1", 5, 7)),
+        ArgumentError,
+        "expected 'keep' on the CPU as 'q' but got cuda:0",
+    ),
+    (
+        with_operands(sink_logits=array(1, 4)),
+        ArgumentError,
+        "expected 'sink_logits' of rank 1 but got rank 2",
+    ),
+    (
+        with_operands(sink_logits=array(2)),
+        ArgumentError,
+        "expected head count of 'sink_logits' to be 4 as in 'q' but got 2",
+    ),
+    (
+        with_operands(sink_logits=array(4, dtype=numpy.float16)),
+        ArgumentError,
+        "expected element type f32 of 'sink_logits' but got f16",
+    ),
+    (
+        with_operands(sink_logits=array(8)[::2]),
+        ArgumentError,
+        "expected unit stride of 'sink_logits' but got 2",
+    ),
+    (
+        with_operands(kv_len=7),
+        ArgumentError,
+        "expected 'kv_len' to be an array of numpy, a tensor of torch",
+    ),
+    (
+        with_operands(kv_len=array(dtype=numpy.int32)),
+        ArgumentError,
+        "expected 'kv_len' of rank 1 but got rank 0",
+    ),
+    (
+        with_operands(kv_len=array(4, dtype=numpy.int32)),
+        ArgumentError,
+        "expected batch size of 'kv_len' to be 2 as in 'q' but got 4",
+    ),
+    (
+        with_operands(kv_len=array(2, dtype=numpy.int64)),
+        ArgumentError,
+        "expected element type i32 of 'kv_len' but got int64",
+    ),
+    (
+        with_operands(kv_len=OnCUDA("<i4", 2)),
+        ArgumentError,
+        "expected 'kv_len' on the CPU as 'q' but got cuda:0",
+    ),
+    (with_operands(offset=1.5), ArgumentError, "expected an integer offset but got 1.5"),
+    (with_operands(offset=True), ArgumentError, "expected an integer offset but got True"),
+    (
+        with_operands(offset=array(2, dtype=numpy.int32)),
+        ArgumentError,
+        "expected an integer offset but got array([0, 0]",
+    ),
+    (
+        with_operands(offset=1 << 31),
+        ArgumentError,
+        "expected an offset from -2147483648 to 2147483647 but got 2147483648",
+    ),
+    (with_operands(softcap=0), ArgumentError, "expected a finite positive softcap but got 0.0"),
+    (
+        with_operands(softcap=float("inf")),
+        ArgumentError,
+        "expected a finite positive softcap but got inf",
+    ),
+    (
+        with_operands(softcap="50 K"),
+        ArgumentError,
+        "expected softcap to be a number or None but got '50 K'",
+    ),
+    (
+        with_operands(score_mod=3),
+        TraceError,
+        "expected score_mod to be a function or None but got int",
+    ),
+    (
+        lambda: compile(head_dim=16, bias="f32"),
+        ArgumentError,
+        "expected bias to be a pair (dtype, shape) but got 'f32'",
+    ),
+    (
+        lambda: compile(head_dim=16, bias=("f64", (1, 1, 1, 1))),
+        UnsupportedError,
+        "expected dtype f16, bf16 or f32 of bias but got f64",
+    ),
+    (
+        lambda: compile(head_dim=16, bias=("f32", (1, 1, None))),
+        ArgumentError,
+        "expected a shape of 4 sizes, 1 or None, of bias but got (1, 1, None)",
+    ),
+    (
+        lambda: compile(head_dim=16, keep=(1, 1, 5, None)),
+        ArgumentError,
+        "expected a shape of 4 sizes, 1 or None, of keep but got (1, 1, 5, None)",
+    ),
+    (
+        lambda: compiled(kv_len=True),
+        ArgumentError,
+        "expected kv_len for a kernel with it but got None",
+    ),
+    (
+        lambda: compiled({"offset": 3}),
+        ArgumentError,
+        "expected no offset for a kernel without it but got one",
+    ),
+    (
+        lambda: compiled(
+            {"bias": array(5, 7, dtype=numpy.float16)}, bias=("f32", (1, 1, None, None))
+        ),
+        ArgumentError,
+        "expected element type f32 of 'bias', as compiled, but got f16",
+    ),
+    (
+        lambda: compiled({"bias": array(4, 5, 7)}, bias=("f32", (1, 1, None, None))),
+        ArgumentError,
+        "expected size 1 in dimension 1 of argument 4 ('bias') but got 4",
+    ),
+    (
+        lambda: compiled({"bias": array(1, 7)}, bias=("f32", (1, 1, None, None))),
+        ArgumentError,
+        "expected query length of argument 4 ('bias') to be 5 as in argument 0 ('q') but got 1",
+    ),
+]
+
+
+class OperandErrorsTest(unittest.TestCase):
+    def test_messages(self):
+        for number, (call, kind, message) in enumerate(CASES):
+            with self.subTest(number=number, message=message):
+                with self.assertRaises(kind) as caught:
+                    call()
+                self.assertIn(message, str(caught.exception))
+                self.assertIsInstance(caught.exception, FlashAttnError)
+
+
+if __name__ == "__main__":
+    unittest.main()
