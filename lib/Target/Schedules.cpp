@@ -98,7 +98,8 @@ static int64_t getDecodePack(AttentionOp op) {
   if (op.getBias() || op.getKeep() || op.hasScoreMod())
     return 1;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
-  int64_t pack = std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
+  int64_t pack =
+      std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
   int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
   int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0)
@@ -110,16 +111,17 @@ static int64_t getDecodePack(AttentionOp op) {
 /// each other's beginning and end.
 constexpr struct {
   int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
-} kDecodeTable[] = {
-    {64, 128, 3, 208, 48, 2}, {128, 64, 3, 208, 48, 2}, {192, 32, 3, 208, 48, 2},
-    {256, 32, 5, 240, 24, 1}};
+} kDecodeTable[] = {{64, 128, 3, 208, 48, 2},
+                    {128, 64, 3, 208, 48, 2},
+                    {192, 32, 3, 208, 48, 2},
+                    {256, 32, 5, 248, 24, 1}};
 constexpr int64_t kDecodeSplits = 128;
 
 SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op, const Chip &chip) {
   MLIRContext *ctx = op.getContext();
   FloatType f32 = Float32Type::get(ctx), element = op.getElementType();
-  auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes,
-                  FloatType dot, int64_t pack = 1, RolesAttr roles = {}, int64_t splits = 1) {
+  auto make = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot,
+                  int64_t pack = 1, RolesAttr roles = {}, int64_t splits = 1) {
     return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, pack, splits, roles);
   };
   if (chip.isCPU())
@@ -230,8 +232,7 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
   int64_t needed = qBytes + kBytes + vBytes + barrierBytes;
   // Each block beside the first has a KiB of the system's own (CUDA programming guide).
   constexpr int64_t kSystem = 1024;
-  int64_t available =
-      (chip.getSharedMemoryPerBlock() + kSystem) / roles.getBlocks() - kSystem;
+  int64_t available = (chip.getSharedMemoryPerBlock() + kSystem) / roles.getBlocks() - kSystem;
   if (needed > available)
     return llvm::formatv("needs {0} bytes of shared memory (q {1}, k {2}, v {3}, barriers "
                          "{4}) of {5} available",
@@ -271,9 +272,10 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
   // What is read of a query head is read for all rows of a tile at once; parts of the keys leave
   // the sinks to who merges them.
-  for (auto [name, given] : {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
-                             std::pair("sink_logits", op.getSinkLogits() && schedule.getSplits() == 1),
-                             std::pair("a score modification", op.hasScoreMod())})
+  for (auto [name, given] :
+       {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
+        std::pair("sink_logits", op.getSinkLogits() && schedule.getSplits() == 1),
+        std::pair("a score modification", op.hasScoreMod())})
     if (schedule.getPack() != 1 && given)
       return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());
   if (chip.isCPU()) {
@@ -293,8 +295,7 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
                          typeName(element), typeName(dot));
   for (auto [name, value] : {std::pair("D", d), std::pair("Dv", dv)})
     if (value % 8 != 0 || value > 256)
-      return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name,
-                           value);
+      return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name, value);
   // Products take 16 at a time.
   d = llvm::alignTo(d, 16);
   dv = llvm::alignTo(dv, 16);

@@ -38,8 +38,7 @@ std::string mlir::flashattn::getTuningKey(AttentionOp op, const Chip &chip) {
                         : shape == MaskShape::Triangular ? "triangular"
                                                          : "banded";
   return llvm::formatv("{0}/{1}/{2}/{3}/{4}{5}", chip.name, op.getD(), op.getDv(),
-                       getTypeName(op.getElementType()), maskClass,
-                       isDecode(op) ? "/decode" : "");
+                       getTypeName(op.getElementType()), maskClass, isDecode(op) ? "/decode" : "");
 }
 
 std::string mlir::flashattn::getScheduleFields(ScheduleAttr schedule) {

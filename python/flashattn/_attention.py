@@ -123,6 +123,9 @@ def attention(
     """`softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, without the matrix of scores ever
     in memory.
 
+    On a GPU up to 16 queries read the keys in parts at once, and each number of them has a kernel of
+    its own.
+
     Args:
       q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of NumPy (runs on the CPU), a tensor
         of PyTorch on either, or anything with `__cuda_array_interface__` or DLPack. Any strides

@@ -162,8 +162,9 @@ static void checkFewQueries(void) {
   FlashAttnTensor few[4];
   for (int i = 0; i < 4; ++i) {
     int64_t heads = i == 1 || i == 2 ? 2 : 8, length = i == 1 || i == 2 ? 5000 : 1;
-    few[i] = (FlashAttnTensor){data, {3, heads, length, 64}, {heads * length * 64, length * 64, 64, 1},
-                               0,    FLASHATTN_F16,          4};
+    few[i] =
+        (FlashAttnTensor){data, {3, heads, length, 64}, {heads * length * 64, length * 64, 64, 1},
+                          0,    FLASHATTN_F16,          4};
   }
   void *stream = &stream, *used = NULL;
   size_t before = getMemory(&used);

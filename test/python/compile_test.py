@@ -85,6 +85,23 @@ class CompileTest(unittest.TestCase):
         for rows, instruction in (("aligned", "wgmma"), ("strided", "mma.sync")):
             self.assertIn(instruction, flashattn.compile(head_dim=64, chip="sm_90a", rows=rows).ptx)
 
+    def test_few_queries_read_keys_in_parts(self):
+        for layout in ("bhsd", "bshd"):
+            kernel = flashattn.compile(
+                head_dim=128, dtype="bf16", chip="sm_90a", queries=4, layout=layout
+            )
+            self.assertIn("pack = 16, splits = 128, roles = <consumers = 1", kernel.schedule)
+            self.assertEqual(kernel.tuning_key, "sm_90a/128/128/bf16/full/decode")
+            self.assertEqual(kernel.ptx.count(".entry"), 2)
+        self.assertNotIn("splits", flashattn.compile(head_dim=128, chip="sm_90a").schedule)
+        with_parts = flashattn.compile(head_dim=16, dtype="f32", chip="cpu",
+            schedule={"tile_m": 16, "tile_n": 16, "splits": 5})  # fmt: skip
+        rng = numpy.random.default_rng(7)
+        q, k = (rng.standard_normal((2, 3, n, 16), dtype=numpy.float32) for n in (4, 333))
+        o = numpy.empty_like(q)
+        with_parts.launch(q, k, k, o)
+        numpy.testing.assert_allclose(o, flashattn.attention(q, k, k), rtol=1e-4, atol=1e-6)
+
     def test_refusal_names_every_schedule(self):
         with self.assertRaisesRegex(
             flashattn.UnsupportedError, "expected D to be a multiple of 8 up to 256 but got 512"

@@ -143,6 +143,54 @@ def test_equals_flash_run():
     return f"{count} problems, o and lse bit for bit"
 
 
+def test_few_queries():
+    """The keys in parts: numbers, many threads on one stream, and a capture."""
+    count = 0
+    for (name, mask), element in itertools.product(MASKS.items(), TYPES):
+        for nq, nk, hq, hkv, d in (
+            (1, 8192, 8, 2, 128), (1, 5003, 4, 4, 64), (7, 1009, 6, 1, 64), (16, 4099, 16, 2, 128),
+            (3, 2, 4, 2, 64), (2, 777, 4, 1, 256), (5, 3001, 4, 1, 192),
+        ):  # fmt: skip
+            q, k, v = operands(b=2, nq=nq, nk=nk, hq=hq, hkv=hkv, d=d, element=element)
+            o, lse = attention(q, k, v, mask=mask, return_lse=True)
+            check_numbers(o, q, k, v, mask, element)
+            swapped = [x.transpose(1, 2).contiguous() for x in (q, k, v)]
+            other, other_lse = attention(*swapped, mask=mask, layout="bshd", return_lse=True)
+            check_numbers(other.transpose(1, 2), q, k, v, mask, element)
+            expect(torch.allclose(lse, other_lse, atol=1e-4), f"lse of bshd differs: {name}")
+            count += 2
+    q, k, v = operands(nq=1, nk=9000)
+    expected, many = attention(q, k, v), operands(b=3, hq=8, nq=4, nk=4000)
+    expected_many = attention(*many)
+    torch.cuda.synchronize()
+    failures = []
+
+    def work():
+        for turn in range(200):
+            if not equal(attention(q, k, v), expected):
+                failures.append(f"turn {turn} differs")
+            if not equal(attention(*many), expected_many):
+                failures.append(f"turn {turn} of many differs")
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expect(not failures, "; ".join(failures[:3]))
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = attention(q, k, v)
+        captured_many = attention(*many)
+    for seed in (7, 8):
+        q.copy_(make(*q.shape, seed=seed))
+        graph.replay()
+        torch.cuda.synchronize()
+        expect(equal(captured, attention(q, k, v)), "a replay differs")
+        expect(equal(captured_many, expected_many), "a second replay differs")
+    return f"{count} problems, 4 threads, captured"
+
+
 def test_strides_and_layouts():
     """Views give the bits of contiguous tensors where rows begin at multiples of 16 bytes; others go
     through a kernel that reads elements one by one, the same for all of them."""

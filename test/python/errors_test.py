@@ -392,6 +392,18 @@ CASES = [
         "expected D to be 16, as compiled, but got 32",
     ),
     (
+        lambda: compile(head_dim=16, queries=0),
+        ArgumentError,
+        "expected queries to be an integer of at least 1 but got 0",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="cpu", dtype="f32", queries=3).launch(
+            array(1, 1, 2, 16), array(1, 1, 2, 16), array(1, 1, 2, 16), array(1, 1, 2, 16)
+        ),
+        ArgumentError,
+        "expected Nq to be 3, as compiled, but got 2",
+    ),
+    (
         lambda: compile(head_dim=16, chip="cpu").launch(Q, K, K, array(2, 4, 5, 16)),
         ArgumentError,
         "expected element type f16, as compiled, but got f32",

@@ -55,7 +55,8 @@ static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
     int64_t consumers, registers, producerRegisters, blocks = 1;
   };
   if (chip.hasWarpgroups() && !op.getElementType().isF32())
-    for (Roles roles : {Roles{1, 240, 24}, {1, 208, 48, 2}, {1, 128, 32, 3}, {2, 240, 24}, {3, 160, 32}})
+    for (Roles roles :
+         {Roles{1, 240, 24}, {1, 208, 48, 2}, {1, 128, 32, 3}, {2, 240, 24}, {3, 160, 32}})
       for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
         // A single one has no neighbour, and a group of one head no neighbours.
         if (along == ProgramAxis::Head &&

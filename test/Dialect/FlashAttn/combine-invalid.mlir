@@ -40,8 +40,8 @@ func.func @parts(%op: memref<3x2x8x1x64xf32>, %lp: memref<4x2x8x1xf32>, %o: memr
 
 // -----
 
-func.func @heads(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>) {
-  // expected-error@+1 {{expected head count of 'o' to be 8 as in 'o_parts' but got 1}}
+func.func @layout(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>) {
+  // expected-error@+1 {{expected length of 'o' to be 1 as in 'o_parts' but got 8}}
   flashattn.combine layout(bshd) ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) outs(%o : memref<2x8x1x64xf16>)
   return
 }

@@ -29,6 +29,9 @@ PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4
           "registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3>>)")
 PACKS = {"packed": MASKS["sinks"] + PACKED, "packed bshd": MASKS["sinks"] + " layout(bshd)" + PACKED}
 
+# So few that the keys come in parts.
+FEW = {"1 query": "", "7 queries": "mask(#flashattn.causal)"}
+
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
     "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
@@ -38,11 +41,11 @@ WARPGROUP_INSTRUCTIONS = (
 REGISTER_FILE, MOST_REGISTERS = 65536, 255
 
 
-def module(element, dim, clauses):
-    t = f"memref<?x?x?x{dim}x{element}>"
+def module(element, dim, clauses, queries="?"):
+    t, q = f"memref<?x?x?x{dim}x{element}>", f"memref<?x?x{queries}x{dim}x{element}>"
     return f"""
-func.func @attention(%q: {t}, %k: {t}, %v: {t}, %o: {t}, %lse: memref<?x?x?xf32>) {{
-  flashattn.attention {clauses} ins(%q, %k, %v : {t}, {t}, {t}) outs(%o, %lse : {t}, memref<?x?x?xf32>)
+func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: memref<?x?x?xf32>) {{
+  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {t}, {t}) outs(%o, %lse : {q}, memref<?x?x?xf32>)
   return
 }}
 """
@@ -53,14 +56,17 @@ def rows(chip):
     if chip == "sm_90a":  # f32 has the schedules of sm_90
         return [(element, dim, mask) for element in ("f16", "bf16")
                 for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS] + [
-                    (element, 64, mask) for element in ("f16", "bf16") for mask in PACKS]
+                    (element, 64, mask) for element in ("f16", "bf16") for mask in PACKS] + [
+                        ("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW]
     # All masks share the loops' code; one head dimension sees every one of them.
     return [(element, dim, mask) for element in ("f16", "bf16", "f32")
-            for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])]
+            for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])] + [
+                (element, dim, mask) for element in ("bf16", "f32") for dim in (64, 128)
+                for mask in FEW]
 
 
 def kernel_ptx(ir):
-    """The PTX text of the only gpu.binary, out of its quoted attribute."""
+    """The PTX text of the first gpu.binary, out of its quoted attribute."""
     text = re.search(r'"(//(?:[^"\\]|\\.)*)"', ir).group(1)
     return re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m.group(1), 16)), text).rstrip("\0")
 
@@ -129,9 +135,10 @@ def check_overlap(sass):
 def check(ptxas, chip, nvdisasm, row):
     """The line that is printed of one kernel, and whether all is well."""
     element, dim, mask = row
-    clauses = {**MASKS, **PACKS}[mask].replace("ELEMENT", element)
+    clauses = {**MASKS, **PACKS, **FEW}[mask].replace("ELEMENT", element)
+    queries = mask.split()[0] if mask in FEW else "?"
     done = subprocess.run(["flash-opt", f"-flashattn-to-nvvm=chip={chip}"],
-                          input=module(element, dim, clauses), capture_output=True, text=True)
+                          input=module(element, dim, clauses, queries), capture_output=True, text=True)
     if done.returncode != 0:
         return f"{element} D={dim} {mask}: FAIL\n{done.stderr}", False
     ptx = kernel_ptx(done.stdout)

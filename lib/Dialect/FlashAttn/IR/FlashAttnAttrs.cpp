@@ -295,8 +295,8 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
       failed(verifyField(emitError, "blocks", blocks, 1, 8)) ||
       failed(verifyField(emitError, "query_stages", queryStages, 1, 2)))
     return failure();
-  for (auto [name, value] : {std::pair("registers", registers),
-                             std::pair("producer_registers", producerRegisters)})
+  for (auto [name, value] :
+       {std::pair("registers", registers), std::pair("producer_registers", producerRegisters)})
     if (value % 8 != 0)
       return emitError() << "expected schedule field '" << name
                          << "' to be a multiple of 8, as setmaxnreg takes it, but got " << value;

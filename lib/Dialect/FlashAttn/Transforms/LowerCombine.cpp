@@ -76,8 +76,8 @@ void CombineBuilder::buildRow(ArrayRef<Value> row, Value column, int64_t columns
     max = memref::LoadOp::create(b, loc, sinks, row[1]);
     sum = arith::SelectOp::create(b, loc, isNone(max), number(0), number(1));
   }
-  auto loop = scf::ForOp::create(b, loc, index(0), parts, index(partsAtOnce),
-                                 ValueRange{max, sum, out});
+  auto loop =
+      scf::ForOp::create(b, loc, index(0), parts, index(partsAtOnce), ValueRange{max, sum, out});
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());

@@ -11,7 +11,8 @@ namespace mlir::flashattn {
 Value divide32(OpBuilder &builder, Location loc, Value x, Value y);
 
 /// Part `part` of `parts` of the tiles of `keys`, which are disjoint and ascending: of all of them,
-/// one interval after the other, an equal share. The same number of intervals; full tiles stay full.
+/// one interval after the other, an equal share. The same number of intervals; full tiles stay
+/// full.
 SmallVector<TileInterval> takeShare(OpBuilder &builder, Location loc, ArrayRef<TileInterval> keys,
                                     Value part, Value parts);
 

@@ -61,10 +61,9 @@ public:
   ProgramBuilder(AttentionOp op, OpBuilder &b)
       : op(op), b(b), loc(op.getLoc()), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
         n(schedule.getTileN()), d(padColumns(op.getD())), dv(padColumns(op.getDv())),
-        lanes(schedule.getLanes()),
-        c(getLastFactor(op) * M_LOG2E), pack(schedule.getPack()), positions(m / pack),
-        f32(b.getF32Type()), visible(op.getVisibleSets()), o(op.getOInit()), lse(op.getLseInit()),
-        outLayout(op.getLayout()), outType(op.getElementType()) {}
+        lanes(schedule.getLanes()), c(getLastFactor(op) * M_LOG2E), pack(schedule.getPack()),
+        positions(m / pack), f32(b.getF32Type()), visible(op.getVisibleSets()), o(op.getOInit()),
+        lse(op.getLseInit()), outLayout(op.getLayout()), outType(op.getElementType()) {}
 
   scf::ForallOp build();
 
@@ -130,7 +129,7 @@ private:
   Location loc;
   ScheduleAttr schedule;
   int64_t m, n, d, dv, lanes;
-  double c; ///< takes scores to exponents of 2
+  double c;                ///< takes scores to exponents of 2
   int64_t pack, positions; ///< heads in a tile's rows, and positions of each
   FloatType f32;
   SmallVector<IntegerSet> visible;
@@ -179,8 +178,8 @@ void ProgramBuilder::storeTile(Value tile, Value memref) {
     std::swap(indices[1], indices[2]);
     rowDim = 1;
   }
-  AffineMap map = AffineMap::get(4, 0, {b.getAffineDimExpr(rowDim), b.getAffineDimExpr(3)},
-                                 b.getContext());
+  AffineMap map =
+      AffineMap::get(4, 0, {b.getAffineDimExpr(rowDim), b.getAffineDimExpr(3)}, b.getContext());
   vector::TransferWriteOp::create(b, loc, tile, memref, indices, map,
                                   ArrayRef<bool>{false, dv == getColumns(memref)});
 }
@@ -339,8 +338,8 @@ Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
     double cap = softcap->convertToFloat();
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor / cap));
     // 11 bits of it are more than bf16 keeps of a weight or an output.
-    auto flags = op.getElementType().isBF16() ? arith::FastMathFlags::afn
-                                              : arith::FastMathFlags::none;
+    auto flags =
+        op.getElementType().isBF16() ? arith::FastMathFlags::afn : arith::FastMathFlags::none;
     scores = math::TanhOp::create(b, loc, scores, flags);
     factor = cap;
   }
@@ -551,8 +550,7 @@ void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
     return b.createOrFold<arith::MulIOp>(loc, rows, index(columns * kFloatBytes));
   };
   auto bytesType = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
-  partsBuffer =
-      memref::AllocOp::create(b, loc, bytesType, ValueRange{bytesOf(op.getDv() + 1)});
+  partsBuffer = memref::AllocOp::create(b, loc, bytesType, ValueRange{bytesOf(op.getDv() + 1)});
   lseParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer,
                                     bytesOf(op.getDv()), dynamicSizes);
   shape.push_back(op.getDv());
