@@ -75,7 +75,7 @@ def _format_roles(roles: Any, element: str) -> str:
     producer = int(fields.setdefault("producer_registers", 24 if single else 32))
     fields.setdefault("registers", max(24, min(240, (available - producer) // consumers // 8 * 8)))
     fields.setdefault("along", "query_tile")
-    fields.setdefault("rescale", 1 if element == "bf16" else 8)
+    fields.setdefault("rescale", 1 if element == "bf16" else 4)
     fields.setdefault("section", 1)
     return "<" + ", ".join(f"{name} = {fields[name]}" for name in _ROLES if name in fields) + ">"
 

@@ -40,8 +40,8 @@ class CacheTest(unittest.TestCase):
         ):
             o = flashattn.attention(ones(b, hq, nq, 16), ones(b, hkv, nk, 16), ones(b, hkv, nk, 16))
             numpy.testing.assert_allclose(o, 1, rtol=1e-6)
-        # Where query heads share a key/value head, their counts are compiled in.
-        self.assertEqual(len(_kernel._kernels), 3)
+        # On the CPU no schedule counts on how many heads share a key/value head.
+        self.assertEqual(len(_kernel._kernels), 1)
         self.assertEqual(len(_attention._state.plans), 4)
 
     def test_one_kernel_for_all_strides(self):

@@ -72,7 +72,7 @@ class CompileTest(unittest.TestCase):
             kernel.schedule,
             "tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, "
             "roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
-            "rescale = 8, section = 4>",
+            "rescale = 4, section = 4>",
         )
         again = flashattn.compile(head_dim=64, chip="sm_90a", schedule=kernel.schedule)
         self.assertEqual(again.ptx, kernel.ptx)

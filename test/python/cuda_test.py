@@ -430,7 +430,8 @@ def host_parts(q, k, v, mask=None, return_lse=False):
     outputs = attention(q, k, v, mask=mask, return_lse=return_lse)
     o, lse = outputs if return_lse else (outputs, None)
     chosen = (mask, None, "bottom_right", "bhsd", return_lse, None, None, True)
-    plan = next(plan for plan in _attention._state.plans.values() if plan.options == chosen)
+    # Plans of other shapes may have the same options.
+    plan = _attention._state.plans[_attention._torch_key(q, k, v, None, None, chosen)]
     call = plan.launch_head + _library.pack_call(
         0, torch.cuda.current_stream().cuda_stream, q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(),
         lse.data_ptr() if return_lse else 0,

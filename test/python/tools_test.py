@@ -301,7 +301,7 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(done.returncode, 0, done.stderr)
         lines = done.stdout.splitlines()
         self.assertTrue(all("roles = <consumers = " in line for line in lines), done.stdout)
-        best = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale = 8, section = 1>: {}"  # fmt: skip
+        best = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = {}, registers = 160, producer_registers = 32, rescale = 4, section = 1>: {}"  # fmt: skip
         self.assertIn(best.format("query_tile", "fits"), lines)
         self.assertIn(
             best.format(
