@@ -389,9 +389,8 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
 
 /// Whether `v` is 0 for a sum or -inf for a maximum throughout.
 static bool isNeutral(vector::CombiningKind kind, Value v) {
-  return kind == vector::CombiningKind::ADD
-             ? matchPattern(v, m_AnyZeroFloat())
-             : matchPattern(v, m_NegInfFloat());
+  return kind == vector::CombiningKind::ADD ? matchPattern(v, m_AnyZeroFloat())
+                                            : matchPattern(v, m_NegInfFloat());
 }
 
 Value Distributor::slice(Value v, int64_t offset, int64_t size) {
@@ -463,8 +462,8 @@ LogicalResult Distributor::anyRow(AnyRowOp op) {
   for (Value element : vector::ToElementsOp::create(b, loc, held).getResults())
     mine = mine ? Value(arith::OrIOp::create(b, loc, mine, element)) : element;
   Value everyone = arith::ConstantIntOp::create(b, loc, -1, 32);
-  Value any = NVVM::VoteSyncOp::create(b, loc, b.getI1Type(), everyone, mine,
-                                       NVVM::VoteSyncKind::any);
+  Value any =
+      NVVM::VoteSyncOp::create(b, loc, b.getI1Type(), everyone, mine, NVVM::VoteSyncKind::any);
   b.replaceAllUsesWith(op.getResult(), any);
   return success();
 }

@@ -54,8 +54,7 @@ template <typename MathOp> struct ToIntrinsic : OpRewritePattern<MathOp> {
     auto times = [&](Value v, double factor) -> Value {
       if (factor == 1)
         return v;
-      return arith::MulFOp::create(rewriter, loc, v,
-                                   constant(rewriter, loc, op.getType(), factor));
+      return arith::MulFOp::create(rewriter, loc, v, constant(rewriter, loc, op.getType(), factor));
     };
     Value x = times(op.getOperand(), before);
     rewriter.replaceOp(op, times(mapElements(rewriter, loc, x, intrinsic), after));
@@ -110,8 +109,8 @@ struct ReciprocalToIntrinsic : OpRewritePattern<arith::DivFOp> {
   LogicalResult matchAndRewrite(arith::DivFOp op, PatternRewriter &rewriter) const override {
     if (!getElementTypeOrSelf(op.getType()).isF32() || !matchPattern(op.getLhs(), m_OneFloat()))
       return failure();
-    rewriter.replaceOp(op, mapElements(rewriter, op.getLoc(), op.getRhs(),
-                                       "llvm.nvvm.rcp.approx.ftz.f"));
+    rewriter.replaceOp(
+        op, mapElements(rewriter, op.getLoc(), op.getRhs(), "llvm.nvvm.rcp.approx.ftz.f"));
     return success();
   }
 };

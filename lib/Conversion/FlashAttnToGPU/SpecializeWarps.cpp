@@ -129,8 +129,8 @@ void WarpRoles::decodeGroup(Value group) {
     Value fewer = div(i32(queryTiles), perHead), withFewer = countSmallerGroups();
     firstTile = add(mul(place, fewer), max(sub(place, withFewer), i32(0)));
     Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, place, withFewer);
-    programEnd = toIndex(
-        add(add(firstTile, fewer), arith::ExtUIOp::create(b, loc, b.getI32Type(), more)));
+    programEnd =
+        toIndex(add(add(firstTile, fewer), arith::ExtUIOp::create(b, loc, b.getI32Type(), more)));
   }
   Value batchNumber = div(flatHead, headGroups);
   batch = toIndex(batchNumber);
@@ -250,8 +250,7 @@ LogicalResult WarpRoles::run() {
   Value one = index(1), blocks = groups;
   if (isPersistent())
     blocks = countResidentBlocks();
-  launch = gpu::LaunchOp::create(b, loc, blocks, one, one,
-                                 index(getThreads()), one, one);
+  launch = gpu::LaunchOp::create(b, loc, blocks, one, one, index(getThreads()), one, one);
   launch->setAttr(kScheduleAttrName, schedule);
   b.setInsertionPointToStart(&launch.getBody().front());
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);

@@ -28,8 +28,7 @@ static bool dependsOn(Value v, Value from) {
 
 Value mlir::flashattn::getTileNumber(vector::TransferReadOp read) {
   auto product = read.getIndices()[getRowDim(read)].getDefiningOp<arith::MulIOp>();
-  if (!product ||
-      getConstantIntValue(product.getRhs()) != read.getVectorType().getDimSize(0))
+  if (!product || getConstantIntValue(product.getRhs()) != read.getVectorType().getDimSize(0))
     return {};
   return product.getLhs();
 }
@@ -37,6 +36,19 @@ Value mlir::flashattn::getTileNumber(vector::TransferReadOp read) {
 //===----------------------------------------------------------------------===//
 // Tiles
 //===----------------------------------------------------------------------===//
+
+/// The part of its memref that `op` moves from, where the program has cut the others off at kv_len;
+/// null where it has not. What is cut outside of the program is a memref like any other.
+memref::SubViewOp WarpRoles::getExistingKeys(VectorTransferOpInterface op) {
+  auto part = op.getBase().getDefiningOp<memref::SubViewOp>();
+  return part && program->isProperAncestor(part) ? part : memref::SubViewOp();
+}
+
+/// The memref of `op` with all of its keys.
+Value WarpRoles::getWholeMemref(VectorTransferOpInterface op) {
+  memref::SubViewOp part = getExistingKeys(op);
+  return part ? part.getSource() : op.getBase();
+}
 
 /// Tile `number` of `tiles`.
 Value WarpRoles::slot(Value tiles, Value number) {
@@ -94,8 +106,8 @@ Value WarpRoles::cloneValue(Value v, IRMapping &mapping) {
 }
 
 /// Copies the tile of `read` that begins at `row` to shared memory.
-void WarpRoles::load(vector::TransferReadOp read, Value map, Value tile, Value barrier,
-                       Value row, IRMapping &mapping) {
+void WarpRoles::load(vector::TransferReadOp read, Value map, Value tile, Value barrier, Value row,
+                     IRMapping &mapping) {
   SmallVector<Value> coordinates;
   for (auto [i, v] : llvm::enumerate(read.getIndices()))
     coordinates.push_back(i == getRowDim(read) && row ? row : cloneValue(v, mapping));
@@ -208,8 +220,8 @@ void WarpRoles::wait(int64_t first, Value step, bool inverted) {
 }
 
 void WarpRoles::release(Ring &ring, Value step) {
-  hopper::BarrierArriveOp::create(b, loc, barriers, add(stageOf(i32(step), stages), index(ring.empty)),
-                                  signals);
+  hopper::BarrierArriveOp::create(b, loc, barriers,
+                                  add(stageOf(i32(step), stages), index(ring.empty)), signals);
 }
 
 //===----------------------------------------------------------------------===//
@@ -231,16 +243,16 @@ bool WarpRoles::shareInterval(scf::IfOp run) {
 /// The tiles that any of the block's programs reads.
 WarpRoles::Bounds WarpRoles::hullOf(scf::IfOp run, MutableArrayRef<IRMapping> programs) {
   Bounds hull;
-  bool sameBegin = getConstantIntValue(
-      run.getCondition().getDefiningOp<arith::CmpIOp>().getLhs()).has_value();
+  bool sameBegin =
+      getConstantIntValue(run.getCondition().getDefiningOp<arith::CmpIOp>().getLhs()).has_value();
   for (IRMapping &mapping : programs) {
     Bounds own = boundsOf(run, mapping);
     // An empty interval may lie anywhere, as that of no program does.
     Value any = less(own.begin, own.end);
     if (&mapping != &programs.front())
       any = arith::AndIOp::create(b, loc, any, isProgram(mapping));
-    Value begin = b.createOrFold<arith::SelectOp>(
-        loc, any, own.begin, index(std::numeric_limits<int32_t>::max()));
+    Value begin = b.createOrFold<arith::SelectOp>(loc, any, own.begin,
+                                                  index(std::numeric_limits<int32_t>::max()));
     Value end = b.createOrFold<arith::SelectOp>(loc, any, own.end, index(0));
     hull = hull.begin ? Bounds{min(hull.begin, begin), max(hull.end, end)} : Bounds{begin, end};
   }
@@ -253,15 +265,15 @@ WarpRoles::Bounds WarpRoles::hullOf(scf::IfOp run, MutableArrayRef<IRMapping> pr
 
 /// Writes the hulls of the runs in `block` to shared memory: computed once, they cost the
 /// block one thread's time and no other's registers.
-void WarpRoles::publishHulls(Block &block, MutableArrayRef<IRMapping> programs,
-                               Value interval) {
+void WarpRoles::publishHulls(Block &block, MutableArrayRef<IRMapping> programs, Value interval) {
   for (Operation &op : block) {
     if (isKeyRun(op)) {
       if (shareInterval(cast<scf::IfOp>(op)))
         continue;
       Bounds hull = hullOf(cast<scf::IfOp>(op), programs);
       Value number = add(interval, index(firstInterval.at(&op)));
-      memref::StoreOp::create(b, loc, i32(hull.begin), hulls, ValueRange{hullSlot, number, index(0)});
+      memref::StoreOp::create(b, loc, i32(hull.begin), hulls,
+                              ValueRange{hullSlot, number, index(0)});
       memref::StoreOp::create(b, loc, i32(hull.end), hulls, ValueRange{hullSlot, number, index(1)});
       continue;
     }
@@ -286,8 +298,8 @@ WarpRoles::Bounds WarpRoles::readHull(scf::IfOp run, IRMapping &mapping, bool by
   if (auto outer = dyn_cast<scf::ForOp>(run->getParentOp()))
     number = add(number, mapping.lookupOrDefault(outer.getInductionVar()));
   auto read = [&](int64_t which) {
-    Value bound = toIndex(
-        memref::LoadOp::create(b, loc, hulls, ValueRange{hullSlot, number, index(which)}));
+    Value bound =
+        toIndex(memref::LoadOp::create(b, loc, hulls, ValueRange{hullSlot, number, index(which)}));
     return byWarp ? fromLane0(bound) : bound;
   };
   Value begin = run.getCondition().getDefiningOp<arith::CmpIOp>().getLhs();
@@ -332,8 +344,7 @@ Value WarpRoles::produceBlock(Block &block, IRMapping &mapping, Value step) {
     b.setInsertionPointToStart(loop.getBody());
     IRMapping inner = mapping;
     inner.map(outer.getInductionVar(), loop.getInductionVar());
-    scf::YieldOp::create(b, loc,
-                         produceBlock(*outer.getBody(), inner, loop.getRegionIterArg(0)));
+    scf::YieldOp::create(b, loc, produceBlock(*outer.getBody(), inner, loop.getRegionIterArg(0)));
     step = loop.getResult(0);
   }
   return step;
@@ -400,7 +411,7 @@ void WarpRoles::passBy(Value begin, Value end, const Bounds &hull, Value step) {
 /// Makes zeros of the rows of `tile` past the part of the memref that `read` reads. Every consumer
 /// does, as none may go on before.
 void WarpRoles::clearMissingRows(vector::TransferReadOp read, Value tile) {
-  auto part = read.getBase().getDefiningOp<memref::SubViewOp>();
+  memref::SubViewOp part = getExistingKeys(read);
   Value end = getValueOrCreateConstantIndexOp(b, loc, part.getMixedSizes()[getRowDim(read)]);
   ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();
   int64_t panels = shape[0], rows = shape[1], columns = shape[2];
@@ -439,7 +450,7 @@ void WarpRoles::consumeRun(scf::IfOp run, const Bounds &hull, Value step) {
     Value tile = slot(ring.tiles, stageOf(i32(now), stages));
     // Scores of keys that are not there are masked; their weight 0 times a value is 0 for
     // finite ones alone (A7).
-    if (read.getBase() != getWholeMemref(read) && &ring == &rings[1])
+    if (getExistingKeys(read) && &ring == &rings[1])
       clearMissingRows(read, tile);
     Value held = hopper::LoadTileOp::create(b, loc, read.getVectorType(), tile);
     b.replaceOp(read, held);
@@ -497,12 +508,11 @@ Value WarpRoles::consumeBlock(Block &block, IRMapping &mapping, Value step) {
   return step;
 }
 
-/// What every thread of the warpgroup wrote is there for copies and products, which another proxy of
-/// memory makes.
+/// What every thread of the warpgroup wrote is there for copies and products, which another proxy
+/// of memory makes.
 void WarpRoles::meetBeforeAsyncReads() {
   MLIRContext *ctx = b.getContext();
-  NVVM::FenceProxyOp::create(b, loc,
-                             NVVM::ProxyKindAttr::get(ctx, NVVM::ProxyKind::async_shared),
+  NVVM::FenceProxyOp::create(b, loc, NVVM::ProxyKindAttr::get(ctx, NVVM::ProxyKind::async_shared),
                              NVVM::SharedSpaceAttr::get(ctx, NVVM::SharedSpace::shared_cta));
   NVVM::BarrierOp::create(b, loc, TypeRange(), i32(warpgroup), i32(kWarpgroupThreads), {}, {});
 }
@@ -545,9 +555,9 @@ Value WarpRoles::consumeGroup(Value consumer, Value query, Value parity, Value s
   if (outputWrite)
     storeOutput(outputs == queries ? query : consumer);
   b.eraseOp(body->getTerminator());
-  b.inlineBlockBefore(body, target, place,
-                      llvm::map_to_vector(program.getInductionVars(),
-                                          [&](Value id) { return own.lookup(id); }));
+  b.inlineBlockBefore(
+      body, target, place,
+      llvm::map_to_vector(program.getInductionVars(), [&](Value id) { return own.lookup(id); }));
   b.setInsertionPoint(target, place);
   return step;
 }

@@ -41,12 +41,6 @@ inline bool isKeyTile(vector::TransferReadOp read) {
   return llvm::any_of(read->getUsers(), llvm::IsaPred<vector::ContractionOp>);
 }
 
-/// The memref of `op` with all of its keys, where kv_len leaves some out.
-inline Value getWholeMemref(VectorTransferOpInterface op) {
-  auto part = op.getBase().getDefiningOp<memref::SubViewOp>();
-  return part ? part.getSource() : op.getBase();
-}
-
 /// The rows and columns that `op` moves; its rows may be those of several heads.
 inline VectorType getTile(VectorTransferOpInterface op) {
   VectorType type = op.getVectorType();
@@ -132,6 +126,8 @@ private:
   void readGroup(Value slot, bool byWarp);
 
   // Tiles.
+  memref::SubViewOp getExistingKeys(VectorTransferOpInterface op);
+  Value getWholeMemref(VectorTransferOpInterface op);
   static MemRefType getTileType(MLIRContext *ctx, VectorType tile, int64_t copies);
   Value slot(Value tiles, Value number);
   IRMapping programIds(Value consumer);
@@ -178,7 +174,7 @@ private:
   vector::TransferReadOp queryRead;
   Operation *queryTile = nullptr;      ///< the read, or its cast to a tile
   vector::TransferWriteOp outputWrite; ///< null where tensor copies cannot make it
-  SmallVector<Ring> rings; ///< keys, values
+  SmallVector<Ring> rings;             ///< keys, values
   /// Number in `hulls` of each run's first interval, and of them all.
   DenseMap<Operation *, int64_t> firstInterval;
   int64_t intervals = 0;
@@ -189,21 +185,21 @@ private:
   int64_t headsPerBlock = 1;
   gpu::LaunchOp launch;
   // In the launch.
-  Value pool;                ///< dynamic shared memory, bytes
-  int64_t poolBytes = 0;     ///< in use
-  Value queries;             ///< memref<slots * consumers x panels x 64 x columns>
-  Value outputs;             ///< the same for the output, in the queries' place or one slot
-  Value barriers;            ///< memref<N x i64>: the queries' by slot and consumer, the rings'
-  int64_t queriesFull = 0;   ///< number of the first barrier of each kind
+  Value pool;              ///< dynamic shared memory, bytes
+  int64_t poolBytes = 0;   ///< in use
+  Value queries;           ///< memref<slots * consumers x panels x 64 x columns>
+  Value outputs;           ///< the same for the output, in the queries' place or one slot
+  Value barriers;          ///< memref<N x i64>: the queries' by slot and consumer, the rings'
+  int64_t queriesFull = 0; ///< number of the first barrier of each kind
   int64_t queriesEmpty = 0;
-  Value hulls;               ///< memref<slots x I x 2 x i32>: tiles that a group reads
-  Value numbers;             ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
+  Value hulls;   ///< memref<slots x I x 2 x i32>: tiles that a group reads
+  Value numbers; ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
   // Of a group of programs: those that a block runs at once.
-  Value batch, head, tile;   ///< of the first program
-  Value programEnd;          ///< number of query tiles up to the last one's
-  Value hullSlot;            ///< where its hulls are
-  Value thread, warpgroup;   ///< number in the block; uniform over a warp
-  Value signals;             ///< whether this thread is its warpgroup's first
+  Value batch, head, tile; ///< of the first program
+  Value programEnd;        ///< number of query tiles up to the last one's
+  Value hullSlot;          ///< where its hulls are
+  Value thread, warpgroup; ///< number in the block; uniform over a warp
+  Value signals;           ///< whether this thread is its warpgroup's first
 };
 
 } // namespace mlir::flashattn

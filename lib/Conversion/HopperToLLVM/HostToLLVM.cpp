@@ -104,8 +104,8 @@ static LogicalResult lower(hopper::MultiprocessorCountOp op, func::FuncOp parent
   if (failed(function))
     return failure();
   auto call = LLVM::CallOp::create(builder, op.getLoc(), *function, ValueRange());
-  Value count = arith::IndexCastOp::create(builder, op.getLoc(), builder.getIndexType(),
-                                           call.getResult());
+  Value count =
+      arith::IndexCastOp::create(builder, op.getLoc(), builder.getIndexType(), call.getResult());
   op->replaceAllUsesWith(ValueRange{count});
   op->erase();
   return success();
@@ -117,11 +117,10 @@ struct ConvertHopperHostToLLVMPass
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       WalkResult result = function.walk([&](Operation *op) {
-        LogicalResult lowered =
-            llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                .Case<hopper::MakeTensorMapOp, hopper::MultiprocessorCountOp>(
-                    [&](auto op) { return lower(op, function); })
-                .Default(success());
+        LogicalResult lowered = llvm::TypeSwitch<Operation *, LogicalResult>(op)
+                                    .Case<hopper::MakeTensorMapOp, hopper::MultiprocessorCountOp>(
+                                        [&](auto op) { return lower(op, function); })
+                                    .Default(success());
         return failed(lowered) ? WalkResult::interrupt() : WalkResult::advance();
       });
       if (result.wasInterrupted())

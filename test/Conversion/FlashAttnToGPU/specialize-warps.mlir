@@ -296,6 +296,55 @@ func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 
 // -----
 
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// A7: kv_len cuts keys off in the program. The map is of all of them, and what a product reads past
+// the cut is cleared first, by whole rows.
+// READS-BACK-LABEL: func @kv_len
+// CHECK-LABEL: func @kv_len
+// CHECK-SAME: %{{[a-z0-9]+}}: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>
+// CHECK: hopper.make_tensor_map %[[K]] row_dim(2)
+// CHECK: hopper.make_tensor_map %[[V]] row_dim(2)
+// CHECK: nvvm.setmaxregister increase
+// CHECK: scf.for
+// CHECK: hopper.barrier_wait
+// CHECK: %[[SOME:.*]] = arith.cmpi slt, %{{.*}}, %c32 : index
+// CHECK: scf.if %[[SOME]] {
+// CHECK:   scf.for %{{.*}} = %{{.*}} to %c2048 step %c128
+// CHECK:     memref.store %{{.*}}, %[[TILE:.*]][%c0, %{{.*}}, %{{.*}}] : memref<1x32x64xf16
+// CHECK:   }
+// CHECK:   nvvm.fence.proxy
+// CHECK:   nvvm.barrier id
+// CHECK: }
+// CHECK: hopper.load_tile %[[TILE]]
+func.func @kv_len(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %n: memref<?xi32>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// A part of a memref that the caller has taken is what the map is of.
+// READS-BACK-LABEL: func @part
+// CHECK-LABEL: func @part
+// CHECK: %[[PART:.*]] = memref.subview
+// CHECK: hopper.make_tensor_map %[[PART]] row_dim(2)
+// CHECK-NOT: memref.store %{{.*}} : memref<1x32x64xf16
+// CHECK: gpu.terminator
+func.func @part(%q: memref<1x8x256x64xf16>, %k: memref<2x8x512x64xf16>, %o: memref<1x8x256x64xf16>) {
+  %part = memref.subview %k[1, 0, 128, 0] [1, 8, 256, 64] [1, 1, 1, 1] : memref<2x8x512x64xf16> to memref<1x8x256x64xf16, strided<[262144, 32768, 64, 1], offset: 270336>>
+  flashattn.attention schedule(#schedule)
+    ins(%q, %part, %part : memref<1x8x256x64xf16>, memref<1x8x256x64xf16, strided<[262144, 32768, 64, 1], offset: 270336>>, memref<1x8x256x64xf16, strided<[262144, 32768, 64, 1], offset: 270336>>)
+    outs(%o : memref<1x8x256x64xf16>)
+  return
+}
+
+// -----
+
 // An output that tensor copies cannot make: the consumer's warps meet before it lets go.
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>
 // READS-BACK-LABEL: func @persistent_unaligned

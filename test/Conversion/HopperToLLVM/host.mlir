@@ -49,6 +49,15 @@ module attributes {gpu.container_module} {
   }
 
   // Rows along two dimensions: 16 along one of each of 4 along the other.
+  // CHECK-LABEL: func.func @multiprocessors
+  // CHECK: %[[COUNT:.*]] = llvm.call @flashattnMultiprocessorCount() : () -> i64
+  // CHECK: %[[INDEX:.*]] = arith.index_cast %[[COUNT]] : i64 to index
+  // CHECK: return %[[INDEX]]
+  func.func @multiprocessors() -> index {
+    %n = hopper.multiprocessor_count
+    return %n : index
+  }
+
   // CHECK-LABEL: func.func @launch_outer
   // CHECK: %[[ROW_DIM:.*]] = llvm.mlir.constant(2 : i64)
   // CHECK: %[[ROWS:.*]] = llvm.mlir.constant(16 : i64)
