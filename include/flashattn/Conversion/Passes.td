@@ -61,7 +61,8 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
 
     With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
     each takes every so many-th of what would be the blocks. The producer sends for the next
-    one's tiles while the consumers finish the one before.
+    one's tiles while the consumers finish the one before. Only short programs gain by it, so
+    with more than 2048 keys another kernel is launched, with a block for each group.
 
     Example: test/Conversion/FlashAttnToGPU/specialize-warps.mlir
   }];

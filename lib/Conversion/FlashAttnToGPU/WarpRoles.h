@@ -109,6 +109,7 @@ private:
 
   // The launch.
   LogicalResult findReads();
+  LogicalResult splitByLength();
   Value countGroups();
   Value countResidentBlocks();
   Value countSmallerGroups();

@@ -231,17 +231,21 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>
 
-// Persistent blocks: as many as run at once, unless programs are long; each with two places for a
-// consumer's queries, and for what is said of them.
+// Persistent blocks: as many as run at once, each with two places for a consumer's queries, and for
+// what is said of them. Long programs have a kernel of their own without.
 // READS-BACK-LABEL: func @persistent
 // CHECK-LABEL: func @persistent
 // CHECK-SAME: %{{[a-z0-9]+}}: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>
 // CHECK: %[[KEYS:.*]] = memref.dim %[[K]], %c2
+// CHECK: %[[LONG:.*]] = arith.cmpi slt, %c2048, %[[KEYS]] : index
+// CHECK: scf.if %[[LONG]] {
+// CHECK: gpu.launch
+// CHECK: memref.view %{{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: flashattn.schedule = {{.*}}section = 1>>}
+// CHECK: } else {
 // CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
 // CHECK: %[[RESIDENT:.*]] = hopper.multiprocessor_count
-// CHECK: %[[LONG:.*]] = arith.cmpi slt, %c2048, %[[KEYS]] : index
-// CHECK: %[[FEWER:.*]] = arith.minsi %[[GROUPS]], %[[RESIDENT]] : index
-// CHECK: %[[BLOCKS:.*]] = arith.select %[[LONG]], %[[GROUPS]], %[[FEWER]] : index
+// CHECK: %[[BLOCKS:.*]] = arith.minsi %[[GROUPS]], %[[RESIDENT]] : index
 // CHECK: gpu.launch blocks(%[[BLOCK:[a-z0-9]+]], {{.*}}) in (%[[GRID:[a-z0-9]+]] = %[[BLOCKS]],
 // CHECK: memref.view %{{.*}} to memref<4x1x64x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[BARS:.*]] = memref.view %{{.*}} to memref<16xi64, #gpu.address_space<workgroup>>
