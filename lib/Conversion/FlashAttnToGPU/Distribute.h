@@ -69,7 +69,13 @@ private:
   Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                     int64_t kSize, int64_t nSize);
   Value loadTileFromShared(vector::TransferReadOp op);
+  // Reads of global memory (DistributeMemory.cpp)
   Value loadTileFromGlobal(vector::TransferReadOp op);
+  SmallVector<Value> loadRow(vector::TransferReadOp op, SmallVector<Value> at, unsigned columnDim,
+                             Value lastColumn);
+  SmallVector<Value> loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns);
+  Value load16Bytes(Value memref, ArrayRef<Value> at);
+  SmallVector<Value> transposeQuad(Value words);
 
   // Small builders.
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }

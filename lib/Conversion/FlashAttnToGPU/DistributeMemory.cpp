@@ -5,6 +5,8 @@
 //===----------------------------------------------------------------------===//
 
 #include "Distribute.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
@@ -30,6 +32,51 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
   return success();
 }
 
+/// The 16 bytes of `memref` from element `at` on, aligned, as vector<4xi32>. Not a vector.load:
+/// that of i1 would be one of bits, where memory has bytes.
+Value Distributor::load16Bytes(Value memref, ArrayRef<Value> at) {
+  int64_t bytes = llvm::divideCeil(cast<MemRefType>(memref.getType()).getElementTypeBitWidth(), 8);
+  auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, memref);
+  Value place = metadata.getOffset();
+  for (auto [i, stride] : llvm::zip_equal(at, metadata.getStrides()))
+    place = add(place, b.createOrFold<arith::MulIOp>(loc, i, stride));
+  Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memref);
+  Value address = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(start, mul(place, bytes)));
+  auto pointerType = LLVM::LLVMPointerType::get(
+      b.getContext(), static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
+  Value pointer = LLVM::IntToPtrOp::create(b, loc, pointerType, address);
+  return LLVM::LoadOp::create(b, loc, VectorType::get({4}, b.getI32Type()), pointer,
+                              /*alignment=*/16);
+}
+
+/// Of lane l's words, word i of each lane of the four that share a row: what lane i held as word l.
+SmallVector<Value> Distributor::transposeQuad(Value words) {
+  SmallVector<Value> w;
+  for (int64_t i = 0; i < 4; ++i)
+    w.push_back(vector::ExtractOp::create(b, loc, words, i));
+  // Blocks of 2x2 words, then of 2x2 blocks: who is in the upper row keeps the upper column.
+  for (int64_t distance : {1, 2}) {
+    Value bit = arith::AndIOp::create(b, loc, laneColumn, index(2 * distance));
+    Value isUpper = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, bit, index(0));
+    auto select = [&](Value upper, Value lower) -> Value {
+      return arith::SelectOp::create(b, loc, isUpper, upper, lower);
+    };
+    auto i32 = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, v, 32); };
+    for (int64_t i = 0; i < 4; ++i) {
+      if (i & distance)
+        continue;
+      Value &low = w[i], &high = w[i + distance];
+      Value other = gpu::ShuffleOp::create(b, loc, select(low, high), i32(distance), i32(32),
+                                           gpu::ShuffleMode::XOR)
+                        .getShuffleResult();
+      Value newLow = select(other, low), newHigh = select(high, other);
+      low = newLow;
+      high = newHigh;
+    }
+  }
+  return w;
+}
+
 /// Every thread loads what it holds. Rows past the end, of which nothing is written, read as the
 /// last one; columns as the padding.
 Value Distributor::loadTileFromGlobal(vector::TransferReadOp op) {
@@ -46,11 +93,9 @@ Value Distributor::loadTileFromGlobal(vector::TransferReadOp op) {
     return b.createOrFold<arith::SubIOp>(loc, size, index(1));
   };
   Value lastRow = rowDim && !inBounds[0] ? last(*rowDim) : Value();
-  Value lastColumn = columnDim && !inBounds[1] ? last(*columnDim) : Value();
-  bool pairs = columnDim && !lastColumn && !type.getElementType().isInteger(1) &&
-               hasAlignedRows(op.getBase());
-  Type element = type.getElementType();
-  auto pairType = VectorType::get({2}, element);
+  // Without roles no registers are left for 16 elements of a byte at once.
+  bool isAligned = columnDim && inBounds[1] && hasAlignedRows(op.getBase()) &&
+                   (hasRoles || !type.getElementType().isInteger(1));
 
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
@@ -62,42 +107,100 @@ Value Distributor::loadTileFromGlobal(vector::TransferReadOp op) {
         if (lastRow)
           at[*rowDim] = arith::MinSIOp::create(b, loc, at[*rowDim], lastRow);
       }
-      rows.emplace_back();
-      if (!columnDim) {
-        rows.back().assign(type.getDimSize(1) / 4,
-                           memref::LoadOp::create(b, loc, op.getBase(), at).getResult());
-        continue;
-      }
-      Value firstColumn = add(at[*columnDim], laneColumn);
-      for (int64_t g = 0; g < type.getDimSize(1) / 8; ++g) {
-        if (pairs) {
-          at[*columnDim] = add(firstColumn, 8 * g);
-          Value pair = vector::LoadOp::create(b, loc, pairType, op.getBase(), at,
-                                              /*nontemporal=*/false,
-                                              llvm::Align(2 * element.getIntOrFloatBitWidth() / 8));
-          for (int64_t c = 0; c < 2; ++c)
-            rows.back().push_back(vector::ExtractOp::create(b, loc, pair, c));
-          continue;
-        }
-        for (int64_t c = 0; c < 2; ++c) {
-          Value column = add(firstColumn, 8 * g + c);
-          at[*columnDim] =
-              lastColumn ? arith::MinSIOp::create(b, loc, column, lastColumn).getResult() : column;
-          Value loaded = memref::LoadOp::create(b, loc, op.getBase(), at);
-          if (lastColumn) {
-            Value inside =
-                arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, column, lastColumn);
-            loaded = arith::SelectOp::create(b, loc, inside, loaded, op.getPadding());
-          }
-          rows.back().push_back(loaded);
-        }
-      }
+      if (!columnDim)
+        rows.emplace_back(type.getDimSize(1) / 4,
+                          memref::LoadOp::create(b, loc, op.getBase(), at).getResult());
+      else if (isAligned && *columnDim + 1 == at.size())
+        rows.push_back(loadAlignedRow(op.getBase(), at, type.getDimSize(1)));
+      else
+        rows.push_back(loadRow(op, at, *columnDim, inBounds[1] ? Value() : last(*columnDim)));
     }
     for (int64_t g = 0; g < type.getDimSize(1) / 8; ++g)
       for (int64_t half = 0; half < 2; ++half)
         llvm::append_range(elements, ArrayRef<Value>(rows[half]).slice(2 * g, 2));
   }
   return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
+}
+
+/// What a thread holds of the row at `at`, element by element; past `lastColumn` (null: none is)
+/// the padding.
+SmallVector<Value> Distributor::loadRow(vector::TransferReadOp op, SmallVector<Value> at,
+                                        unsigned columnDim, Value lastColumn) {
+  SmallVector<Value> row;
+  // Compared in 32 bits, as numbers of columns allow: consumers have no register to spare.
+  auto narrow = [&](Value v) {
+    return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v).getResult();
+  };
+  Value firstColumn = narrow(add(at[columnDim], laneColumn));
+  Value end = lastColumn ? narrow(lastColumn) : Value();
+  for (int64_t g = 0; g < op.getVectorType().getDimSize(1) / 8; ++g)
+    for (int64_t c = 0; c < 2; ++c) {
+      Value column = b.createOrFold<arith::AddIOp>(
+          loc, firstColumn, arith::ConstantIntOp::create(b, loc, 8 * g + c, 32));
+      Value place = end ? arith::MinUIOp::create(b, loc, column, end).getResult() : column;
+      at[columnDim] = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), place);
+      Value loaded = memref::LoadOp::create(b, loc, op.getBase(), at);
+      if (end) {
+        Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, column, end);
+        loaded = arith::SelectOp::create(b, loc, inside, loaded, op.getPadding());
+      }
+      row.push_back(loaded);
+    }
+  return row;
+}
+
+/// The same of a row whose columns all exist and of which every 16 bytes are aligned. What counts
+/// is the number of loads: each touches 8 rows, and the cache looks them up one after the other.
+SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> at,
+                                               int64_t columns) {
+  constexpr int64_t kBytes = 16, kLanes = 4;
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  int64_t width = element.getIntOrFloatBitWidth();
+  Value first = at.back();
+  SmallVector<Value> row;
+  if (element.isInteger(1)) {
+    // All of the four load the same bytes, each of which is an element.
+    auto i32 = [&](int64_t v) { return arith::ConstantIntOp::create(b, loc, v, 32); };
+    auto place = arith::IndexCastUIOp::create(b, loc, b.getI32Type(), laneColumn);
+    Value isHigh = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::uge, place, i32(4));
+    Value shift =
+        arith::MulIOp::create(b, loc, arith::AndIOp::create(b, loc, place, i32(2)), i32(8));
+    for (int64_t c = 0; c < columns; c += kBytes) {
+      at.back() = add(first, c);
+      Value words = load16Bytes(memref, at);
+      for (int64_t i = 0; i < 4; i += 2) {
+        Value word =
+            arith::SelectOp::create(b, loc, isHigh, vector::ExtractOp::create(b, loc, words, i + 1),
+                                    vector::ExtractOp::create(b, loc, words, i));
+        word = arith::ShRUIOp::create(b, loc, word, shift);
+        for (int64_t mask : {0xff, 0xff00})
+          row.push_back(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne,
+                                              arith::AndIOp::create(b, loc, word, i32(mask)),
+                                              i32(0)));
+      }
+    }
+    return row;
+  }
+  auto pairType = VectorType::get({2}, element);
+  auto take = [&](Value pair) {
+    for (int64_t i = 0; i < 2; ++i)
+      row.push_back(vector::ExtractOp::create(b, loc, pair, i));
+  };
+  int64_t column = 0, atOnce = kLanes * kBytes * 8 / width;
+  for (; width == 16 && column + atOnce <= columns; column += atOnce) {
+    // A lane's number times the elements it loads.
+    at.back() = add(add(first, column), mul(laneColumn, kBytes * 8 / width / 2));
+    for (Value word : transposeQuad(load16Bytes(memref, at)))
+      take(vector::BitCastOp::create(
+          b, loc, pairType,
+          vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), word)));
+  }
+  for (; column < columns; column += 8) {
+    at.back() = add(add(first, laneColumn), column);
+    take(vector::LoadOp::create(b, loc, pairType, memref, at, /*nontemporal=*/false,
+                                llvm::Align(2 * width / 8)));
+  }
+  return row;
 }
 
 LogicalResult Distributor::write(vector::TransferWriteOp op) {
