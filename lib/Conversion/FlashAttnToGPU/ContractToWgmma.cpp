@@ -82,9 +82,8 @@ static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
   };
   auto branch = dyn_cast<scf::IfOp>(first);
   bool inArms = branch && branch.elseBlock() &&
-                llvm::all_of(product->getUsers(), [&](Operation *user) {
-                  return branch->isProperAncestor(user);
-                });
+                llvm::all_of(product->getUsers(),
+                             [&](Operation *user) { return branch->isProperAncestor(user); });
   Operation *behind = nullptr;
   if (inArms) {
     // ptxas moves a wait up as far as its block reaches; the branch holds it. One of the

@@ -45,8 +45,15 @@ LogicalResult WarpRoles::findReads() {
       return WalkResult::advance();
     }
     // What shapes scores is each consumer's own.
-    if (!isKeyTile(read))
+    if (!isKeyTile(read)) {
+      bool isDense =
+          llvm::all_of(read.getPermutationMap().getResults(), llvm::IsaPred<AffineDimExpr>);
+      Value batchNumber = program.getInductionVars()[0];
+      batchesShare |= isDense && llvm::none_of(read.getIndices(), [&](Value index) {
+                        return dependsOn(index, batchNumber);
+                      });
       return WalkResult::advance();
+    }
     auto user = read->hasOneUse() ? dyn_cast<vector::ContractionOp>(*read->user_begin())
                                   : vector::ContractionOp();
     if (!user || user.getRhs() != read.getResult() || !getTileNumber(read)) {
@@ -89,8 +96,7 @@ Value WarpRoles::countGroups() {
 
 /// As many blocks as run at once, or as there are groups.
 Value WarpRoles::countResidentBlocks() {
-  return min(groups,
-             mul(hopper::MultiprocessorCountOp::create(b, loc), index(roles.getBlocks())));
+  return min(groups, mul(hopper::MultiprocessorCountOp::create(b, loc), index(roles.getBlocks())));
 }
 
 /// Groups of one head that have a program less than its others; all of them where they have the
@@ -101,7 +107,8 @@ Value WarpRoles::countSmallerGroups() {
 }
 
 /// Sections of `section` heads; within one, query tiles from the last to the first and the
-/// heads of the section next to each other.
+/// heads of the section next to each other. Neighbours are of one batch, whose heads may share
+/// keys, or where batches share what shapes scores, more bytes than those, of one head.
 void WarpRoles::decodeGroup(Value group) {
   // 32-bit division: the numbers are below 2^31.
   Value number = i32(group), perHead = i32(tileGroups);
@@ -125,9 +132,11 @@ void WarpRoles::decodeGroup(Value group) {
     programEnd =
         toIndex(add(add(firstTile, fewer), arith::ExtUIOp::create(b, loc, b.getI32Type(), more)));
   }
-  Value batchNumber = div(flatHead, headGroups);
-  batch = toIndex(batchNumber);
-  head = toIndex(mul(sub(flatHead, mul(batchNumber, headGroups)), i32(headsPerBlock)));
+  Value inner = batchesShare ? i32(batches) : headGroups;
+  Value outerNumber = div(flatHead, inner);
+  Value innerNumber = sub(flatHead, mul(outerNumber, inner));
+  batch = toIndex(batchesShare ? innerNumber : outerNumber);
+  head = toIndex(mul(batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
   tile = toIndex(firstTile);
 }
 
@@ -236,10 +245,9 @@ LogicalResult WarpRoles::splitByLength() {
   b.setInsertionPointToStart(split.thenBlock());
   auto copy = cast<scf::ForallOp>(b.clone(*program));
   MLIRContext *ctx = b.getContext();
-  auto oneGroup =
-      RolesAttr::get(ctx, consumers, roles.getAlong(), roles.getRegisters(),
-                     roles.getProducerRegisters(), roles.getRescale(), roles.getSection(),
-                     roles.getBlocks(), /*queryStages=*/1);
+  auto oneGroup = RolesAttr::get(ctx, consumers, roles.getAlong(), roles.getRegisters(),
+                                 roles.getProducerRegisters(), roles.getRescale(),
+                                 roles.getSection(), roles.getBlocks(), /*queryStages=*/1);
   copy->setAttr(kScheduleAttrName,
                 ScheduleAttr::get(ctx, schedule.getTileM(), schedule.getTileN(),
                                   schedule.getWarps(), stages, schedule.getLanes(),

@@ -18,8 +18,7 @@ static bool isTransposed(vector::ContractionOp op) {
   return op.getIndexingMapsArray()[1] == AffineMap::get(3, 0, {j, k}, op.getContext());
 }
 
-/// Whether `v` is computed from `from`.
-static bool dependsOn(Value v, Value from) {
+bool mlir::flashattn::dependsOn(Value v, Value from) {
   Operation *def = v.getDefiningOp();
   return v == from || (def && llvm::any_of(def->getOperands(), [&](Value operand) {
                          return dependsOn(operand, from);

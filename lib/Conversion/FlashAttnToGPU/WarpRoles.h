@@ -54,6 +54,9 @@ inline Value getStored(vector::TransferWriteOp write) {
   return split ? split.getSource() : write.getValueToStore();
 }
 
+/// Whether `v` is computed from `from`.
+bool dependsOn(Value v, Value from);
+
 /// The number x of the tile that `read` reads: its row is x * rows. Null where it is none.
 Value getTileNumber(vector::TransferReadOp read);
 
@@ -179,6 +182,7 @@ private:
   /// Number in `hulls` of each run's first interval, and of them all.
   DenseMap<Operation *, int64_t> firstInterval;
   int64_t intervals = 0;
+  bool batchesShare = false; ///< whether batches share a bias or a keep that is dense
 
   // Outside of the launch.
   Value batches, heads, queryTiles, queryMap, outputMap;

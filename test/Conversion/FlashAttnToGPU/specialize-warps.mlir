@@ -578,3 +578,28 @@ func.func @packed_bshd(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>> {flashatt
     outs(%o : memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>>)
   return
 }
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 8>>
+
+// A bias that all batches share: neighbours in the grid are the batches of one head.
+// READS-BACK-LABEL: func @shared_bias
+// CHECK-LABEL: func @shared_bias
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>
+// CHECK: %[[BATCHES:.*]] = memref.dim %[[Q]], %c0
+// CHECK: gpu.launch
+// CHECK: %[[COUNT:.*]] = arith.index_castui %[[BATCHES]]
+// CHECK: %[[HEAD32:.*]] = arith.divui %[[FLAT:.*]], %[[COUNT]]
+// CHECK: %[[BEFORE:.*]] = arith.muli %[[HEAD32]], %[[COUNT]]
+// CHECK: %[[BATCH32:.*]] = arith.subi %[[FLAT]], %[[BEFORE]]
+// CHECK: %[[BATCH:.*]] = arith.index_castui %[[BATCH32]]
+// CHECK: %[[HEAD:.*]] = arith.index_castui %[[HEAD32]]
+// CHECK: hopper.tma_load %{{.*}}[%[[BATCH]], %[[HEAD]], %{{.*}}, %c0]
+func.func @shared_bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %x: memref<1x?x?x?xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    bias(%x : memref<1x?x?x?xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
