@@ -13,11 +13,18 @@
 // CHECK: gpu.launch_func @decode_kernel_0
 // CHECK: llvm.call @_mlir_memref_to_llvm_free
 // CHECK: gpu.binary @decode_kernel
+// HOPPER-SAME: griddepcontrol.launch_dependents;
+// HOPPER-NOT: griddepcontrol
 // HOPPER-SAME: cp.async.bulk.tensor.5d.shared::cluster
 // HOPPER-SAME: wgmma.mma_async
 // AMPERE-SAME: mma.sync
+// AMPERE-NOT: griddepcontrol
 // CHECK-SAME: st.global.v2.{{(b|f)}}32
 // CHECK: gpu.binary @decode_kernel_0
+// The merge starts beside the end of the first, and reads nothing before that.
+// HOPPER-NOT: ld.global
+// HOPPER-SAME: griddepcontrol.wait;
+// AMPERE-NOT: griddepcontrol
 // CHECK-SAME: ex2.approx.ftz.f32
 // CPU-LABEL: llvm.func @decode
 // CPU-NOT: llvm.call @_mlir_memref_to_llvm_alloc
