@@ -1,5 +1,6 @@
 // RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_90a | FileCheck %s --check-prefixes=CHECK,HOPPER
 // RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_80 | FileCheck %s --check-prefixes=CHECK,AMPERE
+// RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_90 | FileCheck %s --check-prefix=SM90
 // RUN: flash-opt %s -split-input-file -flashattn-to-cpu | FileCheck %s --check-prefix=CPU
 
 // Few queries of many keys, down to PTX: room for the parts' outputs, a kernel over the parts, and
@@ -26,6 +27,11 @@
 // HOPPER-SAME: griddepcontrol.wait;
 // AMPERE-NOT: griddepcontrol
 // CHECK-SAME: ex2.approx.ftz.f32
+// SM90: gpu.binary @decode_kernel
+// SM90-SAME: griddepcontrol.launch_dependents;
+// SM90-SAME: mma.sync
+// SM90: gpu.binary @decode_kernel_0
+// SM90-SAME: griddepcontrol.wait;
 // CPU-LABEL: llvm.func @decode
 // CPU-NOT: llvm.call @_mlir_memref_to_llvm_alloc
 // CPU: llvm.call @flashattnParallelFor
