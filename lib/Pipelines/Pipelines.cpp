@@ -3,6 +3,7 @@
 #include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
+#include "flashattn/Target/Schedules.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
@@ -104,6 +105,8 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createCSEPass());
   pm.addPass(createContractToWgmma());
   pm.addPass(createMapToGPU());
+  if (Chip{options.chip}.hasDependentLaunch())
+    pm.addPass(createOverlapMerge());
   pm.addPass(createStageShared());
   pm.addPass(createDistribute());
   pm.addPass(createCanonicalizerPass());

@@ -25,12 +25,16 @@ struct Kernel {
   std::string name;
   cuda::Function function;
   int staticSharedBytes, registers, maxThreads;
+  /// Its own code waits for the kernel before it, so that it may start beside that one's end.
+  bool waits = false;
   /// What the driver allows at present. Threads may raise it at once: to the same value.
   std::atomic<int64_t> dynamicSharedLimit{0};
 };
 
 struct LoadedModule {
   cuda::Module module;
+  /// Of each kernel that it has as PTX: Kernel::waits.
+  llvm::StringMap<bool> waits;
   llvm::StringMap<std::unique_ptr<Kernel>> kernels;
 };
 
@@ -297,6 +301,7 @@ private:
 
   Error checkPTX(StringRef ptx) const;
   Expected<LoadedModule *> loadModule(StringRef image);
+  bool canOverlap(cuda::Stream stream) const;
 
   const cuda::Driver &driver;
   CUDADeviceInfo info;
@@ -403,7 +408,11 @@ Expected<LoadedModule *> CUDADevice::loadModule(StringRef image) {
   if (result != cuda::kSuccess)
     return formatError("{0} cannot load the kernels: {1}{2}{3}", getId(), driver.describe(result),
                        log[0] ? "; the driver's compiler says:\n" : "", StringRef(log).trim());
-  return &card.modules.emplace(key, LoadedModule{module, {}}).first->second;
+  LoadedModule &loaded = card.modules[key];
+  loaded.module = module;
+  for (const cuda::PTXKernel &kernel : cuda::findPTXKernels(isPTX ? image : ""))
+    loaded.waits[kernel.name] = kernel.waits;
+  return &loaded;
 }
 
 Expected<void *> CUDADevice::loadKernels(StringRef image) {
@@ -412,15 +421,10 @@ Expected<void *> CUDADevice::loadKernels(StringRef image) {
     return loaded.takeError();
   // Drivers load a kernel when it is first asked for, which would otherwise be at its first
   // launch: that may be inside a graph capture, and must be quick.
-  StringRef rest = image;
-  while (true) {
-    rest = rest.split(".entry ").second;
-    if (rest.empty())
-      return *loaded;
-    StringRef name = rest.ltrim().take_until([](char c) { return c == '(' || isspace(c); });
-    if (Expected<void *> kernel = getKernel(*loaded, name); !kernel)
+  for (const auto &entry : (*loaded)->waits)
+    if (Expected<void *> kernel = getKernel(*loaded, entry.getKey()); !kernel)
       return kernel.takeError();
-  }
+  return *loaded;
 }
 
 Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
@@ -449,9 +453,22 @@ Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
         return result;
       }))
     return error;
+  made->waits = loaded->waits.lookup(name);
   made->dynamicSharedLimit = kDefaultSharedBytes - made->staticSharedBytes;
   kernel = std::move(made);
   return kernel.get();
+}
+
+/// Whether a kernel that waits for the one before it can be started beside that one's end. Where it
+/// cannot, it starts behind it, and its wait returns at once.
+bool CUDADevice::canOverlap(cuda::Stream stream) const {
+  if (!driver.launchKernelEx)
+    return false;
+  if (driver.version >= cuda::kProgrammaticCaptureVersion)
+    return true;
+  // A launch that the driver refuses would end the capture.
+  int status = 0;
+  return !driver.streamIsCapturing(stream, &status) && status == 0;
 }
 
 Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **parameters) {
@@ -499,22 +516,33 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
                        "with CUDA 11.8",
                        getId(), describe(), driver.version / 1000, driver.version % 1000 / 10);
   auto launchStream = static_cast<cuda::Stream>(shape.stream.value_or(stream));
-  cuda::LaunchAttribute attribute{};
-  attribute.id = cuda::LaunchAttribute::kClusterDimension;
-  unsigned clusterDim[] = {unsigned(cluster.x), unsigned(cluster.y), unsigned(cluster.z)};
-  std::copy_n(clusterDim, 3, attribute.value.clusterDim);
+  cuda::LaunchAttribute attributes[2] = {};
+  unsigned numAttributes = 0;
+  if (clustered) {
+    cuda::LaunchAttribute &attribute = attributes[numAttributes++];
+    attribute.id = cuda::LaunchAttribute::kClusterDimension;
+    unsigned clusterDim[] = {unsigned(cluster.x), unsigned(cluster.y), unsigned(cluster.z)};
+    std::copy_n(clusterDim, 3, attribute.value.clusterDim);
+  }
   cuda::LaunchConfig config{{unsigned(grid.x), unsigned(grid.y), unsigned(grid.z)},
                             {unsigned(block.x), unsigned(block.y), unsigned(block.z)},
                             unsigned(dynamicBytes),
                             launchStream,
-                            &attribute,
-                            1};
+                            attributes,
+                            0};
   cuda::Result result = cuda::kSuccess;
   if (Error error = inContext("launch a kernel", [&] {
-        result = clustered ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
-                           : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
-                                                 block.y, block.z, dynamicBytes, launchStream,
-                                                 parameters, nullptr);
+        if (kernel.waits && canOverlap(launchStream)) {
+          cuda::LaunchAttribute &attribute = attributes[numAttributes++];
+          attribute.id = cuda::LaunchAttribute::kProgrammaticStreamSerialization;
+          attribute.value.programmaticStreamSerializationAllowed = 1;
+        }
+        config.numAttributes = numAttributes;
+        result =
+            numAttributes
+                ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
+                : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y,
+                                      block.z, dynamicBytes, launchStream, parameters, nullptr);
         return cuda::kSuccess;
       }))
     return error;

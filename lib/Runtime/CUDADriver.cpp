@@ -66,10 +66,8 @@ static std::string open(Driver &driver) {
   find(driver.memPoolSetAttribute, "cuMemPoolSetAttribute");
   find(driver.memAllocFromPoolAsync, "cuMemAllocFromPoolAsync");
   find(driver.memFreeAsync, "cuMemFreeAsync");
-  driver.launchKernelEx =
-      reinterpret_cast<decltype(driver.launchKernelEx)>(dlsym(library, "cuLaunchKernelEx"));
-  driver.tensorMapEncodeTiled = reinterpret_cast<decltype(driver.tensorMapEncodeTiled)>(
-      dlsym(library, "cuTensorMapEncodeTiled"));
+  find(driver.launchKernelEx, "cuLaunchKernelEx");
+  find(driver.tensorMapEncodeTiled, "cuTensorMapEncodeTiled");
 
   // The version needs no device, so that a driver that is too old says so first.
   if (Result result = driver.driverGetVersion(&driver.version))
@@ -106,6 +104,27 @@ int cuda::getMaxPTXVersion(int version) {
   if (major == 12 && minor >= 6)
     --minor;
   return (major - 4) * 10 + std::min(minor, 9);
+}
+
+llvm::SmallVector<PTXKernel> cuda::findPTXKernels(StringRef ptx) {
+  llvm::SmallVector<PTXKernel> kernels;
+  while (true) {
+    ptx = ptx.split(".entry ").second.ltrim();
+    if (ptx.empty())
+      return kernels;
+    StringRef name = ptx.take_until([](char c) { return c == '(' || isspace(c); });
+    // Behind the kernel there may be functions, which are not its code.
+    size_t begin = ptx.find('{'), end = begin, depth = 0;
+    while (end < ptx.size()) {
+      char c = ptx[end++];
+      depth += c == '{';
+      if (c == '}' && --depth == 0)
+        break;
+    }
+    StringRef body = ptx.slice(begin, end);
+    kernels.push_back({name, body.contains("griddepcontrol.wait")});
+    ptx = ptx.drop_front(std::min(end, ptx.size()));
+  }
 }
 
 /// The text behind `directive` at the start of a line.

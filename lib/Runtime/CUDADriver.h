@@ -9,6 +9,7 @@
 #ifndef FLASHATTN_RUNTIME_CUDADRIVER_H
 #define FLASHATTN_RUNTIME_CUDADRIVER_H
 
+#include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/Error.h"
 
 #include <cstddef>
@@ -59,13 +60,14 @@ enum JITOption : int {
   kErrorLogBufferSizeBytes = 6,
 };
 
-/// CUlaunchAttribute; only the cluster's size is used.
+/// CUlaunchAttribute, with the values that are used.
 struct LaunchAttribute {
-  static constexpr int kClusterDimension = 4;
+  static constexpr int kClusterDimension = 4, kProgrammaticStreamSerialization = 6;
   int id;
   char padding[4];
   union {
     unsigned clusterDim[3];
+    int programmaticStreamSerializationAllowed;
     char bytes[64];
   } value;
 };
@@ -105,6 +107,9 @@ struct MemPoolProps {
 };
 static_assert(sizeof(MemPoolProps) == 88, "layout of the driver's CUmemPoolProps");
 
+/// The first driver whose captures take launches that overlap with the kernel before them.
+constexpr int kProgrammaticCaptureVersion = 12030;
+
 /// The one value used of CUmemPool_attribute.
 constexpr int kMemPoolReleaseThreshold = 4;
 
@@ -127,6 +132,7 @@ constexpr int kMemPoolReleaseThreshold = 4;
   X(streamCreate, "cuStreamCreate", (Stream * stream, unsigned flags))                             \
   X(streamDestroy, "cuStreamDestroy_v2", (Stream stream))                                          \
   X(streamSynchronize, "cuStreamSynchronize", (Stream stream))                                     \
+  X(streamIsCapturing, "cuStreamIsCapturing", (Stream stream, int *status))                        \
   X(eventCreate, "cuEventCreate", (Event * event, unsigned flags))                                 \
   X(eventDestroy, "cuEventDestroy_v2", (Event event))                                              \
   X(eventRecord, "cuEventRecord", (Event event, Stream stream))                                    \
@@ -194,6 +200,15 @@ struct PTXHeader {
   char variant = 0;     ///< 'a' or 'f' behind the number, or 0
 };
 PTXHeader parsePTXHeader(llvm::StringRef ptx);
+
+/// A kernel of PTX text.
+struct PTXKernel {
+  llvm::StringRef name;
+  /// Its code has a `griddepcontrol.wait`.
+  bool waits;
+};
+/// The kernels of PTX; none of what is not text.
+llvm::SmallVector<PTXKernel> findPTXKernels(llvm::StringRef ptx);
 
 } // namespace mlir::flashattn::cuda
 

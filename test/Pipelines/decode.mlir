@@ -1,5 +1,6 @@
 // RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_90a | FileCheck %s --check-prefixes=CHECK,HOPPER
 // RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_80 | FileCheck %s --check-prefixes=CHECK,AMPERE
+// RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_90 | FileCheck %s --check-prefix=SM90
 // RUN: flash-opt %s -split-input-file -flashattn-to-cpu | FileCheck %s --check-prefix=CPU
 
 // Few queries of many keys, down to PTX: room for the parts' outputs, a kernel over the parts, and
@@ -13,12 +14,24 @@
 // CHECK: gpu.launch_func @decode_kernel_0
 // CHECK: llvm.call @_mlir_memref_to_llvm_free
 // CHECK: gpu.binary @decode_kernel
+// HOPPER-SAME: griddepcontrol.launch_dependents;
+// HOPPER-NOT: griddepcontrol
 // HOPPER-SAME: cp.async.bulk.tensor.5d.shared::cluster
 // HOPPER-SAME: wgmma.mma_async
 // AMPERE-SAME: mma.sync
+// AMPERE-NOT: griddepcontrol
 // CHECK-SAME: st.global.v2.{{(b|f)}}32
 // CHECK: gpu.binary @decode_kernel_0
+// The merge starts beside the end of the first, and reads nothing before that.
+// HOPPER-NOT: ld.global
+// HOPPER-SAME: griddepcontrol.wait;
+// AMPERE-NOT: griddepcontrol
 // CHECK-SAME: ex2.approx.ftz.f32
+// SM90: gpu.binary @decode_kernel
+// SM90-SAME: griddepcontrol.launch_dependents;
+// SM90-SAME: mma.sync
+// SM90: gpu.binary @decode_kernel_0
+// SM90-SAME: griddepcontrol.wait;
 // CPU-LABEL: llvm.func @decode
 // CPU-NOT: llvm.call @_mlir_memref_to_llvm_alloc
 // CPU: llvm.call @flashattnParallelFor

@@ -12,6 +12,7 @@
 //   FAKE_CUDA_MEMORY          bytes of memory of a device (4 GiB)
 //   FAKE_CUDA_STATIC_SHARED   bytes of static shared memory of every kernel (0)
 //   FAKE_CUDA_MAX_THREADS     threads that a block of every kernel may have (1024)
+//   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0)
 //   FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
 //
 //===----------------------------------------------------------------------===//
@@ -61,6 +62,8 @@ thread_local std::vector<void *> contexts;
 /// Of this thread's launches.
 thread_local int launches = 0;
 thread_local void *launchStream = nullptr;
+/// Of this thread's last launch, by number.
+thread_local std::map<int, int> launchAttributes;
 /// Of this thread's last allocation on a stream.
 thread_local void *memoryStream = nullptr;
 /// What fakeCUDAWatch asks for.
@@ -373,6 +376,7 @@ EXPORT Result cuLaunchKernel(void *function, unsigned, unsigned, unsigned, unsig
     return 201;
   ++launches;
   launchStream = stream;
+  launchAttributes.clear();
   if (watched >= 0)
     std::memcpy(watchedBytes.data(), parameters[watched], watchedBytes.size());
   return 0;
@@ -404,7 +408,35 @@ EXPORT int fakeCUDALaunches(void **stream) {
   return launches;
 }
 EXPORT int fakeCUDAContexts() { return contexts.size(); }
-EXPORT Result cuLaunchKernelEx(const void *config, void *function, void **parameters,
+
+struct LaunchAttribute {
+  int id, padding;
+  int value[16];
+};
+struct LaunchConfig {
+  unsigned grid[3], block[3], sharedBytes;
+  void *stream;
+  const LaunchAttribute *attributes;
+  unsigned numAttributes;
+};
+EXPORT Result cuLaunchKernelEx(const LaunchConfig *config, void *function, void **parameters,
                                void **extra) {
-  return begin("cuLaunchKernelEx");
+  BEGIN("cuLaunchKernelEx");
+  if (Result failure = cuLaunchKernel(function, config->grid[0], config->grid[1], config->grid[2],
+                                      config->block[0], config->block[1], config->block[2],
+                                      config->sharedBytes, config->stream, parameters, extra))
+    return failure;
+  for (unsigned i = 0; i < config->numAttributes; ++i)
+    launchAttributes[config->attributes[i].id] = config->attributes[i].value[0];
+  return 0;
+}
+/// The first word of attribute `id` of this thread's last launch; 0 where it had none.
+EXPORT int fakeCUDALaunchAttribute(int id) {
+  auto found = launchAttributes.find(id);
+  return found == launchAttributes.end() ? 0 : found->second;
+}
+EXPORT Result cuStreamIsCapturing(void *stream, int *status) {
+  BEGIN("cuStreamIsCapturing");
+  *status = getNumber("FAKE_CUDA_CAPTURING", 0);
+  return 0;
 }

@@ -122,6 +122,28 @@ TEST(CUDADriver, PTXHeader) {
   EXPECT_EQ(cuda::parsePTXHeader("nothing of the kind").version, 0);
 }
 
+/// Kernels of which only the second waits itself for the one before it.
+constexpr StringRef kDependentPTX =
+    ".version 7.8\n.target sm_90\n.address_size 64\n"
+    ".visible .entry parts(\n.param .u64 p\n)\n{\n{\n// in inline PTX\n}\n"
+    "griddepcontrol.launch_dependents;\nret;\n}\n"
+    ".visible .entry merge(.param .u64 p)\n.maxntid 128\n{\n{\n}\ngriddepcontrol.wait;\nret;\n}\n"
+    ".visible .entry after()\n{\nret;\n}\n"
+    ".func helper()\n{\ngriddepcontrol.wait;\nret;\n}\n";
+
+TEST(CUDADriver, PTXKernels) {
+  auto kernels = cuda::findPTXKernels(kDependentPTX);
+  ASSERT_EQ(kernels.size(), 3u);
+  EXPECT_EQ(kernels[0].name, "parts");
+  EXPECT_FALSE(kernels[0].waits);
+  EXPECT_EQ(kernels[1].name, "merge");
+  EXPECT_TRUE(kernels[1].waits);
+  EXPECT_EQ(kernels[2].name, "after");
+  EXPECT_FALSE(kernels[2].waits);
+  EXPECT_TRUE(cuda::findPTXKernels("nothing of the kind").empty());
+  EXPECT_EQ(cuda::findPTXKernels(".entry cut(").size(), 1u);
+}
+
 //===----------------------------------------------------------------------===//
 // The CPU as a device
 //===----------------------------------------------------------------------===//
@@ -505,6 +527,91 @@ TEST(CUDADevice, ClustersLaunch) {
   // A grid of nothing is no error.
   shape.grid = {0, 1, 1};
   EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
+}
+
+//===----------------------------------------------------------------------===//
+// Kernels that wait themselves for the one before them
+//===----------------------------------------------------------------------===//
+
+struct DependentLaunchTest : ::testing::Test {
+  void SetUp() override {
+    device = llvm::cantFail(createCUDADevice(0));
+    kernels = llvm::cantFail(device->loadKernels(kDependentPTX));
+  }
+  /// Launches kernel `name`; whether it may start beside the end of the one before it.
+  bool overlaps(StringRef name, int64_t clusterSize = 1) {
+    LaunchShape shape;
+    shape.grid = shape.cluster = {clusterSize, 1, 1};
+    EXPECT_EQ(message(device->launch(llvm::cantFail(device->getKernel(kernels, name)), shape,
+                                     /*parameters=*/nullptr)),
+              "no error");
+    auto *attribute = getFake<int(int)>("fakeCUDALaunchAttribute");
+    EXPECT_EQ(attribute(cuda::LaunchAttribute::kClusterDimension),
+              clusterSize == 1 ? 0 : clusterSize);
+    return attribute(cuda::LaunchAttribute::kProgrammaticStreamSerialization);
+  }
+
+  std::unique_ptr<Device> device;
+  void *kernels;
+  /// The process has one table.
+  cuda::Driver &driver = const_cast<cuda::Driver &>(llvm::cantFail(cuda::getDriver()));
+};
+
+TEST_F(DependentLaunchTest, OnlyOfKernelsThatWait) {
+  EXPECT_FALSE(overlaps("parts"));
+  EXPECT_TRUE(overlaps("merge"));
+  EXPECT_FALSE(overlaps("after"));
+  EXPECT_TRUE(overlaps("merge", /*clusterSize=*/2));
+  EXPECT_FALSE(overlaps("parts", /*clusterSize=*/2));
+}
+
+TEST_F(DependentLaunchTest, PlainWhereTheDriverHasNone) {
+  auto *function = std::exchange(driver.launchKernelEx, nullptr);
+  EXPECT_FALSE(overlaps("merge"));
+  driver.launchKernelEx = function;
+}
+
+TEST_F(DependentLaunchTest, PlainWhileAnOldDriverCaptures) {
+  ScopedEnv capturing("FAKE_CUDA_CAPTURING", "1");
+  EXPECT_TRUE(overlaps("merge"));
+  int version = std::exchange(driver.version, 12020);
+  EXPECT_FALSE(overlaps("merge"));
+  {
+    ScopedEnv no("FAKE_CUDA_CAPTURING", "0");
+    EXPECT_TRUE(overlaps("merge"));
+    ScopedEnv fail("FAKE_CUDA_FAIL", "cuStreamIsCapturing=906");
+    EXPECT_FALSE(overlaps("merge"));
+  }
+  driver.version = version;
+}
+
+TEST_F(ExecutableTest, MergeOverlapsWithParts) {
+  StringRef source = R"mlir(
+    func.func @decode(%q: memref<1x8x1x64xf16>, %k: memref<1x2x8192x64xf16>,
+                      %v: memref<1x2x8192x64xf16>, %o: memref<1x8x1x64xf16>) {
+      flashattn.attention
+        ins(%q, %k, %v : memref<1x8x1x64xf16>, memref<1x2x8192x64xf16>, memref<1x2x8192x64xf16>)
+        outs(%o : memref<1x8x1x64xf16>)
+      return
+    })mlir";
+  auto *attribute = getFake<int(int)>("fakeCUDALaunchAttribute");
+  auto *launches = getFake<int(void **)>("fakeCUDALaunches");
+  for (StringRef chip : {"sm_80", "sm_90a"}) {
+    auto module = lowerTo(chip, source, context);
+    ASSERT_TRUE(module);
+    auto device = llvm::cantFail(createCUDADevice(0));
+    auto executable = llvm::cantFail(Executable::create(*module, *device));
+    struct {
+      void *allocated, *aligned;
+      int64_t offset, sizes[4], strides[4];
+    } memref{nullptr, reinterpret_cast<void *>(0x1000), 0, {}, {}};
+    void *arguments[] = {&memref, &memref, &memref, &memref};
+    void *stream;
+    int before = launches(&stream);
+    ASSERT_EQ(message(executable->invoke("decode", arguments)), "no error");
+    EXPECT_EQ(launches(&stream), before + 2);
+    EXPECT_EQ(attribute(cuda::LaunchAttribute::kProgrammaticStreamSerialization), chip == "sm_90a");
+  }
 }
 
 // The last test of a device: nothing works on it afterwards.

@@ -85,6 +85,20 @@ def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
   let dependentDialects = ["::mlir::flashattn::hopper::HopperDialect"];
 }
 
+def OverlapMerge : Pass<"flashattn-overlap-merge"> {
+  let summary = "start the kernel that merges parts of the keys beside the end of the one before";
+  let description = [{
+    For sm_90 and newer. A launch of programs over parts of the keys says at its beginning that
+    the kernel behind it may start (`griddepcontrol.launch_dependents`), and that one, where
+    `flashattn-lower-combine` has made it, waits before it touches memory
+    (`hopper.wait_prerequisite_grids`). The runtime knows such a kernel by its wait.
+
+    Example: test/Conversion/FlashAttnToGPU/overlap-merge.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::flashattn::hopper::HopperDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
 def StageShared : Pass<"flashattn-stage-shared"> {
   let summary = "bring the tiles that contractions read through shared memory";
   let description = [{
@@ -157,6 +171,9 @@ def DeclareDynamicSharedMemory
     kernel's own. PTX counts one byte for it, so that a launch with all of a block's shared
     memory is refused. Here it becomes an external one, aligned to 1024 bytes, which a tile
     with the 128-byte swizzle needs.
+
+    Static shared memory without an alignment gets one of 16 bytes: LLVM's optimiser takes that for
+    granted, but PTX would have that of the elements.
 
     Example: test/Conversion/FlashAttnToGPU/dynamic-shared-memory.mlir
   }];

@@ -108,7 +108,9 @@ public:
   /// The kernel `name` of what loadKernels returned.
   virtual llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name);
   /// Starts a kernel; `parameters` are addresses of its parameters. Waits for nothing and
-  /// allocates nothing, so that a launch may be captured into a graph.
+  /// allocates nothing, so that a launch may be captured into a graph. A kernel whose PTX has a
+  /// `griddepcontrol.wait`, and no other, may start while the one before it in the stream still
+  /// runs (programmatic dependent launch), where the driver can do that.
   /// Errors: shared memory beyond the limit (needed, available), launch failure.
   virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
   /// Writes the CUtensorMap of `shape`, 128 bytes, to `map`, which is aligned to 64 bytes. What

@@ -24,6 +24,8 @@ struct Chip {
   int getComputeCapability() const;
   /// Whether it has wgmma and warp roles: sm_90a.
   bool hasWarpgroups() const;
+  /// Whether a kernel can wait itself for the one before it (`griddepcontrol`): sm_90 and newer.
+  bool hasDependentLaunch() const { return getComputeCapability() >= 90; }
   /// Shared memory that one block may use, bytes (CUDA programming guide, "technical
   /// specifications per compute capability").
   int64_t getSharedMemoryPerBlock() const;

@@ -13,13 +13,17 @@ namespace {
 struct DeclareDynamicSharedMemoryPass
     : flashattn::impl::DeclareDynamicSharedMemoryBase<DeclareDynamicSharedMemoryPass> {
   void runOnOperation() override {
-    // Eight rows of 128 bytes, the period of the widest swizzle.
-    constexpr int64_t kAlignment = 1024;
+    // Eight rows of 128 bytes, the period of the widest swizzle; the widest access of a thread.
+    constexpr int64_t kAlignment = 1024, kStaticAlignment = 16;
     for (auto global : getOperation().getOps<LLVM::GlobalOp>()) {
       auto type = dyn_cast<LLVM::LLVMArrayType>(global.getType());
-      if (!type || type.getNumElements() != 0 ||
-          global.getAddrSpace() != unsigned(NVVM::NVVMMemorySpace::Shared))
+      if (!type || global.getAddrSpace() != unsigned(NVVM::NVVMMemorySpace::Shared))
         continue;
+      if (type.getNumElements() != 0) {
+        if (!global.getAlignment())
+          global.setAlignment(kStaticAlignment);
+        continue;
+      }
       global.setLinkage(LLVM::Linkage::External);
       global.setAlignment(kAlignment);
     }

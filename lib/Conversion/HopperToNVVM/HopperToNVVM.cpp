@@ -154,15 +154,19 @@ std::string BarrierLowering<BarrierWaitOp>::getText(BarrierWaitOp, OpAdaptor ada
          "@p bra.uni DONE_${:uid};\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
 }
 
-struct FenceBarrierInitLowering : ConvertOpToLLVMPattern<FenceBarrierInitOp> {
-  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+/// An op without operands to an instruction without any.
+template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
+  InstructionLowering(const LLVMTypeConverter &converter, StringRef text)
+      : ConvertOpToLLVMPattern<Op>(converter), text(text) {}
 
-  LogicalResult matchAndRewrite(FenceBarrierInitOp op, OpAdaptor,
+  LogicalResult matchAndRewrite(Op op, typename ConvertOpToLLVMPattern<Op>::OpAdaptor,
                                 ConversionPatternRewriter &rewriter) const override {
-    createInlinePTX(rewriter, op.getLoc(), "fence.mbarrier_init.release.cluster;", {}, {});
+    createInlinePTX(rewriter, op.getLoc(), text, {}, {});
     rewriter.eraseOp(op);
     return success();
   }
+
+  StringRef text;
 };
 
 //===----------------------------------------------------------------------===//
@@ -274,7 +278,10 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   addTensorMapConversion(converter);
   patterns.add<TmaLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
-               BarrierLowering<BarrierWaitOp>, FenceBarrierInitLowering>(converter);
+               BarrierLowering<BarrierWaitOp>>(converter);
+  patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
+                                                        "fence.mbarrier_init.release.cluster;");
+  patterns.add<InstructionLowering<WaitPrerequisiteGridsOp>>(converter, "griddepcontrol.wait;");
   populateWgmmaToNVVMPatterns(converter, patterns);
 }
 

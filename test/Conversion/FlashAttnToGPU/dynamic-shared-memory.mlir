@@ -6,6 +6,10 @@ gpu.module @kernels {
   // A static buffer stays one, and so does what is not shared.
   // CHECK: llvm.mlir.global internal @static() {addr_space = 3 : i32, alignment = 16 : i64}
   llvm.mlir.global internal @static() {addr_space = 3 : i32, alignment = 16 : i64} : !llvm.array<8 x i8>
+  // CHECK: llvm.mlir.global internal @elements() {addr_space = 3 : i32, alignment = 16 : i64}
+  llvm.mlir.global internal @elements() {addr_space = 3 : i32} : !llvm.array<512 x f32>
+  // CHECK: llvm.mlir.global internal @wide() {addr_space = 3 : i32, alignment = 128 : i64}
+  llvm.mlir.global internal @wide() {addr_space = 3 : i32, alignment = 128 : i64} : !llvm.array<8 x f32>
   // CHECK: llvm.mlir.global internal @nothing()
   llvm.mlir.global internal @nothing() {alignment = 16 : i64} : !llvm.array<0 x i8>
 }

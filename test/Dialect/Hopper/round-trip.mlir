@@ -12,6 +12,13 @@ func.func @multiprocessors() -> index {
   return %0 : index
 }
 
+// CHECK-LABEL: func @grids
+// CHECK: hopper.wait_prerequisite_grids
+func.func @grids() {
+  hopper.wait_prerequisite_grids
+  return
+}
+
 // CHECK-LABEL: func @tensor_map
 // CHECK: %[[M:.*]] = hopper.make_tensor_map %{{.*}} row_dim(2) : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
 // CHECK: hopper.make_tensor_map %{{.*}} row_dim(2) outer_dim(1) outer_rows(4) : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>

@@ -55,6 +55,10 @@ bool hasAlignedRows(Value memref);
 /// `scf.forall`, then on its `gpu.launch`.
 constexpr StringLiteral kScheduleAttrName = "flashattn.schedule";
 
+/// Unit attribute on the `gpu.launch` that merges what a launch of programs over parts of the keys
+/// has left.
+constexpr StringLiteral kMergesPartsAttrName = "flashattn.merges_parts";
+
 /// Unit attribute on a key loop of a tile program whose tiles may hold hidden pairs or end
 /// past the last key. Such a loop's body is right for every tile.
 constexpr StringLiteral kPartialAttrName = "flashattn.partial";

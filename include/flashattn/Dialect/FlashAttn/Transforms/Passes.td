@@ -50,8 +50,9 @@ def LowerCombine : Pass<"flashattn-lower-combine"> {
   let summary = "turn every combine op on memrefs into loops, or a kernel";
   let description = [{
     A row of `flashattn.combine` at a time: its parts are read once, with their weights taken
-    against the largest log-sum-exp so far. On a GPU a row is a block of one thread for each
-    column, and several parts are on their way at once.
+    against the largest log-sum-exp so far. On a GPU a row is a block. Each of its four groups of
+    threads merges a quarter of the parts, several of which are on their way at once, and a
+    thread for each column merges what the groups have left in shared memory.
 
     Example: test/Dialect/FlashAttn/lower-combine.mlir
   }];

@@ -177,6 +177,25 @@ def Hopper_BarrierWaitOp : Hopper_BarrierOp<"barrier_wait"> {
 }
 
 //===----------------------------------------------------------------------===//
+// Grids that overlap
+//===----------------------------------------------------------------------===//
+
+def Hopper_WaitPrerequisiteGridsOp : Hopper_OrderedOp<"wait_prerequisite_grids"> {
+  let summary = "wait until the grids before this one have ended";
+  let description = [{
+    `griddepcontrol.wait` of PTX, for sm_90 and newer: what the kernel before this one in its
+    stream has written is there behind it. The runtime lets a kernel that has it, and no other,
+    start while that one still runs, so that nothing may be read or written before it. Unlike
+    `nvvm.griddepcontrol`, which LLVM takes for an instruction that has nothing to do with memory,
+    no access moves above it.
+
+    Example: `hopper.wait_prerequisite_grids`
+  }];
+  let assemblyFormat = "attr-dict";
+  let hasVerifier = 0;
+}
+
+//===----------------------------------------------------------------------===//
 // Asynchronous products
 //===----------------------------------------------------------------------===//
 
