@@ -38,6 +38,28 @@ static void printEnumKeyword(OpAsmPrinter &printer, Operation *, EnumAttrT attr)
   printer.printKeywordOrString(stringifyEnum(attr.getValue()));
 }
 
+/// Memory that is read and written: that of the operands; tensors have none.
+static void getDestinationEffects(
+    DestinationStyleOpInterface op,
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+  if (op.hasPureTensorSemantics())
+    return;
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (isa<MemRefType>(input->get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), input, SideEffects::DefaultResource::get());
+  for (OpOperand &init : op.getDpsInitsMutable())
+    effects.emplace_back(MemoryEffects::Write::get(), &init, SideEffects::DefaultResource::get());
+}
+
+/// Results have the sizes of their destinations.
+static LogicalResult reifyDestinationShapes(DestinationStyleOpInterface op, OpBuilder &builder,
+                                            ReifiedRankedShapedTypeDims &shapes) {
+  for (OpResult result : op->getResults())
+    shapes.push_back(
+        tensor::getMixedSizes(builder, op.getLoc(), op.getDpsInits()[result.getResultNumber()]));
+  return success();
+}
+
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
 
@@ -292,29 +314,6 @@ LogicalResult AttentionOp::verifyRegions() {
                                    "but got "
                                 << type;
   }
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Interfaces
-//===----------------------------------------------------------------------===//
-
-void AttentionOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
-  if (hasPureTensorSemantics())
-    return;
-  for (OpOperand *input : getDpsInputOperands())
-    if (isa<MemRefType>(input->get().getType()))
-      effects.emplace_back(MemoryEffects::Read::get(), input, SideEffects::DefaultResource::get());
-  for (OpOperand &init : getDpsInitsMutable())
-    effects.emplace_back(MemoryEffects::Write::get(), &init, SideEffects::DefaultResource::get());
-}
-
-LogicalResult AttentionOp::reifyResultShapes(OpBuilder &builder,
-                                             ReifiedRankedShapedTypeDims &shapes) {
-  for (OpResult result : getResults())
-    shapes.push_back(
-        tensor::getMixedSizes(builder, getLoc(), getDpsInits()[result.getResultNumber()]));
   return success();
 }
 
