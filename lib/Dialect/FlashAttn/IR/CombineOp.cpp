@@ -45,6 +45,9 @@ LogicalResult CombineOp::verify() {
       if (failed(memref.getStridesAndOffset(strides, start)) || strides.back() != 1)
         return emitOpError() << "expected unit stride in the last dimension of '" << operand.name
                              << "' but got " << type;
+      if (memref.getMemorySpace())
+        return emitOpError() << "expected the default memory space of '" << operand.name
+                             << "' but got " << type;
     }
     for (auto [i, dim] : llvm::enumerate(operand.dims)) {
       const Operand &parts = operands[0];
