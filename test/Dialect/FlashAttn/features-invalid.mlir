@@ -559,3 +559,39 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2xui32>) {
       kv_len(%x : tensor<2xui32>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
 }
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected softcap from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention softcap(1.0e-30) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected softcap from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention softcap(1.0e+30) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected scale from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention scale(1.0e-40) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected scale from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention scale(3.0e+38) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}

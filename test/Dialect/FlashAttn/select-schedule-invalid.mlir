@@ -133,6 +133,26 @@ func.func @one(%q: memref<?x?x?x1xf16>, %o: memref<?x?x?x1xf16>) {
   return
 }
 
+// -----
+
+func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected tile_m to be at least 2 on the CPU but got 1}}
+  flashattn.attention schedule(<tile_m = 1, tile_n = 32, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected tile_n to be at least 2 on the CPU but got 1}}
+  flashattn.attention schedule(<tile_m = 16, tile_n = 1, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
 //--- roles.mlir
 #roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>
 

@@ -268,10 +268,17 @@ LogicalResult AttentionOp::verify() {
       failed(verifyRow("kv_len", getKvLen(), b.getI32Type(), "batch size", q.getDimSize(0))))
     return failure();
 
-  for (auto [name, value] : {std::pair("scale", getScale()), std::pair("softcap", getSoftcap())})
-    if (value && (!value->isFinite() || value->isNegative() || value->isZero()))
+  for (auto [name, value] : {std::pair("scale", getScale()), std::pair("softcap", getSoftcap())}) {
+    if (!value)
+      continue;
+    if (!value->isFinite() || value->isNegative() || value->isZero())
       return emitOpError() << "expected a finite positive " << name << " but got "
                            << toText(*value);
+    // Their quotient in f32 must be finite, or a score of 0 is NaN.
+    if (double number = value->convertToFloat(); number < 0.999e-18 || number > 1.001e18)
+      return emitOpError() << "expected " << name << " from 1e-18 to 1e18 but got "
+                           << toText(*value);
+  }
 
   size_t expected = onTensors ? getDpsInits().size() : 0;
   if (getNumResults() != expected)
