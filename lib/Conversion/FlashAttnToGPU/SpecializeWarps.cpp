@@ -65,8 +65,9 @@ LogicalResult WarpRoles::findReads() {
         {hasQueryTile, "no read of a query tile outside of them"},
         {rings[0].read && rings[1].read, "no reads of a key tile and a value tile in them"}})
     if (!found)
-      return program.emitOpError() << "expected the key loops as flashattn-pipeline-keys leaves "
-                                      "them, with no simplification in between, but got "
+      return program.emitOpError() << "expected the key loops as flashattn-tile and "
+                                      "flashattn-pipeline-keys leave them, with no simplification "
+                                      "in between, but got "
                                    << what;
   return success();
 }
