@@ -72,17 +72,18 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
 
     The region `score_mod`, where there is one, makes a score of `(score, b, h, p, k)`, f32 and
     index values: batch, query head, position (A3) and key. It holds `arith` and `math` ops on
-    scalars and may read scalars from outside; `flashattn.yield` ends it.
+    scalars and may read scalars from outside; `flashattn.yield` ends it. It is also asked for
+    pairs that the mask hides, where a division of integers by 0 gives some number.
 
     Rules (their numbers stand at the code that carries them out):
 
     - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`, `scale` defaulting to `1/sqrt(D)`;
-      products of f16 and bf16 accumulate in f32.
+      products of f16 and bf16 accumulate in f32. `scale` and `softcap` lie from 1e-18 to 1e18.
     - A2: in this order: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and
       `keep`, softmax, `P V`.
     - A3: the position of query `i` is `p = i + offset`. Without the operand,
       `align(top_left)` means 0 and `align(bottom_right)`, the default, `Nk - Nq`, or
-      `kv_len[b] - Nq`.
+      `kv_len[b] - Nq`. Positions have 32 bits.
     - A4: query head `h` reads key/value head `h / (Hq / Hkv)`.
     - A5: `o = sum_j e^(s-m) v_j / l`, `l = sum_j e^(s-m)`, plus `e^(sink-m)` with
       `sink_logits`, and `lse = m + ln l`.
