@@ -200,7 +200,7 @@ class FeaturesTest(unittest.TestCase):
         for score_mod in (
             lambda score, b, h, p, k: fm.where(k > 0, score + p // k + p % k, score),
             lambda score, b, h, p, k: score + 0 * (k // (p * 0)),
-            lambda score, b, h, p, k: score + 0 * ((p * 0 - 2147483648) // (k * 0 - 1)),
+            lambda score, b, h, p, k: score + 0 * ((p * 0 - 2147483647 - 1) // (k * 0 - 1)),
         ):
             q, k, v = (x for x, _ in self.inputs("f32"))
             self.assertTrue(numpy.isfinite(attention(q, k, v, score_mod=score_mod)).all())
