@@ -17,6 +17,7 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/FuncBufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -43,12 +44,12 @@
 using namespace mlir;
 
 void flashattn::registerAllFlashAttnDialects(DialectRegistry &registry) {
-  registry
-      .insert<FlashAttnDialect, affine::AffineDialect, arith::ArithDialect,
-              bufferization::BufferizationDialect, func::FuncDialect, gpu::GPUDialect,
-              hopper::HopperDialect, linalg::LinalgDialect, LLVM::LLVMDialect, math::MathDialect,
-              memref::MemRefDialect, nvgpu::NVGPUDialect, NVVM::NVVMDialect, scf::SCFDialect,
-              tensor::TensorDialect, transform::TransformDialect, vector::VectorDialect>();
+  registry.insert<FlashAttnDialect, affine::AffineDialect, arith::ArithDialect,
+                  bufferization::BufferizationDialect, cf::ControlFlowDialect, func::FuncDialect,
+                  gpu::GPUDialect, hopper::HopperDialect, linalg::LinalgDialect, LLVM::LLVMDialect,
+                  math::MathDialect, memref::MemRefDialect, nvgpu::NVGPUDialect, NVVM::NVVMDialect,
+                  scf::SCFDialect, tensor::TensorDialect, transform::TransformDialect,
+                  vector::VectorDialect>();
 }
 
 void flashattn::registerAllFlashAttnExtensions(DialectRegistry &registry) {

@@ -31,6 +31,7 @@ static std::optional<DynamicAPInt> findLeast(const PresburgerSet &set, const Dyn
   return least;
 }
 
+// M6
 void flashattn::warnHiddenRows(AttentionOp op) {
   if (!op.getMask())
     return;

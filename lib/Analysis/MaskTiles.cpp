@@ -4,7 +4,7 @@
 // largest of some lower and the smallest of some upper bounds, affine in the
 // ends of the other axis' tile and in the lengths: the projection of the set
 // (Fourier-Motzkin). The indices that see the whole tile lie between bounds of
-// the same form: each constraint at its worst end of the tile.
+// the same form: each constraint at its worst end of the tile (rules M3 to M5).
 //
 //===----------------------------------------------------------------------===//
 

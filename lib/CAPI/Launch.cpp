@@ -8,6 +8,7 @@
 #include "Kernel.h"
 #include "PythonTensors.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::capi;
@@ -165,6 +166,10 @@ static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTenso
     addresses[i] = &values[i];
     if (kernel->arguments[i].kind == FLASHATTN_ARGUMENT_SCALAR) {
       values[i] = data ? reinterpret_cast<int64_t>(data[i]) : tensor.scalar;
+      if (i == kernel->roles.offset && values[i] != llvm::SignExtend64<32>(values[i]))
+        return failWith(FLASHATTN_ERROR_TENSOR,
+                        "expected {0} from -2147483648 to 2147483647 but got {1}", name(*kernel, i),
+                        values[i]);
       continue;
     }
     void *pointer = data ? data[i] : tensor.data;

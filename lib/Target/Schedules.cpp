@@ -2,6 +2,7 @@
 
 #include "flashattn/Target/Schedules.h"
 #include "flashattn/Analysis/MaskTiles.h"
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -185,6 +186,28 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   return candidates;
 }
 
+/// Whether the mask shows some pair of the lengths that are known.
+static bool hasVisiblePair(AttentionOp op) {
+  int64_t lengths[] = {op.getQ().getType().getDimSize(op.getSeqDim()),
+                       op.getK().getType().getDimSize(op.getSeqDim())};
+  return llvm::any_of(op.getVisibleSets(), [&](IntegerSet set) {
+    FlatLinearValueConstraints pairs(set);
+    pairs.addBound(presburger::BoundType::LB, /*pos=*/1, 0);
+    SmallVector<int64_t> belowEnd(pairs.getNumCols(), 0); // k < nk
+    belowEnd[1] = -1;
+    belowEnd[3] = 1;
+    belowEnd.back() = -1;
+    pairs.addInequality(belowEnd);
+    for (auto [i, length] : llvm::enumerate(lengths)) {
+      if (ShapedType::isDynamic(length))
+        pairs.addBound(presburger::BoundType::LB, 2 + i, 0);
+      else
+        pairs.addBound(presburger::BoundType::EQ, 2 + i, length);
+    }
+    return !pairs.isIntegerEmpty();
+  });
+}
+
 /// Why a schedule with roles does not fit, as explainRefusal.
 static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, const Chip &chip) {
   RolesAttr roles = schedule.getRoles();
@@ -200,6 +223,8 @@ static std::string explainRolesRefusal(AttentionOp op, ScheduleAttr schedule, co
                          m, schedule.getWarps());
   if (n % 16 != 0 || n > 256)
     return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
+  if (!hasVisiblePair(op))
+    return "expected a key that some query sees, for a producer to bring, but there is none";
   for (auto [name, operand] :
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
     if (isa<MemRefType>(operand.getType()) && !hasAlignedRows(operand))
@@ -289,6 +314,9 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     if (!dot.isF32())
       return "expected dot_type f32 on the CPU but got " +
              std::string(dot.isF16() ? "f16" : "bf16");
+    for (auto [name, value] : {std::pair("D", d), {"Dv", dv}, {"tile_m", m}, {"tile_n", n}})
+      if (value < 2)
+        return llvm::formatv("expected {0} to be at least 2 on the CPU but got {1}", name, value);
     return "";
   }
   auto typeName = [](FloatType t) { return t.isF16() ? "f16" : t.isBF16() ? "bf16" : "f32"; };

@@ -174,6 +174,9 @@ def attention(
       TraceError: a score_mod that does what no operation stands for, such as `if` on a score.
       CompileError, UnsupportedError: the compiler's diagnostic, at the first call of a kind.
       DeviceError: no library, no driver, no device, a launch that failed.
+
+    Warns:
+      UserWarning: a mask that hides whole rows whatever the lengths, at the first call of a kind.
     """
     # A plan is found by everything that it was made from.
     if schedule is not None and schedule.__class__ is not str:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import sys
 import threading
+import warnings
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
@@ -105,6 +108,15 @@ def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) ->
     return ", ".join(f"{name} = {fields[name]}" for name in _FIELDS if name in fields)
 
 
+def _caller_level() -> int:
+    """The `stacklevel` of the first caller outside of this package, for a warning of the caller."""
+    here = os.path.dirname(__file__) + os.sep
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(here):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
 class Kernel:
     """A compiled attention: one that serves every batch, head count and length.
 
@@ -122,13 +134,15 @@ class Kernel:
         library = _library.get()
         self.problem = problem
         self._library = library
-        self._handle = library.compile(
+        self._handle, warned = library.compile(
             _module.make_module(problem, function), chip=chip, device=device, schedule=problem.schedule,
             tuned=tuned,
         )  # fmt: skip
         # At exit the process gives all of it back at once; the driver may be gone by then.
         weakref.finalize(self, library.free, self._handle).atexit = False
         self._info = library.info(self._handle)
+        for message in dict.fromkeys(warned):
+            warnings.warn(message, UserWarning, stacklevel=_caller_level())
 
     def __repr__(self) -> str:
         return f"<flashattn.Kernel for {self.chip}: {self.schedule}>"

@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .errors import ArgumentError, CompileError, DeviceError, FlashAttnError, UnsupportedError
 
@@ -68,6 +68,19 @@ def match_head(exchange: int, tensors: ctypes.Array, device: int, is_aligned: bo
 pack_objects = struct.Struct("5P").pack
 
 
+#: FlashAttnDiagnosticCallback: user, severity, file, line, column and message.
+_DiagnosticCallback = ctypes.CFUNCTYPE(
+    None,
+    ctypes.c_void_p,
+    ctypes.c_int32,
+    ctypes.c_char_p,
+    ctypes.c_int32,
+    ctypes.c_int32,
+    ctypes.c_char_p,
+)
+_WARNING = 2  # FLASHATTN_WARNING
+
+
 class _DeviceInfo(ctypes.Structure):
     _fields_ = [
         ("size", ctypes.c_size_t),
@@ -90,7 +103,7 @@ class _CompileOptions(ctypes.Structure):
         ("vectorWidth", ctypes.c_int32),
         ("schedule", ctypes.c_char_p),
         ("function", ctypes.c_char_p),
-        ("diagnostic", ctypes.c_void_p),
+        ("diagnostic", _DiagnosticCallback),
         ("diagnosticUser", ctypes.c_void_p),
         ("useTuned", ctypes.c_int32),
     ]
@@ -246,10 +259,17 @@ class Library:
 
     def compile(
         self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
-    ) -> int:
-        """A kernel's handle, which `free` takes back."""
+    ) -> Tuple[int, List[str]]:
+        """A kernel's handle, which `free` takes back, and what the compiler warns of."""
         options = _CompileOptions()
         self._check(self.lib.flashattnCompileOptionsInit(ctypes.byref(options)))
+        found: List[str] = []
+
+        def take(user, severity, file, line, column, message):
+            if severity == _WARNING:
+                found.append(message.decode(errors="replace"))
+
+        options.diagnostic = _DiagnosticCallback(take)
         options.chip = chip.encode() if chip else None
         options.device = device
         options.schedule = schedule.encode() if schedule else None
@@ -260,7 +280,7 @@ class Library:
             self.lib.flashattnCompile(text, len(text), ctypes.byref(options), ctypes.byref(kernel))
         )
         assert kernel.value is not None
-        return kernel.value
+        return kernel.value, found
 
     def free(self, kernel: int) -> None:
         self._check(self.lib.flashattnKernelFree(kernel))

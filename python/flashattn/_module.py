@@ -96,6 +96,8 @@ def check_factor(name: str, number) -> float:
         raise ArgumentError(f"expected {name} to be a number or None but got {number!r}") from None
     if not math.isfinite(value) or value <= 0:
         raise ArgumentError(f"expected a finite positive {name} but got {value}")
+    if not 1e-18 <= value <= 1e18:  # the verifier's bounds
+        raise ArgumentError(f"expected {name} from 1e-18 to 1e18 but got {value}")
     return value
 
 

@@ -143,6 +143,9 @@ def binary(symbol: str, lhs: Any, rhs: Any) -> "Traced":
     if symbol == "/" and not isinstance(rhs, Traced) and _is_number(rhs) and rhs and 1 / rhs:
         # Off by an ulp more than the division, which a GPU does in a dozen instructions.
         return binary("*", lhs, 1 / float(rhs))
+    if symbol in ("<<", ">>") and not isinstance(rhs, Traced) and _is_number(rhs):
+        if not 0 <= rhs < 32:
+            raise TraceError(f"expected a shift by 0 to 31 bits in score_mod but got {rhs}")
     least = "f32" if symbol == "/" else "i1" if symbol in "&|^" else "i32"
     lhs, rhs = _promote(f"'{symbol}'", (lhs, rhs), least)
     name = _BINARY[symbol][2 - _RANKS.index(lhs._type)]
@@ -245,6 +248,8 @@ class Traced:
         return absolute(self)
 
     def __invert__(self):
+        if self._type == "f32":
+            raise TraceError("expected an integer as operand of '~' in score_mod but got f32")
         return binary("^", self, True if self._type == "i1" else -1)
 
     def __floor__(self):

@@ -322,8 +322,7 @@ static void checkScoreOperands(void) {
              "expected heads of argument 1 ('bias') to be 4 as in argument 0 ('q') but got 3");
   BAD_SCORES((t[1].sizes[3] = 7, t[1].strides[2] = t[1].strides[1] = 7, t[1].strides[0] = 28),
              "expected key length of argument 1 ('bias') to be 8 as in argument 0 ('q') but got 7");
-  BAD_SCORES(t[2].sizes[0] = 2,
-             "expected size 1 in dimension 0 of argument 2 ('keep') but got 2");
+  BAD_SCORES(t[2].sizes[0] = 2, "expected size 1 in dimension 0 of argument 2 ('keep') but got 2");
   BAD_SCORES(
       (t[2].sizes[2] = 7, t[2].strides[1] = t[2].strides[0] = 56),
       "expected query length of argument 2 ('keep') to be 8 as in argument 0 ('q') but got 7");
@@ -334,6 +333,30 @@ static void checkScoreOperands(void) {
              "expected batch of argument 4 ('kv_len') to be 2 as in argument 0 ('q') but got 3");
   for (int i = 0; i < 6; ++i)
     free(good[i].data);
+  flashattnKernelFree(kernel);
+}
+
+/* Positions have 32 bits. */
+static void checkOffset(void) {
+  FlashAttnKernel kernel =
+      compileFor("cpu", "func.func @attention(%q: memref<?x?x?x16xf32>, %offset: index,\n"
+                        "                     %o: memref<?x?x?x16xf32>) {\n"
+                        "  flashattn.attention mask(#flashattn.causal)\n"
+                        "      ins(%q, %q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>,\n"
+                        "                       memref<?x?x?x16xf32>)\n"
+                        "      offset(%offset) outs(%o : memref<?x?x?x16xf32>)\n"
+                        "  return\n}\n");
+  int64_t q[4] = {2, 4, 8, 16};
+  good[0] = makeTensor(4, q, 1), good[2] = makeTensor(4, q, 0);
+  good[1] = (FlashAttnTensor){.scalar = INT32_MAX};
+  FlashAttnTensor *t = reset();
+  CHECK(flashattnLaunch(kernel, NULL, t, 3) == FLASHATTN_OK);
+  t[1].scalar = INT32_MIN;
+  CHECK(flashattnLaunch(kernel, NULL, t, 3) == FLASHATTN_OK);
+  t[1].scalar = (int64_t)INT32_MAX + 1;
+  FAILS(flashattnLaunch(kernel, NULL, t, 3), FLASHATTN_ERROR_TENSOR,
+        "expected argument 1 ('offset') from -2147483648 to 2147483647 but got 2147483648");
+  free(good[0].data), free(good[2].data);
   flashattnKernelFree(kernel);
 }
 
@@ -357,6 +380,7 @@ int main(void) {
   checkNotLaunchable();
   checkTensors();
   checkScoreOperands();
+  checkOffset();
   checkDevices();
   return finish();
 }

@@ -195,6 +195,16 @@ class FeaturesTest(unittest.TestCase):
             attention(q, k, v, score_mod=cap), attention(q, k, v, softcap=5), rtol=0, atol=1e-6
         )
 
+    def test_division_by_0_does_not_trap(self):
+        """Pairs that `where` or the mask leaves out are computed all the same."""
+        for score_mod in (
+            lambda score, b, h, p, k: fm.where(k > 0, score + p // k + p % k, score),
+            lambda score, b, h, p, k: score + 0 * (k // (p * 0)),
+            lambda score, b, h, p, k: score + 0 * ((p * 0 - 2147483647 - 1) // (k * 0 - 1)),
+        ):
+            q, k, v = (x for x, _ in self.inputs("f32"))
+            self.assertTrue(numpy.isfinite(attention(q, k, v, score_mod=score_mod)).all())
+
     def test_captured_numbers(self):
         """A captured number is compiled in anew where it changes, and the same text is found."""
         q, k, v = (x for x, _ in self.inputs("f32"))

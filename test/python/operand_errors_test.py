@@ -194,6 +194,58 @@ CASES = [
         "expected a finite positive softcap but got inf",
     ),
     (
+        with_operands(softcap=1e-300),
+        ArgumentError,
+        "expected softcap from 1e-18 to 1e18 but got 1e-300",
+    ),
+    (with_operands(scale=1e300), ArgumentError, "expected scale from 1e-18 to 1e18 but got 1e+300"),
+    (
+        with_operands(softcap=1j),
+        ArgumentError,
+        "expected softcap to be a number or None but got 1j",
+    ),
+    (
+        with_operands(keep=True),
+        ArgumentError,
+        "expected 'keep' to be an array of numpy, a tensor of torch",
+    ),
+    (
+        with_operands(bias=array(5, 7).astype(">f4")),
+        ArgumentError,
+        "expected 'bias' in the byte order of this machine but got >f4",
+    ),
+    (
+        with_operands(kv_len=array(2, dtype=numpy.uint32)),
+        ArgumentError,
+        "expected element type i32 of 'kv_len' but got uint32",
+    ),
+    (
+        with_operands(kv_len=array(2, dtype=numpy.int32)[::-1]),
+        ArgumentError,
+        "expected unit stride of 'kv_len' but got -1",
+    ),
+    (with_operands(offset="3"), ArgumentError, "expected an integer offset but got '3'"),
+    (
+        with_operands(schedule={"tile_m": 16, "tile_n": 16, "pack": 2}),
+        UnsupportedError,
+        "expected pack 1 without roles but got 2",
+    ),
+    (
+        with_operands(schedule={"tile_m": 16, "tile_n": 16, "splits": 257}),
+        FlashAttnError,
+        "expected schedule field 'splits' between 1 and 256 but got 257",
+    ),
+    (
+        with_operands(schedule={"tile_m": 1, "tile_n": 16}),
+        UnsupportedError,
+        "expected tile_m to be at least 2 on the CPU but got 1",
+    ),
+    (
+        lambda: compiled({"offset": 1 << 40}, offset=True),
+        ArgumentError,
+        "expected an offset from -2147483648 to 2147483647 but got 1099511627776",
+    ),
+    (
         with_operands(softcap="50 K"),
         ArgumentError,
         "expected softcap to be a number or None but got '50 K'",

@@ -210,6 +210,10 @@ Expected<AttentionProblem> flashattn::getProblem(const Program &program,
       *tensor = arguments[*argument];
   problem.followsKvLen = problem.kvLen && info.isBottomRight && !info.hasOffset;
 
+  if (problem.offset != llvm::SignExtend64<32>(problem.offset))
+    return llvm::createStringError("the inputs do not fit together: expected an offset from "
+                                   "-2147483648 to 2147483647 but got " +
+                                   llvm::Twine(problem.offset));
   auto check = [&](const char *what, int64_t expected, int64_t found) -> Error {
     if (expected == found)
       return Error::success();

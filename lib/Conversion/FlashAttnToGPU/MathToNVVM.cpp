@@ -115,12 +115,40 @@ struct ReciprocalToIntrinsic : OpRewritePattern<arith::DivFOp> {
   }
 };
 
+/// The magnitude's bits under the sign's; gpu-to-nvvm refuses the intrinsic that
+/// math-to-llvm makes of it.
+struct CopySignToBits : OpRewritePattern<math::CopySignOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(math::CopySignOp op, PatternRewriter &rewriter) const override {
+    Type type = op.getType();
+    if (!getElementTypeOrSelf(type).isF32())
+      return failure();
+    Location loc = op.getLoc();
+    Type bits = rewriter.getI32Type();
+    if (auto vector = dyn_cast<VectorType>(type))
+      bits = vector.clone(bits);
+    auto masked = [&](Value value, int32_t mask) -> Value {
+      TypedAttr attr = rewriter.getI32IntegerAttr(mask);
+      if (auto vector = dyn_cast<VectorType>(bits))
+        attr = DenseElementsAttr::get(vector, mask);
+      return arith::AndIOp::create(rewriter, loc,
+                                   arith::BitcastOp::create(rewriter, loc, bits, value),
+                                   arith::ConstantOp::create(rewriter, loc, attr));
+    };
+    Value joined = arith::OrIOp::create(rewriter, loc, masked(op.getLhs(), INT32_MAX),
+                                        masked(op.getRhs(), INT32_MIN));
+    rewriter.replaceOpWithNewOp<arith::BitcastOp>(op, type, joined);
+    return success();
+  }
+};
+
 /// Whether LLVM has instructions for `op` on NVPTX, of its own accord or once it is an intrinsic.
 bool isSelectable(Operation *op) {
   if (auto tanh = dyn_cast<math::TanhOp>(op))
     return isApproximate(tanh);
-  return isa<math::AbsIOp, math::CopySignOp, math::CountLeadingZerosOp, math::CtPopOp, math::FmaOp,
-             math::IsFiniteOp, math::IsInfOp, math::IsNaNOp, math::IsNormalOp>(op);
+  return isa<math::AbsIOp, math::CountLeadingZerosOp, math::CtPopOp, math::FmaOp, math::IsFiniteOp,
+             math::IsInfOp, math::IsNaNOp, math::IsNormalOp>(op);
 }
 
 struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMathToNVVMPass> {
@@ -129,7 +157,7 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     // What a score modification may hold: first what is made of others, or is approximated.
     RewritePatternSet expansions(ctx);
     math::populateExpansionPatterns(
-        expansions, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "powf", "fpowi"});
+        expansions, {"sinh", "cosh", "tan", "asinh", "acosh", "atanh", "powf", "fpowi", "round"});
     populateMathPolynomialApproximationPatterns(expansions, [](StringRef name) {
       return llvm::is_contained({"math.acos", "math.asin", "math.atan", "math.atan2", "math.cbrt",
                                  "math.cos", "math.erf", "math.erfc", "math.expm1", "math.log1p",
@@ -142,6 +170,7 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::ExpOp>>(ctx, kExp2, /*before=*/M_LOG2E);
     patterns.add<ToIntrinsic<math::Log2Op>>(ctx, kLog2);
     patterns.add<ToIntrinsic<math::LogOp>>(ctx, kLog2, /*before=*/1, /*after=*/M_LN2);
+    patterns.add<ToIntrinsic<math::Log10Op>>(ctx, kLog2, /*before=*/1, /*after=*/M_LN2 / M_LN10);
     patterns.add<ToIntrinsic<math::RsqrtOp>>(ctx, "llvm.nvvm.rsqrt.approx.ftz.f");
     // gpu-to-nvvm would make calls to libdevice of these ops, and leaves intrinsics alone.
     patterns.add<ToIntrinsic<math::AbsFOp>>(ctx, "llvm.fabs.f32");
@@ -150,12 +179,13 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::RoundEvenOp>>(ctx, "llvm.roundeven.f32");
     patterns.add<ToIntrinsic<math::SqrtOp>>(ctx, "llvm.nvvm.sqrt.rn.f");
     patterns.add<ToIntrinsic<math::TruncOp>>(ctx, "llvm.trunc.f32");
-    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic>(ctx);
+    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits>(ctx);
     if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))) ||
         failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();
     WalkResult left = getOperation()->walk([](Operation *op) {
-      if (!isa_and_nonnull<math::MathDialect>(op->getDialect()) || isSelectable(op))
+      bool isMath = isa_and_nonnull<math::MathDialect>(op->getDialect());
+      if (!isa<arith::RemFOp>(op) && (!isMath || isSelectable(op)))
         return WalkResult::advance();
       op->emitOpError() << "has no lowering to PTX on " << op->getResult(0).getType();
       return WalkResult::interrupt();

@@ -66,10 +66,16 @@ LogicalResult WarpRoles::findReads() {
   });
   if (walk.wasInterrupted())
     return failure();
-  if (intervals == 0 || !queryRead || queryTile->getResultTypes()[0] != getTile(queryRead) ||
-      !rings[0].read || !rings[1].read)
-    return program.emitOpError() << "expected a tile program with pipelined key loops; run "
-                                    "flashattn-pipeline-keys first";
+  bool hasQueryTile = queryRead && queryTile->getResultTypes()[0] == getTile(queryRead);
+  for (auto [found, what] :
+       {std::pair(intervals != 0, "no key loops with 'flashattn.key_run'"),
+        {hasQueryTile, "no read of a query tile outside of them"},
+        {rings[0].read && rings[1].read, "no reads of a key tile and a value tile in them"}})
+    if (!found)
+      return program.emitOpError() << "expected the key loops as flashattn-tile and "
+                                      "flashattn-pipeline-keys leave them, with no simplification "
+                                      "in between, but got "
+                                   << what;
   return success();
 }
 

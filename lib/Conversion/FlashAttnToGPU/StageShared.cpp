@@ -7,6 +7,7 @@
 
 #include "TileLayout.h"
 #include "flashattn/Conversion/Passes.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -167,11 +168,9 @@ void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buf
   }
 }
 
-/// Closes the group of copies issued so far.
-void Stager::commit() {
-  auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
-  nvgpu::DeviceAsyncCreateGroupOp::create(b, loc, tokenType, ValueRange());
-}
+/// Closes the group of copies issued so far. A group of nvgpu without tokens does not read back as
+/// it prints: the parser takes the next line's result for one.
+void Stager::commit() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
 
 /// Closes the group, waits for all groups, and makes the tiles visible to all threads.
 void Stager::commitAndWait() {

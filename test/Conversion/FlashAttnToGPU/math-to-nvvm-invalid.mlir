@@ -8,8 +8,8 @@ func.func @double(%x: f64) -> f64 {
 
 // -----
 
-func.func @log10(%x: vector<4xf32>) -> vector<4xf32> {
-  // expected-error@+1 {{'math.log10' op has no lowering to PTX on 'vector<4xf32>'}}
-  %y = math.log10 %x : vector<4xf32>
+func.func @remainder(%x: vector<4xf32>) -> vector<4xf32> {
+  // expected-error@+1 {{'arith.remf' op has no lowering to PTX on 'vector<4xf32>'}}
+  %y = arith.remf %x, %x : vector<4xf32>
   return %y : vector<4xf32>
 }

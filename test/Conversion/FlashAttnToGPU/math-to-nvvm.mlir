@@ -60,3 +60,24 @@ func.func @others(%x: vector<2xf32>) -> (vector<2xf32>, vector<2xf32>, vector<2x
   %f = math.sqrt %x : vector<2xf32>
   return %a, %b, %c, %d, %e, %f : vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>, vector<2xf32>
 }
+
+// gpu-to-nvvm takes none of their intrinsics.
+// CHECK-LABEL: func @bits
+// CHECK-SAME: %[[X:.*]]: vector<2xf32>, %[[S:.*]]: vector<2xf32>
+// CHECK-DAG: %[[SIGN:.*]] = arith.constant dense<-2147483648> : vector<2xi32>
+// CHECK-DAG: %[[REST:.*]] = arith.constant dense<2147483647> : vector<2xi32>
+// CHECK: %[[XBITS:.*]] = arith.bitcast %[[X]] : vector<2xf32> to vector<2xi32>
+// CHECK: %[[A:.*]] = arith.andi %[[XBITS]], %[[REST]]
+// CHECK: %[[SBITS:.*]] = arith.bitcast %[[S]]
+// CHECK: %[[B:.*]] = arith.andi %[[SBITS]], %[[SIGN]]
+// CHECK: %[[AB:.*]] = arith.ori %[[A]], %[[B]]
+// CHECK: arith.bitcast %[[AB]] : vector<2xi32> to vector<2xf32>
+// CHECK: llvm.call_intrinsic "llvm.nvvm.lg2.approx.ftz.f"
+// CHECK: arith.mulf %{{.*}}, %cst{{.*}} : vector<2xf32>
+// CHECK-NOT: math.
+func.func @bits(%x: vector<2xf32>, %s: vector<2xf32>) -> (vector<2xf32>, vector<2xf32>, vector<2xf32>) {
+  %a = math.copysign %x, %s : vector<2xf32>
+  %b = math.log10 %x : vector<2xf32>
+  %c = math.round %x : vector<2xf32>
+  return %a, %b, %c : vector<2xf32>, vector<2xf32>, vector<2xf32>
+}

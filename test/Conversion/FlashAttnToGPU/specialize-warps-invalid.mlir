@@ -4,7 +4,7 @@
 
 // The key loops as flashattn-tile makes them.
 func.func @not_pipelined(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected a tile program with pipelined key loops; run flashattn-pipeline-keys first}}
+  // expected-error@+1 {{expected the key loops as flashattn-tile and flashattn-pipeline-keys leave them, with no simplification in between, but got no key loops with 'flashattn.key_run'}}
   flashattn.attention schedule(#schedule)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)

@@ -23,7 +23,7 @@
 // The first tile is under way before the loops, the next one while this one is worked on.
 // CHECK: arith.cmpi slt, %[[BEGIN]], %[[END]]
 // CHECK: nvgpu.device_async_copy %[[K]]
-// CHECK: nvgpu.device_async_create_group
+// CHECK: nvvm.cp.async.commit.group
 // CHECK: scf.for %[[J:.*]] = %[[BEGIN]] to %[[MIDDLE]]
 // CHECK:   nvgpu.device_async_wait %{{.*}} {numGroups = 0 : i32}
 // CHECK:   gpu.barrier

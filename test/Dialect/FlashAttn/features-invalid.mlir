@@ -318,7 +318,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %v: vector<4xf32>) {
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
-        // expected-error@+1 {{'arith.addf' op expected scalars of integer, index or float type in score_mod but got 'vector<4xf32>'}}
+        // expected-error@+1 {{'arith.addf' op expected scalars of i1, i8, i16, i32, i64, index, f16, bf16, f32 or f64 in score_mod but got 'vector<4xf32>'}}
         %x = arith.addf %v, %v : vector<4xf32>
         flashattn.yield %s : f32
       }
@@ -373,5 +373,225 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
         flashattn.yield %s : f32
       }
       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<2x4x8x16xf32, 3>, %o: memref<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected the default memory space of 'q' but got 'memref<2x4x8x16xf32, 3>'}}
+  flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32, 3>, memref<2x4x8x16xf32, 3>, memref<2x4x8x16xf32, 3>)
+      outs(%o : memref<2x4x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, 1>) {
+  // expected-error@+1 {{expected the default memory space of 'bias' but got 'memref<1x1x8x8xf32, 1>'}}
+  flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
+      bias(%x : memref<1x1x8x8xf32, 1>) outs(%q : memref<2x4x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xi1, 1>) {
+  // expected-error@+1 {{expected the default memory space of 'keep' but got 'memref<1x1x8x8xi1, 1>'}}
+  flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
+      keep(%x : memref<1x1x8x8xi1, 1>) outs(%q : memref<2x4x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<4xf32, #gpu.address_space<workgroup>>) {
+  // expected-error@+1 {{expected the default memory space of 'sink_logits' but got 'memref<4xf32, #gpu.address_space<workgroup>>'}}
+  flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
+      sink_logits(%x : memref<4xf32, #gpu.address_space<workgroup>>) outs(%q : memref<2x4x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<2xi32, 4>) {
+  // expected-error@+1 {{expected the default memory space of 'kv_len' but got 'memref<2xi32, 4>'}}
+  flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
+      kv_len(%x : memref<2xi32, 4>) outs(%q : memref<2x4x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        // expected-error@+1 {{'arith.index_cast' op expected scalars of i1, i8, i16, i32, i64, index, f16, bf16, f32 or f64 in score_mod but got 'i7'}}
+        %x = arith.index_cast %p : index to i7
+        flashattn.yield %s : f32
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        // expected-error@+1 {{'arith.index_cast' op expected scalars of i1, i8, i16, i32, i64, index, f16, bf16, f32 or f64 in score_mod but got 'i128'}}
+        %x = arith.index_cast %p : index to i128
+        flashattn.yield %s : f32
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        // expected-error@+1 {{'arith.truncf' op expected scalars of i1, i8, i16, i32, i64, index, f16, bf16, f32 or f64 in score_mod but got 'f8E4M3FN'}}
+        %x = arith.truncf %s : f32 to f8E4M3FN
+        flashattn.yield %s : f32
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        // expected-error@+1 {{'arith.extf' op expected scalars of i1, i8, i16, i32, i64, index, f16, bf16, f32 or f64 in score_mod but got 'f80'}}
+        %x = arith.extf %s : f32 to f80
+        flashattn.yield %s : f32
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        // expected-error@+1 {{'vector.print' op expected an op of arith or math in score_mod but got 'vector.print'}}
+        vector.print %s : f32
+        flashattn.yield %s : f32
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        // expected-error@+1 {{'func.return' op expects parent op 'func.func'}}
+        func.return
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<2x4x8x16xf32>) {
+  flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+        // expected-error@+1 {{'memref.load' op expected an op of arith or math in score_mod but got 'memref.load'}}
+        %x = memref.load %q[%b, %h, %p, %k] : memref<2x4x8x16xf32>
+        flashattn.yield %x : f32
+      }
+      outs(%q : memref<2x4x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{region #0 ('scoreMods') failed to verify constraint: region with 1 blocks}}
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected score_mod of (f32, index, index, index, index) but got ()}}
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      score_mod {
+        %x = arith.constant 1.0 : f32
+        flashattn.yield %x : f32
+      }
+      outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8x8xi32>) {
+  // expected-error@+1 {{expected element type f16, bf16 or f32 of 'bias' but got 'i32'}}
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      bias(%x : tensor<1x1x8x8xi32>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2xui32>) {
+  // expected-error@+1 {{expected element type 'i32' of 'kv_len' but got 'ui32'}}
+  %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+      kv_len(%x : tensor<2xui32>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected softcap from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention softcap(1.0e-30) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected softcap from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention softcap(1.0e+30) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected scale from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention scale(1.0e-40) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<2x4x8x16xf32>) {
+  // expected-error@+1 {{expected scale from 1e-18 to 1e18 but got }}
+  %r = flashattn.attention scale(3.0e+38) ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
+       outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
 }

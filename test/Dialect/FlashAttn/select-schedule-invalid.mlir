@@ -4,7 +4,8 @@
 // RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=cpu vector-width=12" 2>&1 | FileCheck %s --check-prefix=WIDTH
 // RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 64'" 2>&1 | FileCheck %s --check-prefix=FIELDS
 // RUN: flash-opt %t/refused.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
-// RUN: flash-opt %t/cpu.mlir -verify-diagnostics -flashattn-select-schedule=chip=cpu
+// RUN: flash-opt %t/roles.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
+// RUN: flash-opt %t/cpu.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=cpu
 
 // CHIP: error: expected chip 'cpu' or 'sm_XX' but got 'h100'
 // OLD: error: expected chip sm_80 or newer but got 'sm_75'
@@ -119,5 +120,59 @@ func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
     ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @one(%q: memref<?x?x?x1xf16>, %o: memref<?x?x?x1xf16>) {
+  // expected-error@+2 {{cannot be compiled for cpu: no schedule fits}}
+  // expected-note@+1 {{expected D to be at least 2 on the CPU but got 1}}
+  flashattn.attention ins(%q, %q, %q : memref<?x?x?x1xf16>, memref<?x?x?x1xf16>, memref<?x?x?x1xf16>)
+    outs(%o : memref<?x?x?x1xf16>)
+  return
+}
+
+// -----
+
+func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected tile_m to be at least 2 on the CPU but got 1}}
+  flashattn.attention schedule(<tile_m = 1, tile_n = 32, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected tile_n to be at least 2 on the CPU but got 1}}
+  flashattn.attention schedule(<tile_m = 16, tile_n = 1, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+//--- roles.mlir
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>
+
+// A producer without a key to bring: a mask that shows none, and no keys at all.
+func.func @hidden(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{with the schedule given: expected a key that some query sees, for a producer to bring, but there is none}}
+  flashattn.attention mask(#flashattn.sink<0>) schedule(#roles)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>
+
+func.func @past_the_end(%q: memref<1x1x128x64xf16>, %o: memref<1x1x128x64xf16>) {
+  // expected-error@+1 {{expected a key that some query sees, for a producer to bring, but there is none}}
+  flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk] : (k - 128 >= 0)">) schedule(#roles)
+    ins(%q, %q, %q : memref<1x1x128x64xf16>, memref<1x1x128x64xf16>, memref<1x1x128x64xf16>)
+    outs(%o : memref<1x1x128x64xf16>)
   return
 }

@@ -126,6 +126,30 @@ func.func @calls(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<
   return
 }
 
+// A tile holds pairs that are hidden, of which a division by 0 must not trap; the square root's
+// reciprocal has no polynomial that serves every number of lanes.
+// RUN: %{run} --function=division --input=1x2x20x16xf32 --input=1x2x33x16xf32 --input=1x2x33x16xf32 | FileCheck %s --check-prefix=PASS
+func.func @division(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<?x?x?x16xf32>,
+                    %o: memref<?x?x?x16xf32>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0, k - 1 >= 0)">)
+      ins(%q, %k, %v : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>, memref<?x?x?x16xf32>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+        %quotient = arith.divsi %p, %key : index
+        %rest = arith.remui %p, %key : index
+        %n = arith.addi %quotient, %rest : index
+        %n32 = arith.index_cast %n : index to i32
+        %first = arith.floordivsi %n32, %n32 : i32
+        %sum = arith.addi %n32, %first : i32
+        %f = arith.sitofp %sum : i32 to f32
+        %y = math.rsqrt %f : f32
+        %r = arith.addf %s, %y : f32
+        flashattn.yield %r : f32
+      }
+      outs(%o, %lse : memref<?x?x?x16xf32>, memref<?x?x?xf32>)
+  return
+}
+
 // RUN: %{run} --function=constant --input=1x2x20x16xf32 --input=1x2x33x16xf32 --input=1x2x33x16xf32 | FileCheck %s --check-prefix=PASS
 func.func @constant(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<?x?x?x16xf32>,
                     %o: memref<?x?x?x16xf32>, %lse: memref<?x?x?xf32>) {

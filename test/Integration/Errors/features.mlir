@@ -67,3 +67,16 @@ func.func @unknown(%q: memref<1x1x8x16xf16>, %o: memref<1x1x8x16xf16>) {
       outs(%o : memref<1x1x8x16xf16>)
   return
 }
+
+// Positions have 32 bits.
+// RUN: not %{run} --function=offset --input=1x1x8x16xf16 --input=index=2147483648 2>&1 | FileCheck %s --check-prefix=OFFSET
+// OFFSET: error: the inputs do not fit together: expected an offset from -2147483648 to 2147483647 but got 2147483648
+// RUN: not %{run} --function=offset --input=1x1x8x16xf16 --input=index=-9223372036854775808 2>&1 | FileCheck %s --check-prefix=LEAST
+// LEAST: expected an offset from -2147483648 to 2147483647 but got -9223372036854775808
+// RUN: %{run} --function=offset --input=1x1x8x16xf16 --input=index=2147483647 | FileCheck %s --check-prefix=RUNS
+func.func @offset(%q: memref<1x1x8x16xf16>, %offset: index, %o: memref<1x1x8x16xf16>) {
+  flashattn.attention mask(#flashattn.causal)
+      ins(%q, %q, %q : memref<1x1x8x16xf16>, memref<1x1x8x16xf16>, memref<1x1x8x16xf16>)
+      offset(%offset) outs(%o : memref<1x1x8x16xf16>)
+  return
+}

@@ -1,4 +1,4 @@
-// Batch, heads and lengths unknown until run time: one compiled kernel serves every one of them.
+// Batch, heads and lengths unknown until run time: one compiled kernel serves every one of them (rule M5).
 //
 // RUN: flash-run %s --verify --input=2x8x100x64xf16=random:1 --input=2x2x300x64xf16=random:2 \
 // RUN:   --input=2x2x300x64xf16=random:3 --input=2x8x100x64xf16=poison --input=2x8x100xf32=poison | FileCheck %s

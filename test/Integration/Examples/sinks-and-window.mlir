@@ -1,4 +1,4 @@
-// Attention sinks: the first 4 keys stay visible beside a sliding window of 128. A mask is a set,
+// Attention sinks: the first 4 keys stay visible beside a sliding window of 128 (rule M2). A mask is a set,
 // so masks combine by union (any_of) and intersection (all_of).
 //
 // RUN: flash-run %s --verify | FileCheck %s

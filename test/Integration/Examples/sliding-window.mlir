@@ -1,4 +1,4 @@
-// A sliding window of 256 keys, the query's own included: tiles outside of it are never loaded.
+// A sliding window of 256 keys, the query's own included (rule M1): tiles outside of it are never loaded.
 //
 // RUN: flash-run %s --verify | FileCheck %s
 // RUN: flash-run %s --verify --device=cpu | FileCheck %s

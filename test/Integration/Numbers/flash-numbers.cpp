@@ -267,6 +267,12 @@ static std::vector<Case> chooseCases(ArrayRef<Module> modules) {
 static Expected<bool> runGrid() {
   StringRef id = deviceFlag;
   int ordinal = 0;
+  if (featuresFlag && (sampleFlag || modulesFlag))
+    return llvm::createStringError(
+        "expected no --sample and no --modules, which are of the grid, with --features");
+  if (!(workFlag > 0))
+    return llvm::createStringError(llvm::Twine("expected --work above 0 but got ") +
+                                   llvm::formatv("{0}", double(workFlag)).str());
   bool isCUDA = id.consume_front("cuda");
   if (isCUDA ? (id.consume_front(":") && id.getAsInteger(10, ordinal)) : id != "cpu")
     return llvm::createStringError("expected --device cpu or cuda[:N] but got '" + deviceFlag +

@@ -47,7 +47,8 @@ bool flashattn::hasAlignedRows(Value memref) {
   if (isPromisedAlignedRows(memref))
     return true;
   int64_t chunk = 16 / std::max<int64_t>(type.getElementTypeBitWidth() / 8, 1);
-  auto aligned = [&](int64_t v) { return !ShapedType::isDynamic(v) && v % chunk == 0; };
+  // Nor do copies walk backwards.
+  auto aligned = [&](int64_t v) { return !ShapedType::isDynamic(v) && v >= 0 && v % chunk == 0; };
   SmallVector<int64_t> strides;
   int64_t offset;
   if (type.getRank() == 0 || failed(type.getStridesAndOffset(strides, offset)))

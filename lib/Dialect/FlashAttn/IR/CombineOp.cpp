@@ -1,7 +1,6 @@
 //===- CombineOp.cpp - merging attention over parts of the keys -----------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "mlir/Dialect/Tensor/IR/Tensor.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -46,6 +45,9 @@ LogicalResult CombineOp::verify() {
       if (failed(memref.getStridesAndOffset(strides, start)) || strides.back() != 1)
         return emitOpError() << "expected unit stride in the last dimension of '" << operand.name
                              << "' but got " << type;
+      if (memref.getMemorySpace())
+        return emitOpError() << "expected the default memory space of '" << operand.name
+                             << "' but got " << type;
     }
     for (auto [i, dim] : llvm::enumerate(operand.dims)) {
       const Operand &parts = operands[0];
@@ -70,23 +72,5 @@ LogicalResult CombineOp::verify() {
     if (result.getType() != init.getType())
       return emitOpError() << "expected result type " << init.getType() << " as in 'outs' but got "
                            << result.getType();
-  return success();
-}
-
-void CombineOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
-  if (hasPureTensorSemantics())
-    return;
-  for (OpOperand *input : getDpsInputOperands())
-    effects.emplace_back(MemoryEffects::Read::get(), input, SideEffects::DefaultResource::get());
-  for (OpOperand &init : getDpsInitsMutable())
-    effects.emplace_back(MemoryEffects::Write::get(), &init, SideEffects::DefaultResource::get());
-}
-
-LogicalResult CombineOp::reifyResultShapes(OpBuilder &builder,
-                                           ReifiedRankedShapedTypeDims &shapes) {
-  for (OpResult result : getResults())
-    shapes.push_back(
-        tensor::getMixedSizes(builder, getLoc(), getDpsInits()[result.getResultNumber()]));
   return success();
 }

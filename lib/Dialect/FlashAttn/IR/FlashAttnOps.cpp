@@ -38,6 +38,28 @@ static void printEnumKeyword(OpAsmPrinter &printer, Operation *, EnumAttrT attr)
   printer.printKeywordOrString(stringifyEnum(attr.getValue()));
 }
 
+/// Memory that is read and written: that of the operands; tensors have none.
+static void getDestinationEffects(
+    DestinationStyleOpInterface op,
+    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
+  if (op.hasPureTensorSemantics())
+    return;
+  for (OpOperand *input : op.getDpsInputOperands())
+    if (isa<MemRefType>(input->get().getType()))
+      effects.emplace_back(MemoryEffects::Read::get(), input, SideEffects::DefaultResource::get());
+  for (OpOperand &init : op.getDpsInitsMutable())
+    effects.emplace_back(MemoryEffects::Write::get(), &init, SideEffects::DefaultResource::get());
+}
+
+/// Results have the sizes of their destinations.
+static LogicalResult reifyDestinationShapes(DestinationStyleOpInterface op, OpBuilder &builder,
+                                            ReifiedRankedShapedTypeDims &shapes) {
+  for (OpResult result : op->getResults())
+    shapes.push_back(
+        tensor::getMixedSizes(builder, op.getLoc(), op.getDpsInits()[result.getResultNumber()]));
+  return success();
+}
+
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
 
@@ -98,8 +120,9 @@ static std::string toText(const APFloat &value) {
   return text.str().str();
 }
 
-/// The lowerings walk the last dimension of a memref with unit stride.
-static LogicalResult verifyStrides(AttentionOp op, StringRef name, ShapedType type) {
+/// The lowerings walk the last dimension of a memref with unit stride, in memory that every thread
+/// and the host address alike.
+static LogicalResult verifyMemory(AttentionOp op, StringRef name, ShapedType type) {
   auto memref = dyn_cast<MemRefType>(type);
   if (!memref)
     return success();
@@ -110,6 +133,9 @@ static LogicalResult verifyStrides(AttentionOp op, StringRef name, ShapedType ty
   if (strides.back() != 1)
     return op.emitOpError() << "expected unit stride in the last dimension of '" << name
                             << "' but got " << type;
+  if (memref.getMemorySpace())
+    return op.emitOpError() << "expected the default memory space of '" << name << "' but got "
+                            << type;
   return success();
 }
 
@@ -148,7 +174,7 @@ LogicalResult AttentionOp::verify() {
     if (type.isDynamicDim(3))
       return emitOpError() << "expected a static last dimension of '" << name << "' but got "
                            << type;
-    if (failed(verifyStrides(*this, name, type)))
+    if (failed(verifyMemory(*this, name, type)))
       return failure();
   }
 
@@ -189,7 +215,7 @@ LogicalResult AttentionOp::verify() {
         failed(verifyDim(*this, "lse", "head count", lse.getDimSize(1), "q", hq)) ||
         failed(verifyDim(*this, "lse", "length", lse.getDimSize(2), "q", q.getDimSize(seq))))
       return failure();
-    if (failed(verifyStrides(*this, "lse", lse)))
+    if (failed(verifyMemory(*this, "lse", lse)))
       return failure();
   }
 
@@ -219,7 +245,7 @@ LogicalResult AttentionOp::verify() {
         return emitOpError() << "expected " << dim.first << " of '" << name << "' to be 1 or "
                              << dim.second << " but got " << found;
     }
-    if (failed(verifyStrides(*this, name, type)))
+    if (failed(verifyMemory(*this, name, type)))
       return failure();
   }
   auto verifyRow = [&](StringRef name, Value value, Type element, StringRef dim,
@@ -235,17 +261,24 @@ LogicalResult AttentionOp::verify() {
       return emitOpError() << "expected element type " << element << " of '" << name << "' but got "
                            << type.getElementType();
     return failure(failed(verifyDim(*this, name, dim, type.getDimSize(0), "q", expected)) ||
-                   failed(verifyStrides(*this, name, type)));
+                   failed(verifyMemory(*this, name, type)));
   };
   Builder b(getContext());
   if (failed(verifyRow("sink_logits", getSinkLogits(), b.getF32Type(), "head count", hq)) ||
       failed(verifyRow("kv_len", getKvLen(), b.getI32Type(), "batch size", q.getDimSize(0))))
     return failure();
 
-  for (auto [name, value] : {std::pair("scale", getScale()), std::pair("softcap", getSoftcap())})
-    if (value && (!value->isFinite() || value->isNegative() || value->isZero()))
+  for (auto [name, value] : {std::pair("scale", getScale()), std::pair("softcap", getSoftcap())}) {
+    if (!value)
+      continue;
+    if (!value->isFinite() || value->isNegative() || value->isZero())
       return emitOpError() << "expected a finite positive " << name << " but got "
                            << toText(*value);
+    // Their quotient in f32 must be finite, or a score of 0 is NaN.
+    if (double number = value->convertToFloat(); number < 0.999e-18 || number > 1.001e18)
+      return emitOpError() << "expected " << name << " from 1e-18 to 1e18 but got "
+                           << toText(*value);
+  }
 
   size_t expected = onTensors ? getDpsInits().size() : 0;
   if (getNumResults() != expected)
@@ -273,7 +306,12 @@ LogicalResult AttentionOp::verifyRegions() {
     llvm::interleaveComma(body.getArgumentTypes(), error);
     return error << ")";
   }
-  auto isScalar = [](Type type) { return type.isIntOrIndexOrFloat(); };
+  // Every target computes with these.
+  auto isScalar = [](Type type) {
+    return type.isIndex() || type.isF16() || type.isBF16() || type.isF32() || type.isF64() ||
+           (type.isSignlessInteger() &&
+            llvm::is_contained({1, 8, 16, 32, 64}, type.getIntOrFloatBitWidth()));
+  };
   for (Operation &op : body) {
     if (&op == &body.back()) {
       if (isa<YieldOp>(op))
@@ -288,33 +326,10 @@ LogicalResult AttentionOp::verifyRegions() {
     for (Type type : llvm::concat<const Type>(SmallVector<Type>(op.getOperandTypes()),
                                               SmallVector<Type>(op.getResultTypes())))
       if (!isScalar(type))
-        return op.emitOpError() << "expected scalars of integer, index or float type in score_mod "
-                                   "but got "
+        return op.emitOpError() << "expected scalars of i1, i8, i16, i32, i64, index, f16, bf16, "
+                                   "f32 or f64 in score_mod but got "
                                 << type;
   }
-  return success();
-}
-
-//===----------------------------------------------------------------------===//
-// Interfaces
-//===----------------------------------------------------------------------===//
-
-void AttentionOp::getEffects(
-    SmallVectorImpl<SideEffects::EffectInstance<MemoryEffects::Effect>> &effects) {
-  if (hasPureTensorSemantics())
-    return;
-  for (OpOperand *input : getDpsInputOperands())
-    if (isa<MemRefType>(input->get().getType()))
-      effects.emplace_back(MemoryEffects::Read::get(), input, SideEffects::DefaultResource::get());
-  for (OpOperand &init : getDpsInitsMutable())
-    effects.emplace_back(MemoryEffects::Write::get(), &init, SideEffects::DefaultResource::get());
-}
-
-LogicalResult AttentionOp::reifyResultShapes(OpBuilder &builder,
-                                             ReifiedRankedShapedTypeDims &shapes) {
-  for (OpResult result : getResults())
-    shapes.push_back(
-        tensor::getMixedSizes(builder, getLoc(), getDpsInits()[result.getResultNumber()]));
   return success();
 }
 

@@ -4,6 +4,8 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/InferIntRangeInterface.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -57,6 +59,9 @@ public:
     }
     for (Value &operand : operands)
       operand = broadcast(operand, shape);
+    if (isa<arith::DivSIOp, arith::DivUIOp, arith::CeilDivSIOp, arith::CeilDivUIOp,
+            arith::FloorDivSIOp, arith::RemSIOp, arith::RemUIOp>(op))
+      operands[1] = getDivisor(operands[0], operands[1]);
     Operation *made = b.insert(op.cloneWithoutRegions());
     made->setOperands(operands);
     Value result = made->getResult(0);
@@ -66,6 +71,29 @@ public:
   }
 
 private:
+  /// 1 where the division would trap. A tile also holds pairs that are hidden or do not exist, of
+  /// which the region was never meant to be asked.
+  Value getDivisor(Value dividend, Value divisor) {
+    Type type = divisor.getType();
+    auto integer = [&](const APInt &value) -> Value {
+      TypedAttr attr = b.getIntegerAttr(getElementTypeOrSelf(type), value);
+      if (auto vector = dyn_cast<VectorType>(type))
+        attr = DenseElementsAttr::get(vector, Attribute(attr));
+      return arith::ConstantOp::create(b, loc, attr);
+    };
+    APInt known;
+    if (matchPattern(divisor, m_ConstantInt(&known)) && !known.isZero() && !known.isAllOnes())
+      return divisor;
+    unsigned bits = ConstantIntRanges::getStorageBitwidth(type);
+    auto isEqual = [&](Value value, const APInt &to) {
+      return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, value, integer(to));
+    };
+    Value overflows = arith::AndIOp::create(b, loc, isEqual(divisor, APInt::getAllOnes(bits)),
+                                            isEqual(dividend, APInt::getSignedMinValue(bits)));
+    Value traps = arith::OrIOp::create(b, loc, isEqual(divisor, APInt::getZero(bits)), overflows);
+    return arith::SelectOp::create(b, loc, traps, integer(APInt(bits, 1)), divisor);
+  }
+
   static ArrayRef<int64_t> getShape(Value value) {
     auto type = dyn_cast<VectorType>(value.getType());
     return type ? type.getShape() : ArrayRef<int64_t>();

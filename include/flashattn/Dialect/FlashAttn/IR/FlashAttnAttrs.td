@@ -96,6 +96,11 @@ def FlashAttn_SetAttr : FlashAttn_Mask<"Set", "set"> {
 
 def FlashAttn_AnyOfAttr : FlashAttn_Mask<"AnyOf", "any_of"> {
   let summary = "union: a pair is visible where any of the masks shows it";
+  let description = [{
+    A window of W keys with S sinks (rule M2) is
+    `any_of<[window<left = W-1, right = 0>, all_of<[sink<S>, causal]>]>`, each name with
+    `#flashattn.` before it.
+  }];
   let parameters = (ins "::mlir::ArrayAttr":$masks);
   let assemblyFormat = "`<` $masks `>`";
   let genVerifyDecl = 1;

@@ -12,14 +12,41 @@ include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
 def FlashAttn_Shaped : Type<Or<[AnyRankedTensor.predicate, AnyNon0RankedMemRef.predicate]>,
                             "ranked tensor or memref", "::mlir::ShapedType">;
 
-def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
-    DestinationStyleOpInterface,
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
-    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
+/// An op that reads memrefs or tensors and writes `o` and, optionally, `lse`, its destinations.
+class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
+    : Op<FlashAttn_Dialect, mnemonic, [
+        DestinationStyleOpInterface,
+        DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+        DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
+        AttrSizedOperandSegments] # traits> {
+  /// To stand in each op's extraClassDeclaration.
+  code destinationDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
+                                         getLseInit() ? 2 : 1);
+    }
+
+    /// Dimension of heads and of sequence in `o`, and in the `q`, `k` and `v` of attention.
+    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
+    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
+  }];
+  let extraClassDefinition = [{
+    void $cppClass::getEffects(
+        ::llvm::SmallVectorImpl<
+            ::mlir::SideEffects::EffectInstance<::mlir::MemoryEffects::Effect>> &effects) {
+      getDestinationEffects(*this, effects);
+    }
+    ::llvm::LogicalResult $cppClass::reifyResultShapes(
+        ::mlir::OpBuilder &builder, ::mlir::ReifiedRankedShapedTypeDims &shapes) {
+      return reifyDestinationShapes(*this, builder, shapes);
+    }
+  }];
+}
+
+def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     DeclareOpInterfaceMethods<TilingInterface,
       ["getLoopIteratorTypes", "getIterationDomain", "getTiledImplementation",
-       "getResultTilePosition"]>,
-    AttrSizedOperandSegments]> {
+       "getResultTilePosition"]>]> {
   let summary = "scaled dot-product attention with masks and grouped-query heads";
   let description = [{
     `o = softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, and optionally the
@@ -45,17 +72,18 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
 
     The region `score_mod`, where there is one, makes a score of `(score, b, h, p, k)`, f32 and
     index values: batch, query head, position (A3) and key. It holds `arith` and `math` ops on
-    scalars and may read scalars from outside; `flashattn.yield` ends it.
+    scalars and may read scalars from outside; `flashattn.yield` ends it. It is also asked for
+    pairs that the mask hides, where a division of integers by 0 gives some number.
 
     Rules (their numbers stand at the code that carries them out):
 
     - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`, `scale` defaulting to `1/sqrt(D)`;
-      products of f16 and bf16 accumulate in f32.
+      products of f16 and bf16 accumulate in f32. `scale` and `softcap` lie from 1e-18 to 1e18.
     - A2: in this order: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and
       `keep`, softmax, `P V`.
     - A3: the position of query `i` is `p = i + offset`. Without the operand,
       `align(top_left)` means 0 and `align(bottom_right)`, the default, `Nk - Nq`, or
-      `kv_len[b] - Nq`.
+      `kv_len[b] - Nq`. Positions have 32 bits.
     - A4: query head `h` reads key/value head `h / (Hq / Hkv)`.
     - A5: `o = sum_j e^(s-m) v_j / l`, `l = sum_j e^(s-m)`, plus `e^(sink-m)` with
       `sink_logits`, and `lse = m + ln l`.
@@ -65,6 +93,11 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
       written. A `kv_len` below 0 counts as 0, one above Nk as Nk.
     - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other.
     - A9: f32 means f32: a relative error of 1e-5 against float64, no silent TF32.
+    - M3, M4: the key tiles that hold a visible pair are visited and no others; of those, tiles
+      whose pairs are all visible have no code for the mask.
+    - M5: one compiled kernel serves every B, Hq, Nq and Nk that is dynamic.
+    - M6: a mask that hides whole rows whatever the lengths gets a warning that names them.
+    - M7: `mask`, `keep`, `kv_len` and `bias` compose; none is dropped for another.
 
     Example:
 
@@ -134,16 +167,7 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
                    "::mlir::Value":$lseInit,
                    "::llvm::ArrayRef<::mlir::NamedAttribute>":$attributes, "bool":$hasScoreMod)>];
 
-  let extraClassDeclaration = [{
-    ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
-                                         getLseInit() ? 2 : 1);
-    }
-
-    /// Dimension of heads and of sequence in `q`, `k`, `v` and `o`.
-    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
-    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
-
+  let extraClassDeclaration = destinationDeclaration # [{
     /// D, the length of a query or key row in elements.
     int64_t getD() { return getQ().getType().getDimSize(3); }
     /// Dv, the length of a value or output row in elements.
@@ -176,11 +200,7 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
   let hasCanonicalizer = 1;
 }
 
-def FlashAttn_CombineOp : Op<FlashAttn_Dialect, "combine", [
-    DestinationStyleOpInterface,
-    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
-    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
-    AttrSizedOperandSegments]> {
+def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
   let summary = "one attention from those over parts of the keys";
   let description = [{
     Merges what `flashattn.attention` gives for S parts of one set of keys, each part with an
@@ -222,15 +242,7 @@ def FlashAttn_CombineOp : Op<FlashAttn_Dialect, "combine", [
     attr-dict (`->` type($results)^)?
   }];
 
-  let extraClassDeclaration = [{
-    ::mlir::MutableOperandRange getDpsInitsMutable() {
-      return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
-                                         getLseInit() ? 2 : 1);
-    }
-    /// Dimension of heads and of sequence in `o`.
-    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
-    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
-  }];
+  let extraClassDeclaration = destinationDeclaration;
 
   let hasVerifier = 1;
 }
