@@ -46,7 +46,8 @@ bool flashattn::hasAlignedRows(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   if (isPromisedAlignedRows(memref))
     return true;
-  int64_t chunk = 128 / type.getElementTypeBitWidth();
+  // A boolean takes a byte.
+  int64_t chunk = 16 / llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   auto aligned = [&](int64_t v) { return !ShapedType::isDynamic(v) && v % chunk == 0; };
   SmallVector<int64_t> strides;
   int64_t offset;
