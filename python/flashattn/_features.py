@@ -154,11 +154,10 @@ def _check_scores(
         raise ArgumentError(f"expected strides of at least 0 of {name!r} but got {view.strides}")
     dense = _tensors._dense_strides(shape)
     strides = tuple(d if same or is_empty else s for s, d, same in zip(strides, dense, broadcast))
-    # A GPU loads two elements of an aligned row at once.
+    # A GPU loads several elements of an aligned row at once.
     size = _module.ELEMENT_BYTES.get(view.element, 1)
     aligned = (
-        name == "bias"
-        and view.device != DEVICE_CPU
+        view.device != DEVICE_CPU
         and not broadcast[3]
         and not is_empty
         and view.pointer % ALIGNMENT == 0

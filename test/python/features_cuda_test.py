@@ -91,6 +91,19 @@ def make_qkv(problem, chooser, generator):
     return tensors
 
 
+def hide_blocks(keep, chooser, generator):
+    """`keep` with blocks of one value: a quarter true, half false, the others as they are."""
+    sizes = chooser.choice((1, 64, 100, 128, 192, 512)), chooser.choice((48, 64, 80, 128, 1024))
+    counts = [-(-n // size) for n, size in zip(keep.shape[2:], sizes)]
+    kind = torch.randint(
+        4, [*keep.shape[:2], *counts], device=options.device, generator=generator
+    )
+    for dim, size in zip((2, 3), sizes):
+        kind = kind.repeat_interleave(size, dim)
+    kind = kind[..., : keep.shape[2], : keep.shape[3]]
+    return (keep & (kind != 1) & (kind != 2)) | (kind == 3)
+
+
 def make_operands(problem, chooser, generator):
     """What attention is given beside q, k and v."""
     heads = problem["kv_heads"] * problem["group"]
@@ -120,7 +133,12 @@ def make_operands(problem, chooser, generator):
                 torch.rand([*shape[:3], shape[3] + 5], device=options.device, generator=generator)
                 < 0.8
             )
-            operands[name] = wide[..., 3 : 3 + shape[3]]
+            if chooser.random() < 0.6:
+                wide = hide_blocks(wide, chooser, generator)
+            # The rows of a dense one may be aligned, and are read by more at once.
+            start = chooser.choice((0, 3))
+            wide = wide[..., start : start + shape[3]]
+            operands[name] = wide if start else wide.contiguous()
         elif name == "softcap":
             operands[name] = chooser.choice((15.0, 50.0))
         elif name == "sink_logits":
