@@ -36,10 +36,10 @@ public:
   void buildLaunch();
 
 private:
-  /// What is known of a tile's elements of `keep`, as i1 values.
+  /// What is known of a tile after some of its elements of `keep`, as i1 values.
   struct Found {
     Value any; ///< some element is true
-    Value all; ///< none is false
+    Value all; ///< none is false, and the mask hides no pair: the tile may be full
   };
   /// A key tile of those of a list.
   struct KeyTile {
@@ -138,7 +138,7 @@ Value ListBuilder::firstElement(unsigned dim, Value number, int64_t size) {
   return isSame(dim) ? index(0) : mul(number, index(size));
 }
 
-/// `read` where not both values were found before, and what was found in all.
+/// `read` where more elements matter: those of a tile that is shown and not full do not.
 ListBuilder::Found ListBuilder::readUntilKnown(Found found, function_ref<Found()> read) {
   Value known = both(found.any, negate(found.all));
   auto branch = scf::IfOp::create(b, loc, TypeRange{b.getI1Type(), b.getI1Type()}, known,
@@ -185,7 +185,7 @@ ListBuilder::Found ListBuilder::readByElement(const KeyTile &tile) {
     return Found{loop.getResult(0), loop.getResult(1)};
   };
   return read({{1, list[1], tileHeads}, {2, list[2], tileRows}, {3, tile.number, tileKeys}},
-              {boolean(false), boolean(true)});
+              {boolean(false), tile.isFull});
 }
 
 void ListBuilder::buildLoops() {
@@ -205,7 +205,7 @@ void ListBuilder::buildLoops() {
     Value begin = loop.getRegionIterArg(0), end = loop.getRegionIterArg(1);
     KeyTile tile = getKeyTile(loop.getInductionVar());
     Found found = readByElement(tile);
-    Value isFull = both(found.all, tile.isFull);
+    Value isFull = found.all;
     auto listed = scf::IfOp::create(b, loc, TypeRange{b.getIndexType(), b.getIndexType()},
                                     found.any, /*withElseRegion=*/true);
     scf::YieldOp::create(b, loc, listed.getResults());
@@ -257,7 +257,7 @@ ListBuilder::Found ListBuilder::readByWarp(Value lane, const KeyTile &tile, int6
   Value batchNumber = isSame(0) ? index(0) : list[0];
 
   auto loop = scf::ForOp::create(b, loc, index(0), index(items), index(step),
-                                 ValueRange{boolean(false), boolean(true)});
+                                 ValueRange{boolean(false), tile.isFull});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Found found{loop.getRegionIterArg(0), loop.getRegionIterArg(1)};
@@ -377,7 +377,7 @@ void ListBuilder::buildLaunch() {
     } else {
       found = readByWarp(lane, tile, /*width=*/1);
     }
-    Value shown = select(both(found.all, tile.isFull), i32(kFull), i32(kPartial));
+    Value shown = select(found.all, i32(kFull), i32(kPartial));
     scf::YieldOp::create(b, loc, select(found.any, shown, i32(kHidden)));
 
     b.setInsertionPointAfter(exists);
