@@ -33,10 +33,10 @@
 // GPU: %[[LANE32:.*]] = arith.remui %{{.*}}, %c32_i32
 // GPU: %[[ENDS:.*]]:2 = scf.for %[[FIRST:[a-z0-9]+]] = %c0 to %[[N]] step %c32
 // GPU: scf.if
-// Eight elements a lane at once, until the tile is known to be neither hidden nor full.
-// GPU: scf.for {{.*}} to %c8192 step %c256 iter_args(%[[ANY:.*]] = %false, %[[ALL:.*]] = %{{.*}})
+// Four elements a lane at once, until the tile is known to be neither hidden nor full.
+// GPU: scf.for {{.*}} to %c8192 step %c128 iter_args(%[[ANY:.*]] = %false, %[[ALL:.*]] = %{{.*}})
 // GPU: scf.if
-// GPU-COUNT-8: memref.load %[[KEEP]]
+// GPU-COUNT-4: memref.load %[[KEEP]]
 // GPU: nvvm.vote.sync any
 // GPU: nvvm.vote.sync all
 // GPU: arith.select %{{.*}}, %c2_i32, %c1_i32

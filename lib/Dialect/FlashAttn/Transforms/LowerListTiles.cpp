@@ -246,10 +246,9 @@ ListBuilder::Found ListBuilder::readByWarp(Value lane, const KeyTile &tile, int6
   int64_t perRow = isSame(3) ? 1 : tileKeys / width;
   int64_t rows = isSame(2) ? 1 : tileRows, heads = isSame(1) ? 1 : tileHeads;
   int64_t items = heads * rows * perRow;
-  // On their way at once, in so many registers or less.
-  constexpr int64_t kRegisters = 16;
-  int64_t most = width == 1 ? kRegisters / 2 : kRegisters / (width / 4);
-  int64_t batch = std::min<int64_t>(most, llvm::divideCeil(items, kWarp)), step = batch * kWarp;
+  // On their way at once: more would spill.
+  constexpr int64_t kMost = 4;
+  int64_t batch = std::min<int64_t>(kMost, llvm::divideCeil(items, kWarp)), step = batch * kWarp;
   auto last = [&](unsigned i) { return sub(dim(keep, i), index(1)); };
   Value firstHead = firstElement(1, list[1], tileHeads);
   Value firstRow = firstElement(2, list[2], tileRows);
