@@ -3,8 +3,8 @@
 # REQUIRES: python-package, cuda, torch
 # RUN: %flashattn_python %s
 #
-# By hand, as cuda_test.py; --seed and --count choose other problems, --problem=N runs one of them
-# alone, --device=cpu tries the test itself without a GPU.
+# By hand, as cuda_test.py; --seed and --count choose other problems, --always=keep gives each of them
+# a keep, --problem=N runs one of them alone, --device=cpu tries the test itself without a GPU.
 
 import argparse
 import random
@@ -71,7 +71,8 @@ def choose_problem(chooser):
         if heads * problem["nq"] * problem["nk"] > MOST_SCORES:
             problem[name] = 1
     features = [name for name in FEATURES if chooser.random() < 0.35]
-    problem["features"] = features or [chooser.choice(FEATURES)]
+    features = features or [chooser.choice(FEATURES)]
+    problem["features"] = [f for f in FEATURES if f in features or f in options.always]
     return problem
 
 
@@ -295,6 +296,9 @@ def main():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--count", type=int, default=400)
+    parser.add_argument(
+        "--always", choices=FEATURES, action="append", default=[], help="a feature of every problem"
+    )
     parser.add_argument("--problem", type=int, help="the number of a single one")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds")
     parser.parse_args(namespace=options)

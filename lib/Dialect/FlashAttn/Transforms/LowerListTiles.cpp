@@ -68,10 +68,14 @@ private:
   }
   bool isSame(unsigned i) const { return AttentionOp::isBroadcastDim(keep, i); }
 
+  void viewAsBytes();
+  Value loadWords(ArrayRef<Value> at, int64_t count, llvm::Align alignment);
+  Found judgeWords(Value anyOf, Value allOf);
   void enterList(ArrayRef<Value> place);
   KeyTile getKeyTile(Value number);
   Value firstElement(unsigned dim, Value number, int64_t size);
-  Found readByElement(const KeyTile &tile);
+  Found readRow(ArrayRef<Value> row, Value key, Found found);
+  Found readByRow(const KeyTile &tile);
   Found readUntilKnown(Found found, function_ref<Found()> read);
   Found readByWarp(Value lane, const KeyTile &tile, int64_t width);
   Value vote(NVVM::VoteSyncKind kind, Value condition);
@@ -152,12 +156,75 @@ ListBuilder::Found ListBuilder::readUntilKnown(Found found, function_ref<Found()
   return {branch.getResult(0), branch.getResult(1)};
 }
 
+/// Booleans are bytes in memory, but vectors of them are bits.
+void ListBuilder::viewAsBytes() {
+  MemRefType type = keep.getType();
+  auto bytes =
+      MemRefType::get(type.getShape(), b.getI8Type(), type.getLayout(), type.getMemorySpace());
+  keepBytes = UnrealizedConversionCastOp::create(b, loc, bytes, keep).getResult(0);
+}
+
+constexpr int64_t kWord = 4; // booleans
+
+/// `count` elements of `keep`, vector<(count / 4)xi32>.
+Value ListBuilder::loadWords(ArrayRef<Value> at, int64_t count, llvm::Align alignment) {
+  auto bytes = VectorType::get({count}, b.getI8Type());
+  auto words = VectorType::get({count / kWord}, b.getI32Type());
+  Value loaded =
+      vector::LoadOp::create(b, loc, bytes, keepBytes, at, /*nontemporal=*/false, alignment);
+  return vector::BitCastOp::create(b, loc, words, loaded);
+}
+
+/// Whether any element is true of words whose bits were joined by or, and all of those joined by
+/// and.
+ListBuilder::Found ListBuilder::judgeWords(Value anyOf, Value allOf) {
+  Value ones = i32(0x01010101);
+  Value any = both(vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, anyOf), ones);
+  Value all = both(vector::ReductionOp::create(b, loc, vector::CombiningKind::AND, allOf), ones);
+  return {compare(arith::CmpIPredicate::ne, any, i32(int64_t(0))),
+          compare(arith::CmpIPredicate::eq, all, ones)};
+}
+
 //===----------------------------------------------------------------------===//
 // Loops
 //===----------------------------------------------------------------------===//
 
-/// The elements of a key tile one after the other.
-ListBuilder::Found ListBuilder::readByElement(const KeyTile &tile) {
+/// The elements of a tile's row from `key` on: as one vector, or those that there are.
+ListBuilder::Found ListBuilder::readRow(ArrayRef<Value> row, Value key, Found found) {
+  SmallVector<Value> at(row);
+  Value size = dim(keep, 3), end = add(key, index(tileKeys));
+  auto readElements = [&] {
+    auto loop =
+        scf::ForOp::create(b, loc, key, min(size, end), index(1), ValueRange{found.any, found.all});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    at.push_back(loop.getInductionVar());
+    Value element = memref::LoadOp::create(b, loc, keep, at);
+    at.pop_back();
+    scf::YieldOp::create(b, loc,
+                         ValueRange{either(loop.getRegionIterArg(0), element),
+                                    both(loop.getRegionIterArg(1), element)});
+    return Found{loop.getResult(0), loop.getResult(1)};
+  };
+  if (!keepBytes)
+    return readElements();
+  auto whole = scf::IfOp::create(b, loc, TypeRange{b.getI1Type(), b.getI1Type()},
+                                 compare(arith::CmpIPredicate::sle, end, size),
+                                 /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(whole.elseBlock());
+  Found read = readElements();
+  scf::YieldOp::create(b, loc, ValueRange{read.any, read.all});
+  b.setInsertionPointToStart(whole.thenBlock());
+  at.push_back(key);
+  Value words = loadWords(at, tileKeys, llvm::Align(1));
+  read = judgeWords(words, words);
+  scf::YieldOp::create(b, loc, ValueRange{either(found.any, read.any), both(found.all, read.all)});
+  return {whole.getResult(0), whole.getResult(1)};
+}
+
+/// A key tile row by row.
+ListBuilder::Found ListBuilder::readByRow(const KeyTile &tile) {
   struct Axis {
     unsigned dim;
     Value number;
@@ -165,21 +232,17 @@ ListBuilder::Found ListBuilder::readByElement(const KeyTile &tile) {
   };
   SmallVector<Value> at = {isSame(0) ? index(0) : list[0]};
   std::function<Found(ArrayRef<Axis>, Found)> read = [&](ArrayRef<Axis> axes, Found found) {
-    if (axes.empty()) {
-      Value element = memref::LoadOp::create(b, loc, keep, at);
-      return Found{either(found.any, element), both(found.all, element)};
-    }
     const Axis &axis = axes.front();
     Value begin = firstElement(axis.dim, axis.number, axis.size);
+    if (axes.size() == 1)
+      return readRow(at, begin, found);
     Value end = min(dim(keep, axis.dim), add(begin, index(axis.size)));
     auto loop = scf::ForOp::create(b, loc, begin, end, index(1), ValueRange{found.any, found.all});
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     at.push_back(loop.getInductionVar());
     Found inner{loop.getRegionIterArg(0), loop.getRegionIterArg(1)};
-    bool isRow = axes.size() == 1;
-    inner = isRow ? read({}, inner)
-                  : readUntilKnown(inner, [&] { return read(axes.drop_front(), inner); });
+    inner = readUntilKnown(inner, [&] { return read(axes.drop_front(), inner); });
     at.pop_back();
     scf::YieldOp::create(b, loc, ValueRange{inner.any, inner.all});
     return Found{loop.getResult(0), loop.getResult(1)};
@@ -189,6 +252,8 @@ ListBuilder::Found ListBuilder::readByElement(const KeyTile &tile) {
 }
 
 void ListBuilder::buildLoops() {
+  if (!isSame(3) && tileKeys % kWord == 0)
+    viewAsBytes();
   SmallVector<OpFoldResult> sizes;
   for (int64_t i = 0; i < 3; ++i)
     sizes.push_back(getAsOpFoldResult(dim(op.getBounds(), i)));
@@ -204,7 +269,7 @@ void ListBuilder::buildLoops() {
     b.setInsertionPointToStart(loop.getBody());
     Value begin = loop.getRegionIterArg(0), end = loop.getRegionIterArg(1);
     KeyTile tile = getKeyTile(loop.getInductionVar());
-    Found found = readByElement(tile);
+    Found found = readByRow(tile);
     Value isFull = found.all;
     auto listed = scf::IfOp::create(b, loc, TypeRange{b.getIndexType(), b.getIndexType()},
                                     found.any, /*withElseRegion=*/true);
@@ -284,22 +349,15 @@ ListBuilder::Found ListBuilder::readByWarp(Value lane, const KeyTile &tile, int6
         at[3] = min(at[3], last(3));
         elements = memref::LoadOp::create(b, loc, keep, at);
       } else {
-        auto bytes = VectorType::get({width}, b.getI8Type());
-        elements = vector::LoadOp::create(b, loc, bytes, keepBytes, at, /*nontemporal=*/false,
-                                          llvm::Align(width));
-        elements = vector::BitCastOp::create(b, loc, VectorType::get({width / 4}, b.getI32Type()),
-                                             elements);
+        elements = loadWords(at, width, llvm::Align(width));
       }
       any = any ? either(any, elements) : elements;
       all = all ? both(all, elements) : elements;
     }
     if (width > 1) {
-      // Four booleans a word.
-      Value ones = i32(0x01010101);
-      any = both(vector::ReductionOp::create(b, loc, vector::CombiningKind::OR, any), ones);
-      any = compare(arith::CmpIPredicate::ne, any, i32(int64_t(0)));
-      all = both(vector::ReductionOp::create(b, loc, vector::CombiningKind::AND, all), ones);
-      all = compare(arith::CmpIPredicate::eq, all, ones);
+      Found read = judgeWords(any, all);
+      any = read.any;
+      all = read.all;
     }
     return Found{either(found.any, vote(NVVM::VoteSyncKind::any, any)),
                  both(found.all, vote(NVVM::VoteSyncKind::all, all))};
@@ -310,13 +368,8 @@ ListBuilder::Found ListBuilder::readByWarp(Value lane, const KeyTile &tile, int6
 
 void ListBuilder::buildLaunch() {
   constexpr int64_t kHidden = 0, kPartial = 1, kFull = 2, kVector = 16;
-  if (!isSame(3) && tileKeys % kVector == 0 && hasAlignedRows(keep)) {
-    // Booleans are bytes in memory, but vectors of them are bits.
-    MemRefType type = keep.getType();
-    auto bytes =
-        MemRefType::get(type.getShape(), b.getI8Type(), type.getLayout(), type.getMemorySpace());
-    keepBytes = UnrealizedConversionCastOp::create(b, loc, bytes, keep).getResult(0);
-  }
+  if (!isSame(3) && tileKeys % kVector == 0 && hasAlignedRows(keep))
+    viewAsBytes();
   Value lists = index(1), one = index(1);
   for (int64_t i = 0; i < 3; ++i)
     lists = mul(lists, dim(op.getBounds(), i));

@@ -167,6 +167,9 @@ def FlashAttn_AttentionOp : Op<FlashAttn_Dialect, "attention", [
       return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
     }
 
+    /// The value of every element of `keep`, where it is a constant of one value.
+    ::std::optional<bool> getConstantKeep();
+
     /// The sets of the mask, or one set that shows every pair (rules of MaskAttrInterface).
     ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets();
   }];
