@@ -43,7 +43,8 @@ def Tile : Pass<"flashattn-tile"> {
     program, or of those that share a block, before all else; the loops then go over the places of
     a list.
 
-    Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir
+    Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir,
+    test/Dialect/FlashAttn/tile-lists.mlir
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
