@@ -33,6 +33,10 @@ static std::optional<DynamicAPInt> findLeast(const PresburgerSet &set, const Dyn
 
 // M6
 void flashattn::warnHiddenRows(AttentionOp op) {
+  if (op.getConstantKeep() == false) {
+    op.emitWarning() << "keep hides every pair";
+    return;
+  }
   if (!op.getMask())
     return;
   PresburgerSpace rows = PresburgerSpace::getSetSpace(/*numDims=*/1);

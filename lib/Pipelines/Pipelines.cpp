@@ -69,6 +69,9 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   flashattn::LowerCombineOptions combine;
   combine.gpu = onGPU;
   pm.addPass(flashattn::createLowerCombine(combine));
+  flashattn::LowerListTilesOptions lists;
+  lists.gpu = onGPU;
+  pm.addPass(flashattn::createLowerListTiles(lists));
 }
 
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,

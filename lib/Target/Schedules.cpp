@@ -350,13 +350,16 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     return llvm::formatv("needs {0} bytes of shared memory (q {1}, k {2}, v {3}) of {4} available",
                          needed, qBytes, kBytes, vBytes, available);
 
-  // Registers that one thread must hold at once: the accumulators of o and of the scores.
+  // Registers that one thread must hold at once: the accumulators of o and of the scores, and what
+  // is loaded of a keep, in bytes of their own, with where it is.
   int64_t rowBlocks = m / (16 * schedule.getWarps());
-  int64_t registers = rowBlocks * (dv / 2 + n / 2);
+  int64_t keep = op.getKeep() ? rowBlocks * n : 0;
+  int64_t registers = rowBlocks * (dv / 2 + n / 2) + keep;
   constexpr int64_t kMaxAccumulators = 200; // of 255, the rest for operands and addresses
   if (registers > kMaxAccumulators)
     return llvm::formatv(
-        "needs {0} registers a thread for accumulators (o {1}, scores {2}) of {3} available",
-        registers, rowBlocks * dv / 2, rowBlocks * n / 2, kMaxAccumulators);
+        "needs {0} registers a thread for accumulators (o {1}, scores {2}{3}) of {4} available",
+        registers, rowBlocks * dv / 2, rowBlocks * n / 2,
+        keep ? llvm::formatv(", keep {0}", keep).str() : "", kMaxAccumulators);
   return "";
 }

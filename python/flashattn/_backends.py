@@ -92,7 +92,8 @@ def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
         heads=_module.grouped_heads(shape["Hq"], shape["Hkv"]),
         **_bench_features.fields_of(shape, is_cpu),
     )
-    operands = {} if backend.bias is None else {"bias": backend.bias}
+    given = {"bias": backend.bias, "keep": backend.keep}
+    operands = {name: value for name, value in given.items() if value is not None}
     out = backend.empty_out(q)
     backend.timer.synchronize()
     start = time.perf_counter()
@@ -109,7 +110,7 @@ class CPUBackend:
     ordinal = _library.DEVICE_CPU
 
     def __init__(self):
-        self.timer, self.bias = Timer(), None
+        self.timer, self.bias, self.keep = Timer(), None, None
         self.device = _library.get().device(_library.DEVICE_CPU).name
         try:
             import torch
@@ -155,6 +156,7 @@ class CPUBackend:
                 generator.standard_normal((b, h, n, m), numpy.float32)
             ),
         )
+        self.keep = _bench_features.make_keep(shape)
         return (
             make(shape["Hq"], shape["Nq"]),
             make(shape["Hkv"], shape["Nk"]),
@@ -168,7 +170,7 @@ class CPUBackend:
         from . import attention
 
         mask, dtype = mask_of(shape), "bf16" if shape["dtype"] == "bf16" else None
-        options = _bench_features.options_of(shape, self.bias)
+        options = _bench_features.options_of(shape, self.bias, self.keep)
         return lambda: attention(q, k, v, mask=mask, dtype=dtype, **options)
 
     def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
@@ -217,7 +219,7 @@ class CPUBackend:
         return numpy.empty_like(q)
 
     def release(self) -> None:
-        self.bias = None
+        self.bias = self.keep = None
 
 
 class CUDABackend:
@@ -228,7 +230,7 @@ class CUDABackend:
 
     def __init__(self, torch):
         self.torch = torch
-        self.timer, self.bias = CUDATimer(torch), None
+        self.timer, self.bias, self.keep = CUDATimer(torch), None, None
         self.ordinal = torch.cuda.current_device()
         self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 
@@ -267,6 +269,8 @@ class CUDABackend:
             shape,
             lambda *size: self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]]),
         )
+        keep = _bench_features.make_keep(shape)
+        self.keep = None if keep is None else self.torch.from_numpy(keep).cuda()
         return (
             make(shape["Hq"], shape["Nq"]),
             make(shape["Hkv"], shape["Nk"]),
@@ -276,7 +280,8 @@ class CUDABackend:
     def ours(self, shape, q, k, v) -> Callable[[], Any]:
         from . import attention
 
-        mask, options = mask_of(shape), _bench_features.options_of(shape, self.bias)
+        mask = mask_of(shape)
+        options = _bench_features.options_of(shape, self.bias, self.keep)
         return lambda: attention(q, k, v, mask=mask, **options)
 
     def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
@@ -286,6 +291,11 @@ class CUDABackend:
         if shape["mask"] in ("none", "causal") and not shape.get("feature"):
             found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
             found["fa2"] = lambda: self.sdpa_peer(SDPBackend.FLASH_ATTENTION, shape, q, k, v)
+        if shape.get("feature") == "keep":
+            found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
+            found["efficient"] = lambda: self.sdpa_peer(
+                SDPBackend.EFFICIENT_ATTENTION, shape, q, k, v
+            )
         if shape["Nq"] > 1:
             found["flex"] = lambda: self.flex_peer(shape, q, k, v)
         return found
@@ -298,6 +308,10 @@ class CUDABackend:
             "is_causal": shape["mask"] == "causal",
             "enable_gqa": shape["Hq"] != shape["Hkv"],
         }
+        if self.keep is not None:
+            # Not every one of them takes both.
+            k, v = (x.repeat_interleave(shape["Hq"] // shape["Hkv"], 1) for x in (k, v))
+            options = {"attn_mask": self.keep}
 
         def run():
             with sdpa_kernel([backend]):
@@ -319,6 +333,9 @@ class CUDABackend:
             "window": lambda b, h, q, k: (q + offset >= k) & (q + offset - k < near),
             "sink": lambda b, h, q, k: (q + offset >= k) & ((q + offset - k < near) | (k < sinks)),
         }[shape["mask"]]
+        if shape.get("feature") == "keep":
+            length = _bench_features.document_of(shape)
+            rule = lambda b, h, q, k: q // length == k // length  # noqa: E731
         block_mask = rule and create_block_mask(
             rule, None, None, shape["Nq"], shape["Nk"], device="cuda"
         )
@@ -336,7 +353,7 @@ class CUDABackend:
         return self.torch.empty_like(q)
 
     def release(self) -> None:
-        self.bias = None
+        self.bias = self.keep = None
         self.torch._dynamo.reset()
         self.torch.cuda.empty_cache()
         forget_compiled_kernels()

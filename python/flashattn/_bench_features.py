@@ -9,13 +9,17 @@ import numpy
 from . import _module, _trace, math
 
 SOFTCAP = 50.0
-FEATURES = ("softcap", "bias", "alibi")
+DOCUMENTS = 8
+FEATURES = ("softcap", "bias", "alibi", "keep")
 
 
 def with_features(shapes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
     """The grouped-query shape of a large model once for each feature."""
     (shape,) = (shape for shape in shapes if shape["name"] == "llama3-gqa")
-    return [dict(shape, name=f"llama3-{name}", feature=name) for name in FEATURES]
+    shapes = [dict(shape, name=f"llama3-{name}", feature=name) for name in FEATURES]
+    # A keep that hides all but blocks: documents of one length, side by side, without a mask.
+    shapes[FEATURES.index("keep")].update(mask="none", documents=DOCUMENTS)
+    return shapes
 
 
 def alibi(heads: int) -> Callable[..., Any]:
@@ -31,12 +35,26 @@ def make_bias(shape: Dict[str, Any], make: Callable[..., Any]) -> Any:
     return make(1, shape["Hq"], shape["Nq"], shape["Nk"])
 
 
-def options_of(shape: Dict[str, Any], bias: Any) -> Dict[str, Any]:
+def make_keep(shape: Dict[str, Any]) -> Any:
+    """Whether query and key are of one document, [1, 1, Nq, Nk], for a shape with a keep, else None."""
+    if shape.get("feature") != "keep":
+        return None
+    query, key = (numpy.arange(shape[n]) // document_of(shape) for n in ("Nq", "Nk"))
+    return (query[:, None] == key[None, :])[None, None]
+
+
+def document_of(shape: Dict[str, Any]) -> int:
+    """The length of a document."""
+    return -(-shape["Nk"] // shape["documents"])
+
+
+def options_of(shape: Dict[str, Any], bias: Any, keep: Any) -> Dict[str, Any]:
     """The arguments of `flashattn.attention`."""
     return {
         None: {},
         "softcap": {"softcap": SOFTCAP},
         "bias": {"bias": bias},
+        "keep": {"keep": keep},
         "alibi": {"score_mod": alibi(shape["Hq"])},
     }[shape.get("feature")]
 
@@ -50,6 +68,10 @@ def fields_of(shape: Dict[str, Any], is_cpu: bool) -> Dict[str, Any]:
         aligned = not is_cpu and shape["Nk"] % 8 == 0
         broadcast = tuple(n == 1 for n in (1, shape["Hq"], shape["Nq"], shape["Nk"]))
         fields["bias"] = _module.Operand(shape["dtype"], broadcast, aligned)
+    if shape.get("feature") == "keep":
+        aligned = not is_cpu and shape["Nk"] % 16 == 0
+        broadcast = tuple(n == 1 for n in (1, 1, shape["Nq"], shape["Nk"]))
+        fields["keep"] = _module.Operand("i1", broadcast, aligned)
     if shape.get("feature") == "alibi":
         fields["score_mod"] = _trace.text_of(alibi(shape["Hq"]))
     return fields
@@ -77,6 +99,7 @@ def flex_score_mod(torch: Any, shape: Dict[str, Any], bias: Any) -> Any:
     step, offset = -8.0 / shape["Hq"], shape["Nk"] - shape["Nq"]
     return {
         None: None,
+        "keep": None,
         "softcap": lambda score, b, h, q, k: SOFTCAP * torch.tanh(score / SOFTCAP),
         "bias": lambda score, b, h, q, k: score + bias[0, h, q, k],
         "alibi": lambda score, b, h, q, k: score + torch.exp2((h + 1) * step) * (k - q - offset),

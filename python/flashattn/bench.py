@@ -75,6 +75,8 @@ def for_cpu(shape: Dict[str, Any]) -> Dict[str, Any]:
 def visible_pairs(shape: Dict[str, Any]) -> int:
     """The pairs of one head that its mask shows."""
     nq, nk = shape["Nq"], shape["Nk"]
+    if shape.get("feature") == "keep":
+        return int(_bench_features.make_keep(shape).sum())
     if shape["mask"] == "none":
         return nq * nk
     end = numpy.clip(numpy.arange(nq) + nk - nq + 1, 0, nk)
@@ -113,6 +115,8 @@ def check(backend, shape, q, k, v, o) -> None:
     seen = _reference.visible(
         mask_of(shape), rows[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk
     )
+    if backend.keep is not None:
+        seen = seen & _bench_features.make_keep(shape)[0, 0, rows]
     for index in sorted({n * (heads - 1) // 3 for n in range(4)}):
         b, h = divmod(index, shape["Hq"])
         query, result = (backend.head(x, b, h, shape)[rows] for x in (q, o))
@@ -392,7 +396,8 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--features",
         action="store_true",
-        help="a softcap, a bias and ALiBi as score_mod, each on llama3-gqa, beside FlexAttention",
+        help="a softcap, a bias, ALiBi as score_mod and a keep of documents, each on llama3-gqa, "
+        "beside FlexAttention",
     )
     parser.add_argument("--check", action="store_true", help="compare with float64 before timing")
     parser.add_argument(

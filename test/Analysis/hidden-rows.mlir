@@ -9,7 +9,7 @@
 // Hidden for some lengths only: no warning.
 #tail = affine_set<(p, k)[nq, nk] : (k - nk + 4 >= 0, p - k >= 0)>
 
-func.func @hidden(%q: tensor<1x1x?x16xf32>, %o: tensor<1x1x?x16xf32>) {
+func.func @hidden(%q: tensor<1x1x?x16xf32>, %eight: tensor<1x1x8x16xf32>, %o: tensor<1x1x?x16xf32>) {
   // expected-warning @below {{mask hides every key from query positions 0 to 7 for every length}}
   %0 = flashattn.attention mask(#flashattn.set<#from_8>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
@@ -24,6 +24,11 @@ func.func @hidden(%q: tensor<1x1x?x16xf32>, %o: tensor<1x1x?x16xf32>) {
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
   // expected-warning @below {{mask hides every pair}}
   %4 = flashattn.attention mask(#flashattn.any_of<[]>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
+       outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
+  %none = arith.constant dense<false> : tensor<1x1x1x8xi1>
+  // expected-warning @below {{keep hides every pair}}
+  %6 = flashattn.attention ins(%q, %eight, %eight : tensor<1x1x?x16xf32>, tensor<1x1x8x16xf32>, tensor<1x1x8x16xf32>)
+       keep(%none : tensor<1x1x1x8xi1>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
   %5 = flashattn.attention mask(#flashattn.set<#tail>) ins(%q, %q, %q : tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>

@@ -174,7 +174,7 @@ class FakeCUDATest(unittest.TestCase):
         again(q)
 
     def test_operands(self):
-        """Beyond q, k and v: rows that a GPU reads by pairs, plans by key, an offset for each call."""
+        """Beyond q, k and v: rows that a GPU reads by several, plans by key, an offset for each call."""
         kind = stand_in_torch.install(self, exchange=True)
         q, k, v = (kind(SHAPE, at) for at in (0x10000, 0x20000, 0x30000))
         scores = (1, 2, 8, 8)
@@ -212,6 +212,17 @@ class FakeCUDATest(unittest.TestCase):
             flashattn.attention(q, k, v, bias=kind(**fields))
             ((problem, _),) = _kernel._kernels
             self.assertEqual(problem.bias.has_aligned_rows, is_aligned, options)
+        # A boolean takes a byte.
+        for at, strides, is_aligned in (
+            (0x50000, (32, 1), True),
+            (0x50000, (8, 1), False),
+            (0x50008, (32, 1), False),
+        ):
+            _kernel._kernels.clear()
+            rows = kind((8, 8), at, dtype="torch.bool", strides=strides)
+            flashattn.attention(q, k, v, keep=rows)
+            ((problem, _),) = _kernel._kernels
+            self.assertEqual(problem.keep.has_aligned_rows, is_aligned, (at, strides))
         # A score modification is found by its text, and its plan as one without it.
         factor = 2.0
         for _ in range(4):

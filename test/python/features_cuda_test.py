@@ -3,8 +3,8 @@
 # REQUIRES: python-package, cuda, torch
 # RUN: %flashattn_python %s
 #
-# By hand, as cuda_test.py; --seed and --count choose other problems, --problem=N runs one of them
-# alone, --device=cpu tries the test itself without a GPU.
+# By hand, as cuda_test.py; --seed and --count choose other problems, --always=keep gives each of them
+# a keep, --problem=N runs one of them alone, --device=cpu tries the test itself without a GPU.
 
 import argparse
 import random
@@ -71,7 +71,8 @@ def choose_problem(chooser):
         if heads * problem["nq"] * problem["nk"] > MOST_SCORES:
             problem[name] = 1
     features = [name for name in FEATURES if chooser.random() < 0.35]
-    problem["features"] = features or [chooser.choice(FEATURES)]
+    features = features or [chooser.choice(FEATURES)]
+    problem["features"] = [f for f in FEATURES if f in features or f in options.always]
     return problem
 
 
@@ -89,6 +90,19 @@ def make_qkv(problem, chooser, generator):
         x.copy_(torch.randn(shape, device=options.device, generator=generator).to(x.dtype))
         tensors.append(x)
     return tensors
+
+
+def hide_blocks(keep, chooser, generator):
+    """`keep` with blocks of one value: a quarter true, half false, the others as they are."""
+    sizes = chooser.choice((1, 64, 100, 128, 192, 512)), chooser.choice((48, 64, 80, 128, 1024))
+    counts = [-(-n // size) for n, size in zip(keep.shape[2:], sizes)]
+    kind = torch.randint(
+        4, [*keep.shape[:2], *counts], device=options.device, generator=generator
+    )
+    for dim, size in zip((2, 3), sizes):
+        kind = kind.repeat_interleave(size, dim)
+    kind = kind[..., : keep.shape[2], : keep.shape[3]]
+    return (keep & (kind != 1) & (kind != 2)) | (kind == 3)
 
 
 def make_operands(problem, chooser, generator):
@@ -120,7 +134,12 @@ def make_operands(problem, chooser, generator):
                 torch.rand([*shape[:3], shape[3] + 5], device=options.device, generator=generator)
                 < 0.8
             )
-            operands[name] = wide[..., 3 : 3 + shape[3]]
+            if chooser.random() < 0.6:
+                wide = hide_blocks(wide, chooser, generator)
+            # The rows of a dense one may be aligned, and are read by more at once.
+            start = chooser.choice((0, 3))
+            wide = wide[..., start : start + shape[3]]
+            operands[name] = wide if start else wide.contiguous()
         elif name == "softcap":
             operands[name] = chooser.choice((15.0, 50.0))
         elif name == "sink_logits":
@@ -277,6 +296,9 @@ def main():
     parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
     parser.add_argument("--seed", type=int, default=21)
     parser.add_argument("--count", type=int, default=400)
+    parser.add_argument(
+        "--always", choices=FEATURES, action="append", default=[], help="a feature of every problem"
+    )
     parser.add_argument("--problem", type=int, help="the number of a single one")
     parser.add_argument("--seconds", type=float, help="stop after so many seconds")
     parser.parse_args(namespace=options)

@@ -159,6 +159,33 @@ class FeaturesTest(unittest.TestCase):
             keep[0, 0, 5] = False  # A6
             self.check(element, layout, keep=keep, mask=window(left=40, right=3))
 
+    def test_keep_of_blocks(self):
+        """Tiles that a keep hides are not read: NaN stands there. Rows of some blocks see nothing."""
+        nq, nk, block = 150, 333, 64
+        documents = numpy.arange(nq)[:, None] // 50 == numpy.arange(nk)[None, :] // 111
+        columns = numpy.arange(nk) < 200
+        blocks = numpy.kron(self.generator.random((2, 2, 3, 6)) < 0.4, numpy.ones((1, 1, 64, 64)))
+        blocks = blocks[..., :nq, :nk].repeat(2, axis=1) > 0
+        blocks[:, :, 64:128] = False  # A6
+        mixed = blocks & (self.generator.random(blocks.shape) < 0.5)
+        padded = numpy.zeros((2, 1, 1, nk), bool)
+        padded[0, ..., :180], padded[1, ..., 150:] = True, True
+        keeps = (documents, columns, blocks, mixed, padded, blocks[..., :1], numpy.zeros((1, 1), bool))
+        sinks = flashattn.sink(3) & causal | window(left=70, right=0)
+        lengths = numpy.array((333, 129), numpy.int32)
+        others = ({}, {"mask": sinks}, {"mask": causal, "kv_len": lengths})
+        for keep, options in itertools.product(keeps, others):
+            with self.subTest(keep=keep.shape, **options):
+                q, *inputs = self.inputs("f32", nq, nk)
+                full = numpy.broadcast_to(keep, (2, HEADS, nq, nk))
+                given = [x.copy() for x, _ in inputs]
+                for b, first in itertools.product(range(2), range(0, nk, block)):
+                    if not full[b, :, :, first : first + block].any():
+                        for x in given:
+                            x[b, :, first : first + block] = numpy.nan
+                inputs = [q, *((x, clean) for x, (_, clean) in zip(given, inputs))]
+                self.check("f32", inputs=inputs, keep=keep, **options)
+
     def test_softcap(self):
         for element, layout in self.grid():
             self.check(element, layout, softcap=2, mask=causal)

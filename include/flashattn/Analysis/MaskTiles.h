@@ -117,7 +117,7 @@ enum class MaskShape {
 /// others are bounded on one side by the query's position.
 MaskShape classifyMask(ArrayRef<IntegerSet> visible);
 
-/// Warns at the op where its mask hides every pair, or every key of some
+/// Warns at the op where its mask or constant `keep` hides every pair, or its mask every key of some
 /// positions p >= 0 whatever the lengths nq, nk >= 1 (rule M6).
 void warnHiddenRows(AttentionOp op);
 

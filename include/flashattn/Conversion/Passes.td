@@ -9,7 +9,8 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
     The rows of a tile lie along the lanes of a vector register and its columns
     along a loop: a row reduction is elementwise and nothing is ever shuffled.
     Each `scf.forall` becomes a function of one program and a call of
-    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h). `flashattn.count_splits` becomes
+    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h), and so does one with the attribute
+    `flashattn.parallel`, whose body is ordinary code. `flashattn.count_splits` becomes
     the schedule's number, or that of the key tiles where there are fewer.
 
     Example: test/Conversion/FlashAttnToCPU/attention.mlir
@@ -58,6 +59,9 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     The programs of a block are neighbours along the query tiles or along the heads, and
     read the same head of `k` and `v`. Blocks are numbered with the heads of a section
     fastest and the last query tiles first: under a causal mask these are the longest.
+
+    Where key tiles are listed (`flashattn.list_tiles`) a block's programs share a list, and its runs
+    and rings count places of it.
 
     With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
     each takes every so many-th of what would be the blocks. The producer sends for the next

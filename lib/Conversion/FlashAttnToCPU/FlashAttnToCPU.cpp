@@ -40,6 +40,19 @@ static LogicalResult approximateMath(func::FuncOp program) {
       GreedyRewriteConfig().setStrictness(GreedyRewriteStrictness::ExistingOps));
 }
 
+/// Runs `forall`, which is no tile program, in parallel, its body as it is.
+static LogicalResult runInParallel(scf::ForallOp forall, SymbolTable &symbols) {
+  IRMapping mapping;
+  FailureOr<func::FuncOp> program = cpu::outlineProgram(forall, symbols, mapping);
+  if (failed(program))
+    return failure();
+  OpBuilder b(program->getBody().front().getTerminator());
+  for (Operation &op : forall.getBody()->without_terminator())
+    b.clone(op, mapping);
+  forall.erase();
+  return success();
+}
+
 /// As many parts as the schedule says, and no empty ones.
 static void countSplits(CountSplitsOp op) {
   OpBuilder b(op);
@@ -49,6 +62,10 @@ static void countSplits(CountSplitsOp op) {
       b, op.getLoc(), arith::MinUIOp::create(b, op.getLoc(), op.getKeyTiles(), most), index(1));
   op.replaceAllUsesWith(splits);
   op.erase();
+}
+
+static ScheduleAttr getSchedule(scf::ForallOp forall) {
+  return forall->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
 }
 
 namespace {
@@ -70,15 +87,17 @@ struct ConvertFlashAttnToCPUPass
 
   void runOnOperation() override {
     getOperation().walk(countSplits);
-    SmallVector<std::pair<scf::ForallOp, ScheduleAttr>> programs;
+    SmallVector<scf::ForallOp> programs;
     getOperation().walk([&](scf::ForallOp forall) {
-      if (auto schedule = forall->getAttrOfType<ScheduleAttr>(kScheduleAttrName))
-        programs.push_back({forall, schedule});
+      if (getSchedule(forall) || forall->hasAttr(kParallelAttrName))
+        programs.push_back(forall);
     });
     SymbolTable symbols(getOperation());
-    for (auto [forall, schedule] : programs)
-      if (failed(convert(forall, schedule, symbols)))
+    for (scf::ForallOp forall : programs) {
+      ScheduleAttr schedule = getSchedule(forall);
+      if (failed(schedule ? convert(forall, schedule, symbols) : runInParallel(forall, symbols)))
         return signalPassFailure();
+    }
   }
 };
 } // namespace

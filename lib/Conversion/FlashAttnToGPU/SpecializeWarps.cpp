@@ -62,6 +62,7 @@ LogicalResult WarpRoles::findReads() {
       return WalkResult::interrupt();
     }
     ringOf(read).read = read;
+    listEntry = getListEntry(read);
     return WalkResult::advance();
   });
   if (walk.wasInterrupted())
@@ -114,7 +115,8 @@ Value WarpRoles::countSmallerGroups() {
 
 /// Sections of `section` heads; within one, query tiles from the last to the first and the
 /// heads of the section next to each other. Neighbours are of one batch, whose heads may share
-/// keys, or where batches share what shapes scores, more bytes than those, of one head.
+/// keys, or where batches share what shapes scores, more bytes than those, of one head. A list of
+/// key tiles is one for as many programs as there are consumers, from a multiple of that on.
 void WarpRoles::decodeGroup(Value group) {
   // 32-bit division: the numbers are below 2^31.
   Value number = i32(group), perHead = i32(tileGroups);
@@ -131,7 +133,10 @@ void WarpRoles::decodeGroup(Value group) {
   }
   // The groups of one head differ by at most one program, and those with more of them go first.
   Value place = sub(sub(perHead, row), i32(1)), firstTile = place;
-  if (headsPerBlock == 1) {
+  if (listEntry && headsPerBlock == 1) {
+    firstTile = mul(place, i32(consumers));
+    programEnd = queryTiles;
+  } else if (headsPerBlock == 1) {
     Value fewer = div(i32(queryTiles), perHead), withFewer = countSmallerGroups();
     firstTile = add(mul(place, fewer), max(sub(place, withFewer), i32(0)));
     Value more = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, place, withFewer);

@@ -32,9 +32,31 @@ Value mlir::flashattn::getTileNumber(vector::TransferReadOp read) {
   return product.getLhs();
 }
 
+memref::LoadOp mlir::flashattn::getListEntry(vector::TransferReadOp read) {
+  auto cast = getTileNumber(read).getDefiningOp<arith::IndexCastOp>();
+  return cast ? cast.getIn().getDefiningOp<memref::LoadOp>() : memref::LoadOp();
+}
+
 //===----------------------------------------------------------------------===//
 // Tiles
 //===----------------------------------------------------------------------===//
+
+/// Where the tile of `read` stands in its run, which counts places of a list or tiles.
+Value WarpRoles::getPosition(vector::TransferReadOp read) {
+  memref::LoadOp entry = getListEntry(read);
+  return entry ? entry.getIndices().back() : getTileNumber(read);
+}
+
+/// The number of the key tile at a position of a run.
+Value WarpRoles::tileAt(Value position, IRMapping &mapping) {
+  if (!listEntry)
+    return position;
+  SmallVector<Value> indices;
+  for (Value outer : listEntry.getIndices().drop_back())
+    indices.push_back(cloneValue(outer, mapping));
+  indices.push_back(position);
+  return toIndex(memref::LoadOp::create(b, loc, listEntry.getMemRef(), indices));
+}
 
 /// The part of its memref that `op` moves from, where the program has cut the others off at kv_len;
 /// null where it has not. What is cut outside of the program is a memref like any other.
@@ -234,6 +256,8 @@ WarpRoles::Bounds WarpRoles::boundsOf(scf::IfOp run, IRMapping &mapping) {
 
 /// Whether `run` has the same bounds for every program of a block.
 bool WarpRoles::shareInterval(scf::IfOp run) {
+  if (listEntry)
+    return true;
   auto any = run.getCondition().getDefiningOp<arith::CmpIOp>();
   Value number = program.getInductionVars()[roles.getAlong() == ProgramAxis::Head ? 1 : 2];
   return consumers == 1 || !(dependsOn(any.getLhs(), number) || dependsOn(any.getRhs(), number));
@@ -319,13 +343,18 @@ Value WarpRoles::produceBlock(Block &block, IRMapping &mapping, Value step) {
         for (auto [i, v] : llvm::enumerate(ring.read.getIndices()))
           if (i != getRowDim(ring.read))
             cloneValue(v, mapping);
+      if (listEntry)
+        for (Value v : listEntry.getIndices().drop_back())
+          cloneValue(v, mapping);
       auto loop = scf::ForOp::create(b, loc, hull.begin, hull.end, index(1));
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(loop.getBody());
       Value now = add(sub(loop.getInductionVar(), hull.begin), step);
+      // Loaded before what it is loaded for may have to wait.
+      Value number = tileAt(loop.getInductionVar(), mapping);
       for (Ring &ring : rings) {
         wait(ring.empty, now, /*inverted=*/true);
-        Value row = mul(loop.getInductionVar(), index(schedule.getTileN()));
+        Value row = mul(number, index(schedule.getTileN()));
         Value stage = stageOf(i32(now), stages);
         load(ring.read, ring.map, slot(ring.tiles, stage), add(stage, index(ring.full)), row,
              mapping);
@@ -444,7 +473,7 @@ void WarpRoles::consumeRun(scf::IfOp run, const Bounds &hull, Value step) {
     Ring &ring = ringOf(read);
     auto user = cast<vector::ContractionOp>(*read->user_begin());
     b.setInsertionPoint(read);
-    Value now = add(sub(getTileNumber(read), hull.begin), step);
+    Value now = add(sub(getPosition(read), hull.begin), step);
     wait(ring.full, now);
     Value tile = slot(ring.tiles, stageOf(i32(now), stages));
     // Scores of keys that are not there are masked; their weight 0 times a value is 0 for

@@ -60,6 +60,9 @@ bool dependsOn(Value v, Value from);
 /// The number x of the tile that `read` reads: its row is x * rows. Null where it is none.
 Value getTileNumber(vector::TransferReadOp read);
 
+/// Where a list has the number of the tile that `read` reads; null where it is no list's.
+memref::LoadOp getListEntry(vector::TransferReadOp read);
+
 /// One operand of the key loops on its way through shared memory: as many tiles as there
 /// are stages, each with a barrier that it is full and one that it is empty.
 struct Ring {
@@ -134,6 +137,8 @@ private:
   Value getWholeMemref(VectorTransferOpInterface op);
   static MemRefType getTileType(MLIRContext *ctx, VectorType tile, int64_t copies);
   Value slot(Value tiles, Value number);
+  Value getPosition(vector::TransferReadOp read);
+  Value tileAt(Value position, IRMapping &mapping);
   IRMapping programIds(Value consumer);
   SmallVector<IRMapping> programsOfGroup();
   Value isProgram(IRMapping &mapping);
@@ -179,6 +184,8 @@ private:
   Operation *queryTile = nullptr;      ///< the read, or its cast to a tile
   vector::TransferWriteOp outputWrite; ///< null where tensor copies cannot make it
   SmallVector<Ring> rings;             ///< keys, values
+  /// An entry of the list of key tiles, null without one. All programs of a block have the same.
+  memref::LoadOp listEntry;
   /// Number in `hulls` of each run's first interval, and of them all.
   DenseMap<Operation *, int64_t> firstInterval;
   int64_t intervals = 0;

@@ -20,7 +20,7 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // -----
 
 // A bias takes the scale along in one FMA; a dimension of 1 is broadcast by the read, and what lies
-// past the ends is 0. M7: keep joins the mask where there is one.
+// past the ends is 0. M7: keep joins the mask where a tile is not full for both.
 
 // CHECK-LABEL: func @bias_keep
 // CHECK-SAME: %[[BIAS:[a-z0-9]+]]: memref<1x?x1x?xbf16>, %[[KEEP:[a-z0-9]+]]: memref<?x1x?x?xi1>
@@ -34,16 +34,17 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // CHECK: %[[BT:.*]] = vector.transfer_read %[[BIAS]][%c0, %[[H]], %c0, %[[KEY]]], %{{.*}} {in_bounds = [true, true], permutation_map = affine_map<(d0, d1, d2, d3) -> (0, d3)>} : memref<1x?x1x?xbf16>, vector<32x64xbf16>
 // CHECK: %[[BX:.*]] = arith.extf %[[BT]]
 // CHECK: %[[SB:.*]] = math.fma %[[S]], %[[SCALE]], %[[BX]]
-// CHECK: %[[KT:.*]] = vector.transfer_read %[[KEEP]][%[[B]], %c0, %[[ROW]], %[[KEY]]], %false {in_bounds = [false, true]} : memref<?x1x?x?xi1>, vector<32x64xi1>
-// CHECK: %[[SK:.*]] = arith.select %[[KT]], %[[SB]]
-// CHECK: vector.multi_reduction <maxnumf>, %[[SK]]
-// CHECK: math.fma %[[SK]], %[[LOG2E]]
+// CHECK-NOT: vector.transfer_read %[[KEEP]]
+// CHECK: vector.multi_reduction <maxnumf>, %[[SB]]
+// CHECK: math.fma %[[SB]], %[[LOG2E]]
 // CHECK: scf.for
+// CHECK: %[[PKEY:.*]] = arith.muli
 // CHECK: vector.transfer_read %[[BIAS]]{{.*}} {in_bounds = [true, false],
-// CHECK: vector.transfer_read %[[KEEP]]
-// CHECK-SAME: : memref<?x1x?x?xi1>, vector<32x64xi1>
+// CHECK: %[[SP:.*]] = math.fma
+// CHECK: vector.transfer_read %[[KEEP]][%[[B]], %c0, %[[ROW]], %[[PKEY]]], %false : memref<?x1x?x?xi1>, vector<32x64xi1>
 // CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %{{.*}} : vector<32x64xi1>
-// CHECK: arith.select %[[SHOWN]]
+// CHECK: %[[SK:.*]] = arith.select %[[SHOWN]], %[[SP]]
+// CHECK: vector.multi_reduction <maxnumf>, %[[SK]]
 func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %keep: memref<?x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     bias(%bias : memref<1x?x1x?xbf16>) keep(%keep : memref<?x1x?x?xi1>)

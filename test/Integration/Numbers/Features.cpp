@@ -1,6 +1,7 @@
 //===- Features.cpp --------------------------------------------------------===//
 
 #include "Features.h"
+#include "llvm/ADT/BitVector.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -147,21 +148,55 @@ std::string Features::operandClauses() const {
   return text;
 }
 
+/// Element (b, h, row, k) of a tensor that is broadcastable to the scores.
+static int64_t getPlace(const HostTensor &tensor, int64_t b, int64_t h, int64_t row, int64_t k) {
+  ArrayRef<int64_t> shape = tensor.getShape();
+  int64_t place = 0;
+  for (auto [index, size] : llvm::zip_equal(std::initializer_list<int64_t>{b, h, row, k}, shape))
+    place = place * size + (size == 1 ? 0 : index);
+  return place;
+}
+
+void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
+  auto pick = [&](ArrayRef<int64_t> choices) { return choices[random() % choices.size()]; };
+  int64_t rows = pick({1, 16, 64, 100, 192, 256}), keys = pick({16, 48, 64, 96, 128, 256});
+  ArrayRef<int64_t> shape = keep.getShape();
+  for (int64_t head = 0; head < shape[0] * shape[1]; ++head)
+    for (int64_t row = 0; row < shape[2]; row += rows)
+      for (int64_t key = 0; key < shape[3]; key += keys) {
+        // One in four is left as it is.
+        unsigned kind = random() % 4;
+        if (kind == 0)
+          continue;
+        for (int64_t i = row; i < std::min(shape[2], row + rows); ++i)
+          for (int64_t j = key; j < std::min(shape[3], key + keys); ++j)
+            keep.set((head * shape[2] + i) * shape[3] + j, kind == 1);
+      }
+}
+
 void flashattn::plantNaN(const AttentionInfo &info, const AttentionProblem &problem,
                          MutableArrayRef<HostTensor> arguments) {
-  constexpr int64_t kTile = 256; // a multiple of any schedule's tile_n
+  constexpr int64_t kTile = 128; // any schedule's tile_n or more
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {
-    int64_t existing = problem.getNumKeys(b), begin = existing, end = 0;
-    for (int64_t row = 0; row < problem.numQueries; ++row)
-      for (KeyInterval interval : getVisibleKeys(problem, row, b)) {
-        begin = std::min(begin, interval.begin);
-        end = std::max(end, interval.end);
-      }
-    begin = begin / kTile * kTile;
-    end = std::min(existing, int64_t(llvm::alignTo(end, kTile)));
+    int64_t existing = problem.getNumKeys(b);
+    llvm::BitVector seen(problem.numKeys), kept(problem.numKeys, !problem.keep);
+    for (int64_t row = 0; row < problem.numQueries; ++row) {
+      for (KeyInterval interval : getVisibleKeys(problem, row, b))
+        seen.set(interval.begin, interval.end);
+      for (int64_t k = 0; k < problem.numKeys; ++k)
+        for (int64_t h = 0; h < problem.queryHeads && !kept[k]; ++h)
+          if (problem.keep->get(getPlace(*problem.keep, b, h, row, k)))
+            kept.set(k);
+    }
+    // A tile is read that has a pair which the mask shows and one which `keep` does.
+    auto mayBeRead = [&](int64_t k) {
+      int64_t begin = std::max<int64_t>(0, k - kTile + 1),
+              end = std::min(problem.numKeys, k + kTile);
+      return seen.find_first_in(begin, end) != -1 && kept.find_first_in(begin, end) != -1;
+    };
     for (int64_t k = 0; k < problem.numKeys; ++k) {
-      if (k >= begin && k < end)
+      if (k < existing && mayBeRead(k))
         continue;
       for (auto [argument, width] : {std::pair(info.k, problem.dim), {info.v, problem.valueDim}})
         for (int64_t h = 0; h < problem.keyHeads; ++h) {

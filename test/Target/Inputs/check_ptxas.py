@@ -32,6 +32,10 @@ PACKS = {"packed": MASKS["sinks"] + PACKED, "packed bshd": MASKS["sinks"] + " la
 # So few that the keys come in parts.
 FEW = {"1 query": "", "7 queries": "mask(#flashattn.causal)"}
 
+# A keep lists its key tiles in a kernel of its own.
+KEEPS = {"keep": MASKS["none"], "keep causal": MASKS["causal"]}
+KEEP = "memref<1x1x?x?xi1>"
+
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
     "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
@@ -41,11 +45,13 @@ WARPGROUP_INSTRUCTIONS = (
 REGISTER_FILE, MOST_REGISTERS = 65536, 255
 
 
-def module(element, dim, clauses, queries="?"):
+def module(element, dim, clauses, queries="?", keep=False):
+    parameter = f", %keep: {KEEP} {{flashattn.aligned_rows}}" if keep else ""
+    keep = f"keep(%keep : {KEEP})" if keep else ""
     t, q = f"memref<?x?x?x{dim}x{element}>", f"memref<?x?x{queries}x{dim}x{element}>"
     return f"""
-func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: memref<?x?x?xf32>) {{
-  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {t}, {t}) outs(%o, %lse : {q}, memref<?x?x?xf32>)
+func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: memref<?x?x?xf32>{parameter}) {{
+  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {t}, {t}) {keep} outs(%o, %lse : {q}, memref<?x?x?xf32>)
   return
 }}
 """
@@ -57,18 +63,20 @@ def rows(chip):
         return [(element, dim, mask) for element in ("f16", "bf16")
                 for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS] + [
                     (element, 64, mask) for element in ("f16", "bf16") for mask in PACKS] + [
-                        ("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW]
+                        ("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW] + [
+                            ("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS]
     # All masks share the loops' code; one head dimension sees every one of them.
     return [(element, dim, mask) for element in ("f16", "bf16", "f32")
             for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])] + [
                 (element, dim, mask) for element in ("bf16", "f32") for dim in (64, 128)
-                for mask in FEW]
+                for mask in FEW] + [("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS]
 
 
 def kernel_ptx(ir):
-    """The PTX text of the first gpu.binary, out of its quoted attribute."""
-    text = re.search(r'"(//(?:[^"\\]|\\.)*)"', ir).group(1)
-    return re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m.group(1), 16)), text).rstrip("\0")
+    """The PTX text of every gpu.binary, out of its quoted attribute."""
+    texts = re.findall(r'"(//(?:[^"\\]|\\.)*)"', ir)
+    return [re.sub(r"\\([0-9A-F]{2})", lambda m: chr(int(m.group(1), 16)), text).rstrip("\0")
+            for text in texts]
 
 
 def check_report(report):
@@ -132,16 +140,8 @@ def check_overlap(sass):
     return problems
 
 
-def check(ptxas, chip, nvdisasm, row):
-    """The line that is printed of one kernel, and whether all is well."""
-    element, dim, mask = row
-    clauses = {**MASKS, **PACKS, **FEW}[mask].replace("ELEMENT", element)
-    queries = mask.split()[0] if mask in FEW else "?"
-    done = subprocess.run(["flash-opt", f"-flashattn-to-nvvm=chip={chip}"],
-                          input=module(element, dim, clauses, queries), capture_output=True, text=True)
-    if done.returncode != 0:
-        return f"{element} D={dim} {mask}: FAIL\n{done.stderr}", False
-    ptx = kernel_ptx(done.stdout)
+def check_kernel(ptxas, chip, nvdisasm, ptx, is_attention):
+    """The registers that a kernel takes, and what is wrong with it."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
         with open(source, "w") as file:
@@ -151,15 +151,33 @@ def check(ptxas, chip, nvdisasm, row):
         report = done.stdout + done.stderr
         used = re.search(r"Used (\d+) registers", report)
         if done.returncode != 0 or not used:
-            return f"{element} D={dim} {mask}: FAIL\n{report}", False
+            return 0, [report]
         problems = check_report(report)
-        if chip == "sm_90a":
+        if chip == "sm_90a" and is_attention:
             problems += check_warpgroups(ptx, int(used.group(1)))
-        if nvdisasm:
+        if nvdisasm and is_attention:
             problems += check_overlap(subprocess.run([nvdisasm, cubin], capture_output=True,
                                                      text=True, check=True).stdout)
+    return int(used.group(1)), problems
+
+
+def check(ptxas, chip, nvdisasm, row):
+    """The line that is printed of one attention, and whether all is well."""
+    element, dim, mask = row
+    clauses = {**MASKS, **PACKS, **FEW, **KEEPS}[mask].replace("ELEMENT", element)
+    queries = mask.split()[0] if mask in FEW else "?"
+    done = subprocess.run(["flash-opt", f"-flashattn-to-nvvm=chip={chip}"],
+                          input=module(element, dim, clauses, queries, mask in KEEPS),
+                          capture_output=True, text=True)
+    if done.returncode != 0:
+        return f"{element} D={dim} {mask}: FAIL\n{done.stderr}", False
+    texts = kernel_ptx(done.stdout)
+    attention = max(texts, key=len)  # others merge parts, or list key tiles
+    checked = [check_kernel(ptxas, chip, nvdisasm, ptx, ptx is attention) for ptx in texts]
+    problems = [problem for _, found in checked for problem in found]
     verdict = "FAIL " + "; ".join(problems) if problems else "ok"
-    return f"{element} D={dim} {mask}: {used.group(1)} registers {verdict}", not problems
+    registers = " and ".join(str(used) for used, _ in checked)
+    return f"{element} D={dim} {mask}: {registers} registers {verdict}", not problems
 
 
 def main(ptxas, chip, nvdisasm=None):

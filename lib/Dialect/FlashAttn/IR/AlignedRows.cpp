@@ -46,8 +46,8 @@ bool flashattn::hasAlignedRows(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   if (isPromisedAlignedRows(memref))
     return true;
-  int64_t chunk = 16 / std::max<int64_t>(type.getElementTypeBitWidth() / 8, 1);
-  // Nor do copies walk backwards.
+  // A boolean takes a byte. Copies do not walk backwards.
+  int64_t chunk = 16 / llvm::divideCeil(type.getElementTypeBitWidth(), 8);
   auto aligned = [&](int64_t v) { return !ShapedType::isDynamic(v) && v >= 0 && v % chunk == 0; };
   SmallVector<int64_t> strides;
   int64_t offset;

@@ -337,6 +337,28 @@ LogicalResult AttentionOp::verifyRegions() {
 // Canonicalisation
 //===----------------------------------------------------------------------===//
 
+/// The one value of all elements of a constant, or null.
+static Attribute getSplat(Value value) {
+  if (!value)
+    return nullptr;
+  Attribute constant;
+  if (auto global = value.getDefiningOp<memref::GetGlobalOp>()) {
+    auto symbol =
+        SymbolTable::lookupNearestSymbolFrom<memref::GlobalOp>(global, global.getNameAttr());
+    if (symbol && symbol.getConstant())
+      constant = symbol.getConstantInitValue();
+  } else {
+    matchPattern(value, m_Constant(&constant));
+  }
+  auto splat = dyn_cast_or_null<SplatElementsAttr>(constant);
+  return splat ? splat.getSplatValue<Attribute>() : Attribute();
+}
+
+std::optional<bool> AttentionOp::getConstantKeep() {
+  auto value = dyn_cast_or_null<IntegerAttr>(getSplat(getKeep()));
+  return value ? std::optional(!value.getValue().isZero()) : std::nullopt;
+}
+
 namespace {
 
 /// A mask one of whose sets has only constraints that always hold hides nothing.
@@ -360,30 +382,12 @@ struct DropMaskThatHidesNothing : OpRewritePattern<AttentionOp> {
   }
 };
 
-/// The one value of all elements of a constant, or null.
-Attribute getSplat(Value value) {
-  if (!value)
-    return nullptr;
-  Attribute constant;
-  if (auto global = value.getDefiningOp<memref::GetGlobalOp>()) {
-    auto symbol =
-        SymbolTable::lookupNearestSymbolFrom<memref::GlobalOp>(global, global.getNameAttr());
-    if (symbol && symbol.getConstant())
-      constant = symbol.getConstantInitValue();
-  } else {
-    matchPattern(value, m_Constant(&constant));
-  }
-  auto splat = dyn_cast_or_null<SplatElementsAttr>(constant);
-  return splat ? splat.getSplatValue<Attribute>() : Attribute();
-}
-
 /// A `keep` that is true everywhere and a `bias` of zeros change nothing.
 struct DropOperandsWithoutEffect : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
   LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
-    auto keep = dyn_cast_or_null<IntegerAttr>(getSplat(op.getKeep()));
     auto bias = dyn_cast_or_null<FloatAttr>(getSplat(op.getBias()));
-    bool dropKeep = keep && !keep.getValue().isZero(), dropBias = bias && bias.getValue().isZero();
+    bool dropKeep = op.getConstantKeep() == true, dropBias = bias && bias.getValue().isZero();
     if (!dropKeep && !dropBias)
       return failure();
     rewriter.modifyOpInPlace(op, [&] {

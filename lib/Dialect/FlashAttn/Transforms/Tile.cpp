@@ -8,6 +8,7 @@
 
 #include "ScoreMod.h"
 #include "SplitKeys.h"
+#include "TileLists.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
@@ -96,7 +97,10 @@ private:
     return vector::BroadcastOp::create(b, loc, f32Vector({m, columns}), column);
   }
 
+  Value getOffset();
   Value loadNumKeys(Value all);
+  void enterBatch();
+  Value enterRows(int64_t rows);
   Value existingKeys(Value memref);
   Value toDotType(Value tile);
   Value loadTile(Value memref, Value head, Value row, int64_t rows, int64_t columns, bool inBounds);
@@ -113,6 +117,9 @@ private:
   void makeParts(ArrayRef<Value> sizes, Value tiles);
   void combineParts();
   Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
+
+  // Key tiles by lists.
+  void makeLists(Value batches, Value heads, Value queryTiles);
 
   Value loadOfScores(Value memref, Value key, bool partial);
   Value computeScores(Value kTile, Value key, bool partial);
@@ -135,7 +142,7 @@ private:
   SmallVector<IntegerSet> visible;
 
   // Values of the program being built.
-  Value nq, nk, batch, head, kvHead, row, position, qTile, zeroElement, kMemref, vMemref;
+  Value nq, nk, batch, head, kvHead, row, offset, position, qTile, zeroElement, kMemref, vMemref;
   Value kvHeads, group;
   // With several heads in a tile: the first of them in its group, and memrefs with split heads.
   Value headInGroup, splitQ, splitO, splitLse;
@@ -145,6 +152,10 @@ private:
   FloatType outType;
   // With several parts of the keys: their number, this program's, and what they leave.
   Value parts, part, partsBuffer, oParts, lseParts;
+  // With lists of key tiles: heads and query tiles of programs that share one, and this program's.
+  std::optional<TileLists> lists;
+  int64_t listHeads = 1, listQueryTiles = 1;
+  SmallVector<Value> list;
 };
 
 } // namespace
@@ -288,12 +299,35 @@ Value ProgramBuilder::contract(Value lhs, Value rhs, Value acc, bool transposedR
                                        b.getArrayAttr(iteratorAttrs));
 }
 
+/// A3: the position of query 0, of the keys that exist.
+Value ProgramBuilder::getOffset() {
+  if (Value given = op.getOffset())
+    return given;
+  return op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
+}
+
 /// A7: the keys that exist in this program's batch, kv_len of them within [0, all].
 Value ProgramBuilder::loadNumKeys(Value all) {
   Value length = memref::LoadOp::create(b, loc, op.getKvLen(), batch);
   length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
   length = arith::MaxSIOp::create(b, loc, length, index(0));
   return arith::MinSIOp::create(b, loc, length, all);
+}
+
+/// The keys and positions of this program's batch.
+void ProgramBuilder::enterBatch() {
+  if (!op.getKvLen())
+    return;
+  nk = loadNumKeys(nk);
+  offset = getOffset();
+}
+
+/// The position of the first of `rows` queries from `row` on; returns that of the last one.
+Value ProgramBuilder::enterRows(int64_t rows) {
+  position = b.createOrFold<arith::AddIOp>(loc, row, offset);
+  Value end = arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(rows)), nq);
+  return b.createOrFold<arith::SubIOp>(loc, b.createOrFold<arith::AddIOp>(loc, end, offset),
+                                       index(1));
 }
 
 /// `k` or `v` without what lies past kv_len, so that reading it pads from there.
@@ -366,7 +400,8 @@ Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
       rows.span = positions;
     shown = buildVisibleTile(b, loc, visible, position, key, nq, nk, m, n, rows);
   }
-  if (Value keep = op.getKeep()) {
+  // What is full in a list is so in `keep` too.
+  if (Value keep = op.getKeep(); keep && (partial || !lists)) {
     keep = loadOfScores(keep, key, partial);
     shown = shown ? arith::AndIOp::create(b, loc, shown, keep).getResult() : keep;
   }
@@ -425,7 +460,10 @@ RowState ProgramBuilder::keyLoop(RowState state, Value begin, Value end, bool pa
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   RowState inner = RowState::from(loop.getRegionIterArgs());
-  Value key = arith::MulIOp::create(b, loc, loop.getInductionVar(), index(n));
+  Value tile = loop.getInductionVar();
+  if (lists)
+    tile = lists->getTile(b, loc, list, tile);
+  Value key = arith::MulIOp::create(b, loc, tile, index(n));
   Value kTile = loadTile(kMemref, kvHead, key, n, d, /*inBounds=*/!partial);
   Value scores = computeScores(kTile, key, partial);
   Value vTile = loadTile(vMemref, kvHead, key, n, dv, /*inBounds=*/!partial);
@@ -572,6 +610,32 @@ void ProgramBuilder::combineParts() {
   memref::DeallocOp::create(b, loc, partsBuffer);
 }
 
+/// Lists the key tiles that `keep` shows, of those in the mask's intervals, for all programs that
+/// a block runs at once: they share their tiles. A `keep` or mask that is the same for several
+/// programs has one list for them.
+void ProgramBuilder::makeLists(Value batches, Value heads, Value queryTiles) {
+  if (RolesAttr roles = schedule.getRoles())
+    (roles.getAlong() == ProgramAxis::Head ? listHeads : listQueryTiles) = roles.getConsumers();
+  auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getKeep(), dim); };
+  auto count = [&](Value all, int64_t together) {
+    return b.createOrFold<arith::CeilDivUIOp>(loc, all, index(together));
+  };
+  Value sizes[] = {isSame(0) && !op.getKvLen() ? index(1) : batches,
+                   isSame(1) ? index(1) : count(heads, listHeads),
+                   isSame(2) && !op.getMask() ? index(1) : count(queryTiles, listQueryTiles)};
+  int64_t rows = listQueryTiles * positions;
+  Value allKeys = nk;
+  lists.emplace();
+  lists->build(b, loc, op.getKeep(), sizes, nk, {listHeads, rows, n}, [&](ValueRange place) {
+    batch = place[0];
+    enterBatch();
+    row = arith::MulIOp::create(b, loc, place[2], index(rows));
+    Value last = enterRows(rows);
+    return buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
+  });
+  nk = allKeys;
+}
+
 scf::ForallOp ProgramBuilder::build() {
   nq = dim(op.getQ(), op.getSeqDim());
   nk = dim(op.getK(), op.getSeqDim());
@@ -581,13 +645,6 @@ scf::ForallOp ProgramBuilder::build() {
   // A4. No key/value head at all only comes with no query head: nothing runs then.
   group = b.createOrFold<arith::DivUIOp>(loc, heads,
                                          b.createOrFold<arith::MaxUIOp>(loc, kvHeads, index(1)));
-  // A3.
-  auto getOffset = [&] {
-    if (Value offset = op.getOffset())
-      return offset;
-    return op.getAlign() == Align::TopLeft ? index(0) : b.createOrFold<arith::SubIOp>(loc, nk, nq);
-  };
-  Value offset;
   if (!op.getKvLen())
     offset = getOffset();
   zeroElement = arith::ConstantOp::create(b, loc, b.getFloatAttr(op.getElementType(), 0));
@@ -602,6 +659,9 @@ scf::ForallOp ProgramBuilder::build() {
         loc, b.createOrFold<arith::MulIOp>(loc, batches, heads), tiles);
     makeParts(rowSizes, programs);
     tiles = b.createOrFold<arith::MulIOp>(loc, tiles, parts);
+  } else if (op.getKeep()) {
+    // Parts are for few queries, where one more kernel costs more than it saves.
+    makeLists(batches, heads, tiles);
   }
   if (pack > 1) {
     splitQ = splitHeads(op.getQ(), op.getHeadDim());
@@ -633,30 +693,33 @@ scf::ForallOp ProgramBuilder::build() {
         b, loc,
         arith::SubIOp::create(b, loc, head, arith::MulIOp::create(b, loc, kvHead, headTiles)),
         index(pack));
-  if (op.getKvLen()) {
-    nk = loadNumKeys(nk);
-    offset = getOffset();
-  }
+  enterBatch();
   kMemref = existingKeys(op.getK());
   vMemref = existingKeys(op.getV());
   row = arith::MulIOp::create(b, loc, tile, index(positions));
-  position = b.createOrFold<arith::AddIOp>(loc, row, offset);
-  Value rowsEnd =
-      arith::MinSIOp::create(b, loc, arith::AddIOp::create(b, loc, row, index(positions)), nq);
-  Value last = b.createOrFold<arith::SubIOp>(
-      loc, b.createOrFold<arith::AddIOp>(loc, rowsEnd, offset), index(1));
+  Value last = enterRows(positions);
   qTile = pack > 1 ? loadPacked(splitQ) : loadTile(op.getQ(), head, row, m, d, /*inBounds=*/false);
 
-  SmallVector<TileInterval> keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
+  SmallVector<TileInterval> keys;
+  if (lists) {
+    auto number = [&](Value v, int64_t together) {
+      return together == 1 ? v : divide32(b, loc, v, index(together));
+    };
+    list = {batch, number(head, listHeads), number(tile, listQueryTiles)};
+    keys = {lists->getInterval(b, loc, list)};
+  } else {
+    keys = buildKeyIntervals(b, loc, visible, position, last, nq, nk, n);
+  }
   if (parts)
     keys = takeShare(b, loc, keys, part, parts);
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
   RowState state{minusInf(f32Vector({m})), splat(sumType, 0), splat(f32Vector({m, dv}), 0)};
   finish(allIntervals(state, keys));
-  if (parts) {
-    b.setInsertionPointAfter(forall);
+  b.setInsertionPointAfter(forall);
+  if (parts)
     combineParts();
-  }
+  if (lists)
+    lists->free(b, loc);
   return forall;
 }
 

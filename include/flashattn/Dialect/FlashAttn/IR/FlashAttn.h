@@ -59,6 +59,10 @@ constexpr StringLiteral kScheduleAttrName = "flashattn.schedule";
 /// has left.
 constexpr StringLiteral kMergesPartsAttrName = "flashattn.merges_parts";
 
+/// Unit attribute on an `scf.forall` of ordinary code that the CPU runs in parallel, as it does the
+/// programs of one with a schedule.
+constexpr StringLiteral kParallelAttrName = "flashattn.parallel";
+
 /// Unit attribute on a key loop of a tile program whose tiles may hold hidden pairs or end
 /// past the last key. Such a loop's body is right for every tile.
 constexpr StringLiteral kPartialAttrName = "flashattn.partial";

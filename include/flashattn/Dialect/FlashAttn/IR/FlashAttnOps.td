@@ -191,6 +191,9 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
     }
 
+    /// The value of every element of `keep`, where it is a constant of one value.
+    ::std::optional<bool> getConstantKeep();
+
     /// The sets of the mask, or one set that shows every pair (rules of MaskAttrInterface).
     ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets();
   }];
@@ -258,6 +261,51 @@ def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
   let arguments = (ins Index:$programs, Index:$keyTiles, FlashAttn_ScheduleAttr:$schedule);
   let results = (outs Index:$splits);
   let assemblyFormat = "$programs `,` $keyTiles `schedule` `(` $schedule `)` attr-dict";
+}
+
+def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
+    RecursiveMemoryEffects, SingleBlock]> {
+  let summary = "the key tiles that hold a pair that `keep` shows";
+  let description = [{
+    Reads `keep`, broadcastable to `[B, H, Nq, Nk]`, once and lists for each batch and tile of heads
+    and queries the tiles of keys that matter to it: of those in the intervals that the region
+    gives, the ones with a pair that `keep` shows. `tile` is the heads, queries and keys of a tile.
+
+    | name | type |
+    | --- | --- |
+    | `keep` | `[B or 1, H or 1, Nq or 1, Nk or 1]`, i1 |
+    | `bounds` | `[b, h, t, 2]`, i32: first place of a list, and its end |
+    | `tiles` | `[b, h, t, 2 K]`, i32: numbers of key tiles, K all of them |
+
+    List (b, h, t) is of batch b, the heads from `h * tile[0]` and the queries from `t * tile[1]` on.
+    It grows from the middle of its row outwards: from place K downwards stand the full tiles, all
+    of whose pairs are visible, and from K upwards the others. Of what lies outside of the bounds
+    nothing is written.
+
+    The region takes (b, h, t) and yields the mask's intervals of that list, as tile numbers: first,
+    first full, end of the full ones, end, for each.
+
+    Example: test/Dialect/FlashAttn/list-tiles.mlir
+  }];
+  let arguments = (ins
+    Arg<MemRefRankOf<[I1], [4]>, "", [MemRead]>:$keep,
+    Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$bounds,
+    Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$tiles,
+    DenseI64ArrayAttr:$tile);
+  let regions = (region SizedRegion<1>:$intervals);
+  let assemblyFormat = [{
+    `tile` $tile `ins` `(` $keep `:` type($keep) `)`
+    `outs` `(` $bounds `,` $tiles `:` type($bounds) `,` type($tiles) `)`
+    `within` $intervals attr-dict
+  }];
+  let hasVerifier = 1;
+}
+
+def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
+    Pure, ReturnLike, Terminator, HasParent<"ListTilesOp">]> {
+  let summary = "the intervals of a list of key tiles, 4 bounds each";
+  let arguments = (ins Variadic<Index>:$bounds);
+  let assemblyFormat = "$bounds attr-dict";
 }
 
 def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [

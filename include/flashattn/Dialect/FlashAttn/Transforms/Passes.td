@@ -39,7 +39,12 @@ def Tile : Pass<"flashattn-tile"> {
     these: each runs over an equal share of its key tiles, and `flashattn.combine` merges what they
     leave in f32.
 
-    Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir
+    With a `keep`, unless its keys come in parts, `flashattn.list_tiles` lists the key tiles of each
+    program, or of those that share a block, before all else; the loops then go over the places of
+    a list.
+
+    Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir,
+    test/Dialect/FlashAttn/tile-lists.mlir
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
@@ -62,6 +67,24 @@ def LowerCombine : Pass<"flashattn-lower-combine"> {
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def LowerListTiles : Pass<"flashattn-lower-list-tiles"> {
+  let summary = "turn every list_tiles op into parallel loops, or a kernel";
+  let description = [{
+    A list is written by one iteration of an `scf.forall`, or by one block of a `gpu.launch`: there a
+    warp reads a key tile's part of `keep`, 16 elements at a time where rows are aligned, and stops
+    where it has found both values; ballots give the tiles of all warps their places.
+
+    Example: test/Dialect/FlashAttn/lower-list-tiles.mlir
+  }];
+  let options = [
+    Option<"gpu", "gpu", "bool", "false", "a `gpu.launch` rather than loops">,
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
 }
 
 def PipelineKeys : Pass<"flashattn-pipeline-keys"> {

@@ -10,7 +10,7 @@ class RewriterBase;
 namespace scf {
 class ForallOp;
 class ForOp;
-}
+} // namespace scf
 
 namespace flashattn {
 
@@ -23,6 +23,9 @@ FailureOr<scf::ForallOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
 /// Replaces `op`, on memrefs, by loops over its rows or, `onGPU`, by a `gpu.launch`. Errors, at the
 /// op: tensors.
 LogicalResult lowerCombine(RewriterBase &rewriter, CombineOp op, bool onGPU);
+
+/// Replaces `op` by an `scf.forall` over its lists or, `onGPU`, by a `gpu.launch`.
+void lowerListTiles(RewriterBase &rewriter, ListTilesOp op, bool onGPU);
 
 /// The tile programs below `root` whose schedule has roles.
 SmallVector<scf::ForallOp> findSpecializedPrograms(Operation *root);

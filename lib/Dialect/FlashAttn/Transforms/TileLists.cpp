@@ -1,0 +1,85 @@
+//===- TileLists.cpp -------------------------------------------------------===//
+
+#include "TileLists.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> sizes, Value numKeys,
+                      ArrayRef<int64_t> tile,
+                      function_ref<SmallVector<TileInterval>(ValueRange)> intervals) {
+  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
+  middle = b.createOrFold<arith::CeilDivUIOp>(loc, numKeys, index(tile[2]));
+  Value places = b.createOrFold<arith::MulIOp>(loc, middle, index(2));
+  Value lists = index(1);
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamicSizes;
+  auto append = [&](Value size) {
+    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+    if (ShapedType::isDynamic(shape.back()))
+      dynamicSizes.push_back(size);
+  };
+  for (Value size : sizes) {
+    lists = b.createOrFold<arith::MulIOp>(loc, lists, size);
+    append(size);
+  }
+  // One allocation for both: on a GPU each costs the host as much as a launch.
+  constexpr int64_t kBytes = 4;
+  Value boundsBytes = b.createOrFold<arith::MulIOp>(loc, lists, index(2 * kBytes));
+  Value listBytes = b.createOrFold<arith::MulIOp>(
+      loc, b.createOrFold<arith::AddIOp>(loc, places, index(2)), index(kBytes));
+  buffer =
+      memref::AllocOp::create(b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI8Type()),
+                              ValueRange{b.createOrFold<arith::MulIOp>(loc, lists, listBytes)});
+  auto view = [&](Value last, Value shift) {
+    SmallVector<int64_t> outer = shape;
+    SmallVector<Value> outerSizes = dynamicSizes;
+    append(last);
+    auto type = MemRefType::get(shape, b.getI32Type());
+    Value result = memref::ViewOp::create(b, loc, type, buffer, shift, dynamicSizes);
+    shape = outer;
+    dynamicSizes = outerSizes;
+    return result;
+  };
+  bounds = view(index(2), index(0));
+  tiles = view(places, boundsBytes);
+
+  auto op = ListTilesOp::create(b, loc, keep, bounds, tiles, b.getDenseI64ArrayAttr(tile));
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<Type> types(3, b.getIndexType());
+  SmallVector<Location> locs(3, loc);
+  Block *body = b.createBlock(&op.getIntervals(), {}, types, locs);
+  SmallVector<Value> yielded;
+  for (const TileInterval &keys : intervals(body->getArguments()))
+    yielded.append({keys.begin, keys.fullBegin, keys.fullEnd, keys.end});
+  YieldIntervalsOp::create(b, loc, yielded);
+}
+
+/// Indices into `bounds` or `tiles`: what there is one of is at 0.
+SmallVector<Value> TileLists::at(OpBuilder &b, Location loc, ValueRange place, Value last) const {
+  SmallVector<Value> indices(place);
+  for (int64_t i = 0; i < 3; ++i)
+    if (cast<MemRefType>(bounds.getType()).getDimSize(i) == 1)
+      indices[i] = arith::ConstantIndexOp::create(b, loc, 0);
+  indices.push_back(last);
+  return indices;
+}
+
+TileInterval TileLists::getInterval(OpBuilder &b, Location loc, ValueRange place) const {
+  auto load = [&](int64_t i) {
+    Value last = arith::ConstantIndexOp::create(b, loc, i);
+    Value bound = memref::LoadOp::create(b, loc, bounds, at(b, loc, place, last));
+    return arith::IndexCastOp::create(b, loc, b.getIndexType(), bound).getResult();
+  };
+  Value begin = load(0), end = load(1);
+  return {begin, begin, middle, end};
+}
+
+Value TileLists::getTile(OpBuilder &b, Location loc, ValueRange place, Value i) const {
+  Value tile = memref::LoadOp::create(b, loc, tiles, at(b, loc, place, i));
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
+}
+
+void TileLists::free(OpBuilder &b, Location loc) { memref::DeallocOp::create(b, loc, buffer); }
