@@ -65,6 +65,7 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   options.schedule = schedule.str();
   pm.addPass(flashattn::createSelectSchedule(options));
   pm.addPass(flashattn::createTile());
+  pm.addPass(flashattn::createTileProject());
   flashattn::LowerCombineOptions combine;
   combine.gpu = onGPU;
   pm.addPass(flashattn::createLowerCombine(combine));

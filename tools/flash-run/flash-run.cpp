@@ -193,6 +193,8 @@ static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<H
     // A pair costs a product and a sum for each element of a row of K and of V.
     double pairs = countVisiblePairs(*problem);
     double flops = pairs * 2 * (problem->dim + problem->valueDim);
+    if (const std::optional<ProjectionInfo> &projection = program.attention->projection)
+      flops += 2.0 * problem->numQueries * problem->batch * data.tensors[projection->w].getNumElements();
     llvm::outs() << llvm::formatv(", {0:f3} TFLOP/s of {1} visible pairs",
                                   flops / result.median * 1e-9, uint64_t(pairs));
   }

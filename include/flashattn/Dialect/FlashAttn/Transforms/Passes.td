@@ -4,9 +4,9 @@
 include "mlir/Pass/PassBase.td"
 
 def SelectSchedule : Pass<"flashattn-select-schedule"> {
-  let summary = "choose tile sizes, warps and stages for every attention op";
+  let summary = "choose tile sizes, warps and stages for every attention op and projection";
   let description = [{
-    Puts a `#flashattn.schedule` on every `flashattn.attention` that has none:
+    Puts a `#flashattn.schedule` on every `flashattn.attention` and `flashattn.project` that has none:
     the first row of the chip's table whose needs (shared memory, registers)
     fit. A schedule already there is checked and kept. Where none fits, the
     error lists each one tried and why it was refused (rule R2).
@@ -18,7 +18,7 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
     Option<"vectorWidth", "vector-width", "int64_t", "16",
            "f32 lanes of the CPU's vector registers">,
     Option<"schedule", "schedule", "std::string", "\"\"",
-           "fields of a schedule to pin on every op that has none: 'tile_m = 128, tile_n = 64, ...'">,
+           "fields of a schedule to pin on every attention that has none: 'tile_m = 128, ...'">,
   ];
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
@@ -44,6 +44,22 @@ def Tile : Pass<"flashattn-tile"> {
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def TileProject : Pass<"flashattn-tile-project"> {
+  let summary = "turn every projection on memrefs into a program on tile values";
+  let description = [{
+    One program per batch, tile of rows and tile of columns of `flashattn.project`: an `scf.forall`
+    with the schedule, as `flashattn-tile` makes it, whose one loop runs over the heads and the parts
+    of a row of `o`. Rows, columns and parts of rows past the ends read as 0 and are not written.
+
+    Where a batch has few rows, at most 16, the rows of a tile are those of as many batches.
+
+    Example: test/Dialect/FlashAttn/tile-project.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
 }
 
 def LowerCombine : Pass<"flashattn-lower-combine"> {

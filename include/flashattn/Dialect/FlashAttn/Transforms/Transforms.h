@@ -20,6 +20,12 @@ namespace flashattn {
 /// part), the part fastest, and a combine op follows. Errors, at the op: tensors, no schedule.
 FailureOr<scf::ForallOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
 
+/// Replaces `op`, on memrefs and with a schedule, by its tile program: an `scf.forall` over (batch,
+/// row tile, column tile) or, where a batch has few rows, (row, batch tile, column tile), that
+/// carries the schedule as the attribute `flashattn.schedule`. Errors, at the op: tensors, no
+/// schedule.
+FailureOr<scf::ForallOp> tileProject(RewriterBase &rewriter, ProjectOp op);
+
 /// Replaces `op`, on memrefs, by loops over its rows or, `onGPU`, by a `gpu.launch`. Errors, at the
 /// op: tensors.
 LogicalResult lowerCombine(RewriterBase &rewriter, CombineOp op, bool onGPU);
