@@ -74,6 +74,7 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
                                             const FlashAttnToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  pm.addPass(flashattn::createRaiseLinalg());
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
   addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
@@ -92,8 +93,10 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
 void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
                                              const FlashAttnToNVVMOptions &options) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  pm.addPass(createRaiseLinalg());
   addBufferization(pm);
-  pm.addPass(createConvertLinalgToLoopsPass());
+  pm.addPass(createVerifyHost());
+  pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
 
   addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule);
   // The loops must stand as flashattn-tile made them; with programs that have no roles

@@ -38,14 +38,13 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(ProjectOp op, c
   return candidates;
 }
 
-std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,
-                                            const Chip &chip) {
+std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Chip &chip) {
   int64_t m = schedule.getTileM(), n = schedule.getTileN(), warps = schedule.getWarps(),
           stages = schedule.getStages();
   if (schedule.getRoles())
     return "expected no roles for a projection";
-  for (auto [name, value] : {std::pair("pack", schedule.getPack()),
-                             std::pair("splits", schedule.getSplits())})
+  for (auto [name, value] :
+       {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)
       return llvm::formatv("expected {0} 1 for a projection but got {1}", name, value);
   FloatType dot = schedule.getDotType(), element = op.getElementType();

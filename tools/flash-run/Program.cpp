@@ -285,11 +285,11 @@ Expected<AttentionProblem> flashattn::getProblem(const Program &program,
     return error;
   if (info.projection) {
     int64_t width = arguments[info.projection->w]->getShape().back();
-    if (Error error = checkShape("w", info.projection->w,
-                                 {problem.queryHeads, problem.valueDim, width}))
+    if (Error error =
+            checkShape("w", info.projection->w, {problem.queryHeads, problem.valueDim, width}))
       return error;
-    if (Error error = checkShape("p", info.projection->pArgument,
-                                 {problem.batch, problem.numQueries, width}))
+    if (Error error =
+            checkShape("p", info.projection->pArgument, {problem.batch, problem.numQueries, width}))
       return error;
   }
   // What is declared as 1 is broadcast; all else is as large as the scores.

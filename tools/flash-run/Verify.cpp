@@ -229,8 +229,8 @@ static bool verifyProjection(const AttentionProblem &problem, const AttentionInf
       }
   }
   bool isSample = int64_t(rows.size()) < problem.batch * problem.numQueries;
-  bool finiteInputs = isSample && isAllFinite(q) && isAllFinite(k) && isAllFinite(v) &&
-                      isAllFinite(w);
+  bool finiteInputs =
+      isSample && isAllFinite(q) && isAllFinite(k) && isAllFinite(v) && isAllFinite(w);
   std::string name = "p";
   if (isSample)
     name = llvm::formatv("p (a sample of {0} of {1} rows)", rows.size(),

@@ -143,9 +143,8 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
-        copyElement({row, column}, column);
-      });
+      buildLoop(b, loc, zero, window->getCount(1), 1,
+                [&](Value column) { copyElement({row, column}, column); });
   });
   return success();
 }
@@ -192,9 +191,8 @@ static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
-        copyElement({row, column}, column);
-      });
+      buildLoop(b, loc, zero, window->getCount(1), 1,
+                [&](Value column) { copyElement({row, column}, column); });
   });
   return success();
 }
@@ -279,8 +277,8 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
   // Columns [begin, end) of a row, one at a time.
   auto copyElements = [&](Value row, Value begin, Value end) {
     buildLoop(b, loc, begin, end, 1, [&](Value column) {
-      Value x = memref::LoadOp::create(b, loc, window->memref,
-                                       window->getIndices(b, loc, {row, column}));
+      Value x =
+          memref::LoadOp::create(b, loc, window->memref, window->getIndices(b, loc, {row, column}));
       vector::StoreOp::create(b, loc, extendSplat(x, 1), buffer, ValueRange{row, column});
     });
   };

@@ -46,6 +46,32 @@ def Tile : Pass<"flashattn-tile"> {
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
+def RaiseLinalg : Pass<"flashattn-raise-linalg"> {
+  let summary = "turn linalg ops that are an output projection into flashattn.project";
+  let description = [{
+    A linalg op on tensors or memrefs that multiplies `o[b,h,n,d]`, or `o[b,n,h,d]`, with `w[h,d,e]`
+    and adds the sum over `h` and `d` to `p[b,n,e]`, a destination that was filled with 0, becomes
+    `flashattn.project`, known by its iterators, indexing maps and body, whatever its name. On tensors
+    an op behind it that only truncates the f32 sum to the type of `o` goes with it. Sums of f16 and
+    bf16 are taken in f32, whatever the op says.
+
+    A fill of what an op of the dialect overwrites is dropped.
+
+    Example: test/Dialect/FlashAttn/raise-linalg.mlir
+  }];
+  let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
+}
+
+def VerifyHost : Pass<"flashattn-verify-host"> {
+  let summary = "refuse ops that would read a GPU's memory from the host";
+  let description = [{
+    An error at every linalg op and `memref.copy` outside of kernels: loops of the host would be made
+    of them, and the function's memory is the GPU's.
+
+    Example: test/Dialect/FlashAttn/verify-host.mlir
+  }];
+}
+
 def TileProject : Pass<"flashattn-tile-project"> {
   let summary = "turn every projection on memrefs into a program on tile values";
   let description = [{

@@ -10,7 +10,7 @@ class RewriterBase;
 namespace scf {
 class ForallOp;
 class ForOp;
-}
+} // namespace scf
 
 namespace flashattn {
 
@@ -19,6 +19,14 @@ namespace flashattn {
 /// `flashattn.schedule`. Where the schedule splits the keys the last dimension counts (query tile,
 /// part), the part fastest, and a combine op follows. Errors, at the op: tensors, no schedule.
 FailureOr<scf::ForallOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
+
+/// Replaces linalg ops below `root` by the dialect's ops where they say the same, and drops fills
+/// of destinations that the dialect's ops overwrite (flashattn-raise-linalg).
+void raiseLinalg(RewriterBase &rewriter, Operation *root);
+
+/// Error at the first op below `root` that would become a loop or a copy of the host over memory of
+/// a GPU: linalg ops and `memref.copy` outside of kernels.
+LogicalResult verifyHost(Operation *root);
 
 /// Replaces `op`, on memrefs and with a schedule, by its tile program: an `scf.forall` over (batch,
 /// row tile, column tile) or, where a batch has few rows, (row, batch tile, column tile), that
