@@ -39,9 +39,9 @@ LogicalResult ProjectOp::verify() {
       return emitOpError() << "expected element type f16, bf16 or f32 of 'o' but got " << found;
     bool isOutput = operand.value == getPInit();
     if (found != element && !(isOutput && found.isF32()))
-      return emitOpError() << "expected element type " << element << " as of 'o'"
-                           << (isOutput && !element.isF32() ? ", or f32, of '" : " of '")
-                           << operand.name << "' but got " << found;
+      return emitOpError() << "expected '" << operand.name << "' of element type " << element
+                           << ", that of 'o'," << (isOutput && !element.isF32() ? " or f32" : "")
+                           << " but got " << found;
     if (auto memref = dyn_cast<MemRefType>(type)) {
       SmallVector<int64_t> strides;
       int64_t start;

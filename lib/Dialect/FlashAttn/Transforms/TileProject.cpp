@@ -113,9 +113,14 @@ scf::ForallOp ProjectBuilder::build() {
   if (rowsAlongBatch)
     std::swap(others, rows);
   Value columns = dim(op.getW(), 2);
+  SmallVector<Attribute> axes;
+  for (ProgramAxis axis : {ProgramAxis::Batch, ProgramAxis::QueryTile, ProgramAxis::ColumnTile})
+    axes.push_back(ProgramAxisAttr::get(b.getContext(), axis));
+  if (rowsAlongBatch)
+    std::swap(axes[0], axes[1]);
   auto forall = scf::ForallOp::create(
       b, loc, getAsOpFoldResult({others, tilesOf(rows, m), tilesOf(columns, n)}),
-      /*outputs=*/ValueRange(), /*mapping=*/std::nullopt);
+      /*outputs=*/ValueRange(), b.getArrayAttr(axes));
   forall->setAttr(kScheduleAttrName, schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(forall.getBody());
