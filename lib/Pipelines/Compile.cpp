@@ -98,6 +98,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   if (result.wasInterrupted())
     return failure();
   FlashAttnToCPUOptions pipeline;
+  pipeline.fuseProjection = options.fuseProjection;
   pipeline.vectorWidth = vectorWidth;
   pipeline.schedule = options.schedule;
   buildFlashAttnToCPUPipeline(pm, pipeline);

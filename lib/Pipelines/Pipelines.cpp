@@ -57,7 +57,7 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
 
 /// Attention ops to tile programs with a schedule of `chip`.
 static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
-                            StringRef schedule) {
+                            StringRef schedule, bool fuseProjection = false) {
   bool onGPU = chip != "cpu";
   flashattn::SelectScheduleOptions options;
   options.chip = chip.str();
@@ -65,6 +65,8 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   options.schedule = schedule.str();
   pm.addPass(flashattn::createSelectSchedule(options));
   pm.addPass(flashattn::createTile());
+  if (fuseProjection)
+    pm.addPass(flashattn::createFuseProjection());
   pm.addPass(flashattn::createTileProject());
   flashattn::LowerCombineOptions combine;
   combine.gpu = onGPU;
@@ -77,7 +79,7 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
   pm.addPass(flashattn::createRaiseLinalg());
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
-  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
+  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule, options.fuseProjection);
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   ConvertFlashAttnToCPUOptions registers;

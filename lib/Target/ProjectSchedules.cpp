@@ -23,12 +23,20 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(ProjectOp op, c
     return ScheduleAttr::get(ctx, m, n, warps, stages, lanes, dot, /*pack=*/1, /*splits=*/1,
                              /*roles=*/{});
   };
-  if (chip.isCPU())
-    return {make(2 * chip.vectorWidth, 128, 1, 1, 1, f32)};
   int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
+  int64_t width = op.getW().getType().getDimSize(2);
+  bool fewRows = !ShapedType::isDynamic(rows) && rows <= kFewProjectRows;
+  if (chip.isCPU()) {
+    // Every column of programs turns the rows of o on its side anew; but few rows need programs.
+    constexpr int64_t kMost = 512, kFew = 128;
+    int64_t most = fewRows || ShapedType::isDynamic(width) ? kFew : kMost, n = most;
+    if (!ShapedType::isDynamic(width) && width > 0)
+      n = llvm::alignTo(llvm::divideCeil(width, llvm::divideCeil(width, most)), 16);
+    return {make(2 * chip.vectorWidth, n, 1, 1, 1, f32)};
+  }
   SmallVector<ScheduleAttr> candidates;
   // Few rows are as fast as the matrix is read: by many small blocks.
-  if (!ShapedType::isDynamic(rows) && rows <= kFewProjectRows)
+  if (fewRows)
     candidates.push_back(make(32, 32, 2, 2, 4, element));
   // Two row blocks a warp halve its reads of the matrix.
   if (!element.isF32())

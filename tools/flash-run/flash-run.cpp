@@ -89,6 +89,10 @@ cl::opt<std::string>
     schedule("schedule", cl::value_desc("tile_m = …, …"),
              cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
              cl::cat(compileCategory));
+cl::opt<bool>
+    fuseFlag("fuse-projection",
+             cl::desc("On the CPU: multiply each head's output as soon as it is finished"),
+             cl::cat(compileCategory));
 cl::opt<bool> tuneFlag("tune",
                        cl::desc("Time the schedules that fit and keep the fastest for later runs"),
                        cl::cat(compileCategory));
@@ -302,6 +306,7 @@ static Expected<bool> runTool() {
   lowering.function = program->function;
   lowering.chip = (*device)->isCUDA() && !chip.empty() ? chip : (*device)->getChip();
   lowering.schedule = schedule;
+  lowering.fuseProjection = fuseFlag;
   lowering.dumpDir = dumpDir;
   lowering.tunedFile = tunedFile == "none" ? ""
                        : tunedFile.empty() ? getTunedSchedulesFile()

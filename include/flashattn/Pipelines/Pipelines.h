@@ -16,6 +16,10 @@ struct FlashAttnToCPUOptions : public PassPipelineOptions<FlashAttnToCPUOptions>
   PassOptions::Option<std::string> schedule{
       *this, "schedule",
       llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+  PassOptions::Option<bool> fuseProjection{
+      *this, "fuse-projection",
+      llvm::cl::desc("multiply each head's output as soon as it is finished"),
+      llvm::cl::init(false)};
 };
 
 struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOptions> {

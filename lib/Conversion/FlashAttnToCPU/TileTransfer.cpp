@@ -241,7 +241,10 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
   }
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
   auto [strides, offset] = source.getStridesAndOffset();
-  if (window->isInBounds() && type.getElementType().isF32() &&
+  // Rows so many bytes apart share a few sets of the caches: they are better copied together.
+  constexpr int64_t kConflict = 4096;
+  int64_t rowBytes = strides[window->getDim(0)] * 4;
+  if (window->isInBounds() && rowBytes % kConflict != 0 && type.getElementType().isF32() &&
       !ShapedType::isDynamic(strides[window->getDim(0)]) && window->getDim(0) < window->getDim(1)) {
     SmallVector<OpFoldResult> offsets = getAsOpFoldResult(window->start);
     SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;

@@ -88,6 +88,24 @@ def TileProject : Pass<"flashattn-tile-project"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def FuseProjection : Pass<"flashattn-fuse-projection"> {
+  let summary = "multiply each head's output as soon as it is finished";
+  let description = [{
+    Where a `flashattn.project` follows the CPU's tile program of the attention that makes its `o`,
+    both become one program for each batch and row tile: a loop over the heads with the attention's
+    body, each of whose outputs, in f32, meets the head's matrix and is added to the sums of all
+    columns of the row tile. The output itself is not written where no one else reads it.
+
+    What has no such program before it, whose columns' number is not static or which has more of them
+    than a core's cache has room for, stays for `flashattn-tile-project`.
+
+    Example: test/Dialect/FlashAttn/fuse-projection.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
 def LowerCombine : Pass<"flashattn-lower-combine"> {
   let summary = "turn every combine op on memrefs into loops, or a kernel";
   let description = [{

@@ -34,6 +34,10 @@ LogicalResult verifyHost(Operation *root);
 /// schedule.
 FailureOr<scf::ForallOp> tileProject(RewriterBase &rewriter, ProjectOp op);
 
+/// Multiplies what the tile program of the attention before `op` writes as soon as it is finished,
+/// and erases `op` (flashattn-fuse-projection). False where that cannot be: nothing is changed then.
+bool fuseProjection(RewriterBase &rewriter, ProjectOp op);
+
 /// Replaces `op`, on memrefs, by loops over its rows or, `onGPU`, by a `gpu.launch`. Errors, at the
 /// op: tensors.
 LogicalResult lowerCombine(RewriterBase &rewriter, CombineOp op, bool onGPU);
