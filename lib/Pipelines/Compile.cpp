@@ -87,6 +87,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;
+    pipeline.fuseProjection = options.fuseProjection;
     buildFlashAttnToNVVMPipeline(pm, pipeline);
     return pm.run(module);
   }

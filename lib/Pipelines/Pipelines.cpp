@@ -65,8 +65,11 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   options.schedule = schedule.str();
   pm.addPass(flashattn::createSelectSchedule(options));
   pm.addPass(flashattn::createTile());
-  if (fuseProjection)
-    pm.addPass(flashattn::createFuseProjection());
+  if (fuseProjection) {
+    flashattn::FuseProjectionOptions fusion;
+    fusion.chip = chip.str();
+    pm.addPass(flashattn::createFuseProjection(fusion));
+  }
   pm.addPass(flashattn::createTileProject());
   flashattn::LowerCombineOptions combine;
   combine.gpu = onGPU;
@@ -100,7 +103,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createVerifyHost());
   pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
 
-  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule);
+  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, options.fuseProjection);
   // The loops must stand as flashattn-tile made them; with programs that have no roles
   // these three do nothing.
   pm.addPass(createPipelineKeys());

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Distribute.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 
@@ -153,6 +154,24 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
   return success();
 }
 
+/// `memref.atomic_rmw` would order all other accesses too, which costs more than the addition.
+void Distributor::addAtomically(Value value, Value memref, ValueRange at) {
+  Value linear = at.front();
+  for (auto [i, position] : llvm::enumerate(at.drop_front())) {
+    Value size = b.createOrFold<memref::DimOp>(loc, memref, static_cast<int64_t>(i + 1));
+    linear = add(arith::MulIOp::create(b, loc, linear, size), position);
+  }
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memref);
+  constexpr int64_t kBytes = 4;
+  Value address =
+      arith::IndexCastOp::create(b, loc, b.getI64Type(), add(base, mul(linear, kBytes)));
+  constexpr unsigned kGlobal = 1;
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext(), kGlobal);
+  LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::fadd,
+                            LLVM::IntToPtrOp::create(b, loc, pointer, address), value,
+                            LLVM::AtomicOrdering::monotonic, "device");
+}
+
 /// What this thread holds of one row: element `first` and the next of every group of 8 columns.
 void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first,
                            SmallVector<Value> at) {
@@ -179,7 +198,8 @@ void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first
     build();
   };
   // Two columns are both inside of a row of an even number of them, or neither.
-  bool pairs = hasAlignedRows(op.getBase()) &&
+  bool adds = op->hasAttr(kAddAttrName);
+  bool pairs = !adds && hasAlignedRows(op.getBase()) &&
                (inBounds || (!ShapedType::isDynamic(width) && width % 2 == 0));
   int64_t bytes = memory.getElementTypeBitWidth() / 8;
   Value firstColumn = add(at.back(), laneColumn);
@@ -198,8 +218,11 @@ void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first
       Value one = add(column, c);
       ifInside(one, [&] {
         at.back() = one;
-        memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, held, element + c),
-                                op.getBase(), at);
+        Value value = vector::ExtractOp::create(b, loc, held, element + c);
+        if (adds)
+          addAtomically(value, op.getBase(), at);
+        else
+          memref::StoreOp::create(b, loc, value, op.getBase(), at);
       });
     }
   }

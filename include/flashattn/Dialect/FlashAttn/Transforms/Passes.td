@@ -91,19 +91,29 @@ def TileProject : Pass<"flashattn-tile-project"> {
 def FuseProjection : Pass<"flashattn-fuse-projection"> {
   let summary = "multiply each head's output as soon as it is finished";
   let description = [{
-    Where a `flashattn.project` follows the CPU's tile program of the attention that makes its `o`,
-    both become one program for each batch and row tile: a loop over the heads with the attention's
-    body, each of whose outputs, in f32, meets the head's matrix and is added to the sums of all
-    columns of the row tile. The output itself is not written where no one else reads it.
+    Where a `flashattn.project` follows the tile program of the attention that makes its `o`, the two
+    become one. The output itself is not written where no one else reads it.
 
-    What has no such program before it, whose columns' number is not static or which has more of them
-    than a core's cache has room for, stays for `flashattn-tile-project`.
+    On the CPU there is one program for each batch and row tile: a loop over the heads with the attention's
+    body, each of whose outputs, in f32, meets the head's matrix and is added to the sums of all
+    columns of the row tile.
+
+    A GPU's program without roles multiplies its head's output with the matrix a few columns at a time
+    and adds to `p`, which must be f32 and is filled with 0 before, with other heads adding at the same
+    time: the order is not the same from run to run.
+
+    What has no such program before it, or one without shared memory for the matrix, or on the CPU
+    columns whose number is not static or too large for a core's cache, stays for
+    `flashattn-tile-project`.
 
     Example: test/Dialect/FlashAttn/fuse-projection.mlir
   }];
+  let options = [
+    Option<"chip", "chip", "std::string", "\"sm_80\"", "GPU whose shared memory must suffice">,
+  ];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"];
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 def LowerCombine : Pass<"flashattn-lower-combine"> {
