@@ -86,12 +86,11 @@ func.func @whole(%o: memref<2x8x?x64xf16>, %w: memref<8x64x256xf16>, %p: memref<
 // WRITE: %[[ADDRESS:.*]] = arith.index_cast %{{.*}} : index to i64
 // WRITE: %[[AT:.*]] = llvm.inttoptr %[[ADDRESS]] : i64 to !llvm.ptr<1>
 // WRITE: llvm.atomicrmw fadd %[[AT]], %{{.*}} syncscope("device") monotonic
-func.func @adds(%p: memref<?x?x40xf32>) {
-  %sum = arith.constant dense<1.0> : vector<16x40xf32>
+func.func @adds(%p: memref<?x?x40xf32>, %x: f32) {
   %c0 = arith.constant 0 : index
   scf.forall (%i, %j, %k) in (2, 3, 4) {
-    %twice = arith.addf %sum, %sum : vector<16x40xf32>
-    vector.transfer_write %twice, %p[%i, %j, %c0] {flashattn.add, in_bounds = [false, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : vector<16x40xf32>, memref<?x?x40xf32>
+    %sum = vector.broadcast %x : f32 to vector<16x40xf32>
+    vector.transfer_write %sum, %p[%i, %j, %c0] {flashattn.add, in_bounds = [false, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : vector<16x40xf32>, memref<?x?x40xf32>
   } {flashattn.schedule = #schedule}
   return
 }
