@@ -241,11 +241,14 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
   }
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
   auto [strides, offset] = source.getStridesAndOffset();
-  // Rows so many bytes apart share a few sets of the caches: they are better copied together.
+  // Parts of long rows, so many bytes apart, share a few sets of the caches: they are better copied
+  // together.
   constexpr int64_t kConflict = 4096;
-  int64_t rowBytes = strides[window->getDim(0)] * 4;
-  if (window->isInBounds() && rowBytes % kConflict != 0 && type.getElementType().isF32() &&
-      !ShapedType::isDynamic(strides[window->getDim(0)]) && window->getDim(0) < window->getDim(1)) {
+  int64_t rowStride = strides[window->getDim(0)];
+  bool conflicts = source.getShape().back() != columns && !ShapedType::isDynamic(rowStride) &&
+                   rowStride % (kConflict / int64_t(sizeof(float))) == 0;
+  if (window->isInBounds() && !conflicts && type.getElementType().isF32() &&
+      !ShapedType::isDynamic(rowStride) && window->getDim(0) < window->getDim(1)) {
     SmallVector<OpFoldResult> offsets = getAsOpFoldResult(window->start);
     SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;
     sizes[window->getDim(0)] = b.getIndexAttr(rows);

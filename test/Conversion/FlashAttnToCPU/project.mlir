@@ -32,7 +32,7 @@ func.func @ends(%o: memref<?x?x?x24xf16>, %w: memref<?x24x150xf16>, %p: memref<?
 #kj = affine_map<(i, j, k) -> (k, j)>
 #ij = affine_map<(i, j, k) -> (i, j)>
 
-// Rows of 48 are read where they lie, those of 1024 are copied: they share a set of the cache.
+// Rows of 48 are read where they lie, parts of those of 1024 are copied: they share a set of the cache.
 // CHECK-LABEL: func private @rows_program
 // CHECK: memref.subview %{{.*}} : memref<2x8x48xf32> to memref<8x48xf32
 // CHECK: vector.load %{{.*}} : memref<2x8x1024xf32>, vector<16xf32>
