@@ -89,10 +89,9 @@ cl::opt<std::string>
     schedule("schedule", cl::value_desc("tile_m = …, …"),
              cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
              cl::cat(compileCategory));
-cl::opt<bool>
-    fuseFlag("fuse-projection",
-             cl::desc("Multiply each head's output as soon as it is finished"),
-             cl::cat(compileCategory));
+cl::opt<bool> fuseFlag("fuse-projection",
+                       cl::desc("Multiply each head's output as soon as it is finished"),
+                       cl::cat(compileCategory));
 cl::opt<bool> tuneFlag("tune",
                        cl::desc("Time the schedules that fit and keep the fastest for later runs"),
                        cl::cat(compileCategory));

@@ -233,7 +233,7 @@ static int64_t countSharedBytes(const Producer &attention, ScheduleAttr schedule
 /// in.
 static std::optional<Producer> findProducer(ProjectOp op, int64_t sharedMemory) {
   // The sums of all columns stay in a core's cache.
-  constexpr int64_t kMostSums = 1 << 18;
+  constexpr int64_t kMostSums = 1 << 17;
   int64_t width = op.getW().getType().getDimSize(2);
   Operation *before = op->getPrevNode();
   // Nothing between reads or writes; memory may be made there.

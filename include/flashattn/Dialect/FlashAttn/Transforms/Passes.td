@@ -94,7 +94,7 @@ def FuseProjection : Pass<"flashattn-fuse-projection"> {
     Where a `flashattn.project` follows the tile program of the attention that makes its `o`, the two
     become one. The output itself is not written where no one else reads it.
 
-    On the CPU there is one program for each batch and row tile: a loop over the heads with the attention's
+    On the CPU there is one program for each batch and row tile: a loop over the heads with its
     body, each of whose outputs, in f32, meets the head's matrix and is added to the sums of all
     columns of the row tile.
 

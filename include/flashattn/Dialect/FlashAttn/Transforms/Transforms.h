@@ -35,8 +35,8 @@ LogicalResult verifyHost(Operation *root);
 FailureOr<scf::ForallOp> tileProject(RewriterBase &rewriter, ProjectOp op);
 
 /// Multiplies what the tile program of the attention before `op` writes as soon as it is finished,
-/// and erases `op` (flashattn-fuse-projection). False where that cannot be: nothing is changed then.
-/// `sharedMemory` is what a block of a GPU may use, bytes.
+/// and erases `op` (flashattn-fuse-projection). False where that cannot be: nothing is changed
+/// then. `sharedMemory` is what a block of a GPU may use, bytes.
 bool fuseProjection(RewriterBase &rewriter, ProjectOp op, int64_t sharedMemory);
 
 /// Replaces `op`, on memrefs, by loops over its rows or, `onGPU`, by a `gpu.launch`. Errors, at the
