@@ -87,6 +87,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;
+    pipeline.fuseProjection = options.fuseProjection;
     buildFlashAttnToNVVMPipeline(pm, pipeline);
     return pm.run(module);
   }
@@ -98,6 +99,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   if (result.wasInterrupted())
     return failure();
   FlashAttnToCPUOptions pipeline;
+  pipeline.fuseProjection = options.fuseProjection;
   pipeline.vectorWidth = vectorWidth;
   pipeline.schedule = options.schedule;
   buildFlashAttnToCPUPipeline(pm, pipeline);

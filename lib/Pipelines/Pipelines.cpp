@@ -58,7 +58,7 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
 
 /// Attention ops to tile programs with a schedule of `chip`.
 static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
-                            StringRef schedule) {
+                            StringRef schedule, bool fuseProjection = false) {
   bool onGPU = chip != "cpu";
   flashattn::SelectScheduleOptions options;
   options.chip = chip.str();
@@ -66,6 +66,12 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   options.schedule = schedule.str();
   pm.addPass(flashattn::createSelectSchedule(options));
   pm.addPass(flashattn::createTile());
+  if (fuseProjection) {
+    flashattn::FuseProjectionOptions fusion;
+    fusion.chip = chip.str();
+    pm.addPass(flashattn::createFuseProjection(fusion));
+  }
+  pm.addPass(flashattn::createTileProject());
   flashattn::LowerCombineOptions combine;
   combine.gpu = onGPU;
   pm.addPass(flashattn::createLowerCombine(combine));
@@ -77,9 +83,10 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
                                             const FlashAttnToCPUOptions &options) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  pm.addPass(flashattn::createRaiseLinalg());
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
-  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule);
+  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule, options.fuseProjection);
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   ConvertFlashAttnToCPUOptions registers;
@@ -95,10 +102,12 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
 void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
                                              const FlashAttnToNVVMOptions &options) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  pm.addPass(createRaiseLinalg());
   addBufferization(pm);
-  pm.addPass(createConvertLinalgToLoopsPass());
+  pm.addPass(createVerifyHost());
+  pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
 
-  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule);
+  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, options.fuseProjection);
   // The loops must stand as flashattn-tile made them; with programs that have no roles
   // these three do nothing.
   pm.addPass(createPipelineKeys());

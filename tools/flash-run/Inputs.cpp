@@ -96,6 +96,11 @@ inferShape(const Program &program, unsigned index,
     return SmallVector<int64_t>{shape[heads]};
   if (attention.kvLen == index)
     return SmallVector<int64_t>{shape[0]};
+  if (attention.projection && attention.projection->pArgument == index) {
+    if (!shapes[attention.projection->w])
+      return std::nullopt;
+    return SmallVector<int64_t>{shape[0], shape[length], shapes[attention.projection->w]->back()};
+  }
   if (attention.oArgument == index) {
     shape[3] = (*shapes[attention.v])[3];
     return shape;

@@ -58,6 +58,55 @@ static Value stripCasts(Value value) {
   return value;
 }
 
+/// The output that the op's result `index` is, or its destination `init`.
+static std::optional<unsigned> findOutput(func::FuncOp function, const Program &program,
+                                          Operation *op, Value init, unsigned index) {
+  std::optional<unsigned> argument = getArgumentIndex(init, function);
+  Operation *end = function.front().getTerminator();
+  for (auto [i, output] : llvm::enumerate(program.outputs)) {
+    if (output.isArgument) {
+      if (argument == output.index)
+        return i;
+      continue;
+    }
+    if (output.index >= end->getNumOperands())
+      continue;
+    Value returned = stripCasts(end->getOperand(output.index));
+    if ((index < op->getNumResults() && returned == op->getResult(index)) ||
+        returned == stripCasts(init))
+      return i;
+  }
+  return std::nullopt;
+}
+
+/// Finds the projection of the attention's output; returns why there is none to verify though
+/// there is a projection.
+static std::string findProjection(func::FuncOp function, const Program &program,
+                                  AttentionOp attention, std::optional<ProjectionInfo> &info) {
+  SmallVector<ProjectOp> ops;
+  function.walk([&](ProjectOp op) { ops.push_back(op); });
+  if (ops.empty())
+    return {};
+  std::string name = function.getName().str();
+  if (ops.size() != 1)
+    return llvm::formatv("expected at most one flashattn.project in function '{0}' but got {1}",
+                         name, ops.size())
+        .str();
+  ProjectOp op = ops.front();
+  Value o = stripCasts(op.getO());
+  bool follows = attention.getNumResults() != 0 ? o == attention.getResult(0)
+                                                : o == stripCasts(attention.getOInit());
+  std::optional<unsigned> w = getArgumentIndex(op.getW(), function);
+  if (!follows || !w || op.getLayout() != attention.getLayout() || op->getParentOp() != function)
+    return llvm::formatv("expected o of the flashattn.project in function '{0}' to be the "
+                         "attention's, in its layout, and w to be an argument",
+                         name)
+        .str();
+  info = ProjectionInfo{*w, findOutput(function, program, op, op.getPInit(), 0),
+                        getArgumentIndex(op.getPInit(), function)};
+  return {};
+}
+
 /// Finds the function's attention; returns why there is none to verify.
 static std::string findAttention(func::FuncOp function, Program &program) {
   SmallVector<AttentionOp> ops;
@@ -110,26 +159,11 @@ static std::string findAttention(func::FuncOp function, Program &program) {
   info.oArgument = getArgumentIndex(op.getOInit(), function);
   info.lseArgument = getArgumentIndex(op.getLseInit(), function);
 
-  auto findOutput = [&](unsigned init, std::optional<unsigned> argument) {
-    for (auto [i, output] : llvm::enumerate(program.outputs)) {
-      if (output.isArgument && argument == output.index)
-        return std::optional<unsigned>(i);
-      Value returned = function.front().getTerminator()->getNumOperands() > output.index
-                           ? function.front().getTerminator()->getOperand(output.index)
-                           : Value();
-      if (output.isArgument || !returned)
-        continue;
-      returned = stripCasts(returned);
-      Value initValue = init == 0 ? op.getOInit() : op.getLseInit();
-      if ((init < op->getNumResults() && returned == op->getResult(init)) ||
-          returned == stripCasts(initValue))
-        return std::optional<unsigned>(i);
-    }
-    return std::optional<unsigned>();
-  };
-  info.o = findOutput(0, info.oArgument);
+  info.o = findOutput(function, program, op, op.getOInit(), 0);
   if (op.getLseInit())
-    info.lse = findOutput(1, info.lseArgument);
+    info.lse = findOutput(function, program, op, op.getLseInit(), 1);
+  if (std::string reason = findProjection(function, program, op, info.projection); !reason.empty())
+    return reason;
   program.attention = std::move(info);
   return {};
 }
@@ -153,11 +187,11 @@ Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
       if (writes && function.getNumResults() == 0)
         program.outputs.push_back({/*isArgument=*/true, unsigned(i)});
     } else if (isa<RankedTensorType>(argument.getType())) {
-      // Inits of attention are written whole and not read.
+      // Inits of the dialect's ops are written whole and not read.
       info->isWriteOnly =
           !argument.use_empty() && llvm::all_of(argument.getUses(), [&](OpOperand &use) {
-            auto op = dyn_cast<AttentionOp>(use.getOwner());
-            return op && op.isDpsInit(&use);
+            auto op = dyn_cast<DestinationStyleOpInterface>(use.getOwner());
+            return isa<AttentionOp, ProjectOp>(use.getOwner()) && op.isDpsInit(&use);
           });
     }
     program.arguments.push_back(*info);
@@ -253,6 +287,15 @@ Expected<AttentionProblem> flashattn::getProblem(const Program &program,
   if (Error error = checkShape("lse", info.lseArgument,
                                {problem.batch, problem.queryHeads, problem.numQueries}))
     return error;
+  if (info.projection) {
+    int64_t width = arguments[info.projection->w]->getShape().back();
+    if (Error error =
+            checkShape("w", info.projection->w, {problem.queryHeads, problem.valueDim, width}))
+      return error;
+    if (Error error =
+            checkShape("p", info.projection->pArgument, {problem.batch, problem.numQueries, width}))
+      return error;
+  }
   // What is declared as 1 is broadcast; all else is as large as the scores.
   SmallVector<int64_t> scores = {problem.batch, problem.queryHeads, problem.numQueries,
                                  problem.numKeys};

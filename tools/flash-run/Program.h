@@ -29,6 +29,13 @@ struct OutputInfo {
   unsigned index;
 };
 
+/// The flashattn.project of the attention's output, as positions of arguments and outputs.
+struct ProjectionInfo {
+  unsigned w;
+  std::optional<unsigned> p; ///< output
+  std::optional<unsigned> pArgument;
+};
+
 /// The one flashattn.attention of a function, as positions of its arguments and outputs.
 struct AttentionInfo {
   unsigned q, k, v;
@@ -44,6 +51,7 @@ struct AttentionInfo {
   std::optional<unsigned> o, lse; ///< outputs
   /// Arguments that are the op's inits.
   std::optional<unsigned> oArgument, lseArgument;
+  std::optional<ProjectionInfo> projection;
 };
 
 /// What there is to know before the module is lowered.

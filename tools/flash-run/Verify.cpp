@@ -6,6 +6,7 @@
 #include "llvm/Support/Parallel.h"
 
 #include <cmath>
+#include <numeric>
 #include <random>
 
 using namespace mlir;
@@ -146,13 +147,109 @@ static bool report(raw_ostream &os, StringRef name, const Difference &difference
   return pass;
 }
 
+/// Rows of the result, each with all of the heads: all, or a sample spread over a few batches, each
+/// one's first and last row included. Rows of a batch are neighbours.
+static std::vector<Row> chooseProjectedRows(const AttentionProblem &problem, int64_t width,
+                                            double maxWork) {
+  std::vector<Row> rows;
+  double all = double(problem.batch) * problem.numQueries;
+  if (all == 0)
+    return rows;
+  double work = double(countVisiblePairs(problem)) * (problem.dim + problem.valueDim) +
+                all * problem.queryHeads * problem.valueDim * width;
+  constexpr int64_t kMaxBatches = 4;
+  int64_t batches = work <= maxWork ? problem.batch : std::min(problem.batch, kMaxBatches);
+  std::mt19937_64 random(kSampleSeed);
+  for (int64_t n = 0; n < batches; ++n) {
+    int64_t b = batches == 1 ? 0 : n * (problem.batch - 1) / (batches - 1);
+    std::vector<int64_t> chosen;
+    if (work <= maxWork) {
+      chosen.resize(problem.numQueries);
+      std::iota(chosen.begin(), chosen.end(), 0);
+    } else {
+      int64_t count = std::clamp<int64_t>(maxWork / (work / all) / batches, 4, problem.numQueries);
+      chosen = {0, problem.numQueries - 1};
+      while (int64_t(chosen.size()) < count)
+        chosen.push_back(random() % problem.numQueries);
+      llvm::sort(chosen);
+      chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+    }
+    for (int64_t i : chosen)
+      rows.push_back({b, 0, i});
+  }
+  return rows;
+}
+
+/// p[b,n,e] = sum over h and d of o[b,h,n,d] w[h,d,e], o itself from the reference.
+static bool verifyProjection(const AttentionProblem &problem, const AttentionInfo &info,
+                             ArrayRef<const HostTensor *> arguments, const HostTensor &p,
+                             raw_ostream &os, double maxWork) {
+  const HostTensor &q = *arguments[info.q], &k = *arguments[info.k], &v = *arguments[info.v],
+                   &w = *arguments[info.projection->w];
+  int64_t width = p.getShape().back(), matrixSize = problem.valueDim * width;
+  std::vector<Row> rows = chooseProjectedRows(problem, width, maxWork);
+  std::vector<float> keys, values, matrix(matrixSize);
+  Difference whole;
+  for (size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    int64_t batch = rows[begin].b;
+    while (end < rows.size() && rows[end].b == batch)
+      ++end;
+    std::vector<double> exact((end - begin) * width);
+    std::vector<float> naive((end - begin) * width);
+    for (int64_t head = 0; head < problem.queryHeads; ++head) {
+      int64_t group = problem.queryHeads / problem.keyHeads; // rule A4
+      if (head % group == 0) {
+        loadHead(problem, k, batch, head / group, problem.dim, keys);
+        loadHead(problem, v, batch, head / group, problem.valueDim, values);
+      }
+      w.getFloats(head * matrixSize, matrixSize, matrix.data());
+      llvm::parallelFor(begin, end, [&](size_t n) {
+        int64_t i = rows[n].i;
+        SmallVector<float> query(problem.dim);
+        q.getFloats(problem.getRowStart(batch, head, i, problem.queryHeads, problem.numQueries,
+                                        problem.dim),
+                    problem.dim, query.data());
+        ReferenceRow row =
+            computeReferenceRow(problem, query, keys.data(), values.data(), batch, head, i);
+        double *exactRow = exact.data() + (n - begin) * width;
+        float *naiveRow = naive.data() + (n - begin) * width;
+        for (int64_t d = 0; d < problem.valueDim; ++d)
+          for (int64_t e = 0; e < width; ++e) {
+            float weight = matrix[d * width + e];
+            exactRow[e] += row.o[d] * double(weight);
+            naiveRow[e] += row.naiveO[d] * weight;
+          }
+      });
+    }
+    for (size_t n = begin; n < end; ++n)
+      for (int64_t e = 0; e < width; ++e) {
+        size_t at = (n - begin) * width + e;
+        whole.add(p.get((batch * problem.numQueries + rows[n].i) * width + e), exact[at],
+                  roundTo(p.getScalar(), naive[at]));
+      }
+  }
+  bool isSample = int64_t(rows.size()) < problem.batch * problem.numQueries;
+  bool finiteInputs =
+      isSample && isAllFinite(q) && isAllFinite(k) && isAllFinite(v) && isAllFinite(w);
+  std::string name = "p";
+  if (isSample)
+    name = llvm::formatv("p (a sample of {0} of {1} rows)", rows.size(),
+                         problem.batch * problem.numQueries)
+               .str();
+  StringRef extra = finiteInputs && !isAllFinite(p) ? ", values that are not finite" : "";
+  return report(os, name, whole, 2 * whole.maxNaive + 1e-5, getFrobeniusBound(problem.scalar),
+                extra);
+}
+
 bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &info,
                        ArrayRef<const HostTensor *> arguments, ArrayRef<const HostTensor *> outputs,
                        raw_ostream &os, double maxWork) {
   const HostTensor &q = *arguments[info.q], &k = *arguments[info.k], &v = *arguments[info.v];
   const HostTensor *o = info.o ? outputs[*info.o] : nullptr;
   const HostTensor *lse = info.lse ? outputs[*info.lse] : nullptr;
-  std::vector<Row> rows = chooseRows(problem, maxWork);
+  std::vector<Row> rows;
+  if (o || lse || !info.projection)
+    rows = chooseRows(problem, maxWork);
   bool isSample = int64_t(rows.size()) < problem.getNumRows();
 
   double lseTolerance = problem.scalar == Scalar::F32 ? 1e-5 : 1e-3;
@@ -190,10 +287,10 @@ bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &inf
     begin = end;
   }
 
-  if (isSample)
+  if (isSample && !rows.empty())
     os << llvm::formatv("verify: a sample of {0} of {1} rows (seed {2})\n", rows.size(),
                         problem.getNumRows(), kSampleSeed);
-  else
+  else if (!isSample)
     os << llvm::formatv("verify: all {0} rows\n", rows.size());
   // Rows outside of the sample must at least have been written.
   bool finiteInputs = isSample && isAllFinite(q) && isAllFinite(k) && isAllFinite(v);
@@ -213,6 +310,8 @@ bool flashattn::verify(const AttentionProblem &problem, const AttentionInfo &inf
   if (lse)
     pass &= report(os, "lse (relative to max(1, |lse|))", sum(lseDifferences), lseTolerance,
                    std::nullopt, "");
+  if (info.projection && info.projection->p)
+    pass &= verifyProjection(problem, info, arguments, *outputs[*info.projection->p], os, maxWork);
   return pass;
 }
 

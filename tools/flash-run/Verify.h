@@ -10,9 +10,9 @@ namespace mlir::flashattn {
 /// Products of the reference that take about two seconds on two processors.
 constexpr double kDefaultVerifyWork = 4e9;
 
-/// Compares o and lse, where the function gives them, with the float64 reference: all rows
-/// or, where that would take more than `maxWork` products, a sample of them. Prints a line
-/// for each. True where all is as it should be.
+/// Compares o, lse and the projection of o, where the function gives them, with the float64
+/// reference: all rows or, where that would take more than `maxWork` products, a sample of them.
+/// Prints a line for each. True where all is as it should be.
 bool verify(const AttentionProblem &problem, const AttentionInfo &info,
             ArrayRef<const HostTensor *> arguments, ArrayRef<const HostTensor *> outputs,
             raw_ostream &os, double maxWork = kDefaultVerifyWork);

@@ -11,6 +11,7 @@
 #include "Runner.h"
 #include "Tune.h"
 #include "Verify.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Target/Tuned.h"
@@ -88,14 +89,17 @@ cl::opt<std::string>
     schedule("schedule", cl::value_desc("tile_m = …, …"),
              cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
              cl::cat(compileCategory));
+cl::opt<bool> fuseFlag("fuse-projection",
+                       cl::desc("Multiply each head's output as soon as it is finished"),
+                       cl::cat(compileCategory));
 cl::opt<bool> tuneFlag("tune",
                        cl::desc("Time the schedules that fit and keep the fastest for later runs"),
                        cl::cat(compileCategory));
-cl::opt<std::string>
-    tunedFile("tuned-schedules", cl::value_desc("FILE|none"),
-              cl::desc("Schedules that were tuned (default: schedules.json in the user's cache folder "
-                       "for flashattn; none where FLASHATTN_TUNED=0)"),
-              cl::cat(compileCategory));
+cl::opt<std::string> tunedFile(
+    "tuned-schedules", cl::value_desc("FILE|none"),
+    cl::desc("Schedules that were tuned (default: schedules.json in the user's cache folder "
+             "for flashattn; none where FLASHATTN_TUNED=0)"),
+    cl::cat(compileCategory));
 cl::opt<std::string> dumpDir("dump-dir", cl::value_desc("directory"),
                              cl::desc("Keep the IR after each stage, the PTX and ptxas's report"),
                              cl::cat(compileCategory));
@@ -193,6 +197,9 @@ static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<H
     // A pair costs a product and a sum for each element of a row of K and of V.
     double pairs = countVisiblePairs(*problem);
     double flops = pairs * 2 * (problem->dim + problem->valueDim);
+    if (const std::optional<ProjectionInfo> &projection = program.attention->projection)
+      flops +=
+          2.0 * problem->numQueries * problem->batch * data.tensors[projection->w].getNumElements();
     llvm::outs() << llvm::formatv(", {0:f3} TFLOP/s of {1} visible pairs",
                                   flops / result.median * 1e-9, uint64_t(pairs));
   }
@@ -241,6 +248,9 @@ static Expected<bool> runTool() {
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
   if (!module)
     return false;
+  // As the pipelines do first, so that what they make of linalg can be verified.
+  IRRewriter rewriter(&context);
+  raiseLinalg(rewriter, *module);
   Expected<Program> program = analyze(*module, functionName);
   if (!program)
     return program.takeError();
@@ -295,8 +305,9 @@ static Expected<bool> runTool() {
   lowering.function = program->function;
   lowering.chip = (*device)->isCUDA() && !chip.empty() ? chip : (*device)->getChip();
   lowering.schedule = schedule;
+  lowering.fuseProjection = fuseFlag;
   lowering.dumpDir = dumpDir;
-  lowering.tunedFile = tunedFile == "none"  ? ""
+  lowering.tunedFile = tunedFile == "none" ? ""
                        : tunedFile.empty() ? getTunedSchedulesFile()
                                            : tunedFile;
   if (tuneFlag) {

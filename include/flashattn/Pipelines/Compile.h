@@ -35,12 +35,14 @@ Access getAccess(func::FuncOp function, Value argument);
 int64_t getHostVectorWidth();
 
 struct CompileOptions {
-  std::string function;    ///< compiled alone, with what it calls; empty: all are
-  std::string chip;        ///< "cpu" or sm_XX
-  std::string schedule;    ///< fields to pin, as of flashattn-select-schedule; may be empty
+  std::string function; ///< compiled alone, with what it calls; empty: all are
+  std::string chip;     ///< "cpu" or sm_XX
+  std::string schedule; ///< fields to pin, as of flashattn-select-schedule; may be empty
   /// File of tuned schedules (flashattn/Target/Tuned.h); empty: none. Pins come first.
   std::string tunedFile;
   int64_t vectorWidth = 0; ///< CPU: f32 lanes of a register; 0: the host's
+  /// Projections in the epilogue of attention's programs (flashattn-fuse-projection).
+  bool fuseProjection = false;
 };
 
 /// Runs the chip's pipeline on the module, with what `instrument` adds to its pass manager.

@@ -16,6 +16,10 @@ struct FlashAttnToCPUOptions : public PassPipelineOptions<FlashAttnToCPUOptions>
   PassOptions::Option<std::string> schedule{
       *this, "schedule",
       llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+  PassOptions::Option<bool> fuseProjection{
+      *this, "fuse-projection",
+      llvm::cl::desc("multiply each head's output as soon as it is finished"),
+      llvm::cl::init(false)};
 };
 
 struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOptions> {
@@ -24,6 +28,12 @@ struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOption
   PassOptions::Option<std::string> schedule{
       *this, "schedule",
       llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+  PassOptions::Option<bool> fuseProjection{
+      *this, "fuse-projection",
+      llvm::cl::desc(
+          "add each head's part of an f32 projection to memory; not where schedules have "
+          "roles"),
+      llvm::cl::init(false)};
 };
 
 /// From attention ops on tensors or memrefs to the LLVM dialect, for Executable::create.

@@ -45,9 +45,19 @@ bool isDecode(AttentionOp op);
 /// Schedules to try for `op` on `chip`, best first.
 SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Chip &chip);
 
+/// Most rows of a batch that a projection's tile takes from each of several batches.
+constexpr int64_t kFewProjectRows = 16;
+
+/// The same for a projection: `tile_m` rows of `o` and `tile_n` columns of `w` a program.
+SmallVector<ScheduleAttr> getScheduleCandidates(ProjectOp op, const Chip &chip);
+
+/// Elements of a row of `o` that one step of a projection's program multiplies.
+int64_t getProjectDepth(ProjectOp op, ScheduleAttr schedule);
+
 /// Why `schedule` cannot compile `op` for `chip`: needed and available of what is
 /// short, by buffer; empty where it can (rule R2, principle "refuse early and in full").
 std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Chip &chip);
+std::string explainRefusal(ProjectOp op, ScheduleAttr schedule, const Chip &chip);
 
 } // namespace mlir::flashattn
 

@@ -143,9 +143,8 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
-        copyElement({row, column}, column);
-      });
+      buildLoop(b, loc, zero, window->getCount(1), 1,
+                [&](Value column) { copyElement({row, column}, column); });
   });
   return success();
 }
@@ -192,9 +191,8 @@ static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
-        copyElement({row, column}, column);
-      });
+      buildLoop(b, loc, zero, window->getCount(1), 1,
+                [&](Value column) { copyElement({row, column}, column); });
   });
   return success();
 }
@@ -243,8 +241,14 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
   }
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
   auto [strides, offset] = source.getStridesAndOffset();
-  if (window->isInBounds() && type.getElementType().isF32() &&
-      !ShapedType::isDynamic(strides[window->getDim(0)]) && window->getDim(0) < window->getDim(1)) {
+  // Parts of long rows, so many bytes apart, share a few sets of the caches: they are better copied
+  // together.
+  constexpr int64_t kConflict = 4096;
+  int64_t rowStride = strides[window->getDim(0)];
+  bool conflicts = source.getShape().back() != columns && !ShapedType::isDynamic(rowStride) &&
+                   rowStride % (kConflict / int64_t(sizeof(float))) == 0;
+  if (window->isInBounds() && !conflicts && type.getElementType().isF32() &&
+      !ShapedType::isDynamic(rowStride) && window->getDim(0) < window->getDim(1)) {
     SmallVector<OpFoldResult> offsets = getAsOpFoldResult(window->start);
     SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;
     sizes[window->getDim(0)] = b.getIndexAttr(rows);
@@ -253,11 +257,6 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
                                                                     offsets, sizes, steps);
     return memref::SubViewOp::create(b, loc, view, window->memref, offsets, sizes, steps);
   }
-  if (!read.isDimInBounds(1)) {
-    read.emitOpError("expected columns in bounds in a contraction's operand");
-    return nullptr;
-  }
-
   bool contiguous = strides[window->getDim(1)] == 1 && window->getDim(1) + 1 == source.getRank();
   int64_t width = contiguous ? std::min<int64_t>(16, columns & -columns) : 1;
   auto sourceType = VectorType::get({width}, type.getElementType());
@@ -268,8 +267,42 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
 
   Value buffer = values.scratch.allocate(loc, MemRefType::get({rows, columns}, b.getF32Type()));
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value padding;
+  if (!window->isInBounds()) {
+    padding = values.get(read.getPadding());
+    if (!padding)
+      return nullptr;
+  }
+  auto extendSplat = [&](Value element, int64_t count) -> Value {
+    auto splatType = VectorType::get({count}, type.getElementType());
+    Value x = vector::BroadcastOp::create(b, loc, splatType, element);
+    if (type.getElementType().isF32())
+      return x;
+    return arith::ExtFOp::create(b, loc, splatType.clone(b.getF32Type()), x);
+  };
+  // Columns [begin, end) of a row, one at a time.
+  auto copyElements = [&](Value row, Value begin, Value end) {
+    buildLoop(b, loc, begin, end, 1, [&](Value column) {
+      Value x =
+          memref::LoadOp::create(b, loc, window->memref, window->getIndices(b, loc, {row, column}));
+      vector::StoreOp::create(b, loc, extendSplat(x, 1), buffer, ValueRange{row, column});
+    });
+  };
+  auto padElements = [&](Value row, Value begin) {
+    Value end = arith::ConstantIndexOp::create(b, loc, columns);
+    buildLoop(b, loc, begin, end, 1, [&](Value column) {
+      vector::StoreOp::create(b, loc, extendSplat(padding, 1), buffer, ValueRange{row, column});
+    });
+  };
+  // What of a row is copied in whole vectors.
+  Value count = window->getCount(1), whole = count;
+  bool wholeRows = read.isDimInBounds(1);
+  if (!wholeRows)
+    whole = arith::SubIOp::create(
+        b, loc, count,
+        arith::RemUIOp::create(b, loc, count, arith::ConstantIndexOp::create(b, loc, width)));
   buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
-    buildColumnLoop(b, loc, columns, width, [&](Value column) {
+    buildLoop(b, loc, zero, whole, width, [&](Value column) {
       SmallVector<Value> at = window->getIndices(b, loc, {row, column});
       Value x;
       if (width == 1)
@@ -279,16 +312,17 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
         x = vector::LoadOp::create(b, loc, sourceType, window->memref, at);
       vector::StoreOp::create(b, loc, extend(x), buffer, ValueRange{row, column});
     });
+    if (wholeRows)
+      return;
+    copyElements(row, whole, count);
+    padElements(row, count);
   });
-  if (!window->isInBounds()) {
-    Value padding = values.get(read.getPadding());
-    if (!padding)
-      return nullptr;
-    padding = extend(vector::BroadcastOp::create(b, loc, sourceType, padding));
+  if (!read.isDimInBounds(0)) {
+    Value pad = extendSplat(padding, width);
     Value end = arith::ConstantIndexOp::create(b, loc, rows);
     buildLoop(b, loc, window->getCount(0), end, 1, [&](Value row) {
       buildColumnLoop(b, loc, columns, width, [&](Value column) {
-        vector::StoreOp::create(b, loc, padding, buffer, ValueRange{row, column});
+        vector::StoreOp::create(b, loc, pad, buffer, ValueRange{row, column});
       });
     });
   }

@@ -57,6 +57,8 @@ private:
   LogicalResult reduction(vector::MultiDimReductionOp op);
   LogicalResult read(vector::TransferReadOp op);
   LogicalResult write(vector::TransferWriteOp op);
+  void addAtomically(Value value, Value memref, ValueRange at);
+  void writeRow(vector::TransferWriteOp op, Value held, int64_t first, SmallVector<Value> at);
   LogicalResult contract(vector::ContractionOp op);
   LogicalResult wgmma(hopper::WgmmaOp op);
   LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);

@@ -8,6 +8,7 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -209,7 +210,6 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
   auto isWritten = [&](VectorType type) {
     return (layout.isRow(type) && type.getRank() == 1) || layout.isTile(type);
   };
-  auto memory = cast<MemRefType>(op.getBase().getType());
   // The rows of several heads go along two dimensions.
   auto heads = op.getValueToStore().getDefiningOp<vector::ShapeCastOp>();
   if (!isWritten(type) && heads)
@@ -251,24 +251,81 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
         memref::StoreOp::create(b, loc, value, op.getBase(), at);
         continue;
       }
-      Value firstColumn = add(at.back(), laneColumn);
-      int64_t columns = std::min(type.getDimSize(1), memory.getShape().back());
-      for (int64_t g = 0; g < columns / 8; ++g) {
-        int64_t element = r * perBlock + 4 * g + 2 * half;
-        at.back() = add(firstColumn, 8 * g);
-        if (hasAlignedRows(op.getBase())) {
-          vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at,
-                                  /*nontemporal=*/false,
-                                  llvm::Align(2 * type.getElementTypeBitWidth() / 8));
-          continue;
-        }
-        for (int64_t c = 0; c < 2; ++c) {
-          SmallVector<Value> one(at);
-          one.back() = add(at.back(), c);
-          memref::StoreOp::create(b, loc, vector::ExtractOp::create(b, loc, held, element + c),
-                                  op.getBase(), one);
-        }
-      }
+      writeRow(op, held, r * perBlock + 2 * half, at);
     }
   return success();
+}
+
+/// `memref.atomic_rmw` would order all other accesses too, which costs more than the addition.
+void Distributor::addAtomically(Value value, Value memref, ValueRange at) {
+  Value linear = at.front();
+  for (auto [i, position] : llvm::enumerate(at.drop_front())) {
+    Value size = b.createOrFold<memref::DimOp>(loc, memref, static_cast<int64_t>(i + 1));
+    linear = add(arith::MulIOp::create(b, loc, linear, size), position);
+  }
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memref);
+  constexpr int64_t kBytes = 4;
+  Value address =
+      arith::IndexCastOp::create(b, loc, b.getI64Type(), add(base, mul(linear, kBytes)));
+  constexpr unsigned kGlobal = 1;
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext(), kGlobal);
+  LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::fadd,
+                            LLVM::IntToPtrOp::create(b, loc, pointer, address), value,
+                            LLVM::AtomicOrdering::monotonic, "device");
+}
+
+/// What this thread holds of one row: element `first` and the next of every group of 8 columns.
+void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first,
+                           SmallVector<Value> at) {
+  auto memory = cast<MemRefType>(op.getBase().getType());
+  unsigned columnDim = memory.getRank() - 1;
+  int64_t columns = op.getVectorType().getShape().back(), width = memory.getDimSize(columnDim);
+  // A tile that begins with the row ends with it: nothing is known only when it runs.
+  bool inBounds = op.getInBoundsValues().back();
+  if (!inBounds && matchPattern(at.back(), m_Zero()) && !ShapedType::isDynamic(width) &&
+      width % 8 == 0) {
+    columns = std::min(columns, width);
+    inBounds = true;
+  }
+  Value end;
+  if (!inBounds)
+    end = b.createOrFold<memref::DimOp>(loc, op.getBase(), columnDim);
+  auto ifInside = [&](Value column, function_ref<void()> build) {
+    if (!end)
+      return build();
+    Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, end);
+    auto guarded = scf::IfOp::create(b, loc, inside, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(guarded.thenBlock());
+    build();
+  };
+  // Two columns are both inside of a row of an even number of them, or neither.
+  bool adds = op->hasAttr(kAddAttrName);
+  bool pairs = !adds && hasAlignedRows(op.getBase()) &&
+               (inBounds || (!ShapedType::isDynamic(width) && width % 2 == 0));
+  int64_t bytes = memory.getElementTypeBitWidth() / 8;
+  Value firstColumn = add(at.back(), laneColumn);
+  for (int64_t g = 0; g < columns / 8; ++g) {
+    int64_t element = first + 4 * g;
+    Value column = add(firstColumn, 8 * g);
+    if (pairs) {
+      ifInside(column, [&] {
+        at.back() = column;
+        vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at,
+                                /*nontemporal=*/false, llvm::Align(2 * bytes));
+      });
+      continue;
+    }
+    for (int64_t c = 0; c < 2; ++c) {
+      Value one = add(column, c);
+      ifInside(one, [&] {
+        at.back() = one;
+        Value value = vector::ExtractOp::create(b, loc, held, element + c);
+        if (adds)
+          addAtomically(value, op.getBase(), at);
+        else
+          memref::StoreOp::create(b, loc, value, op.getBase(), at);
+      });
+    }
+  }
 }

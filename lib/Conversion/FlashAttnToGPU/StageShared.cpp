@@ -87,7 +87,14 @@ void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buf
   unsigned rowDim = cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
   int64_t threads = 32 * schedule.getWarps(), chunks = rows * layout.chunksPerRow();
   bool aligned = hasAlignedRows(read.getBase());
-  int64_t rowElements = cast<MemRefType>(read.getBase().getType()).getShape().back();
+  int64_t width = cast<MemRefType>(read.getBase().getType()).getShape().back();
+  // Whether a chunk lies inside of a row or past it.
+  bool wholeChunks = read.isDimInBounds(1) ||
+                     (!ShapedType::isDynamic(width) && width % layout.chunkElements() == 0);
+  Value rowElements;
+  if (!read.isDimInBounds(1))
+    rowElements = b.createOrFold<memref::DimOp>(
+        loc, read.getBase(), cast<MemRefType>(read.getBase().getType()).getRank() - 1);
   Value size = memref::DimOp::create(b, loc, read.getBase(), static_cast<int64_t>(rowDim));
   Value zero = index(0), chunkElements = index(layout.chunkElements());
   auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
@@ -111,19 +118,22 @@ void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buf
               : divide(chunk);
       SmallVector<Value> from(indices);
       from[rowDim] = arith::AddIOp::create(b, loc, indices[rowDim], row);
-      from.back() = arith::MulIOp::create(b, loc, inRow, chunkElements);
+      from.back() = b.createOrFold<arith::AddIOp>(
+          loc, indices.back(), arith::MulIOp::create(b, loc, inRow, chunkElements));
       Value inBounds =
           read.isDimInBounds(0)
               ? Value()
               : Value(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, from[rowDim], size));
-      // A chunk lies inside of a row or past it: rows are whole chunks.
-      if (!read.isDimInBounds(1)) {
-        Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, from.back(),
-                                             index(rowElements));
-        inBounds = inBounds ? arith::AndIOp::create(b, loc, inBounds, inside) : inside;
-      }
+      auto withColumn = [&](Value rowInBounds, Value column) -> Value {
+        Value inside =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, rowElements);
+        return rowInBounds ? arith::AndIOp::create(b, loc, rowInBounds, inside).getResult()
+                           : inside;
+      };
+      if (rowElements && wholeChunks)
+        inBounds = withColumn(inBounds, from.back());
       Value to = arith::MulIOp::create(b, loc, layout.swizzle(b, loc, row, inRow), chunkElements);
-      if (aligned) {
+      if (aligned && wholeChunks) {
         Value count = inBounds
                           ? Value(arith::SelectOp::create(b, loc, inBounds, chunkElements, zero))
                           : Value();
@@ -136,10 +146,12 @@ void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buf
       for (int64_t e = 0; e < layout.chunkElements(); ++e) {
         SmallVector<Value> at(from);
         at.back() = arith::AddIOp::create(b, loc, from.back(), index(e));
-        Value value;
-        if (inBounds) {
+        Value value, exists = inBounds;
+        if (!wholeChunks)
+          exists = withColumn(inBounds, at.back());
+        if (exists) {
           auto guarded = scf::IfOp::create(
-              b, loc, inBounds,
+              b, loc, exists,
               [&](OpBuilder &nested, Location l) {
                 scf::YieldOp::create(
                     nested, l, ValueRange{memref::LoadOp::create(nested, l, read.getBase(), at)});

@@ -300,8 +300,9 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
     if (value % 8 != 0)
       return emitError() << "expected schedule field '" << name
                          << "' to be a multiple of 8, as setmaxnreg takes it, but got " << value;
-  if (along == ProgramAxis::Batch)
-    return emitError() << "expected schedule field 'along' to be query_tile or head but got batch";
+  if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
+    return emitError() << "expected schedule field 'along' to be query_tile or head but got "
+                       << stringifyProgramAxis(along);
   return success();
 }
 

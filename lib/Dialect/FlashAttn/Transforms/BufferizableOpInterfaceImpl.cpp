@@ -26,7 +26,7 @@ namespace {
 
 template <typename OpT>
 struct Bufferization : DstBufferizableOpInterfaceExternalModel<Bufferization<OpT>, OpT> {
-  /// A7: every element of `o` and `lse` is written and none is read, so what the destinations held
+  /// A7: every element of an output is written and none is read, so what the destinations held
   /// before need not be kept.
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand, const AnalysisState &) const {
     return !cast<OpT>(op).isDpsInit(&operand);
@@ -65,5 +65,6 @@ void flashattn::registerBufferizableOpInterfaceExternalModels(DialectRegistry &r
   registry.addExtension(+[](MLIRContext *context, FlashAttnDialect *) {
     AttentionOp::attachInterface<Bufferization<AttentionOp>>(*context);
     CombineOp::attachInterface<Bufferization<CombineOp>>(*context);
+    ProjectOp::attachInterface<Bufferization<ProjectOp>>(*context);
   });
 }

@@ -12,7 +12,8 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 /// R2: an error at `op` with a note for every schedule that was refused.
-static LogicalResult selectSchedule(AttentionOp op, const Chip &chip, ScheduleAttr pinned) {
+template <typename OpT>
+static LogicalResult selectSchedule(OpT op, const Chip &chip, ScheduleAttr pinned) {
   if (!op.getSchedule() && pinned)
     op.setScheduleAttr(pinned);
   if (ScheduleAttr given = op.getScheduleAttr()) {
@@ -56,9 +57,13 @@ struct SelectSchedulePass : flashattn::impl::SelectScheduleBase<SelectSchedulePa
         return signalPassFailure();
       }
     }
-    WalkResult result = root->walk([&](AttentionOp op) {
-      return failed(selectSchedule(op, target, pinned)) ? WalkResult::interrupt()
-                                                        : WalkResult::advance();
+    WalkResult result = root->walk([&](Operation *op) {
+      LogicalResult selected = success();
+      if (auto attention = dyn_cast<AttentionOp>(op))
+        selected = selectSchedule(attention, target, pinned);
+      else if (auto projection = dyn_cast<ProjectOp>(op))
+        selected = selectSchedule(projection, target, /*pinned=*/{});
+      return failed(selected) ? WalkResult::interrupt() : WalkResult::advance();
     });
     if (result.wasInterrupted())
       signalPassFailure();

@@ -71,6 +71,10 @@ constexpr StringLiteral kPartialAttrName = "flashattn.partial";
 /// is `arith.cmpi slt` of the interval's first key tile and its end.
 constexpr StringLiteral kKeyRunAttrName = "flashattn.key_run";
 
+/// Unit attribute on a `vector.transfer_write` of a tile program whose elements are added to what
+/// the memory holds, f32 in identity layout, with other programs adding at the same time.
+constexpr StringLiteral kAddAttrName = "flashattn.add";
+
 /// Registers the bufferisation of the dialect's ops as an external model.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 

@@ -35,7 +35,8 @@ def FlashAttn_LayoutAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Layout, "layout
 def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "what a dimension of a tile program counts", [
     I64EnumAttrCase<"Batch", 0, "batch">,
     I64EnumAttrCase<"Head", 1, "head">,
-    I64EnumAttrCase<"QueryTile", 2, "query_tile">]> {
+    I64EnumAttrCase<"QueryTile", 2, "query_tile">,
+    I64EnumAttrCase<"ColumnTile", 3, "column_tile">]> {
   let cppNamespace = "::mlir::flashattn";
   let genSpecializedAttr = 0;
 }

@@ -250,6 +250,63 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
   let hasVerifier = 1;
 }
 
+def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
+    DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
+    DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
+  let summary = "output projection: the heads of attention, side by side, times a matrix";
+  let description = [{
+    `p[b,n,e] = sum_h sum_d o[b,h,n,d] w[h,d,e]`, in destination-passing style on tensors or memrefs.
+
+    | name | type |
+    | --- | --- |
+    | `o` | `[B, Hq, Nq, Dv]`, f16, bf16 or f32; with `layout(bshd)` `[B, Nq, Hq, Dv]` |
+    | `w` | `[Hq, Dv, E]`, the type of `o` |
+    | `p` | `[B, Nq, E]`, the type of `o` or f32 |
+
+    Products of f16 and bf16 accumulate in f32 (A1), f32 means f32 (A9), and the sum is rounded once,
+    to the type of `p`. Every element of `p` is written and none is read: this is one op rather than a
+    `linalg` contraction, which would add to an f32 destination filled with 0 before and truncated
+    after. `flashattn-raise-linalg` makes it of these. All sizes but Dv, a multiple of 8, may be
+    dynamic.
+
+    Example:
+
+    ```mlir
+    flashattn.project ins(%o, %w : memref<2x32x?x128xf16>, memref<32x128x4096xf16>)
+        outs(%p : memref<2x?x4096xf16>)
+    ```
+  }];
+
+  let arguments = (ins FlashAttn_Shaped:$o, FlashAttn_Shaped:$w, FlashAttn_Shaped:$pInit,
+                       DefaultValuedAttr<FlashAttn_LayoutAttr,
+                                         "::mlir::flashattn::Layout::BHSD">:$layout,
+                       OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+
+  let assemblyFormat = [{
+    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`schedule` `(` $schedule^ `)`)?
+    `ins` `(` $o `,` $w `:` type($o) `,` type($w) `)`
+    `outs` `(` $pInit `:` type($pInit) `)` attr-dict (`->` type($results)^)?
+  }];
+
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(getOperation(), getPInitMutable().getOperandNumber(), 1);
+    }
+    /// Dimension of heads and of sequence in `o`.
+    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
+    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
+    /// Dv, the length of a row of `o` in elements.
+    int64_t getDv() { return getO().getType().getDimSize(3); }
+    ::mlir::FloatType getElementType() {
+      return ::llvm::cast<::mlir::FloatType>(getO().getType().getElementType());
+    }
+  }];
+
+  let hasVerifier = 1;
+}
+
 def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
   let summary = "parts to cut the keys into, as the machine has room for programs";
   let description = [{

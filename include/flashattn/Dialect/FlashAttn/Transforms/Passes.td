@@ -4,9 +4,9 @@
 include "mlir/Pass/PassBase.td"
 
 def SelectSchedule : Pass<"flashattn-select-schedule"> {
-  let summary = "choose tile sizes, warps and stages for every attention op";
+  let summary = "choose tile sizes, warps and stages for every attention op and projection";
   let description = [{
-    Puts a `#flashattn.schedule` on every `flashattn.attention` that has none:
+    Puts a `#flashattn.schedule` on every `flashattn.attention` and `flashattn.project` that has none:
     the first row of the chip's table whose needs (shared memory, registers)
     fit. A schedule already there is checked and kept. Where none fits, the
     error lists each one tried and why it was refused (rule R2).
@@ -18,7 +18,7 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
     Option<"vectorWidth", "vector-width", "int64_t", "16",
            "f32 lanes of the CPU's vector registers">,
     Option<"schedule", "schedule", "std::string", "\"\"",
-           "fields of a schedule to pin on every op that has none: 'tile_m = 128, tile_n = 64, ...'">,
+           "fields of a schedule to pin on every attention that has none: 'tile_m = 128, ...'">,
   ];
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
@@ -49,6 +49,76 @@ def Tile : Pass<"flashattn-tile"> {
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def RaiseLinalg : Pass<"flashattn-raise-linalg"> {
+  let summary = "turn linalg ops that are an output projection into flashattn.project";
+  let description = [{
+    A linalg op on tensors or memrefs that multiplies `o[b,h,n,d]`, or `o[b,n,h,d]`, with `w[h,d,e]`
+    and adds the sum over `h` and `d` to `p[b,n,e]`, a destination that was filled with 0, becomes
+    `flashattn.project`, known by its iterators, indexing maps and body, whatever its name. On tensors
+    an op behind it that only truncates the f32 sum to the type of `o` goes with it. Sums of f16 and
+    bf16 are taken in f32, whatever the op says.
+
+    A fill of what an op of the dialect overwrites is dropped.
+
+    Example: test/Dialect/FlashAttn/raise-linalg.mlir
+  }];
+  let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
+}
+
+def VerifyHost : Pass<"flashattn-verify-host"> {
+  let summary = "refuse ops that would read a GPU's memory from the host";
+  let description = [{
+    An error at every linalg op and `memref.copy` outside of kernels: loops of the host would be made
+    of them, and the function's memory is the GPU's.
+
+    Example: test/Dialect/FlashAttn/verify-host.mlir
+  }];
+}
+
+def TileProject : Pass<"flashattn-tile-project"> {
+  let summary = "turn every projection on memrefs into a program on tile values";
+  let description = [{
+    One program per batch, tile of rows and tile of columns of `flashattn.project`: an `scf.forall`
+    with the schedule, as `flashattn-tile` makes it, whose one loop runs over the heads and the parts
+    of a row of `o`. Rows, columns and parts of rows past the ends read as 0 and are not written.
+
+    Where a batch has few rows, at most 16, the rows of a tile are those of as many batches.
+
+    Example: test/Dialect/FlashAttn/tile-project.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
+def FuseProjection : Pass<"flashattn-fuse-projection"> {
+  let summary = "multiply each head's output as soon as it is finished";
+  let description = [{
+    Where a `flashattn.project` follows the tile program of the attention that makes its `o`, the two
+    become one. The output itself is not written where no one else reads it.
+
+    On the CPU there is one program for each batch and row tile: a loop over the heads with its
+    body, each of whose outputs, in f32, meets the head's matrix and is added to the sums of all
+    columns of the row tile.
+
+    A GPU's program without roles multiplies its head's output with the matrix a few columns at a time
+    and adds to `p`, which must be f32 and is filled with 0 before, with other heads adding at the same
+    time: the order is not the same from run to run.
+
+    What has no such program before it, or one without shared memory for the matrix, or on the CPU
+    columns whose number is not static or too large for a core's cache, stays for
+    `flashattn-tile-project`.
+
+    Example: test/Dialect/FlashAttn/fuse-projection.mlir
+  }];
+  let options = [
+    Option<"chip", "chip", "std::string", "\"sm_80\"", "GPU whose shared memory must suffice">,
+  ];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 def LowerCombine : Pass<"flashattn-lower-combine"> {

@@ -20,6 +20,25 @@ namespace flashattn {
 /// part), the part fastest, and a combine op follows. Errors, at the op: tensors, no schedule.
 FailureOr<scf::ForallOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
 
+/// Replaces linalg ops below `root` by the dialect's ops where they say the same, and drops fills
+/// of destinations that the dialect's ops overwrite (flashattn-raise-linalg).
+void raiseLinalg(RewriterBase &rewriter, Operation *root);
+
+/// Error at the first op below `root` that would become a loop or a copy of the host over memory of
+/// a GPU: linalg ops and `memref.copy` outside of kernels.
+LogicalResult verifyHost(Operation *root);
+
+/// Replaces `op`, on memrefs and with a schedule, by its tile program: an `scf.forall` over (batch,
+/// row tile, column tile) or, where a batch has few rows, (row, batch tile, column tile), that
+/// carries the schedule as the attribute `flashattn.schedule`. Errors, at the op: tensors, no
+/// schedule.
+FailureOr<scf::ForallOp> tileProject(RewriterBase &rewriter, ProjectOp op);
+
+/// Multiplies what the tile program of the attention before `op` writes as soon as it is finished,
+/// and erases `op` (flashattn-fuse-projection). False where that cannot be: nothing is changed
+/// then. `sharedMemory` is what a block of a GPU may use, bytes.
+bool fuseProjection(RewriterBase &rewriter, ProjectOp op, int64_t sharedMemory);
+
 /// Replaces `op`, on memrefs, by loops over its rows or, `onGPU`, by a `gpu.launch`. Errors, at the
 /// op: tensors.
 LogicalResult lowerCombine(RewriterBase &rewriter, CombineOp op, bool onGPU);

@@ -1,0 +1,96 @@
+// Columns of a projection's tiles that end anywhere: what is copied to shared memory, and what is written.
+// RUN: flash-opt %s -split-input-file -flashattn-tile-project -canonicalize -cse -flashattn-map-to-gpu -flashattn-stage-shared -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,STAGE
+// RUN: flash-opt %s -split-input-file -flashattn-tile-project -canonicalize -cse -flashattn-map-to-gpu -flashattn-stage-shared -flashattn-distribute -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,WRITE
+
+// Rows of whole chunks: a chunk is inside or past the end. Both operands come through shared memory.
+// CHECK-LABEL: func @chunks
+// CHECK-SAME: %[[O:[a-z0-9]+]]: memref<2x8x?x64xf16>, %[[W:[a-z0-9]+]]: memref<8x64x200xf16>, %[[P:[a-z0-9]+]]: memref<2x?x200xf32>
+// STAGE: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c64
+// STAGE: scf.for %[[H:.*]] = %c0 to %c8 step %c1
+// STAGE: nvgpu.device_async_copy %[[O]][%{{.*}}, %[[H]], %{{.*}}, %{{.*}}], %[[OT:.*]][%c0, %{{.*}}, %{{.*}}], 8,
+// STAGE: %[[AT:.*]] = arith.addi %[[COLUMN]], %{{.*}}
+// STAGE: %[[INSIDE:.*]] = arith.cmpi slt, %[[AT]], %c200
+// STAGE: %[[COUNT:.*]] = arith.select %[[INSIDE]], %c8, %c0
+// STAGE: nvgpu.device_async_copy %[[W]][%[[H]], %{{.*}}, %[[AT]]], %[[WT:.*]][%c0, %{{.*}}, %{{.*}}], 8, %[[COUNT]]
+// STAGE: %[[X:.*]] = vector.transfer_read %[[OT]][%c0, %c0, %c0]
+// STAGE: %[[Y:.*]] = vector.transfer_read %[[WT]][%c0, %c0, %c0]
+// STAGE: vector.contract {{.*}} %[[X]], %[[Y]],
+// Two columns are both there or neither is.
+// WRITE: scf.for
+// WRITE: nvvm.mma.sync
+// WRITE: %[[ROW:.*]] = arith.cmpi slt, %[[N:.*]], %{{.*}} : index
+// WRITE: scf.if %[[ROW]]
+// WRITE: %[[PAIR:.*]] = arith.cmpi slt, %[[E:.*]], %c200 : index
+// WRITE: scf.if %[[PAIR]]
+// WRITE: vector.store %{{.*}}, %[[P]][%{{.*}}, %[[N]], %[[E]]] {alignment = 8 : i64} : memref<2x?x200xf32>, vector<2xf32>
+func.func @chunks(%o: memref<2x8x?x64xf16>, %w: memref<8x64x200xf16>, %p: memref<2x?x200xf32>) {
+  flashattn.project schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>)
+    ins(%o, %w : memref<2x8x?x64xf16>, memref<8x64x200xf16>) outs(%p : memref<2x?x200xf32>)
+  return
+}
+
+// -----
+
+// Rows that may begin and end anywhere are copied and written one by one.
+// CHECK-LABEL: func @elements
+// CHECK-SAME: %[[W:[a-z0-9]+]]: memref<?x16x?xf16>, %[[P:[a-z0-9]+]]: memref<?x?x?xf16>
+// STAGE: %[[E:.*]] = memref.dim %[[W]], %c2
+// STAGE: scf.for %[[H:.*]] = %c0
+// STAGE: %[[INSIDE:.*]] = arith.cmpi slt, %[[AT:.*]], %[[E]]
+// STAGE: %[[VALUE:.*]] = scf.if %[[INSIDE]] -> (f16) {
+// STAGE-NEXT: memref.load %[[W]][%[[H]], %{{.*}}, %[[AT]]]
+// STAGE: memref.store %[[VALUE]]
+// STAGE: %[[NEXT:.*]] = arith.addi %[[AT]], %c1
+// STAGE: arith.cmpi slt, %[[NEXT]], %[[E]]
+// WRITE: nvvm.mma.sync
+// WRITE: %[[E:.*]] = memref.dim %[[P]], %c2
+// WRITE: %[[INSIDE:.*]] = arith.cmpi slt, %[[AT:.*]], %[[E]]
+// WRITE: scf.if %[[INSIDE]]
+// WRITE: memref.store %{{.*}}, %[[P]][%{{.*}}, %{{.*}}, %[[AT]]]
+// WRITE: %[[NEXT:.*]] = arith.addi %[[AT]], %c1
+// WRITE: %[[INSIDE:.*]] = arith.cmpi slt, %[[NEXT]], %[[E]]
+// WRITE: memref.store %{{.*}}, %[[P]][%{{.*}}, %{{.*}}, %[[NEXT]]]
+func.func @elements(%o: memref<?x?x?x16xf16>, %w: memref<?x16x?xf16>, %p: memref<?x?x?xf16>) {
+  flashattn.project schedule(<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f16>)
+    ins(%o, %w : memref<?x?x?x16xf16>, memref<?x16x?xf16>) outs(%p : memref<?x?x?xf16>)
+  return
+}
+
+// -----
+
+// Tiles that fit ask nothing.
+// CHECK-LABEL: func @whole
+// WRITE: nvvm.mma.sync
+// WRITE: scf.if
+// WRITE-NOT: scf.if
+// WRITE-COUNT-8: vector.store
+// WRITE: scf.if
+// WRITE-NOT: scf.if
+// WRITE-COUNT-8: vector.store
+// WRITE-NOT: vector.store
+func.func @whole(%o: memref<2x8x?x64xf16>, %w: memref<8x64x256xf16>, %p: memref<2x?x256xf16>) {
+  flashattn.project schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>)
+    ins(%o, %w : memref<2x8x?x64xf16>, memref<8x64x256xf16>) outs(%p : memref<2x?x256xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f32>
+
+// What is added to memory goes there element by element, in no order with anything else.
+// CHECK-LABEL: func @adds
+// CHECK-SAME: %[[P:[a-z0-9]+]]: memref<?x?x40xf32>
+// WRITE: scf.if
+// WRITE: %[[BASE:.*]] = memref.extract_aligned_pointer_as_index %[[P]]
+// WRITE: %[[ADDRESS:.*]] = arith.index_cast %{{.*}} : index to i64
+// WRITE: %[[AT:.*]] = llvm.inttoptr %[[ADDRESS]] : i64 to !llvm.ptr<1>
+// WRITE: llvm.atomicrmw fadd %[[AT]], %{{.*}} syncscope("device") monotonic
+func.func @adds(%p: memref<?x?x40xf32>, %x: f32) {
+  %c0 = arith.constant 0 : index
+  scf.forall (%i, %j, %k) in (2, 3, 4) {
+    %sum = vector.broadcast %x : f32 to vector<16x40xf32>
+    vector.transfer_write %sum, %p[%i, %j, %c0] {flashattn.add, in_bounds = [false, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : vector<16x40xf32>, memref<?x?x40xf32>
+  } {flashattn.schedule = #schedule}
+  return
+}

@@ -1,0 +1,40 @@
+// What would read a GPU's memory from the host is an error, in the pipeline too; on the CPU it runs.
+// RUN: flash-opt %s -split-input-file -flashattn-verify-host -verify-diagnostics
+// RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_80 -verify-diagnostics -o /dev/null
+// RUN: sed s/expected-error/x/ %s | flash-opt -split-input-file -flashattn-to-cpu | FileCheck %s
+// CHECK-COUNT-3: llvm.func @{{[a-z]+}}
+
+func.func @elementwise(%x: memref<64x64xf32>, %y: memref<64x64xf32>) {
+  // expected-error@+1 {{'linalg.exp' op would run on the host, which cannot read a GPU's memory: expected ops of the flashattn dialect, kernels, or linalg ops that are an output projection}}
+  linalg.exp ins(%x : memref<64x64xf32>) outs(%y : memref<64x64xf32>)
+  return
+}
+
+// -----
+
+func.func @adds(%o: memref<2x4x37x16xf32>, %w: memref<4x16x40xf32>, %p: memref<2x37x40xf32>) {
+  // expected-error@+1 {{'linalg.contract' op would run on the host}}
+  linalg.contract indexing_maps = [affine_map<(b, n, e, h, d) -> (b, h, n, d)>, affine_map<(b, n, e, h, d) -> (h, d, e)>, affine_map<(b, n, e, h, d) -> (b, n, e)>] ins(%o, %w : memref<2x4x37x16xf32>, memref<4x16x40xf32>) outs(%p : memref<2x37x40xf32>)
+  return
+}
+
+// -----
+
+func.func @copies(%x: memref<64xf32>, %y: memref<64xf32>) {
+  // expected-error@+1 {{'memref.copy' op would run on the host}}
+  memref.copy %x, %y : memref<64xf32> to memref<64xf32>
+  return
+}
+
+// -----
+
+// A kernel's own loops are its own.
+func.func @kernel(%x: memref<64xf32>) {
+  %c1 = arith.constant 1 : index
+  %zero = arith.constant 0.0 : f32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    linalg.fill ins(%zero : f32) outs(%x : memref<64xf32>)
+    gpu.terminator
+  }
+  return
+}

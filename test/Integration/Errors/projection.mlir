@@ -1,0 +1,31 @@
+// What does not fit together around a projection.
+
+// RUN: not flash-run %s --device=cpu --function=f --input=1x4x16x8xf32 --input=2x8x24xf32 2>&1 | FileCheck %s --check-prefix=HEADS
+// HEADS: the inputs do not fit together: expected w of 4x8x24xf32 but got 2x8x24xf32
+// RUN: not flash-run %s --device=cpu --function=f --input=1x4x16x8xf32 --input=4x8x24xf32 --input=1x4x16x8xf32 --input=1x17x24xf32 2>&1 | FileCheck %s --check-prefix=ROWS
+// ROWS: the inputs do not fit together: expected p of 1x16x24xf32 but got 1x17x24xf32
+// RUN: flash-run %s --device=cpu --function=f --input=1x4x16x8xf32 --input=4x8x24xf32 --verify | FileCheck %s --check-prefix=PASS
+// PASS: verify o: {{.*}}: PASS
+// PASS: verify p: {{.*}}: PASS
+func.func @f(%q: memref<?x?x?x8xf32>, %w: memref<?x8x?xf32>, %o: memref<?x?x?x8xf32>, %p: memref<?x?x?xf32>) {
+  flashattn.attention ins(%q, %q, %q : memref<?x?x?x8xf32>, memref<?x?x?x8xf32>, memref<?x?x?x8xf32>) outs(%o : memref<?x?x?x8xf32>)
+  flashattn.project ins(%o, %w : memref<?x?x?x8xf32>, memref<?x8x?xf32>) outs(%p : memref<?x?x?xf32>)
+  return
+}
+
+// RUN: not flash-run %s --device=cpu --function=other --verify 2>&1 | FileCheck %s --check-prefix=OTHER
+// OTHER: --verify: expected o of the flashattn.project in function 'other' to be the attention's, in its layout, and w to be an argument
+func.func @other(%q: memref<1x4x16x8xf32>, %w: memref<4x8x24xf32>, %o: memref<1x4x16x8xf32>, %p: memref<1x16x24xf32>) {
+  flashattn.attention ins(%q, %q, %q : memref<1x4x16x8xf32>, memref<1x4x16x8xf32>, memref<1x4x16x8xf32>) outs(%o : memref<1x4x16x8xf32>)
+  flashattn.project ins(%q, %w : memref<1x4x16x8xf32>, memref<4x8x24xf32>) outs(%p : memref<1x16x24xf32>)
+  return
+}
+
+// RUN: not flash-run %s --device=cpu --function=two --verify 2>&1 | FileCheck %s --check-prefix=TWO
+// TWO: --verify: expected at most one flashattn.project in function 'two' but got 2
+func.func @two(%q: memref<1x4x16x8xf32>, %w: memref<4x8x24xf32>, %o: memref<1x4x16x8xf32>, %p: memref<1x16x24xf32>) {
+  flashattn.attention ins(%q, %q, %q : memref<1x4x16x8xf32>, memref<1x4x16x8xf32>, memref<1x4x16x8xf32>) outs(%o : memref<1x4x16x8xf32>)
+  flashattn.project ins(%o, %w : memref<1x4x16x8xf32>, memref<4x8x24xf32>) outs(%p : memref<1x16x24xf32>)
+  flashattn.project ins(%o, %w : memref<1x4x16x8xf32>, memref<4x8x24xf32>) outs(%p : memref<1x16x24xf32>)
+  return
+}
