@@ -87,8 +87,21 @@ static Expected<std::unique_ptr<llvm::TargetMachine>> createHostMachine() {
   return builder->createTargetMachine();
 }
 
+/// Removes what functions' arguments promised to passes, of which LLVM would warn as unknown.
+static void dropPromises(ModuleOp lowered) {
+  for (auto function : lowered.getOps<FunctionOpInterface>())
+    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
+      SmallVector<NamedAttribute> known;
+      for (NamedAttribute attribute : function.getArgAttrs(i))
+        if (isa_and_nonnull<LLVM::LLVMDialect>(attribute.getNameDialect()))
+          known.push_back(attribute);
+      function.setArgAttrs(i, known);
+    }
+}
+
 Error JITExecutable::initialize(ModuleOp lowered) {
   registerTranslations(lowered.getContext());
+  dropPromises(lowered);
   Expected<std::unique_ptr<llvm::TargetMachine>> machine = createHostMachine();
   if (!machine)
     return machine.takeError();

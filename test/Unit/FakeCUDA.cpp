@@ -88,7 +88,8 @@ Result begin(const char *name) {
     size_t end = std::min(list.find(',', at), list.size());
     if (list.compare(at, key.size(), key) == 0) {
       Result code = std::atoi(list.c_str() + at + key.size());
-      if (code >= 700 && code != 701)
+      // Those of a capture, from 900 on, leave the context as it is.
+      if (code >= 700 && code < 800 && code != 701)
         sticky = code;
       return code;
     }
