@@ -9,8 +9,8 @@ using namespace mlir::flashattn;
 int64_t mlir::flashattn::getProjectDepth(ProjectOp op, ScheduleAttr schedule) {
   bool onCPU = schedule.getLanes() == 1;
   // As many as pay for loading the sums: on a GPU in steps of what mma.sync takes at a time, and
-  // fewer of f32, whose operands are held as two halves.
-  int64_t unit = onCPU ? 8 : 16, most = onCPU ? 128 : schedule.getDotType().isF32() ? 32 : 80;
+  // fewer of f32, whose operands are held as two halves and whose sums it rounds towards zero (A9).
+  int64_t unit = onCPU ? 8 : 16, most = onCPU ? 128 : schedule.getDotType().isF32() ? 16 : 80;
   int64_t padded = llvm::alignTo(op.getDv(), unit);
   return llvm::alignTo(llvm::divideCeil(padded, llvm::divideCeil(padded, most)), unit);
 }

@@ -155,7 +155,7 @@ SmallVector<ScheduleAttr> mlir::flashattn::getScheduleCandidates(AttentionOp op,
   // One warp has rows enough for few queries; a second one copies.
   if (isDecode(op))
     for (int64_t n : {64, 32, 16})
-      if (n == 16 || n * d <= (element.isF32() ? 2048 : 4096))
+      if (n == 16 || n * d <= (element.isF32() ? 1024 : 4096))
         candidates.push_back(
             make(32, n, 2, 2, 4, element, /*pack=*/1, /*roles=*/{}, kDecodeSplits));
   // Best first, as measured on an H100 (BENCHMARKS.md); the last ones serve chips with less

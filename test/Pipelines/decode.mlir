@@ -3,17 +3,24 @@
 // RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_90 | FileCheck %s --check-prefix=SM90
 // RUN: flash-opt %s -split-input-file -flashattn-to-cpu | FileCheck %s --check-prefix=CPU
 
-// Few queries of many keys, down to PTX: room for the parts' outputs, a kernel over the parts, and
-// one that merges them. The first stores f32 itself, without a tensor copy.
+// Few queries of many keys, down to PTX: a kernel for where all keys are one part, as it is without
+// parts; else room for the parts' outputs, a kernel over the parts, and one that merges them.
 // CHECK-LABEL: llvm.func @decode
 // CHECK: llvm.call @flashattnMultiprocessorCount
+// CHECK-NOT: llvm.call @_mlir_memref_to_llvm_alloc
+// HOPPER-COUNT-4: llvm.call @flashattnEncodeTensorMap
+// CHECK: gpu.launch_func @decode_kernel::
 // CHECK: llvm.call @_mlir_memref_to_llvm_alloc
+// The kernel over the parts stores f32 itself, without a tensor copy.
 // HOPPER-COUNT-3: llvm.call @flashattnEncodeTensorMap
 // CHECK-NOT: llvm.call @flashattnEncodeTensorMap
-// CHECK: gpu.launch_func @decode_kernel
 // CHECK: gpu.launch_func @decode_kernel_0
+// CHECK: gpu.launch_func @decode_kernel_1
 // CHECK: llvm.call @_mlir_memref_to_llvm_free
-// CHECK: gpu.binary @decode_kernel
+// HOPPER: gpu.binary @decode_kernel{{ }}
+// HOPPER-NOT: griddepcontrol
+// HOPPER-SAME: cp.async.bulk.tensor.5d.global
+// CHECK: gpu.binary @decode_kernel_0
 // HOPPER-SAME: griddepcontrol.launch_dependents;
 // HOPPER-NOT: griddepcontrol
 // HOPPER-SAME: cp.async.bulk.tensor.5d.shared::cluster
@@ -21,16 +28,16 @@
 // AMPERE-SAME: mma.sync
 // AMPERE-NOT: griddepcontrol
 // CHECK-SAME: st.global.v2.{{(b|f)}}32
-// CHECK: gpu.binary @decode_kernel_0
-// The merge starts beside the end of the first, and reads nothing before that.
+// CHECK: gpu.binary @decode_kernel_1
+// The merge starts beside the end of the one before, and reads nothing before that.
 // HOPPER-NOT: ld.global
 // HOPPER-SAME: griddepcontrol.wait;
 // AMPERE-NOT: griddepcontrol
 // CHECK-SAME: ex2.approx.ftz.f32
-// SM90: gpu.binary @decode_kernel
+// SM90: gpu.binary @decode_kernel_0
 // SM90-SAME: griddepcontrol.launch_dependents;
 // SM90-SAME: mma.sync
-// SM90: gpu.binary @decode_kernel_0
+// SM90: gpu.binary @decode_kernel_1
 // SM90-SAME: griddepcontrol.wait;
 // CPU-LABEL: llvm.func @decode
 // CPU-NOT: llvm.call @_mlir_memref_to_llvm_alloc

@@ -57,10 +57,10 @@ static LogicalResult mapToGPU(RewriterBase &b, scf::ForallOp forall) {
   return success();
 }
 
-/// As many parts as give every multiprocessor twice the blocks that it runs at once, so that the
-/// last ones to end leave little idle, and at least a few tiles of keys to each.
+/// As many parts as run at once: memory serves them alike, and they end together. And at least a few
+/// tiles of keys to each, or merging them takes longer than it saves.
 static void countSplits(RewriterBase &b, CountSplitsOp op) {
-  constexpr int64_t kRounds = 2, kMinTiles = 4;
+  constexpr int64_t kMinTiles = 8;
   Location loc = op.getLoc();
   b.setInsertionPoint(op);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
@@ -71,7 +71,7 @@ static void countSplits(RewriterBase &b, CountSplitsOp op) {
   // Without roles nothing says how many run at once: small blocks two or more.
   int64_t blocks = roles ? roles.getBlocks() : 2;
   Value places = b.createOrFold<arith::MulIOp>(loc, hopper::MultiprocessorCountOp::create(b, loc),
-                                               index(kRounds * blocks));
+                                               index(blocks));
   Value wanted = divide(places, max(op.getPrograms(), index(1)));
   Value most = min(divide(op.getKeyTiles(), index(kMinTiles)), index(op.getSchedule().getSplits()));
   b.replaceOp(op, max(min(wanted, most), index(1)));

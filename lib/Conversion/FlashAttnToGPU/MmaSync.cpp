@@ -171,8 +171,11 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
   SmallVector<Value> c(vector::ToElementsOp::create(b, loc, acc).getResults());
   Type f32 = b.getF32Type(), i32 = b.getI32Type();
   Value mask = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0xffffe000u));
+  // To nearest: what the lower half then loses, which has no more bits either, is half as much.
+  Value half = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0x1000));
   auto halves = [&](Value x) -> std::pair<Value, Value> {
     Value bits = arith::BitcastOp::create(b, loc, i32, x);
+    bits = arith::AddIOp::create(b, loc, bits, half);
     Value hi = arith::BitcastOp::create(b, loc, f32, arith::AndIOp::create(b, loc, bits, mask));
     return {hi, arith::SubFOp::create(b, loc, x, hi)};
   };

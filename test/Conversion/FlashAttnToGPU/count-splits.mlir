@@ -1,14 +1,14 @@
 // RUN: flash-opt %s -flashattn-map-to-gpu -canonicalize | FileCheck %s --check-prefixes=CHECK,GPU
 // RUN: flash-opt %s -convert-flashattn-to-cpu -canonicalize | FileCheck %s --check-prefixes=CHECK,CPU
 
-// Twice the blocks that run at once, 4 tiles or more to a part, and no more parts than said.
+// The blocks that run at once, 8 tiles or more to a part, and no more parts than said.
 // CHECK-LABEL: func @roles
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
 // GPU: %[[SMS:.*]] = hopper.multiprocessor_count
-// GPU: %[[PLACES:.*]] = arith.muli %[[SMS]], %c6
+// GPU: %[[PLACES:.*]] = arith.muli %[[SMS]], %c3
 // GPU: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // GPU: %[[WANTED:.*]] = arith.divui %[[PLACES]], %[[ANY]]
-// GPU: %[[TILES:.*]] = arith.divui %[[T]], %c4
+// GPU: %[[TILES:.*]] = arith.divui %[[T]], %c8
 // GPU: %[[MOST:.*]] = arith.minui %[[TILES]], %c32
 // GPU: %[[S:.*]] = arith.minui %[[WANTED]], %[[MOST]]
 // CPU: %[[S:.*]] = arith.minui %[[T]], %c32

@@ -347,7 +347,9 @@ ListBuilder::Found ListBuilder::readByWarp(Value lane, const KeyTile &tile, int6
       Value elements;
       if (width == 1) {
         at[3] = min(at[3], last(3));
-        elements = memref::LoadOp::create(b, loc, keep, at);
+        // As bytes: of `or` and `and` of the same predicates, the second unused, ptxas 13.0 makes
+        // one instruction that keeps the wrong result.
+        elements = memref::LoadOp::create(b, loc, keepBytes, at);
       } else {
         elements = loadWords(at, width, llvm::Align(width));
       }
@@ -358,6 +360,10 @@ ListBuilder::Found ListBuilder::readByWarp(Value lane, const KeyTile &tile, int6
       Found read = judgeWords(any, all);
       any = read.any;
       all = read.all;
+    } else {
+      Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(any.getType()));
+      any = compare(arith::CmpIPredicate::ne, any, zero);
+      all = compare(arith::CmpIPredicate::ne, all, zero);
     }
     return Found{either(found.any, vote(NVVM::VoteSyncKind::any, any)),
                  both(found.all, vote(NVVM::VoteSyncKind::all, all))};
@@ -368,8 +374,8 @@ ListBuilder::Found ListBuilder::readByWarp(Value lane, const KeyTile &tile, int6
 
 void ListBuilder::buildLaunch() {
   constexpr int64_t kHidden = 0, kPartial = 1, kFull = 2, kVector = 16;
-  if (!isSame(3) && tileKeys % kVector == 0 && hasAlignedRows(keep))
-    viewAsBytes();
+  viewAsBytes();
+  bool hasVectors = !isSame(3) && tileKeys % kVector == 0 && hasAlignedRows(keep);
   Value lists = index(1), one = index(1);
   for (int64_t i = 0; i < 3; ++i)
     lists = mul(lists, dim(op.getBounds(), i));
@@ -413,7 +419,7 @@ void ListBuilder::buildLaunch() {
     b.setInsertionPointToStart(exists.thenBlock());
     KeyTile tile = getKeyTile(number);
     Found found;
-    if (keepBytes) {
+    if (hasVectors) {
       Value tileEnd = mul(add(tile.number, index(1)), index(tileKeys));
       Value inside = compare(arith::CmpIPredicate::sle, tileEnd, dim(keep, 3));
       auto whole = scf::IfOp::create(b, loc, TypeRange{b.getI1Type(), b.getI1Type()}, inside,

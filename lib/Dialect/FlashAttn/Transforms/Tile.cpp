@@ -115,6 +115,7 @@ private:
 
   // Several parts of the keys.
   void makeParts(ArrayRef<Value> sizes, Value tiles);
+  void buildWithoutParts();
   void combineParts();
   Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
 
@@ -568,11 +569,30 @@ void ProgramBuilder::finish(RowState state) {
   }
 }
 
+/// Where all keys are one part nothing need be merged: the op's own program, and what follows is
+/// for more.
+void ProgramBuilder::buildWithoutParts() {
+  // A kernel of lists would cost more than a merge; and of packed heads only a merge has the sinks.
+  if (op.getKeep() || (op.getSinkLogits() && pack > 1))
+    return;
+  Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, parts, index(1));
+  auto branch = scf::IfOp::create(b, loc, isOne, /*withElseRegion=*/true);
+  b.setInsertionPointToStart(branch.thenBlock());
+  auto whole = cast<AttentionOp>(b.clone(*op));
+  whole.setScheduleAttr(ScheduleAttr::get(b.getContext(), m, n, schedule.getWarps(),
+                                          schedule.getStages(), lanes, schedule.getDotType(), pack,
+                                          /*splits=*/1, schedule.getRoles()));
+  ProgramBuilder(whole, b).build();
+  whole.erase();
+  b.setInsertionPointToStart(branch.elseBlock());
+}
+
 /// Decides how many parts the keys are cut into and makes room for their outputs. `sizes` are
 /// batches, query heads and queries; `tiles` is the number of programs without parts.
 void ProgramBuilder::makeParts(ArrayRef<Value> sizes, Value tiles) {
   Value keyTiles = b.createOrFold<arith::CeilDivUIOp>(loc, nk, index(n));
   parts = CountSplitsOp::create(b, loc, tiles, keyTiles, schedule);
+  buildWithoutParts();
   // One allocation for both: on a GPU each costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
   Value rows = parts;
