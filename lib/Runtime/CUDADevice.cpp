@@ -32,7 +32,9 @@ struct Kernel {
 };
 
 struct LoadedModule {
-  cuda::Module module;
+  /// Held while the driver compiles it.
+  std::mutex mutex;
+  cuda::Module module = nullptr; ///< null until then
   /// Of each kernel that it has as PTX: Kernel::waits.
   llvm::StringMap<bool> waits;
   llvm::StringMap<std::unique_ptr<Kernel>> kernels;
@@ -377,12 +379,16 @@ Expected<LoadedModule *> CUDADevice::loadModule(StringRef image) {
     if (Error error = checkPTX(image))
       return error;
 
-  std::lock_guard<std::mutex> lock(card.mutex);
   llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
       llvm::ArrayRef(reinterpret_cast<const uint8_t *>(image.data()), image.size()));
   auto key = std::make_tuple(hash.low64, hash.high64, image.size());
-  if (auto found = card.modules.find(key); found != card.modules.end())
-    return &found->second;
+  card.mutex.lock();
+  LoadedModule &loaded = card.modules[key];
+  card.mutex.unlock();
+  // Others are compiled at the same time.
+  std::lock_guard<std::mutex> lock(loaded.mutex);
+  if (loaded.module)
+    return &loaded;
 
   // PTX ends with a zero, which the caller's text need not have.
   std::string terminated = image.str();
@@ -408,7 +414,6 @@ Expected<LoadedModule *> CUDADevice::loadModule(StringRef image) {
   if (result != cuda::kSuccess)
     return formatError("{0} cannot load the kernels: {1}{2}{3}", getId(), driver.describe(result),
                        log[0] ? "; the driver's compiler says:\n" : "", StringRef(log).trim());
-  LoadedModule &loaded = card.modules[key];
   loaded.module = module;
   for (const cuda::PTXKernel &kernel : cuda::findPTXKernels(isPTX ? image : ""))
     loaded.waits[kernel.name] = kernel.waits;

@@ -3,6 +3,7 @@
 #include "flashattn/Runtime/Executable.h"
 #include "Errors.h"
 #include "RuntimeContext.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/ExecutionEngine/ExecutionEngine.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
@@ -17,6 +18,9 @@
 #include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+
+#include <thread>
+#include <vector>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -99,9 +103,36 @@ static void dropPromises(ModuleOp lowered) {
     }
 }
 
+namespace {
+/// Has the driver compile all kernels of a module side by side, and beside the host code. The
+/// module's constructors then find them loaded. They load again what failed, and report it.
+class KernelLoader {
+public:
+  KernelLoader(ModuleOp lowered, Device &device) {
+    for (auto binary : lowered.getOps<gpu::BinaryOp>())
+      for (auto object : binary.getObjects().getAsRange<gpu::ObjectAttr>())
+        threads.emplace_back([&device, image = object.getObject().getValue().rtrim('\0')] {
+          if (Expected<void *> kernels = device.loadKernels(image); !kernels)
+            llvm::consumeError(kernels.takeError());
+        });
+  }
+  ~KernelLoader() { wait(); }
+
+  void wait() {
+    for (std::thread &thread : threads)
+      thread.join();
+    threads.clear();
+  }
+
+private:
+  std::vector<std::thread> threads;
+};
+} // namespace
+
 Error JITExecutable::initialize(ModuleOp lowered) {
   registerTranslations(lowered.getContext());
   dropPromises(lowered);
+  KernelLoader loader(lowered, device);
   Expected<std::unique_ptr<llvm::TargetMachine>> machine = createHostMachine();
   if (!machine)
     return machine.takeError();
@@ -133,6 +164,7 @@ Error JITExecutable::initialize(ModuleOp lowered) {
 
   RuntimeContext context(device);
   RuntimeContextScope scope(context);
+  loader.wait();
   // Runs the constructors, which load the kernels.
   engine->initialize();
   if (Error error = context.takeError())

@@ -3,6 +3,7 @@
 
 // CHECK-LABEL: func @one
 // CHECK-SAME: %[[KEEP:[a-z0-9]+]]: memref<?x1x?x?xi1>, %[[BOUNDS:[a-z0-9]+]]: memref<?x1x?x2xi32>, %[[TILES:[a-z0-9]+]]: memref<?x1x?x?xi32>, %[[N:[a-z0-9]+]]: index
+// GPU: %[[KEEP_BYTES:.*]] = builtin.unrealized_conversion_cast %[[KEEP]] : memref<?x1x?x?xi1> to memref<?x1x?x?xi8>
 // CHECK: %[[PLACES:.*]] = memref.dim %[[TILES]], %c3
 // CHECK: %[[MIDDLE:.*]] = arith.divui %[[PLACES]], %c2
 
@@ -28,7 +29,6 @@
 
 // A list a block, a key tile a warp. What was found of 32 tiles meets in shared memory, in one of two
 // places in turn, behind one barrier; ballots give each its place.
-// GPU: %[[KEEP_BYTES:.*]] = builtin.unrealized_conversion_cast %[[KEEP]] : memref<?x1x?x?xi1> to memref<?x1x?x?xi8>
 // GPU: gpu.launch {{.*}} threads(%[[THREAD:[a-z0-9]+]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c1024, {{.*}}) workgroup(%[[KINDS:.*]] : memref<2x32xi32, #gpu.address_space<workgroup>>)
 // GPU: %[[WARP32:.*]] = arith.divui %{{.*}}, %c32_i32
 // GPU: %[[LANE32:.*]] = arith.remui %{{.*}}, %c32_i32
