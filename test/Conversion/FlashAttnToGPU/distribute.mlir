@@ -323,3 +323,42 @@ func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: ind
   } {flashattn.schedule = #roles}
   return
 }
+
+// -----
+
+// A row of which every 16 bytes are aligned, as a bias may have: 32 columns in one load by four lanes,
+// 8 next to each other each, then an exchange after which each has its pair of every 8. What is left
+// of the columns comes pair by pair.
+// CHECK-LABEL: func @aligned
+// CHECK-SAME: %[[BIAS:[a-z0-9]+]]: memref<64x?xf16> {flashattn.aligned_rows}, %{{.*}}: {{.*}}, %[[KEY:[a-z0-9]+]]: index
+// CHECK: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3 :
+// CHECK: %[[EIGHT:.*]] = arith.muli %[[QUAD]], %c8
+// CHECK: arith.addi %[[KEY]], %[[EIGHT]]
+// CHECK: %[[WORDS:.*]] = llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK: %[[W0:.*]] = vector.extract %[[WORDS]][0]
+// CHECK: %[[W1:.*]] = vector.extract %[[WORDS]][1]
+// CHECK: %[[ODD:.*]] = arith.cmpi ne, %{{.*}}, %c0
+// CHECK: %[[SENT:.*]] = arith.select %[[ODD]], %[[W0]], %[[W1]]
+// CHECK: %[[GOT:.*]], %{{.*}} = gpu.shuffle xor %[[SENT]], %c1_i32
+// CHECK: arith.select %[[ODD]], %[[GOT]], %[[W0]]
+// CHECK: arith.select %[[ODD]], %[[W1]], %[[GOT]]
+// CHECK: gpu.shuffle xor %{{.*}}, %c1_i32
+// CHECK-COUNT-2: gpu.shuffle xor %{{.*}}, %c2_i32
+// CHECK-COUNT-4: vector.bitcast %{{.*}} : vector<1xi32> to vector<2xf16>
+// CHECK-COUNT-2: vector.load %[[BIAS]][%{{.*}}] {alignment = 4 : i64} : memref<64x?xf16>, vector<2xf16>
+// The other of a thread's two rows.
+// CHECK: llvm.load
+// CHECK-NOT: llvm.load
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 1, lanes = 4, dot_type = f16>
+func.func @aligned(%bias: memref<64x?xf16> {flashattn.aligned_rows}, %o: memref<64x48xf16>, %key: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %pad = arith.constant 0.0 : f16
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    %t = vector.transfer_read %bias[%c0, %key], %pad {in_bounds = [true, true]} : memref<64x?xf16>, vector<64x48xf16>
+    vector.transfer_write %t, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x48xf16>, memref<64x48xf16>
+    gpu.terminator
+  } {flashattn.schedule = #schedule}
+  return
+}
