@@ -10,6 +10,13 @@
 // CHECK-DAG: %[[PROGRAMS:.*]] = arith.muli %[[B]], %c8
 // CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %[[NK]], %c32
 // CHECK: %[[S:.*]] = flashattn.count_splits %[[PROGRAMS]], %[[TILES]] schedule(<tile_m = 64, {{.*}}splits = 16>)
+// Where that is one part, the op's own program.
+// CHECK: %[[ONE:.*]] = arith.cmpi eq, %[[S]], %c1
+// CHECK: scf.if %[[ONE]] {
+// CHECK: scf.forall (%{{.*}}, %{{.*}}, %{{.*}}) in (%[[B]], 8, 1)
+// CHECK: vector.transfer_write %{{.*}}, %[[O]][
+// CHECK: flashattn.schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>
+// CHECK: } else {
 // One allocation for the outputs and, behind them, the log-sum-exps.
 // CHECK: %[[BYTES:.*]] = arith.muli %{{.*}}, %c6240
 // CHECK: %[[BUFFER:.*]] = memref.alloc(%[[BYTES]]) : memref<?xi8>
