@@ -382,9 +382,10 @@ Expected<LoadedModule *> CUDADevice::loadModule(StringRef image) {
   llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
       llvm::ArrayRef(reinterpret_cast<const uint8_t *>(image.data()), image.size()));
   auto key = std::make_tuple(hash.low64, hash.high64, image.size());
-  card.mutex.lock();
-  LoadedModule &loaded = card.modules[key];
-  card.mutex.unlock();
+  LoadedModule &loaded = [&]() -> LoadedModule & {
+    std::lock_guard<std::mutex> lock(card.mutex);
+    return card.modules[key];
+  }();
   // Others are compiled at the same time.
   std::lock_guard<std::mutex> lock(loaded.mutex);
   if (loaded.module)

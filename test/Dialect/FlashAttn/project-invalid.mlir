@@ -136,6 +136,14 @@ func.func @stride(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16, strided<[3
 
 // -----
 
+func.func @space(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16, 3>, %p: memref<2x16x512xf16>) {
+  // expected-error@+1 {{expected the default memory space of 'w' but got 'memref<8x64x512xf16, 3>'}}
+  flashattn.project ins(%o, %w : memref<2x8x16x64xf16>, memref<8x64x512xf16, 3>) outs(%p : memref<2x16x512xf16>)
+  return
+}
+
+// -----
+
 func.func @results(%o: tensor<2x8x16x64xf16>, %w: tensor<8x64x512xf16>, %p: tensor<2x16x512xf16>) {
   // expected-error@+1 {{expected 1 results but got 0}}
   flashattn.project ins(%o, %w : tensor<2x8x16x64xf16>, tensor<8x64x512xf16>) outs(%p : tensor<2x16x512xf16>)

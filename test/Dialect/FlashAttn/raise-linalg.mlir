@@ -82,6 +82,20 @@ func.func @other_fill(%o: memref<2x4x37x16xf32>, %w: memref<4x16x40xf32>, %p: me
   return
 }
 
+// Not what is read by another name in between.
+// CHECK-LABEL: func @viewed
+// CHECK: linalg.fill
+// CHECK: linalg.copy
+// CHECK: flashattn.project
+func.func @viewed(%o: memref<2x4x37x16xf32>, %w: memref<4x16x40xf32>, %p: memref<2x37x40xf32>, %x: memref<1x37x40xf32>) {
+  %one = arith.constant 1.0 : f32
+  linalg.fill ins(%one : f32) outs(%p : memref<2x37x40xf32>)
+  %part = memref.subview %p[0, 0, 0] [1, 37, 40] [1, 1, 1] : memref<2x37x40xf32> to memref<1x37x40xf32, strided<[1480, 40, 1]>>
+  linalg.copy ins(%part : memref<1x37x40xf32, strided<[1480, 40, 1]>>) outs(%x : memref<1x37x40xf32>)
+  flashattn.project ins(%o, %w : memref<2x4x37x16xf32>, memref<4x16x40xf32>) outs(%p : memref<2x37x40xf32>)
+  return
+}
+
 // Heads are not summed, rows of 12, a matrix that is transposed, a difference.
 // CHECK-LABEL: func @others
 // CHECK-COUNT-3: linalg.contract

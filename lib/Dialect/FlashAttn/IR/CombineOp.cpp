@@ -1,5 +1,6 @@
 //===- CombineOp.cpp - merging attention over parts of the keys -----------===//
 
+#include "Verify.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
 using namespace mlir;
@@ -39,16 +40,8 @@ LogicalResult CombineOp::verify() {
     if (!element.isF32() && !(isOutput && (element.isF16() || element.isBF16())))
       return emitOpError() << "expected element type " << (isOutput ? "f16, bf16 or f32" : "f32")
                            << " of '" << operand.name << "' but got " << element;
-    if (auto memref = dyn_cast<MemRefType>(type)) {
-      SmallVector<int64_t> strides;
-      int64_t start;
-      if (failed(memref.getStridesAndOffset(strides, start)) || strides.back() != 1)
-        return emitOpError() << "expected unit stride in the last dimension of '" << operand.name
-                             << "' but got " << type;
-      if (memref.getMemorySpace())
-        return emitOpError() << "expected the default memory space of '" << operand.name
-                             << "' but got " << type;
-    }
+    if (failed(verifyMemory(*this, operand.name, type)))
+      return failure();
     for (auto [i, dim] : llvm::enumerate(operand.dims)) {
       const Operand &parts = operands[0];
       int64_t found = type.getDimSize(i),
@@ -65,12 +58,5 @@ LogicalResult CombineOp::verify() {
   if (oParts.getDimSize(0) == 0)
     return emitOpError() << "expected at least 1 part but got 0";
 
-  size_t expected = onTensors ? getDpsInits().size() : 0;
-  if (getNumResults() != expected)
-    return emitOpError() << "expected " << expected << " results but got " << getNumResults();
-  for (auto [result, init] : llvm::zip(getResults(), getDpsInits()))
-    if (result.getType() != init.getType())
-      return emitOpError() << "expected result type " << init.getType() << " as in 'outs' but got "
-                           << result.getType();
-  return success();
+  return verifyResults(*this);
 }

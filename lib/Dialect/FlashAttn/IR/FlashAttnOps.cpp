@@ -1,5 +1,6 @@
 //===- FlashAttnOps.cpp - verifier, effects, shapes, canonicalisation ------===//
 
+#include "Verify.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -120,22 +121,33 @@ static std::string toText(const APFloat &value) {
   return text.str().str();
 }
 
-/// The lowerings walk the last dimension of a memref with unit stride, in memory that every thread
-/// and the host address alike.
-static LogicalResult verifyMemory(AttentionOp op, StringRef name, ShapedType type) {
+LogicalResult mlir::flashattn::verifyMemory(Operation *op, StringRef name, ShapedType type) {
   auto memref = dyn_cast<MemRefType>(type);
   if (!memref)
     return success();
   SmallVector<int64_t> strides;
   int64_t start;
   if (failed(memref.getStridesAndOffset(strides, start)))
-    return op.emitOpError() << "expected a strided layout of '" << name << "' but got " << type;
+    return op->emitOpError() << "expected a strided layout of '" << name << "' but got " << type;
   if (strides.back() != 1)
-    return op.emitOpError() << "expected unit stride in the last dimension of '" << name
-                            << "' but got " << type;
+    return op->emitOpError() << "expected unit stride in the last dimension of '" << name
+                             << "' but got " << type;
   if (memref.getMemorySpace())
-    return op.emitOpError() << "expected the default memory space of '" << name << "' but got "
-                            << type;
+    return op->emitOpError() << "expected the default memory space of '" << name << "' but got "
+                             << type;
+  return success();
+}
+
+LogicalResult mlir::flashattn::verifyResults(DestinationStyleOpInterface op) {
+  OperandRange inits = op.getDpsInits();
+  size_t expected = isa<RankedTensorType>(inits[0].getType()) ? inits.size() : 0;
+  if (op->getNumResults() != expected)
+    return op->emitOpError() << "expected " << expected << " results but got "
+                             << op->getNumResults();
+  for (auto [result, init] : llvm::zip(op->getResults(), inits))
+    if (result.getType() != init.getType())
+      return op->emitOpError() << "expected result type " << init.getType()
+                               << " as in 'outs' but got " << result.getType();
   return success();
 }
 
@@ -280,14 +292,7 @@ LogicalResult AttentionOp::verify() {
                            << toText(*value);
   }
 
-  size_t expected = onTensors ? getDpsInits().size() : 0;
-  if (getNumResults() != expected)
-    return emitOpError() << "expected " << expected << " results but got " << getNumResults();
-  for (auto [result, init] : llvm::zip(getResults(), getDpsInits()))
-    if (result.getType() != init.getType())
-      return emitOpError() << "expected result type " << init.getType() << " as in 'outs' but got "
-                           << result.getType();
-  return success();
+  return verifyResults(*this);
 }
 
 /// R1 for the score modification; each error stands at the op that is not as it should be.

@@ -1,5 +1,6 @@
 //===- ProjectOp.cpp - the output projection -------------------------------===//
 
+#include "Verify.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 
@@ -42,13 +43,8 @@ LogicalResult ProjectOp::verify() {
       return emitOpError() << "expected '" << operand.name << "' of element type " << element
                            << ", that of 'o'," << (isOutput && !element.isF32() ? " or f32" : "")
                            << " but got " << found;
-    if (auto memref = dyn_cast<MemRefType>(type)) {
-      SmallVector<int64_t> strides;
-      int64_t start;
-      if (failed(memref.getStridesAndOffset(strides, start)) || strides.back() != 1)
-        return emitOpError() << "expected unit stride in the last dimension of '" << operand.name
-                             << "' but got " << type;
-    }
+    if (failed(verifyMemory(*this, operand.name, type)))
+      return failure();
     for (auto [dim, size] : llvm::zip_equal(operand.dims, type.getShape())) {
       if (ShapedType::isDynamic(size))
         continue;
@@ -63,13 +59,7 @@ LogicalResult ProjectOp::verify() {
     return emitOpError() << "expected a static head dimension of 'o', a multiple of 8, but got "
                          << getO().getType();
 
-  size_t expected = onTensors ? 1 : 0;
-  if (getNumResults() != expected)
-    return emitOpError() << "expected " << expected << " results but got " << getNumResults();
-  if (onTensors && getResult(0).getType() != getPInit().getType())
-    return emitOpError() << "expected result type " << getPInit().getType()
-                         << " as in 'outs' but got " << getResult(0).getType();
-  return success();
+  return verifyResults(*this);
 }
 
 void ProjectOp::getEffects(

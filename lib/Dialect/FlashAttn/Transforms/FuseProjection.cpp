@@ -4,6 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Product.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "flashattn/Target/Schedules.h"
@@ -36,17 +37,6 @@ struct Producer {
 
 /// Columns of a head's part that a GPU's program adds to memory at once.
 constexpr int64_t kAddedColumns = 32;
-
-/// sum + out[m,k] matrix[k,n]
-Value buildProduct(OpBuilder &b, Location loc, Value out, Value matrix, Value sum) {
-  AffineExpr i, j, k;
-  bindDims(b.getContext(), i, j, k);
-  using Maps = ArrayRef<ArrayRef<AffineExpr>>;
-  return vector::ContractionOp::create(
-      b, loc, out, matrix, sum, Maps{{i, k}, {k, j}, {i, j}},
-      ArrayRef<vector::IteratorType>{vector::IteratorType::parallel, vector::IteratorType::parallel,
-                                     vector::IteratorType::reduction});
-}
 
 /// Builds the program of both.
 class FusedBuilder {

@@ -12,6 +12,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/Matchers.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_RAISELINALG
@@ -27,11 +28,15 @@ using namespace mlir::flashattn;
 static linalg::FillOp findFill(Operation *op, Value destination) {
   if (isa<TensorType>(destination.getType()))
     return destination.getDefiningOp<linalg::FillOp>();
+  // What goes by another name too might be read by it.
+  if (isa_and_nonnull<ViewLikeOpInterface>(destination.getDefiningOp()) ||
+      llvm::any_of(destination.getUsers(), llvm::IsaPred<ViewLikeOpInterface>))
+    return {};
   for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
     if (auto fill = dyn_cast<linalg::FillOp>(before))
       if (fill.getOutputs()[0] == destination)
         return fill;
-    // Others might know the memory by another name.
+    // Who knows what others do.
     bool isKnown = isa<AttentionOp, ProjectOp, CombineOp, linalg::LinalgOp>(before) &&
                    !llvm::is_contained(before->getOperands(), destination);
     if (!isMemoryEffectFree(before) && !isKnown && !isa<memref::AllocOp>(before))

@@ -6,6 +6,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Product.h"
 #include "ScoreMod.h"
 #include "SplitKeys.h"
 #include "TileLists.h"
@@ -117,7 +118,6 @@ private:
   void makeParts(ArrayRef<Value> sizes, Value tiles);
   void buildWithoutParts();
   void combineParts();
-  Value contract(Value lhs, Value rhs, Value acc, bool transposedRhs);
 
   // Key tiles by lists.
   void makeLists(Value batches, Value heads, Value queryTiles);
@@ -280,26 +280,6 @@ void ProgramBuilder::storePacked(Value rows, Value memref, Layout memory) {
                                   access.inBounds);
 }
 
-/// acc + lhs[m,k] rhs[n,k]^T, or acc + lhs[m,k] rhs[k,n].
-Value ProgramBuilder::contract(Value lhs, Value rhs, Value acc, bool transposedRhs) {
-  AffineExpr i, j, k;
-  bindDims(b.getContext(), i, j, k);
-  SmallVector<AffineExpr> rhsMap = {k, j};
-  if (transposedRhs)
-    std::swap(rhsMap[0], rhsMap[1]);
-  using MapList = ArrayRef<ArrayRef<AffineExpr>>;
-  SmallVector<vector::IteratorType> iterators = {vector::IteratorType::parallel,
-                                                 vector::IteratorType::parallel,
-                                                 vector::IteratorType::reduction};
-  auto iteratorAttrs = llvm::map_to_vector(iterators, [&](vector::IteratorType type) -> Attribute {
-    return vector::IteratorTypeAttr::get(b.getContext(), type);
-  });
-  return vector::ContractionOp::create(b, loc, lhs, rhs, acc,
-                                       b.getAffineMapArrayAttr(AffineMap::inferFromExprList(
-                                           MapList{{i, k}, rhsMap, {i, j}}, b.getContext())),
-                                       b.getArrayAttr(iteratorAttrs));
-}
-
 /// A3: the position of query 0, of the keys that exist.
 Value ProgramBuilder::getOffset() {
   if (Value given = op.getOffset())
@@ -366,7 +346,7 @@ Value ProgramBuilder::loadOfScores(Value memref, Value key, bool partial) {
 /// the pair is hidden. Whatever else shapes a score belongs here.
 Value ProgramBuilder::computeScores(Value kTile, Value key, bool partial) {
   VectorType type = f32Vector({m, n});
-  Value scores = contract(qTile, kTile, splat(type, 0), /*transposedRhs=*/true);
+  Value scores = buildProduct(b, loc, qTile, kTile, splat(type, 0), /*transposedRhs=*/true);
   // Multiplications wait for the next step that can take them along; the last one's are c.
   double factor = op.getScaleOrDefault();
   if (std::optional<APFloat> softcap = op.getSoftcap()) {
@@ -446,7 +426,7 @@ RowState ProgramBuilder::softmaxStep(RowState state, Value scores, Value vTile) 
   Value out = arith::MulFOp::create(b, loc, state.out, alongRow(rescale, dv));
   if (schedule.getDotType() != f32)
     p = arith::TruncFOp::create(b, loc, VectorType::get({m, n}, schedule.getDotType()), p);
-  out = contract(p, vTile, out, /*transposedRhs=*/false);
+  out = buildProduct(b, loc, p, vTile, out);
   return {max, sum, out};
 }
 

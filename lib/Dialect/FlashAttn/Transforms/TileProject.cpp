@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Product.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "flashattn/Target/Schedules.h"
@@ -93,14 +94,7 @@ Value ProjectBuilder::sumHeads(Value row, Value column) {
   // The CPU copies its tile of the matrix together, whose rows lie far apart, as it pads it.
   bool wholeColumns = schedule.getLanes() > 1 && !ShapedType::isDynamic(width) && width % n == 0;
   Value w = read(op.getW(), {depth, n}, {head, first, column}, {1, 2}, {wholeParts, wholeColumns});
-  AffineExpr i, j, k;
-  bindDims(b.getContext(), i, j, k);
-  using Maps = ArrayRef<ArrayRef<AffineExpr>>;
-  sum = vector::ContractionOp::create(
-      b, loc, o, w, loop.getRegionIterArg(0), Maps{{i, k}, {k, j}, {i, j}},
-      ArrayRef<vector::IteratorType>{vector::IteratorType::parallel, vector::IteratorType::parallel,
-                                     vector::IteratorType::reduction});
-  scf::YieldOp::create(b, loc, sum);
+  scf::YieldOp::create(b, loc, buildProduct(b, loc, o, w, loop.getRegionIterArg(0)));
   return loop.getResult(0);
 }
 

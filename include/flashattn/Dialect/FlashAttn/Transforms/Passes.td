@@ -104,8 +104,8 @@ def FuseProjection : Pass<"flashattn-fuse-projection"> {
     body, each of whose outputs, in f32, meets the head's matrix and is added to the sums of all
     columns of the row tile.
 
-    A GPU's program without roles multiplies its head's output with the matrix a few columns at a time
-    and adds to `p`, which must be f32 and is filled with 0 before, with other heads adding at the same
+    A GPU's program without roles, of f16 or bf16, multiplies its head's output with the matrix a few
+    columns at a time and adds to `p`, which must be f32 and is filled with 0 before, with other heads adding at the same
     time: the order is not the same from run to run.
 
     What has no such program before it, or one without shared memory for the matrix, or on the CPU

@@ -1,0 +1,19 @@
+//===- Verify.h - what every op of the dialect is held to --------*- C++ -*-===//
+
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_IR_VERIFY_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_IR_VERIFY_H
+
+#include "mlir/Interfaces/DestinationStyleOpInterface.h"
+
+namespace mlir::flashattn {
+
+/// The lowerings walk the last dimension of a memref with unit stride, in memory that every thread
+/// and the host address alike. Errors, at the op: operand `name` of any other memref type.
+LogicalResult verifyMemory(Operation *op, StringRef name, ShapedType type);
+
+/// On tensors an op has a result of the type of each destination, on memrefs none.
+LogicalResult verifyResults(DestinationStyleOpInterface op);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_IR_VERIFY_H
