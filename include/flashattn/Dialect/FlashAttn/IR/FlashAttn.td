@@ -11,5 +11,6 @@ include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnProgramOps.td"
 
 #endif // FLASHATTN_TD

@@ -1,0 +1,370 @@
+#ifndef FLASHATTN_PROGRAM_OPS_TD
+#define FLASHATTN_PROGRAM_OPS_TD
+
+// Tile programs: what `flashattn-tile` makes of an op, and what each target makes threads of. What a
+// pass needs to know of a program stands in the operands and attributes of these ops; the arithmetic
+// between them is `arith`, `math` and `vector` on tile values, `vector<MxN>`.
+
+include "mlir/IR/OpBase.td"
+include "mlir/Interfaces/ControlFlowInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
+
+def FlashAttn_TileVector : VectorOfAnyRankOf<[AnyFloat, AnyInteger, Index]>;
+
+class FlashAttn_ProgramLevelOp<string mnemonic, list<Trait> traits = []>
+    : Op<FlashAttn_Dialect, mnemonic, traits> {
+  let hasVerifier = 1;
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_ProgramAxes : TypedArrayAttrBase<FlashAttn_ProgramAxisAttr, "axes of a tile program">;
+
+def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
+    RecursiveMemoryEffects, AutomaticAllocationScope,
+    SingleBlockImplicitTerminator<"TileYieldOp">]> {
+  let summary = "programs that know nothing of each other, one for each of some numbers";
+  let description = [{
+    Runs the region once for each point of `sizes`, in any order and in parallel. Its arguments are
+    the point's numbers, counted from 0; `axes` names what each of them counts. With a `schedule` the
+    region is a tile program: a target gives the rows of its tile values to the warps that the
+    schedule names. Without one it is ordinary code, which only the CPU runs.
+
+    Example:
+
+    ```mlir
+    flashattn.program (%b, %h, %t) in (%batches, %heads, %tiles) axes(batch, head, query_tile)
+        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      ...
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<Index>:$sizes, FlashAttn_ProgramAxes:$axes,
+                       OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
+  let regions = (region SizedRegion<1>:$region);
+  let hasCustomAssemblyFormat = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [
+    // The region is one block with the numbers as arguments and its terminator.
+    OpBuilder<(ins "::mlir::ValueRange":$sizes, "::llvm::ArrayRef<ProgramAxis>":$axes,
+                   "::mlir::flashattn::ScheduleAttr":$schedule)>];
+  let extraClassDeclaration = [{
+    ::mlir::Block *getBody() { return &getRegion().front(); }
+    /// The numbers of a program, one for each axis.
+    ::llvm::MutableArrayRef<::mlir::BlockArgument> getNumbers() {
+      return getBody()->getArguments();
+    }
+    ::mlir::flashattn::ProgramAxis getAxis(unsigned i) {
+      return ::llvm::cast<ProgramAxisAttr>(getAxes()[i]).getValue();
+    }
+  }];
+}
+
+def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
+    RecursiveMemoryEffects, SingleBlockImplicitTerminator<"TileYieldOp">]> {
+  let summary = "a tile program on the threads of its warps";
+  let description = [{
+    What a `flashattn.program` becomes inside of a kernel: the region is run by the threads of the
+    warps that `schedule` names, `thread` is the number of one among them. A tile value lies across
+    them; `flashattn-distribute` gives each thread its part.
+
+    Example:
+
+    ```mlir
+    flashattn.on_threads %thread
+        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      ...
+    }
+    ```
+  }];
+  let arguments = (ins Index:$thread, FlashAttn_ScheduleAttr:$schedule);
+  let regions = (region SizedRegion<1>:$region);
+  let hasCustomAssemblyFormat = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [
+    // The region is one block with its terminator.
+    OpBuilder<(ins "::mlir::Value":$thread, "::mlir::flashattn::ScheduleAttr":$schedule)>];
+  let extraClassDeclaration = [{
+    ::mlir::Block *getBody() { return &getRegion().front(); }
+  }];
+  let hasVerifier = 0;
+}
+
+def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
+    Pure, ReturnLike, Terminator,
+    ParentOneOf<["ProgramOp", "OnThreadsOp", "TileLoopOp", "TileMaskOp"]>]> {
+  let summary = "ends a region of the tile level";
+  let description = [{
+    Gives a `flashattn.tile_loop` the state after a step, a `flashattn.tile_mask` its value, and the
+    others nothing.
+  }];
+  let arguments = (ins Variadic<AnyType>:$values);
+  let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
+  let assemblyFormat = "attr-dict ($values^ `:` type($values))?";
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles in memory
+//===----------------------------------------------------------------------===//
+
+/// What `flashattn.load_tile` and `flashattn.store_tile` say of the memref.
+class FlashAttn_TileAccessOp<string mnemonic, list<Trait> traits>
+    : FlashAttn_ProgramLevelOp<mnemonic, traits> {
+  code accessDeclaration = [{
+    /// The sizes of the tile along `dims`: `shape`, or those of the value.
+    ::llvm::SmallVector<int64_t> getTileShape();
+    /// The dimension of the memref that the rows go along, the inner one of several; nothing where
+    /// the rows are all the same.
+    ::std::optional<unsigned> getRowDim();
+    /// Rows along `getRowDim()`.
+    int64_t getInnerRows();
+    /// Whether columns are those of one dimension of the memref, and rows of another or others.
+    bool isDense() { return ::llvm::all_of(getDims(), [](int64_t dim) { return dim >= 0; }); }
+  }];
+}
+
+def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
+    MemoryEffects<[MemRead]>, AttrSizedOperandSegments]> {
+  let summary = "a tile of a memref";
+  let description = [{
+    Reads the tile at `indices`, one for each dimension of `source`. The value's rows and columns go
+    along the dimensions `dims`, on which **an index counts tiles**: tile 3 of 64 rows begins at row
+    192. On the others it counts elements. `-1` in place of a dimension means that all rows, or all
+    columns, are the same.
+
+    Rows may go along several dimensions, as those of several heads do: `shape` then gives the sizes
+    along each of `dims`, and the value has as many rows as all but the last make, the last of them
+    next to each other.
+
+    What lies past the end of a dimension reads as 0, where `in_bounds` does not say that nothing
+    does; so do rows from `below` on.
+
+    Examples:
+
+    ```mlir
+    %k = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3] below %length in_bounds [false, true]
+        : memref<?x?x?x128xf16> -> vector<64x128xf16>
+    %q = flashattn.load_tile %queries[%b, %h, %g, %t, %c0] dims [2, 3, 4] shape [4, 16, 128]
+        in_bounds [false, false, true] : memref<?x?x?x?x128xf16> -> vector<64x128xf16>
+    %bias = flashattn.load_tile %added[%b, %c0, %c0, %j] dims [-1, 3] in_bounds [true, false]
+        : memref<?x1x1x?xf16> -> vector<64x64xf16>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
+                       Optional<Index>:$below, DenseI64ArrayAttr:$dims,
+                       OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds);
+  let results = (outs FlashAttn_TileVector:$tile);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `dims` $dims (`shape` $shape^)? (`below` $below^)?
+    `in_bounds` $inBounds attr-dict `:` type($source) `->` type($tile)
+  }];
+  let extraClassDeclaration = accessDeclaration # [{
+    ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }
+    ::mlir::MemRefType getMemRefType() {
+      return ::llvm::cast<::mlir::MemRefType>(getSource().getType());
+    }
+  }];
+}
+
+def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<[MemWrite]>]> {
+  let summary = "write a tile to a memref";
+  let description = [{
+    The counterpart of `flashattn.load_tile`, of a tile or, with one value a row, of its rows. What
+    lies past the end of a dimension is not written.
+
+    Examples:
+
+    ```mlir
+    flashattn.store_tile %o to %out[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
+        : vector<64x128xf16>, memref<?x?x?x128xf16>
+    flashattn.store_tile %lse to %sums[%b, %h, %t] dims [2] in_bounds [false]
+        : vector<64xf32>, memref<?x?x?xf32>
+    ```
+  }];
+  let arguments = (ins FlashAttn_TileVector:$tile, Arg<AnyMemRef, "", [MemWrite]>:$target,
+                       Variadic<Index>:$indices, DenseI64ArrayAttr:$dims,
+                       OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds);
+  let assemblyFormat = [{
+    $tile `to` $target `[` $indices `]` `dims` $dims (`shape` $shape^)? `in_bounds` $inBounds attr-dict
+    `:` type($tile) `,` type($target)
+  }];
+  let extraClassDeclaration = accessDeclaration # [{
+    ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }
+    ::mlir::MemRefType getMemRefType() {
+      return ::llvm::cast<::mlir::MemRefType>(getTarget().getType());
+    }
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Loops over tiles
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
+    RecursiveMemoryEffects, AttrSizedOperandSegments,
+    SingleBlockImplicitTerminator<"TileYieldOp">]> {
+  let summary = "a loop over the tiles of some intervals";
+  let description = [{
+    Runs the region for each tile of each interval in turn, with the state that the step before has
+    yielded, `inits` at first. An interval is (begin, full begin, full end, end), in tiles:
+    `begin <= full begin <= full end <= end` where it is not empty, and `[full begin, full end)` are
+    full, which means that all pairs of a tile are visible and that it ends before the data does. The
+    region is right for every tile; in a full one `flashattn.tile_mask` is true throughout, and
+    nothing lies out of bounds along a dimension whose index is the tile's number.
+
+    The region's arguments are the step's place, the number of its tile and the state. The two numbers
+    are the same but with a `list`: then intervals count the places of its last dimension, which
+    holds the tiles' numbers. Where `when` is false no step is run.
+
+    `flashattn.stage` splits a step into stages.
+
+    Example:
+
+    ```mlir
+    %m2, %l2, %o2 = flashattn.tile_loop (%i, %j) in [(%b, %fb, %fe, %e)]
+        iter_args(%m = %m0, %l = %l0, %o = %o0) -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
+      ...
+      flashattn.tile_yield %m1, %l1, %o1 : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
+    }
+    ```
+  }];
+  let arguments = (ins Variadic<Index>:$bounds, Optional<AnyMemRef>:$list,
+                       Variadic<Index>:$listIndices, Optional<I1>:$when,
+                       Variadic<AnyType>:$inits);
+  let results = (outs Variadic<AnyType>:$results);
+  let regions = (region SizedRegion<1>:$region);
+  let hasCustomAssemblyFormat = 1;
+  let skipDefaultBuilders = 1;
+  let builders = [
+    // The region is one block with its arguments and no terminator. `bounds` are 4 for each interval;
+    // `list` and `when` may be null.
+    OpBuilder<(ins "::mlir::ValueRange":$bounds, "::mlir::Value":$list,
+                   "::mlir::ValueRange":$listIndices, "::mlir::Value":$when,
+                   "::mlir::ValueRange":$inits)>];
+  let extraClassDeclaration = [{
+    static constexpr unsigned kBoundsPerInterval = 4;
+    ::mlir::Block *getBody() { return &getRegion().front(); }
+    unsigned getNumIntervals() { return getBounds().size() / kBoundsPerInterval; }
+    /// Begin, full begin, full end and end of interval `i`.
+    ::mlir::ValueRange getInterval(unsigned i) {
+      return getBounds().slice(i * kBoundsPerInterval, kBoundsPerInterval);
+    }
+    /// Where the step stands in its interval.
+    ::mlir::BlockArgument getPlace() { return getBody()->getArgument(0); }
+    /// The number of its tile.
+    ::mlir::BlockArgument getTile() { return getBody()->getArgument(1); }
+    ::llvm::MutableArrayRef<::mlir::BlockArgument> getState() {
+      return getBody()->getArguments().drop_front(2);
+    }
+    ::mlir::ValueRange getYielded() { return getBody()->getTerminator()->getOperands(); }
+    /// Whether `load` brings another tile of rows in each step: streams its memref.
+    bool streams(::mlir::flashattn::LoadTileOp load);
+  }];
+}
+
+def FlashAttn_StageOp : Op<FlashAttn_Dialect, "stage", [
+    HasParent<"TileLoopOp">, MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "a new stage of a step begins";
+  let description = [{
+    What stands behind it, up to the next one, is a stage of its own. One with `lag` 1 may run a step
+    later than the stages before it, right behind the first stage of that step; only stages behind it
+    and the next step's may use its values. It has effects so that nothing moves across it.
+
+    Example: `flashattn.stage lag 1`
+  }];
+  let arguments = (ins DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<1>]>,
+                                         "0">:$lag);
+  let assemblyFormat = "(`lag` $lag^)? attr-dict";
+}
+
+def FlashAttn_TileMaskOp : FlashAttn_ProgramLevelOp<"tile_mask", [
+    RecursiveMemoryEffects, SingleBlockImplicitTerminator<"TileYieldOp">]> {
+  let summary = "which pairs of the tile at hand are visible";
+  let description = [{
+    True throughout in a full tile of the loop around it; in any other what the region yields.
+
+    Example:
+
+    ```mlir
+    %shown = flashattn.tile_mask -> vector<64x64xi1> {
+      ...
+      flashattn.tile_yield %visible : vector<64x64xi1>
+    }
+    ```
+  }];
+  let results = (outs VectorOfRankAndType<[2], [I1]>:$shown);
+  let regions = (region SizedRegion<1>:$region);
+  let assemblyFormat = "attr-dict `->` type($shown) $region";
+  let extraClassDeclaration = [{
+    ::mlir::Block *getBody() { return &getRegion().front(); }
+  }];
+}
+
+//===----------------------------------------------------------------------===//
+// Online softmax
+//===----------------------------------------------------------------------===//
+
+def FlashAttn_RowMaxOp : FlashAttn_ProgramLevelOp<"row_max", [
+    Pure, AllTypesMatch<["old", "max"]>]> {
+  let summary = "the value that a row's exponents are taken against";
+  let description = [{
+    `max` is at least the largest of `old` and of the row's `scores`, less `growth`: any base at all
+    may be taken off the exponents of a row as long as its sum and output keep to the same one, and
+    an old maximum does while no weight outgrows its type. Without `growth` it is the largest.
+
+    Where `moved` is false `max` is `old` in every row of those that a target judges together.
+    `lanes` threads share a row.
+
+    Example:
+
+    ```mlir
+    %max, %moved = flashattn.row_max %scores, %old growth(5.0) lanes 4
+        : vector<64x64xf32>, vector<64xf32>
+    ```
+  }];
+  let arguments = (ins VectorOfRankAndType<[2], [F32]>:$scores,
+                       VectorOfRankAndType<[1], [F32]>:$old,
+                       OptionalAttr<F32Attr>:$growth,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$lanes);
+  let results = (outs VectorOfRankAndType<[1], [F32]>:$max, I1:$moved);
+  let assemblyFormat = [{
+    $scores `,` $old (`growth` `(` $growth^ `)`)? (`lanes` $lanes^)? attr-dict
+    `:` type($scores) `,` type($old)
+  }];
+}
+
+def FlashAttn_RescaleOp : FlashAttn_ProgramLevelOp<"rescale", [
+    Pure, AllTypesMatch<["from", "to"]>,
+    RangedTypesMatchWith<"results are as the values", "values", "results", "$_self">]> {
+  let summary = "take what was summed against one base to another";
+  let description = [{
+    Multiplies every row of `values` with `exp2((from - to) factor)`. Where `moved` is false the two
+    are equal in every row at hand, and nothing need be done.
+
+    Example:
+
+    ```mlir
+    %l1, %o1 = flashattn.rescale %l, %o from %old to %base factor(0.18) if %moved
+        : vector<64x4xf32>, vector<64x128xf32>
+    ```
+  }];
+  let arguments = (ins Variadic<FlashAttn_TileVector>:$values,
+                       VectorOfRankAndType<[1], [F32]>:$from,
+                       VectorOfRankAndType<[1], [F32]>:$to,
+                       I1:$moved, F32Attr:$factor);
+  let results = (outs Variadic<FlashAttn_TileVector>:$results);
+  let assemblyFormat = [{
+    $values `from` $from `to` $to `factor` `(` $factor `)` `if` $moved attr-dict
+    `:` type($from) `,` type($values)
+  }];
+  let builders = [
+    OpBuilder<(ins "::mlir::ValueRange":$values, "::mlir::Value":$from, "::mlir::Value":$to,
+                   "::mlir::Value":$moved, "::mlir::FloatAttr":$factor), [{
+      build($_builder, $_state, values.getTypes(), values, from, to, moved, factor);
+    }]>];
+}
+
+#endif // FLASHATTN_PROGRAM_OPS_TD

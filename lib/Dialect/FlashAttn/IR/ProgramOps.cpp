@@ -1,0 +1,414 @@
+//===- ProgramOps.cpp - the ops of tile programs ---------------------------===//
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/OpImplementation.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+/// One block with arguments of `types` and, `terminated`, an empty terminator.
+static Block *addBlock(OpBuilder &builder, OperationState &state, TypeRange types,
+                       bool terminated) {
+  OpBuilder::InsertionGuard guard(builder);
+  SmallVector<Location> locations(types.size(), state.location);
+  Block *block = builder.createBlock(state.addRegion(), {}, types, locations);
+  if (terminated)
+    TileYieldOp::create(builder, state.location);
+  return block;
+}
+
+void ProgramOp::build(OpBuilder &builder, OperationState &state, ValueRange sizes,
+                      ArrayRef<ProgramAxis> axes, ScheduleAttr schedule) {
+  state.addOperands(sizes);
+  SmallVector<Attribute> attributes = llvm::map_to_vector(axes, [&](ProgramAxis axis) -> Attribute {
+    return ProgramAxisAttr::get(builder.getContext(), axis);
+  });
+  auto &properties = state.getOrAddProperties<Properties>();
+  properties.axes = builder.getArrayAttr(attributes);
+  properties.schedule = schedule;
+  addBlock(builder, state, SmallVector<Type>(sizes.size(), builder.getIndexType()),
+           /*terminated=*/true);
+}
+
+/// `schedule(<...>)`, or nothing.
+static ParseResult parseOptionalSchedule(OpAsmParser &parser, ScheduleAttr &schedule) {
+  if (failed(parser.parseOptionalKeyword("schedule")))
+    return success();
+  if (parser.parseLParen())
+    return failure();
+  schedule = dyn_cast_or_null<ScheduleAttr>(ScheduleAttr::parse(parser, Type()));
+  return failure(!schedule || parser.parseRParen());
+}
+
+static void printSchedule(OpAsmPrinter &printer, ScheduleAttr schedule) {
+  printer << " schedule(";
+  schedule.print(printer);
+  printer << ")";
+}
+
+ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
+  Builder &builder = parser.getBuilder();
+  SmallVector<OpAsmParser::Argument> numbers;
+  SmallVector<OpAsmParser::UnresolvedOperand> sizes;
+  SmallVector<Attribute> axes;
+  auto parseAxis = [&]() -> ParseResult {
+    SMLoc loc = parser.getCurrentLocation();
+    StringRef keyword;
+    if (parser.parseKeyword(&keyword))
+      return failure();
+    std::optional<ProgramAxis> axis = symbolizeProgramAxis(keyword);
+    if (!axis)
+      return parser.emitError(loc) << "expected batch, head, query_tile or column_tile but got '"
+                                   << keyword << "'";
+    axes.push_back(ProgramAxisAttr::get(builder.getContext(), *axis));
+    return success();
+  };
+  auto &properties = state.getOrAddProperties<Properties>();
+  if (parser.parseArgumentList(numbers, OpAsmParser::Delimiter::Paren) ||
+      parser.parseKeyword("in") || parser.parseOperandList(sizes, OpAsmParser::Delimiter::Paren) ||
+      parser.resolveOperands(sizes, builder.getIndexType(), state.operands) ||
+      parser.parseKeyword("axes") ||
+      parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseAxis) ||
+      parseOptionalSchedule(parser, properties.schedule) ||
+      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+    return failure();
+  properties.axes = builder.getArrayAttr(axes);
+  for (OpAsmParser::Argument &number : numbers)
+    number.type = builder.getIndexType();
+  Region *region = state.addRegion();
+  if (parser.parseRegion(*region, numbers))
+    return failure();
+  ensureTerminator(*region, builder, state.location);
+  return success();
+}
+
+void ProgramOp::print(OpAsmPrinter &printer) {
+  printer << " (";
+  llvm::interleaveComma(getNumbers(), printer);
+  printer << ") in (" << getSizes() << ") axes(";
+  llvm::interleaveComma(getAxes().getAsRange<ProgramAxisAttr>(), printer,
+                        [&](ProgramAxisAttr axis) { printer << stringifyEnum(axis.getValue()); });
+  printer << ")";
+  if (getScheduleAttr())
+    printSchedule(printer, getScheduleAttr());
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"axes", "schedule"});
+  printer << " ";
+  printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
+                      /*printBlockTerminators=*/false);
+}
+
+LogicalResult ProgramOp::verify() {
+  size_t count = getSizes().size();
+  if (count == 0)
+    return emitOpError() << "expected at least one size";
+  if (getAxes().size() != count)
+    return emitOpError() << "expected an axis for each of " << count << " sizes but got "
+                         << getAxes().size();
+  if (getBody()->getNumArguments() != count ||
+      !llvm::all_of(getBody()->getArgumentTypes(), llvm::IsaPred<IndexType>))
+    return emitOpError() << "expected an index argument for each of " << count
+                         << " sizes but got " << getBody()->getArgumentTypes();
+  if (getBody()->getTerminator()->getNumOperands() != 0)
+    return emitOpError() << "expected to yield nothing but got "
+                         << getBody()->getTerminator()->getOperandTypes();
+  return success();
+}
+
+void OnThreadsOp::build(OpBuilder &builder, OperationState &state, Value thread,
+                        ScheduleAttr schedule) {
+  state.addOperands(thread);
+  state.getOrAddProperties<Properties>().schedule = schedule;
+  addBlock(builder, state, {}, /*terminated=*/true);
+}
+
+ParseResult OnThreadsOp::parse(OpAsmParser &parser, OperationState &state) {
+  OpAsmParser::UnresolvedOperand thread;
+  ScheduleAttr schedule;
+  if (parser.parseOperand(thread) ||
+      parser.resolveOperand(thread, parser.getBuilder().getIndexType(), state.operands))
+    return failure();
+  SMLoc loc = parser.getCurrentLocation();
+  if (parseOptionalSchedule(parser, schedule))
+    return failure();
+  if (!schedule)
+    return parser.emitError(loc) << "expected schedule(<...>)";
+  state.getOrAddProperties<Properties>().schedule = schedule;
+  Region *region = state.addRegion();
+  if (parser.parseOptionalAttrDictWithKeyword(state.attributes) || parser.parseRegion(*region))
+    return failure();
+  ensureTerminator(*region, parser.getBuilder(), state.location);
+  return success();
+}
+
+void OnThreadsOp::print(OpAsmPrinter &printer) {
+  printer << " " << getThread();
+  printSchedule(printer, getScheduleAttr());
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"schedule"});
+  printer << " ";
+  printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
+                      /*printBlockTerminators=*/false);
+}
+
+//===----------------------------------------------------------------------===//
+// Tiles in memory
+//===----------------------------------------------------------------------===//
+
+template <typename AccessOp> static SmallVector<int64_t> tileShapeOf(AccessOp op) {
+  if (std::optional<ArrayRef<int64_t>> shape = op.getShape())
+    return llvm::to_vector(*shape);
+  return llvm::to_vector(op.getTileType().getShape());
+}
+
+/// The dimensions that rows go along, without that of the columns.
+template <typename AccessOp> static ArrayRef<int64_t> rowDimsOf(AccessOp op) {
+  return op.getDims().drop_back(op.getTileType().getRank() == 2 ? 1 : 0);
+}
+
+template <typename AccessOp> static std::optional<unsigned> rowDimOf(AccessOp op) {
+  int64_t dim = rowDimsOf(op).back();
+  return dim < 0 ? std::nullopt : std::optional<unsigned>(dim);
+}
+
+template <typename AccessOp> static int64_t innerRowsOf(AccessOp op) {
+  return op.getTileShape()[rowDimsOf(op).size() - 1];
+}
+
+/// What holds for a tile in memory, read or written.
+template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool mayRepeat) {
+  VectorType tile = op.getTileType();
+  MemRefType memref = op.getMemRefType();
+  if (static_cast<int64_t>(op.getIndices().size()) != memref.getRank())
+    return op.emitOpError() << "expected an index for each of " << memref.getRank()
+                            << " dimensions but got " << op.getIndices().size();
+  if (tile.getRank() > 2)
+    return op.emitOpError() << "expected rows or rows and columns but got " << tile;
+  if (tile.getElementType() != memref.getElementType())
+    return op.emitOpError() << "expected a tile of " << memref.getElementType() << " but got "
+                            << tile;
+  ArrayRef<int64_t> dims = op.getDims();
+  if (op.getInBounds().size() != dims.size())
+    return op.emitOpError() << "expected in_bounds for each of " << dims.size()
+                            << " dimensions but got " << op.getInBounds().size();
+  for (auto [i, dim] : llvm::enumerate(dims)) {
+    if (dim >= memref.getRank() || dim < (mayRepeat ? -1 : 0))
+      return op.emitOpError() << "expected a dimension from " << (mayRepeat ? -1 : 0) << " to "
+                              << memref.getRank() - 1 << " but got " << dim;
+    if (dim >= 0 && llvm::is_contained(dims.take_front(i), dim))
+      return op.emitOpError() << "expected each dimension once but got " << dim << " twice";
+    if (dim < 0 && !op.getInBounds()[i])
+      return op.emitOpError() << "expected in_bounds where all rows or columns are the same";
+  }
+  SmallVector<int64_t> shape = op.getTileShape();
+  if (shape.size() != dims.size())
+    return op.emitOpError() << "expected " << (op.getShape() ? "a size for each of " : "a shape for ")
+                            << dims.size() << " dimensions but got " << shape.size();
+  ArrayRef<int64_t> rows = ArrayRef(shape).drop_back(tile.getRank() == 2 ? 1 : 0);
+  SmallVector<int64_t> flat = {llvm::product_of(rows)};
+  if (tile.getRank() == 2)
+    flat.push_back(shape.back());
+  if (rows.empty() || ArrayRef<int64_t>(flat) != tile.getShape())
+    return op.emitOpError() << "expected a tile of the sizes " << shape << " but got " << tile;
+  return success();
+}
+
+SmallVector<int64_t> LoadTileOp::getTileShape() { return tileShapeOf(*this); }
+std::optional<unsigned> LoadTileOp::getRowDim() { return rowDimOf(*this); }
+int64_t LoadTileOp::getInnerRows() { return innerRowsOf(*this); }
+
+LogicalResult LoadTileOp::verify() {
+  if (failed(verifyAccess(*this, /*mayRepeat=*/true)))
+    return failure();
+  if (getBelow() && !getRowDim())
+    return emitOpError() << "expected rows of their own with below but got rows that are the same";
+  return success();
+}
+
+SmallVector<int64_t> StoreTileOp::getTileShape() { return tileShapeOf(*this); }
+std::optional<unsigned> StoreTileOp::getRowDim() { return rowDimOf(*this); }
+int64_t StoreTileOp::getInnerRows() { return innerRowsOf(*this); }
+
+LogicalResult StoreTileOp::verify() { return verifyAccess(*this, /*mayRepeat=*/false); }
+
+//===----------------------------------------------------------------------===//
+// Loops over tiles
+//===----------------------------------------------------------------------===//
+
+void TileLoopOp::build(OpBuilder &builder, OperationState &state, ValueRange bounds, Value list,
+                       ValueRange listIndices, Value when, ValueRange inits) {
+  state.addOperands(bounds);
+  if (list)
+    state.addOperands(list);
+  state.addOperands(listIndices);
+  if (when)
+    state.addOperands(when);
+  state.addOperands(inits);
+  state.addTypes(inits.getTypes());
+  auto count = [](size_t n) { return static_cast<int32_t>(n); };
+  state.getOrAddProperties<Properties>().setOperandSegmentSizes(
+      {count(bounds.size()), list ? 1 : 0, count(listIndices.size()), when ? 1 : 0,
+       count(inits.size())});
+  SmallVector<Type> types(2, builder.getIndexType());
+  llvm::append_range(types, inits.getTypes());
+  addBlock(builder, state, types, /*terminated=*/false);
+}
+
+bool TileLoopOp::streams(LoadTileOp load) {
+  std::optional<unsigned> dim = load.getRowDim();
+  return dim && load.getIndices()[*dim] == getTile();
+}
+
+ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
+  Builder &builder = parser.getBuilder();
+  Type index = builder.getIndexType();
+  SmallVector<OpAsmParser::Argument> arguments;
+  SmallVector<OpAsmParser::UnresolvedOperand> bounds, listIndices, inits;
+  auto parseInterval = [&]() -> ParseResult {
+    SmallVector<OpAsmParser::UnresolvedOperand> interval;
+    if (parser.parseOperandList(interval, kBoundsPerInterval, OpAsmParser::Delimiter::Paren))
+      return failure();
+    bounds.append(interval);
+    return success();
+  };
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseArgumentList(arguments, OpAsmParser::Delimiter::Paren) ||
+      parser.parseKeyword("in") ||
+      parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square, parseInterval) ||
+      parser.resolveOperands(bounds, index, state.operands))
+    return failure();
+  if (arguments.size() != 2)
+    return parser.emitError(loc) << "expected the step's place and tile but got "
+                                 << arguments.size() << " arguments";
+  arguments[0].type = arguments[1].type = index;
+  bool hasList = succeeded(parser.parseOptionalKeyword("list"));
+  if (hasList) {
+    OpAsmParser::UnresolvedOperand list;
+    Type type;
+    if (parser.parseLParen() || parser.parseOperand(list) ||
+        parser.parseOperandList(listIndices, OpAsmParser::Delimiter::Square) ||
+        parser.parseColonType(type) || parser.parseRParen() ||
+        parser.resolveOperand(list, type, state.operands) ||
+        parser.resolveOperands(listIndices, index, state.operands))
+      return failure();
+  }
+  bool hasWhen = succeeded(parser.parseOptionalKeyword("when"));
+  if (hasWhen) {
+    OpAsmParser::UnresolvedOperand when;
+    if (parser.parseOperand(when) ||
+        parser.resolveOperand(when, builder.getI1Type(), state.operands))
+      return failure();
+  }
+  SmallVector<OpAsmParser::Argument> carried;
+  SMLoc initsLoc = parser.getCurrentLocation();
+  if (succeeded(parser.parseOptionalKeyword("iter_args"))) {
+    if (parser.parseAssignmentList(carried, inits) ||
+        parser.parseArrowTypeList(state.types))
+      return failure();
+    if (carried.size() != state.types.size())
+      return parser.emitError(initsLoc) << "expected " << carried.size() << " types but got "
+                                        << state.types.size();
+    for (auto [argument, type] : llvm::zip_equal(carried, state.types))
+      argument.type = type;
+  }
+  if (parser.resolveOperands(inits, state.types, initsLoc, state.operands) ||
+      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+    return failure();
+  auto count = [](size_t n) { return static_cast<int32_t>(n); };
+  state.getOrAddProperties<Properties>().setOperandSegmentSizes(
+      {count(bounds.size()), hasList ? 1 : 0, count(listIndices.size()), hasWhen ? 1 : 0,
+       count(inits.size())});
+  arguments.append(carried);
+  Region *region = state.addRegion();
+  if (parser.parseRegion(*region, arguments))
+    return failure();
+  ensureTerminator(*region, builder, state.location);
+  return success();
+}
+
+void TileLoopOp::print(OpAsmPrinter &printer) {
+  printer << " (" << getPlace() << ", " << getTile() << ") in [";
+  llvm::interleaveComma(llvm::seq(0u, getNumIntervals()), printer,
+                        [&](unsigned i) { printer << "(" << getInterval(i) << ")"; });
+  printer << "]";
+  if (getList())
+    printer << " list(" << getList() << "[" << getListIndices() << "] : " << getList().getType()
+            << ")";
+  if (getWhen())
+    printer << " when " << getWhen();
+  if (!getInits().empty()) {
+    printer << " iter_args(";
+    llvm::interleaveComma(llvm::zip_equal(getState(), getInits()), printer, [&](auto pair) {
+      printer << std::get<0>(pair) << " = " << std::get<1>(pair);
+    });
+    printer << ")";
+    printer.printArrowTypeList(getResultTypes());
+  }
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"operandSegmentSizes"});
+  printer << " ";
+  printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
+                      /*printBlockTerminators=*/!getInits().empty());
+}
+
+LogicalResult TileLoopOp::verify() {
+  if (getBounds().empty() || getBounds().size() % kBoundsPerInterval != 0)
+    return emitOpError() << "expected " << kBoundsPerInterval
+                         << " bounds for each interval but got " << getBounds().size();
+  SmallVector<Type> expected(2, IndexType::get(getContext()));
+  llvm::append_range(expected, getInits().getTypes());
+  if (TypeRange(getBody()->getArgumentTypes()) != TypeRange(expected))
+    return emitOpError() << "expected arguments of the types " << expected << " but got "
+                         << getBody()->getArgumentTypes();
+  if (getYielded().getTypes() != getResultTypes() || getInits().getTypes() != getResultTypes())
+    return emitOpError() << "expected state of the types " << getInits().getTypes()
+                         << " to be yielded and to result but got " << getYielded().getTypes()
+                         << " and " << getResultTypes();
+  if (!getList())
+    return getListIndices().empty()
+               ? success()
+               : LogicalResult(emitOpError() << "expected no indices without a list");
+  auto list = cast<MemRefType>(getList().getType());
+  if (!list.getElementType().isInteger(32) ||
+      list.getRank() != static_cast<int64_t>(getListIndices().size()) + 1)
+    return emitOpError() << "expected a list of i32 with one dimension more than its "
+                         << getListIndices().size() << " indices but got " << list;
+  return success();
+}
+
+LogicalResult TileMaskOp::verify() {
+  TypeRange yielded = getBody()->getTerminator()->getOperandTypes();
+  if (yielded.size() != 1 || yielded.front() != getShown().getType())
+    return emitOpError() << "expected to yield " << getShown().getType() << " but got " << yielded;
+  if (!(*this)->getParentOfType<TileLoopOp>())
+    return emitOpError() << "expected a 'flashattn.tile_loop' around it, whose tile it is of";
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Online softmax
+//===----------------------------------------------------------------------===//
+
+LogicalResult RowMaxOp::verify() {
+  auto scores = cast<VectorType>(getScores().getType());
+  if (cast<VectorType>(getOld().getType()).getDimSize(0) != scores.getDimSize(0))
+    return emitOpError() << "expected a value for each of " << scores.getDimSize(0)
+                         << " rows but got " << getOld().getType();
+  // A thread holds pairs of columns.
+  if (scores.getDimSize(1) % (getLanes() == 1 ? 1 : 2 * getLanes()) != 0)
+    return emitOpError() << "expected columns that are a multiple of " << 2 * getLanes()
+                         << " for " << getLanes() << " lanes but got " << scores;
+  return success();
+}
+
+LogicalResult RescaleOp::verify() {
+  int64_t rows = cast<VectorType>(getFrom().getType()).getDimSize(0);
+  for (Type type : getValues().getTypes()) {
+    auto value = cast<VectorType>(type);
+    if (!value.getElementType().isF32() || value.getRank() > 2 || value.getDimSize(0) != rows)
+      return emitOpError() << "expected f32 values of " << rows << " rows but got " << value;
+  }
+  return success();
+}

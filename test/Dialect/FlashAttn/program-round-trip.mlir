@@ -1,0 +1,60 @@
+// RUN: flash-opt %s | flash-opt | FileCheck %s
+// RUN: flash-opt %s -mlir-print-op-generic | flash-opt | FileCheck %s
+
+// CHECK-LABEL: func @program
+func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memref<2x4x?x64xf32>,
+                   %split: memref<2x1x4x?x64xf16>, %list: memref<2x4x1x?xi32>, %n: index, %c: i1) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %zero = arith.constant dense<0.0> : vector<64x64xf32>
+  %inf = arith.constant dense<0xFF800000> : vector<64xf32>
+  // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}, %[[N:.*]]) axes(batch, head, query_tile)
+  // CHECK-SAME: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+  flashattn.program (%b, %h, %t) in (%c2, %c2, %n) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+    // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[T]], %{{.*}}] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %tile = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
+        : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    // CHECK: flashattn.load_tile %{{.*}} dims [2, 3, 4] shape [4, 16, 64] in_bounds [false, false, true] : memref<2x1x4x?x64xf16> -> vector<64x64xf16>
+    %heads = flashattn.load_tile %split[%b, %c0, %h, %t, %c0] dims [2, 3, 4] shape [4, 16, 64]
+        in_bounds [false, false, true] : memref<2x1x4x?x64xf16> -> vector<64x64xf16>
+    // CHECK: flashattn.tile_loop (%[[I:.*]], %[[J:.*]]) in [(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}), (%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})]
+    // CHECK-SAME: list(%{{.*}}[%[[B]], %[[H]], %{{.*}}] : memref<2x4x1x?xi32>) when %{{.*}} iter_args(%[[M:.*]] = %{{.*}}, %[[O:.*]] = %{{.*}}) -> (vector<64xf32>, vector<64x64xf32>)
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n), (%n, %n, %n, %n)]
+        list(%list[%b, %h, %c0] : memref<2x4x1x?xi32>) when %c
+        iter_args(%m = %inf, %acc = %zero) -> (vector<64xf32>, vector<64x64xf32>) {
+      // CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[J]], %{{.*}}] dims [2, 3] below %[[N]] in_bounds [false, true]
+      %keys = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] below %n in_bounds [false, true]
+          : memref<2x4x?x64xf16> -> vector<64x64xf16>
+      // CHECK: flashattn.stage{{$}}
+      flashattn.stage
+      // CHECK: flashattn.tile_mask -> vector<64x64xi1> {
+      %shown = flashattn.tile_mask -> vector<64x64xi1> {
+        %all = arith.constant dense<true> : vector<64x64xi1>
+        // CHECK: flashattn.tile_yield %{{.*}} : vector<64x64xi1>
+        flashattn.tile_yield %all : vector<64x64xi1>
+      }
+      %s = arith.select %shown, %acc, %zero : vector<64x64xi1>, vector<64x64xf32>
+      // CHECK: %[[MAX:.*]], %[[MOVED:.*]] = flashattn.row_max %{{.*}}, %[[M]] growth(5.000000e+00) lanes 4 : vector<64x64xf32>, vector<64xf32>
+      %max, %moved = flashattn.row_max %s, %m growth(5.0) lanes 4 : vector<64x64xf32>, vector<64xf32>
+      // CHECK: flashattn.rescale %[[O]] from %[[M]] to %[[MAX]] factor(1.250000e-01) if %[[MOVED]] : vector<64xf32>, vector<64x64xf32>
+      %rescaled = flashattn.rescale %acc from %m to %max factor(0.125) if %moved
+          : vector<64xf32>, vector<64x64xf32>
+      // CHECK: flashattn.stage lag 1
+      flashattn.stage lag 1
+      // CHECK: flashattn.tile_yield %[[MAX]], %{{.*}} : vector<64xf32>, vector<64x64xf32>
+      flashattn.tile_yield %max, %rescaled : vector<64xf32>, vector<64x64xf32>
+    }
+    // CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[H]], %[[T]], %{{.*}}] dims [2, 3] in_bounds [false, true] : vector<64x64xf32>, memref<2x4x?x64xf32>
+    flashattn.store_tile %r#1 to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
+        : vector<64x64xf32>, memref<2x4x?x64xf32>
+  }
+  // CHECK: flashattn.on_threads %{{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+  flashattn.on_threads %n
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+  }
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) {
+  flashattn.program (%t) in (%n) axes(query_tile) {
+  }
+  return
+}
