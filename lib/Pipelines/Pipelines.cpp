@@ -108,18 +108,14 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
 
   addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, options.fuseProjection);
-  // The loops must stand as flashattn-tile made them; with programs that have no roles
-  // these three do nothing.
-  pm.addPass(createPipelineKeys());
-  pm.addPass(createConditionalRescale());
-  pm.addPass(createSpecializeWarps());
-  pm.addPass(createCanonicalizerPass());
-  pm.addPass(createCSEPass());
-  pm.addPass(createContractToWgmma());
   pm.addPass(createMapToGPU());
   if (Chip{options.chip}.hasDependentLaunch())
     pm.addPass(createOverlapMerge());
   pm.addPass(createStageShared());
+  pm.addPass(createExpandLoops());
+  pm.addPass(createExpandRescale());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   pm.addPass(createDistribute());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

@@ -46,49 +46,6 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect"];
 }
 
-def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
-  let summary = "give every group of neighbouring tile programs a block of warpgroups with roles";
-  let description = [{
-    Turns each `scf.forall` whose schedule has roles, its key loops pipelined, into a
-    `gpu.launch`. The first warpgroup is the producer: one thread brings the tiles of `q`,
-    `k` and `v` to shared memory (`hopper.tma_load`), `k` and `v` through rings of the
-    schedule's stages, guarded by barriers. Every other warpgroup runs one of the block's
-    programs. Its key loops are its own, the producer's go over the tiles that any of the
-    programs reads; a consumer passes by the tiles that it does not.
-
-    The programs of a block are neighbours along the query tiles or along the heads, and
-    read the same head of `k` and `v`. Blocks are numbered with the heads of a section
-    fastest and the last query tiles first: under a causal mask these are the longest.
-
-    Where key tiles are listed (`flashattn.list_tiles`) a block's programs share a list, and its runs
-    and rings count places of it.
-
-    With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
-    each takes every so many-th of what would be the blocks. The producer sends for the next
-    one's tiles while the consumers finish the one before. Only short programs gain by it, so
-    with more than 2048 keys another kernel is launched, with a block for each group.
-
-    Example: test/Conversion/FlashAttnToGPU/specialize-warps.mlir
-  }];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::flashattn::hopper::HopperDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"];
-}
-
-def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
-  let summary = "contractions of warpgroups as asynchronous products";
-  let description = [{
-    Every contraction whose right-hand side is a `hopper.load_tile` becomes a `hopper.wgmma`
-    and a `hopper.wgmma_wait` in front of the first use of its result, so that whatever
-    stands between runs beside the product; a branch gets the wait in each of its arms.
-    The arrivals that free the tile move behind the wait.
-
-    Example: test/Conversion/FlashAttnToGPU/contract-to-wgmma.mlir
-  }];
-  let dependentDialects = ["::mlir::flashattn::hopper::HopperDialect"];
-}
-
 def OverlapMerge : Pass<"flashattn-overlap-merge"> {
   let summary = "start the kernel that merges parts of the keys beside the end of the one before";
   let description = [{

@@ -60,33 +60,21 @@ VectorType ThreadLayout::threadType(VectorType type) const {
 // Distributor
 //===----------------------------------------------------------------------===//
 
-Distributor::Distributor(RewriterBase &b, gpu::LaunchOp launch)
-    : b(b), launch(launch), loc(launch.getLoc()) {
-  ScheduleAttr schedule = getSchedule(launch);
+Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
+    : b(b), program(program), loc(program.getLoc()) {
+  ScheduleAttr schedule = program.getScheduleAttr();
   layout = {schedule.getTileM(), schedule.getTileM() / (16 * schedule.getWarps())};
   hasRoles = static_cast<bool>(schedule.getRoles());
 }
 
 LogicalResult Distributor::run() {
-  Block &body = launch.getBody().front();
-  // Where the program itself begins, in the region of a role or in the launch.
-  WalkResult found = launch.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (!llvm::any_of(op->getResultTypes(), [&](Type type) { return isDistributed(type); }) &&
-        !isa<vector::TransferReadOp, hopper::WgmmaOp>(op))
-      return WalkResult::advance();
-    b.setInsertionPointToStart(op->getBlock());
-    return WalkResult::interrupt();
-  });
-  if (!found.wasInterrupted())
-    return success();
-  Value thread = launch.getThreadIds().x;
-  if (getSchedule(launch).getRoles())
-    thread = arith::AndIOp::create(b, loc, thread, index(127)); // of its warpgroup
+  b.setInsertionPointToStart(program.getBody());
+  Value thread = program.getThread();
   lane = arith::AndIOp::create(b, loc, thread, index(31));
   laneRow = arith::DivUIOp::create(b, loc, lane, index(kQuad));
   laneColumn = mul(arith::AndIOp::create(b, loc, lane, index(kQuad - 1)), 2);
   warpRow = mul(arith::DivUIOp::create(b, loc, thread, index(32)), 16 * layout.rowBlocks);
-  return block(body);
+  return block(*program.getBody());
 }
 
 /// Whether `v` is vector.step, cast or not: row or column numbers, which of them its use tells.
@@ -146,7 +134,8 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
       .Case([&](vector::MultiDimReductionOp op) { return reduction(op); })
       .Case([&](vector::TransferReadOp op) { return read(op); })
-      .Case([&](vector::TransferWriteOp op) { return write(op); })
+      .Case([&](LoadTileOp op) { return load(op); })
+      .Case([&](StoreTileOp op) { return store(op); })
       .Case([&](vector::ContractionOp op) { return contract(op); })
       // Its rows or columns are known only where it is cast to vector<Mx1> or vector<1xN>.
       .Case([&](vector::StepOp op) { return success(); })
@@ -327,9 +316,7 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
     // of which a thread holds the same elements in the same order.
     bool sameRow = layout.isRow(op.getSourceVectorType()) && layout.isRow(type);
     bool split = layout.isTile(op.getSourceVectorType()) && layout.isSplitTile(type);
-    // Rows of several heads, which only a write takes apart.
-    bool heads = llvm::all_of(op->getUsers(), llvm::IsaPred<vector::TransferWriteOp>);
-    if (sameRow || split || heads) {
+    if (sameRow || split) {
       values[op] = source;
       return success();
     }
@@ -532,22 +519,17 @@ LogicalResult Distributor::storeTile(hopper::StoreTileOp op) {
 }
 
 LogicalResult Distributor::contract(vector::ContractionOp op) {
-  auto maps = op.getIndexingMapsArray();
-  AffineExpr i, j, k;
-  bindDims(b.getContext(), i, j, k);
-  bool transposed = maps[1] == AffineMap::get(3, 0, {j, k}, b.getContext());
+  std::optional<bool> transposed = isRhsTransposed(op);
   auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
-  if (maps[0] != AffineMap::get(3, 0, {i, k}, b.getContext()) ||
-      maps[2] != AffineMap::get(3, 0, {i, j}, b.getContext()) ||
-      (!transposed && maps[1] != AffineMap::get(3, 0, {k, j}, b.getContext())) || !rhs)
+  if (!transposed || !rhs)
     return op.emitOpError() << "expected lhs[m,k] times rhs[n,k] or rhs[k,n] with rhs read from "
                                "shared memory";
   auto accType = cast<VectorType>(op.getAccType());
   Value lhs = mapped(op.getLhs()), acc = mapped(op.getAcc());
   int64_t kSize = op.getLhsType().getDimSize(1), nSize = accType.getDimSize(1);
   bool f32 = op.getLhsType().getElementType().isF32();
-  values[op] = f32 ? contractF32(lhs, rhs, transposed, acc, kSize, nSize)
-                   : contractHalf(lhs, rhs, transposed, acc, kSize, nSize);
+  values[op] = f32 ? contractF32(lhs, rhs, *transposed, acc, kSize, nSize)
+                   : contractHalf(lhs, rhs, *transposed, acc, kSize, nSize);
   return success();
 }
 
@@ -555,10 +537,12 @@ namespace {
 struct DistributePass : flashattn::impl::DistributeBase<DistributePass> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
-    for (gpu::LaunchOp launch : findTilePrograms(getOperation())) {
-      if (failed(Distributor(rewriter, launch).run()))
+    for (OnThreadsOp program : findTilePrograms(getOperation())) {
+      if (failed(Distributor(rewriter, program).run()))
         return signalPassFailure();
-      launch->removeAttr(kScheduleAttrName);
+      rewriter.eraseOp(program.getBody()->getTerminator());
+      rewriter.inlineBlockBefore(program.getBody(), program);
+      rewriter.eraseOp(program);
     }
   }
 };

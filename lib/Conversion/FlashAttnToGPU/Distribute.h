@@ -4,6 +4,7 @@
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOGPU_DISTRIBUTE_H
 
 #include "TileLayout.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -36,10 +37,10 @@ struct ThreadLayout {
   VectorType threadType(VectorType type) const;
 };
 
-/// Rewrites the tile ops of one `gpu.launch` into ops on what each thread holds.
+/// Rewrites the tile ops of one program into ops on what each thread holds.
 class Distributor {
 public:
-  Distributor(RewriterBase &b, gpu::LaunchOp launch);
+  Distributor(RewriterBase &b, OnThreadsOp program);
 
   /// Errors, at the op: a tile op that has no rule here.
   LogicalResult run();
@@ -56,9 +57,9 @@ private:
   LogicalResult broadcast(vector::BroadcastOp op);
   LogicalResult reduction(vector::MultiDimReductionOp op);
   LogicalResult read(vector::TransferReadOp op);
-  LogicalResult write(vector::TransferWriteOp op);
-  void addAtomically(Value value, Value memref, ValueRange at);
-  void writeRow(vector::TransferWriteOp op, Value held, int64_t first, SmallVector<Value> at);
+  LogicalResult load(LoadTileOp op);
+  LogicalResult store(StoreTileOp op);
+  void storeRow(StoreTileOp op, Value held, int64_t first, SmallVector<Value> at);
   LogicalResult contract(vector::ContractionOp op);
   LogicalResult wgmma(hopper::WgmmaOp op);
   LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);
@@ -72,8 +73,8 @@ private:
                     int64_t kSize, int64_t nSize);
   Value loadTileFromShared(vector::TransferReadOp op);
   // Reads of global memory (DistributeMemory.cpp)
-  Value loadTileFromGlobal(vector::TransferReadOp op);
-  SmallVector<Value> loadRow(vector::TransferReadOp op, SmallVector<Value> at, unsigned columnDim,
+  Value loadTileFromGlobal(LoadTileOp op);
+  SmallVector<Value> loadRow(LoadTileOp op, SmallVector<Value> at, unsigned columnDim,
                              Value lastColumn);
   SmallVector<Value> loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns);
   Value load16Bytes(Value memref, ArrayRef<Value> at);
@@ -109,7 +110,7 @@ private:
   LogicalResult compareColumns(arith::CmpIOp op);
 
   RewriterBase &b;
-  gpu::LaunchOp launch;
+  OnThreadsOp program;
   Location loc;
   ThreadLayout layout;
   bool hasRoles = false;

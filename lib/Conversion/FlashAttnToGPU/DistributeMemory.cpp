@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Distribute.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -15,21 +16,30 @@ using namespace mlir::flashattn;
 
 LogicalResult Distributor::read(vector::TransferReadOp op) {
   auto type = dyn_cast<MemRefType>(op.getBase().getType());
-  bool inContract = false, asLhs = false;
-  for (Operation *user : op->getUsers())
-    if (auto contract = dyn_cast<vector::ContractionOp>(user)) {
-      inContract = true;
-      asLhs |= contract.getLhs() == op.getResult();
-    }
-  if (!type || (inContract && !isSharedMemory(type)))
+  if (!type || !isSharedMemory(type))
     return op.emitOpError() << "expected a read of shared memory; run flashattn-stage-shared first";
   // A right-hand side is loaded where it is used, piece by piece.
-  if (inContract && !asLhs)
+  auto isRhs = [&](Operation *user) {
+    auto product = dyn_cast<vector::ContractionOp>(user);
+    return product && product.getLhs() != op.getResult();
+  };
+  if (llvm::any_of(op->getUsers(), isRhs))
     return success();
   if (!layout.isTile(op.getVectorType()))
     return op.emitOpError() << "expected a tile of " << layout.tileM << " rows but got "
                             << op.getVectorType();
-  values[op] = isSharedMemory(type) ? loadTileFromShared(op) : loadTileFromGlobal(op);
+  values[op] = loadTileFromShared(op);
+  return success();
+}
+
+LogicalResult Distributor::load(LoadTileOp op) {
+  if (llvm::any_of(op->getUsers(), llvm::IsaPred<vector::ContractionOp>))
+    return op.emitOpError() << "expected a contraction to read shared memory; run "
+                               "flashattn-stage-shared first";
+  if (op.getDims().size() != 2 || op.getBelow() || !layout.isTile(op.getTileType()))
+    return op.emitOpError() << "expected a tile of " << layout.tileM
+                            << " rows along one dimension and no end of its own";
+  values[op] = loadTileFromGlobal(op);
   return success();
 }
 
@@ -80,29 +90,29 @@ SmallVector<Value> Distributor::transposeQuad(Value words) {
 
 /// Every thread loads what it holds. Rows past the end, of which nothing is written, read as the
 /// last one; columns as the padding.
-Value Distributor::loadTileFromGlobal(vector::TransferReadOp op) {
-  VectorType type = op.getVectorType();
-  AffineMap map = op.getPermutationMap();
-  auto dimOf = [&](unsigned result) -> std::optional<unsigned> {
-    auto dim = dyn_cast<AffineDimExpr>(map.getResult(result));
-    return dim ? std::optional(dim.getPosition()) : std::nullopt;
+Value Distributor::loadTileFromGlobal(LoadTileOp op) {
+  VectorType type = op.getTileType();
+  auto dimOf = [&](unsigned i) {
+    int64_t dim = op.getDims()[i];
+    return dim < 0 ? std::nullopt : std::optional<unsigned>(dim);
   };
   std::optional<unsigned> rowDim = dimOf(0), columnDim = dimOf(1);
-  SmallVector<bool> inBounds = op.getInBoundsValues();
+  ArrayRef<bool> inBounds = op.getInBounds();
+  SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
   auto last = [&](unsigned dim) {
-    Value size = b.createOrFold<memref::DimOp>(loc, op.getBase(), static_cast<int64_t>(dim));
+    Value size = b.createOrFold<memref::DimOp>(loc, op.getSource(), static_cast<int64_t>(dim));
     return b.createOrFold<arith::SubIOp>(loc, size, index(1));
   };
   Value lastRow = rowDim && !inBounds[0] ? last(*rowDim) : Value();
   // Without roles no registers are left for 16 elements of a byte at once.
-  bool isAligned = columnDim && inBounds[1] && hasAlignedRows(op.getBase()) &&
+  bool isAligned = columnDim && inBounds[1] && hasAlignedRows(op.getSource()) &&
                    (hasRoles || !type.getElementType().isInteger(1));
 
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
     SmallVector<SmallVector<Value>> rows;
     for (int64_t half = 0; half < 2; ++half) {
-      SmallVector<Value> at(op.getIndices());
+      SmallVector<Value> at(origin);
       if (rowDim) {
         at[*rowDim] = add(at[*rowDim], add(add(warpRow, laneRow), 16 * r + 8 * half));
         if (lastRow)
@@ -110,9 +120,9 @@ Value Distributor::loadTileFromGlobal(vector::TransferReadOp op) {
       }
       if (!columnDim)
         rows.emplace_back(type.getDimSize(1) / 4,
-                          memref::LoadOp::create(b, loc, op.getBase(), at).getResult());
+                          memref::LoadOp::create(b, loc, op.getSource(), at).getResult());
       else if (isAligned && *columnDim + 1 == at.size())
-        rows.push_back(loadAlignedRow(op.getBase(), at, type.getDimSize(1)));
+        rows.push_back(loadAlignedRow(op.getSource(), at, type.getDimSize(1)));
       else
         rows.push_back(loadRow(op, at, *columnDim, inBounds[1] ? Value() : last(*columnDim)));
     }
@@ -125,25 +135,27 @@ Value Distributor::loadTileFromGlobal(vector::TransferReadOp op) {
 
 /// What a thread holds of the row at `at`, element by element; past `lastColumn` (null: none is)
 /// the padding.
-SmallVector<Value> Distributor::loadRow(vector::TransferReadOp op, SmallVector<Value> at,
+SmallVector<Value> Distributor::loadRow(LoadTileOp op, SmallVector<Value> at,
                                         unsigned columnDim, Value lastColumn) {
   SmallVector<Value> row;
+  Type element = op.getTileType().getElementType();
+  Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
   // Compared in 32 bits, as numbers of columns allow: consumers have no register to spare.
   auto narrow = [&](Value v) {
     return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v).getResult();
   };
   Value firstColumn = narrow(add(at[columnDim], laneColumn));
   Value end = lastColumn ? narrow(lastColumn) : Value();
-  for (int64_t g = 0; g < op.getVectorType().getDimSize(1) / 8; ++g)
+  for (int64_t g = 0; g < op.getTileType().getDimSize(1) / 8; ++g)
     for (int64_t c = 0; c < 2; ++c) {
       Value column = b.createOrFold<arith::AddIOp>(
           loc, firstColumn, arith::ConstantIntOp::create(b, loc, 8 * g + c, 32));
       Value place = end ? arith::MinUIOp::create(b, loc, column, end).getResult() : column;
       at[columnDim] = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), place);
-      Value loaded = memref::LoadOp::create(b, loc, op.getBase(), at);
+      Value loaded = memref::LoadOp::create(b, loc, op.getSource(), at);
       if (end) {
         Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, column, end);
-        loaded = arith::SelectOp::create(b, loc, inside, loaded, op.getPadding());
+        loaded = arith::SelectOp::create(b, loc, inside, loaded, padding);
       }
       row.push_back(loaded);
     }
@@ -204,25 +216,18 @@ SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> 
   return row;
 }
 
-LogicalResult Distributor::write(vector::TransferWriteOp op) {
-  VectorType type = op.getVectorType();
-  Value held = mapped(op.getValueToStore());
-  auto isWritten = [&](VectorType type) {
-    return (layout.isRow(type) && type.getRank() == 1) || layout.isTile(type);
-  };
-  // The rows of several heads go along two dimensions.
-  auto heads = op.getValueToStore().getDefiningOp<vector::ShapeCastOp>();
-  if (!isWritten(type) && heads)
-    type = heads.getSourceVectorType();
+LogicalResult Distributor::store(StoreTileOp op) {
+  VectorType type = op.getTileType();
+  Value held = mapped(op.getTile());
   bool isRow = type.getRank() == 1;
-  int64_t rowDims = op.getTransferRank() - (isRow ? 0 : 1);
-  if (!isWritten(type) || rowDims > 2)
-    return op.emitOpError() << "has no distribution to threads of " << op.getVectorType();
-  int64_t innerRows = op.getVectorType().getDimSize(rowDims - 1);
-  SmallVector<Value> sizes;
-  for (int64_t i = 0; i < rowDims; ++i)
-    sizes.push_back(memref::DimOp::create(
-        b, loc, op.getBase(), static_cast<int64_t>(op.getPermutationMap().getDimPosition(i))));
+  // The rows of several heads go along two dimensions.
+  ArrayRef<int64_t> rowDims = op.getDims().drop_back(isRow ? 0 : 1);
+  if (!held || !(isRow ? layout.isRow(type) : layout.isTile(type)) || rowDims.size() > 2)
+    return op.emitOpError() << "has no distribution to threads of " << type;
+  int64_t innerRows = op.getInnerRows();
+  SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices()), sizes;
+  for (int64_t dim : rowDims)
+    sizes.push_back(memref::DimOp::create(b, loc, op.getTarget(), dim));
   // One lane of the four that hold a row value writes it.
   Value writer;
   if (isRow)
@@ -231,16 +236,15 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t half = 0; half < 2; ++half) {
       Value number = add(add(warpRow, laneRow), 16 * r + 8 * half), inside = writer;
-      SmallVector<Value> at(op.getIndices());
-      for (int64_t i = 0; i < rowDims; ++i) {
+      SmallVector<Value> at(origin);
+      for (auto [i, dim] : llvm::enumerate(rowDims)) {
         Value part = number;
-        if (rowDims == 2 && i == 0)
+        if (rowDims.size() == 2 && i == 0)
           part = arith::DivUIOp::create(b, loc, number, index(innerRows));
-        else if (rowDims == 2)
+        else if (rowDims.size() == 2)
           part = arith::RemUIOp::create(b, loc, number, index(innerRows));
-        Value &row = at[op.getPermutationMap().getDimPosition(i)];
-        row = add(row, part);
-        Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, row, sizes[i]);
+        at[dim] = add(at[dim], part);
+        Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at[dim], sizes[i]);
         inside = inside ? arith::AndIOp::create(b, loc, fits, inside) : fits;
       }
       auto guarded = scf::IfOp::create(b, loc, inside, /*withElseRegion=*/false);
@@ -248,40 +252,22 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
       b.setInsertionPointToStart(guarded.thenBlock());
       if (isRow) {
         Value value = vector::ExtractOp::create(b, loc, held, 2 * r + half);
-        memref::StoreOp::create(b, loc, value, op.getBase(), at);
+        memref::StoreOp::create(b, loc, value, op.getTarget(), at);
         continue;
       }
-      writeRow(op, held, r * perBlock + 2 * half, at);
+      storeRow(op, held, r * perBlock + 2 * half, at);
     }
   return success();
 }
 
-/// `memref.atomic_rmw` would order all other accesses too, which costs more than the addition.
-void Distributor::addAtomically(Value value, Value memref, ValueRange at) {
-  Value linear = at.front();
-  for (auto [i, position] : llvm::enumerate(at.drop_front())) {
-    Value size = b.createOrFold<memref::DimOp>(loc, memref, static_cast<int64_t>(i + 1));
-    linear = add(arith::MulIOp::create(b, loc, linear, size), position);
-  }
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memref);
-  constexpr int64_t kBytes = 4;
-  Value address =
-      arith::IndexCastOp::create(b, loc, b.getI64Type(), add(base, mul(linear, kBytes)));
-  constexpr unsigned kGlobal = 1;
-  Type pointer = LLVM::LLVMPointerType::get(b.getContext(), kGlobal);
-  LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::fadd,
-                            LLVM::IntToPtrOp::create(b, loc, pointer, address), value,
-                            LLVM::AtomicOrdering::monotonic, "device");
-}
-
 /// What this thread holds of one row: element `first` and the next of every group of 8 columns.
-void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first,
+void Distributor::storeRow(StoreTileOp op, Value held, int64_t first,
                            SmallVector<Value> at) {
-  auto memory = cast<MemRefType>(op.getBase().getType());
+  MemRefType memory = op.getMemRefType();
   unsigned columnDim = memory.getRank() - 1;
-  int64_t columns = op.getVectorType().getShape().back(), width = memory.getDimSize(columnDim);
+  int64_t columns = op.getTileType().getShape().back(), width = memory.getDimSize(columnDim);
   // A tile that begins with the row ends with it: nothing is known only when it runs.
-  bool inBounds = op.getInBoundsValues().back();
+  bool inBounds = op.getInBounds().back();
   if (!inBounds && matchPattern(at.back(), m_Zero()) && !ShapedType::isDynamic(width) &&
       width % 8 == 0) {
     columns = std::min(columns, width);
@@ -289,7 +275,7 @@ void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first
   }
   Value end;
   if (!inBounds)
-    end = b.createOrFold<memref::DimOp>(loc, op.getBase(), columnDim);
+    end = b.createOrFold<memref::DimOp>(loc, op.getTarget(), columnDim);
   auto ifInside = [&](Value column, function_ref<void()> build) {
     if (!end)
       return build();
@@ -300,8 +286,7 @@ void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first
     build();
   };
   // Two columns are both inside of a row of an even number of them, or neither.
-  bool adds = op->hasAttr(kAddAttrName);
-  bool pairs = !adds && hasAlignedRows(op.getBase()) &&
+  bool pairs = hasAlignedRows(op.getTarget()) &&
                (inBounds || (!ShapedType::isDynamic(width) && width % 2 == 0));
   int64_t bytes = memory.getElementTypeBitWidth() / 8;
   Value firstColumn = add(at.back(), laneColumn);
@@ -311,7 +296,7 @@ void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first
     if (pairs) {
       ifInside(column, [&] {
         at.back() = column;
-        vector::StoreOp::create(b, loc, slice(held, element, 2), op.getBase(), at,
+        vector::StoreOp::create(b, loc, slice(held, element, 2), op.getTarget(), at,
                                 /*nontemporal=*/false, llvm::Align(2 * bytes));
       });
       continue;
@@ -321,10 +306,7 @@ void Distributor::writeRow(vector::TransferWriteOp op, Value held, int64_t first
       ifInside(one, [&] {
         at.back() = one;
         Value value = vector::ExtractOp::create(b, loc, held, element + c);
-        if (adds)
-          addAtomically(value, op.getBase(), at);
-        else
-          memref::StoreOp::create(b, loc, value, op.getBase(), at);
+        memref::StoreOp::create(b, loc, value, op.getTarget(), at);
       });
     }
   }

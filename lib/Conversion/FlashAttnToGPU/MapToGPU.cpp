@@ -2,6 +2,7 @@
 
 #include "TileLayout.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
@@ -14,46 +15,43 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// forall (b, h, t) to a launch of B*H*T blocks in one dimension: only x reaches past
+/// A program (b, h, t) to a launch of B*H*T blocks in one dimension: only x reaches past
 /// 65,535 blocks.
-static LogicalResult mapToGPU(RewriterBase &b, scf::ForallOp forall) {
-  Location loc = forall.getLoc();
-  if (forall.getRank() != 3 || !forall.isNormalized() || forall.getNumResults() != 0)
-    return forall.emitOpError() << "expected a tile program over (batch, head, query tile) that "
-                                   "counts from 0 by 1";
-  ScheduleAttr schedule = getSchedule(forall);
-  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
-  b.setInsertionPoint(forall);
-  SmallVector<Value> sizes = forall.getUpperBound(b);
-  Value one = index(1);
-  Value blocks = b.createOrFold<arith::MulIOp>(
-      loc, b.createOrFold<arith::MulIOp>(loc, sizes[0], sizes[1]), sizes[2]);
+static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
+  TileBuilder build(b, program.getLoc());
+  Location loc = program.getLoc();
+  ScheduleAttr schedule = program.getScheduleAttr();
+  if (!schedule)
+    return program.emitOpError() << "expected a schedule, which says how many warps run it";
+  ValueRange sizes = program.getSizes();
+  if (sizes.size() != 3)
+    return program.emitOpError() << "expected a tile program of 3 sizes but got " << sizes.size();
+  b.setInsertionPoint(program);
+  Value one = build.index(1);
+  Value blocks = build.mul(build.mul(sizes[0], sizes[1]), sizes[2]);
   // A grid of no blocks is an error to the driver.
-  Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, index(0));
+  Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, build.index(0));
   auto guard = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   b.setInsertionPointToStart(guard.thenBlock());
-  auto launch =
-      gpu::LaunchOp::create(b, loc, blocks, one, one, index(32 * schedule.getWarps()), one, one);
-  launch->setAttr(kScheduleAttrName, schedule);
-
+  auto launch = gpu::LaunchOp::create(b, loc, blocks, one, one,
+                                      build.index(32 * schedule.getWarps()), one, one);
   b.setInsertionPointToStart(&launch.getBody().front());
+  auto onThreads = OnThreadsOp::create(b, loc, launch.getThreadIds().x, schedule);
+  gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPoint(onThreads.getBody()->getTerminator());
   // 32-bit division: block numbers are below 2^31, and 64-bit division is a call's worth of code.
-  Type i32 = b.getI32Type();
-  auto toI32 = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, i32, v); };
-  auto toIndex = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v); };
-  Value block = toI32(launch.getBlockIds().x), heads = toI32(sizes[1]), tiles = toI32(sizes[2]);
+  Value block = build.toI32(launch.getBlockIds().x), heads = build.toI32(sizes[1]);
+  Value tiles = build.toI32(sizes[2]);
   Value tile = arith::RemUIOp::create(b, loc, block, tiles);
   Value rest = arith::DivUIOp::create(b, loc, block, tiles);
   // The last tile first: under a causal mask it has the most keys.
-  tile = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, tiles, tile),
-                               arith::ConstantIntOp::create(b, loc, 1, 32));
+  tile = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, tiles, tile), build.i32(1));
   Value head = arith::RemUIOp::create(b, loc, rest, heads);
   Value batch = arith::DivUIOp::create(b, loc, rest, heads);
-  SmallVector<Value> ids = {toIndex(batch), toIndex(head), toIndex(tile)};
-  Operation *terminator = gpu::TerminatorOp::create(b, loc);
-  b.eraseOp(forall.getBody()->getTerminator());
-  b.inlineBlockBefore(forall.getBody(), terminator, ids);
-  b.eraseOp(forall);
+  SmallVector<Value> numbers = {build.toIndex(batch), build.toIndex(head), build.toIndex(tile)};
+  b.eraseOp(onThreads.getBody()->getTerminator());
+  b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
+  b.eraseOp(program);
   return success();
 }
 
@@ -80,14 +78,11 @@ static void countSplits(RewriterBase &b, CountSplitsOp op) {
 namespace {
 struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
   void runOnOperation() override {
-    SmallVector<scf::ForallOp> programs;
-    getOperation()->walk([&](scf::ForallOp forall) {
-      if (getSchedule(forall))
-        programs.push_back(forall);
-    });
+    SmallVector<ProgramOp> programs;
+    getOperation()->walk([&](ProgramOp program) { programs.push_back(program); });
     IRRewriter rewriter(&getContext());
     getOperation()->walk([&](CountSplitsOp op) { countSplits(rewriter, op); });
-    for (scf::ForallOp program : programs)
+    for (ProgramOp program : programs)
       if (failed(mapToGPU(rewriter, program)))
         return signalPassFailure();
   }

@@ -36,8 +36,12 @@ namespace {
 struct OverlapMergePass : flashattn::impl::OverlapMergeBase<OverlapMergePass> {
   void runOnOperation() override {
     getOperation()->walk([](gpu::LaunchOp launch) {
-      ScheduleAttr schedule = getSchedule(launch);
-      if (schedule && schedule.getSplits() > 1)
+      bool hasParts = launch.walk([](OnThreadsOp program) {
+                              return program.getScheduleAttr().getSplits() > 1
+                                         ? WalkResult::interrupt()
+                                         : WalkResult::advance();
+                            }).wasInterrupted();
+      if (hasParts)
         launchDependents(launch);
       if (launch->removeAttr(kMergesPartsAttrName))
         waitForParts(launch);

@@ -7,6 +7,8 @@
 
 #include "TileLayout.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
@@ -25,43 +27,40 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Stages the tile reads of one launch.
-class Stager {
+/// Stages the tiles that the contractions of one program read.
+class Stager : TileBuilder {
 public:
-  Stager(RewriterBase &b, gpu::LaunchOp launch)
-      : b(b), launch(launch), loc(launch.getLoc()), schedule(getSchedule(launch)) {}
+  Stager(RewriterBase &b, OnThreadsOp program)
+      : TileBuilder(b, program.getLoc()), b(b), program(program),
+        schedule(program.getScheduleAttr()) {}
 
-  LogicalResult run();
+  void run();
 
 private:
-  using Reads = SmallVector<vector::TransferReadOp>;
-  /// Loops one after the other of which each ends where the next begins.
-  struct Run {
-    SmallVector<scf::ForOp> loops;
-    Value begin() { return loops.front().getLowerBound(); }
-    Value end() { return loops.back().getUpperBound(); }
+  /// A tile on its way to shared memory: what is copied from where.
+  struct Copy {
+    LoadTileOp load;
+    SmallVector<Value> origin; ///< of the tile, in elements
+    SmallVector<bool> inBounds;
   };
 
-  Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
   Value allocate(VectorType tile, int64_t stages);
-  void copyTile(vector::TransferReadOp read, ValueRange indices, Value buffer, Value stage);
+  void copyTile(const Copy &copy, Value buffer, Value stage);
+  void copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow);
   void commit();
   void commitAndWait();
-  void readFrom(vector::TransferReadOp read, Value buffer, Value stage);
-  SmallVector<Value> indicesAt(vector::TransferReadOp read, scf::ForOp loop, Value iv);
-  Value stageOf(Value iv);
-  void copyAt(Run &run, Value iv);
-  void stageRun(Run &run);
-  SmallVector<Run> findRuns();
+  void readFrom(LoadTileOp load, Value buffer, Value stage);
+  Value stageOf(Value place);
+  void copyAt(TileLoopOp loop, Value place);
+  void stageResident(LoadTileOp load);
+  void stageLoop(TileLoopOp loop);
 
   RewriterBase &b;
-  gpu::LaunchOp launch;
-  Location loc;
+  OnThreadsOp program;
   ScheduleAttr schedule;
-  Value pool;                      ///< the block's dynamic shared memory, bytes
-  int64_t bytes = 0;               ///< of it in use
-  Value thread;                    ///< this thread's number
-  DenseMap<Value, Value> bufferOf; ///< global memref to its stages in shared memory
+  Value pool;                          ///< the block's dynamic shared memory, bytes
+  int64_t bytes = 0;                   ///< of it in use
+  DenseMap<Operation *, Value> bufferOf; ///< load in a loop to its stages in shared memory
 };
 
 } // namespace
@@ -78,36 +77,87 @@ Value Stager::allocate(VectorType tile, int64_t stages) {
   return view;
 }
 
-/// Copies the tile that `read` would read at `indices` to `buffer[stage]`; every thread
-/// moves chunks of 16 bytes. Rows past the end become 0 and are not touched (A7).
-void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buffer, Value stage) {
-  auto tile = cast<VectorType>(read.getVectorType());
-  int64_t rows = tile.getDimSize(0), columns = tile.getDimSize(1);
-  SharedTile layout{columns, tile.getElementTypeBitWidth() / 8};
-  unsigned rowDim = cast<AffineDimExpr>(read.getPermutationMap().getResult(0)).getPosition();
-  int64_t threads = 32 * schedule.getWarps(), chunks = rows * layout.chunksPerRow();
-  bool aligned = hasAlignedRows(read.getBase());
-  int64_t width = cast<MemRefType>(read.getBase().getType()).getShape().back();
+/// Copies the 16 bytes that `row` and `inRow`, a number of chunks, say. Rows past the end become 0 and
+/// are not touched (A7).
+void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow) {
+  LoadTileOp load = copy.load;
+  Value source = load.getSource();
+  VectorType tile = load.getTileType();
+  SharedTile layout{tile.getDimSize(1), tile.getElementTypeBitWidth() / 8};
+  unsigned rowDim = *load.getRowDim();
+  int64_t width = load.getMemRefType().getShape().back();
   // Whether a chunk lies inside of a row or past it.
-  bool wholeChunks = read.isDimInBounds(1) ||
+  bool wholeChunks = copy.inBounds[1] ||
                      (!ShapedType::isDynamic(width) && width % layout.chunkElements() == 0);
   Value rowElements;
-  if (!read.isDimInBounds(1))
-    rowElements = b.createOrFold<memref::DimOp>(
-        loc, read.getBase(), cast<MemRefType>(read.getBase().getType()).getRank() - 1);
-  Value size = memref::DimOp::create(b, loc, read.getBase(), static_cast<int64_t>(rowDim));
-  Value zero = index(0), chunkElements = index(layout.chunkElements());
-  auto tokenType = nvgpu::DeviceAsyncTokenType::get(b.getContext());
+  if (!copy.inBounds[1])
+    rowElements = dim(source, load.getMemRefType().getRank() - 1);
+  Value chunkElements = index(layout.chunkElements());
+  SmallVector<Value> from(copy.origin);
+  from[rowDim] = arith::AddIOp::create(b, loc, from[rowDim], row);
+  from.back() = add(from.back(), arith::MulIOp::create(b, loc, inRow, chunkElements));
+  Value inBounds;
+  if (!copy.inBounds[0])
+    inBounds = less(from[rowDim], load.getBelow() ? load.getBelow() : dim(source, rowDim));
+  auto withColumn = [&](Value rowInBounds, Value column) -> Value {
+    Value inside = less(column, rowElements);
+    return rowInBounds ? arith::AndIOp::create(b, loc, rowInBounds, inside).getResult() : inside;
+  };
+  if (rowElements && wholeChunks)
+    inBounds = withColumn(inBounds, from.back());
+  Value to = arith::MulIOp::create(b, loc, layout.swizzle(b, loc, row, inRow), chunkElements);
+  if (hasAlignedRows(source) && wholeChunks) {
+    Value count;
+    if (inBounds)
+      count = arith::SelectOp::create(b, loc, inBounds, chunkElements, index(0));
+    nvgpu::DeviceAsyncCopyOp::create(b, loc, nvgpu::DeviceAsyncTokenType::get(b.getContext()),
+                                     buffer, ValueRange{stage, row, to}, source, from,
+                                     b.getIndexAttr(layout.chunkElements()), count,
+                                     b.getUnitAttr());
+    return;
+  }
+  // Rows that may begin anywhere are copied element by element.
+  for (int64_t e = 0; e < layout.chunkElements(); ++e) {
+    SmallVector<Value> at(from);
+    at.back() = arith::AddIOp::create(b, loc, from.back(), index(e));
+    Value value, exists = inBounds;
+    if (!wholeChunks)
+      exists = withColumn(inBounds, at.back());
+    if (exists) {
+      auto guarded = scf::IfOp::create(
+          b, loc, exists,
+          [&](OpBuilder &nested, Location l) {
+            scf::YieldOp::create(nested, l,
+                                 ValueRange{memref::LoadOp::create(nested, l, source, at)});
+          },
+          [&](OpBuilder &nested, Location l) {
+            TypedAttr zero = nested.getZeroAttr(tile.getElementType());
+            scf::YieldOp::create(nested, l,
+                                 ValueRange{arith::ConstantOp::create(nested, l, zero)});
+          });
+      value = guarded.getResult(0);
+    } else {
+      value = memref::LoadOp::create(b, loc, source, at);
+    }
+    memref::StoreOp::create(b, loc, value, buffer,
+                            ValueRange{stage, row, arith::AddIOp::create(b, loc, to, index(e))});
+  }
+}
 
+/// Copies a tile to `buffer[stage]`; every thread moves chunks of 16 bytes.
+void Stager::copyTile(const Copy &copy, Value buffer, Value stage) {
+  VectorType tile = LoadTileOp(copy.load).getTileType();
+  SharedTile layout{tile.getDimSize(1), tile.getElementTypeBitWidth() / 8};
+  int64_t threads = 32 * schedule.getWarps(), perRow = layout.chunksPerRow();
+  int64_t chunks = tile.getDimSize(0) * perRow;
+  Value thread = program.getThread();
   // Where a row's chunks divide the threads, a thread keeps its column from step to step.
-  int64_t perRow = layout.chunksPerRow();
   bool sameColumn = threads % perRow == 0;
   auto divide = [&](Value v) -> std::pair<Value, Value> {
     return {arith::DivUIOp::create(b, loc, v, index(perRow)),
             arith::RemUIOp::create(b, loc, v, index(perRow))};
   };
   auto [firstRow, column] = divide(thread);
-
   for (int64_t first = 0; first < chunks; first += threads) {
     Value chunk = arith::AddIOp::create(b, loc, thread, index(first));
     auto emit = [&, firstRow = firstRow, column = column] {
@@ -116,57 +166,7 @@ void Stager::copyTile(vector::TransferReadOp read, ValueRange indices, Value buf
               ? std::pair(Value(arith::AddIOp::create(b, loc, firstRow, index(first / perRow))),
                           column)
               : divide(chunk);
-      SmallVector<Value> from(indices);
-      from[rowDim] = arith::AddIOp::create(b, loc, indices[rowDim], row);
-      from.back() = b.createOrFold<arith::AddIOp>(
-          loc, indices.back(), arith::MulIOp::create(b, loc, inRow, chunkElements));
-      Value inBounds =
-          read.isDimInBounds(0)
-              ? Value()
-              : Value(arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, from[rowDim], size));
-      auto withColumn = [&](Value rowInBounds, Value column) -> Value {
-        Value inside =
-            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, column, rowElements);
-        return rowInBounds ? arith::AndIOp::create(b, loc, rowInBounds, inside).getResult()
-                           : inside;
-      };
-      if (rowElements && wholeChunks)
-        inBounds = withColumn(inBounds, from.back());
-      Value to = arith::MulIOp::create(b, loc, layout.swizzle(b, loc, row, inRow), chunkElements);
-      if (aligned && wholeChunks) {
-        Value count = inBounds
-                          ? Value(arith::SelectOp::create(b, loc, inBounds, chunkElements, zero))
-                          : Value();
-        nvgpu::DeviceAsyncCopyOp::create(
-            b, loc, tokenType, buffer, ValueRange{stage, row, to}, read.getBase(), from,
-            b.getIndexAttr(layout.chunkElements()), count, b.getUnitAttr());
-        return;
-      }
-      // Rows that may begin anywhere are copied element by element.
-      for (int64_t e = 0; e < layout.chunkElements(); ++e) {
-        SmallVector<Value> at(from);
-        at.back() = arith::AddIOp::create(b, loc, from.back(), index(e));
-        Value value, exists = inBounds;
-        if (!wholeChunks)
-          exists = withColumn(inBounds, at.back());
-        if (exists) {
-          auto guarded = scf::IfOp::create(
-              b, loc, exists,
-              [&](OpBuilder &nested, Location l) {
-                scf::YieldOp::create(
-                    nested, l, ValueRange{memref::LoadOp::create(nested, l, read.getBase(), at)});
-              },
-              [&](OpBuilder &nested, Location l) {
-                scf::YieldOp::create(nested, l, ValueRange{read.getPadding()});
-              });
-          value = guarded.getResult(0);
-        } else {
-          value = memref::LoadOp::create(b, loc, read.getBase(), at);
-        }
-        memref::StoreOp::create(
-            b, loc, value, buffer,
-            ValueRange{stage, row, arith::AddIOp::create(b, loc, to, index(e))});
-      }
+      copyChunk(copy, buffer, stage, row, inRow);
     };
     if (first + threads <= chunks) {
       emit();
@@ -192,173 +192,151 @@ void Stager::commitAndWait() {
   gpu::BarrierOp::create(b, loc);
 }
 
-void Stager::readFrom(vector::TransferReadOp read, Value buffer, Value stage) {
+void Stager::readFrom(LoadTileOp load, Value buffer, Value stage) {
   Value zero = index(0);
+  Type element = load.getTileType().getElementType();
+  Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
   AffineMap map =
       AffineMap::get(3, 0, {b.getAffineDimExpr(1), b.getAffineDimExpr(2)}, b.getContext());
-  b.replaceOpWithNewOp<vector::TransferReadOp>(read, read.getVectorType(), buffer,
-                                               ValueRange{stage, zero, zero}, read.getPadding(),
-                                               map, ArrayRef<bool>{true, true});
+  b.replaceOpWithNewOp<vector::TransferReadOp>(load, load.getTileType(), buffer,
+                                               ValueRange{stage, zero, zero}, padding, map,
+                                               ArrayRef<bool>{true, true});
 }
 
-/// The read's indices with `iv` for the loop's induction variable: copies of what
-/// computes them inside the loop.
-SmallVector<Value> Stager::indicesAt(vector::TransferReadOp read, scf::ForOp loop, Value iv) {
-  IRMapping mapping;
-  mapping.map(loop.getInductionVar(), iv);
-  std::function<Value(Value)> at = [&](Value v) -> Value {
-    if (Value known = mapping.lookupOrNull(v))
-      return known;
-    Operation *def = v.getDefiningOp();
-    if (!def || def->getBlock() != loop.getBody())
-      return v;
-    for (Value operand : def->getOperands())
-      mapping.map(operand, at(operand));
-    b.clone(*def, mapping);
-    return mapping.lookup(v);
-  };
-  return llvm::map_to_vector(read.getIndices(), at);
-}
-
-Value Stager::stageOf(Value iv) {
+Value Stager::stageOf(Value place) {
   if (schedule.getStages() == 1)
     return index(0);
-  return arith::AndIOp::create(b, loc, iv, index(schedule.getStages() - 1));
+  return arith::AndIOp::create(b, loc, place, index(schedule.getStages() - 1));
 }
 
-/// The reads of what threads share. What shapes scores one by one, such as a bias, each needs for
-/// itself.
-static SmallVector<vector::TransferReadOp> globalReads(Block &block) {
-  SmallVector<vector::TransferReadOp> reads;
-  for (auto read : block.getOps<vector::TransferReadOp>()) {
-    auto type = dyn_cast<MemRefType>(read.getBase().getType());
-    if (type && !isSharedMemory(type) &&
-        !llvm::all_of(read->getUsers(), OpTrait::hasElementwiseMappableTraits))
-      reads.push_back(read);
+/// The tiles of `block` that threads share. What shapes scores one by one, such as a bias, each
+/// needs for itself.
+static SmallVector<LoadTileOp> sharedLoads(Block &block) {
+  return llvm::filter_to_vector(block.getOps<LoadTileOp>(), [](LoadTileOp load) {
+    return llvm::any_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>);
+  });
+}
+
+/// Issues the copies of all tiles of the step at `place`. Those of the last step may be cut short.
+void Stager::copyAt(TileLoopOp loop, Value place) {
+  bool lastIsFull = getRuns(loop).back().isFull;
+  Value stage = stageOf(place);
+  IRMapping mapping;
+  mapping.map(loop.getPlace(), place);
+  mapping.map(loop.getTile(), getTileNumber(b, loc, loop, place));
+  for (LoadTileOp load : sharedLoads(*loop.getBody())) {
+    SmallVector<Value> indices = llvm::map_to_vector(
+        load.getIndices(), [&](Value v) { return clone(v, mapping, loop); });
+    Copy copy{load, getTileOrigin(b, load, indices), SmallVector<bool>(load.getInBounds())};
+    for (auto [dim, inside] : llvm::zip_equal(load.getDims(), copy.inBounds))
+      inside |= lastIsFull && load.getIndices()[dim] == loop.getTile();
+    copyTile(copy, bufferOf.lookup(load), stage);
   }
-  return reads;
 }
 
-/// Issues the copies of all tiles of step `iv` of the run.
-void Stager::copyAt(Run &run, Value iv) {
-  scf::ForOp loop = run.loops.back();
-  Value stage = stageOf(iv);
-  for (vector::TransferReadOp read : globalReads(*loop.getBody()))
-    copyTile(read, indicesAt(read, loop, iv), bufferOf.lookup(read.getBase()), stage);
-}
-
-void Stager::stageRun(Run &run) {
-  // The last loop's reads are the pattern for every copy: its last tile may be cut short,
-  // so they check bounds.
+void Stager::stageLoop(TileLoopOp loop) {
+  SmallVector<TileRun> runs = getRuns(loop);
+  if (runs.empty())
+    return;
   bool doubled = schedule.getStages() > 1;
-  auto guardedCopy = [&](Value iv) {
-    Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, iv, run.end());
-    auto guarded = scf::IfOp::create(b, loc, inside, /*withElseRegion=*/false);
+  auto guardedCopy = [&](Value place) {
+    auto guarded = scf::IfOp::create(b, loc, less(place, runs.back().end),
+                                     /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(guarded.thenBlock());
-    copyAt(run, iv);
+    copyAt(loop, place);
   };
+  SmallVector<LoadTileOp> loads = sharedLoads(*loop.getBody());
   if (doubled) {
-    // Whoever still reads the buffers from an earlier run must be done.
-    b.setInsertionPoint(run.loops.front());
+    // Whoever still reads the buffers from an earlier interval must be done.
+    b.setInsertionPoint(loop);
     gpu::BarrierOp::create(b, loc);
-    guardedCopy(run.begin());
+    guardedCopy(runs.front().begin);
     commit();
   }
-  for (scf::ForOp loop : run.loops) {
-    b.setInsertionPointToStart(loop.getBody());
-    Value iv = loop.getInductionVar();
-    if (doubled) {
-      // After this the tile is whole and the other buffer, read one step ago, is free.
-      commitAndWait();
-      guardedCopy(arith::AddIOp::create(b, loc, iv, index(1)));
-      commit();
-    } else {
-      gpu::BarrierOp::create(b, loc);
-      copyAt(run, iv);
-      commitAndWait();
-    }
+  b.setInsertionPointToStart(loop.getBody());
+  Value place = loop.getPlace();
+  if (doubled) {
+    // After this the tile is whole and the other buffer, read one step ago, is free.
+    commitAndWait();
+    guardedCopy(arith::AddIOp::create(b, loc, place, index(1)));
+    commit();
+  } else {
+    gpu::BarrierOp::create(b, loc);
+    copyAt(loop, place);
+    commitAndWait();
   }
-  for (scf::ForOp loop : run.loops)
-    for (vector::TransferReadOp read : globalReads(*loop.getBody())) {
-      b.setInsertionPoint(read);
-      readFrom(read, bufferOf.lookup(read.getBase()), stageOf(loop.getInductionVar()));
-    }
+  for (LoadTileOp load : loads) {
+    b.setInsertionPoint(load);
+    readFrom(load, bufferOf.lookup(load), stageOf(place));
+  }
 }
 
-SmallVector<Stager::Run> Stager::findRuns() {
-  SmallVector<Run> runs;
-  launch.getBody().walk<WalkOrder::PreOrder>([&](scf::ForOp loop) {
-    if (globalReads(*loop.getBody()).empty())
-      return;
-    if (!runs.empty() && runs.back().loops.back()->getBlock() == loop->getBlock() &&
-        runs.back().end() == loop.getLowerBound())
-      runs.back().loops.push_back(loop);
-    else
-      runs.push_back({{loop}});
-  });
-  return runs;
+/// A tile that is read once, before the loops: the queries.
+void Stager::stageResident(LoadTileOp load) {
+  Value buffer = allocate(load.getTileType(), 1);
+  b.setInsertionPoint(load);
+  copyTile({load, getTileOrigin(b, load, load.getIndices()), SmallVector<bool>(load.getInBounds())},
+           buffer, index(0));
+  commitAndWait();
+  // Registers of one thread: accumulators of o and scores, and the queries as operands
+  // (f32 as two halves).
+  int64_t columns = load.getTileType().getDimSize(1);
+  int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
+  int64_t perPair = load.getTileType().getElementType().isF32() ? 4 : 1;
+  int64_t queries = rowBlocks * columns / 4 * perPair;
+  int64_t accumulators = rowBlocks * (columns + schedule.getTileN()) / 2;
+  if (queries + accumulators <= 160) {
+    readFrom(load, buffer, index(0));
+    return;
+  }
+  // Too many to hold: every step reads them again.
+  for (OpOperand &use : llvm::make_early_inc_range(load->getUses())) {
+    b.setInsertionPoint(use.getOwner());
+    auto copy = cast<LoadTileOp>(b.clone(*load));
+    use.set(copy.getResult());
+    readFrom(copy, buffer, index(0));
+  }
+  b.eraseOp(load);
 }
 
-LogicalResult Stager::run() {
-  Block &body = launch.getBody().front();
-  b.setInsertionPointToStart(&body);
+void Stager::run() {
+  b.setInsertionPointToStart(program.getBody());
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto poolType =
       MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface{}, space);
   pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
-  thread = launch.getThreadIds().x;
-
-  SmallVector<Run> runs = findRuns();
-  // What is read once, before the loops: the queries.
-  for (vector::TransferReadOp read : globalReads(body)) {
-    Value buffer = allocate(read.getVectorType(), 1);
-    b.setInsertionPoint(read);
-    copyTile(read, read.getIndices(), buffer, index(0));
-    commitAndWait();
-    // Registers of one thread: accumulators of o and scores, and the queries as operands
-    // (f32 as two halves).
-    int64_t columns = read.getVectorType().getDimSize(1);
-    int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
-    int64_t perPair = read.getVectorType().getElementType().isF32() ? 4 : 1;
-    int64_t queries = rowBlocks * columns / 4 * perPair;
-    int64_t accumulators = rowBlocks * (columns + schedule.getTileN()) / 2;
-    bool inRegisters = queries + accumulators <= 160;
-    if (inRegisters) {
-      readFrom(read, buffer, index(0));
-      continue;
-    }
-    // Too many to hold: every step reads them again.
-    for (OpOperand &use : llvm::make_early_inc_range(read->getUses())) {
-      b.setInsertionPoint(use.getOwner());
-      auto copy = cast<vector::TransferReadOp>(b.clone(*read));
-      use.set(copy.getResult());
-      readFrom(copy, buffer, index(0));
-    }
-    b.eraseOp(read);
-  }
-  for (Run &run : runs)
-    for (scf::ForOp loop : run.loops)
-      for (vector::TransferReadOp read : globalReads(*loop.getBody()))
-        if (Value &buffer = bufferOf[read.getBase()]; !buffer)
-          buffer = allocate(read.getVectorType(), schedule.getStages());
-  for (Run &run : runs)
-    stageRun(run);
-
+  SmallVector<TileLoopOp> loops;
+  program.walk([&](TileLoopOp loop) { loops.push_back(loop); });
+  for (TileLoopOp &loop : loops)
+    if (scf::ForOp outer = splitIntervals(b, loop))
+      loop = *outer.getBody()->getOps<TileLoopOp>().begin();
+  for (LoadTileOp load : sharedLoads(*program.getBody()))
+    stageResident(load);
+  for (TileLoopOp loop : loops)
+    for (LoadTileOp load : sharedLoads(*loop.getBody()))
+      bufferOf[load] = allocate(load.getTileType(), schedule.getStages());
+  for (TileLoopOp loop : loops)
+    stageLoop(loop);
+  auto launch = program->getParentOfType<gpu::LaunchOp>();
   b.setInsertionPoint(launch);
-  Value size = arith::ConstantIntOp::create(b, loc, bytes, 32);
-  launch.getDynamicSharedMemorySizeMutable().assign(size);
-  return success();
+  launch.getDynamicSharedMemorySizeMutable().assign(i32(bytes));
 }
 
 namespace {
 struct StageSharedPass : flashattn::impl::StageSharedBase<StageSharedPass> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
-    for (gpu::LaunchOp launch : findTilePrograms(getOperation()))
+    for (OnThreadsOp program : findTilePrograms(getOperation())) {
       // With roles the tiles are in shared memory already.
-      if (!getSchedule(launch).getRoles() && failed(Stager(rewriter, launch).run()))
+      if (program.getScheduleAttr().getRoles())
+        continue;
+      if (!program->getParentOfType<gpu::LaunchOp>()) {
+        program.emitOpError() << "expected a 'gpu.launch' around it; run flashattn-map-to-gpu first";
         return signalPassFailure();
+      }
+      Stager(rewriter, program).run();
+    }
   }
 };
 } // namespace

@@ -14,18 +14,11 @@
 
 namespace mlir::flashattn {
 
-inline ScheduleAttr getSchedule(Operation *op) {
-  return op->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
-}
-
-/// The launches below `root` that run tile programs.
-inline SmallVector<gpu::LaunchOp> findTilePrograms(Operation *root) {
-  SmallVector<gpu::LaunchOp> launches;
-  root->walk([&](gpu::LaunchOp launch) {
-    if (getSchedule(launch))
-      launches.push_back(launch);
-  });
-  return launches;
+/// The tile programs on threads below `root`.
+inline SmallVector<OnThreadsOp> findTilePrograms(Operation *root) {
+  SmallVector<OnThreadsOp> programs;
+  root->walk([&](OnThreadsOp program) { programs.push_back(program); });
+  return programs;
 }
 
 inline bool isSharedMemory(MemRefType type) {

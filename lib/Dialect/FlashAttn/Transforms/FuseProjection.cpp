@@ -4,7 +4,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "Product.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "flashattn/Target/Schedules.h"
@@ -112,7 +112,7 @@ scf::ForallOp FusedBuilder::build() {
     Value out = mapping.lookup(attention.out);
     SmallVector<Value> sums;
     for (auto [chunk, sum] : llvm::enumerate(loop.getRegionIterArgs()))
-      sums.push_back(buildProduct(b, loc, out, loadMatrix(head, chunk), sum));
+      sums.push_back(TileBuilder(b, loc).product(out, loadMatrix(head, chunk), sum));
     scf::YieldOp::create(b, loc, sums);
   }
   Value row = arith::MulIOp::create(b, loc, tile, index(schedule.getTileM()));
@@ -185,7 +185,7 @@ static void addToMemory(OpBuilder &b, ProjectOp op, const Producer &attention) {
       ValueRange{head, index(0), column}, padding, map, ArrayRef<bool>{depth == op.getDv(), whole});
   auto sumType = VectorType::get({rows, kAddedColumns}, b.getF32Type());
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(sumType));
-  Value product = buildProduct(b, loc, out, matrix, zero);
+  Value product = TileBuilder(b, loc).product(out, matrix, zero);
   auto add = vector::TransferWriteOp::create(
       b, loc, product, op.getPInit(),
       ValueRange{write.getIndices()[0], write.getIndices()[op.getSeqDim()], column}, map,

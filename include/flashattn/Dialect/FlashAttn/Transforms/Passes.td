@@ -26,10 +26,10 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
 def Tile : Pass<"flashattn-tile"> {
   let summary = "turn every attention op on memrefs into a program on tile values";
   let description = [{
-    One program per batch, query head and tile of query rows: an `scf.forall`
-    whose body works on `vector<MxN>` tile values. Its loops over key tiles come
-    from the mask's set: hidden tiles are in no loop, full and partial intervals
-    have loops of their own. The online softmax is written here and nowhere else.
+    One `flashattn.program` per batch, query head and tile of query rows, whose body works
+    on `vector<MxN>` tile values. The intervals of its `flashattn.tile_loop` over key tiles
+    come from the mask's set: hidden tiles are in none, and full ones are told apart. The
+    online softmax is written here and nowhere else.
 
     With `pack` a program has several query heads of one key/value head, and fewer
     positions of each; a group whose heads are no multiple has one program with rows that
@@ -41,14 +41,15 @@ def Tile : Pass<"flashattn-tile"> {
     `keep`, or with `sink_logits` and several heads a tile.
 
     With a `keep`, unless its keys come in parts, `flashattn.list_tiles` lists the key tiles of each
-    program, or of those that share a block, before all else; the loops then go over the places of
+    program, or of those that share a block, before all else; the loop then goes over the places of
     a list.
 
     Examples: test/Dialect/FlashAttn/tile.mlir, test/Dialect/FlashAttn/tile-pack.mlir,
     test/Dialect/FlashAttn/tile-lists.mlir
   }];
   let dependentDialects = [
-    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::math::MathDialect",
+    "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
+    "::mlir::flashattn::FlashAttnDialect", "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
@@ -81,8 +82,8 @@ def VerifyHost : Pass<"flashattn-verify-host"> {
 def TileProject : Pass<"flashattn-tile-project"> {
   let summary = "turn every projection on memrefs into a program on tile values";
   let description = [{
-    One program per batch, tile of rows and tile of columns of `flashattn.project`: an `scf.forall`
-    with the schedule, as `flashattn-tile` makes it, whose one loop runs over the heads and the parts
+    One `flashattn.program` per batch, tile of rows and tile of columns of `flashattn.project`, whose
+    one loop runs over the heads and the parts
     of a row of `o`. Rows, columns and parts of rows past the ends read as 0 and are not written.
 
     Where a batch has few rows, at most 16, the rows of a tile are those of as many batches.
@@ -158,33 +159,36 @@ def LowerListTiles : Pass<"flashattn-lower-list-tiles"> {
     "::mlir::vector::VectorDialect"];
 }
 
-def PipelineKeys : Pass<"flashattn-pipeline-keys"> {
-  let summary = "compute the scores of a key tile before the last tile's output";
+def ExpandLoops : Pass<"flashattn-expand-loops"> {
+  let summary = "turn loops over tiles into loops over their intervals' partial and full tiles";
   let description = [{
-    Turns the key loops of tile programs whose schedule has roles by half a step: a step
-    first multiplies `q` with its own key tile and then the last step's weights with that
-    step's values, so that two products that do not depend on each other stand side by
-    side, and the softmax of this tile beside the second. The first tile's scores and
-    the last tile's output stand before and behind the loops.
+    Every `flashattn.tile_loop` becomes `scf.for`s, one for each run of partial or full tiles, in which
+    masks of full tiles are gone; those of several intervals share one copy of the loops, in an outer
+    loop that picks their bounds.
 
-    Example: test/Dialect/FlashAttn/pipeline-keys.mlir
-  }];
-  let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect"];
-}
+    Where a stage lags the loops are turned: a step first runs its own first stage and then what the
+    last step has left, so that two products that do not depend on each other stand side by side, and
+    the rest of this step beside the second. The first step's own stages and what the last one leaves
+    stand before and behind the loops.
 
-def ConditionalRescale : Pass<"flashattn-conditional-rescale"> {
-  let summary = "rescale the output only where a row's maximum has grown by much";
-  let description = [{
-    In the key loops of tile programs whose schedule asks for it, the maximum that
-    exponents are taken against stays as it is until some row's scores exceed it by more
-    than the schedule's power of 2. Sum, output and log-sum-exp use the same value, so the
-    result is exact; the weights are at most that power of 2.
-
-    Example: test/Dialect/FlashAttn/conditional-rescale.mlir
+    Example: test/Dialect/FlashAttn/expand-loops.mlir
   }];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::scf::SCFDialect",
-    "::mlir::vector::VectorDialect"];
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+}
+
+def ExpandRescale : Pass<"flashattn-expand-rescale"> {
+  let summary = "turn the steps of the online softmax that may be skipped into arithmetic";
+  let description = [{
+    `flashattn.row_max` and `flashattn.rescale` become `arith`, `math` and `vector` ops. With `growth`
+    the maximum that exponents are taken against stays as it is until some row's scores exceed it by
+    more, and only then are sum and output rescaled: both use the same value, so the result is exact.
+
+    Example: test/Dialect/FlashAttn/expand-rescale.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 #endif // FLASHATTN_TRANSFORMS_PASSES_TD

@@ -1,30 +1,24 @@
 //===- SplitKeys.cpp -------------------------------------------------------===//
 
 #include "SplitKeys.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
 
-Value mlir::flashattn::divide32(OpBuilder &b, Location loc, Value x, Value y) {
-  auto narrow = [&](Value v) { return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v); };
-  return arith::IndexCastUIOp::create(b, loc, b.getIndexType(),
-                                      arith::DivUIOp::create(b, loc, narrow(x), narrow(y)));
-}
-
 SmallVector<TileInterval> mlir::flashattn::takeShare(OpBuilder &b, Location loc,
                                                      ArrayRef<TileInterval> keys, Value part,
                                                      Value parts) {
-  auto add = [&](Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); };
-  auto sub = [&](Value x, Value y) { return b.createOrFold<arith::SubIOp>(loc, x, y); };
-  Value all = arith::ConstantIndexOp::create(b, loc, 0);
+  TileBuilder build(b, loc);
+  auto add = [&](Value x, Value y) { return build.add(x, y); };
+  auto sub = [&](Value x, Value y) { return build.sub(x, y); };
+  Value all = build.index(0);
   SmallVector<Value> before; // tiles of the intervals before each
   for (const TileInterval &interval : keys) {
     before.push_back(all);
     all = add(all, sub(interval.end, interval.begin));
   }
-  Value one = arith::ConstantIndexOp::create(b, loc, 1);
-  Value share = divide32(b, loc, add(all, sub(parts, one)), parts);
+  Value share = build.divide32(add(all, sub(parts, build.index(1))), parts);
   Value first = arith::MulIOp::create(b, loc, part, share);
   SmallVector<TileInterval> result;
   for (auto [interval, skipped] : llvm::zip_equal(keys, before)) {

@@ -1,7 +1,7 @@
 //===- TileLists.h - the key tiles that a keep shows -------------*- C++ -*-===//
 
-#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_TILELISTS_H
-#define FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_TILELISTS_H
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
 
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -21,18 +21,20 @@ public:
   /// The list at `place` (b, h, t), as an interval of places.
   TileInterval getInterval(OpBuilder &builder, Location loc, ValueRange place) const;
 
-  /// The number of the key tile at place `i` of a list.
-  Value getTile(OpBuilder &builder, Location loc, ValueRange place, Value i) const;
+  /// The memref whose last dimension holds the numbers of the list's key tiles, and its other
+  /// indices.
+  std::pair<Value, SmallVector<Value>> getList(OpBuilder &builder, Location loc,
+                                               ValueRange place) const;
 
   /// Gives their room back.
   void free(OpBuilder &builder, Location loc);
 
 private:
-  SmallVector<Value> at(OpBuilder &builder, Location loc, ValueRange place, Value last) const;
+  SmallVector<Value> at(OpBuilder &builder, Location loc, ValueRange place) const;
 
   Value buffer, bounds, tiles, middle;
 };
 
 } // namespace mlir::flashattn
 
-#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_TILELISTS_H
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H

@@ -57,29 +57,29 @@ void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> si
   YieldIntervalsOp::create(b, loc, yielded);
 }
 
-/// Indices into `bounds` or `tiles`: what there is one of is at 0.
-SmallVector<Value> TileLists::at(OpBuilder &b, Location loc, ValueRange place, Value last) const {
+/// Indices into `bounds` or `tiles`, but for the last: what there is one of is at 0.
+SmallVector<Value> TileLists::at(OpBuilder &b, Location loc, ValueRange place) const {
   SmallVector<Value> indices(place);
   for (int64_t i = 0; i < 3; ++i)
     if (cast<MemRefType>(bounds.getType()).getDimSize(i) == 1)
       indices[i] = arith::ConstantIndexOp::create(b, loc, 0);
-  indices.push_back(last);
   return indices;
 }
 
 TileInterval TileLists::getInterval(OpBuilder &b, Location loc, ValueRange place) const {
   auto load = [&](int64_t i) {
-    Value last = arith::ConstantIndexOp::create(b, loc, i);
-    Value bound = memref::LoadOp::create(b, loc, bounds, at(b, loc, place, last));
+    SmallVector<Value> indices = at(b, loc, place);
+    indices.push_back(arith::ConstantIndexOp::create(b, loc, i));
+    Value bound = memref::LoadOp::create(b, loc, bounds, indices);
     return arith::IndexCastOp::create(b, loc, b.getIndexType(), bound).getResult();
   };
   Value begin = load(0), end = load(1);
   return {begin, begin, middle, end};
 }
 
-Value TileLists::getTile(OpBuilder &b, Location loc, ValueRange place, Value i) const {
-  Value tile = memref::LoadOp::create(b, loc, tiles, at(b, loc, place, i));
-  return arith::IndexCastOp::create(b, loc, b.getIndexType(), tile);
+std::pair<Value, SmallVector<Value>> TileLists::getList(OpBuilder &b, Location loc,
+                                                       ValueRange place) const {
+  return {tiles, at(b, loc, place)};
 }
 
 void TileLists::free(OpBuilder &b, Location loc) { memref::DeallocOp::create(b, loc, buffer); }

@@ -1,7 +1,7 @@
 //===- ScoreMod.h - score modifications on whole tiles -----------*- C++ -*-===//
 
-#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_SCOREMOD_H
-#define FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_SCOREMOD_H
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCOREMOD_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCOREMOD_H
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
@@ -18,4 +18,4 @@ Value applyScoreMod(OpBuilder &b, AttentionOp op, Value scores, Value batch, Val
 
 } // namespace mlir::flashattn
 
-#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_SCOREMOD_H
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCOREMOD_H

@@ -1,14 +1,11 @@
 //===- SplitKeys.h - one part of a query tile's keys -------------*- C++ -*-===//
 
-#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_SPLITKEYS_H
-#define FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_SPLITKEYS_H
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SPLITKEYS_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SPLITKEYS_H
 
 #include "flashattn/Analysis/MaskTiles.h"
 
 namespace mlir::flashattn {
-
-/// x / y of index values below 2^31: 64-bit division is a call's worth of code on a GPU.
-Value divide32(OpBuilder &builder, Location loc, Value x, Value y);
 
 /// Part `part` of `parts` of the tiles of `keys`, which are disjoint and ascending: of all of them,
 /// one interval after the other, an equal share. The same number of intervals; full tiles stay
@@ -18,4 +15,4 @@ SmallVector<TileInterval> takeShare(OpBuilder &builder, Location loc, ArrayRef<T
 
 } // namespace mlir::flashattn
 
-#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_TRANSFORMS_SPLITKEYS_H
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SPLITKEYS_H

@@ -1,0 +1,84 @@
+//===- TileBuilder.h - arithmetic of tile programs ---------------*- C++ -*-===//
+//
+// What builds tile programs, and what lowers them, writes the same arithmetic on index values and
+// tiles: here it is written once.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_TILEBUILDER_H
+#define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_TILEBUILDER_H
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/IR/IRMapping.h"
+
+namespace mlir::vector {
+class ContractionOp;
+} // namespace mlir::vector
+
+namespace mlir::flashattn {
+
+/// Builds at the insertion point of `b`; results fold where they can.
+struct TileBuilder {
+  TileBuilder(OpBuilder &b, Location loc) : b(b), loc(loc) {}
+
+  Value index(int64_t v) const { return arith::ConstantIndexOp::create(b, loc, v); }
+  Value i32(int64_t v) const { return arith::ConstantIntOp::create(b, loc, v, 32); }
+  Value add(Value x, Value y) const { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  Value sub(Value x, Value y) const { return b.createOrFold<arith::SubIOp>(loc, x, y); }
+  Value mul(Value x, Value y) const { return b.createOrFold<arith::MulIOp>(loc, x, y); }
+  Value mul(Value x, int64_t y) const { return mul(x, index(y)); }
+  /// Unsigned.
+  Value div(Value x, Value y) const { return b.createOrFold<arith::DivUIOp>(loc, x, y); }
+  Value ceilDiv(Value x, int64_t y) const {
+    return b.createOrFold<arith::CeilDivUIOp>(loc, x, index(y));
+  }
+  /// Signed.
+  Value min(Value x, Value y) const { return b.createOrFold<arith::MinSIOp>(loc, x, y); }
+  Value max(Value x, Value y) const { return b.createOrFold<arith::MaxSIOp>(loc, x, y); }
+  Value less(Value x, Value y) const {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, x, y);
+  }
+  Value select(Value condition, Value x, Value y) const {
+    return b.createOrFold<arith::SelectOp>(loc, condition, x, y);
+  }
+
+  /// Between index values and 32 bits, for numbers from 0 to below 2^31.
+  Value toI32(Value v) const { return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v); }
+  Value toIndex(Value v) const {
+    return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v);
+  }
+  /// x / y of index values below 2^31: 64-bit division is a call's worth of code on a GPU.
+  Value divide32(Value x, Value y) const;
+
+  Value dim(Value memref, int64_t i) const;
+
+  // Tiles.
+  VectorType f32Vector(ArrayRef<int64_t> shape) const {
+    return VectorType::get(shape, b.getF32Type());
+  }
+  /// All elements are `value`, rounded to the type's.
+  Value splat(VectorType type, double value) const;
+  Value minusInf(VectorType type) const;
+  /// vector<M> to vector<Mx`columns`>, every column the same.
+  Value alongRow(Value row, int64_t columns) const;
+  /// acc[m,n] + lhs[m,k] rhs[k,n] or, `transposedRhs`, acc[m,n] + lhs[m,k] rhs[n,k]^T.
+  Value product(Value lhs, Value rhs, Value acc, bool transposedRhs = false) const;
+
+  /// `v` at the insertion point with what `mapping` says: copies of the ops inside of `scope` that
+  /// compute it, each made once and then known to `mapping`. What stands outside stays.
+  Value clone(Value v, IRMapping &mapping, Operation *scope) const;
+
+  OpBuilder &b;
+  Location loc;
+};
+
+/// Whether the right-hand side of `op`, lhs[m,k] times rhs[k,n], is given as rhs[n,k]; nothing where
+/// `op` is no such product.
+std::optional<bool> isRhsTransposed(vector::ContractionOp op);
+
+/// Whether `v` is computed from `from`.
+bool dependsOn(Value v, Value from);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_DIALECT_FLASHATTN_PROGRAM_TILEBUILDER_H

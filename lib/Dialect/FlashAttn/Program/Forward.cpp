@@ -1,0 +1,306 @@
+//===- Forward.cpp - flashattn-tile: attention as a program on tile values -===//
+//
+// The grid of programs and the order of what they do. What a tile is in memory stands in Operands,
+// what a score is in Scores, and what becomes of it in OnlineSoftmax.
+//
+//===----------------------------------------------------------------------===//
+
+#include "OnlineSoftmax.h"
+#include "Operands.h"
+#include "ScoreMod.h"
+#include "Scores.h"
+#include "SplitKeys.h"
+#include "TileLists.h"
+#include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+/// Builds the programs of one attention op.
+class ForwardBuilder : TileBuilder {
+public:
+  ForwardBuilder(AttentionOp op, OpBuilder &b)
+      : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
+        sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
+        to{op.getOInit(), op.getLseInit(), op.getLayout(), op.getElementType()} {}
+
+  ProgramOp build();
+
+private:
+  // Several parts of the keys.
+  void makeParts(Value programs);
+  void buildWithoutParts();
+  void combineParts();
+  // Key tiles by lists.
+  void makeLists(Value heads, Value queryTiles);
+  SmallVector<Value> getListPlace(const ProgramPoint &at) const;
+
+  /// Positions of some of the queries.
+  struct Positions {
+    Value first, last;
+  };
+  Positions getPositions(const KeyRange &keys, Value row, int64_t rows) const;
+  SmallVector<TileInterval> getIntervals(const KeyRange &keys, const Positions &queries) const;
+  void buildProgram(ProgramPoint at);
+  RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
+                        const ProgramPoint &at, const KeyRange &keys, Value position,
+                        ArrayRef<TileInterval> intervals, Value q);
+
+  mutable AttentionOp op; ///< a handle, whose accessors are not const
+  ScheduleAttr schedule;
+  Operands operands;
+  const Sizes &sizes;
+  KeyRange all;
+  SmallVector<IntegerSet> visible;
+  Destination to;
+  /// With several parts of the keys: their number, and what they leave.
+  Value parts, partsBuffer, oParts, lseParts;
+  /// With lists of key tiles: heads and query tiles of programs that share one.
+  std::optional<TileLists> lists;
+  int64_t listHeads = 1, listQueryTiles = 1;
+};
+
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Parts of the keys
+//===----------------------------------------------------------------------===//
+
+/// Where all keys are one part nothing need be merged: the op's own program, and what follows is
+/// for more.
+void ForwardBuilder::buildWithoutParts() {
+  // A kernel of lists would cost more than a merge; and of packed heads only a merge has the sinks.
+  if (op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1))
+    return;
+  Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, parts, index(1));
+  auto branch = scf::IfOp::create(b, loc, isOne, /*withElseRegion=*/true);
+  b.setInsertionPointToStart(branch.thenBlock());
+  auto whole = cast<AttentionOp>(b.clone(*op));
+  whole.setScheduleAttr(ScheduleAttr::get(
+      b.getContext(), schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
+      schedule.getStages(), schedule.getLanes(), schedule.getDotType(), schedule.getPack(),
+      /*splits=*/1, schedule.getRoles()));
+  ForwardBuilder(whole, b).build();
+  whole.erase();
+  b.setInsertionPointToStart(branch.elseBlock());
+}
+
+/// Decides how many parts the keys are cut into and makes room for their outputs; `programs` is the
+/// number of programs without parts.
+void ForwardBuilder::makeParts(Value programs) {
+  parts = CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()),
+                                schedule);
+  buildWithoutParts();
+  // One allocation for both: on a GPU each costs the host as much as a launch.
+  constexpr int64_t kFloatBytes = 4;
+  Value rows = parts;
+  SmallVector<int64_t> shape = {ShapedType::kDynamic};
+  SmallVector<Value> dynamicSizes = {parts};
+  for (Value size : {sizes.batches, sizes.heads, sizes.queries}) {
+    rows = mul(rows, size);
+    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+    if (ShapedType::isDynamic(shape.back()))
+      dynamicSizes.push_back(size);
+  }
+  auto bytesOf = [&](int64_t columns) { return mul(rows, columns * kFloatBytes); };
+  auto bytesType = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
+  FloatType f32 = b.getF32Type();
+  partsBuffer = memref::AllocOp::create(b, loc, bytesType, ValueRange{bytesOf(op.getDv() + 1)});
+  lseParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer,
+                                    bytesOf(op.getDv()), dynamicSizes);
+  shape.push_back(op.getDv());
+  oParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer, index(0),
+                                  dynamicSizes);
+  // To the programs a part is one more batch.
+  to.o = memref::CollapseShapeOp::create(b, loc, oParts,
+                                         ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}, {4}});
+  to.lse = memref::CollapseShapeOp::create(b, loc, lseParts,
+                                           ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
+  to.layout = Layout::BHSD;
+  to.type = f32;
+}
+
+/// Merges what the programs of all parts have left, behind them.
+void ForwardBuilder::combineParts() {
+  CombineOp::create(b, loc, TypeRange(), oParts, lseParts, op.getSinkLogits(), op.getOInit(),
+                    op.getLseInit(), op.getLayoutAttr());
+  memref::DeallocOp::create(b, loc, partsBuffer);
+}
+
+//===----------------------------------------------------------------------===//
+// Keys
+//===----------------------------------------------------------------------===//
+
+/// Of the `rows` queries from `row` on, as far as they exist.
+ForwardBuilder::Positions ForwardBuilder::getPositions(const KeyRange &keys, Value row,
+                                                       int64_t rows) const {
+  Value first = add(row, keys.offset), end = min(add(row, index(rows)), sizes.queries);
+  return {first, sub(add(end, keys.offset), index(1))};
+}
+
+/// The key tiles that the mask shows to them.
+SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
+                                                       const Positions &queries) const {
+  return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sizes.queries, keys.keys,
+                           schedule.getTileN());
+}
+
+/// Lists the key tiles that `keep` shows, of those in the mask's intervals, for all programs that
+/// a block runs at once: they share their tiles. A `keep` or mask that is the same for several
+/// programs has one list for them.
+void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
+  if (RolesAttr roles = schedule.getRoles())
+    (roles.getAlong() == ProgramAxis::Head ? listHeads : listQueryTiles) = roles.getConsumers();
+  auto isSame = [&](unsigned dim) { return AttentionOp::isBroadcastDim(op.getKeep(), dim); };
+  Value listSizes[] = {isSame(0) && !op.getKvLen() ? index(1) : sizes.batches,
+                       isSame(1) ? index(1) : ceilDiv(heads, listHeads),
+                       isSame(2) && !op.getMask() ? index(1) : ceilDiv(queryTiles, listQueryTiles)};
+  int64_t rows = listQueryTiles * operands.getPositions();
+  lists.emplace();
+  lists->build(b, loc, op.getKeep(), listSizes, sizes.keys, {listHeads, rows, schedule.getTileN()},
+               [&](ValueRange place) {
+                 KeyRange keys = operands.getKeys(all, place[0]);
+                 return getIntervals(keys, getPositions(keys, mul(place[2], rows), rows));
+               });
+}
+
+/// The list of a program: batch, tile of heads and tile of queries.
+SmallVector<Value> ForwardBuilder::getListPlace(const ProgramPoint &at) const {
+  auto number = [&](Value v, int64_t together) {
+    return together == 1 ? v : divide32(v, index(together));
+  };
+  return {at.batch, number(at.head, listHeads), number(at.tile, listQueryTiles)};
+}
+
+RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
+                                      const ProgramPoint &at, const KeyRange &keys, Value position,
+                                      ArrayRef<TileInterval> intervals, Value q) {
+  RowState state = softmax.begin();
+  if (intervals.empty())
+    return state;
+  SmallVector<Value> bounds, listIndices;
+  for (const TileInterval &interval : intervals)
+    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
+  Value list;
+  if (lists)
+    std::tie(list, listIndices) = lists->getList(b, loc, getListPlace(at));
+  auto loop =
+      TileLoopOp::create(b, loc, bounds, list, listIndices, /*when=*/Value(), state.values());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  RowState inner = RowState::from(
+      SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
+  Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
+  // What lies past kv_len is there and must not be read.
+  Value below = op.getKvLen() ? keys.keys : Value();
+  Value products = scores.multiply(q, operands.loadKeys(op.getK(), at, tile, below));
+  StageOp::create(b, loc);
+  Value shaped = scores.shape(products, {at.batch, at.head, at.tile, tile, position, key,
+                                         sizes.queries, keys.keys});
+  Value p = softmax.step(inner, shaped);
+  // With roles two products that do not wait for each other stand side by side, and the softmax of
+  // this tile beside the second.
+  StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+  inner.out = product(p, operands.loadKeys(op.getV(), at, tile, below), inner.out);
+  TileYieldOp::create(b, loc, inner.values());
+  return RowState::from(loop.getResults());
+}
+
+//===----------------------------------------------------------------------===//
+// Programs
+//===----------------------------------------------------------------------===//
+
+/// The body of the program at `at`, whose `tile` counts parts as well.
+void ForwardBuilder::buildProgram(ProgramPoint at) {
+  Value part;
+  if (parts) {
+    Value number = at.tile;
+    at.tile = divide32(number, parts);
+    part = sub(number, mul(at.tile, parts));
+    at.outBatch = add(mul(part, sizes.batches), at.batch);
+  }
+  at.kvHead = div(at.head, sizes.headTiles);
+  KeyRange keys = operands.getKeys(all, at.batch);
+  Value row = mul(at.tile, operands.getPositions());
+  Positions queries = getPositions(keys, row, operands.getPositions());
+  Value q = operands.loadQueries(at);
+  SmallVector<TileInterval> intervals;
+  if (lists)
+    intervals = {lists->getInterval(b, loc, getListPlace(at))};
+  else
+    intervals = getIntervals(keys, queries);
+  if (parts)
+    intervals = takeShare(b, loc, intervals, part, parts);
+
+  RowPattern rows;
+  if (op.getLayout() == Layout::BSHD)
+    rows.repeat = schedule.getPack();
+  else
+    rows.span = operands.getPositions();
+  ScoreBuilder scores(b, op, rows, /*fullTilesKeep=*/lists.has_value());
+  int64_t dv = operands.padColumns(op.getDv());
+  OnlineSoftmax softmax(b, loc, schedule, dv, scores.getFactor());
+  RowState state = loopOverKeys(softmax, scores, at, keys, queries.first, intervals, q);
+
+  Value sink;
+  // Of several parts of the keys none has the sink.
+  if (op.getSinkLogits() && !parts)
+    sink = memref::LoadOp::create(b, loc, op.getSinkLogits(), at.head);
+  FinishedRows finished = softmax.finish(state, sink);
+  if (!to.type.isF32())
+    finished.out = arith::TruncFOp::create(
+        b, loc, VectorType::get({schedule.getTileM(), dv}, to.type), finished.out);
+  operands.storeOutput(finished.out, to, at);
+  if (to.lse)
+    operands.storeLse(softmax.logSumExp(finished), to, at);
+}
+
+ProgramOp ForwardBuilder::build() {
+  Value tiles = ceilDiv(sizes.queries, operands.getPositions()), heads = sizes.heads;
+  if (schedule.getPack() > 1)
+    heads = mul(sizes.kvHeads, sizes.headTiles);
+  if (schedule.getSplits() > 1) {
+    makeParts(mul(mul(sizes.batches, heads), tiles));
+    tiles = mul(tiles, parts);
+  } else if (op.getKeep()) {
+    // Parts are for few queries, where one more kernel costs more than it saves.
+    makeLists(heads, tiles);
+  }
+  operands.packHeads(to);
+  auto program = ProgramOp::create(
+      b, loc, ValueRange{sizes.batches, heads, tiles},
+      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
+      schedule);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  Value batch = program.getNumbers()[0];
+  buildProgram({batch, program.getNumbers()[1], /*kvHead=*/Value(), program.getNumbers()[2],
+                /*outBatch=*/batch});
+  b.setInsertionPointAfter(program);
+  if (parts)
+    combineParts();
+  if (lists)
+    lists->free(b, loc);
+  return program;
+}
+
+FailureOr<ProgramOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, AttentionOp op) {
+  if (!op.hasPureBufferSemantics())
+    return op.emitOpError() << "expected memrefs; bufferize before tiling";
+  if (!op.getSchedule())
+    return op.emitOpError() << "expected a schedule; run flashattn-select-schedule before tiling";
+  if (failed(verifyScoreModVectorizes(op)))
+    return failure();
+  warnHiddenRows(op);
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(op);
+  ProgramOp program = ForwardBuilder(op, rewriter).build();
+  rewriter.eraseOp(op);
+  return program;
+}

@@ -1,0 +1,131 @@
+//===- OnlineSoftmax.cpp ---------------------------------------------------===//
+//
+// Every target lowers what is built here; none computes a softmax of its own.
+//
+//===----------------------------------------------------------------------===//
+
+#include "OnlineSoftmax.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv,
+                             double factor)
+    : TileBuilder(b, loc), schedule(schedule), m(schedule.getTileM()), n(schedule.getTileN()),
+      dv(dv), lanes(schedule.getLanes()), c(factor) {}
+
+RowState OnlineSoftmax::begin() const {
+  VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
+  return {minusInf(f32Vector({m})), splat(sumType, 0), splat(f32Vector({m, dv}), 0)};
+}
+
+/// Adds the exponentials of a tile to the row sum. With `lanes` > 1 columns
+/// (g, lane, c) of the tile go to partial sum `lane`, so that threads that share a row
+/// add what they hold and meet only once, at the end.
+Value OnlineSoftmax::sumUp(Value exponentials, Value sum) const {
+  if (lanes == 1)
+    return vector::MultiDimReductionOp::create(
+        b, loc, exponentials, sum, ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
+  constexpr int64_t pair = 2; // adjacent columns that one lane holds
+  Value grouped = vector::ShapeCastOp::create(
+      b, loc, f32Vector({m, n / (lanes * pair), lanes, pair}), exponentials);
+  return vector::MultiDimReductionOp::create(
+      b, loc, grouped, sum, ArrayRef<bool>{false, true, false, true}, vector::CombiningKind::ADD);
+}
+
+Value OnlineSoftmax::step(RowState &state, Value scores) const {
+  VectorType rowType = f32Vector({m});
+  // Where the rescaling may be left out it is a branch, and what need not wait stands before it.
+  RolesAttr roles = schedule.getRoles();
+  FloatAttr growth;
+  if (roles)
+    growth = b.getF32FloatAttr(roles.getRescale() / static_cast<double>(static_cast<float>(c)));
+  auto max = RowMaxOp::create(b, loc, scores, state.max, growth, roles ? lanes : 1);
+  // A6: a row that has seen no key yet has max = -inf; exponents are then taken against 0,
+  // since -inf - -inf is NaN.
+  Value unseen =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max.getMax(), minusInf(rowType));
+  Value base = arith::SelectOp::create(b, loc, unseen, splat(rowType, 0), max.getMax());
+  Value rescale;
+  if (!roles)
+    rescale = math::Exp2Op::create(
+        b, loc,
+        arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, state.max, base),
+                              splat(rowType, c)));
+  // exp2(c s - c base), one FMA and one exp2 an element.
+  Value negBase = arith::MulFOp::create(b, loc, base, splat(rowType, -c));
+  Value exponent =
+      math::FmaOp::create(b, loc, scores, splat(f32Vector({m, n}), c), alongRow(negBase, n));
+  Value p = math::Exp2Op::create(b, loc, exponent);
+  if (roles) {
+    Value weights = sumUp(p, splat(cast<VectorType>(state.sum.getType()), 0));
+    auto rescaled = RescaleOp::create(b, loc, ValueRange{state.sum, state.out}, state.max, base,
+                                      max.getMoved(), b.getF32FloatAttr(c));
+    state.sum = arith::AddFOp::create(b, loc, rescaled.getResult(0), weights);
+    state.out = rescaled.getResult(1);
+  } else {
+    Value sumScale = lanes == 1 ? rescale : alongRow(rescale, lanes);
+    state.sum = sumUp(p, arith::MulFOp::create(b, loc, state.sum, sumScale));
+    state.out = arith::MulFOp::create(b, loc, state.out, alongRow(rescale, dv));
+  }
+  state.max = max.getMax();
+  if (schedule.getDotType() != b.getF32Type())
+    p = arith::TruncFOp::create(b, loc, VectorType::get({m, n}, schedule.getDotType()), p);
+  return p;
+}
+
+/// A5: updates the row's sum; returns the factor of its output, vector<M>, and leaves in `state.max`
+/// the base of the exponents, times c.
+Value OnlineSoftmax::joinSink(RowState &state, Value &sum, Value logit) const {
+  VectorType rowType = f32Vector({m});
+  Value log2e = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(M_LOG2E));
+  logit = arith::MulFOp::create(b, loc, logit, log2e);
+  Value sink = vector::BroadcastOp::create(b, loc, rowType, logit);
+  Value max = arith::MulFOp::create(b, loc, state.max, splat(rowType, c));
+  Value both = arith::MaxNumFOp::create(b, loc, max, sink);
+  // A6: neither keys nor a sink; -inf - -inf would be NaN.
+  Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, both, minusInf(rowType));
+  Value base = arith::SelectOp::create(b, loc, none, splat(rowType, 0), both);
+  auto exponential = [&](Value x) -> Value {
+    return math::Exp2Op::create(b, loc, arith::SubFOp::create(b, loc, x, base));
+  };
+  Value rescale = exponential(max);
+  sum =
+      arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, sum, rescale), exponential(sink));
+  state.max = base;
+  return rescale;
+}
+
+FinishedRows OnlineSoftmax::finish(RowState state, Value sinkLogit) const {
+  VectorType rowType = f32Vector({m});
+  Value sum = state.sum;
+  if (lanes > 1)
+    sum = vector::MultiDimReductionOp::create(
+        b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
+  Value sinkRescale;
+  if (sinkLogit)
+    sinkRescale = joinSink(state, sum, sinkLogit);
+  Value zero = splat(rowType, 0);
+  Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
+  Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sum);
+  inverse = arith::SelectOp::create(b, loc, empty, zero, inverse);
+  if (sinkRescale)
+    inverse = arith::MulFOp::create(b, loc, inverse, sinkRescale);
+  Value out = arith::MulFOp::create(b, loc, state.out, alongRow(inverse, dv));
+  return {out, state.max, sum, empty, /*hasSink=*/sinkRescale != nullptr};
+}
+
+/// lse = ln 2 (c base + log2 sum)
+Value OnlineSoftmax::logSumExp(const FinishedRows &rows) const {
+  VectorType rowType = f32Vector({m});
+  Value log = math::Log2Op::create(b, loc, rows.sum);
+  Value value = rows.hasSink
+                    ? arith::AddFOp::create(b, loc, rows.base, log).getResult()
+                    : math::FmaOp::create(b, loc, rows.base, splat(rowType, c), log).getResult();
+  value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
+  return arith::SelectOp::create(b, loc, rows.isEmpty, minusInf(rowType), value);
+}

@@ -1,0 +1,58 @@
+//===- OnlineSoftmax.h - softmax over tiles, in its one place ----*- C++ -*-===//
+
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_ONLINESOFTMAX_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_ONLINESOFTMAX_H
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+
+namespace mlir::flashattn {
+
+/// What a row carries from one key tile to the next. With s the scores before the factor c and the
+/// exponentials taken as exp2(c s - c base):
+struct RowState {
+  Value max; ///< vector<M>: the base of the exponents, -inf before the first visible key
+  Value sum; ///< sum of the exponentials: vector<M>, or vector<MxL> partial sums
+  Value out; ///< vector<MxDv>: sum of the exponentials times v
+
+  SmallVector<Value> values() const { return {max, sum, out}; }
+  static RowState from(ValueRange v) { return {v[0], v[1], v[2]}; }
+};
+
+/// What is left of a row when its keys are done.
+struct FinishedRows {
+  Value out;     ///< vector<MxDv>, f32
+  Value base;    ///< vector<M>: of the exponents; with a sink's logit times c
+  Value sum;     ///< vector<M>
+  Value isEmpty; ///< vector<M>, i1: no key was seen, and no sink
+  bool hasSink;
+};
+
+/// The online softmax (A5, A6) of tile programs with `schedule`: vector<MxN> scores, `dv` columns of
+/// output, scores times `factor` are exponents of 2.
+class OnlineSoftmax : TileBuilder {
+public:
+  OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv, double factor);
+
+  RowState begin() const;
+  /// One step: `state` takes the scores of a tile but for their product with its values. Returns
+  /// that product's left-hand side, vector<MxN>, to be added to `state.out`.
+  Value step(RowState &state, Value scores) const;
+  /// Divides by the sum. `sinkLogit`, an f32 scalar or null, joins the denominator as one more key
+  /// would whose value is 0.
+  FinishedRows finish(RowState state, Value sinkLogit) const;
+  /// vector<M>, f32, natural logarithm.
+  Value logSumExp(const FinishedRows &rows) const;
+
+private:
+  Value sumUp(Value exponentials, Value sum) const;
+  Value joinSink(RowState &state, Value &sum, Value logit) const;
+
+  ScheduleAttr schedule;
+  int64_t m, n, dv, lanes;
+  double c;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_ONLINESOFTMAX_H

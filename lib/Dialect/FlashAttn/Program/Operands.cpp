@@ -1,0 +1,182 @@
+//===- Operands.cpp --------------------------------------------------------===//
+
+#include "Operands.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Elements of a row.
+static int64_t getColumns(Value memref) {
+  return cast<MemRefType>(memref.getType()).getShape().back();
+}
+
+Operands::Operands(OpBuilder &b, AttentionOp op)
+    : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), q(op.getQ()) {
+  sizes.queries = dim(op.getQ(), op.getSeqDim());
+  sizes.keys = dim(op.getK(), op.getSeqDim());
+  sizes.batches = dim(op.getQ(), 0);
+  sizes.heads = dim(op.getQ(), op.getHeadDim());
+  sizes.kvHeads = dim(op.getK(), op.getHeadDim());
+  // A4. No key/value head at all only comes with no query head: nothing runs then.
+  Value divisor = b.createOrFold<arith::MaxUIOp>(loc, sizes.kvHeads, index(1));
+  sizes.group = sizes.headTiles = div(sizes.heads, divisor);
+  if (isPacked())
+    sizes.headTiles = ceilDiv(sizes.group, schedule.getPack());
+}
+
+int64_t Operands::padColumns(int64_t columns) const {
+  return schedule.getLanes() > 1 ? llvm::alignTo(columns, 16) : columns;
+}
+
+void Operands::packHeads(Destination &destination) {
+  if (!isPacked())
+    return;
+  q = splitHeads(op.getQ(), op.getHeadDim());
+  destination.o = splitHeads(destination.o, destination.layout == Layout::BHSD ? 1 : 2);
+  if (destination.lse)
+    destination.lse = splitHeads(destination.lse, /*headDim=*/1);
+}
+
+/// `memref` with dimension `headDim` as two, key/value heads and the heads of a group.
+Value Operands::splitHeads(Value memref, int64_t headDim) const {
+  auto type = cast<MemRefType>(memref.getType());
+  SmallVector<int64_t> shape(type.getShape());
+  SmallVector<OpFoldResult> memrefSizes = memref::getMixedSizes(b, loc, memref);
+  SmallVector<OpFoldResult> split = getAsOpFoldResult(ValueRange{sizes.kvHeads, sizes.group});
+  SmallVector<int64_t> splitShape = llvm::map_to_vector(split, [](OpFoldResult size) {
+    return getConstantIntValue(size).value_or(ShapedType::kDynamic);
+  });
+  // A static size is split to static ones only.
+  if (!type.isDynamicDim(headDim) && llvm::any_of(splitShape, ShapedType::isDynamic)) {
+    shape[headDim] = ShapedType::kDynamic;
+    type = MemRefType::get(shape, type.getElementType(), type.getLayout(), type.getMemorySpace());
+    memref = memref::CastOp::create(b, loc, type, memref);
+  }
+  shape.erase(shape.begin() + headDim);
+  memrefSizes.erase(memrefSizes.begin() + headDim);
+  shape.insert(shape.begin() + headDim, splitShape.begin(), splitShape.end());
+  memrefSizes.insert(memrefSizes.begin() + headDim, split.begin(), split.end());
+  SmallVector<ReassociationIndices> reassociation;
+  int64_t next = 0;
+  for (int64_t i = 0; i < type.getRank(); ++i) {
+    reassociation.push_back({next++});
+    if (i == headDim)
+      reassociation.back().push_back(next++);
+  }
+  return memref::ExpandShapeOp::create(b, loc, shape, memref, reassociation, memrefSizes);
+}
+
+KeyRange Operands::getAllKeys() const {
+  KeyRange all{sizes.keys, op.getOffset()};
+  // A3: the position of query 0. With kv_len it follows the batch's own keys.
+  if (!all.offset && !op.getKvLen())
+    all.offset =
+        op.getAlign() == Align::TopLeft ? index(0) : sub(sizes.keys, sizes.queries);
+  return all;
+}
+
+KeyRange Operands::getKeys(const KeyRange &all, Value batch) const {
+  if (!op.getKvLen())
+    return all;
+  // A7: kv_len of them, within [0, all].
+  Value length = memref::LoadOp::create(b, loc, op.getKvLen(), batch);
+  length = arith::IndexCastOp::create(b, loc, b.getIndexType(), length);
+  KeyRange own{min(max(length, index(0)), all.keys), all.offset};
+  if (!own.offset)
+    own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(own.keys, sizes.queries);
+  return own;
+}
+
+Value Operands::toDotType(Value tile) const {
+  if (schedule.getDotType() == op.getElementType())
+    return tile;
+  Type type = cast<VectorType>(tile.getType()).clone(schedule.getDotType());
+  return arith::ExtFOp::create(b, loc, type, tile);
+}
+
+/// `memory` is the order of the memref's dimensions; that of a log-sum-exp is always [B, H, N].
+Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
+                                const ProgramPoint &at) const {
+  bool isLse = cast<MemRefType>(memref.getType()).getRank() == 4;
+  Value inGroup = sub(at.head, mul(at.kvHead, sizes.headTiles));
+  Packed packed;
+  packed.shape = {schedule.getPack(), getPositions()};
+  packed.dims = {2, 3};
+  packed.indices = {batch, at.kvHead, inGroup, at.tile};
+  if (memory == Layout::BSHD && !isLse) {
+    packed.dims = {3, 1};
+    packed.indices = {batch, at.tile, at.kvHead, inGroup};
+  }
+  if (op.getLayout() == Layout::BSHD) {
+    std::swap(packed.shape[0], packed.shape[1]);
+    std::swap(packed.dims[0], packed.dims[1]);
+  }
+  packed.inBounds = {false, false};
+  if (!isLse) {
+    packed.shape.push_back(padColumns(getColumns(memref)));
+    packed.dims.push_back(4);
+    packed.indices.push_back(index(0));
+    packed.inBounds.push_back(packed.shape.back() == getColumns(memref));
+  }
+  return packed;
+}
+
+Value Operands::loadQueries(const ProgramPoint &at) const {
+  int64_t columns = padColumns(op.getD());
+  auto type = VectorType::get({schedule.getTileM(), columns}, op.getElementType());
+  if (isPacked()) {
+    Packed packed = pack(q, op.getLayout(), at.batch, at);
+    return toDotType(LoadTileOp::create(b, loc, type, q, packed.indices, /*below=*/Value(),
+                                        packed.dims, b.getDenseI64ArrayAttr(packed.shape),
+                                        packed.inBounds));
+  }
+  SmallVector<Value> indices = {at.batch, at.head, at.tile, index(0)};
+  if (op.getLayout() == Layout::BSHD)
+    std::swap(indices[1], indices[2]);
+  int64_t dims[] = {op.getSeqDim(), 3};
+  bool inBounds[] = {false, columns == op.getD()};
+  return toDotType(LoadTileOp::create(b, loc, type, q, indices, /*below=*/Value(), dims,
+                                      /*shape=*/nullptr, inBounds));
+}
+
+Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below) const {
+  int64_t columns = padColumns(getColumns(memref));
+  auto type = VectorType::get({schedule.getTileN(), columns}, op.getElementType());
+  SmallVector<Value> indices = {at.batch, at.kvHead, tile, index(0)};
+  if (op.getLayout() == Layout::BSHD)
+    std::swap(indices[1], indices[2]);
+  int64_t dims[] = {op.getSeqDim(), 3};
+  bool inBounds[] = {false, columns == getColumns(memref)};
+  return toDotType(LoadTileOp::create(b, loc, type, memref, indices, below, dims,
+                                      /*shape=*/nullptr, inBounds));
+}
+
+void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const {
+  if (isPacked()) {
+    Packed packed = pack(to.o, to.layout, at.outBatch, at);
+    StoreTileOp::create(b, loc, rows, to.o, packed.indices, packed.dims,
+                        b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
+    return;
+  }
+  SmallVector<Value> indices = {at.outBatch, at.head, at.tile, index(0)};
+  SmallVector<int64_t> dims = {2, 3};
+  if (to.layout == Layout::BSHD) {
+    std::swap(indices[1], indices[2]);
+    dims[0] = 1;
+  }
+  bool inBounds[] = {false, padColumns(op.getDv()) == getColumns(to.o)};
+  StoreTileOp::create(b, loc, rows, to.o, indices, dims, /*shape=*/nullptr, inBounds);
+}
+
+void Operands::storeLse(Value rows, const Destination &to, const ProgramPoint &at) const {
+  if (isPacked()) {
+    Packed packed = pack(to.lse, Layout::BHSD, at.outBatch, at);
+    StoreTileOp::create(b, loc, rows, to.lse, packed.indices, packed.dims,
+                        b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
+    return;
+  }
+  StoreTileOp::create(b, loc, rows, to.lse, ValueRange{at.outBatch, at.head, at.tile},
+                      ArrayRef<int64_t>{2}, /*shape=*/nullptr, ArrayRef<bool>{false});
+}

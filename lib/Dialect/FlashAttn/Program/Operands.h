@@ -1,0 +1,90 @@
+//===- Operands.h - q, k, v, o and lse as tiles ------------------*- C++ -*-===//
+
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+
+namespace mlir::flashattn {
+
+/// Sizes of an attention, index values.
+struct Sizes {
+  Value batches, heads, kvHeads, queries, keys;
+  /// Query heads to a key/value head (A4), and tiles of heads to one: `group` but where several heads
+  /// share a tile.
+  Value group, headTiles;
+};
+
+/// The numbers of one program.
+struct ProgramPoint {
+  Value batch, head; ///< `head` counts tiles of heads
+  Value kvHead;
+  Value tile;        ///< of queries
+  Value outBatch;    ///< where its output goes: the batch or, of a part of the keys, its place
+};
+
+/// The keys that exist for one batch and where its query 0 stands (A3, A7).
+struct KeyRange {
+  Value keys, offset;
+};
+
+/// Where a program's output goes: the op's own destinations, or those of a part of the keys.
+struct Destination {
+  Value o, lse; ///< `lse` is null where none is asked for
+  Layout layout;
+  FloatType type;
+};
+
+/// The operands of one attention, tile by tile.
+class Operands : public TileBuilder {
+public:
+  /// Before any program: finds the sizes. `op` has a schedule.
+  Operands(OpBuilder &b, AttentionOp op);
+
+  const Sizes &getSizes() const { return sizes; }
+  ScheduleAttr getSchedule() const { return schedule; }
+  /// Positions of each of a tile's heads.
+  int64_t getPositions() const { return schedule.getTileM() / schedule.getPack(); }
+  /// Columns of a tile with `columns` of a memref: products on tensor cores take 16 at a time. What
+  /// a tile has more reads as 0 and is not written.
+  int64_t padColumns(int64_t columns) const;
+
+  /// Splits the heads of `destination` and `q` where several share a tile: what lies past a group is
+  /// out of bounds then, so that any number of heads may be packed.
+  void packHeads(Destination &destination);
+
+  /// Before any program, and then in one: the keys of `batch` (null: not known yet).
+  KeyRange getAllKeys() const;
+  KeyRange getKeys(const KeyRange &all, Value batch) const;
+
+  Value loadQueries(const ProgramPoint &at) const;
+  /// The tile of `k` or `v` at `tile` of the keys. Rows from `below` on read as 0; null: the end.
+  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below) const;
+  /// vector<MxDv>, of the destination's type.
+  void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
+  /// vector<M>, f32.
+  void storeLse(Value rows, const Destination &to, const ProgramPoint &at) const;
+
+private:
+  /// How the rows of a tile with several heads lie in a memref whose heads are split.
+  struct Packed {
+    SmallVector<Value> indices;
+    SmallVector<int64_t> dims, shape;
+    SmallVector<bool> inBounds;
+  };
+
+  bool isPacked() const { return schedule.getPack() > 1; }
+  Value splitHeads(Value memref, int64_t headDim) const;
+  Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
+  Value toDotType(Value tile) const;
+
+  mutable AttentionOp op; ///< a handle, whose accessors are not const
+  ScheduleAttr schedule;
+  Sizes sizes;
+  Value q;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H

@@ -1,0 +1,96 @@
+//===- Scores.cpp ----------------------------------------------------------===//
+
+#include "Scores.h"
+#include "ScoreMod.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOp op, RowPattern rows, bool fullTilesKeep)
+    : TileBuilder(b, op.getLoc()), op(op), m(op.getScheduleAttr().getTileM()),
+      n(op.getScheduleAttr().getTileN()), rows(rows), fullTilesKeep(fullTilesKeep),
+      visible(op.getVisibleSets()) {}
+
+/// The scale, or what the softcap leaves of it, can be folded into the exponent if nothing is added
+/// after it.
+double ScoreBuilder::getFactor() const {
+  if (op.getBias() || op.hasScoreMod())
+    return M_LOG2E;
+  if (std::optional<APFloat> softcap = op.getSoftcap())
+    return softcap->convertToFloat() * M_LOG2E;
+  return op.getScaleOrDefault() * M_LOG2E;
+}
+
+Value ScoreBuilder::multiply(Value q, Value k) const {
+  return product(q, k, splat(f32Vector({m, n}), 0), /*transposedRhs=*/true);
+}
+
+/// The tile of `bias` or `keep`: vector<MxN>, 0 past the ends.
+Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
+  SmallVector<Value> indices = {at.batch, at.head, at.queryTile, at.keyTile};
+  SmallVector<int64_t> dims = {2, 3};
+  SmallVector<bool> inBounds = {false, false};
+  for (unsigned i = 0; i < 4; ++i) {
+    if (!AttentionOp::isBroadcastDim(memref, i))
+      continue;
+    indices[i] = index(0);
+    if (i >= 2) {
+      dims[i - 2] = -1;
+      inBounds[i - 2] = true;
+    }
+  }
+  auto type = VectorType::get({m, n}, cast<MemRefType>(memref.getType()).getElementType());
+  return LoadTileOp::create(b, loc, type, memref, indices, /*below=*/Value(), dims,
+                            /*shape=*/nullptr, inBounds);
+}
+
+Value ScoreBuilder::shape(Value scores, const ScorePlace &at) const {
+  VectorType type = f32Vector({m, n});
+  // Multiplications wait for the next step that can take them along; the last one's are the factor.
+  double factor = op.getScaleOrDefault();
+  if (std::optional<APFloat> softcap = op.getSoftcap()) {
+    double cap = softcap->convertToFloat();
+    scores = arith::MulFOp::create(b, loc, scores, splat(type, factor / cap));
+    // 11 bits of it are more than bf16 keeps of a weight or an output.
+    auto flags =
+        op.getElementType().isBF16() ? arith::FastMathFlags::afn : arith::FastMathFlags::none;
+    scores = math::TanhOp::create(b, loc, scores, flags);
+    factor = cap;
+  }
+  if (op.hasScoreMod()) {
+    scores = arith::MulFOp::create(b, loc, scores, splat(type, factor));
+    scores = applyScoreMod(b, op, scores, at.batch, at.head, at.position, at.key);
+    factor = 1;
+  }
+  if (Value bias = op.getBias()) {
+    bias = load(bias, at);
+    if (bias.getType() != type)
+      bias = arith::ExtFOp::create(b, loc, type, bias);
+    scores = factor == 1
+                 ? arith::AddFOp::create(b, loc, scores, bias).getResult()
+                 : math::FmaOp::create(b, loc, scores, splat(type, factor), bias).getResult();
+  }
+  return mask(scores, at);
+}
+
+/// M7: a pair is visible where the mask and `keep` both show it.
+Value ScoreBuilder::mask(Value scores, const ScorePlace &at) const {
+  auto shown = TileMaskOp::create(b, loc, VectorType::get({m, n}, b.getI1Type()));
+  Value all = shown;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.createBlock(&shown.getRegion());
+    Value visiblePairs = buildVisibleTile(b, loc, visible, at.position, at.key, at.queries,
+                                          at.keys, m, n, rows);
+    if (op.getKeep() && fullTilesKeep)
+      visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getKeep(), at));
+    TileYieldOp::create(b, loc, visiblePairs);
+  }
+  if (op.getKeep() && !fullTilesKeep)
+    all = arith::AndIOp::create(b, loc, all, load(op.getKeep(), at));
+  return arith::SelectOp::create(b, loc, all, scores, minusInf(f32Vector({m, n})));
+}

@@ -1,0 +1,67 @@
+//===- TileAccess.cpp - tiles in memory as transfers -----------------------===//
+
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+template <typename AccessOp>
+static SmallVector<Value> tileOriginOf(OpBuilder &b, AccessOp op, ValueRange indices) {
+  TileBuilder build(b, op.getLoc());
+  SmallVector<Value> origin(indices);
+  for (auto [dim, size] : llvm::zip_equal(op.getDims(), op.getTileShape()))
+    if (dim >= 0)
+      origin[dim] = build.mul(origin[dim], size);
+  return origin;
+}
+
+SmallVector<Value> mlir::flashattn::getTileOrigin(OpBuilder &b, LoadTileOp op,
+                                                 ValueRange indices) {
+  return tileOriginOf(b, op, indices);
+}
+SmallVector<Value> mlir::flashattn::getTileOrigin(OpBuilder &b, StoreTileOp op,
+                                                  ValueRange indices) {
+  return tileOriginOf(b, op, indices);
+}
+
+/// From the dimensions of the memref to those of the tile along `dims`.
+template <typename AccessOp> static AffineMap mapOf(OpBuilder &b, AccessOp op) {
+  SmallVector<AffineExpr> results = llvm::map_to_vector(op.getDims(), [&](int64_t dim) {
+    return dim < 0 ? b.getAffineConstantExpr(0) : b.getAffineDimExpr(dim);
+  });
+  return AffineMap::get(op.getMemRefType().getRank(), 0, results, b.getContext());
+}
+
+void mlir::flashattn::expandToTransfer(RewriterBase &b, LoadTileOp op) {
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
+  Value source = op.getSource();
+  if (Value below = op.getBelow()) {
+    // Reading the part that exists pads from there.
+    int64_t rank = op.getMemRefType().getRank();
+    SmallVector<OpFoldResult> zeros(rank, b.getIndexAttr(0)), ones(rank, b.getIndexAttr(1));
+    SmallVector<OpFoldResult> sizes = memref::getMixedSizes(b, loc, source);
+    sizes[*op.getRowDim()] = below;
+    source = memref::SubViewOp::create(b, loc, source, zeros, sizes, ones);
+  }
+  Type element = op.getMemRefType().getElementType();
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
+  auto read = vector::TransferReadOp::create(b, loc, VectorType::get(op.getTileShape(), element),
+                                             source, origin, zero, mapOf(b, op), op.getInBounds());
+  b.replaceOp(op, b.createOrFold<vector::ShapeCastOp>(loc, op.getTileType(), read));
+}
+
+void mlir::flashattn::expandToTransfer(RewriterBase &b, StoreTileOp op) {
+  Location loc = op.getLoc();
+  b.setInsertionPoint(op);
+  SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
+  auto type = VectorType::get(op.getTileShape(), op.getTileType().getElementType());
+  Value tile = b.createOrFold<vector::ShapeCastOp>(loc, type, op.getTile());
+  b.replaceOpWithNewOp<vector::TransferWriteOp>(op, tile, op.getTarget(), origin, mapOf(b, op),
+                                                op.getInBounds());
+}

@@ -1,0 +1,79 @@
+//===- TileBuilder.cpp -----------------------------------------------------===//
+
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+Value TileBuilder::divide32(Value x, Value y) const {
+  return toIndex(arith::DivUIOp::create(b, loc, toI32(x), toI32(y)));
+}
+
+Value TileBuilder::dim(Value memref, int64_t i) const {
+  return b.createOrFold<memref::DimOp>(loc, memref, i);
+}
+
+Value TileBuilder::splat(VectorType type, double value) const {
+  APFloat rounded = b.getFloatAttr(type.getElementType(), value).getValue();
+  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, rounded));
+}
+
+Value TileBuilder::minusInf(VectorType type) const {
+  return arith::ConstantOp::create(
+      b, loc,
+      DenseElementsAttr::get(type, APFloat::getInf(APFloat::IEEEsingle(), /*Negative=*/true)));
+}
+
+Value TileBuilder::alongRow(Value row, int64_t columns) const {
+  int64_t rows = cast<VectorType>(row.getType()).getDimSize(0);
+  Value column = vector::ShapeCastOp::create(b, loc, f32Vector({rows, 1}), row);
+  return vector::BroadcastOp::create(b, loc, f32Vector({rows, columns}), column);
+}
+
+Value TileBuilder::product(Value lhs, Value rhs, Value acc, bool transposedRhs) const {
+  AffineExpr i, j, k;
+  bindDims(b.getContext(), i, j, k);
+  SmallVector<AffineExpr> rhsMap = {k, j};
+  if (transposedRhs)
+    std::swap(rhsMap[0], rhsMap[1]);
+  using Maps = ArrayRef<ArrayRef<AffineExpr>>;
+  using vector::IteratorType;
+  return vector::ContractionOp::create(
+      b, loc, lhs, rhs, acc, Maps{{i, k}, rhsMap, {i, j}},
+      ArrayRef<IteratorType>{IteratorType::parallel, IteratorType::parallel,
+                             IteratorType::reduction});
+}
+
+Value TileBuilder::clone(Value v, IRMapping &mapping, Operation *scope) const {
+  if (Value known = mapping.lookupOrNull(v))
+    return known;
+  Operation *def = v.getDefiningOp();
+  if (!def || !scope->isProperAncestor(def))
+    return v;
+  for (Value operand : def->getOperands())
+    clone(operand, mapping, scope);
+  b.clone(*def, mapping);
+  return mapping.lookup(v);
+}
+
+std::optional<bool> mlir::flashattn::isRhsTransposed(vector::ContractionOp op) {
+  AffineExpr i, j, k;
+  bindDims(op.getContext(), i, j, k);
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  auto is = [&](unsigned operand, AffineExpr x, AffineExpr y) {
+    return maps[operand] == AffineMap::get(3, 0, {x, y}, op.getContext());
+  };
+  if (op.getKind() != vector::CombiningKind::ADD || !is(0, i, k) || !is(2, i, j) ||
+      (!is(1, k, j) && !is(1, j, k)))
+    return std::nullopt;
+  return is(1, j, k);
+}
+
+bool mlir::flashattn::dependsOn(Value v, Value from) {
+  Operation *def = v.getDefiningOp();
+  return v == from || (def && llvm::any_of(def->getOperands(), [&](Value operand) {
+                         return dependsOn(operand, from);
+                       }));
+}

@@ -1,0 +1,392 @@
+//===- TileLoops.cpp - flashattn-expand-loops ------------------------------===//
+
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// Intervals
+//===----------------------------------------------------------------------===//
+
+SmallVector<TileRun> mlir::flashattn::getRuns(TileLoopOp loop, unsigned i) {
+  ValueRange bounds = loop.getInterval(i);
+  SmallVector<TileRun> runs;
+  for (unsigned r = 0; r + 1 < TileLoopOp::kBoundsPerInterval; ++r) {
+    Value begin = bounds[r], end = bounds[r + 1];
+    std::optional<int64_t> lower = getConstantIntValue(begin), upper = getConstantIntValue(end);
+    if (begin != end && !(lower && upper && *lower >= *upper))
+      runs.push_back({begin, end, /*isFull=*/r == 1});
+  }
+  return runs;
+}
+
+SmallVector<Value> mlir::flashattn::pickInterval(OpBuilder &b, Location loc, TileLoopOp loop,
+                                                 Value number) {
+  TileBuilder build(b, loc);
+  int64_t last = loop.getNumIntervals() - 1;
+  SmallVector<Value> picked(loop.getInterval(last));
+  for (int64_t i = last - 1; i >= 0; --i) {
+    Value here =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number, build.index(i));
+    for (auto [mine, other] : llvm::zip_equal(loop.getInterval(i), picked))
+      other = build.select(here, mine, other);
+  }
+  return picked;
+}
+
+scf::ForOp mlir::flashattn::splitIntervals(RewriterBase &b, TileLoopOp loop) {
+  if (loop.getNumIntervals() == 1)
+    return {};
+  Location loc = loop.getLoc();
+  TileBuilder build(b, loc);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(loop);
+  auto outer = scf::ForOp::create(b, loc, build.index(0), build.index(loop.getNumIntervals()),
+                                  build.index(1), loop.getInits());
+  b.setInsertionPointToStart(outer.getBody());
+  auto inner = TileLoopOp::create(
+      b, loc, pickInterval(b, loc, loop, outer.getInductionVar()), loop.getList(),
+      loop.getListIndices(), loop.getWhen(), outer.getRegionIterArgs());
+  b.mergeBlocks(loop.getBody(), inner.getBody(), inner.getBody()->getArguments());
+  b.setInsertionPointAfter(inner);
+  // A loop without state has a terminator already.
+  if (!loop.getInits().empty())
+    scf::YieldOp::create(b, loc, inner.getResults());
+  b.replaceOp(loop, outer.getResults());
+  return outer;
+}
+
+Value mlir::flashattn::getTileNumber(OpBuilder &b, Location loc, TileLoopOp loop, Value place) {
+  if (!loop.getList())
+    return place;
+  SmallVector<Value> indices(loop.getListIndices());
+  indices.push_back(place);
+  Value number = memref::LoadOp::create(b, loc, loop.getList(), indices);
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), number);
+}
+
+//===----------------------------------------------------------------------===//
+// Steps
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class LoopExpander : TileBuilder {
+public:
+  LoopExpander(RewriterBase &b, TileLoopOp loop)
+      : TileBuilder(b, loop.getLoc()), b(b), loop(loop), runs(getRuns(loop)) {}
+
+  LogicalResult run();
+
+private:
+  struct Stage {
+    SmallVector<Operation *> ops;
+    bool lags;
+  };
+  /// A step on its way: what it has of the body's values.
+  struct Step {
+    IRMapping values;
+    bool isFull;
+  };
+
+  void findStages();
+  /// Calls `visit` for each value of the body that `op`, with all in its regions, reads from outside.
+  void forEachRead(Operation *op, function_ref<void(Value)> visit);
+  bool isOfLaggingStage(Value v) const;
+  void findCarried();
+
+  Step beginStep(Value place, bool isFull);
+  LogicalResult copyStages(Step &step, ArrayRef<Stage> which);
+  LogicalResult copy(Operation *op, Step &step);
+  LogicalResult provide(Value operand, Step &step, Operation *reader);
+  SmallVector<Value> lookup(ArrayRef<Value> of, const Step &step) const;
+
+  LogicalResult runPlain(SmallVectorImpl<Value> &results);
+  LogicalResult runSkewed(SmallVectorImpl<Value> &results);
+  LogicalResult copySkewed(Step &step, Step *before);
+  void takeState(Step &step, ValueRange state);
+
+  RewriterBase &b;
+  TileLoopOp loop;
+  SmallVector<TileRun> runs;
+  SmallVector<Stage> stages;
+  bool isSkewed = false;
+  /// What a skewed loop carries from step to step: values of the body.
+  SmallVector<Value> carried;
+};
+
+} // namespace
+
+void LoopExpander::findStages() {
+  stages.push_back({{}, false});
+  for (Operation &op : loop.getBody()->without_terminator()) {
+    auto stage = dyn_cast<StageOp>(op);
+    if (stage)
+      stages.push_back({{}, stage.getLag() != 0});
+    else
+      stages.back().ops.push_back(&op);
+  }
+  isSkewed = llvm::any_of(stages, [](const Stage &stage) { return stage.lags; });
+}
+
+void LoopExpander::forEachRead(Operation *op, function_ref<void(Value)> visit) {
+  op->walk([&](Operation *inner) {
+    for (Value operand : inner->getOperands())
+      if (loop.getRegion().isAncestor(operand.getParentRegion()) &&
+          !op->isAncestor(operand.getParentBlock()->getParentOp()))
+        visit(operand);
+  });
+}
+
+bool LoopExpander::isOfLaggingStage(Value v) const {
+  Operation *def = v.getDefiningOp();
+  return llvm::any_of(stages, [&](const Stage &stage) {
+    return stage.lags && llvm::is_contained(stage.ops, def);
+  });
+}
+
+/// A skewed loop carries the state, but for what stages that lag yield: these have it from the
+/// values, tiles, that they are handed. A value that is handed over has the place of a state of its
+/// type that is left out; the others follow.
+void LoopExpander::findCarried() {
+  SetVector<Value> crossing;
+  for (const Stage &stage : stages)
+    if (stage.lags)
+      for (Operation *op : stage.ops)
+        forEachRead(op, [&](Value v) {
+          if (isa<VectorType>(v.getType()) && !isOfLaggingStage(v))
+            crossing.insert(v);
+        });
+  for (Value yielded : loop.getYielded()) {
+    if (!isOfLaggingStage(yielded)) {
+      carried.push_back(yielded);
+      continue;
+    }
+    auto same = llvm::find_if(crossing, [&](Value v) { return v.getType() == yielded.getType(); });
+    if (same == crossing.end())
+      continue;
+    carried.push_back(*same);
+    crossing.erase(same);
+  }
+  carried.append(crossing.begin(), crossing.end());
+}
+
+LoopExpander::Step LoopExpander::beginStep(Value place, bool isFull) {
+  Step step{{}, isFull};
+  step.values.map(loop.getPlace(), place);
+  step.values.map(loop.getTile(), getTileNumber(b, loc, loop, place));
+  return step;
+}
+
+SmallVector<Value> LoopExpander::lookup(ArrayRef<Value> of, const Step &step) const {
+  return llvm::map_to_vector(of, [&](Value v) { return step.values.lookupOrDefault(v); });
+}
+
+/// Makes `operand` known to a step that runs only some of the stages: numbers are computed again.
+LogicalResult LoopExpander::provide(Value operand, Step &step, Operation *reader) {
+  if (step.values.contains(operand))
+    return success();
+  Operation *def = operand.getDefiningOp();
+  if (!def || isa<VectorType>(operand.getType()) || !isPure(def) || def->getNumRegions() != 0)
+    return reader->emitOpError()
+           << "expected a stage that runs apart from others to read tiles of those before it and "
+              "numbers computed from the step's but got "
+           << operand.getType();
+  for (Value inner : def->getOperands())
+    if (loop.getRegion().isAncestor(inner.getParentRegion()) &&
+        failed(provide(inner, step, reader)))
+      return failure();
+  b.clone(*def, step.values);
+  return success();
+}
+
+LogicalResult LoopExpander::copy(Operation *op, Step &step) {
+  if (auto mask = dyn_cast<TileMaskOp>(op)) {
+    if (step.isFull) {
+      auto type = cast<VectorType>(mask.getShown().getType());
+      step.values.map(mask.getShown(), arith::ConstantOp::create(
+                                           b, loc, DenseElementsAttr::get(type, true)));
+      return success();
+    }
+    for (Operation &inner : mask.getBody()->without_terminator())
+      if (failed(copy(&inner, step)))
+        return failure();
+    step.values.map(mask.getShown(), step.values.lookupOrDefault(
+                                         mask.getBody()->getTerminator()->getOperand(0)));
+    return success();
+  }
+  LogicalResult provided = success();
+  forEachRead(op, [&](Value v) {
+    if (succeeded(provided))
+      provided = provide(v, step, op);
+  });
+  if (failed(provided))
+    return failure();
+  Operation *made = b.clone(*op, step.values);
+  auto load = dyn_cast<LoadTileOp>(op);
+  if (load && step.isFull) {
+    SmallVector<bool> inBounds(load.getInBounds());
+    for (auto [dim, inside] : llvm::zip_equal(load.getDims(), inBounds))
+      inside |= dim >= 0 && load.getIndices()[dim] == loop.getTile();
+    cast<LoadTileOp>(made).setInBounds(inBounds);
+  }
+  // A mask that is true throughout leaves nothing of what uses it.
+  SmallVector<Value> folded;
+  if (isa<arith::AndIOp, arith::SelectOp>(made))
+    while (succeeded(b.tryFold(made, folded)))
+      if (!folded.empty()) {
+        step.values.map(op->getResults(), folded);
+        b.eraseOp(made);
+        break;
+      }
+  return success();
+}
+
+LogicalResult LoopExpander::copyStages(Step &step, ArrayRef<Stage> which) {
+  for (const Stage &stage : which)
+    for (Operation *op : stage.ops)
+      if (failed(copy(op, step)))
+        return failure();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Loops
+//===----------------------------------------------------------------------===//
+
+LogicalResult LoopExpander::runPlain(SmallVectorImpl<Value> &state) {
+  for (const TileRun &run : runs) {
+    auto made = scf::ForOp::create(b, loc, run.begin, run.end, index(1), state);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(made.getBody());
+    Step step = beginStep(made.getInductionVar(), run.isFull);
+    for (auto [argument, value] : llvm::zip_equal(loop.getState(), made.getRegionIterArgs()))
+      step.values.map(argument, value);
+    if (failed(copyStages(step, stages)))
+      return failure();
+    if (!state.empty())
+      scf::YieldOp::create(b, loc, lookup(llvm::to_vector(loop.getYielded()), step));
+    state.assign(made.result_begin(), made.result_end());
+  }
+  return success();
+}
+
+/// Lets `step` begin with the state of a skewed loop; what lagging stages yield is not there yet.
+void LoopExpander::takeState(Step &step, ValueRange state) {
+  for (auto [argument, yielded] : llvm::zip_equal(loop.getState(), loop.getYielded()))
+    if (!isOfLaggingStage(yielded))
+      step.values.map(argument, state[llvm::find(carried, yielded) - carried.begin()]);
+}
+
+/// The stages of `step` that do not lag and, behind the first, those of the step `before` that do;
+/// null if there was none and the state is complete.
+LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
+  bool isFirst = true;
+  for (const Stage &stage : stages) {
+    if (stage.lags)
+      continue;
+    if (failed(copyStages(step, stage)))
+      return failure();
+    if (std::exchange(isFirst, false) && before)
+      for (const Stage &late : stages)
+        if (late.lags && failed(copyStages(*before, late)))
+          return failure();
+    if (before)
+      for (auto [argument, yielded] : llvm::zip_equal(loop.getState(), loop.getYielded()))
+        if (isOfLaggingStage(yielded))
+          step.values.map(argument, before->values.lookup(yielded));
+  }
+  return success();
+}
+
+LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
+  findCarried();
+  Value begin = runs.front().begin, end = runs.back().end;
+  // A step that is right for any tile, if there is one.
+  bool allFull = llvm::all_of(runs, [](const TileRun &run) { return run.isFull; });
+  Step first = beginStep(begin, allFull);
+  first.values.map(loop.getState(), loop.getInits());
+  if (failed(copySkewed(first, /*before=*/nullptr)))
+    return failure();
+  SmallVector<Value> state = lookup(carried, first);
+  // Of the first step no row has a maximum to keep.
+  for (Operation &op : *b.getInsertionBlock())
+    if (auto max = dyn_cast<RowMaxOp>(op))
+      max.removeGrowthAttr();
+
+  Value second = add(begin, index(1));
+  for (const TileRun &run : runs) {
+    Value from = run.begin == begin ? second : max(run.begin, second);
+    auto made = scf::ForOp::create(b, loc, from, run.end, index(1), state);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(made.getBody());
+    Value iv = made.getInductionVar();
+    Step step = beginStep(iv, run.isFull);
+    takeState(step, made.getRegionIterArgs());
+    Step before = beginStep(sub(iv, index(1)), run.isFull);
+    before.values.map(carried, made.getRegionIterArgs());
+    if (failed(copySkewed(step, &before)))
+      return failure();
+    scf::YieldOp::create(b, loc, lookup(carried, step));
+    state.assign(made.result_begin(), made.result_end());
+  }
+  Step last = beginStep(sub(end, index(1)), allFull);
+  last.values.map(carried, state);
+  for (const Stage &stage : stages)
+    if (stage.lags && failed(copyStages(last, stage)))
+      return failure();
+  for (Value yielded : loop.getYielded())
+    results.push_back(isOfLaggingStage(yielded)
+                          ? last.values.lookup(yielded)
+                          : state[llvm::find(carried, yielded) - carried.begin()]);
+  return success();
+}
+
+LogicalResult LoopExpander::run() {
+  findStages();
+  b.setInsertionPoint(loop);
+  if (runs.empty()) {
+    b.replaceOp(loop, loop.getInits());
+    return success();
+  }
+  SmallVector<Value> results;
+  if (!isSkewed && !loop.getWhen()) {
+    results.assign(loop.getInits().begin(), loop.getInits().end());
+    if (failed(runPlain(results)))
+      return failure();
+    b.replaceOp(loop, results);
+    return success();
+  }
+  Value any = less(runs.front().begin, runs.back().end);
+  if (loop.getWhen())
+    any = arith::AndIOp::create(b, loc, any, loop.getWhen());
+  auto branch = scf::IfOp::create(b, loc, loop.getResultTypes(), any,
+                                  /*withElseRegion=*/loop.getNumResults() != 0);
+  if (loop.getNumResults() != 0) {
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, loc, loop.getInits());
+  }
+  b.setInsertionPointToStart(branch.thenBlock());
+  if (!isSkewed)
+    results.assign(loop.getInits().begin(), loop.getInits().end());
+  if (failed(isSkewed ? runSkewed(results) : runPlain(results)))
+    return failure();
+  if (loop.getNumResults() != 0)
+    scf::YieldOp::create(b, loc, results);
+  b.replaceOp(loop, branch.getResults());
+  return success();
+}
+
+LogicalResult mlir::flashattn::expandTileLoop(RewriterBase &b, TileLoopOp loop) {
+  OpBuilder::InsertionGuard guard(b);
+  if (scf::ForOp outer = splitIntervals(b, loop)) {
+    auto inner = *outer.getBody()->getOps<TileLoopOp>().begin();
+    return LoopExpander(b, inner).run();
+  }
+  return LoopExpander(b, loop).run();
+}

@@ -1,0 +1,75 @@
+//===- TilePrograms.cpp - the passes around tile programs ------------------===//
+//
+// Drivers of what stands in Program.
+//
+//===----------------------------------------------------------------------===//
+
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_EXPANDLOOPS
+#define GEN_PASS_DEF_EXPANDRESCALE
+#define GEN_PASS_DEF_TILE
+#define GEN_PASS_DEF_TILEPROJECT
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Calls `rewrite` for every op of a kind below `root`, found before any is rewritten, until one fails.
+template <typename OpT>
+static LogicalResult rewriteAll(Operation *root,
+                                function_ref<LogicalResult(RewriterBase &, OpT)> rewrite) {
+  SmallVector<OpT> ops;
+  root->walk([&](OpT op) { ops.push_back(op); });
+  IRRewriter rewriter(root->getContext());
+  for (OpT op : ops)
+    if (failed(rewrite(rewriter, op)))
+      return failure();
+  return success();
+}
+
+namespace {
+struct TilePass : flashattn::impl::TileBase<TilePass> {
+  void runOnOperation() override {
+    if (failed(rewriteAll<AttentionOp>(getOperation(), [](RewriterBase &b, AttentionOp op) {
+          return LogicalResult(tileAttention(b, op));
+        })))
+      signalPassFailure();
+  }
+};
+
+struct TileProjectPass : flashattn::impl::TileProjectBase<TileProjectPass> {
+  void runOnOperation() override {
+    if (failed(rewriteAll<ProjectOp>(getOperation(), [](RewriterBase &b, ProjectOp op) {
+          return LogicalResult(tileProject(b, op));
+        })))
+      signalPassFailure();
+  }
+};
+
+struct ExpandLoopsPass : flashattn::impl::ExpandLoopsBase<ExpandLoopsPass> {
+  void runOnOperation() override {
+    if (failed(rewriteAll<TileLoopOp>(getOperation(), expandTileLoop)))
+      signalPassFailure();
+  }
+};
+
+struct ExpandRescalePass : flashattn::impl::ExpandRescaleBase<ExpandRescalePass> {
+  void runOnOperation() override {
+    IRRewriter rewriter(&getContext());
+    // The maxima first: they say whether there is anything to rescale.
+    getOperation()->walk([&](RowMaxOp op) { expandRowMax(rewriter, op); });
+    getOperation()->walk([&](RescaleOp op) { expandRescale(rewriter, op); });
+  }
+};
+} // namespace
