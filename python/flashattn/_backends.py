@@ -12,20 +12,12 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 
-from . import _bench_features, _kernel, _library, _module, _reference, masks
-
-
-def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
-    if shape["mask"] == "none":
-        return None
-    if shape["mask"] == "causal":
-        return masks.causal
-    near = masks.window(left=shape["window"] - 1, right=0)
-    return near if shape["mask"] == "window" else near | masks.sink(shape["sinks"]) & masks.causal
+from . import _bench_features, _kernel, _library, _reference
+from ._bench_features import mask_of
 
 
 class Timer:
@@ -84,14 +76,7 @@ def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
     """Milliseconds from the text of a module to its first result, and the kernel. The function has a
     name of its own, so that no cache of the process or the driver knows it."""
     is_cpu = backend.ordinal == _library.DEVICE_CPU
-    problem = _module.Problem(
-        shape["dtype"],
-        shape["D"],
-        shape["D"],
-        mask_of(shape),
-        heads=_module.grouped_heads(shape["Hq"], shape["Hkv"]),
-        **_bench_features.fields_of(shape, is_cpu),
-    )
+    problem = _bench_features.problem_of(shape, is_cpu)
     given = {"bias": backend.bias, "keep": backend.keep}
     operands = {name: value for name, value in given.items() if value is not None}
     out = backend.empty_out(q)

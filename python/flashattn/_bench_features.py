@@ -1,16 +1,39 @@
-"""What `python -m flashattn.bench --features` times: functions of a score, on one shape."""
+"""What `python -m flashattn.bench` compiles for a shape, and what its `--features` times: functions
+of a score, on one shape."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import numpy
 
-from . import _module, _trace, math
+from . import _module, _trace, masks, math
 
 SOFTCAP = 50.0
 DOCUMENTS = 8
 FEATURES = ("softcap", "bias", "alibi", "keep")
+
+
+def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
+    if shape["mask"] == "none":
+        return None
+    if shape["mask"] == "causal":
+        return masks.causal
+    near = masks.window(left=shape["window"] - 1, right=0)
+    return near if shape["mask"] == "window" else near | masks.sink(shape["sinks"]) & masks.causal
+
+
+def problem_of(shape: Dict[str, Any], is_cpu: bool) -> _module.Problem:
+    """What `flashattn.attention` compiles for a shape."""
+    return _module.Problem(
+        shape["dtype"],
+        shape["D"],
+        shape["D"],
+        mask_of(shape),
+        heads=None if is_cpu else _module.grouped_heads(shape["Hq"], shape["Hkv"]),
+        queries=None if is_cpu else _module.few_queries(shape["Nq"]),
+        **fields_of(shape, is_cpu),
+    )
 
 
 def with_features(shapes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:

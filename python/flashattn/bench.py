@@ -30,8 +30,8 @@ from ._backends import (
     first_result,
     forget_compiled_kernels,
     interleave,
-    mask_of,
 )
+from ._bench_features import mask_of
 
 OURS = "ours"
 BYTES = {"f16": 2, "bf16": 2, "f32": 4}
