@@ -75,6 +75,9 @@ for name in ("flash-run", "mlir-opt"):
 # The programs of test/CAPI, and the library they are linked to.
 if find_tool("capi-launch"):
     config.available_features.add("capi")
+# A bundle has the tests without the sources.
+if os.path.isdir(os.path.join(config.flashattn_src_root, "lib", "Pipelines")):
+    config.available_features.add("sources")
 if os.path.exists(config.fakecuda):
     config.available_features.add("fakecuda")
 if os.path.exists(os.path.join(config.flashattn_lib_dir, "FlashAttnPlugin.so")):
