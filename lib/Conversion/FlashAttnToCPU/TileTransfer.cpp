@@ -143,8 +143,9 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1,
-                [&](Value column) { copyElement({row, column}, column); });
+      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
+        copyElement({row, column}, column);
+      });
   });
   return success();
 }
@@ -191,8 +192,9 @@ static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &
     if (isRow)
       copyElement({row}, zero);
     else
-      buildLoop(b, loc, zero, window->getCount(1), 1,
-                [&](Value column) { copyElement({row, column}, column); });
+      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
+        copyElement({row, column}, column);
+      });
   });
   return success();
 }
@@ -223,6 +225,31 @@ LogicalResult mlir::flashattn::cpu::lowerRowWrite(vector::TransferWriteOp write,
 // Rows as in memory
 //===----------------------------------------------------------------------===//
 
+/// Where `read` finds a matrix of f32 that a product can read as it lies; null where it is better
+/// copied.
+static Value viewInPlace(vector::TransferReadOp read, const TransferWindow &window, OpBuilder &b) {
+  VectorType type = read.getVectorType();
+  auto source = cast<MemRefType>(window.memref.getType());
+  auto [strides, offset] = source.getStridesAndOffset();
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  // Parts of long rows, so many bytes apart, share a few sets of the caches: they are better copied
+  // together.
+  constexpr int64_t kConflict = 4096;
+  int64_t rowStride = strides[window.getDim(0)];
+  bool conflicts =
+      source.getShape().back() != columns && rowStride % (kConflict / int64_t(sizeof(float))) == 0;
+  if (!window.isInBounds() || !type.getElementType().isF32() || ShapedType::isDynamic(rowStride) ||
+      conflicts || window.getDim(0) > window.getDim(1))
+    return nullptr;
+  SmallVector<OpFoldResult> offsets = getAsOpFoldResult(window.start);
+  SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;
+  sizes[window.getDim(0)] = b.getIndexAttr(rows);
+  sizes[window.getDim(1)] = b.getIndexAttr(columns);
+  MemRefType view =
+      memref::SubViewOp::inferRankReducedResultType(type.getShape(), source, offsets, sizes, steps);
+  return memref::SubViewOp::create(b, read.getLoc(), view, window.memref, offsets, sizes, steps);
+}
+
 Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, TileValues &values) {
   OpBuilder &b = values.b;
   Location loc = read.getLoc();
@@ -231,7 +258,6 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
   if (failed(window))
     return nullptr;
   VectorType type = read.getVectorType();
-  auto source = cast<MemRefType>(window->memref.getType());
   if (type.getRank() != 2 || !isa<FloatType>(type.getElementType()) || window->isBroadcast(0) ||
       window->isBroadcast(1)) {
     read.emitOpError(
@@ -239,24 +265,11 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
         << type;
     return nullptr;
   }
+  if (Value view = viewInPlace(read, *window, b))
+    return view;
   int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  auto source = cast<MemRefType>(window->memref.getType());
   auto [strides, offset] = source.getStridesAndOffset();
-  // Parts of long rows, so many bytes apart, share a few sets of the caches: they are better copied
-  // together.
-  constexpr int64_t kConflict = 4096;
-  int64_t rowStride = strides[window->getDim(0)];
-  bool conflicts = source.getShape().back() != columns && !ShapedType::isDynamic(rowStride) &&
-                   rowStride % (kConflict / int64_t(sizeof(float))) == 0;
-  if (window->isInBounds() && !conflicts && type.getElementType().isF32() &&
-      !ShapedType::isDynamic(rowStride) && window->getDim(0) < window->getDim(1)) {
-    SmallVector<OpFoldResult> offsets = getAsOpFoldResult(window->start);
-    SmallVector<OpFoldResult> sizes(source.getRank(), b.getIndexAttr(1)), steps = sizes;
-    sizes[window->getDim(0)] = b.getIndexAttr(rows);
-    sizes[window->getDim(1)] = b.getIndexAttr(columns);
-    MemRefType view = memref::SubViewOp::inferRankReducedResultType(type.getShape(), source,
-                                                                    offsets, sizes, steps);
-    return memref::SubViewOp::create(b, loc, view, window->memref, offsets, sizes, steps);
-  }
   bool contiguous = strides[window->getDim(1)] == 1 && window->getDim(1) + 1 == source.getRank();
   int64_t width = contiguous ? std::min<int64_t>(16, columns & -columns) : 1;
   auto sourceType = VectorType::get({width}, type.getElementType());
