@@ -20,7 +20,9 @@
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/LLVMIR/Transforms/Passes.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/Linalg/TransformOps/DialectExtension.h"
 #include "mlir/Dialect/Linalg/Transforms/BufferizableOpInterfaceImpl.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
@@ -89,18 +91,23 @@ void flashattn::registerAllFlashAttnPasses() {
   registerConvertFuncToLLVMPass();
   registerConvertGpuOpsToNVVMOps();
   registerConvertIndexToLLVMPass();
+  registerConvertLinalgToLoopsPass();
   registerConvertMathToLLVMPass();
+  registerConvertMathToLibmPass();
   registerConvertNVGPUToNVVMPass();
+  registerConvertNVVMToLLVMPass();
   registerConvertVectorToLLVMPass();
   registerConvertVectorToSCFPass();
   registerFinalizeMemRefToLLVMConversionPass();
   registerGpuToLLVMConversionPass();
   registerReconcileUnrealizedCastsPass();
   registerSCFToControlFlowPass();
+  registerUBToLLVMConversionPass();
   registerGpuKernelOutliningPass();
   registerGpuLaunchSinkIndexComputationsPass();
   registerGpuModuleToBinaryPass();
   registerGpuNVVMAttachTarget();
+  LLVM::registerLLVMRequestCWrappersPass();
   memref::registerExpandStridedMetadataPass();
   registerCanonicalizerPass();
   registerCSEPass();

@@ -94,6 +94,18 @@ def Distribute : Pass<"flashattn-distribute"> {
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
+def OutlineKernels : Pass<"flashattn-outline-kernels", "::mlir::ModuleOp"> {
+  let summary = "make a kernel of every launch, with constants and sizes of its own";
+  let description = [{
+    Upstream's `gpu-launch-sink-index-computations` and `gpu-kernel-outlining` in one step. A launch is
+    not isolated: any simplification between the two moves the constants that were sunk into it out
+    again, and each of them becomes an argument of the kernel.
+
+    Example: test/Conversion/FlashAttnToGPU/outline-kernels.mlir
+  }];
+  let dependentDialects = ["::mlir::DLTIDialect", "::mlir::gpu::GPUDialect"];
+}
+
 def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
   let summary = "math ops as instructions of the GPU";
   let description = [{
