@@ -108,14 +108,17 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
 
   addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, options.fuseProjection);
+  pm.addPass(createSpecializeWarps());
   pm.addPass(createMapToGPU());
   if (Chip{options.chip}.hasDependentLaunch())
     pm.addPass(createOverlapMerge());
   pm.addPass(createStageShared());
   pm.addPass(createExpandLoops());
   pm.addPass(createExpandRescale());
+  pm.addPass(createExpandRings());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(createContractToWgmma());
   pm.addPass(createDistribute());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());

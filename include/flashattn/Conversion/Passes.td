@@ -123,6 +123,70 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
     "::mlir::vector::VectorDialect"];
 }
 
+//===----------------------------------------------------------------------===//
+// Hopper
+//===----------------------------------------------------------------------===//
+
+def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
+  let summary = "give every group of neighbouring tile programs a block of warpgroups with roles";
+  let description = [{
+    Turns each `flashattn.program` whose schedule has roles into a `gpu.launch`. Tiles that
+    contractions read go through shared memory, each in the way that the program says:
+
+    - one that the program itself loads is resident: each consumer has a place for its own;
+    - one that the program's `flashattn.tile_loop` loads in each step is streamed, through a
+      `hopper.ring` of the schedule's stages that all consumers share.
+
+    The first warpgroup is the producer: one thread brings tiles to shared memory
+    (`hopper.tma_load`, `hopper.ring_put`). Every other warpgroup runs one of the block's
+    programs (`flashattn.on_threads`). Its tile loop is its own, the producer's goes over the
+    tiles that any of the programs reads; a consumer passes by the tiles that it does not.
+    Rows of a streamed tile from `below` on become zeros where a contraction sums over them.
+
+    The programs of a block are neighbours along the query tiles or along the heads, and
+    read the same head of what is streamed. Blocks are numbered with the heads of a section
+    fastest and the last query tiles first: under a causal mask these are the longest.
+
+    Where the loop has a list of tiles a block's programs share it, and rings count its places.
+
+    With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
+    each takes every so many-th of what would be the blocks. The producer sends for the next
+    one's tiles while the consumers finish the one before. Only short programs gain by it, so
+    with more than 2048 keys another kernel is launched, with a block for each group.
+
+    Example: test/Conversion/ProgramToHopper/specialize-warps.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::flashattn::hopper::HopperDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+}
+
+def ExpandRings : Pass<"hopper-expand-rings"> {
+  let summary = "rings as barriers and copies";
+  let description = [{
+    Step `s` of a ring of S stages has place `s mod S` and turn `s / S`. A tile is waited for
+    with the parity of its turn, a place that must be empty with that of the turn before.
+
+    Example: test/Conversion/ProgramToHopper/expand-rings.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::hopper::HopperDialect",
+    "::mlir::memref::MemRefDialect"];
+}
+
+def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
+  let summary = "contractions of warpgroups as asynchronous products";
+  let description = [{
+    Every contraction whose right-hand side is a `hopper.load_tile` becomes a `hopper.wgmma`
+    and a `hopper.wgmma_wait` in front of the first use of its result, so that whatever
+    stands between runs beside the product; a branch gets the wait in each of its arms.
+    The arrivals that free the tile move behind the wait.
+
+    Example: test/Conversion/ProgramToHopper/contract-to-wgmma.mlir
+  }];
+  let dependentDialects = ["::mlir::flashattn::hopper::HopperDialect"];
+}
+
 def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
   let summary = "hopper ops of kernels to inline PTX";
   let description = [{

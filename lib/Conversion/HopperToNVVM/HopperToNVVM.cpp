@@ -24,6 +24,10 @@ using namespace mlir::flashattn::hopper;
 
 namespace {
 
+Value constantI32(OpBuilder &b, Location loc, int64_t value) {
+  return LLVM::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
+}
+
 //===----------------------------------------------------------------------===//
 // Tensor copies
 //===----------------------------------------------------------------------===//
@@ -41,15 +45,13 @@ void copyPanels(OpBuilder &b, Location loc, const SharedTile &tile, Value addres
     list += llvm::formatv("{0}${1}", i ? ", " : "", i + 2 + others.size());
   }
   std::string text = llvm::formatv(form, places.size(), list);
-  auto constant = [&](int64_t value) -> Value {
-    return LLVM::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
-  };
   Value column = places.front();
   for (int64_t panel = 0; panel < tile.panels; ++panel) {
     Value at = address;
     if (panel) {
-      at = LLVM::AddOp::create(b, loc, address, constant(panel * tile.getPanelBytes()));
-      places.front() = LLVM::AddOp::create(b, loc, column, constant(panel * tile.panelColumns));
+      at = LLVM::AddOp::create(b, loc, address, constantI32(b, loc, panel * tile.getPanelBytes()));
+      places.front() =
+          LLVM::AddOp::create(b, loc, column, constantI32(b, loc, panel * tile.panelColumns));
     }
     SmallVector<Value> inputs{at, map};
     llvm::append_range(inputs, others);
@@ -170,6 +172,44 @@ template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
 };
 
 //===----------------------------------------------------------------------===//
+// What nvvm has an op for
+//===----------------------------------------------------------------------===//
+
+LogicalResult lowerWaitStores(WaitStoresOp op, PatternRewriter &b) {
+  b.replaceOpWithNewOp<NVVM::CpAsyncBulkWaitGroupOp>(op, b.getI32IntegerAttr(0),
+                                                     /*read=*/b.getUnitAttr());
+  return success();
+}
+
+LogicalResult lowerFenceAsyncShared(FenceAsyncSharedOp op, PatternRewriter &b) {
+  MLIRContext *ctx = b.getContext();
+  b.replaceOpWithNewOp<NVVM::FenceProxyOp>(
+      op, NVVM::ProxyKindAttr::get(ctx, NVVM::ProxyKind::async_shared),
+      NVVM::SharedSpaceAttr::get(ctx, NVVM::SharedSpace::shared_cta));
+  return success();
+}
+
+LogicalResult lowerGroupBarrier(GroupBarrierOp op, PatternRewriter &b) {
+  Value threads = constantI32(b, op.getLoc(), op.getThreads());
+  NVVM::BarrierOp::create(b, op.getLoc(), TypeRange(), op.getId(), threads, {}, {});
+  b.eraseOp(op);
+  return success();
+}
+
+LogicalResult lowerGroupArrive(GroupArriveOp op, PatternRewriter &b) {
+  Value threads = constantI32(b, op.getLoc(), op.getThreads());
+  b.replaceOpWithNewOp<NVVM::BarrierArriveOp>(op, op.getId(), threads);
+  return success();
+}
+
+LogicalResult lowerSetRegisters(SetRegistersOp op, PatternRewriter &b) {
+  auto action = op.getChange() == RegisterChange::Increase ? NVVM::SetMaxRegisterAction::increase
+                                                           : NVVM::SetMaxRegisterAction::decrease;
+  b.replaceOpWithNewOp<NVVM::SetMaxRegisterOp>(op, op.getCount(), action);
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Tensor maps
 //===----------------------------------------------------------------------===//
 
@@ -198,13 +238,9 @@ void passTensorMapsByValue(LLVM::LLVMFuncOp function) {
 /// than its block can have; with the number of blocks it takes them all.
 void fixRegisterCount(LLVM::LLVMFuncOp function) {
   Builder b(function.getContext());
-  function.walk([&](NVVM::SetMaxRegisterOp op) {
-    StringRef name = NVVM::NVVMDialect::getMinctasmAttrName();
-    if (auto blocks = op->getAttrOfType<IntegerAttr>(kBlocksAttrName))
-      function->setAttr(name, blocks);
-    else if (!function->hasAttr(name))
-      function->setAttr(name, b.getI32IntegerAttr(1));
-    op->removeAttr(kBlocksAttrName);
+  function.walk([&](SetRegistersOp op) {
+    function->setAttr(NVVM::NVVMDialect::getMinctasmAttrName(),
+                      b.getI32IntegerAttr(op.getBlocks()));
   });
 }
 
@@ -237,6 +273,10 @@ WalkResult checkConvertible(Operation *op) {
         return WalkResult::interrupt();
       }
     return WalkResult::advance();
+  }
+  if (isa<MakeRingOp>(op)) {
+    op->emitOpError() << "expected no rings; run hopper-expand-rings first";
+    return WalkResult::interrupt();
   }
   if (!isa<WgmmaOp, WgmmaWaitOp, StoreTileOp>(op))
     return WalkResult::advance();
@@ -282,6 +322,11 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
   patterns.add<InstructionLowering<WaitPrerequisiteGridsOp>>(converter, "griddepcontrol.wait;");
+  patterns.add(lowerWaitStores);
+  patterns.add(lowerFenceAsyncShared);
+  patterns.add(lowerGroupBarrier);
+  patterns.add(lowerGroupArrive);
+  patterns.add(lowerSetRegisters);
   populateWgmmaToNVVMPatterns(converter, patterns);
 }
 

@@ -31,3 +31,13 @@ gpu.module @kernels {
     gpu.return
   }
 }
+
+// -----
+
+!bars = memref<4xi64, #gpu.address_space<workgroup>>
+func.func @ring(%tiles: memref<2x1x32x64xf16, #gpu.address_space<workgroup>>, %bars: !bars) {
+  // expected-error @+1 {{expected no rings; run hopper-expand-rings first}}
+  %ring = hopper.make_ring %tiles, %bars[0]
+      : memref<2x1x32x64xf16, #gpu.address_space<workgroup>>, !bars to !hopper.ring<2x1x32x64xf16>
+  return
+}

@@ -37,7 +37,6 @@ gpu.module @kernels [#nvvm.target<chip = "sm_90a", features = "+ptx80", O = 3>] 
     %cm = arith.constant 16384 : index
     %cn = arith.constant 20480 : index
     %id = arith.constant 1 : i32
-    %threads = arith.constant 128 : i32
     %tid = gpu.thread_id x
     %pool = gpu.dynamic_shared_memory : !pool
     %wide = memref.view %pool[%c0][] : !pool to !wide
@@ -45,9 +44,9 @@ gpu.module @kernels [#nvvm.target<chip = "sm_90a", features = "+ptx80", O = 3>] 
     %narrow = memref.view %pool[%cn][] : !pool to !narrow
     %role = arith.cmpi ult, %tid, %c128 : index
     scf.if %role {
-      nvvm.setmaxregister decrease 32 {hopper.blocks = 3 : i32}
+      hopper.set_registers decrease 32 blocks(3)
     } else {
-      nvvm.setmaxregister increase 128
+      hopper.set_registers increase 128 blocks(3)
       %lane = arith.andi %tid, %c127 : index
       %x = vector.load %in[%lane, %c0] : memref<?x64xf16>, vector<64xf16>
       hopper.store_tile %x to %wide : vector<64xf16>, !wide
@@ -56,14 +55,14 @@ gpu.module @kernels [#nvvm.target<chip = "sm_90a", features = "+ptx80", O = 3>] 
       %z = vector.extract_strided_slice %x {offsets = [16], sizes = [8], strides = [1]} : vector<64xf16> to vector<8xf16>
       %b = arith.bitcast %z : vector<8xf16> to vector<8xbf16>
       hopper.store_tile %b to %narrow : vector<8xbf16>, !narrow
-      nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
-      nvvm.barrier id = %id number_of_threads = %threads
+      hopper.fence_async_shared
+      hopper.group_barrier %id threads(128)
       %first = arith.cmpi eq, %lane, %c0 : index
       scf.if %first {
         hopper.tma_store %wide to %wide_map[%c0, %c0] : !wide to !hopper.tensor_map<64x64xf16>
         hopper.tma_store %middle to %middle_map[%c0, %c0] : !middle to !hopper.tensor_map<64x32xf16>
         hopper.tma_store %narrow to %narrow_map[%c0, %c0] : !narrow to !hopper.tensor_map<64x16xbf16>
-        nvvm.cp.async.bulk.wait_group 0 {read}
+        hopper.wait_stores
       }
     }
     gpu.return

@@ -147,30 +147,14 @@ func.func @tma_store_rank5(%m: !hopper.tensor_map<64x16xbf16>, %t: memref<1x64x1
   return
 }
 
-// With a number of blocks a kernel takes all of the registers that those leave it; the attribute
-// has then done its work. One block where nothing says.
+// With a number of blocks a kernel takes all of the registers that those leave it.
 // CHECK-LABEL: llvm.func @blocks
 // CHECK-SAME: nvvm.minctasm = 3 : i32
 // CHECK: nvvm.setmaxregister decrease 32
-// CHECK-NOT: hopper.blocks
 // CHECK: nvvm.setmaxregister increase 128
 llvm.func @blocks() attributes {nvvm.kernel} {
-  nvvm.setmaxregister decrease 32 {hopper.blocks = 3 : i32}
-  nvvm.setmaxregister increase 128
-  llvm.return
-}
-
-// CHECK-LABEL: llvm.func @one_block
-// CHECK-SAME: nvvm.minctasm = 1 : i32
-llvm.func @one_block() attributes {nvvm.kernel} {
-  nvvm.setmaxregister increase 240
-  llvm.return
-}
-
-// CHECK-LABEL: llvm.func @given
-// CHECK-SAME: nvvm.minctasm = 2 : i32
-llvm.func @given() attributes {nvvm.kernel, nvvm.minctasm = 2 : i32} {
-  nvvm.setmaxregister increase 96
+  hopper.set_registers decrease 32 blocks(3)
+  hopper.set_registers increase 128 blocks(3)
   llvm.return
 }
 
@@ -179,4 +163,22 @@ llvm.func @given() attributes {nvvm.kernel, nvvm.minctasm = 2 : i32} {
 // CHECK: llvm.return
 llvm.func @no_roles() attributes {nvvm.kernel} {
   llvm.return
+}
+
+// A fence, a wait for this thread's copies, and barriers of some of the block's threads.
+// CHECK-LABEL: func @groups
+// CHECK-SAME: (%[[ID:.*]]: i32)
+// CHECK-DAG: %[[ALL:.*]] = llvm.mlir.constant(384 : i32)
+// CHECK-DAG: %[[GROUP:.*]] = llvm.mlir.constant(128 : i32)
+// CHECK: nvvm.barrier.arrive id = %[[ID]] number_of_threads = %[[ALL]]
+// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK: nvvm.barrier id = %[[ID]] number_of_threads = %[[GROUP]]
+// CHECK: nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-NOT: hopper
+func.func @groups(%id: i32) {
+  hopper.group_arrive %id threads(384)
+  hopper.fence_async_shared
+  hopper.group_barrier %id threads(128)
+  hopper.wait_stores
+  return
 }

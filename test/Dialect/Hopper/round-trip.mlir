@@ -111,3 +111,46 @@ func.func @tile_values(%k: !ws_b, %o: !ws_a, %whole: vector<64x128xf16>, %first:
   hopper.store_tile %few to %narrow : vector<8xbf16>, memref<1x64x16xbf16, #gpu.address_space<workgroup>>
   return %0 : vector<80x112xf16>
 }
+
+// CHECK-LABEL: func @rings
+// CHECK: %[[R:.*]] = hopper.make_ring %{{.*}}, %{{.*}}[3] : memref<3x2x80x64xf16, #gpu.address_space<workgroup>>, memref<9xi64, #gpu.address_space<workgroup>> to !hopper.ring<3x2x80x64xf16>
+// CHECK: hopper.ring_init %[[R]], 2 : !hopper.ring<3x2x80x64xf16>
+// CHECK: hopper.ring_put %[[R]] at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+// CHECK: %[[T:.*]] = hopper.ring_get %[[R]] at %{{.*}} : !hopper.ring<3x2x80x64xf16>
+// CHECK: hopper.load_tile %[[T]] : memref<2x80x64xf16, strided<[5120, 64, 1], offset: ?>, #gpu.address_space<workgroup>> -> vector<80x128xf16>
+// CHECK: hopper.ring_release %[[R]] at %{{.*}} : !hopper.ring<3x2x80x64xf16>
+// CHECK: hopper.ring_release %[[R]] at %{{.*}} if %{{.*}} : !hopper.ring<3x2x80x64xf16>
+func.func @rings(%tiles: memref<3x2x80x64xf16, #gpu.address_space<workgroup>>,
+                 %bars: memref<9xi64, #gpu.address_space<workgroup>>,
+                 %m: !hopper.tensor_map<80x64xf16>, %i: index, %c: i1) {
+  %ring = hopper.make_ring %tiles, %bars[3]
+      : memref<3x2x80x64xf16, #gpu.address_space<workgroup>>,
+        memref<9xi64, #gpu.address_space<workgroup>> to !hopper.ring<3x2x80x64xf16>
+  hopper.ring_init %ring, 2 : !hopper.ring<3x2x80x64xf16>
+  hopper.ring_put %ring at %i from %m[%i, %i]
+      : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+  %tile = hopper.ring_get %ring at %i : !hopper.ring<3x2x80x64xf16>
+  %value = hopper.load_tile %tile
+      : memref<2x80x64xf16, strided<[5120, 64, 1], offset: ?>, #gpu.address_space<workgroup>>
+        -> vector<80x128xf16>
+  hopper.ring_release %ring at %i : !hopper.ring<3x2x80x64xf16>
+  hopper.ring_release %ring at %i if %c : !hopper.ring<3x2x80x64xf16>
+  return
+}
+
+// CHECK-LABEL: func @groups
+// CHECK: hopper.set_registers decrease 24 blocks(2)
+// CHECK: hopper.set_registers increase 160 blocks(2)
+// CHECK: hopper.group_arrive %{{.*}} threads(384)
+// CHECK: hopper.group_barrier %{{.*}} threads(128)
+// CHECK: hopper.fence_async_shared
+// CHECK: hopper.wait_stores
+func.func @groups(%id: i32) {
+  hopper.set_registers decrease 24 blocks(2)
+  hopper.set_registers increase 160 blocks(2)
+  hopper.group_arrive %id threads(384)
+  hopper.group_barrier %id threads(128)
+  hopper.fence_async_shared
+  hopper.wait_stores
+  return
+}

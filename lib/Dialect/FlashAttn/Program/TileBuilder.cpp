@@ -3,9 +3,18 @@
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Transforms/RegionUtils.h"
+#include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
+
+/// What `op`, and the ops in its regions, take from outside of it.
+static SetVector<Value> getInputs(Operation *op) {
+  SetVector<Value> inputs(op->operand_begin(), op->operand_end());
+  getUsedValuesDefinedAbove(op->getRegions(), inputs);
+  return inputs;
+}
 
 Value TileBuilder::divide32(Value x, Value y) const {
   return toIndex(arith::DivUIOp::create(b, loc, toI32(x), toI32(y)));
@@ -40,10 +49,10 @@ Value TileBuilder::product(Value lhs, Value rhs, Value acc, bool transposedRhs) 
     std::swap(rhsMap[0], rhsMap[1]);
   using Maps = ArrayRef<ArrayRef<AffineExpr>>;
   using vector::IteratorType;
-  return vector::ContractionOp::create(
-      b, loc, lhs, rhs, acc, Maps{{i, k}, rhsMap, {i, j}},
-      ArrayRef<IteratorType>{IteratorType::parallel, IteratorType::parallel,
-                             IteratorType::reduction});
+  return vector::ContractionOp::create(b, loc, lhs, rhs, acc, Maps{{i, k}, rhsMap, {i, j}},
+                                       ArrayRef<IteratorType>{IteratorType::parallel,
+                                                              IteratorType::parallel,
+                                                              IteratorType::reduction});
 }
 
 Value TileBuilder::clone(Value v, IRMapping &mapping, Operation *scope) const {
@@ -52,8 +61,8 @@ Value TileBuilder::clone(Value v, IRMapping &mapping, Operation *scope) const {
   Operation *def = v.getDefiningOp();
   if (!def || !scope->isProperAncestor(def))
     return v;
-  for (Value operand : def->getOperands())
-    clone(operand, mapping, scope);
+  for (Value input : getInputs(def))
+    clone(input, mapping, scope);
   b.clone(*def, mapping);
   return mapping.lookup(v);
 }
@@ -72,8 +81,10 @@ std::optional<bool> mlir::flashattn::isRhsTransposed(vector::ContractionOp op) {
 }
 
 bool mlir::flashattn::dependsOn(Value v, Value from) {
-  Operation *def = v.getDefiningOp();
-  return v == from || (def && llvm::any_of(def->getOperands(), [&](Value operand) {
-                         return dependsOn(operand, from);
-                       }));
+  SetVector<Value> slice;
+  slice.insert(v);
+  for (size_t i = 0; i < slice.size(); ++i)
+    if (Operation *def = slice[i].getDefiningOp())
+      slice.set_union(getInputs(def));
+  return slice.contains(from);
 }

@@ -1,4 +1,4 @@
-//===- HopperDialect.cpp - the dialect, its type, tiles --------------------===//
+//===- HopperDialect.cpp - the dialect, its types, tiles -------------------===//
 
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -10,11 +10,18 @@ using namespace mlir;
 using namespace mlir::flashattn::hopper;
 
 #include "flashattn/Dialect/Hopper/IR/HopperDialect.cpp.inc"
+#include "flashattn/Dialect/Hopper/IR/HopperEnums.cpp.inc"
 
+#define GET_ATTRDEF_CLASSES
+#include "flashattn/Dialect/Hopper/IR/HopperAttrs.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "flashattn/Dialect/Hopper/IR/HopperTypes.cpp.inc"
 
 void HopperDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "flashattn/Dialect/Hopper/IR/HopperAttrs.cpp.inc"
+      >();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "flashattn/Dialect/Hopper/IR/HopperTypes.cpp.inc"
@@ -62,6 +69,56 @@ LogicalResult TensorMapType::verify(function_ref<InFlightDiagnostic()> emitError
   if (!isSwizzledRow(columns))
     return emitError() << "expected 16, 32 or 64 columns but got " << columns;
   return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Ring
+//===----------------------------------------------------------------------===//
+
+Type RingType::parse(AsmParser &parser) {
+  SMLoc loc = parser.getCurrentLocation();
+  SmallVector<int64_t> shape;
+  Type elementType;
+  if (parser.parseLess() || parser.parseDimensionList(shape, /*allowDynamic=*/false) ||
+      parser.parseType(elementType) || parser.parseGreater())
+    return {};
+  if (shape.size() != 4) {
+    parser.emitError(loc) << "expected stages, panels, rows and columns but got " << shape.size()
+                          << " dimensions";
+    return {};
+  }
+  return parser.getChecked<RingType>(loc, parser.getContext(), shape[0], shape[1], shape[2],
+                                     shape[3], elementType);
+}
+
+void RingType::print(AsmPrinter &printer) const {
+  printer << "<" << getStages() << "x" << getPanels() << "x" << getRows() << "x" << getColumns()
+          << "x" << getElementType() << ">";
+}
+
+LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int64_t stages,
+                               int64_t panels, int64_t rows, int64_t columns, Type elementType) {
+  if (stages < 1 || panels < 1)
+    return emitError() << "expected one stage and panel or more but got " << stages << " and "
+                       << panels;
+  if (rows % 8 != 0)
+    return emitError() << "expected rows that are a multiple of 8 but got " << rows;
+  // Each tile is what copies have as a box.
+  return TensorMapType::verify(emitError, rows, columns, elementType);
+}
+
+MemRefType RingType::getTilesType() {
+  auto space = gpu::AddressSpaceAttr::get(getContext(), gpu::AddressSpace::Workgroup);
+  return MemRefType::get({getStages(), getPanels(), getRows(), getColumns()}, getElementType(),
+                         MemRefLayoutAttrInterface{}, space);
+}
+
+MemRefType RingType::getTileType() {
+  int64_t panel = getRows() * getColumns();
+  auto layout =
+      StridedLayoutAttr::get(getContext(), ShapedType::kDynamic, {panel, getColumns(), 1});
+  return MemRefType::get({getPanels(), getRows(), getColumns()}, getElementType(), layout,
+                         getTilesType().getMemorySpace());
 }
 
 //===----------------------------------------------------------------------===//

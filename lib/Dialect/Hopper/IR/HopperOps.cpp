@@ -103,6 +103,14 @@ LogicalResult MakeTensorMapOp::verify() {
   return success();
 }
 
+/// What copies take, 2 to 5 coordinates.
+static LogicalResult verifyCoordinates(Operation *op, ValueRange coordinates) {
+  size_t rank = coordinates.size();
+  if (rank < 2 || rank > 5)
+    return op->emitOpError() << "expected 2 to 5 coordinates but got " << rank;
+  return success();
+}
+
 /// Whether a copy's tile has panels of the map's box, and coordinates of a memref's rank.
 template <typename Op> static LogicalResult verifyCopy(Op op) {
   FailureOr<SharedTile> tile = verifyTile(op, "tile", op.getTile());
@@ -113,10 +121,7 @@ template <typename Op> static LogicalResult verifyCopy(Op op) {
       map.getElementType() != tile->elementType)
     return op.emitOpError() << "expected the box of " << map
                             << " to be a panel of the tile but got " << op.getTile().getType();
-  size_t rank = op.getCoordinates().size();
-  if (rank < 2 || rank > 5)
-    return op.emitOpError() << "expected 2 to 5 coordinates but got " << rank;
-  return success();
+  return verifyCoordinates(op, op.getCoordinates());
 }
 
 LogicalResult TmaLoadOp::verify() {
@@ -146,13 +151,78 @@ LogicalResult BarrierArriveOp::verify() { return verifyBarriers(*this, getBarrie
 LogicalResult BarrierWaitOp::verify() { return verifyBarriers(*this, getBarriers()); }
 
 //===----------------------------------------------------------------------===//
+// Rings
+//===----------------------------------------------------------------------===//
+
+LogicalResult MakeRingOp::verify() {
+  RingType ring = getRingType();
+  if (getTiles().getType() != ring.getTilesType())
+    return emitOpError() << "expected tiles of type " << ring.getTilesType() << " but got "
+                         << getTiles().getType();
+  if (failed(verifyBarriers(*this, getBarriers())))
+    return failure();
+  auto barriers = cast<MemRefType>(getBarriers().getType());
+  int64_t first = getFirst(), count = ring.getNumBarriers();
+  if (first < 0 || (!barriers.isDynamicDim(0) && first + count > barriers.getDimSize(0)))
+    return emitOpError() << "expected " << count << " barriers from number " << first
+                         << " on but got " << barriers;
+  return success();
+}
+
+LogicalResult RingInitOp::verify() { return verifyCount(*this, "consumers", getConsumers()); }
+
+LogicalResult RingPutOp::verify() {
+  RingType ring = getRingType();
+  TensorMapType map = getMapType();
+  if (map.getRows() != ring.getRows() || map.getColumns() != ring.getColumns() ||
+      map.getElementType() != ring.getElementType())
+    return emitOpError() << "expected the box of " << map << " to be a panel of a tile of " << ring;
+  return verifyCoordinates(*this, getCoordinates());
+}
+
+LogicalResult RingGetOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                          ValueRange operands, DictionaryAttr, OpaqueProperties,
+                                          RegionRange, SmallVectorImpl<Type> &types) {
+  types.push_back(cast<RingType>(operands.front().getType()).getTileType());
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Groups of warps
+//===----------------------------------------------------------------------===//
+
+template <typename GroupOp> static LogicalResult verifyGroup(GroupOp op) {
+  constexpr int64_t warp = 32, most = 1024;
+  int64_t threads = op.getThreads();
+  if (threads < warp || threads > most || threads % warp != 0)
+    return op.emitOpError() << "expected a multiple of " << warp << " up to " << most
+                            << " threads but got " << threads;
+  return success();
+}
+
+LogicalResult GroupBarrierOp::verify() { return verifyGroup(*this); }
+
+LogicalResult GroupArriveOp::verify() { return verifyGroup(*this); }
+
+LogicalResult SetRegistersOp::verify() {
+  int64_t count = getCount(), blocks = getBlocks();
+  if (count < 24 || count > 256 || count % 8 != 0)
+    return emitOpError() << "expected a multiple of 8 from 24 to 256 as registers but got "
+                         << count;
+  if (blocks < 1 || blocks > 32)
+    return emitOpError() << "expected 1 to 32 blocks but got " << blocks;
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
 // Asynchronous products
 //===----------------------------------------------------------------------===//
 
 /// Columns of a value with 64 rows: of a whole tile, or, where one thread of 128 holds its part,
 /// from the number of elements.
 static int64_t getVectorColumns(VectorType type) {
-  return type.getRank() == 2 ? type.getDimSize(1) : type.getNumElements() * 128 / kWarpgroupRows;
+  return type.getRank() == 2 ? type.getDimSize(1)
+                             : type.getNumElements() * kWarpgroupThreads / kWarpgroupRows;
 }
 
 int64_t WgmmaOp::getColumns() { return getVectorColumns(cast<VectorType>(getD().getType())); }

@@ -23,9 +23,9 @@ struct TileRun {
 /// full and partial tiles. Each begins where the one before ends.
 SmallVector<TileRun> getRuns(TileLoopOp loop, unsigned i = 0);
 
-/// The bounds of interval `number` of `loop`, an index value: four, picked when it runs, or those of
-/// the only one.
-SmallVector<Value> pickInterval(OpBuilder &builder, Location loc, TileLoopOp loop, Value number);
+/// The bounds of interval `number`, an index value, of those in `bounds`: four, picked when it runs,
+/// or those of the only one.
+SmallVector<Value> pickInterval(OpBuilder &builder, Location loc, ValueRange bounds, Value number);
 
 /// Makes of a loop over several intervals one over their numbers with a loop over a single interval
 /// inside, so that code does not grow with the mask; null where it has one.

@@ -1,6 +1,6 @@
 //===- Hopper.h - the hopper dialect ----------------------------*- C++ -*-===//
 //
-// The dialect, its type, the ops, and the shape of a tile in shared memory.
+// The dialect, its types, the ops, and the shape of a tile in shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -17,6 +17,9 @@
 #include <optional>
 
 #include "flashattn/Dialect/Hopper/IR/HopperDialect.h.inc"
+#include "flashattn/Dialect/Hopper/IR/HopperEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "flashattn/Dialect/Hopper/IR/HopperAttrs.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "flashattn/Dialect/Hopper/IR/HopperTypes.h.inc"
 #define GET_OP_CLASSES
@@ -28,13 +31,11 @@ namespace mlir::flashattn::hopper {
 constexpr int64_t kWarpgroupRows = 64;
 /// Length of the contraction of one instruction, in 16-bit elements.
 constexpr int64_t kWgmmaDepth = 16;
+/// Threads of a warpgroup.
+constexpr int64_t kWarpgroupThreads = 128;
 /// Bytes of a tensor map, and its alignment in the kernel's parameters.
 constexpr int64_t kTensorMapBytes = 128;
 constexpr int64_t kTensorMapAlignment = 64;
-
-/// Attribute on an `nvvm.setmaxregister` of a kernel: the blocks that a multiprocessor runs at
-/// once, an i32; 1 where there is none.
-constexpr StringLiteral kBlocksAttrName = "hopper.blocks";
 
 /// A tile in shared memory, as its memref says it: panels side by side, each of rows of
 /// 32, 64 or 128 bytes in the swizzle of that width.

@@ -20,10 +20,17 @@ def Hopper_Dialect : Dialect {
     Barriers are elements of a `memref<Nxi64, #gpu.address_space<workgroup>>`, each an
     mbarrier of the PTX ISA.
 
+    A ring is how tiles pass from one thread, the producer, to warpgroups that read them, its
+    consumers: places for a few tiles in shared memory, each with a barrier that it is full and
+    one that it is empty. Tiles are counted by steps from 0, and step `s` has place
+    `s mod stages`; the producer puts one into each step, and every consumer gets and releases
+    it. `hopper-expand-rings` makes barriers and copies of the ops on rings.
+
     A vector operand of an asynchronous product is a whole tile, `vector<64xNxT>`, or, once
     distributed, what one thread of the warpgroup holds of it, `vector<(N/2)xT>`: element
     `4g + 2h + c` is row `16*warp + lane/4 + 8h`, column `8g + 2(lane%4) + c`.
   }];
+  let useDefaultAttributePrinterParser = 1;
   let useDefaultTypePrinterParser = 1;
 }
 
@@ -43,6 +50,27 @@ def Hopper_TensorMap : Hopper_Type<"TensorMap", "tensor_map"> {
   let parameters = (ins "int64_t":$rows, "int64_t":$columns, "::mlir::Type":$elementType);
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+}
+
+def Hopper_Ring : Hopper_Type<"Ring", "ring"> {
+  let summary = "tiles on their way through shared memory";
+  let description = [{
+    `stages` places for a tile of `panels` panels, each of `rows` rows of `columns` elements.
+
+    Example: `!hopper.ring<3x2x80x64xf16>`, three tiles of 80 rows and 128 columns
+  }];
+  let parameters = (ins "int64_t":$stages, "int64_t":$panels, "int64_t":$rows,
+                        "int64_t":$columns, "::mlir::Type":$elementType);
+  let hasCustomAssemblyFormat = 1;
+  let genVerifyDecl = 1;
+  let extraClassDeclaration = [{
+    /// Its tiles in shared memory, one after the other.
+    ::mlir::MemRefType getTilesType();
+    /// One of them.
+    ::mlir::MemRefType getTileType();
+    /// Barriers that it takes: `stages` that tiles are full, and as many that they are empty.
+    int64_t getNumBarriers() { return 2 * getStages(); }
+  }];
 }
 
 #endif // FLASHATTN_HOPPER_DIALECT_TD

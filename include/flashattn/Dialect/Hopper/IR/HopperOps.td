@@ -1,6 +1,7 @@
 #ifndef FLASHATTN_HOPPER_OPS_TD
 #define FLASHATTN_HOPPER_OPS_TD
 
+include "mlir/IR/EnumAttr.td"
 include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
@@ -93,9 +94,9 @@ def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
   let summary = "copy a tile from shared memory asynchronously";
   let description = [{
     The counterpart of `hopper.tma_load`, issued by one thread after a fence of the
-    asynchronous proxy by all that have written the tile; one group of copies
-    (`nvvm.cp.async.bulk.wait_group` of the same thread waits for it). Elements outside of
-    the memref are not written.
+    asynchronous proxy (`hopper.fence_async_shared`) by all that have written the tile; one
+    group of copies (`hopper.wait_stores` of the same thread waits for it). Elements outside
+    of the memref are not written.
 
     Example:
 
@@ -111,6 +112,29 @@ def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
   let extraClassDeclaration = [{
     TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
   }];
+}
+
+def Hopper_WaitStoresOp : Hopper_OrderedOp<"wait_stores"> {
+  let summary = "wait until this thread's copies from shared memory have read it";
+  let description = [{
+    What they read may be written again behind it; it need not yet be in global memory.
+
+    Example: `hopper.wait_stores`
+  }];
+  let assemblyFormat = "attr-dict";
+  let hasVerifier = 0;
+}
+
+def Hopper_FenceAsyncSharedOp : Hopper_OrderedOp<"fence_async_shared"> {
+  let summary = "what this thread wrote to shared memory before what copies and products read";
+  let description = [{
+    Tensor copies and asynchronous products reach shared memory by a way of their own, the
+    asynchronous proxy, and see what a thread wrote only behind its fence.
+
+    Example: `hopper.fence_async_shared`
+  }];
+  let assemblyFormat = "attr-dict";
+  let hasVerifier = 0;
 }
 
 //===----------------------------------------------------------------------===//
@@ -174,6 +198,161 @@ def Hopper_BarrierWaitOp : Hopper_BarrierOp<"barrier_wait"> {
   }];
   let arguments = (ins AnyMemRef:$barriers, Index:$index, I32:$parity);
   let assemblyFormat = "$barriers `[` $index `]` `,` $parity attr-dict `:` type($barriers)";
+}
+
+//===----------------------------------------------------------------------===//
+// Rings
+//===----------------------------------------------------------------------===//
+
+/// Without the C++ type, which would let the printer leave `!hopper.ring` out.
+def Hopper_AnyRing : Type<Hopper_Ring.predicate, "ring">;
+
+def Hopper_MakeRingOp : Hopper_Op<"make_ring", [Pure]> {
+  let summary = "a ring in shared memory";
+  let description = [{
+    Of the places in `tiles`, with as many of `barriers` from number `first` on that they are
+    full and as many behind those that they are empty.
+
+    Example:
+
+    ```mlir
+    %ring = hopper.make_ring %tiles, %bars[4]
+        : memref<3x2x80x64xf16, #gpu.address_space<workgroup>>,
+          memref<16xi64, #gpu.address_space<workgroup>> to !hopper.ring<3x2x80x64xf16>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$tiles, AnyMemRef:$barriers, I64Attr:$first);
+  let results = (outs Hopper_AnyRing:$ring);
+  let assemblyFormat = [{
+    $tiles `,` $barriers `[` $first `]` attr-dict `:` type($tiles) `,` type($barriers) `to`
+    type($ring)
+  }];
+  let extraClassDeclaration = [{
+    RingType getRingType() { return ::llvm::cast<RingType>(getRing().getType()); }
+    /// Number of the first barrier that a tile is full, and that it is empty.
+    int64_t getFull() { return getFirst(); }
+    int64_t getEmpty() { return getFirst() + getRingType().getStages(); }
+  }];
+}
+
+class Hopper_RingOp<string mnemonic, list<Trait> traits = []>
+    : Hopper_OrderedOp<mnemonic, traits> {
+  code ringDeclaration = [{
+    RingType getRingType() { return ::llvm::cast<RingType>(getRing().getType()); }
+  }];
+  let extraClassDeclaration = ringDeclaration;
+}
+
+def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
+  let summary = "make the barriers of a ring with a number of consumers";
+  let description = [{
+    Run by one thread, like `hopper.barrier_init`.
+
+    Example: `hopper.ring_init %ring, 3 : !hopper.ring<3x2x80x64xf16>`
+  }];
+  let arguments = (ins Hopper_AnyRing:$ring, I64Attr:$consumers);
+  let assemblyFormat = "$ring `,` $consumers attr-dict `:` type($ring)";
+}
+
+def Hopper_RingPutOp : Hopper_RingOp<"ring_put"> {
+  let summary = "bring the tile of a step";
+  let description = [{
+    Waits until all consumers have released the tile that was in its place, and begins the
+    copy (`hopper.tma_load`) from `coordinates` on. Run by one thread.
+
+    Example:
+
+    ```mlir
+    hopper.ring_put %ring at %step from %m[%b, %h, %row, %c0]
+        : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+    ```
+  }];
+  let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Hopper_AnyTensorMap:$map,
+                       Variadic<Index>:$coordinates);
+  let assemblyFormat = [{
+    $ring `at` $step `from` $map `[` $coordinates `]` attr-dict `:` type($ring) `,` type($map)
+  }];
+  let extraClassDeclaration = ringDeclaration # [{
+    TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
+  }];
+}
+
+def Hopper_RingGetOp : Hopper_RingOp<"ring_get", [
+    DeclareOpInterfaceMethods<InferTypeOpInterface>]> {
+  let summary = "wait for the tile of a step";
+  let description = [{
+    Gives its place. Whoever got a tile may get it again before it is released.
+
+    Example: `%tile = hopper.ring_get %ring at %step : !hopper.ring<3x2x80x64xf16>`
+  }];
+  let arguments = (ins Hopper_AnyRing:$ring, Index:$step);
+  let results = (outs AnyMemRef:$tile);
+  let assemblyFormat = "$ring `at` $step attr-dict `:` type($ring)";
+  let hasVerifier = 0;
+}
+
+def Hopper_RingReleaseOp : Hopper_RingOp<"ring_release"> {
+  let summary = "give the tile of a step back";
+  let description = [{
+    One thread of each consumer does, that for which `predicate` holds, when all of it has
+    read the tile.
+
+    Example: `hopper.ring_release %ring at %step if %first : !hopper.ring<3x2x80x64xf16>`
+  }];
+  let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Optional<I1>:$predicate);
+  let assemblyFormat = "$ring `at` $step (`if` $predicate^)? attr-dict `:` type($ring)";
+  let hasVerifier = 0;
+}
+
+//===----------------------------------------------------------------------===//
+// Groups of warps
+//===----------------------------------------------------------------------===//
+
+class Hopper_GroupOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
+  let arguments = (ins I32:$id, I64Attr:$threads);
+  let assemblyFormat = "$id `threads` `(` $threads `)` attr-dict";
+}
+
+def Hopper_GroupBarrierOp : Hopper_GroupOp<"group_barrier"> {
+  let summary = "wait until the threads of a group have come";
+  let description = [{
+    `threads` of them in whole warps, at the block's barrier of number `id`, 0 to 15. What they
+    wrote before it, all of them see behind it.
+
+    Example: `hopper.group_barrier %id threads(128)`
+  }];
+}
+
+def Hopper_GroupArriveOp : Hopper_GroupOp<"group_arrive"> {
+  let summary = "come to a group's barrier without waiting";
+  let description = [{
+    Counts towards the threads of the `hopper.group_barrier` of the same number.
+
+    Example: `hopper.group_arrive %id threads(384)`
+  }];
+}
+
+def Hopper_RegisterChange : I32EnumAttr<"RegisterChange", "which way a register count goes", [
+    I32EnumAttrCase<"Increase", 0, "increase">,
+    I32EnumAttrCase<"Decrease", 1, "decrease">]> {
+  let cppNamespace = "::mlir::flashattn::hopper";
+  let genSpecializedAttr = 0;
+}
+def Hopper_RegisterChangeAttr : EnumAttr<Hopper_Dialect, Hopper_RegisterChange, "register_change"> {
+  let assemblyFormat = "$value";
+}
+
+def Hopper_SetRegistersOp : Hopper_OrderedOp<"set_registers"> {
+  let summary = "change the number of registers of a warpgroup's threads";
+  let description = [{
+    From what the kernel begins with to `count`, 24 to 256 in steps of 8. An increase waits
+    until so many are free. A multiprocessor runs `blocks` blocks of the kernel at once, among
+    which its registers are shared out at the start: the same number in all of a kernel's.
+
+    Example: `hopper.set_registers increase 160 blocks(1)`
+  }];
+  let arguments = (ins Hopper_RegisterChangeAttr:$change, I64Attr:$count, I64Attr:$blocks);
+  let assemblyFormat = "$change $count `blocks` `(` $blocks `)` attr-dict";
 }
 
 //===----------------------------------------------------------------------===//

@@ -1,5 +1,5 @@
-// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-conditional-rescale -flashattn-specialize-warps -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --implicit-check-not=hopper.load_tile
-// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-specialize-warps -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=ALWAYS
+// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-specialize-warps -flashattn-expand-loops -flashattn-expand-rescale -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --implicit-check-not=hopper.load_tile
+// RUN: sed s/rescale.=.8/rescale=0/ %s | flash-opt -split-input-file -flashattn-tile -flashattn-specialize-warps -flashattn-expand-loops -flashattn-expand-rescale -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=ALWAYS
 
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
 
@@ -44,7 +44,8 @@
 // CHECK:     arith.truncf %{{.*}} : vector<64x32xf32> to vector<64x32xf16>
 // CHECK:     scf.yield
 
-// CHECK:   } {flashattn.partial}
+// CHECK:   scf.for
+// CHECK:   }
 // CHECK:   %[[LAST:.*]] = hopper.wgmma %{{.*}}, %{{.*}}, %{{.*}} transposed
 // CHECK:   %[[LASTW:.*]] = hopper.wgmma_wait %[[LAST]] : vector<64x64xf32>
 // CHECK-NEXT: hopper.barrier_arrive
@@ -88,20 +89,15 @@ func.func @depth(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 
 // -----
 
-#plain = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f16>
-
-// A launch without roles keeps its contractions.
+// A program without roles keeps its contractions.
 // CHECK-LABEL: func @no_roles
 // CHECK: vector.contract
 // CHECK-NOT: hopper
 func.func @no_roles(%o: memref<?x16xf32>, %a: vector<16x16xf16>, %b: vector<16x16xf16>, %acc: vector<16x16xf32>) {
   %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c32 = arith.constant 32 : index
-  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) {
+  flashattn.on_threads %c0 schedule(<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f16>) {
     %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<16x16xf16>, vector<16x16xf16> into vector<16x16xf32>
     vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [false, true]} : vector<16x16xf32>, memref<?x16xf32>
-    gpu.terminator
-  } {flashattn.schedule = #plain}
+  }
   return
 }

@@ -1,5 +1,5 @@
-// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-specialize-warps -cse | FileCheck %s
-// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-pipeline-keys -flashattn-specialize-warps | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
+// RUN: flash-opt %s -split-input-file -flashattn-tile -canonicalize -cse -flashattn-specialize-warps -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-specialize-warps | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
 
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
 
@@ -27,15 +27,17 @@
 // CHECK: %[[KS:.*]] = memref.view %[[POOL]][%c16384][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[VS:.*]] = memref.view %[[POOL]][%c24576][] : {{.*}} to memref<2x1x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: %[[BARS:.*]] = memref.view %[[POOL]][%c32768][] : {{.*}} to memref<10xi64, #gpu.address_space<workgroup>>
+// Rings of keys and values, of barriers of their own.
+// CHECK: %[[KRING:.*]] = hopper.make_ring %[[KS]], %[[BARS]][2] : {{.*}} to !hopper.ring<2x1x32x64xf16>
+// CHECK: %[[VRING:.*]] = hopper.make_ring %[[VS]], %[[BARS]][6] : {{.*}} to !hopper.ring<2x1x32x64xf16>
 // CHECK: %[[HULLS:.*]] = memref.view %[[POOL]][%c32848][] : {{.*}} to memref<1x1x2xi32, #gpu.address_space<workgroup>>
 
-// One arrival, the producer's, makes a tile full; one of each consumer makes it empty.
+// One arrival, the producer's, makes a consumer's queries full; each consumer makes tiles empty.
 // CHECK: scf.if
-// CHECK-COUNT-4: hopper.barrier_init %[[BARS]][%{{.*}}], 1 :
-// CHECK-COUNT-2: hopper.barrier_init %[[BARS]][%{{.*}}], 2 :
 // CHECK-COUNT-2: hopper.barrier_init %[[BARS]][%{{.*}}], 1 :
-// CHECK-COUNT-2: hopper.barrier_init %[[BARS]][%{{.*}}], 2 :
 // CHECK-NOT: hopper.barrier_init
+// CHECK: hopper.ring_init %[[KRING]], 2
+// CHECK: hopper.ring_init %[[VRING]], 2
 // CHECK:   hopper.fence_barrier_init
 // The same thread asks for both tiles of queries, before there are any roles, and computes what
 // the roles share.
@@ -68,36 +70,25 @@
 // CHECK: scf.if %[[PRODUCES]]
 
 // The producer: keys and values as they become free.
-// CHECK:   nvvm.setmaxregister decrease 24 {hopper.blocks = 1 : i32}
+// CHECK:   hopper.set_registers decrease 24 blocks(1)
 // It has seen to the block, and waits for no one in it.
-// CHECK:   nvvm.barrier.arrive id = %c0_i32 number_of_threads = %c384_i32
+// CHECK:   hopper.group_arrive %c0_i32 threads(384)
 // CHECK:   scf.if %[[SIGNALS]]
 // Up to the end of either program.
 // CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c0, %c1]
 // CHECK-NOT: scf.for
 // CHECK:     scf.for %[[J:.*]] = %c0 to %{{.*}} step %c1
-// CHECK:       %[[STAGE32:.*]] = arith.remui %{{.*}}, %c2_i32
-// CHECK:       %[[STAGE:.*]] = arith.index_castui %[[STAGE32]]
-// The first turn waits for nothing: the parity before the first.
-// CHECK:       %[[TURN:.*]] = arith.divui %{{.*}}, %c2_i32
-// CHECK:       %[[NEXT:.*]] = arith.addi %[[TURN]], %c1_i32
-// CHECK:       %[[PARITY:.*]] = arith.andi %[[NEXT]], %c1_i32
-// CHECK:       hopper.barrier_wait %[[BARS]][%{{.*}}], %[[PARITY]]
+// CHECK:       %[[STEP:.*]] = arith.subi %[[J]], %c0
 // CHECK:       %[[ROW:.*]] = arith.muli %[[J]], %c32
-// CHECK:       %[[KTILE:.*]] = memref.subview %[[KS]][%[[STAGE]], 0, 0, 0] [1, 1, 32, 64]
-// CHECK:       hopper.barrier_expect %[[BARS]][%[[KFULL:.*]]], 4096
-// CHECK-NEXT:  hopper.tma_load %[[KMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0] to %[[KTILE]], %[[BARS]][%[[KFULL]]]
-// CHECK:       hopper.barrier_wait %[[BARS]][%{{.*}}], %[[PARITY]]
-// CHECK:       %[[VTILE:.*]] = memref.subview %[[VS]][%[[STAGE]], 0, 0, 0] [1, 1, 32, 64]
-// CHECK:       hopper.barrier_expect %[[BARS]][%[[VFULL:.*]]], 4096
-// CHECK-NEXT:  hopper.tma_load %[[VMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0] to %[[VTILE]], %[[BARS]][%[[VFULL]]]
+// CHECK:       hopper.ring_put %[[KRING]] at %[[STEP]] from %[[KMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
+// CHECK:       hopper.ring_put %[[VRING]] at %[[STEP]] from %[[VMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
 // CHECK-NEXT: }
-// CHECK-NOT: hopper.tma_load
+// CHECK-NOT: hopper.ring_put
 
 // A consumer: its tile of queries, when it has come.
 // CHECK: } else {
-// CHECK:   nvvm.setmaxregister increase 240
-// CHECK:   nvvm.barrier id = %c0_i32 number_of_threads = %c384_i32
+// CHECK:   hopper.set_registers increase 240
+// CHECK:   hopper.group_barrier %c0_i32 threads(384)
 // CHECK:   %[[CONSUMER32:.*]] = arith.subi %{{.*}}, %c1_i32
 // CHECK:   %[[CONSUMER:.*]] = arith.index_castui %[[CONSUMER32]]
 // CHECK:   %[[MAYBE:.*]] = arith.addi %{{.*}}, %[[CONSUMER]] : index
@@ -113,58 +104,51 @@
 // CHECK:   %[[MINE:.*]] = arith.andi %[[SEES]], %[[IS]]
 // CHECK:   %[[TO:.*]] = arith.select %[[MINE]], %c0, %[[HULLEND:.*]] : index
 // CHECK:   scf.for %{{.*}} = %c0 to %[[TO]] step %c1
-// CHECK-COUNT-2: hopper.barrier_wait %[[BARS]]
-// CHECK:     nvvm.barrier id = %{{.*}} number_of_threads = %c128_i32
-// CHECK-COUNT-2: hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
+// CHECK:     hopper.ring_get %[[KRING]]
+// CHECK:     hopper.ring_get %[[VRING]]
+// CHECK:     hopper.group_barrier %{{.*}} threads(128)
+// CHECK:     hopper.ring_release %[[KRING]] at %{{.*}} if %[[SIGNALS]]
+// CHECK:     hopper.ring_release %[[VRING]] at %{{.*}} if %[[SIGNALS]]
 // CHECK-NEXT: }
 
-// A product waits for its tile and frees it; keys and values have barriers of their own.
-// CHECK:   scf.if %[[MINE]]
-// CHECK:     hopper.barrier_wait %[[BARS]]
-// CHECK:     %[[K0:.*]] = hopper.load_tile %{{.*}} -> vector<32x64xf16>
-// CHECK:     vector.contract {{.*}}, %[[K0]],
-// CHECK:     hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
+// A product waits for its tile and frees it, counted from the hull's first.
+// CHECK:   flashattn.tile_loop (%[[PLACE:.*]], %{{.*}}) in [(%c0, %c0, %{{.*}}, %[[END]])] when %[[IS]] iter_args
+// CHECK:     %[[NOW:.*]] = arith.subi %[[PLACE]], %c0
+// CHECK:     %[[KTILE:.*]] = hopper.ring_get %[[KRING]] at %[[NOW]]
+// CHECK:     %[[KT:.*]] = hopper.load_tile %[[KTILE]] : {{.*}} -> vector<32x64xf16>
+// CHECK:     vector.contract {{.*}}, %[[KT]],
+// CHECK-NEXT: hopper.ring_release %[[KRING]] at %[[NOW]] if %[[SIGNALS]]
+// CHECK:     flashattn.stage
 // CHECK-NOT: hopper
-// CHECK:     scf.for
-// CHECK:       hopper.barrier_wait %[[BARS]]
-// CHECK:       %[[KJ:.*]] = hopper.load_tile %{{.*}} -> vector<32x64xf16>
-// CHECK:       vector.contract {{.*}}, %[[KJ]],
-// CHECK:       hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
-// CHECK:       hopper.barrier_wait %[[BARS]]
-// CHECK:       %[[VJ:.*]] = hopper.load_tile %{{.*}} -> vector<32x64xf16>
-// CHECK:       vector.contract {{.*}}, %[[VJ]],
-// CHECK:       hopper.barrier_arrive %[[BARS]][%{{.*}}] if %[[SIGNALS]]
-// CHECK-NOT: hopper
-// CHECK:     scf.for
-// CHECK:     } {flashattn.partial}
-// CHECK:     hopper.load_tile
-// CHECK:     vector.contract
-// CHECK:     hopper.barrier_arrive
-// CHECK:   } {flashattn.key_run}
+// CHECK:     flashattn.stage lag 1
+// CHECK:     %[[VTILE:.*]] = hopper.ring_get %[[VRING]] at %[[LATE:.*]] :
+// CHECK:     %[[VT:.*]] = hopper.load_tile %[[VTILE]] : {{.*}} -> vector<32x64xf16>
+// CHECK:     vector.contract {{.*}}, %[[VT]],
+// CHECK-NEXT: hopper.ring_release %[[VRING]] at %[[LATE]] if %[[SIGNALS]]
+// CHECK:     flashattn.tile_yield
 
 // And by those behind.
 // CHECK:   %[[FROM:.*]] = arith.select %[[MINE]], %[[END]], %[[HULLEND]] : index
 // CHECK:   scf.for %{{.*}} = %[[FROM]] to %[[HULLEND]] step %c1
-// CHECK-COUNT-2: hopper.barrier_wait %[[BARS]]
-// CHECK:     nvvm.barrier id
-// CHECK-COUNT-2: hopper.barrier_arrive %[[BARS]]
+// CHECK-COUNT-2: hopper.ring_get
+// CHECK:     hopper.group_barrier
+// CHECK-COUNT-2: hopper.ring_release
 // CHECK-NEXT: }
 
 // The output takes the place of the queries: written by all threads, seen by the copy unit, whole
 // when its four warps have met, and sent by one thread, which stays until it is read.
 // CHECK:   hopper.store_tile %{{.*}} to %[[QTILE]] : vector<64x64xf16>
-// CHECK-NEXT: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
-// CHECK:   nvvm.barrier id = %{{.*}} number_of_threads = %c128_i32
+// CHECK-NEXT: hopper.fence_async_shared
+// CHECK:   hopper.group_barrier %{{.*}} threads(128)
 // CHECK-NEXT: scf.if %[[SIGNALS]] {
 // CHECK-NEXT: hopper.tma_store %[[QTILE]] to %[[OMAP]][%{{.*}}, %{{.*}}, %[[OROW:.*]], %c0]
-// CHECK-NEXT: nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-NEXT: hopper.wait_stores
 // CHECK-NEXT: }
-// CHECK-NOT: vector.transfer_write
+// Nothing else reads or writes tiles.
+// CHECK-NOT: flashattn.load_tile
+// CHECK-NOT: flashattn.store_tile
 // CHECK: gpu.terminator
-// CHECK: {flashattn.schedule = #flashattn.schedule<
-// Nothing reads memory but the copies.
-// CHECK-NOT: vector.transfer_read
-// CHECK-NOT: scf.forall
+// CHECK-NOT: flashattn.program
 func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -188,13 +172,13 @@ func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD]], %[[ROW:.*]], %c0]
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD1]], %[[ROW]], %c0]
 // CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %[[HEAD2]], %[[ROW]], %c0]
-// CHECK: nvvm.setmaxregister decrease 32
-// CHECK: nvvm.setmaxregister increase 160
-// CHECK: nvvm.barrier id = %c0_i32 number_of_threads = %c512_i32
-// CHECK-NOT: nvvm.barrier
+// CHECK: hopper.set_registers decrease 32
+// CHECK: hopper.set_registers increase 160
+// CHECK: hopper.group_barrier %c0_i32 threads(512)
+// CHECK-NOT: hopper.group_barrier
 // CHECK: hopper.store_tile
-// CHECK: nvvm.barrier
-// CHECK-NOT: nvvm.barrier
+// CHECK: hopper.group_barrier
+// CHECK-NOT: hopper.group_barrier
 // CHECK: gpu.terminator
 func.func @heads(%q: memref<1x6x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x6x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
@@ -211,14 +195,14 @@ func.func @heads(%q: memref<1x6x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<
 // READS-BACK-LABEL: func @one
 // CHECK-LABEL: func @one
 // CHECK: gpu.launch {{.*}} = %c256,
-// CHECK: hopper.barrier_init %{{.*}}, 1 :
-// CHECK-NOT: hopper.barrier_init %{{.*}}, 2 :
-// CHECK: nvvm.setmaxregister increase 240
-// CHECK: nvvm.barrier id = %c0_i32 number_of_threads = %c256_i32
-// CHECK-NOT: nvvm.barrier
+// CHECK: hopper.ring_init %{{.*}}, 1 :
+// CHECK-NOT: hopper.ring_init %{{.*}}, 2 :
+// CHECK: hopper.set_registers increase 240
+// CHECK: hopper.group_barrier %c0_i32 threads(256)
+// CHECK-NOT: hopper.group_barrier
 // CHECK: hopper.store_tile
-// CHECK: nvvm.barrier
-// CHECK-NOT: nvvm.barrier
+// CHECK: hopper.group_barrier
+// CHECK-NOT: hopper.group_barrier
 // CHECK: gpu.terminator
 func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
@@ -241,7 +225,7 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 // CHECK: scf.if %[[LONG]] {
 // CHECK: gpu.launch
 // CHECK: memref.view %{{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
-// CHECK: flashattn.schedule = {{.*}}section = 1>>}
+// CHECK: flashattn.on_threads %{{.*}} schedule({{.*}}section = 1>>)
 // CHECK: } else {
 // CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
 // CHECK: %[[RESIDENT:.*]] = hopper.multiprocessor_count
@@ -253,21 +237,22 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 // CHECK: %[[NUMBERS:.*]] = memref.view %{{.*}} to memref<2x4xi32, #gpu.address_space<workgroup>>
 // The first group is prepared before there are roles.
 // CHECK: scf.if
-// CHECK-COUNT-10: hopper.barrier_init %[[BARS]][%{{.*}}], 1 :
+// CHECK-COUNT-8: hopper.barrier_init %[[BARS]][%{{.*}}], 1 :
+// CHECK-COUNT-2: hopper.ring_init
 // CHECK: hopper.fence_barrier_init
 // CHECK-COUNT-4: memref.store %{{.*}}, %[[NUMBERS]][%c0,
 // CHECK: memref.store %{{.*}}, %[[HULLS]][%c0,
 // CHECK-COUNT-2: hopper.tma_load
 // The producer sends for the keys and values of a round, then for the queries of the next, where
 // every consumer has done with what was in their place two rounds ago.
-// CHECK: nvvm.setmaxregister decrease
+// CHECK: hopper.set_registers decrease
 // CHECK: scf.for %[[ROUND:.*]] = %c0_i32 to %[[ROUNDS:.*]] step %c1_i32 iter_args(%[[STEP:.*]] = %c0_i32) -> (i32)
 // CHECK:   %[[AT:.*]] = arith.remui %[[ROUND]], %c2_i32
 // CHECK:   %[[SLOT:.*]] = arith.index_castui %[[AT]]
 // CHECK:   memref.load %[[NUMBERS]][%[[SLOT]],
 // CHECK:   memref.load %[[HULLS]][%[[SLOT]],
 // CHECK:   scf.for
-// CHECK-COUNT-2: hopper.tma_load
+// CHECK-COUNT-2: hopper.ring_put
 // CHECK:   }
 // CHECK:   %[[NEXT:.*]] = arith.addi %[[ROUND]], %c1_i32
 // CHECK:   %[[ANOTHER:.*]] = arith.cmpi slt, %[[NEXT]], %[[ROUNDS]] : i32
@@ -279,13 +264,13 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 // CHECK:   scf.yield %{{.*}} : i32
 // A consumer has the numbers of its program with the queries, and lets go of both when its output
 // has been read from there.
-// CHECK: nvvm.setmaxregister increase
+// CHECK: hopper.set_registers increase
 // CHECK: scf.for {{.*}} iter_args({{.*}} = %c0_i32) -> (i32)
 // CHECK:   %[[QUERY:.*]] = arith.addi %{{.*}}, %{{.*}} : index
 // CHECK:   hopper.barrier_wait %[[BARS]]
 // CHECK-COUNT-4: memref.load %[[NUMBERS]]
 // CHECK:   hopper.tma_store
-// CHECK-NEXT: nvvm.cp.async.bulk.wait_group 0 {read}
+// CHECK-NEXT: hopper.wait_stores
 // CHECK-NEXT: }
 // CHECK:   %[[EMPTY:.*]] = arith.addi %[[QUERY]], %c4
 // CHECK:   hopper.barrier_arrive %[[BARS]][%[[EMPTY]]]
@@ -309,16 +294,18 @@ func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 // CHECK-SAME: %{{[a-z0-9]+}}: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>
 // CHECK: hopper.make_tensor_map %[[K]] row_dim(2)
 // CHECK: hopper.make_tensor_map %[[V]] row_dim(2)
-// CHECK: nvvm.setmaxregister increase
-// CHECK: scf.for
-// CHECK: hopper.barrier_wait
+// CHECK: hopper.set_registers increase
+// CHECK: flashattn.tile_loop
+// CHECK: hopper.ring_get
+// CHECK: flashattn.stage lag 1
+// CHECK: %[[TILE:.*]] = hopper.ring_get
 // CHECK: %[[SOME:.*]] = arith.cmpi slt, %{{.*}}, %c32 : index
 // CHECK: scf.if %[[SOME]] {
 // CHECK:   scf.for %{{.*}} = %{{.*}} to %c2048 step %c128
 // CHECK:     memref.store %{{.*}}, %[[TILE:.*]][%c0, %{{.*}}, %{{.*}}] : memref<1x32x64xf16
 // CHECK:   }
-// CHECK:   nvvm.fence.proxy
-// CHECK:   nvvm.barrier id
+// CHECK:   hopper.fence_async_shared
+// CHECK:   hopper.group_barrier
 // CHECK: }
 // CHECK: hopper.load_tile %[[TILE]]
 func.func @kv_len(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %n: memref<?xi32>) {
@@ -353,8 +340,8 @@ func.func @part(%q: memref<1x8x256x64xf16>, %k: memref<2x8x512x64xf16>, %o: memr
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>
 // READS-BACK-LABEL: func @persistent_unaligned
 // CHECK-LABEL: func @persistent_unaligned
-// CHECK: vector.transfer_write
-// CHECK: nvvm.barrier id = %{{.*}} number_of_threads = %c128_i32
+// CHECK: flashattn.store_tile
+// CHECK: hopper.group_barrier %{{.*}} threads(128)
 // CHECK: hopper.barrier_arrive
 // CHECK: scf.yield %{{.*}} : i32
 // CHECK: gpu.terminator
@@ -372,24 +359,23 @@ func.func @persistent_unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf1
 // Two intervals: the steps of the first are counted on in the second, by every role.
 // READS-BACK-LABEL: func @sinks_and_window
 // CHECK-LABEL: func @sinks_and_window
-// CHECK: nvvm.setmaxregister decrease
+// CHECK: hopper.set_registers decrease
 // CHECK: scf.for %{{.*}} = %c0 to %c2 step %c1 iter_args(%[[STEP:.*]] = %c0) -> (index)
 // CHECK:   scf.for %[[J:.*]] = %[[BEGIN:.*]] to %[[END:.*]] step %c1
 // CHECK:     %[[DONE:.*]] = arith.subi %[[J]], %[[BEGIN]]
 // CHECK:     %[[NOW:.*]] = arith.addi %[[DONE]], %[[STEP]]
-// CHECK:     arith.index_castui %[[NOW]] : index to i32
-// CHECK:     hopper.tma_load
-// CHECK:     hopper.tma_load
+// CHECK:     hopper.ring_put %{{.*}} at %[[NOW]]
+// CHECK:     hopper.ring_put %{{.*}} at %[[NOW]]
 // CHECK:   %[[LENGTH:.*]] = arith.subi %[[END]], %[[BEGIN]]
 // CHECK:   %[[NEXT:.*]] = arith.addi %[[STEP]], %[[LENGTH]]
 // CHECK:   scf.yield %[[NEXT]] : index
-// CHECK: nvvm.setmaxregister increase
+// CHECK: hopper.set_registers increase
 // CHECK: scf.for %{{.*}} = %c0 to %c2 step %c1 iter_args({{.*}}, %[[CSTEP:.*]] = %c0) -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>, index)
-// CHECK:   nvvm.barrier id
+// CHECK:   hopper.group_barrier
 // CHECK:   arith.addi %{{.*}}, %[[CSTEP]]
-// CHECK:   } {flashattn.key_run}
+// CHECK:   flashattn.tile_loop
 // CHECK:   %[[CNEXT:.*]] = arith.addi %[[CSTEP]], %{{.*}} : index
-// CHECK:   nvvm.barrier id
+// CHECK:   hopper.group_barrier
 // CHECK:   scf.yield %{{.*}}, %{{.*}}, %{{.*}}, %[[CNEXT]]
 func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) schedule(#schedule)
@@ -408,8 +394,8 @@ func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
 // CHECK-COUNT-3: hopper.make_tensor_map %{{.*}} row_dim(1) : memref<?x?x?x64xbf16> to !hopper.tensor_map<{{64|32}}x64xbf16>
 // CHECK: scf.for %[[J:.*]] = %c0
 // CHECK:   %[[ROW:.*]] = arith.muli %[[J]], %c32
-// CHECK:   hopper.tma_load %{{.*}}[%[[B:.*]], %[[ROW]], %[[H:.*]], %c0]
-// CHECK:   hopper.tma_load %{{.*}}[%[[B]], %[[ROW]], %[[H]], %c0]
+// CHECK:   hopper.ring_put %{{.*}} from %{{.*}}[%[[B:.*]], %[[ROW]], %[[H:.*]], %c0]
+// CHECK:   hopper.ring_put %{{.*}} from %{{.*}}[%[[B]], %[[ROW]], %[[H]], %c0]
 // CHECK: hopper.load_tile {{.*}} -> vector<64x64xbf16>
 func.func @bshd(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention layout(bshd) schedule(#schedule)
@@ -433,10 +419,9 @@ func.func @bshd(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref
 // CHECK: memref.view %{{.*}} to memref<3x2x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: memref.view %{{.*}} to memref<3x1x32x16xf16, #gpu.address_space<workgroup>>
 // CHECK: memref.view %{{.*}} to memref<14xi64, #gpu.address_space<workgroup>>
+// CHECK: hopper.make_ring {{.*}}[2] : {{.*}} to !hopper.ring<3x2x32x64xf16>
+// CHECK: hopper.make_ring {{.*}}[8] : {{.*}} to !hopper.ring<3x1x32x16xf16>
 // CHECK: hopper.barrier_expect %{{.*}}, 16384
-// CHECK: arith.remui %{{.*}}, %c3_i32
-// CHECK: hopper.barrier_expect %{{.*}}, 8192
-// CHECK: hopper.barrier_expect %{{.*}}, 1024
 // CHECK: hopper.load_tile {{.*}} -> vector<64x80xf16>
 // CHECK: hopper.load_tile {{.*}} -> vector<32x80xf16>
 // CHECK: hopper.load_tile {{.*}} -> vector<32x16xf16>
@@ -479,21 +464,21 @@ func.func @section(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 // CHECK-LABEL: func @no_mask
 // CHECK: %[[TILES:.*]] = arith.ceildivui %{{.*}}, %c64
 // CHECK-NOT: memref.store
-// CHECK: nvvm.setmaxregister decrease 24 {hopper.blocks = 2 : i32}
-// CHECK: nvvm.setmaxregister increase 104
+// CHECK: hopper.set_registers decrease 24 blocks(2)
+// CHECK: hopper.set_registers increase 104
 // CHECK: %[[TILE:.*]] = arith.select %{{.*}}, %{{.*}}, %[[TILES]] : index
 // CHECK: %[[ANY:.*]] = arith.cmpi slt, %c0, %[[END:.*]] : index
 // CHECK: %[[IS:.*]] = arith.cmpi slt, %[[TILE]], %[[TILES]] : index
 // CHECK: %[[RUNS:.*]] = arith.andi %[[ANY]], %[[IS]]
 // CHECK: %[[TO:.*]] = arith.select %[[RUNS]], %c0, %[[END]] : index
 // CHECK: scf.for %{{.*}} = %c0 to %[[TO]] step %c1
-// CHECK-COUNT-2: hopper.barrier_wait
-// CHECK: nvvm.barrier id
-// CHECK-COUNT-2: hopper.barrier_arrive
+// CHECK-COUNT-2: hopper.ring_get
+// CHECK: hopper.group_barrier
+// CHECK-COUNT-2: hopper.ring_release
 // CHECK-NEXT: }
-// CHECK: scf.if %[[RUNS]]
+// CHECK: flashattn.tile_loop {{.*}} when %[[IS]]
 // Nothing is left behind its own.
-// CHECK: } {flashattn.key_run}
+// CHECK: flashattn.tile_yield
 // CHECK-NOT: scf.for
 // CHECK: hopper.tma_store
 func.func @no_mask(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -516,8 +501,8 @@ func.func @no_mask(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 // CHECK-NOT: hopper.make_tensor_map
 // CHECK: gpu.launch
 // CHECK-NOT: hopper.store_tile
-// CHECK: vector.transfer_write %{{.*}}, %[[O]][{{.*}}] {in_bounds = [false, true]} : vector<64x64xf16>
-// CHECK: vector.transfer_write %{{.*}}, %[[LSE]][{{.*}}] : vector<64xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %[[O]][{{.*}}] dims [2, 3] in_bounds [false, true] : vector<64x64xf16>
+// CHECK: flashattn.store_tile %{{.*}} to %[[LSE]][{{.*}}] dims [2] in_bounds [false] : vector<64xf32>
 // CHECK-NOT: hopper.tma_store
 // CHECK: gpu.terminator
 func.func @unaligned_output(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, %lse: memref<?x?x?xf32>) {
@@ -546,14 +531,14 @@ func.func @unaligned_output(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
 // CHECK: hopper.barrier_expect %{{.*}}, 8192
 // CHECK-NEXT: hopper.tma_load %[[QMAP]][%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %c0] to
 // CHECK: hopper.tma_load %[[QMAP]]
-// CHECK: nvvm.setmaxregister increase
+// CHECK: hopper.set_registers increase
 // CHECK: %[[QTILE:.*]] = hopper.load_tile %[[SLOT:.*]] : {{.*}} -> vector<64x64xf16>
-// CHECK-NOT: vector.transfer_read
+// CHECK-NOT: flashattn.load_tile
 // CHECK: vector.contract {{.*}} %[[QTILE]],
 // CHECK: hopper.store_tile %{{.*}} to %[[SLOT]] : vector<64x64xf16>
 // CHECK-NOT: vector<8x8x64xf16>
 // CHECK: hopper.tma_store %[[SLOT]] to %[[OMAP]][%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %c0]
-// CHECK: vector.transfer_write %{{.*}}, %[[LSEHEADS]][{{.*}}] : vector<8x8xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %[[LSEHEADS]][{{.*}}] dims [2, 3] shape [8, 8] in_bounds [false, false] : vector<64xf32>
 func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)

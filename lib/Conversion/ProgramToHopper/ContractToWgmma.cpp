@@ -1,7 +1,8 @@
 //===- ContractToWgmma.cpp - flashattn-contract-to-wgmma -------------------===//
 
-#include "TileLayout.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -26,9 +27,12 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
                         "flashattn-specialize-warps first";
     return {};
   }
-  AffineExpr i, j, k;
-  bindDims(b.getContext(), i, j, k);
-  bool stored = op.getIndexingMapsArray()[1] == AffineMap::get(3, 0, {k, j}, b.getContext());
+  std::optional<bool> transposed = isRhsTransposed(op);
+  if (!transposed) {
+    op.emitOpError() << "expected lhs[m,k] times rhs[n,k] or rhs[k,n], as wgmma has, but got "
+                     << op.getIndexingMaps();
+    return {};
+  }
   Value a = lhs ? Value(lhs.getTile()) : op.getLhs();
   Value acc = op.getAcc();
   if (matchPattern(acc, m_AnyZeroFloat()) || matchPattern(acc, m_PosZeroFloat()))
@@ -39,7 +43,7 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   if (lhs && hopper::SharedTile::get(a.getType())->getColumns() != depth)
     part = b.getI64IntegerAttr(depth);
   auto product = hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, rhs.getTile(), acc,
-                                         stored ? b.getUnitAttr() : UnitAttr(), part);
+                                         *transposed ? UnitAttr() : b.getUnitAttr(), part);
   b.replaceOp(op, product.getD());
   for (hopper::LoadTileOp tile : {lhs, rhs})
     if (tile && tile->use_empty())
@@ -112,20 +116,19 @@ namespace {
 struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmmaPass> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
-    for (gpu::LaunchOp launch : findTilePrograms(getOperation())) {
-      if (!getSchedule(launch).getRoles())
-        continue;
-      SmallVector<vector::ContractionOp> contractions;
-      launch.walk([&](vector::ContractionOp op) { contractions.push_back(op); });
-      SmallVector<hopper::WgmmaOp> products;
-      for (vector::ContractionOp op : contractions) {
-        products.push_back(issue(rewriter, op));
-        if (!products.back())
-          return signalPassFailure();
-      }
-      for (hopper::WgmmaOp product : products)
-        insertWait(rewriter, product);
+    SmallVector<vector::ContractionOp> contractions;
+    getOperation()->walk([&](OnThreadsOp threads) {
+      if (threads.getSchedule().getRoles())
+        threads.walk([&](vector::ContractionOp op) { contractions.push_back(op); });
+    });
+    SmallVector<hopper::WgmmaOp> products;
+    for (vector::ContractionOp op : contractions) {
+      products.push_back(issue(rewriter, op));
+      if (!products.back())
+        return signalPassFailure();
     }
+    for (hopper::WgmmaOp product : products)
+      insertWait(rewriter, product);
   }
 };
 } // namespace

@@ -1,7 +1,7 @@
-// RUN: flash-opt %s -flashattn-tile -flashattn-pipeline-keys -flashattn-specialize-warps -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -flashattn-tile -flashattn-specialize-warps -canonicalize -cse | FileCheck %s
 
-// Key tiles by a list that the programs of a block share: its places are what the rings and runs
-// count, and groups of programs begin at multiples of the consumers.
+// Key tiles by a list that the programs of a block share: its places are what the rings and the
+// loop count, and groups of programs begin at multiples of the consumers.
 
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
 // CHECK-LABEL: func @keep
@@ -14,7 +14,7 @@
 // CHECK-NOT: memref.store %{{.*}} : memref<1x1x2xi32, #gpu.address_space<workgroup>>
 
 // The producer's rows are those of the listed tiles.
-// CHECK: nvvm.setmaxregister decrease
+// CHECK: hopper.set_registers decrease
 // CHECK: %[[BEGIN32:.*]] = memref.load %[[BOUNDS]][%c0, %c0, %[[N:.*]], %c0]
 // CHECK: %[[BEGIN:.*]] = arith.index_cast %[[BEGIN32]]
 // CHECK: %[[END32:.*]] = memref.load %[[BOUNDS]][%c0, %c0, %[[N]], %c1]
@@ -23,13 +23,12 @@
 // CHECK: %[[STEP:.*]] = arith.subi %[[I]], %[[BEGIN]]
 // CHECK: %[[KT32:.*]] = memref.load %[[LIST]][%c0, %c0, %[[N]], %[[I]]]
 // CHECK: %[[KT:.*]] = arith.index_castui %[[KT32]]
-// CHECK: hopper.barrier_wait
 // CHECK: %[[ROW:.*]] = arith.muli %[[KT]], %c32
-// CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %{{.*}}, %[[ROW]], %c0]
-// CHECK: hopper.tma_load %{{.*}}[%{{.*}}, %{{.*}}, %[[ROW]], %c0]
+// CHECK: hopper.ring_put %{{.*}} at %[[STEP]] from %{{.*}}[%{{.*}}, %{{.*}}, %[[ROW]], %c0]
+// CHECK: hopper.ring_put %{{.*}} at %[[STEP]] from %{{.*}}[%{{.*}}, %{{.*}}, %[[ROW]], %c0]
 
 // A consumer counts steps from the list's first place. One without a program passes all of them by.
-// CHECK: nvvm.setmaxregister increase
+// CHECK: hopper.set_registers increase
 // CHECK: %[[CB32:.*]] = memref.load %[[BOUNDS]]
 // CHECK: %[[CB:.*]] = arith.index_cast %[[CB32]]
 // CHECK: %[[CE32:.*]] = memref.load %[[BOUNDS]]
@@ -39,15 +38,9 @@
 // CHECK: %[[RUNS:.*]] = arith.andi %[[SOME]], %[[IS]]
 // CHECK: %[[PASSED:.*]] = arith.select %[[RUNS]], %[[CB]], %[[CE]]
 // CHECK: scf.for %{{.*}} = %[[CB]] to %[[PASSED]]
-// CHECK: scf.if %[[RUNS]]
-// Full tiles need no entry of the list.
-// CHECK: scf.for %[[J:[a-z0-9]+]] = %{{.*}} to %[[MIDDLE:[a-z0-9]+]] step %c1
-// CHECK-NOT: memref.load
-// CHECK: arith.subi %[[J]], %[[CB]]
-// CHECK: hopper.load_tile
-// CHECK: scf.for %[[J2:[a-z0-9]+]] = %{{.*}} to %[[CE]] step %c1
-// CHECK: memref.load %[[LIST]][%c0, %c0, %{{.*}}, %[[J2]]]
-// CHECK: arith.subi %[[J2]], %[[CB]]
+// CHECK: flashattn.tile_loop (%[[J:[a-z0-9]+]], %{{.*}}) in [(%[[CB]], %[[CB]], %{{.*}}, %[[CE]])] list(%[[LIST]][%c0, %c0, %{{.*}}] : {{.*}}) when %[[IS]]
+// CHECK: %[[NOW:.*]] = arith.subi %[[J]], %[[CB]]
+// CHECK: hopper.ring_get %{{.*}} at %[[NOW]]
 func.func @keep(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %keep: memref<1x1x?x?xi1>, %o: memref<?x8x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
       ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)

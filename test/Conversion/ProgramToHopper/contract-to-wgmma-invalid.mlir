@@ -1,16 +1,11 @@
 // RUN: flash-opt %s -verify-diagnostics -flashattn-contract-to-wgmma
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
-
 func.func @registers(%a: vector<64x64xf16>, %b: vector<64x64xf16>, %acc: vector<64x64xf32>, %o: memref<?x64xf32>) {
   %c0 = arith.constant 0 : index
-  %c1 = arith.constant 1 : index
-  %c256 = arith.constant 256 : index
-  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) {
+  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>) {
     // expected-error@+1 {{expected a right-hand side in shared memory; run flashattn-specialize-warps first}}
     %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
     vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [false, true]} : vector<64x64xf32>, memref<?x64xf32>
-    gpu.terminator
-  } {flashattn.schedule = #schedule}
+  }
   return
 }

@@ -1,0 +1,161 @@
+//===- Block.h - a block of warpgroups with roles ----------------*- C++ -*-===//
+//
+// What flashattn-specialize-warps builds, by job. Each builder holds a plan and the values that all
+// of them share; what changes from place to place is passed on.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_BLOCK_H
+#define FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_BLOCK_H
+
+#include "BlockPlan.h"
+#include "KernelBuilder.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+
+namespace mlir::flashattn {
+
+/// Numbers of named barriers: the block's, and each consumer's is that of its warpgroup.
+inline constexpr int64_t kBlockBarrier = 0;
+
+/// Programs that a block runs at once.
+struct Group {
+  Value batch, head, tile; ///< of the first one
+  Value end;               ///< number of query tiles up to the last one's; null along heads
+};
+
+/// Values that the whole block shares, once they are there.
+struct BlockValues {
+  // Of the host.
+  Value batches, heads, tiles; ///< how many programs
+  Value tileGroups, groups;    ///< groups of programs: of one head, and all
+  SmallVector<Value> residentMaps, streamMaps, outputMaps; ///< tensor maps
+  gpu::LaunchOp launch;
+  // In shared memory.
+  SmallVector<Value> residents; ///< memref<held tiles x panels x rows x columns> each
+  SmallVector<Value> outputs;   ///< the same, or with one tile for each consumer
+  SmallVector<Value> rings;
+  Value barriers; ///< memref<N x i64>
+  Value hulls;    ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
+  Value numbers;  ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
+  // In the kernel.
+  Group group;             ///< the only one of a block that is not persistent
+  Value thread, warpgroup; ///< number in the block; uniform over a warp
+  Value signals;           ///< whether this thread is its warpgroup's first
+};
+
+/// Tiles, or places of a list, from `begin` up to `end`.
+struct TileRange {
+  Value begin, end;
+};
+
+class BlockBuilder : public KernelBuilder {
+public:
+  BlockBuilder(RewriterBase &b, const BlockPlan &plan, const BlockValues &block)
+      : KernelBuilder(b, plan.program->getLoc()), plan(plan), block(block) {}
+
+protected:
+  /// A value of the program for the numbers in `mapping`.
+  Value clone(Value v, IRMapping &mapping) { return TileBuilder::clone(v, mapping, plan.program); }
+  /// Where the tile of `access` begins in its memref; `number`, where given, is that of its rows.
+  template <typename AccessOp>
+  SmallVector<Value> getOrigin(AccessOp access, IRMapping &mapping, Value number = {}) {
+    SmallVector<Value> indices;
+    for (auto [dim, v] : llvm::enumerate(access.getIndices()))
+      indices.push_back(number && dim == access.getRowDim() ? number : clone(v, mapping));
+    return getTileOrigin(b, access, indices);
+  }
+  /// Number of a consumer's residents in a slot, of their tiles and of their barriers.
+  Value heldNumber(Value slot, Value consumer) {
+    return add(mul(slot, plan.getConsumers()), consumer);
+  }
+
+  const BlockPlan &plan;
+  const BlockValues &block;
+};
+
+/// Which programs a block runs, and when (Grid.cpp).
+class GridBuilder : public BlockBuilder {
+public:
+  using BlockBuilder::BlockBuilder;
+
+  // On the host.
+  void countGroups(BlockValues &values);
+  Value countResidentBlocks();
+
+  // In the kernel.
+  Group decode(Value number);
+  Value groupOf(Value round);
+  Value countRounds();
+  void forEachRound(Value rounds, function_ref<Value(Value round, Value step)> body);
+  IRMapping numbersOf(const Group &group, Value consumer);
+  SmallVector<IRMapping> programsOf(const Group &group);
+  Value isProgram(Value tile) { return less(tile, block.tiles); }
+  void tell(const Group &group, Value slot);
+  Group read(Value slot, bool byWarp);
+
+private:
+  Value countSmallerGroups();
+  Value placeIn(Value round);
+};
+
+/// Which tiles the programs of a group read together (Hulls.cpp). An interval has a number where
+/// the loop has several.
+class HullBuilder : public BlockBuilder {
+public:
+  using BlockBuilder::BlockBuilder;
+
+  void publish(MutableArrayRef<IRMapping> programs, Value slot);
+  TileRange read(Value slot, Value interval, bool byWarp);
+  TileRange boundsOf(IRMapping &mapping, Value interval);
+
+private:
+  TileRange hullOf(MutableArrayRef<IRMapping> programs, Value interval);
+  void store(const TileRange &hull, Value slot, Value interval);
+};
+
+/// The warpgroup that brings tiles (Producer.cpp).
+class ProducerBuilder : public BlockBuilder {
+public:
+  using BlockBuilder::BlockBuilder;
+
+  void prepare(const Group &group, Value slot);
+  void build();
+
+private:
+  void loadResidents(MutableArrayRef<IRMapping> programs, Value slot);
+  Value produce(const Group &group, Value slot, Value step);
+  Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
+  void prepareNext(Value round, Value rounds);
+};
+
+/// The warpgroups that run programs (Consumer.cpp).
+class ConsumerBuilder : public BlockBuilder {
+public:
+  using BlockBuilder::BlockBuilder;
+
+  void build();
+
+private:
+  /// Residents of a consumer: the slot, their number, and whether they have yet to be waited for.
+  struct Held {
+    Value slot, number;
+    bool pending;
+  };
+
+  Value consume(const Group &group, Value consumer, const Held &held, Value step);
+  void useResidents(const Held &held);
+  Value consumeLoop(Value slot, Value tile, Value step);
+  Value consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile, Value step);
+  void passBy(Value begin, Value end, Value first, Value step);
+  void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
+  void clearMissingRows(LoadTileOp load, Value tile);
+  void meet();
+  void storeOutputs(const Held &held, Value consumer);
+
+  Value threadInGroup;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_BLOCK_H

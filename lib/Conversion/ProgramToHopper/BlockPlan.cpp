@@ -1,0 +1,172 @@
+//===- BlockPlan.cpp -------------------------------------------------------===//
+
+#include "BlockPlan.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// What tensor copies can move
+//===----------------------------------------------------------------------===//
+
+static Value getMemRef(LoadTileOp load) { return load.getSource(); }
+static Value getMemRef(StoreTileOp store) { return store.getTarget(); }
+
+/// What `access` lacks for tensor copies of its tile; empty where they can make it.
+template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
+  VectorType tile = access.getTileType();
+  MemRefType type = access.getMemRefType();
+  ArrayRef<int64_t> dims = access.getDims();
+  if (!type.getElementType().isF16() && !type.getElementType().isBF16())
+    return "elements of f16 or bf16";
+  if (type.getRank() < 2 || type.getRank() > 5)
+    return "a memref of 2 to 5 dimensions";
+  if (tile.getRank() != 2 || !access.isDense() || dims.size() > 3 ||
+      dims.back() != type.getRank() - 1 || !llvm::is_sorted(dims))
+    return "rows along one or two dimensions, in their order, and columns along the last";
+  if (tile.getDimSize(0) > 256 || tile.getDimSize(0) % 8 != 0)
+    return "up to 256 rows, a multiple of 8";
+  // Split dimensions do not move rows.
+  Value memref = getMemRef(access);
+  while (auto split = memref.getDefiningOp<memref::ExpandShapeOp>())
+    memref = split.getSrc();
+  if (!hasAlignedRows(getMemRef(access)) && !hasAlignedRows(memref))
+    return "rows that begin at multiples of 16 bytes";
+  return "";
+}
+
+/// Whether tensor copies can write the tile of `store` from where the residents of a program were.
+static bool isCopied(StoreTileOp store, TileLoopOp loop) {
+  if (store->getBlock() != loop->getBlock() || !loop->isBeforeInBlock(store) ||
+      !getObstacle(store).empty() || !hasAlignedRows(store.getTarget()))
+    return false;
+  // Whole panels are written: what they have more than the tile must lie past the row's end.
+  int64_t columns = store.getTileType().getDimSize(1);
+  int64_t written = getTilesType(store, 1).getDimSize(1) * getTilesType(store, 1).getDimSize(3);
+  int64_t width = store.getMemRefType().getShape().back();
+  return store.getTileType().getDimSize(0) == hopper::kWarpgroupRows &&
+         (written == columns || (!ShapedType::isDynamic(width) && width <= columns));
+}
+
+//===----------------------------------------------------------------------===//
+// The tiles of a program
+//===----------------------------------------------------------------------===//
+
+static bool feedsContraction(LoadTileOp load) {
+  return llvm::any_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>);
+}
+
+SmallVector<LoadTileOp> BlockPlan::findStreams(TileLoopOp loop) {
+  SmallVector<LoadTileOp> streams;
+  for (auto load : loop.getBody()->getOps<LoadTileOp>())
+    if (loop.streams(load) && feedsContraction(load))
+      streams.push_back(load);
+  return streams;
+}
+
+/// The loop of `program` that streams tiles, of which there is one.
+static FailureOr<TileLoopOp> findLoop(ProgramOp program) {
+  SmallVector<TileLoopOp> loops;
+  program.walk([&](TileLoopOp loop) {
+    if (!BlockPlan::findStreams(loop).empty())
+      loops.push_back(loop);
+  });
+  if (loops.size() != 1)
+    return program.emitOpError() << "expected one loop that streams tiles for contractions but got "
+                                 << loops.size();
+  if (loops.front()->getParentOp() != program)
+    return loops.front().emitOpError() << "expected the loop that streams tiles directly in the "
+                                          "program but got it in '"
+                                       << loops.front()->getParentOp()->getName() << "'";
+  return loops.front();
+}
+
+/// Whether a tile that contractions read can come to shared memory.
+static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
+  if (!llvm::is_contained(plan.streams, load) && !llvm::is_contained(plan.residents, load))
+    return load.emitOpError() << "expected a tile that contractions read to be loaded in the "
+                                 "program itself, or one for each step of its loop, but got "
+                                 "neither";
+  for (Operation *user : load->getUsers())
+    if (!isa<vector::ContractionOp>(user))
+      return load.emitOpError() << "expected contractions alone to read a tile in shared memory "
+                                   "but got '"
+                                << user->getName() << "'";
+  if (StringRef obstacle = getObstacle(load); !obstacle.empty())
+    return load.emitOpError() << "expected " << obstacle << ", as tensor copies need, but got "
+                              << load.getMemRefType() << " and " << load.getTileType();
+  Operation *source = load.getSource().getDefiningOp();
+  if (source && plan.program->isProperAncestor(source))
+    return load.emitOpError() << "expected a memref from outside of the program, of which the host "
+                                 "makes a tensor map, but got a result of '"
+                              << source->getName() << "'";
+  TileLoopOp loop = plan.loop;
+  // The producer, which has none of the loop's state, follows the tiles alone.
+  for (auto [dim, index] : llvm::enumerate(load.getIndices()))
+    for (Value argument : loop.getBody()->getArguments())
+      if (static_cast<int64_t>(dim) != load.getRowDim() && dependsOn(index, argument))
+        return load.emitOpError() << "expected the same index along dimension " << dim
+                                  << " in every step but got one that depends on it";
+  return success();
+}
+
+/// Whether the programs of a block all go over the same tiles.
+static bool shareIntervals(const BlockPlan &plan) {
+  TileLoopOp loop = plan.loop;
+  if (loop.getList() || plan.getConsumers() == 1)
+    return true;
+  ProgramOp program = plan.program;
+  Value number = program.getNumbers()[plan.getHeadsPerBlock() > 1 ? 1 : 2];
+  return llvm::all_of(llvm::seq(0u, loop.getNumIntervals()), [&](unsigned i) {
+    ValueRange interval = loop.getInterval(i);
+    return !dependsOn(interval.front(), number) && !dependsOn(interval.back(), number);
+  });
+}
+
+FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
+  BlockPlan plan;
+  plan.program = program;
+  plan.schedule = *program.getSchedule();
+  plan.roles = plan.schedule.getRoles();
+  constexpr ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile};
+  if (!llvm::equal(axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
+                   [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); }))
+    return program.emitOpError() << "expected axes(batch, head, query_tile) where the schedule has "
+                                    "roles but got "
+                                 << program.getAxes();
+  FailureOr<TileLoopOp> loop = findLoop(program);
+  if (failed(loop))
+    return failure();
+  plan.loop = *loop;
+  plan.streams = findStreams(*loop);
+  plan.intervals = loop->getNumIntervals();
+  if (plan.intervals == 1)
+    plan.firstTile = getConstantIntValue(loop->getBounds().front());
+  plan.sharesIntervals = shareIntervals(plan);
+  Value batch = program.getNumbers()[0];
+  WalkResult walk = program.walk([&](LoadTileOp load) {
+    if (feedsContraction(load)) {
+      if (load->getBlock() == program.getBody())
+        plan.residents.push_back(load);
+      return failed(verifyShared(load, plan)) ? WalkResult::interrupt() : WalkResult::advance();
+    }
+    // What else the loop reads, such as what shapes scores, is each consumer's own.
+    plan.batchesShare |=
+        plan.loop->isProperAncestor(load) && load.isDense() &&
+        llvm::none_of(load.getIndices(), [&](Value index) { return dependsOn(index, batch); });
+    return WalkResult::advance();
+  });
+  if (walk.wasInterrupted())
+    return failure();
+  if (plan.residents.empty())
+    return program.emitOpError() << "expected a tile for contractions that is loaded outside of "
+                                    "the loop but got none";
+  for (auto store : program.getBody()->getOps<StoreTileOp>())
+    if (isCopied(store, *loop))
+      plan.outputs.push_back(store);
+  return plan;
+}

@@ -1,0 +1,73 @@
+//===- BlockPlan.h - what a block of a tile program holds --------*- C++ -*-===//
+//
+// What flashattn-specialize-warps finds in a tile program before it builds anything: which tiles go
+// through shared memory, and in which way.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_BLOCKPLAN_H
+#define FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_BLOCKPLAN_H
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+
+namespace mlir::flashattn {
+
+/// A block of warpgroups for the programs of `program`: a producer, and consumers that each run
+/// one of them.
+struct BlockPlan {
+  ProgramOp program;
+  ScheduleAttr schedule;
+  RolesAttr roles;
+  TileLoopOp loop;                   ///< the one that reads `streams`
+  SmallVector<LoadTileOp> residents; ///< tiles that a program's contractions keep
+  SmallVector<LoadTileOp> streams;   ///< tiles that come anew in each step; each has a ring
+  SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
+  bool batchesShare = false;         ///< whether batches share what a consumer itself reads
+  int64_t intervals = 0;             ///< of the loop
+  std::optional<int64_t> firstTile;  ///< where the only interval begins, if that is known
+  bool sharesIntervals = false;      ///< whether the programs of a block have the same
+
+  /// The plan of `program`, whose schedule has roles. Errors, at the op that is in the way.
+  static FailureOr<BlockPlan> get(ProgramOp program);
+
+  /// The loads in `loop` whose tiles come through rings, in their order.
+  static SmallVector<LoadTileOp> findStreams(TileLoopOp loop);
+
+  int64_t getConsumers() const { return roles.getConsumers(); }
+  int64_t getStages() const { return schedule.getStages(); }
+  /// Groups of programs that a block has room for. With several it is persistent: it goes from one
+  /// group to the next.
+  int64_t getSlots() const { return roles.getQueryStages(); }
+  bool isPersistent() const { return getSlots() > 1; }
+  int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }
+  int64_t getHeadsPerBlock() const {
+    return roles.getAlong() == ProgramAxis::Head ? getConsumers() : 1;
+  }
+  /// Whether a block may have fewer programs than consumers.
+  bool mayLackPrograms() const { return getConsumers() > 1 && getHeadsPerBlock() == 1; }
+
+  // Barriers by number: a full one for the residents of each slot and consumer, an empty one as
+  // well where the block is persistent, and those of the rings.
+  int64_t getHeldTiles() const { return getSlots() * getConsumers(); }
+  int64_t getFirstFull() const { return 0; }
+  int64_t getFirstEmpty() const { return getHeldTiles(); }
+  int64_t getFirstOfRings() const { return getHeldTiles() * (isPersistent() ? 2 : 1); }
+};
+
+/// The rows and columns of `access`, `copies` of them in shared memory, as panels of the widest
+/// swizzle that fits.
+template <typename AccessOp> MemRefType getTilesType(AccessOp access, int64_t copies) {
+  auto ring = [&](int64_t panel) {
+    VectorType tile = access.getTileType();
+    return hopper::RingType::get(access.getContext(), copies,
+                                 llvm::divideCeil(tile.getDimSize(1), panel), tile.getDimSize(0),
+                                 panel, tile.getElementType());
+  };
+  int64_t columns = access.getTileType().getDimSize(1);
+  return ring(columns <= 16 ? 16 : columns <= 32 ? 32 : 64).getTilesType();
+}
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_BLOCKPLAN_H

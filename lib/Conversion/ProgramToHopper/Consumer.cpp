@@ -1,0 +1,249 @@
+//===- Consumer.cpp - the warpgroups that run programs ---------------------===//
+
+#include "Block.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// All threads of the warpgroup.
+void ConsumerBuilder::meet() {
+  hopper::GroupBarrierOp::create(b, loc, toI32(block.warpgroup), hopper::kWarpgroupThreads);
+}
+
+//===----------------------------------------------------------------------===//
+// Streams
+//===----------------------------------------------------------------------===//
+
+/// Waits for and frees the tiles [begin, end), which other programs of the block read. `first` is
+/// the tile of step `step`.
+void ConsumerBuilder::passBy(Value begin, Value end, Value first, Value step) {
+  auto loop = scf::ForOp::create(b, loc, begin, end, index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value now = add(sub(loop.getInductionVar(), first), step);
+  for (Value ring : block.rings)
+    hopper::RingGetOp::create(b, loc, ring, now);
+  // Lest one warp frees what a sister still waits for.
+  meet();
+  for (Value ring : block.rings)
+    hopper::RingReleaseOp::create(b, loc, ring, now, block.signals);
+}
+
+/// Whether some contraction sums over the rows of `load`. Rows that are not there then count, with
+/// weights of 0 it may be, and 0 times what happens to lie there is 0 for finite numbers alone
+/// (A7). Along the other dimensions they only give rows and columns that are not there.
+static bool sumsOverRows(LoadTileOp load) {
+  return llvm::any_of(load->getUses(), [&](OpOperand &use) {
+    auto op = dyn_cast<vector::ContractionOp>(use.getOwner());
+    if (!op || use.getOperandNumber() > 1)
+      return false;
+    auto rows =
+        dyn_cast<AffineDimExpr>(op.getIndexingMapsArray()[use.getOperandNumber()].getResult(0));
+    return rows &&
+           op.getIteratorTypesArray()[rows.getPosition()] == vector::IteratorType::reduction;
+  });
+}
+
+/// Makes zeros of the rows of `tile` from the load's bound on. Every consumer does, as none may go
+/// on before.
+void ConsumerBuilder::clearMissingRows(LoadTileOp load, Value tile) {
+  auto type = cast<MemRefType>(tile.getType());
+  int64_t panels = type.getDimSize(0), rows = type.getDimSize(1), columns = type.getDimSize(2);
+  Value row = mul(load.getIndices()[*load.getRowDim()], load.getInnerRows());
+  Value left = sub(load.getBelow(), row);
+  auto partial = scf::IfOp::create(b, loc, less(left, index(rows)), /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(partial.thenBlock());
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
+  // Whole rows: the swizzle, which moves what is in one about, does not matter.
+  Value first = add(mul(max(left, index(0)), index(columns)), threadInGroup);
+  auto loop =
+      scf::ForOp::create(b, loc, first, index(rows * columns), index(hopper::kWarpgroupThreads));
+  b.setInsertionPointToStart(loop.getBody());
+  Value at = div(loop.getInductionVar(), index(columns));
+  Value column = sub(loop.getInductionVar(), mul(at, index(columns)));
+  for (int64_t panel = 0; panel < panels; ++panel)
+    memref::StoreOp::create(b, loc, zero, tile, ValueRange{index(panel), at, column});
+  b.setInsertionPointAfter(loop);
+  hopper::FenceAsyncSharedOp::create(b, loc);
+  meet();
+}
+
+/// The stage of a step in which `op` stands; null for the first one.
+static Operation *getStage(Operation *op) {
+  while ((op = op->getPrevNode()))
+    if (isa<StageOp>(op))
+      return op;
+  return nullptr;
+}
+
+/// Takes the tile of `load` from `ring`, whose step `step` is that of tile or place `first`, and
+/// gives it back behind its last use.
+void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first,
+                                Value step) {
+  SmallVector<Operation *> users;
+  for (Operation *user : load->getUsers())
+    if (Operation *inBody = loop.getBody()->findAncestorOpInBlock(*user);
+        !llvm::is_contained(users, inBody))
+      users.push_back(inBody);
+  llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
+  bool clears = load.getBelow() && sumsOverRows(load);
+  // Once in each stage: one that lags is of another step, and has nothing from those before.
+  Operation *stage = nullptr;
+  Value now, held;
+  for (Operation *user : users) {
+    if (!held || getStage(user) != stage) {
+      stage = getStage(user);
+      b.setInsertionPoint(stage == getStage(load) ? load : user);
+      now = add(sub(loop.getPlace(), first), step);
+      Value tile = hopper::RingGetOp::create(b, loc, ring, now);
+      if (clears && !held)
+        clearMissingRows(load, tile);
+      held = hopper::LoadTileOp::create(b, loc, load.getTileType(), tile);
+    }
+    b.replaceUsesWithIf(load, held,
+                        [&](OpOperand &use) { return user->isAncestor(use.getOwner()); });
+  }
+  b.setInsertionPointAfter(users.back());
+  hopper::RingReleaseOp::create(b, loc, ring, now, block.signals);
+  b.eraseOp(load);
+}
+
+//===----------------------------------------------------------------------===//
+// The loop
+//===----------------------------------------------------------------------===//
+
+/// Lets `loop`, over one interval, take its tiles from the rings; the steps up to its end.
+Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile,
+                                       Value step) {
+  b.setInsertionPoint(loop);
+  TileRange own{loop.getBounds().front(), loop.getBounds().back()}, hull = own;
+  if (!plan.sharesIntervals)
+    hull = HullBuilder(b, plan, block).read(slot, interval, /*byWarp=*/true);
+  Value any = less(own.begin, own.end);
+  if (plan.mayLackPrograms()) {
+    Value when = GridBuilder(b, plan, block).isProgram(tile);
+    if (loop.getWhen())
+      when = arith::AndIOp::create(b, loc, loop.getWhen(), when);
+    loop.getWhenMutable().assign(when);
+  }
+  if (loop.getWhen())
+    any = arith::AndIOp::create(b, loc, any, loop.getWhen());
+  if (!plan.sharesIntervals || loop.getWhen())
+    passBy(hull.begin, arith::SelectOp::create(b, loc, any, own.begin, hull.end), hull.begin, step);
+  if (!plan.sharesIntervals) {
+    b.setInsertionPointAfter(loop);
+    passBy(arith::SelectOp::create(b, loc, any, own.end, hull.end), hull.end, hull.begin, step);
+  }
+  for (auto [load, ring] : llvm::zip_equal(BlockPlan::findStreams(loop), block.rings))
+    useStream(loop, load, ring, hull.begin, step);
+  b.setInsertionPointAfter(loop);
+  return add(step, sub(hull.end, hull.begin));
+}
+
+/// The loop of the program with tile number `tile`; the steps up to its end.
+Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
+  TileLoopOp loop = plan.loop;
+  if (plan.intervals == 1)
+    return consumeInterval(loop, slot, /*interval=*/{}, tile, step);
+  // The loop over several intervals counts the steps of all of them.
+  b.setInsertionPoint(loop);
+  scf::ForOp outer = splitIntervals(b, loop);
+  outer = cast<scf::ForOp>(
+      *outer.replaceWithAdditionalYields(b, step, /*replaceInitOperandUsesInLoop=*/false,
+                                         [&](OpBuilder &, Location, ArrayRef<BlockArgument> args) {
+                                           return SmallVector<Value>{args.front()};
+                                         }));
+  Value next = consumeInterval(*outer.getOps<TileLoopOp>().begin(), slot, outer.getInductionVar(),
+                               tile, outer.getRegionIterArgs().back());
+  auto yield = cast<scf::YieldOp>(outer.getBody()->getTerminator());
+  yield->setOperand(yield.getNumOperands() - 1, next);
+  return outer.getResults().back();
+}
+
+//===----------------------------------------------------------------------===//
+// The program
+//===----------------------------------------------------------------------===//
+
+/// Lets the program read the tiles that it keeps where they have come.
+void ConsumerBuilder::useResidents(const Held &held) {
+  b.setInsertionPoint(plan.residents.front());
+  if (held.pending)
+    hopper::BarrierWaitOp::create(b, loc, block.barriers,
+                                  add(held.number, index(plan.getFirstFull())), i32(0));
+  for (auto [load, buffer] : llvm::zip_equal(plan.residents, block.residents)) {
+    LoadTileOp resident = load;
+    b.setInsertionPoint(resident);
+    b.replaceOpWithNewOp<hopper::LoadTileOp>(resident, resident.getTileType(),
+                                             tileAt(buffer, held.number));
+  }
+}
+
+/// Writes the outputs through shared memory: whole rows at a time, and nothing past the end.
+void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
+  for (auto [store, buffer, map] : llvm::zip_equal(plan.outputs, block.outputs, block.outputMaps)) {
+    StoreTileOp output = store;
+    b.setInsertionPoint(output);
+    bool inPlace = llvm::is_contained(block.residents, buffer);
+    Value tile = tileAt(buffer, inPlace ? held.number : consumer);
+    hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
+    hopper::FenceAsyncSharedOp::create(b, loc);
+    meet();
+    auto one = scf::IfOp::create(b, loc, block.signals, /*withElseRegion=*/false);
+    b.setInsertionPointToStart(one.thenBlock());
+    IRMapping none;
+    hopper::TmaStoreOp::create(b, loc, tile, map, getOrigin(output, none));
+    // The tile's place must last for the copy's reads of it.
+    hopper::WaitStoresOp::create(b, loc);
+    b.eraseOp(output);
+  }
+}
+
+/// Moves the body of the program here as that of one consumer; the steps up to its end.
+Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &held, Value step) {
+  ProgramOp program = plan.program;
+  IRMapping own = GridBuilder(b, plan, block).numbersOf(group, consumer);
+  SmallVector<Value> numbers =
+      llvm::map_to_vector(program.getNumbers(), [&](Value number) { return own.lookup(number); });
+  mlir::Block *target = b.getInsertionBlock();
+  mlir::Block::iterator place = b.getInsertionPoint();
+  b.eraseOp(program.getBody()->getTerminator());
+  b.inlineBlockBefore(program.getBody(), target, place, numbers);
+  step = consumeLoop(held.slot, numbers[2], step);
+  useResidents(held);
+  storeOutputs(held, consumer);
+  b.setInsertionPoint(target, place);
+  return step;
+}
+
+void ConsumerBuilder::build() {
+  hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,
+                                 plan.roles.getRegisters(), plan.roles.getBlocks());
+  hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
+  Value consumer = toIndex(sub(toI32(block.warpgroup), i32(1)));
+  threadInGroup = arith::AndIOp::create(b, loc, block.thread, index(hopper::kWarpgroupThreads - 1));
+  auto threads = OnThreadsOp::create(b, loc, threadInGroup, plan.schedule);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(threads.getBody());
+  if (!plan.isPersistent()) {
+    consume(block.group, consumer, {index(0), consumer, /*pending=*/true}, index(0));
+    return;
+  }
+  GridBuilder grid(b, plan, block);
+  grid.forEachRound(grid.countRounds(), [&](Value round, Value step) {
+    Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
+    // What is said of the group comes with the residents.
+    Value parity = parityOf(round, plan.getSlots());
+    hopper::BarrierWaitOp::create(b, loc, block.barriers, add(number, index(plan.getFirstFull())),
+                                  parity);
+    Group group = grid.read(slot, /*byWarp=*/true);
+    step = consume(group, consumer, {slot, number, /*pending=*/false}, step);
+    // Past the barrier before an output's copy no warp has anything to read there.
+    if (plan.outputs.empty())
+      meet();
+    hopper::BarrierArriveOp::create(b, loc, block.barriers,
+                                    add(number, index(plan.getFirstEmpty())), block.signals);
+    return step;
+  });
+}

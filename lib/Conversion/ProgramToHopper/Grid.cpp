@@ -1,0 +1,155 @@
+//===- Grid.cpp - which programs a block runs, and when --------------------===//
+
+#include "Block.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// Groups of programs
+//===----------------------------------------------------------------------===//
+
+/// Groups of programs, each for a block.
+void GridBuilder::countGroups(BlockValues &values) {
+  ProgramOp program = plan.program;
+  values.batches = program.getSizes()[0];
+  values.heads = program.getSizes()[1];
+  values.tiles = values.tileGroups = program.getSizes()[2];
+  Value headGroups = values.heads, consumers = index(plan.getConsumers());
+  if (plan.getHeadsPerBlock() > 1 || plan.roles.getAlong() == ProgramAxis::Head)
+    headGroups = div(values.heads, consumers);
+  else
+    values.tileGroups = b.createOrFold<arith::CeilDivUIOp>(loc, values.tiles, consumers);
+  values.groups = mul(mul(values.batches, headGroups), values.tileGroups);
+}
+
+/// As many blocks as run at once, or as there are groups.
+Value GridBuilder::countResidentBlocks() {
+  return min(block.groups,
+             mul(hopper::MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks())));
+}
+
+/// Groups of one head that have a program less than its others; all of them where they have the
+/// same.
+Value GridBuilder::countSmallerGroups() {
+  Value tiles = toI32(block.tiles), perHead = toI32(block.tileGroups);
+  return sub(perHead, sub(tiles, mul(div(tiles, perHead), perHead)));
+}
+
+/// Sections of `section` heads; within one, query tiles from the last to the first and the
+/// heads of the section next to each other. Neighbours are of one batch, whose heads may share
+/// keys, or where batches share what shapes scores, more bytes than those, of one head. A list of
+/// tiles is one for as many programs as there are consumers, from a multiple of that on.
+Group GridBuilder::decode(Value number) {
+  // 32-bit division: the numbers are below 2^31.
+  int64_t headsPerBlock = plan.getHeadsPerBlock();
+  Value group = toI32(number), perHead = toI32(block.tileGroups);
+  Value headGroups = div(toI32(block.heads), i32(headsPerBlock));
+  Value perSection = i32(plan.roles.getSection());
+  Value section = div(group, mul(perHead, perSection));
+  Value rest = sub(group, mul(section, mul(perHead, perSection)));
+  Value flatHead = section, row = rest;
+  if (plan.roles.getSection() > 1) {
+    Value firstHead = mul(section, perSection);
+    Value inSection = min(perSection, sub(mul(toI32(block.batches), headGroups), firstHead));
+    row = div(rest, inSection);
+    flatHead = add(firstHead, sub(rest, mul(row, inSection)));
+  }
+  // The groups of one head differ by at most one program, and those with more of them go first.
+  Value place = sub(sub(perHead, row), i32(1)), firstTile = place, end;
+  TileLoopOp loop = plan.loop;
+  if (loop.getList() && headsPerBlock == 1) {
+    firstTile = mul(place, i32(plan.getConsumers()));
+    end = block.tiles;
+  } else if (headsPerBlock == 1) {
+    Value fewer = div(toI32(block.tiles), perHead), withFewer = countSmallerGroups();
+    firstTile = add(mul(place, fewer), max(sub(place, withFewer), i32(0)));
+    Value more = compare(arith::CmpIPredicate::sge, place, withFewer);
+    end = toIndex(add(add(firstTile, fewer), arith::ExtUIOp::create(b, loc, b.getI32Type(), more)));
+  }
+  Value inner = plan.batchesShare ? toI32(block.batches) : headGroups;
+  Value outerNumber = div(flatHead, inner);
+  Value innerNumber = sub(flatHead, mul(outerNumber, inner));
+  Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);
+  Value head = toIndex(mul(plan.batchesShare ? outerNumber : innerNumber, i32(headsPerBlock)));
+  return {batch, head, toIndex(firstTile), end};
+}
+
+/// The program's numbers for one of the group's consumers.
+IRMapping GridBuilder::numbersOf(const Group &group, Value consumer) {
+  Value numbers[] = {group.batch, group.head, group.tile};
+  if (plan.getHeadsPerBlock() > 1) {
+    numbers[1] = add(group.head, consumer);
+  } else if (plan.mayLackPrograms()) {
+    // A consumer too many has the program past the last, which reads zeros and writes nothing.
+    Value tile = add(group.tile, consumer);
+    numbers[2] = select(less(tile, group.end), tile, block.tiles);
+  }
+  ProgramOp program = plan.program;
+  IRMapping mapping;
+  mapping.map(program.getNumbers(), ArrayRef(numbers));
+  return mapping;
+}
+
+SmallVector<IRMapping> GridBuilder::programsOf(const Group &group) {
+  SmallVector<IRMapping> programs;
+  for (int64_t w = 0; w < plan.getConsumers(); ++w)
+    programs.push_back(numbersOf(group, index(w)));
+  return programs;
+}
+
+//===----------------------------------------------------------------------===//
+// Blocks that run one group after the other
+//===----------------------------------------------------------------------===//
+
+/// The group that this block runs in a round. Each round takes the grid's next groups, a block
+/// the one of its own number, which moves on from round to round by as many as there are smaller
+/// groups to a head: no block gets large ones alone.
+Value GridBuilder::groupOf(Value round) {
+  gpu::LaunchOp launch = block.launch;
+  return toIndex(add(mul(round, toI32(launch.getGridSize().x)), placeIn(round)));
+}
+
+/// The block's number in a round.
+Value GridBuilder::placeIn(Value round) {
+  gpu::LaunchOp launch = block.launch;
+  Value place = toI32(launch.getBlockIds().x);
+  if (plan.getHeadsPerBlock() == 1)
+    place = add(place, mul(round, countSmallerGroups()));
+  return arith::RemUIOp::create(b, loc, place, toI32(launch.getGridSize().x));
+}
+
+Value GridBuilder::countRounds() {
+  gpu::LaunchOp launch = block.launch;
+  Value blocks = toI32(launch.getGridSize().x), all = toI32(block.groups), full = div(all, blocks);
+  Value isInLast = compare(arith::CmpIPredicate::ult, placeIn(full), sub(all, mul(full, blocks)));
+  return add(full, arith::ExtUIOp::create(b, loc, b.getI32Type(), isInLast));
+}
+
+/// The rounds of a persistent block; `body` gives the steps up to the end of one.
+void GridBuilder::forEachRound(Value rounds, function_ref<Value(Value round, Value step)> body) {
+  // In 32 bits: consumers have no register to spare.
+  auto loop = scf::ForOp::create(b, loc, i32(0), rounds, i32(1), i32(0));
+  b.setInsertionPointToStart(loop.getBody());
+  Value step = body(loop.getInductionVar(), toIndex(loop.getRegionIterArg(0)));
+  scf::YieldOp::create(b, loc, toI32(step));
+  b.setInsertionPointAfter(loop);
+}
+
+/// Writes which programs `group` has to shared memory.
+void GridBuilder::tell(const Group &group, Value slot) {
+  Value end = group.end ? group.end : index(0);
+  for (auto [i, value] : llvm::enumerate(ArrayRef<Value>{group.batch, group.head, group.tile, end}))
+    memref::StoreOp::create(b, loc, toI32(value), block.numbers, ValueRange{slot, index(i)});
+}
+
+/// What `tell` has written, for one thread or `byWarp`.
+Group GridBuilder::read(Value slot, bool byWarp) {
+  auto number = [&](int64_t i) {
+    Value value =
+        toIndex(memref::LoadOp::create(b, loc, block.numbers, ValueRange{slot, index(i)}));
+    return byWarp ? fromLane0(value) : value;
+  };
+  Value batch = number(0), head = number(1), tile = number(2), end = number(3);
+  return {batch, head, tile, end};
+}

@@ -1,0 +1,79 @@
+//===- Hulls.cpp - tiles that programs of a block read together ------------===//
+
+#include "Block.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// The first tile and the end of an interval of one program.
+TileRange HullBuilder::boundsOf(IRMapping &mapping, Value interval) {
+  TileLoopOp loop = plan.loop;
+  SmallVector<Value> bounds;
+  for (Value bound : loop.getBounds())
+    bounds.push_back(bound);
+  constexpr unsigned size = TileLoopOp::kBoundsPerInterval;
+  for (size_t i = 0; i < bounds.size(); ++i)
+    if (i % size == 0 || i % size == size - 1)
+      bounds[i] = clone(bounds[i], mapping);
+  if (interval)
+    bounds = pickInterval(b, loc, bounds, interval);
+  return {bounds.front(), bounds.back()};
+}
+
+/// The tiles that any of the block's programs reads.
+TileRange HullBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value interval) {
+  ProgramOp program = plan.program;
+  GridBuilder grid(b, plan, block);
+  TileRange hull;
+  for (IRMapping &mapping : programs) {
+    TileRange own = boundsOf(mapping, interval);
+    // An empty interval may lie anywhere, as that of no program does.
+    Value any = less(own.begin, own.end);
+    if (&mapping != &programs.front())
+      any = arith::AndIOp::create(b, loc, any,
+                                  grid.isProgram(mapping.lookup(program.getNumbers()[2])));
+    Value begin = select(any, own.begin, index(std::numeric_limits<int32_t>::max()));
+    Value end = select(any, own.end, index(0));
+    hull =
+        hull.begin ? TileRange{min(hull.begin, begin), max(hull.end, end)} : TileRange{begin, end};
+  }
+  if (plan.firstTile)
+    hull.begin = index(*plan.firstTile);
+  // Empty where every interval is.
+  hull.begin = min(hull.begin, hull.end);
+  return hull;
+}
+
+void HullBuilder::store(const TileRange &hull, Value slot, Value interval) {
+  memref::StoreOp::create(b, loc, toI32(hull.begin), block.hulls,
+                          ValueRange{slot, interval, index(0)});
+  memref::StoreOp::create(b, loc, toI32(hull.end), block.hulls,
+                          ValueRange{slot, interval, index(1)});
+}
+
+/// Writes the hulls of a group's programs to shared memory: computed once, they cost the block one
+/// thread's time and no other's registers.
+void HullBuilder::publish(MutableArrayRef<IRMapping> programs, Value slot) {
+  if (plan.sharesIntervals)
+    return;
+  if (plan.intervals == 1)
+    return store(hullOf(programs, /*interval=*/{}), slot, index(0));
+  auto loop = scf::ForOp::create(b, loc, index(0), index(plan.intervals), index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  // Copies made in the loop are of use there alone.
+  SmallVector<IRMapping> inner(programs.begin(), programs.end());
+  store(hullOf(inner, loop.getInductionVar()), slot, loop.getInductionVar());
+}
+
+/// A hull, for one thread or `byWarp`.
+TileRange HullBuilder::read(Value slot, Value interval, bool byWarp) {
+  Value number = interval ? interval : index(0);
+  auto bound = [&](int64_t which) {
+    Value value = toIndex(
+        memref::LoadOp::create(b, loc, block.hulls, ValueRange{slot, number, index(which)}));
+    return byWarp ? fromLane0(value) : value;
+  };
+  Value begin = plan.firstTile ? index(*plan.firstTile) : bound(0);
+  return {begin, bound(1)};
+}

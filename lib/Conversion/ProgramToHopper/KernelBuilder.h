@@ -1,0 +1,64 @@
+//===- KernelBuilder.h - arithmetic of Hopper's kernels ----------*- C++ -*-===//
+
+#ifndef FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_KERNELBUILDER_H
+#define FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_KERNELBUILDER_H
+
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/PatternMatch.h"
+
+namespace mlir::flashattn {
+
+/// What the kernels' roles compute with.
+class KernelBuilder : public TileBuilder {
+public:
+  KernelBuilder(RewriterBase &b, Location loc) : TileBuilder(b, loc), b(b) {}
+
+  Value compare(arith::CmpIPredicate predicate, Value x, Value y) {
+    return arith::CmpIOp::create(b, loc, predicate, x, y);
+  }
+
+  /// Lane 0's `v`, below 2^31, for all of a warp.
+  Value fromLane0(Value v) {
+    return toIndex(gpu::ShuffleOp::create(b, loc, toI32(v), i32(0), i32(32), gpu::ShuffleMode::IDX)
+                       .getShuffleResult());
+  }
+
+  /// The place of `step` (i32) where places are used in turn. In 32 bits, as consumers have no
+  /// register to spare.
+  Value placeOf(Value step, int64_t places) {
+    return toIndex(arith::RemUIOp::create(b, loc, step, i32(places)));
+  }
+
+  /// 0 in the first turn of all places, 1 in the next and so on; or the other way round.
+  Value parityOf(Value step, int64_t places, bool inverted = false) {
+    Value turn = arith::DivUIOp::create(b, loc, step, i32(places));
+    if (inverted)
+      turn = add(turn, i32(1));
+    return arith::AndIOp::create(b, loc, turn, i32(1));
+  }
+
+  /// Tile `number` of `tiles`, memref<N x panels x rows x columns>.
+  Value tileAt(Value tiles, Value number) {
+    auto type = cast<MemRefType>(tiles.getType());
+    ArrayRef<int64_t> shape = type.getShape();
+    SmallVector<OpFoldResult> offsets(4, b.getIndexAttr(0));
+    SmallVector<OpFoldResult> strides(4, b.getIndexAttr(1)), sizes;
+    offsets[0] = number;
+    sizes.push_back(b.getIndexAttr(1));
+    for (int64_t size : shape.drop_front())
+      sizes.push_back(b.getIndexAttr(size));
+    auto reduced = memref::SubViewOp::inferRankReducedResultType(shape.drop_front(), type, offsets,
+                                                                 sizes, strides);
+    return memref::SubViewOp::create(b, loc, cast<MemRefType>(reduced), tiles, offsets, sizes,
+                                     strides);
+  }
+
+protected:
+  RewriterBase &b;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_KERNELBUILDER_H

@@ -1,0 +1,123 @@
+//===- Producer.cpp - the warpgroup that brings tiles ----------------------===//
+
+#include "Block.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Sends for the tiles that the programs of a group keep.
+void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value slot) {
+  for (auto [w, mapping] : llvm::enumerate(programs)) {
+    Value number = heldNumber(slot, index(w));
+    Value full = add(number, index(plan.getFirstFull()));
+    int64_t bytes = 0;
+    SmallVector<Value> tiles;
+    SmallVector<SmallVector<Value>> coordinates;
+    for (auto [load, buffer] : llvm::zip_equal(plan.residents, block.residents)) {
+      tiles.push_back(tileAt(buffer, number));
+      coordinates.push_back(getOrigin(LoadTileOp(load), mapping));
+      bytes += hopper::SharedTile::get(tiles.back().getType())->getBytes();
+    }
+    hopper::BarrierExpectOp::create(b, loc, block.barriers, full, b.getI64IntegerAttr(bytes));
+    for (auto [map, at, tile] : llvm::zip_equal(block.residentMaps, coordinates, tiles))
+      hopper::TmaLoadOp::create(b, loc, map, at, tile, block.barriers, full);
+  }
+}
+
+/// Tells of a group, and sends for its residents: before all else, or last where their barriers
+/// let the consumers read what is told.
+void ProducerBuilder::prepare(const Group &group, Value slot) {
+  GridBuilder grid(b, plan, block);
+  SmallVector<IRMapping> programs = grid.programsOf(group);
+  if (plan.isPersistent())
+    grid.tell(group, slot);
+  else
+    loadResidents(programs, slot);
+  HullBuilder(b, plan, block).publish(programs, slot);
+  if (plan.isPersistent())
+    loadResidents(programs, slot);
+}
+
+/// Puts the tiles of one interval into the rings; the steps up to its end.
+Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value interval, Value step) {
+  HullBuilder hulls(b, plan, block);
+  TileRange range = plan.sharesIntervals ? hulls.boundsOf(mapping, interval)
+                                         : hulls.read(slot, interval, /*byWarp=*/false);
+  // Before the loop, or the copies of one loop would stand in for another's.
+  TileLoopOp program = plan.loop;
+  for (LoadTileOp load : plan.streams)
+    for (auto [dim, v] : llvm::enumerate(load.getIndices()))
+      if (dim != load.getRowDim())
+        clone(v, mapping);
+  SmallVector<Value> place;
+  for (Value outer : program.getListIndices())
+    place.push_back(clone(outer, mapping));
+  auto loop = scf::ForOp::create(b, loc, range.begin, range.end, index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value now = add(sub(loop.getInductionVar(), range.begin), step);
+  Value number = loop.getInductionVar();
+  place.push_back(number);
+  // Loaded before what it is loaded for may have to wait.
+  if (program.getList())
+    number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
+  for (auto [load, map, ring] : llvm::zip_equal(plan.streams, block.streamMaps, block.rings)) {
+    LoadTileOp stream = load;
+    hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping, number));
+  }
+  b.setInsertionPointAfter(loop);
+  return add(step, sub(range.end, range.begin));
+}
+
+/// Puts the tiles of one group into the rings, `step` being the first one's; the steps up to its
+/// end.
+Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
+  IRMapping first = GridBuilder(b, plan, block).numbersOf(group, index(0));
+  if (plan.intervals == 1)
+    return produceInterval(first, slot, /*interval=*/{}, step);
+  auto loop = scf::ForOp::create(b, loc, index(0), index(plan.intervals), index(1), step);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  scf::YieldOp::create(
+      b, loc, produceInterval(first, slot, loop.getInductionVar(), loop.getRegionIterArg(0)));
+  return loop.getResult(0);
+}
+
+/// Prepares the group of the round behind `round`, if there is one.
+void ProducerBuilder::prepareNext(Value round, Value rounds) {
+  GridBuilder grid(b, plan, block);
+  Value next = add(round, i32(1));
+  auto another = scf::IfOp::create(b, loc, less(next, rounds), /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(another.thenBlock());
+  Group group = grid.decode(grid.groupOf(next));
+  Value slot = placeOf(next, plan.getSlots());
+  // What is said of the group takes the place of what all consumers have read.
+  Value free = parityOf(next, plan.getSlots(), /*inverted=*/true);
+  for (int64_t w = 0; w < plan.getConsumers(); ++w)
+    hopper::BarrierWaitOp::create(
+        b, loc, block.barriers, add(heldNumber(slot, index(w)), index(plan.getFirstEmpty())), free);
+  prepare(group, slot);
+}
+
+void ProducerBuilder::build() {
+  hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Decrease,
+                                 plan.roles.getProducerRegisters(), plan.roles.getBlocks());
+  // Who has prepared the block need not wait for those who wait for it.
+  hopper::GroupArriveOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
+  auto one = scf::IfOp::create(b, loc, block.signals, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(one.thenBlock());
+  GridBuilder grid(b, plan, block);
+  if (!plan.isPersistent()) {
+    produce(block.group, index(0), index(0));
+    return;
+  }
+  Value rounds = grid.countRounds();
+  grid.forEachRound(rounds, [&](Value round, Value step) {
+    Value slot = placeOf(round, plan.getSlots());
+    step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
+    prepareNext(round, rounds);
+    return step;
+  });
+}

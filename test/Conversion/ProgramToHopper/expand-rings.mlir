@@ -1,0 +1,53 @@
+// RUN: flash-opt %s -hopper-expand-rings -cse | FileCheck %s --implicit-check-not='hopper.ring' --implicit-check-not='hopper.make_ring'
+
+!tiles = memref<3x2x80x64xf16, #gpu.address_space<workgroup>>
+!bars = memref<16xi64, #gpu.address_space<workgroup>>
+!ring = !hopper.ring<3x2x80x64xf16>
+
+// CHECK-LABEL: func @ring
+// CHECK-SAME: (%[[TILES:.*]]: memref<3x2x80x64xf16, {{.*}}>, %[[BARS:.*]]: memref<16xi64, {{.*}}>, %[[MAP:.*]]: !hopper.tensor_map<80x64xf16>, %[[STEP:.*]]: index, %[[B:.*]]: index, %[[ROW:.*]]: index, %[[FIRST:.*]]: i1)
+func.func @ring(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<80x64xf16>, %step: index,
+                %b: index, %row: index, %first: i1) -> vector<80x128xf16> {
+  %c0 = arith.constant 0 : index
+  %ring = hopper.make_ring %tiles, %bars[4] : !tiles, !bars to !ring
+
+  // Barriers 4 to 6, that a tile is full, take the producer's arrival; 7 to 9, that it is empty,
+  // that of each of two consumers.
+  // CHECK: hopper.barrier_init %[[BARS]][%c4], 1
+  // CHECK: hopper.barrier_init %[[BARS]][%c5], 1
+  // CHECK: hopper.barrier_init %[[BARS]][%c6], 1
+  // CHECK: hopper.barrier_init %[[BARS]][%c7], 2
+  // CHECK: hopper.barrier_init %[[BARS]][%c8], 2
+  // CHECK: hopper.barrier_init %[[BARS]][%c9], 2
+  // CHECK-NOT: hopper.barrier_init
+  hopper.ring_init %ring, 2 : !ring
+
+  // Step s has place s mod 3; it may be used when the turn before has been read, which before the
+  // first turn nobody waits for.
+  // CHECK: %[[STEP32:.*]] = arith.index_castui %[[STEP]] : index to i32
+  // CHECK: %[[AT32:.*]] = arith.remui %[[STEP32]], %c3_i32
+  // CHECK: %[[AT:.*]] = arith.index_castui %[[AT32]] : i32 to index
+  // CHECK: %[[EMPTY:.*]] = arith.addi %[[AT]], %c7
+  // CHECK: %[[TURN:.*]] = arith.divui %[[STEP32]], %c3_i32
+  // CHECK: %[[NEXT:.*]] = arith.addi %[[TURN]], %c1_i32
+  // CHECK: %[[BEFORE:.*]] = arith.andi %[[NEXT]], %c1_i32
+  // CHECK: hopper.barrier_wait %[[BARS]][%[[EMPTY]]], %[[BEFORE]]
+  // CHECK: %[[TILE:.*]] = memref.subview %[[TILES]][%[[AT]], 0, 0, 0] [1, 2, 80, 64]
+  // CHECK: %[[FULL:.*]] = arith.addi %[[AT]], %c4
+  // CHECK: hopper.barrier_expect %[[BARS]][%[[FULL]]], 20480
+  // CHECK: hopper.tma_load %[[MAP]][%[[B]], %[[ROW]], %c0] to %[[TILE]], %[[BARS]][%[[FULL]]]
+  hopper.ring_put %ring at %step from %map[%b, %row, %c0] : !ring, !hopper.tensor_map<80x64xf16>
+
+  // CHECK: %[[PARITY:.*]] = arith.andi %[[TURN]], %c1_i32
+  // CHECK: hopper.barrier_wait %[[BARS]][%[[FULL]]], %[[PARITY]]
+  // CHECK: %[[VALUE:.*]] = hopper.load_tile %[[TILE]]
+  %tile = hopper.ring_get %ring at %step : !ring
+  %value = hopper.load_tile %tile
+      : memref<2x80x64xf16, strided<[5120, 64, 1], offset: ?>, #gpu.address_space<workgroup>>
+        -> vector<80x128xf16>
+
+  // CHECK: hopper.barrier_arrive %[[BARS]][%[[EMPTY]]] if %[[FIRST]]
+  hopper.ring_release %ring at %step if %first : !ring
+  // CHECK: return %[[VALUE]]
+  return %value : vector<80x128xf16>
+}

@@ -1,0 +1,114 @@
+// RUN: flash-opt %s -split-input-file -verify-diagnostics
+
+// expected-error @+1 {{expected stages, panels, rows and columns but got 3 dimensions}}
+func.func private @ring(!hopper.ring<2x80x64xf16>)
+
+// -----
+
+// expected-error @+1 {{expected one stage and panel or more but got 0 and 2}}
+func.func private @ring(!hopper.ring<0x2x80x64xf16>)
+
+// -----
+
+// expected-error @+1 {{expected rows that are a multiple of 8 but got 20}}
+func.func private @ring(!hopper.ring<3x1x20x64xf16>)
+
+// -----
+
+// expected-error @+1 {{expected 1 to 256 rows but got 264}}
+func.func private @ring(!hopper.ring<3x1x264x64xf16>)
+
+// -----
+
+// expected-error @+1 {{expected 16, 32 or 64 columns but got 128}}
+func.func private @ring(!hopper.ring<3x1x80x128xf16>)
+
+// -----
+
+// expected-error @+1 {{expected element type f16 or bf16 but got 'f32'}}
+func.func private @ring(!hopper.ring<3x1x80x64xf32>)
+
+// -----
+
+!bars = memref<6xi64, #gpu.address_space<workgroup>>
+!tiles = memref<2x2x80x64xf16, #gpu.address_space<workgroup>>
+func.func @tiles(%t: !tiles, %b: !bars) {
+  // expected-error @+1 {{expected tiles of type 'memref<3x2x80x64xf16, #gpu.address_space<workgroup>>' but got 'memref<2x2x80x64xf16, #gpu.address_space<workgroup>>'}}
+  %r = hopper.make_ring %t, %b[0] : !tiles, !bars to !hopper.ring<3x2x80x64xf16>
+  return
+}
+
+// -----
+
+!tiles = memref<3x2x80x64xf16, #gpu.address_space<workgroup>>
+func.func @barriers(%t: !tiles, %b: memref<6xi64>) {
+  // expected-error @+1 {{expected barriers to be a one-dimensional memref of i64 in workgroup memory but got 'memref<6xi64>'}}
+  %r = hopper.make_ring %t, %b[0] : !tiles, memref<6xi64> to !hopper.ring<3x2x80x64xf16>
+  return
+}
+
+// -----
+
+!bars = memref<6xi64, #gpu.address_space<workgroup>>
+!tiles = memref<3x2x80x64xf16, #gpu.address_space<workgroup>>
+func.func @few_barriers(%t: !tiles, %b: !bars) {
+  // expected-error @+1 {{expected 6 barriers from number 1 on but got 'memref<6xi64, #gpu.address_space<workgroup>>'}}
+  %r = hopper.make_ring %t, %b[1] : !tiles, !bars to !hopper.ring<3x2x80x64xf16>
+  return
+}
+
+// -----
+
+func.func @consumers(%r: !hopper.ring<3x2x80x64xf16>) {
+  // expected-error @+1 {{expected 'consumers' from 1 to 1048575 but got 0}}
+  hopper.ring_init %r, 0 : !hopper.ring<3x2x80x64xf16>
+  return
+}
+
+// -----
+
+func.func @box(%r: !hopper.ring<3x2x80x64xf16>, %m: !hopper.tensor_map<64x64xf16>, %i: index) {
+  // expected-error @+1 {{expected the box of '!hopper.tensor_map<64x64xf16>' to be a panel of a tile of '!hopper.ring<3x2x80x64xf16>'}}
+  hopper.ring_put %r at %i from %m[%i, %i] : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<64x64xf16>
+  return
+}
+
+// -----
+
+func.func @coordinates(%r: !hopper.ring<3x2x80x64xf16>, %m: !hopper.tensor_map<80x64xf16>, %i: index) {
+  // expected-error @+1 {{expected 2 to 5 coordinates but got 1}}
+  hopper.ring_put %r at %i from %m[%i] : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+  return
+}
+
+// -----
+
+func.func @threads(%id: i32) {
+  // expected-error @+1 {{expected a multiple of 32 up to 1024 threads but got 100}}
+  hopper.group_barrier %id threads(100)
+  return
+}
+
+// -----
+
+func.func @arrive_threads(%id: i32) {
+  // expected-error @+1 {{expected a multiple of 32 up to 1024 threads but got 1056}}
+  hopper.group_arrive %id threads(1056)
+  return
+}
+
+// -----
+
+func.func @registers() {
+  // expected-error @+1 {{expected a multiple of 8 from 24 to 256 as registers but got 100}}
+  hopper.set_registers increase 100 blocks(1)
+  return
+}
+
+// -----
+
+func.func @blocks() {
+  // expected-error @+1 {{expected 1 to 32 blocks but got 0}}
+  hopper.set_registers decrease 24 blocks(0)
+  return
+}
