@@ -30,10 +30,10 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
     return "rows along one or two dimensions, in their order, and columns along the last";
   if (tile.getDimSize(0) > 256 || tile.getDimSize(0) % 8 != 0)
     return "up to 256 rows, a multiple of 8";
-  // Split dimensions do not move rows.
+  // Neither other types nor split dimensions move rows.
   Value memref = getMemRef(access);
-  while (auto split = memref.getDefiningOp<memref::ExpandShapeOp>())
-    memref = split.getSrc();
+  while (isa_and_present<memref::CastOp, memref::ExpandShapeOp>(memref.getDefiningOp()))
+    memref = memref.getDefiningOp()->getOperand(0);
   if (!hasAlignedRows(getMemRef(access)) && !hasAlignedRows(memref))
     return "rows that begin at multiples of 16 bytes";
   return "";

@@ -45,9 +45,10 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   auto product = hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, rhs.getTile(), acc,
                                          *transposed ? UnitAttr() : b.getUnitAttr(), part);
   b.replaceOp(op, product.getD());
-  for (hopper::LoadTileOp tile : {lhs, rhs})
-    if (tile && tile->use_empty())
-      b.eraseOp(tile);
+  if (lhs && lhs != rhs && lhs->use_empty())
+    b.eraseOp(lhs);
+  if (rhs->use_empty())
+    b.eraseOp(rhs);
   return product;
 }
 
