@@ -212,13 +212,39 @@ typedef struct FlashAttnArgumentInfo {
   int32_t alignedRows;
   int64_t sizes[FLASHATTN_MAX_RANK];   /**< -1 where any will do */
   int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, -1 where any will do */
-  /** What it is to the function's only attention: "q", "k", "v", "o", "lse", "offset", "bias",
-      "keep", "sink_logits", "kv_len"; or "". */
+  /** What it is to the function's only attention, projection or combination: a name of
+      flashattnGetOperand; or "". */
   const char *role;
 } FlashAttnArgumentInfo;
 
 FLASHATTN_EXPORT int32_t flashattnKernelGetArgument(FlashAttnKernel kernel, int32_t index,
                                                     FlashAttnArgumentInfo *info);
+
+typedef struct FlashAttnOperandInfo {
+  size_t size;         /**< sizeof(FlashAttnOperandInfo), set by the caller */
+  int32_t numOperands; /**< of the op, with those that may be left out */
+  int32_t kind;        /**< FlashAttnArgumentKind */
+  int32_t direction;   /**< FLASHATTN_INPUT or FLASHATTN_OUTPUT */
+  int32_t isOptional;
+  /** Nonzero: any dimension may have size 1 and is the same along what it stands for then. */
+  int32_t broadcasts;
+  /** Nonzero: with `layout(bshd)` the second and third dimension change places. */
+  int32_t followsLayout;
+  /** Bit 1 << FlashAttnElementType of each type that it may have. */
+  int32_t elementTypes;
+  /** 1: of these it has that of the op's first operand; 2: that, or f32; 0: any. */
+  int32_t likeFirst;
+  const char *name; /**< "q", "kv_len"; as of FlashAttnArgumentInfo::role */
+  /** What each dimension counts: B batches, H query heads, G key/value heads, N queries, K keys, D
+      elements of a query or key row, V those of a value or output row, E those of a projected row,
+      S parts of the keys. Sizes of one letter are the same. "" for scalars. */
+  const char *dims;
+} FlashAttnOperandInfo;
+
+/** Operand `index` of an op: "attention", "combine" or "project". Strings live as long as the
+    library. */
+FLASHATTN_EXPORT int32_t flashattnGetOperand(const char *op, int32_t index,
+                                             FlashAttnOperandInfo *info);
 
 /** The name of text `index`: "mlir" (as given), "schedule" (the chosen ones, a line each), "tiled"
     (tile programs), "lowered" (LLVM dialect) and, for GPUs, "ptx". */

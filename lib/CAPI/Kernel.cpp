@@ -4,8 +4,10 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Target/Tuned.h"
+#include "llvm/ADT/StringSwitch.h"
 
 #include <atomic>
+#include <map>
 #include <mutex>
 
 using namespace mlir;
@@ -161,39 +163,59 @@ static std::string describeShaped(Argument &argument, ShapedType type) {
   return {};
 }
 
-static void describeRoles(Kernel &kernel, func::FuncOp function) {
-  SmallVector<AttentionOp> ops;
-  function.walk([&](AttentionOp op) { ops.push_back(op); });
-  if (ops.size() != 1)
-    return;
-  AttentionOp op = ops.front();
-  // Masks have the same shape whatever the width of vectors.
-  kernel.tuningKey = getTuningKey(op, {kernel.chip, /*vectorWidth=*/0});
-  AttentionRoles &roles = kernel.roles;
-  roles.isBSHD = op.getLayout() == Layout::BSHD;
-  std::tuple<int &, const char *, Value> operands[] = {
-      {roles.q, "q", op.getQ()},
-      {roles.k, "k", op.getK()},
-      {roles.v, "v", op.getV()},
-      {roles.offset, "offset", op.getOffset()},
-      {roles.o, "o", op.getOInit()},
-      {roles.lse, "lse", op.getLseInit()},
-      {roles.bias, "bias", op.getBias()},
-      {roles.keep, "keep", op.getKeep()},
-      {roles.sinkLogits, "sink_logits", op.getSinkLogits()},
-      {roles.kvLen, "kv_len", op.getKvLen()}};
-  for (auto &[index, name, operand] : operands) {
-    std::optional<unsigned> found = getArgumentIndex(operand, function);
+/// Roles of the arguments that are operands of `op`, and what they share: the sizes of each letter
+/// with the first argument that has it.
+static void describeOperands(Kernel &kernel, func::FuncOp function, KernelOpInterface op) {
+  std::map<char, ArgumentDim> first;
+  for (const OperandRole &role : op.getOperandRoles()) {
+    std::optional<unsigned> found = getArgumentIndex(role.value, function);
     if (!found)
       continue;
-    index = *found;
+    Argument &argument = kernel.arguments[*found];
     // An argument may be several: the first stays.
-    if (!*kernel.arguments[*found].role)
-      kernel.arguments[*found].role = name;
-    if (isa<RankedTensorType>(operand.getType()))
-      kernel.arguments[*found].direction |=
-          &index == &roles.o || &index == &roles.lse ? FLASHATTN_OUTPUT : FLASHATTN_INPUT;
+    if (!*argument.role)
+      argument.role = role.getName().data();
+    argument.isPosition |= role.rule->element == ElementRule::Position;
+    if (isa<RankedTensorType>(role.value.getType()))
+      argument.direction |= role.rule->is(OperandRule::Output) ? FLASHATTN_OUTPUT : FLASHATTN_INPUT;
+    for (auto [i, dim] : llvm::enumerate(role.dims)) {
+      if (dim == '1')
+        continue;
+      ArgumentDim here{int(*found), int(i)};
+      auto [known, isNew] = first.try_emplace(dim, here);
+      if (!isNew && known->second.argument != here.argument)
+        kernel.sharedSizes.push_back({getSizeName(dim).data(), here, known->second});
+    }
   }
+  if (first.count('H') && first.count('G'))
+    kernel.sharedHeads.push_back({first['H'], first['G']});
+}
+
+static void describeRoles(Kernel &kernel, func::FuncOp function) {
+  SmallVector<KernelOpInterface> ops;
+  function.walk([&](KernelOpInterface op) { ops.push_back(op); });
+  for (KernelOpInterface op : ops) {
+    // Of several of a kind nothing is said: they need not all run.
+    if (llvm::count_if(ops, [&](Operation *o) { return o->getName() == op->getName(); }) != 1)
+      continue;
+    // Masks have the same shape whatever the width of vectors.
+    if (auto attention = dyn_cast<AttentionOp>(*op))
+      kernel.tuningKey = getTuningKey(attention, {kernel.chip, /*vectorWidth=*/0});
+    describeOperands(kernel, function, op);
+  }
+}
+
+/// Whether a GPU's kernels may move the memref 16 bytes at a time, which their rows must allow:
+/// what is known of them decides, unless the memref is nothing but operands without rows.
+static bool movesChunks(Value memref) {
+  if (!hasAlignedRows(memref))
+    return false;
+  return llvm::any_of(memref.getUsers(), [&](Operation *user) {
+    auto op = dyn_cast<KernelOpInterface>(user);
+    return !op || llvm::any_of(op.getOperandRoles(), [&](const OperandRole &role) {
+      return role.value == memref && role.rule->hasRows();
+    });
+  });
 }
 
 void capi::describe(Kernel &kernel, func::FuncOp function) {
@@ -233,9 +255,8 @@ void capi::describe(Kernel &kernel, func::FuncOp function) {
       argument.direction =
           (access.reads ? FLASHATTN_INPUT : 0) | (access.writes ? FLASHATTN_OUTPUT : 0);
       argument.hasAlignedRows = isPromisedAlignedRows(value);
-      // The GPU copies whole chunks of the tensors of attention, which have rank 4.
-      bool copiesChunks = kernel.chip != "cpu" && argument.rank == 4 && hasAlignedRows(value);
-      argument.needsAlignedPointer = argument.hasAlignedRows || copiesChunks;
+      argument.needsAlignedPointer =
+          argument.hasAlignedRows || (kernel.chip != "cpu" && movesChunks(value));
       kernel.descriptorWords += 3 + 2 * argument.rank;
     }
     kernel.arguments.push_back(argument);
@@ -294,6 +315,59 @@ extern "C" int32_t flashattnKernelGetArgument(FlashAttnKernel handle, int32_t in
   llvm::copy(argument.sizes, result.sizes);
   llvm::copy(argument.strides, result.strides);
   result.role = argument.role;
+  fillStruct(info, result);
+  return FLASHATTN_OK;
+}
+
+/// A bit for each FlashAttnElementType that the rule allows.
+static int32_t getElementTypes(ElementRule rule) {
+  switch (rule) {
+  case ElementRule::Float:
+  case ElementRule::LikeFirst:
+  case ElementRule::LikeFirstOrF32:
+    return 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32;
+  case ElementRule::F32:
+    return 1 << FLASHATTN_F32;
+  case ElementRule::I1:
+    return 1 << FLASHATTN_I1;
+  case ElementRule::I32:
+    return 1 << FLASHATTN_I32;
+  case ElementRule::Position:
+    return 1 << FLASHATTN_INDEX;
+  }
+  llvm_unreachable("unknown rule");
+}
+
+extern "C" int32_t flashattnGetOperand(const char *op, int32_t index, FlashAttnOperandInfo *info) {
+  if (!op)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the name of an op but got null");
+  if (int32_t status = checkStruct(info, "FlashAttnOperandInfo"))
+    return status;
+  auto rules = llvm::StringSwitch<ArrayRef<OperandRule>>(op)
+                   .Case("attention", AttentionOp::getOperandRules())
+                   .Case("combine", CombineOp::getOperandRules())
+                   .Case("project", ProjectOp::getOperandRules())
+                   .Default({});
+  if (rules.empty())
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected the op to be 'attention', 'combine' or 'project' but got '{0}'", op);
+  if (index < 0 || size_t(index) >= rules.size())
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected an operand number below {0} but got {1}", rules.size(), index);
+  const OperandRule &rule = rules[index];
+  FlashAttnOperandInfo result{};
+  result.numOperands = rules.size();
+  result.kind = rule.isScalar() ? FLASHATTN_ARGUMENT_SCALAR : FLASHATTN_ARGUMENT_MEMREF;
+  result.direction = rule.is(OperandRule::Output) ? FLASHATTN_OUTPUT : FLASHATTN_INPUT;
+  result.isOptional = rule.is(OperandRule::Optional);
+  result.broadcasts = rule.is(OperandRule::Broadcasts);
+  result.followsLayout = rule.is(OperandRule::FollowsLayout);
+  result.elementTypes = getElementTypes(rule.element);
+  result.likeFirst = rule.element == ElementRule::LikeFirst        ? 1
+                     : rule.element == ElementRule::LikeFirstOrF32 ? 2
+                                                                   : 0;
+  result.name = rule.name.data();
+  result.dims = rule.dims.data();
   fillStruct(info, result);
   return FLASHATTN_OK;
 }

@@ -27,14 +27,25 @@ struct Argument {
   bool isDense = false;
   int64_t sizes[FLASHATTN_MAX_RANK] = {};   ///< -1 where any will do
   int64_t strides[FLASHATTN_MAX_RANK] = {}; ///< -1 where any will do
+  /// A position (rule A3), which has 32 bits.
+  bool isPosition = false;
   const char *role = "";
 };
 
-/// The arguments that are the operands of a function's only attention, or -1.
-struct AttentionRoles {
-  int q = -1, k = -1, v = -1, o = -1, lse = -1, offset = -1;
-  int bias = -1, keep = -1, sinkLogits = -1, kvLen = -1;
-  bool isBSHD = false;
+/// A dimension of an argument.
+struct ArgumentDim {
+  int argument, dim;
+};
+
+/// R1: a size that two arguments share, as operands of one op.
+struct SharedSize {
+  const char *name;
+  ArgumentDim checked, expected;
+};
+
+/// A4: two arguments with the query heads and the key/value heads of one op.
+struct SharedHeads {
+  ArgumentDim queries, keys;
 };
 
 struct Stage {
@@ -46,7 +57,8 @@ struct Kernel {
   std::string function, chip, tuningKey;
   int32_t deviceNumber = FLASHATTN_DEVICE_AUTO;
   std::vector<Argument> arguments;
-  AttentionRoles roles;
+  std::vector<SharedSize> sharedSizes;
+  std::vector<SharedHeads> sharedHeads;
   std::vector<Stage> stages;
   /// Why it cannot be launched; empty where it can.
   std::string reason;
@@ -62,7 +74,8 @@ struct Kernel {
 /// "f16" and the like.
 const char *getName(int32_t elementType);
 
-/// Fills arguments and roles, or `reason`, from the function as it was given.
+/// Fills arguments, their roles and what they share, or `reason`, from the function as it was
+/// given.
 void describe(Kernel &kernel, func::FuncOp function);
 
 /// Puts a kernel into the table of handles. Errors: the table is full.

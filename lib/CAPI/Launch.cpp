@@ -7,6 +7,7 @@
 
 #include "Kernel.h"
 #include "PythonTensors.h"
+#include "flashattn/Dialect/FlashAttn/IR/OperandRoles.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -79,62 +80,19 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
   return FLASHATTN_OK;
 }
 
-namespace {
-/// A size that two operands of attention share.
-struct SharedSize {
-  const char *what;
-  int left, leftDim;   ///< argument that is checked
-  int right, rightDim; ///< argument that says what is right
-};
-} // namespace
-
-/// The verifier's rule R1 on the sizes that were not known then.
-static int32_t checkAttention(const Kernel &kernel, const FlashAttnTensor *tensors) {
-  const AttentionRoles &roles = kernel.roles;
-  int heads = roles.isBSHD ? 2 : 1, length = roles.isBSHD ? 1 : 2;
-  const SharedSize shared[] = {
-      {"batch", roles.k, 0, roles.q, 0},
-      {"batch", roles.v, 0, roles.q, 0},
-      {"batch", roles.o, 0, roles.q, 0},
-      {"batch", roles.lse, 0, roles.q, 0},
-      {"heads", roles.v, heads, roles.k, heads},
-      {"heads", roles.o, heads, roles.q, heads},
-      {"heads", roles.lse, 1, roles.q, heads},
-      {"length", roles.v, length, roles.k, length},
-      {"length", roles.o, length, roles.q, length},
-      {"length", roles.lse, 2, roles.q, length},
-      {"heads", roles.sinkLogits, 0, roles.q, heads},
-      {"batch", roles.kvLen, 0, roles.q, 0},
-      {"batch", roles.bias, 0, roles.q, 0},
-      {"heads", roles.bias, 1, roles.q, heads},
-      {"query length", roles.bias, 2, roles.q, length},
-      {"key length", roles.bias, 3, roles.k, length},
-      {"batch", roles.keep, 0, roles.q, 0},
-      {"heads", roles.keep, 1, roles.q, heads},
-      {"query length", roles.keep, 2, roles.q, length},
-      {"key length", roles.keep, 3, roles.k, length},
-  };
-  for (const SharedSize &size : shared) {
-    if (size.left < 0 || size.right < 0)
-      continue;
-    // Broadcast, as the kernel's type says.
-    if ((size.left == roles.bias || size.left == roles.keep) &&
-        kernel.arguments[size.left].sizes[size.leftDim] == 1)
-      continue;
-    int64_t found = tensors[size.left].sizes[size.leftDim];
-    int64_t expected = tensors[size.right].sizes[size.rightDim];
-    if (found != expected)
+/// What the operands of an op share, of the sizes that were not known to its verifier.
+static int32_t checkShared(const Kernel &kernel, const FlashAttnTensor *tensors) {
+  auto getSize = [&](ArgumentDim at) { return tensors[at.argument].sizes[at.dim]; };
+  for (const SharedSize &size : kernel.sharedSizes)
+    if (getSize(size.checked) != getSize(size.expected))
       return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} of {1} to be {2} as in {3} but got {4}",
-                      size.what, name(kernel, size.left), expected, name(kernel, size.right),
-                      found);
-  }
-  if (roles.q < 0 || roles.k < 0)
-    return FLASHATTN_OK;
-  int64_t queryHeads = tensors[roles.q].sizes[heads], keyHeads = tensors[roles.k].sizes[heads];
-  if (keyHeads == 0 ? queryHeads != 0 : queryHeads % keyHeads != 0)
-    return failWith(FLASHATTN_ERROR_TENSOR,
-                    "expected the {0} heads of {1} to be a multiple of the {2} heads of {3}",
-                    queryHeads, name(kernel, roles.q), keyHeads, name(kernel, roles.k));
+                      size.name, name(kernel, size.checked.argument), getSize(size.expected),
+                      name(kernel, size.expected.argument), getSize(size.checked));
+  for (const SharedHeads &heads : kernel.sharedHeads)
+    if (std::string wrong = explainHeads(getSize(heads.queries), getSize(heads.keys));
+        !wrong.empty())
+      return failWith(FLASHATTN_ERROR_TENSOR, "{0}, of {1} and {2}", wrong,
+                      name(kernel, heads.queries.argument), name(kernel, heads.keys.argument));
   return FLASHATTN_OK;
 }
 
@@ -166,7 +124,7 @@ static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTenso
     addresses[i] = &values[i];
     if (kernel->arguments[i].kind == FLASHATTN_ARGUMENT_SCALAR) {
       values[i] = data ? reinterpret_cast<int64_t>(data[i]) : tensor.scalar;
-      if (i == kernel->roles.offset && values[i] != llvm::SignExtend64<32>(values[i]))
+      if (kernel->arguments[i].isPosition && values[i] != llvm::SignExtend64<32>(values[i]))
         return failWith(FLASHATTN_ERROR_TENSOR,
                         "expected {0} from -2147483648 to 2147483647 but got {1}", name(*kernel, i),
                         values[i]);
@@ -183,7 +141,7 @@ static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTenso
     next = std::copy_n(tensor.sizes, tensor.rank, next);
     next = std::copy_n(tensor.strides, tensor.rank, next);
   }
-  if (int32_t status = checkAttention(*kernel, tensors))
+  if (int32_t status = checkShared(*kernel, tensors))
     return status;
   if (llvm::Error error = kernel->executable->launch(kernel->entry, addresses.data(), stream))
     return fail(FLASHATTN_ERROR_DEVICE, std::move(error));

@@ -231,18 +231,19 @@ static void checkTensors(void) {
       "expected elements of the output argument 3 ('o') to differ in place but got stride 0 in "
       "dimension 0 of size 2");
   BAD(strided, t[1].sizes[0] = 1,
-      "expected batch of argument 1 ('k') to be 2 as in argument 0 ('q') but got 1");
+      "expected batch size of argument 1 ('k') to be 2 as in argument 0 ('q') but got 1");
   BAD(strided, t[2].sizes[1] = 1,
-      "expected heads of argument 2 ('v') to be 2 as in argument 1 ('k') but got 1");
+      "expected head count of argument 2 ('v') to be 2 as in argument 1 ('k') but got 1");
   BAD(strided, t[2].sizes[2] = 7,
-      "expected length of argument 2 ('v') to be 8 as in argument 1 ('k') but got 7");
+      "expected key length of argument 2 ('v') to be 8 as in argument 1 ('k') but got 7");
   BAD(strided, t[3].sizes[2] = 7,
-      "expected length of argument 3 ('o') to be 8 as in argument 0 ('q') but got 7");
+      "expected query length of argument 3 ('o') to be 8 as in argument 0 ('q') but got 7");
   BAD(dense, (t[4].sizes[1] = 3, t[4].strides[0] = 24),
-      "expected heads of argument 4 ('lse') to be 4 as in argument 0 ('q') but got 3");
+      "expected head count of argument 4 ('lse') to be 4 as in argument 0 ('q') but got 3");
   BAD(strided, t[1].sizes[1] = t[2].sizes[1] = 3,
-      "expected the 4 heads of argument 0 ('q') to be a multiple of the 3 heads of argument 1 "
-      "('k')");
+      "expected the query head count to be a multiple of the key/value head count, 3, but got 4, "
+      "of "
+      "argument 0 ('q') and argument 1 ('k')");
   /* The same checks where all of it is packed. */
   t = reset();
   FlashAttnPackedLaunch packed = {.kernel = dense, .tensors = t, .numTensors = 5};
@@ -317,9 +318,9 @@ static void checkScoreOperands(void) {
   } while (0)
 
   BAD_SCORES(t[1].sizes[0] = 1,
-             "expected batch of argument 1 ('bias') to be 2 as in argument 0 ('q') but got 1");
+             "expected batch size of argument 1 ('bias') to be 2 as in argument 0 ('q') but got 1");
   BAD_SCORES((t[1].sizes[1] = 3, t[1].strides[0] = 24),
-             "expected heads of argument 1 ('bias') to be 4 as in argument 0 ('q') but got 3");
+             "expected head count of argument 1 ('bias') to be 4 as in argument 0 ('q') but got 3");
   BAD_SCORES((t[1].sizes[3] = 7, t[1].strides[2] = t[1].strides[1] = 7, t[1].strides[0] = 28),
              "expected key length of argument 1 ('bias') to be 8 as in argument 0 ('q') but got 7");
   BAD_SCORES(t[2].sizes[0] = 2, "expected size 1 in dimension 0 of argument 2 ('keep') but got 2");
@@ -328,12 +329,63 @@ static void checkScoreOperands(void) {
       "expected query length of argument 2 ('keep') to be 8 as in argument 0 ('q') but got 7");
   BAD_SCORES(
       t[3].sizes[0] = 3,
-      "expected heads of argument 3 ('sink_logits') to be 4 as in argument 0 ('q') but got 3");
-  BAD_SCORES(t[4].sizes[0] = 3,
-             "expected batch of argument 4 ('kv_len') to be 2 as in argument 0 ('q') but got 3");
+      "expected head count of argument 3 ('sink_logits') to be 4 as in argument 0 ('q') but got 3");
+  BAD_SCORES(
+      t[4].sizes[0] = 3,
+      "expected batch size of argument 4 ('kv_len') to be 2 as in argument 0 ('q') but got 3");
   for (int i = 0; i < 6; ++i)
     free(good[i].data);
   flashattnKernelFree(kernel);
+}
+
+/* A projection's operands share sizes as those of attention do, beside an attention or alone. */
+static void checkProjection(void) {
+  FlashAttnKernel kernel = compileFor(
+      "cpu", "func.func @projection(%q: memref<?x?x?x16xf32>, %o: memref<?x?x?x16xf32>,\n"
+             "                      %w: memref<?x16x?xf32>, %p: memref<?x?x?xf32>) {\n"
+             "  flashattn.attention ins(%q, %q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>,\n"
+             "                                       memref<?x?x?x16xf32>)\n"
+             "      outs(%o : memref<?x?x?x16xf32>)\n"
+             "  flashattn.project ins(%o, %w : memref<?x?x?x16xf32>, memref<?x16x?xf32>)\n"
+             "      outs(%p : memref<?x?x?xf32>)\n"
+             "  return\n}\n");
+  FlashAttnArgumentInfo info = {.size = sizeof(info)};
+  const char *const roles[] = {"q", "o", "w", "p"};
+  for (int i = 0; i < 4; ++i) {
+    CHECK(flashattnKernelGetArgument(kernel, i, &info) == FLASHATTN_OK);
+    CHECK(!strcmp(info.role, roles[i]));
+  }
+  int64_t q[4] = {2, 4, 8, 16}, w[3] = {4, 16, 24}, p[3] = {2, 8, 24};
+  good[0] = makeTensor(4, q, 1), good[1] = makeTensor(4, q, 0);
+  good[2] = makeTensor(3, w, 2), good[3] = makeTensor(3, p, 0);
+  FlashAttnTensor *t = reset();
+  CHECK(flashattnLaunch(kernel, NULL, t, 4) == FLASHATTN_OK);
+  t[2].sizes[0] = 3;
+  FAILS(flashattnLaunch(kernel, NULL, t, 4), FLASHATTN_ERROR_TENSOR,
+        "expected head count of argument 2 ('w') to be 4 as in argument 1 ('o') but got 3");
+  t = reset(), t[3].sizes[0] = 1;
+  FAILS(flashattnLaunch(kernel, NULL, t, 4), FLASHATTN_ERROR_TENSOR,
+        "expected batch size of argument 3 ('p') to be 2 as in argument 1 ('o') but got 1");
+  t = reset(), t[2].sizes[2] = t[2].strides[1] = 16, t[2].strides[0] = 256;
+  FAILS(flashattnLaunch(kernel, NULL, t, 4), FLASHATTN_ERROR_TENSOR,
+        "expected width of argument 3 ('p') to be 16 as in argument 2 ('w') but got 24");
+  for (int i = 0; i < 4; ++i)
+    free(good[i].data);
+  flashattnKernelFree(kernel);
+}
+
+static void checkOperands(void) {
+  FlashAttnOperandInfo info = {.size = sizeof(info)};
+  FAILS(flashattnGetOperand(NULL, 0, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the name of an op but got null");
+  FAILS(flashattnGetOperand("softmax", 0, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the op to be 'attention', 'combine' or 'project' but got 'softmax'");
+  FAILS(flashattnGetOperand("project", 3, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected an operand number below 3 but got 3");
+  FAILS(flashattnGetOperand("project", -1, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected an operand number below 3 but got -1");
+  FAILS(flashattnGetOperand("project", 0, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a FlashAttnOperandInfo but got null");
 }
 
 /* Positions have 32 bits. */
@@ -380,6 +432,8 @@ int main(void) {
   checkNotLaunchable();
   checkTensors();
   checkScoreOperands();
+  checkProjection();
+  checkOperands();
   checkOffset();
   checkDevices();
   return finish();

@@ -107,6 +107,77 @@ static void checkRows(void) {
   flashattnKernelFree(loose);
 }
 
+/* Chunks of 16 bytes are copied of rows that are known to begin at multiples of them, whatever the
+   rank: what a type says of its rows is what is asked of an address. */
+static void checkChunks(void) {
+  static const struct {
+    const char *o, *w, *p;
+    int refuses[3];
+  } cases[] = {
+      {"memref<?x?x?x64xf16>", "memref<?x64x128xf16>", "memref<?x?x128xf16>", {1, 1, 1}},
+      {"memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}",
+       "memref<?x64x?xf16> {flashattn.aligned_rows}",
+       "memref<?x?x128xf16, strided<[?, ?, 1]>> {flashattn.aligned_rows}",
+       {1, 1, 1}},
+      /* Rows of 6 bytes more, of any stride and of any length: nothing is known of them. */
+      {"memref<?x?x?x64xf16, strided<[?, ?, ?, 1]>>",
+       "memref<?x64x131xf16>",
+       "memref<?x?x131xf16>",
+       {0, 0, 0}},
+      {"memref<?x?x?x64xf16>", "memref<?x64x?xf16>", "memref<?x?x?xf32>", {1, 0, 0}}};
+  for (int c = 0; c < 4; ++c) {
+    char text[1024], types[3][128];
+    const char *given[] = {cases[c].o, cases[c].w, cases[c].p};
+    for (int i = 0; i < 3; ++i)
+      snprintf(types[i], sizeof(types[i]), "%.*s", (int)strcspn(given[i], "{"), given[i]);
+    snprintf(text, sizeof(text),
+             "func.func @projection(%%o: %s, %%w: %s, %%p: %s) {\n"
+             "  flashattn.project ins(%%o, %%w : %s, %s) outs(%%p : %s)\n  return\n}\n",
+             given[0], given[1], given[2], types[0], types[1], types[2]);
+    FlashAttnKernel kernel = compileFor("sm_80", text);
+    int64_t width = strstr(cases[c].w, "131") ? 131 : 128;
+    int64_t o[4] = {2, 4, 8, 64}, w[3] = {4, 64, width}, p[3] = {2, 8, width};
+    FlashAttnTensor good[3] = {
+        describe(FLASHATTN_F16, 4, o), describe(FLASHATTN_F16, 3, w),
+        describe(strstr(cases[c].p, "f32") ? FLASHATTN_F32 : FLASHATTN_F16, 3, p)};
+    static const char *const names[] = {"o", "w", "p"};
+    for (int i = -1; i < 3; ++i) {
+      FlashAttnTensor odd[3];
+      for (int t = 0; t < 3; ++t) {
+        odd[t] = good[t];
+        odd[t].data = (void *)(intptr_t)(4096 * (t + 1));
+      }
+      if (i >= 0)
+        odd[i].data = (char *)odd[i].data + (odd[i].elementType == FLASHATTN_F32 ? 4 : 2);
+      if (i < 0 || !cases[c].refuses[i]) {
+        CHECK(flashattnLaunch(kernel, NULL, odd, 3) == FLASHATTN_OK);
+        continue;
+      }
+      char message[128];
+      snprintf(message, sizeof(message),
+               "expected data of argument %d ('%s') at a multiple of 16 bytes but got 0x", i,
+               names[i]);
+      FAILS(flashattnLaunch(kernel, NULL, odd, 3), FLASHATTN_ERROR_TENSOR, message);
+    }
+    flashattnKernelFree(kernel);
+  }
+  /* A log-sum-exp is written number by number, so that any address of one will do. */
+  FlashAttnKernel kernel =
+      compileFor("sm_80", attentionText("memref<2x4x64x16xf16>", "", "", "memref<2x4x64xf32>"));
+  int64_t q[4] = {2, 4, 64, 16};
+  FlashAttnTensor all[5];
+  for (int i = 0; i < 5; ++i) {
+    all[i] = i < 4 ? describe(FLASHATTN_F16, 4, q) : describe(FLASHATTN_F32, 3, q);
+    all[i].data = (void *)(intptr_t)(4096 * (i + 1));
+  }
+  all[4].data = (char *)all[4].data + 4;
+  CHECK(flashattnLaunch(kernel, NULL, all, 5) == FLASHATTN_OK);
+  all[3].data = (char *)all[3].data + 8;
+  FAILS(flashattnLaunch(kernel, NULL, all, 5), FLASHATTN_ERROR_TENSOR,
+        "expected data of argument 3 ('o') at a multiple of 16 bytes but got 0x");
+  flashattnKernelFree(kernel);
+}
+
 /* Memory that a function allocates comes and goes in the order of the caller's stream. */
 static void checkMemory(void) {
   const char *text = "func.func private @use(%m: memref<4xf32>) attributes {no_inline} {\n"
@@ -240,6 +311,7 @@ int main(void) {
         "8.6 but the driver (CUDA 12.4) takes PTX up to 8.4");
 
   checkRows();
+  checkChunks();
 
   checkMemory();
   checkFewQueries();

@@ -42,7 +42,44 @@ static void checkArguments(FlashAttnKernel kernel) {
   }
 }
 
+/* What the operands of an op are, whether a kernel has them or not. */
+static void checkOperands(void) {
+  enum { kFloats = 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32 };
+  static const struct {
+    const char *name, *dims;
+    int32_t types, likeFirst, isOptional, broadcasts, followsLayout, isOutput;
+  } expected[] = {{"q", "BHND", kFloats, 0, 0, 0, 1, 0},
+                  {"k", "BGKD", kFloats, 1, 0, 0, 1, 0},
+                  {"v", "BGKV", kFloats, 1, 0, 0, 1, 0},
+                  {"bias", "BHNK", kFloats, 0, 1, 1, 0, 0},
+                  {"keep", "BHNK", 1 << FLASHATTN_I1, 0, 1, 1, 0, 0},
+                  {"sink_logits", "H", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
+                  {"kv_len", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
+                  {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
+                  {"o", "BHNV", kFloats, 1, 0, 0, 1, 1},
+                  {"lse", "BHN", 1 << FLASHATTN_F32, 0, 1, 0, 0, 1}};
+  enum { kCount = sizeof(expected) / sizeof(expected[0]) };
+  for (int i = 0; i < kCount; ++i) {
+    FlashAttnOperandInfo found = {.size = sizeof(found)};
+    REQUIRE(flashattnGetOperand("attention", i, &found) == FLASHATTN_OK);
+    CHECK(found.numOperands == kCount && found.size == sizeof(found));
+    CHECK(!strcmp(found.name, expected[i].name) && !strcmp(found.dims, expected[i].dims));
+    CHECK(found.elementTypes == expected[i].types && found.likeFirst == expected[i].likeFirst);
+    CHECK(found.isOptional == expected[i].isOptional);
+    CHECK(found.broadcasts == expected[i].broadcasts);
+    CHECK(found.followsLayout == expected[i].followsLayout);
+    CHECK(found.direction == (expected[i].isOutput ? FLASHATTN_OUTPUT : FLASHATTN_INPUT));
+    CHECK(found.kind ==
+          (*expected[i].dims ? FLASHATTN_ARGUMENT_MEMREF : FLASHATTN_ARGUMENT_SCALAR));
+  }
+  FlashAttnOperandInfo p = {.size = sizeof(p)}, parts = {.size = sizeof(parts)};
+  CHECK(flashattnGetOperand("project", 2, &p) == FLASHATTN_OK);
+  CHECK(!strcmp(p.name, "p") && !strcmp(p.dims, "BNE") && p.likeFirst == 2);
+  CHECK(flashattnGetOperand("combine", 0, &parts) == FLASHATTN_OK && !strcmp(parts.dims, "SBHNV"));
+}
+
 int main(void) {
+  checkOperands();
   CHECK(strstr(flashattnGetVersion(), "."));
   const char *text =
       attentionText("memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>",

@@ -71,62 +71,51 @@ static bool takes(const ValueInfo &info, Scalar scalar, ArrayRef<int64_t> shape)
   });
 }
 
-/// Sizes of an argument that no --input gives; nothing where they are not known.
-static std::optional<SmallVector<int64_t>>
-inferShape(const Program &program, unsigned index,
-           ArrayRef<std::optional<SmallVector<int64_t>>> shapes) {
-  const ValueInfo &info = program.arguments[index];
-  if (!ShapedType::isDynamicShape(info.shape))
-    return info.shape;
-  if (!program.attention)
-    return std::nullopt;
+/// The operand of attention or of its projection that an argument is, and the sizes of that op.
+static std::pair<const OperandInfo *, const OperandSizes *>
+findOperand(const Program &program, unsigned index, const ProgramSizes &sizes) {
   const AttentionInfo &attention = *program.attention;
-  if (!shapes[attention.q] || !shapes[attention.k] || !shapes[attention.v])
-    return std::nullopt;
-  SmallVector<int64_t> shape = *shapes[attention.q];
-  unsigned heads = attention.isBSHD ? 2 : 1, length = attention.isBSHD ? 1 : 2;
-  if (attention.bias == index || attention.keep == index) {
-    SmallVector<int64_t> scores = {shape[0], shape[heads], shape[length],
-                                   (*shapes[attention.k])[length]};
-    for (auto [size, declared] : llvm::zip_equal(scores, info.shape))
-      size = declared == 1 ? 1 : size;
-    return scores;
-  }
-  if (attention.sinkLogits == index)
-    return SmallVector<int64_t>{shape[heads]};
-  if (attention.kvLen == index)
-    return SmallVector<int64_t>{shape[0]};
-  if (attention.projection && attention.projection->pArgument == index) {
-    if (!shapes[attention.projection->w])
-      return std::nullopt;
-    return SmallVector<int64_t>{shape[0], shape[length], shapes[attention.projection->w]->back()};
-  }
-  if (attention.oArgument == index) {
-    shape[3] = (*shapes[attention.v])[3];
-    return shape;
-  }
-  if (attention.lseArgument == index) {
-    if (attention.isBSHD)
-      std::swap(shape[1], shape[2]);
-    shape.pop_back();
-    return shape;
-  }
-  return std::nullopt;
+  for (const OperandInfo &operand : attention.operands)
+    if (operand.argument == index)
+      return {&operand, &sizes.attention};
+  if (attention.projection)
+    for (const OperandInfo &operand : attention.projection->operands)
+      if (operand.argument == index)
+        return {&operand, &sizes.projection};
+  return {};
 }
 
-/// Random values; for `kv_len` lengths from 0 to the number of keys.
+/// Completes the shape of an argument that no --input gives, as far as it follows from others.
+static Error inferShape(const Program &program, unsigned index,
+                        std::vector<SmallVector<int64_t>> &shapes) {
+  if (!program.attention || !ShapedType::isDynamicShape(shapes[index]))
+    return Error::success();
+  Expected<ProgramSizes> known = getSizes(*program.attention, shapes);
+  if (!known)
+    return known.takeError();
+  auto [operand, sizes] = findOperand(program, index, *known);
+  if (operand && !operand->role.rule->isScalar())
+    shapes[index] = sizes->getShape(operand->role.dims);
+  return Error::success();
+}
+
+/// Random values; of an operand with a limit, such as `kv_len`, numbers from 0 to that.
 static void fillRandom(const Program &program, unsigned index,
-                       ArrayRef<std::optional<SmallVector<int64_t>>> shapes, uint64_t seed,
-                       HostTensor &tensor) {
-  if (!program.attention || program.attention->kvLen != index) {
-    tensor.fillRandom(seed);
-    return;
+                       ArrayRef<SmallVector<int64_t>> shapes, uint64_t seed, HostTensor &tensor) {
+  int64_t limit = ShapedType::kDynamic;
+  if (program.attention) {
+    Expected<ProgramSizes> known = getSizes(*program.attention, shapes);
+    if (!known)
+      return llvm::consumeError(known.takeError()); // the caller's, before anything runs
+    auto [operand, sizes] = findOperand(program, index, *known);
+    if (operand && operand->role.rule->limit)
+      limit = sizes->get(operand->role.rule->limit);
   }
-  const AttentionInfo &attention = *program.attention;
-  int64_t numKeys = (*shapes[attention.k])[attention.isBSHD ? 1 : 2];
+  if (ShapedType::isDynamic(limit))
+    return tensor.fillRandom(seed);
   std::mt19937_64 random(seed);
   for (int64_t i = 0; i < tensor.getNumElements(); ++i)
-    tensor.set(i, random() % (numKeys + 1));
+    tensor.set(i, random() % (limit + 1));
 }
 
 /// Fills `tensor` as the spec's source, which is no file, says; `seed` is for `random` alone.
@@ -171,7 +160,10 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
   Inputs inputs;
   inputs.tensors.resize(count);
   inputs.poisoned.resize(count);
-  std::vector<std::optional<SmallVector<int64_t>>> shapes(count);
+  // Dynamic where they are not known yet.
+  std::vector<SmallVector<int64_t>> shapes;
+  for (const ValueInfo &info : program.arguments)
+    shapes.push_back(info.shape);
   // First what the flags say, then what follows from it.
   for (size_t i = 0; i < specs.size(); ++i) {
     InputSpec &spec = specs[i];
@@ -193,28 +185,23 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
             describe(i) + " but the file holds " + tensor->getTypeName());
       shapes[i] = SmallVector<int64_t>(tensor->getShape());
       inputs.tensors[i] = std::move(*tensor);
-    } else if (!spec.scalar && !ShapedType::isDynamicShape(info.shape)) {
-      shapes[i] = info.shape;
-    } else if (!spec.scalar) {
+    } else if (!spec.scalar && ShapedType::isDynamicShape(info.shape)) {
       return spec.fail("expected sizes, as in TYPE=" + spec.source + ", for " + describe(i) +
                        ", which is " + info.getTypeName());
     }
   }
-  for (size_t i = specs.size(); i < count; ++i)
-    if (!ShapedType::isDynamicShape(program.arguments[i].shape))
-      shapes[i] = program.arguments[i].shape;
 
   for (size_t i = 0; i < count; ++i) {
     const ValueInfo &info = program.arguments[i];
     bool isGiven = i < specs.size();
     if (isGiven && specs[i].source.starts_with("@"))
       continue;
-    if (!shapes[i])
-      shapes[i] = inferShape(program, i, shapes);
-    if (!shapes[i] || (!isGiven && info.isScalar))
+    if (Error error = inferShape(program, i, shapes))
+      return error;
+    if (ShapedType::isDynamicShape(shapes[i]) || (!isGiven && info.isScalar))
       return llvm::createStringError(describe(i) + " of type " + info.getTypeName() +
                                      " needs an --input");
-    Expected<HostTensor> tensor = HostTensor::create(info.scalar, *shapes[i]);
+    Expected<HostTensor> tensor = HostTensor::create(info.scalar, shapes[i]);
     if (!tensor)
       return llvm::createStringError(describe(i) + ": " + llvm::toString(tensor.takeError()));
     auto random = [&](uint64_t seed) { fillRandom(program, i, shapes, seed, *tensor); };

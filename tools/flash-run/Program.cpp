@@ -79,6 +79,23 @@ static std::optional<unsigned> findOutput(func::FuncOp function, const Program &
   return std::nullopt;
 }
 
+/// The op's operands that are arguments of the function. An input must be one; returns why it is
+/// not.
+static std::string findOperands(func::FuncOp function, KernelOpInterface op,
+                                SmallVector<OperandInfo> &operands) {
+  for (OperandRole role : op.getOperandRoles()) {
+    std::optional<unsigned> argument = getArgumentIndex(role.value, function);
+    bool mustBe = role.value && !role.rule->isScalar() && !role.rule->is(OperandRule::Output);
+    if (mustBe && !argument)
+      return llvm::formatv("expected {0} to be an argument of function '{1}'", role.getName(),
+                           function.getName())
+          .str();
+    if (argument)
+      operands.push_back({role, *argument});
+  }
+  return {};
+}
+
 /// Finds the projection of the attention's output; returns why there is none to verify though
 /// there is a projection.
 static std::string findProjection(func::FuncOp function, const Program &program,
@@ -102,8 +119,11 @@ static std::string findProjection(func::FuncOp function, const Program &program,
                          "attention's, in its layout, and w to be an argument",
                          name)
         .str();
-  info = ProjectionInfo{*w, findOutput(function, program, op, op.getPInit(), 0),
-                        getArgumentIndex(op.getPInit(), function)};
+  SmallVector<OperandRole> roles = op.getOperandRoles();
+  info = ProjectionInfo{{}, roles[0], *w, findOutput(function, program, op, op.getPInit(), 0)};
+  for (const OperandRole &role : ArrayRef(roles).drop_front())
+    if (std::optional<unsigned> argument = getArgumentIndex(role.value, function))
+      info->operands.push_back({role, *argument});
   return {};
 }
 
@@ -125,25 +145,13 @@ static std::string findAttention(func::FuncOp function, Program &program) {
                          function.getName())
         .str();
   info.q = *q, info.k = *k, info.v = *v;
-  if (Value offset = op.getOffset()) {
-    info.hasOffset = true;
-    info.offsetArgument = getArgumentIndex(offset, function);
-    llvm::APInt constant;
-    if (matchPattern(offset, m_ConstantInt(&constant)))
-      info.offsetConstant = constant.getSExtValue();
-    else if (!info.offsetArgument)
-      return "expected the offset to be a constant or an argument";
-  }
-  for (auto [name, operand, argument] : {std::tuple("bias", op.getBias(), &info.bias),
-                                         {"keep", op.getKeep(), &info.keep},
-                                         {"sink_logits", op.getSinkLogits(), &info.sinkLogits},
-                                         {"kv_len", op.getKvLen(), &info.kvLen}}) {
-    *argument = getArgumentIndex(operand, function);
-    if (operand && !*argument)
-      return llvm::formatv("expected {0} to be an argument of function '{1}'", name,
-                           function.getName())
-          .str();
-  }
+  if (std::string reason = findOperands(function, op, info.operands); !reason.empty())
+    return reason;
+  llvm::APInt constant;
+  if (Value offset = op.getOffset(); offset && matchPattern(offset, m_ConstantInt(&constant)))
+    info.constantOffset = constant.getSExtValue();
+  else if (offset && !info.getArgument("offset"))
+    return "expected the offset to be a constant or an argument";
   if (std::optional<APFloat> softcap = op.getSoftcap())
     info.softcap = softcap->convertToFloat();
   if (op.hasScoreMod()) {
@@ -156,8 +164,6 @@ static std::string findAttention(func::FuncOp function, Program &program) {
   info.isBSHD = op.getLayout() == Layout::BSHD;
   info.scale = op.getScaleOrDefault();
   info.sets = op.getVisibleSets();
-  info.oArgument = getArgumentIndex(op.getOInit(), function);
-  info.lseArgument = getArgumentIndex(op.getLseInit(), function);
 
   info.o = findOutput(function, program, op, op.getOInit(), 0);
   if (op.getLseInit())
@@ -191,7 +197,7 @@ Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
       info->isWriteOnly =
           !argument.use_empty() && llvm::all_of(argument.getUses(), [&](OpOperand &use) {
             auto op = dyn_cast<DestinationStyleOpInterface>(use.getOwner());
-            return isa<AttentionOp, ProjectOp>(use.getOwner()) && op.isDpsInit(&use);
+            return isa<KernelOpInterface>(use.getOwner()) && op.isDpsInit(&use);
           });
     }
     program.arguments.push_back(*info);
@@ -213,105 +219,70 @@ Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
   return program;
 }
 
+std::optional<unsigned> AttentionInfo::getArgument(StringRef name) const {
+  for (const OperandInfo &operand : operands)
+    if (operand.role.getName() == name)
+      return operand.argument;
+  return std::nullopt;
+}
+
+Expected<ProgramSizes> flashattn::getSizes(const AttentionInfo &info,
+                                           ArrayRef<SmallVector<int64_t>> shapes) {
+  ProgramSizes sizes;
+  std::string wrong;
+  auto add = [&](OperandSizes &to, const OperandRole &role, ArrayRef<int64_t> shape) {
+    if (wrong.empty() && !role.rule->isScalar())
+      wrong = to.add(role, shape, /*isType=*/false);
+  };
+  for (const OperandInfo &operand : info.operands)
+    add(sizes.attention, operand.role, shapes[operand.argument]);
+  if (wrong.empty())
+    wrong = explainHeads(sizes.attention.get('H'), sizes.attention.get('G'));
+  if (info.projection) {
+    const OperandRole &o = info.projection->o;
+    add(sizes.projection, o, sizes.attention.getShape(o.dims));
+    for (const OperandInfo &operand : info.projection->operands)
+      add(sizes.projection, operand.role, shapes[operand.argument]);
+  }
+  if (!wrong.empty())
+    return llvm::createStringError("the inputs do not fit together: " + wrong);
+  return sizes;
+}
+
 Expected<AttentionProblem> flashattn::getProblem(const Program &program,
                                                  ArrayRef<const HostTensor *> arguments) {
   const AttentionInfo &info = *program.attention;
-  const HostTensor &q = *arguments[info.q], &k = *arguments[info.k], &v = *arguments[info.v];
-  unsigned heads = info.isBSHD ? 2 : 1, length = info.isBSHD ? 1 : 2;
+  auto shapes = llvm::map_to_vector(
+      arguments, [](const HostTensor *tensor) { return SmallVector<int64_t>(tensor->getShape()); });
+  Expected<ProgramSizes> sizes = getSizes(info, shapes);
+  if (!sizes)
+    return sizes.takeError();
   AttentionProblem problem;
-  problem.batch = q.getShape()[0];
-  problem.queryHeads = q.getShape()[heads];
-  problem.keyHeads = k.getShape()[heads];
-  problem.numQueries = q.getShape()[length];
-  problem.numKeys = k.getShape()[length];
-  problem.dim = q.getShape()[3];
-  problem.valueDim = v.getShape()[3];
+  problem.batch = sizes->attention.get('B');
+  problem.queryHeads = sizes->attention.get('H');
+  problem.keyHeads = sizes->attention.get('G');
+  problem.numQueries = sizes->attention.get('N');
+  problem.numKeys = sizes->attention.get('K');
+  problem.dim = sizes->attention.get('D');
+  problem.valueDim = sizes->attention.get('V');
   problem.scale = info.scale;
   problem.isBSHD = info.isBSHD;
   problem.sets = info.sets;
-  problem.scalar = q.getScalar();
-  problem.offset = info.isBottomRight ? problem.numKeys - problem.numQueries : 0;
-  if (info.hasOffset)
-    problem.offset = info.offsetArgument ? int64_t(arguments[*info.offsetArgument]->get(0))
-                                         : info.offsetConstant;
+  problem.scalar = arguments[info.q]->getScalar();
   problem.softcap = info.softcap;
   problem.scoreMod = info.scoreMod;
-  for (auto [argument, tensor] : {std::pair(info.bias, &problem.bias),
-                                  {info.keep, &problem.keep},
-                                  {info.sinkLogits, &problem.sinkLogits},
-                                  {info.kvLen, &problem.kvLen}})
-    if (argument)
-      *tensor = arguments[*argument];
-  problem.followsKvLen = problem.kvLen && info.isBottomRight && !info.hasOffset;
-
+  for (const OperandInfo &operand : info.operands)
+    problem.operands.emplace_back(operand.role.getName(), arguments[operand.argument]);
+  const HostTensor *offset = problem.getOperand("offset");
+  bool hasOffset = offset || info.constantOffset;
+  problem.offset = info.constantOffset  ? *info.constantOffset
+                   : offset             ? int64_t(offset->get(0))
+                   : info.isBottomRight ? problem.numKeys - problem.numQueries
+                                        : 0;
+  problem.followsKvLen = problem.getOperand("kv_len") && info.isBottomRight && !hasOffset;
   if (problem.offset != llvm::SignExtend64<32>(problem.offset))
     return llvm::createStringError("the inputs do not fit together: expected an offset from "
                                    "-2147483648 to 2147483647 but got " +
                                    llvm::Twine(problem.offset));
-  auto check = [&](const char *what, int64_t expected, int64_t found) -> Error {
-    if (expected == found)
-      return Error::success();
-    return llvm::createStringError(
-        llvm::formatv("the inputs do not fit together: expected {0} {1} but got {2}", what,
-                      expected, found)
-            .str());
-  };
-  for (auto [what, expected, found] :
-       {std::tuple("a batch of k of", problem.batch, k.getShape()[0]),
-        {"a batch of v of", problem.batch, v.getShape()[0]},
-        {"heads of v to be", problem.keyHeads, v.getShape()[heads]},
-        {"a length of v of", problem.numKeys, v.getShape()[length]},
-        {"a row of k of", problem.dim, k.getShape()[3]}})
-    if (Error error = check(what, expected, found))
-      return error;
-  if (problem.keyHeads == 0 ? problem.queryHeads != 0 : problem.queryHeads % problem.keyHeads != 0)
-    return llvm::createStringError(
-        llvm::formatv("the inputs do not fit together: expected the {0} heads of q to be a "
-                      "multiple of the {1} heads of k",
-                      problem.queryHeads, problem.keyHeads)
-            .str());
-  auto checkShape = [&](const char *what, std::optional<unsigned> argument,
-                        ArrayRef<int64_t> expected) -> Error {
-    if (!argument || arguments[*argument]->getShape() == expected)
-      return Error::success();
-    return llvm::createStringError(
-        llvm::formatv("the inputs do not fit together: expected {0} of {1} but got {2}", what,
-                      formatShape(expected, arguments[*argument]->getScalar()),
-                      arguments[*argument]->getTypeName())
-            .str());
-  };
-  SmallVector<int64_t> oShape(q.getShape());
-  oShape[3] = problem.valueDim;
-  if (Error error = checkShape("o", info.oArgument, oShape))
-    return error;
-  if (Error error = checkShape("lse", info.lseArgument,
-                               {problem.batch, problem.queryHeads, problem.numQueries}))
-    return error;
-  if (info.projection) {
-    int64_t width = arguments[info.projection->w]->getShape().back();
-    if (Error error =
-            checkShape("w", info.projection->w, {problem.queryHeads, problem.valueDim, width}))
-      return error;
-    if (Error error =
-            checkShape("p", info.projection->pArgument, {problem.batch, problem.numQueries, width}))
-      return error;
-  }
-  // What is declared as 1 is broadcast; all else is as large as the scores.
-  SmallVector<int64_t> scores = {problem.batch, problem.queryHeads, problem.numQueries,
-                                 problem.numKeys};
-  for (auto [what, argument, whole] :
-       {std::tuple("bias", info.bias, scores),
-        {"keep", info.keep, scores},
-        {"sink_logits", info.sinkLogits, SmallVector<int64_t>{problem.queryHeads}},
-        {"kv_len", info.kvLen, SmallVector<int64_t>{problem.batch}}}) {
-    if (!argument)
-      continue;
-    SmallVector<int64_t> expected = whole;
-    for (auto [size, declared] : llvm::zip_equal(expected, program.arguments[*argument].shape))
-      if (whole.size() == 4 && declared == 1)
-        size = 1;
-    if (Error error = checkShape(what, argument, expected))
-      return error;
-  }
   return problem;
 }

@@ -6,6 +6,7 @@
 #include "GuardedDevice.h"
 #include "HostTensor.h"
 #include "Reference.h"
+#include "flashattn/Dialect/FlashAttn/IR/OperandRoles.h"
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Runtime/Executable.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -29,30 +30,46 @@ struct OutputInfo {
   unsigned index;
 };
 
+/// An operand that is an argument of the function. The value of its role is gone with the module.
+struct OperandInfo {
+  OperandRole role;
+  unsigned argument;
+};
+
 /// The flashattn.project of the attention's output, as positions of arguments and outputs.
 struct ProjectionInfo {
+  SmallVector<OperandInfo> operands;
+  OperandRole o; ///< an argument or not
   unsigned w;
   std::optional<unsigned> p; ///< output
-  std::optional<unsigned> pArgument;
 };
 
 /// The one flashattn.attention of a function, as positions of its arguments and outputs.
 struct AttentionInfo {
+  SmallVector<OperandInfo> operands;
   unsigned q, k, v;
-  std::optional<unsigned> offsetArgument;
-  int64_t offsetConstant = 0;
-  bool hasOffset = false;
+  std::optional<int64_t> constantOffset;
   bool isBottomRight, isBSHD;
   double scale;
   SmallVector<IntegerSet> sets;
   std::optional<double> softcap;
   std::shared_ptr<const ScoreMod> scoreMod;
-  std::optional<unsigned> bias, keep, sinkLogits, kvLen;
   std::optional<unsigned> o, lse; ///< outputs
-  /// Arguments that are the op's inits.
-  std::optional<unsigned> oArgument, lseArgument;
   std::optional<ProjectionInfo> projection;
+
+  /// The argument that is the operand `name`.
+  std::optional<unsigned> getArgument(StringRef name) const;
 };
+
+/// The sizes of attention and of its projection.
+struct ProgramSizes {
+  OperandSizes attention, projection;
+};
+
+/// The sizes, from the shapes of the function's arguments, dynamic where they are not known yet.
+/// Errors: sizes that do not agree (rule R1).
+llvm::Expected<ProgramSizes> getSizes(const AttentionInfo &info,
+                                      ArrayRef<SmallVector<int64_t>> shapes);
 
 /// What there is to know before the module is lowered.
 struct Program {

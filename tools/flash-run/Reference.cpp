@@ -139,16 +139,17 @@ SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &probl
 
 uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
   std::vector<uint64_t> counts(problem.numQueries);
+  // Without kv_len every batch is like the first.
+  bool isEachOwn = problem.getOperand("kv_len");
   llvm::parallelFor(0, problem.numQueries, [&](size_t row) {
-    // Without kv_len every batch is like the first.
-    for (int64_t b = 0; b < (problem.kvLen ? problem.batch : 1); ++b)
+    for (int64_t b = 0; b < (isEachOwn ? problem.batch : 1); ++b)
       for (KeyInterval interval : getVisibleKeys(problem, row, b))
         counts[row] += interval.end - interval.begin;
   });
   uint64_t pairs = 0;
   for (uint64_t count : counts)
     pairs += count;
-  return pairs * (problem.kvLen ? 1 : problem.batch) * problem.queryHeads;
+  return pairs * (isEachOwn ? 1 : problem.batch) * problem.queryHeads;
 }
 
 /// Σ a·b in T. Several partial sums, so that the processor need not wait for each.
@@ -168,14 +169,19 @@ template <typename T> static T dot(const float *a, const float *b, int64_t count
 }
 
 namespace {
-/// Where a row is among the scores.
+/// Where a row is among the scores, and what else shapes them; null where it is left out.
 struct RowPlace {
+  RowPlace(const AttentionProblem &problem, int64_t b, int64_t h, int64_t row)
+      : b(b), h(h), row(row), bias(problem.getOperand("bias")), keep(problem.getOperand("keep")),
+        sinkLogits(problem.getOperand("sink_logits")) {}
+
   int64_t b, h, row;
+  const HostTensor *bias, *keep, *sinkLogits;
 };
 } // namespace
 
 /// The element of a tensor that is broadcastable to the scores.
-static double getOfScores(const HostTensor &tensor, RowPlace place, int64_t k) {
+static double getOfScores(const HostTensor &tensor, const RowPlace &place, int64_t k) {
   int64_t index = 0;
   for (auto [size, i] :
        llvm::zip_equal(tensor.getShape(), std::array<int64_t, 4>{place.b, place.h, place.row, k}))
@@ -185,7 +191,7 @@ static double getOfScores(const HostTensor &tensor, RowPlace place, int64_t k) {
 
 /// Rules A1 and A2 up to the mask, in T.
 template <typename T>
-static T computeScore(const AttentionProblem &problem, RowPlace place, int64_t k,
+static T computeScore(const AttentionProblem &problem, const RowPlace &place, int64_t k,
                       const float *query, const float *key) {
   T score = T(problem.scale) * dot<T>(query, key, problem.dim);
   if (problem.softcap)
@@ -193,22 +199,22 @@ static T computeScore(const AttentionProblem &problem, RowPlace place, int64_t k
   if (problem.scoreMod)
     score = problem.scoreMod->evaluate<T>(score, place.b, place.h,
                                           place.row + problem.getOffset(place.b), k);
-  if (problem.bias)
-    score += T(getOfScores(*problem.bias, place, k));
+  if (place.bias)
+    score += T(getOfScores(*place.bias, place, k));
   return score;
 }
 
 /// Rule A5 in T; `round` is applied to P before it meets V.
 template <typename T, typename Round>
-static T computeRow(const AttentionProblem &problem, RowPlace place, ArrayRef<KeyInterval> visible,
-                    const float *query, const float *keys, const float *values, Round round,
-                    SmallVectorImpl<T> &o) {
+static T computeRow(const AttentionProblem &problem, const RowPlace &place,
+                    ArrayRef<KeyInterval> visible, const float *query, const float *keys,
+                    const float *values, Round round, SmallVectorImpl<T> &o) {
   o.assign(problem.valueDim, T(0));
   T infinity = std::numeric_limits<T>::infinity();
   std::vector<T> scores;
   T maximum = -infinity, sink = -infinity;
-  if (problem.sinkLogits)
-    maximum = sink = T(problem.sinkLogits->get(place.h));
+  if (place.sinkLogits)
+    maximum = sink = T(place.sinkLogits->get(place.h));
   for (KeyInterval interval : visible)
     for (int64_t k = interval.begin; k < interval.end; ++k) {
       scores.push_back(computeScore<T>(problem, place, k, query, keys + k * problem.dim));
@@ -216,7 +222,7 @@ static T computeRow(const AttentionProblem &problem, RowPlace place, ArrayRef<Ke
     }
   if (llvm::all_of(scores, [&](T score) { return score == -infinity; }))
     return sink; // rule A6
-  T sum = problem.sinkLogits ? std::exp(sink - maximum) : T(0);
+  T sum = place.sinkLogits ? std::exp(sink - maximum) : T(0);
   for (T &score : scores)
     sum += score = std::exp(score - maximum);
   const T *next = scores.data();
@@ -231,12 +237,11 @@ static T computeRow(const AttentionProblem &problem, RowPlace place, ArrayRef<Ke
 }
 
 /// Rule M7: what of `visible` the tensor `keep` shows, too.
-static SmallVector<KeyInterval> keepOnly(const HostTensor &keep, RowPlace place,
-                                         ArrayRef<KeyInterval> visible) {
+static SmallVector<KeyInterval> keepOnly(const RowPlace &place, ArrayRef<KeyInterval> visible) {
   SmallVector<KeyInterval> kept;
   for (KeyInterval interval : visible)
     for (int64_t k = interval.begin; k < interval.end; ++k) {
-      if (getOfScores(keep, place, k) == 0)
+      if (getOfScores(*place.keep, place, k) == 0)
         continue;
       if (!kept.empty() && kept.back().end == k)
         ++kept.back().end;
@@ -250,10 +255,10 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
                                             const float *keys, const float *values, int64_t b,
                                             int64_t h, int64_t row) {
   ReferenceRow result;
-  RowPlace place{b, h, row};
+  RowPlace place(problem, b, h, row);
   SmallVector<KeyInterval> visible = getVisibleKeys(problem, row, b);
-  if (problem.keep)
-    visible = keepOnly(*problem.keep, place, visible);
+  if (place.keep)
+    visible = keepOnly(place, visible);
   result.lse = computeRow<double>(
       problem, place, visible, query.data(), keys, values, [](double p) { return p; }, result.o);
   result.naiveLse = computeRow<float>(

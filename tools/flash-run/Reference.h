@@ -26,16 +26,25 @@ struct AttentionProblem {
   /// Over (p, k)[nq, nk]; a pair is visible where one of them holds it.
   SmallVector<IntegerSet> sets;
   Scalar scalar;
-  /// What else shapes the scores; null where it is left out. `keep` and `bias` have sizes of 1
-  /// where they are broadcast.
+  /// What else shapes the scores.
   std::optional<double> softcap;
   std::shared_ptr<const ScoreMod> scoreMod;
-  const HostTensor *bias = nullptr, *keep = nullptr, *sinkLogits = nullptr, *kvLen = nullptr;
+  /// The operands that are given, by their names. Those that broadcast have sizes of 1 where they
+  /// do.
+  SmallVector<std::pair<StringRef, const HostTensor *>> operands;
   /// The last query stands at the last key of its batch, whatever `offset` says.
   bool followsKvLen = false;
 
+  /// The operand `name`, null where it is left out.
+  const HostTensor *getOperand(StringRef name) const {
+    for (auto [given, tensor] : operands)
+      if (given == name)
+        return tensor;
+    return nullptr;
+  }
   /// Keys of batch `b` that exist (rule A7).
   int64_t getNumKeys(int64_t b) const {
+    const HostTensor *kvLen = getOperand("kv_len");
     return kvLen ? std::clamp<int64_t>(kvLen->get(b), 0, numKeys) : numKeys;
   }
   /// Position of query 0 of batch `b`.

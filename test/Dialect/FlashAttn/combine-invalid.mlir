@@ -41,7 +41,7 @@ func.func @parts(%op: memref<3x2x8x1x64xf32>, %lp: memref<4x2x8x1xf32>, %o: memr
 // -----
 
 func.func @layout(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>) {
-  // expected-error@+1 {{expected length of 'o' to be 1 as in 'o_parts' but got 8}}
+  // expected-error@+1 {{expected query length of 'o' to be 1 as in 'o_parts' but got 8}}
   flashattn.combine layout(bshd) ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) outs(%o : memref<2x8x1x64xf16>)
   return
 }
@@ -65,7 +65,7 @@ func.func @sinks(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %s: memr
 // -----
 
 func.func @lse(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>, %l: memref<2x8x2xf32>) {
-  // expected-error@+1 {{expected length of 'lse' to be 1 as in 'o_parts' but got 2}}
+  // expected-error@+1 {{expected query length of 'lse' to be 1 as in 'o_parts' but got 2}}
   flashattn.combine ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) outs(%o, %l : memref<2x8x1x64xf16>, memref<2x8x2xf32>)
   return
 }

@@ -112,7 +112,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x4xf32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<4xf16>) {
-  // expected-error@+1 {{expected element type 'f32' of 'sink_logits' but got 'f16'}}
+  // expected-error@+1 {{expected element type f32 of 'sink_logits' but got 'f16'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       sink_logits(%x : tensor<4xf16>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
@@ -148,7 +148,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2x1xi32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2xi64>) {
-  // expected-error@+1 {{expected element type 'i32' of 'kv_len' but got 'i64'}}
+  // expected-error@+1 {{expected element type i32 of 'kv_len' but got 'i64'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       kv_len(%x : tensor<2xi64>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return
@@ -554,7 +554,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<1x1x8x8xi32>) {
 // -----
 
 func.func @f(%q: tensor<2x4x8x16xf32>, %x: tensor<2xui32>) {
-  // expected-error@+1 {{expected element type 'i32' of 'kv_len' but got 'ui32'}}
+  // expected-error@+1 {{expected element type i32 of 'kv_len' but got 'ui32'}}
   %r = flashattn.attention ins(%q, %q, %q : tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>, tensor<2x4x8x16xf32>)
       kv_len(%x : tensor<2xui32>) outs(%q : tensor<2x4x8x16xf32>) -> tensor<2x4x8x16xf32>
   return

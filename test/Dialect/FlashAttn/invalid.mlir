@@ -358,7 +358,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x9x16xf32>, %o: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected length of 'v' to be 8 as in 'k' but got 9}}
+  // expected-error@+1 {{expected key length of 'v' to be 8 as in 'k' but got 9}}
   %r = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x9x16xf32>)
       outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
@@ -368,7 +368,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x7x16xf32>) {
-  // expected-error@+1 {{expected length of 'o' to be 8 as in 'q' but got 7}}
+  // expected-error@+1 {{expected query length of 'o' to be 8 as in 'q' but got 7}}
   %r = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%o : tensor<1x2x7x16xf32>) -> tensor<1x2x7x16xf32>
@@ -399,7 +399,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 
 // The layout says which dimension is which.
 func.func @f(%q: tensor<1x8x2x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{expected head count of 'o' to be 2 as in 'q' but got 8}}
+  // expected-error@+1 {{expected query length of 'o' to be 8 as in 'q' but got 2}}
   %r = flashattn.attention layout(bshd)
       ins(%q, %k, %v : tensor<1x8x2x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
@@ -480,7 +480,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>, %l: tensor<1x2x16xf32>) {
-  // expected-error@+1 {{expected length of 'lse' to be 8 as in 'q' but got 16}}
+  // expected-error@+1 {{expected query length of 'lse' to be 8 as in 'q' but got 16}}
   %r:2 = flashattn.attention
       ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%o, %l : tensor<1x2x8x16xf32>, tensor<1x2x16xf32>) -> tensor<1x2x8x16xf32>, tensor<1x2x16xf32>

@@ -41,7 +41,7 @@ func.func @element(%o: memref<2x8x16x64xf64>, %w: memref<8x64x512xf16>, %p: memr
 // -----
 
 func.func @weights_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xbf16>, %p: memref<2x16x512xf16>) {
-  // expected-error@+1 {{expected 'w' of element type 'f16', that of 'o', but got 'bf16'}}
+  // expected-error@+1 {{expected element type 'f16' of 'w' as in 'o' but got 'bf16'}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf16>, memref<8x64x512xbf16>) outs(%p : memref<2x16x512xf16>)
   return
 }
@@ -49,7 +49,7 @@ func.func @weights_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xbf16>,
 // -----
 
 func.func @result_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x16x512xbf16>) {
-  // expected-error@+1 {{expected 'p' of element type 'f16', that of 'o', or f32 but got 'bf16'}}
+  // expected-error@+1 {{expected element type 'f16' or f32 of 'p' as in 'o' but got 'bf16'}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x16x512xbf16>)
   return
 }
@@ -57,7 +57,7 @@ func.func @result_element(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16>, %
 // -----
 
 func.func @result_element_f32(%o: memref<2x8x16x64xf32>, %w: memref<8x64x512xf32>, %p: memref<2x16x512xf16>) {
-  // expected-error@+1 {{expected 'p' of element type 'f32', that of 'o', but got 'f16'}}
+  // expected-error@+1 {{expected element type 'f32' of 'p' as in 'o' but got 'f16'}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf32>, memref<8x64x512xf32>) outs(%p : memref<2x16x512xf16>)
   return
 }
@@ -97,7 +97,7 @@ func.func @batch(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16>, %p: memref
 // -----
 
 func.func @length(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16>, %p: memref<2x17x512xf16>) {
-  // expected-error@+1 {{expected length of 'p' to be 16 as in 'o' but got 17}}
+  // expected-error@+1 {{expected query length of 'p' to be 16 as in 'o' but got 17}}
   flashattn.project ins(%o, %w : memref<2x8x16x64xf16>, memref<8x64x512xf16>) outs(%p : memref<2x17x512xf16>)
   return
 }
@@ -113,7 +113,7 @@ func.func @width(%o: memref<2x8x16x64xf16>, %w: memref<8x64x512xf16>, %p: memref
 // -----
 
 func.func @dynamic_row(%o: memref<2x8x16x?xf16>, %w: memref<8x64x512xf16>, %p: memref<2x16x512xf16>) {
-  // expected-error@+1 {{expected a static head dimension of 'o', a multiple of 8, but got 'memref<2x8x16x?xf16>'}}
+  // expected-error@+1 {{expected a static last dimension of 'o' but got 'memref<2x8x16x?xf16>'}}
   flashattn.project ins(%o, %w : memref<2x8x16x?xf16>, memref<8x64x512xf16>) outs(%p : memref<2x16x512xf16>)
   return
 }
@@ -121,7 +121,7 @@ func.func @dynamic_row(%o: memref<2x8x16x?xf16>, %w: memref<8x64x512xf16>, %p: m
 // -----
 
 func.func @odd_row(%o: memref<2x8x16x12xf16>, %w: memref<8x12x512xf16>, %p: memref<2x16x512xf16>) {
-  // expected-error@+1 {{expected a static head dimension of 'o', a multiple of 8, but got 'memref<2x8x16x12xf16>'}}
+  // expected-error@+1 {{expected a head dimension of 'o' that is a multiple of 8 but got 'memref<2x8x16x12xf16>'}}
   flashattn.project ins(%o, %w : memref<2x8x16x12xf16>, memref<8x12x512xf16>) outs(%p : memref<2x16x512xf16>)
   return
 }

@@ -1,9 +1,9 @@
 // What does not fit together around a projection.
 
 // RUN: not flash-run %s --device=cpu --function=f --input=1x4x16x8xf32 --input=2x8x24xf32 2>&1 | FileCheck %s --check-prefix=HEADS
-// HEADS: the inputs do not fit together: expected w of 4x8x24xf32 but got 2x8x24xf32
+// HEADS: the inputs do not fit together: expected head count of 'w' to be 4 as in 'o' but got 2
 // RUN: not flash-run %s --device=cpu --function=f --input=1x4x16x8xf32 --input=4x8x24xf32 --input=1x4x16x8xf32 --input=1x17x24xf32 2>&1 | FileCheck %s --check-prefix=ROWS
-// ROWS: the inputs do not fit together: expected p of 1x16x24xf32 but got 1x17x24xf32
+// ROWS: the inputs do not fit together: expected query length of 'p' to be 16 as in 'o' but got 17
 // RUN: flash-run %s --device=cpu --function=f --input=1x4x16x8xf32 --input=4x8x24xf32 --verify | FileCheck %s --check-prefix=PASS
 // PASS: verify o: {{.*}}: PASS
 // PASS: verify p: {{.*}}: PASS

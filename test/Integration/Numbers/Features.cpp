@@ -177,16 +177,18 @@ void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
 void flashattn::plantNaN(const AttentionInfo &info, const AttentionProblem &problem,
                          MutableArrayRef<HostTensor> arguments) {
   constexpr int64_t kTile = 128; // any schedule's tile_n or more
+  const HostTensor *keep = problem.getOperand("keep");
+  std::optional<unsigned> biasArgument = info.getArgument("bias");
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {
     int64_t existing = problem.getNumKeys(b);
-    llvm::BitVector seen(problem.numKeys), kept(problem.numKeys, !problem.keep);
+    llvm::BitVector seen(problem.numKeys), kept(problem.numKeys, !keep);
     for (int64_t row = 0; row < problem.numQueries; ++row) {
       for (KeyInterval interval : getVisibleKeys(problem, row, b))
         seen.set(interval.begin, interval.end);
       for (int64_t k = 0; k < problem.numKeys; ++k)
         for (int64_t h = 0; h < problem.queryHeads && !kept[k]; ++h)
-          if (problem.keep->get(getPlace(*problem.keep, b, h, row, k)))
+          if (keep->get(getPlace(*keep, b, h, row, k)))
             kept.set(k);
     }
     // A tile is read that has a pair which the mask shows and one which `keep` does.
@@ -204,9 +206,9 @@ void flashattn::plantNaN(const AttentionInfo &info, const AttentionProblem &prob
           for (int64_t d = 0; d < width; ++d)
             arguments[argument].set(start + d, kNaN);
         }
-      if (k < existing || !info.bias)
+      if (k < existing || !biasArgument)
         continue;
-      HostTensor &bias = arguments[*info.bias];
+      HostTensor &bias = arguments[*biasArgument];
       ArrayRef<int64_t> shape = bias.getShape();
       if (shape[0] != problem.batch || shape[3] != problem.numKeys)
         continue;

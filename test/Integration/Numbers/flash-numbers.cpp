@@ -219,7 +219,7 @@ static Expected<std::string> runCase(const Program &program, const Module &modul
     return problem.takeError();
   // Of the point's own numbers, so that it is the same alone as among others.
   std::mt19937 random(seedFlag + shape.numQueries * shape.numKeys + module.dim);
-  if (std::optional<unsigned> keep = program.attention->keep; keep && random() % 4)
+  if (std::optional<unsigned> keep = program.attention->getArgument("keep"); keep && random() % 4)
     hideBlocks(inputs->tensors[*keep], random);
   if (featuresFlag)
     plantNaN(*program.attention, *problem, inputs->tensors);

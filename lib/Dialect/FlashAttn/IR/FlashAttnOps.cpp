@@ -1,7 +1,6 @@
 //===- FlashAttnOps.cpp - verifier, effects, shapes, canonicalisation ------===//
 
 #include "Verify.h"
-#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -64,34 +63,6 @@ static LogicalResult reifyDestinationShapes(DestinationStyleOpInterface op, OpBu
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
 
-void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Value k, Value v,
-                        Value offset, Value oInit, Value lseInit,
-                        ArrayRef<NamedAttribute> attributes) {
-  build(builder, state, q, k, v, /*bias=*/Value(), /*keep=*/Value(), /*sinkLogits=*/Value(),
-        /*kvLen=*/Value(), offset, oInit, lseInit, attributes, /*hasScoreMod=*/false);
-}
-
-void AttentionOp::build(OpBuilder &builder, OperationState &state, Value q, Value k, Value v,
-                        Value bias, Value keep, Value sinkLogits, Value kvLen, Value offset,
-                        Value oInit, Value lseInit, ArrayRef<NamedAttribute> attributes,
-                        bool hasScoreMod) {
-  auto &segments = state.getOrAddProperties<Properties>().operandSegmentSizes;
-  Value operands[] = {q, k, v, bias, keep, sinkLogits, kvLen, offset, oInit, lseInit};
-  for (auto [segment, operand] : llvm::zip_equal(segments, operands)) {
-    segment = operand ? 1 : 0;
-    if (operand)
-      state.addOperands(operand);
-  }
-  for (NamedAttribute attribute : attributes)
-    if (attribute.getName() != "operandSegmentSizes")
-      state.addAttribute(attribute.getName(), attribute.getValue());
-  if (hasScoreMod)
-    state.addRegion();
-  for (Value init : {oInit, lseInit})
-    if (init && isa<RankedTensorType>(init.getType()))
-      state.addTypes(init.getType());
-}
-
 int64_t AttentionOp::getKnownGroup() {
   int64_t heads = getQ().getType().getDimSize(getHeadDim());
   int64_t kvHeads = getK().getType().getDimSize(getHeadDim());
@@ -151,134 +122,16 @@ LogicalResult mlir::flashattn::verifyResults(DestinationStyleOpInterface op) {
   return success();
 }
 
-/// R1: `found` must equal `expected` where both are static.
-static LogicalResult verifyDim(AttentionOp op, StringRef operand, StringRef dim, int64_t found,
-                               StringRef other, int64_t expected) {
-  if (ShapedType::isDynamic(found) || ShapedType::isDynamic(expected) || found == expected)
-    return success();
-  return op.emitOpError() << "expected " << dim << " of '" << operand << "' to be " << expected
-                          << " as in '" << other << "' but got " << found;
-}
-
 LogicalResult AttentionOp::verify() {
-  ShapedType q = getQ().getType(), k = getK().getType(), v = getV().getType(),
-             o = getOInit().getType();
-  bool onTensors = isa<RankedTensorType>(q);
-  auto sameKind = [&](StringRef name, Type type) -> LogicalResult {
-    if (isa<RankedTensorType>(type) != onTensors)
-      return emitOpError() << "expected all operands to be " << (onTensors ? "tensors" : "memrefs")
-                           << " like 'q' but got '" << name << "' of type " << type;
-    return success();
-  };
-  std::pair<StringRef, ShapedType> rank4[] = {{"q", q}, {"k", k}, {"v", v}, {"o", o}};
-  for (auto [name, type] : rank4) {
-    if (failed(sameKind(name, type)))
-      return failure();
-    if (type.getRank() != 4)
-      return emitOpError() << "expected '" << name << "' of rank 4 but got rank " << type.getRank();
-    Type element = type.getElementType();
-    if (!element.isF16() && !element.isBF16() && !element.isF32())
-      return emitOpError() << "expected element type f16, bf16 or f32 of '" << name << "' but got "
-                           << element;
-    if (element != q.getElementType())
-      return emitOpError() << "expected element type " << q.getElementType() << " of '" << name
-                           << "' as in 'q' but got " << element;
-    if (type.isDynamicDim(3))
-      return emitOpError() << "expected a static last dimension of '" << name << "' but got "
-                           << type;
-    if (failed(verifyMemory(*this, name, type)))
-      return failure();
-  }
-
-  unsigned head = getHeadDim(), seq = getSeqDim();
-  if (failed(verifyDim(*this, "k", "batch size", k.getDimSize(0), "q", q.getDimSize(0))) ||
-      failed(verifyDim(*this, "v", "batch size", v.getDimSize(0), "q", q.getDimSize(0))) ||
-      failed(verifyDim(*this, "o", "batch size", o.getDimSize(0), "q", q.getDimSize(0))) ||
-      failed(verifyDim(*this, "v", "head count", v.getDimSize(head), "k", k.getDimSize(head))) ||
-      failed(verifyDim(*this, "o", "head count", o.getDimSize(head), "q", q.getDimSize(head))) ||
-      failed(verifyDim(*this, "v", "length", v.getDimSize(seq), "k", k.getDimSize(seq))) ||
-      failed(verifyDim(*this, "o", "length", o.getDimSize(seq), "q", q.getDimSize(seq))) ||
-      failed(verifyDim(*this, "k", "head dimension", k.getDimSize(3), "q", q.getDimSize(3))) ||
-      failed(verifyDim(*this, "o", "head dimension", o.getDimSize(3), "v", v.getDimSize(3))))
+  OperandSizes sizes;
+  if (failed(verifyOperands(*this, sizes)))
     return failure();
-  if (q.getDimSize(3) < 1 || v.getDimSize(3) < 1)
-    return emitOpError() << "expected head dimensions of at least 1 but got " << q.getDimSize(3)
-                         << " of 'q' and " << v.getDimSize(3) << " of 'v'";
-
+  if (getD() < 1 || getDv() < 1)
+    return emitOpError() << "expected head dimensions of at least 1 but got " << getD()
+                         << " of 'q' and " << getDv() << " of 'v'";
   // A4: every key/value head serves the same number of query heads.
-  int64_t hq = q.getDimSize(head), hkv = k.getDimSize(head);
-  if (!ShapedType::isDynamic(hkv) && hkv == 0 && hq != 0)
-    return emitOpError() << "expected at least 1 key/value head but got 0";
-  if (!ShapedType::isDynamic(hq) && !ShapedType::isDynamic(hkv) && hkv != 0 && hq % hkv != 0)
-    return emitOpError() << "expected the query head count to be a multiple of the key/value head "
-                            "count, "
-                         << hkv << ", but got " << hq;
-
-  if (Value lseInit = getLseInit()) {
-    auto lse = cast<ShapedType>(lseInit.getType());
-    if (failed(sameKind("lse", lse)))
-      return failure();
-    if (lse.getRank() != 3)
-      return emitOpError() << "expected 'lse' of rank 3 but got rank " << lse.getRank();
-    if (!lse.getElementType().isF32())
-      return emitOpError() << "expected element type f32 of 'lse' but got " << lse.getElementType();
-    // `lse` is [B, Hq, Nq] in either layout.
-    if (failed(verifyDim(*this, "lse", "batch size", lse.getDimSize(0), "q", q.getDimSize(0))) ||
-        failed(verifyDim(*this, "lse", "head count", lse.getDimSize(1), "q", hq)) ||
-        failed(verifyDim(*this, "lse", "length", lse.getDimSize(2), "q", q.getDimSize(seq))))
-      return failure();
-    if (failed(verifyMemory(*this, "lse", lse)))
-      return failure();
-  }
-
-  // `bias` and `keep` are broadcastable to [B, Hq, Nq, Nk] in either layout.
-  std::pair<StringRef, int64_t> scores[] = {{"batch size", q.getDimSize(0)},
-                                            {"head count", hq},
-                                            {"query length", q.getDimSize(seq)},
-                                            {"key length", k.getDimSize(seq)}};
-  for (auto [name, value] : {std::pair<StringRef, Value>("bias", getBias()), {"keep", getKeep()}}) {
-    if (!value)
-      continue;
-    auto type = cast<ShapedType>(value.getType());
-    if (failed(sameKind(name, type)))
-      return failure();
-    if (type.getRank() != 4)
-      return emitOpError() << "expected '" << name << "' of rank 4 but got rank " << type.getRank();
-    Type element = type.getElementType();
-    if (value == getKeep() && !element.isInteger(1))
-      return emitOpError() << "expected element type i1 of 'keep' but got " << element;
-    if (value == getBias() && !element.isF16() && !element.isBF16() && !element.isF32())
-      return emitOpError() << "expected element type f16, bf16 or f32 of 'bias' but got "
-                           << element;
-    for (auto [i, dim] : llvm::enumerate(scores)) {
-      int64_t found = type.getDimSize(i);
-      if (found != 1 && !ShapedType::isDynamic(found) && !ShapedType::isDynamic(dim.second) &&
-          found != dim.second)
-        return emitOpError() << "expected " << dim.first << " of '" << name << "' to be 1 or "
-                             << dim.second << " but got " << found;
-    }
-    if (failed(verifyMemory(*this, name, type)))
-      return failure();
-  }
-  auto verifyRow = [&](StringRef name, Value value, Type element, StringRef dim,
-                       int64_t expected) -> LogicalResult {
-    if (!value)
-      return success();
-    auto type = cast<ShapedType>(value.getType());
-    if (failed(sameKind(name, type)))
-      return failure();
-    if (type.getRank() != 1)
-      return emitOpError() << "expected '" << name << "' of rank 1 but got rank " << type.getRank();
-    if (type.getElementType() != element)
-      return emitOpError() << "expected element type " << element << " of '" << name << "' but got "
-                           << type.getElementType();
-    return failure(failed(verifyDim(*this, name, dim, type.getDimSize(0), "q", expected)) ||
-                   failed(verifyMemory(*this, name, type)));
-  };
-  Builder b(getContext());
-  if (failed(verifyRow("sink_logits", getSinkLogits(), b.getF32Type(), "head count", hq)) ||
-      failed(verifyRow("kv_len", getKvLen(), b.getI32Type(), "batch size", q.getDimSize(0))))
-    return failure();
+  if (std::string wrong = explainHeads(sizes.get('H'), sizes.get('G')); !wrong.empty())
+    return emitOpError() << wrong;
 
   for (auto [name, value] : {std::pair("scale", getScale()), std::pair("softcap", getSoftcap())}) {
     if (!value)
@@ -415,9 +268,8 @@ struct DropScoreModWithoutEffect : OpRewritePattern<AttentionOp> {
     if (cast<YieldOp>(body.getTerminator()).getScore() != body.getArgument(0))
       return failure();
     rewriter.replaceOpWithNewOp<AttentionOp>(
-        op, op.getQ(), op.getK(), op.getV(), op.getBias(), op.getKeep(), op.getSinkLogits(),
-        op.getKvLen(), op.getOffset(), op.getOInit(), op.getLseInit(), op->getAttrs(),
-        /*hasScoreMod=*/false);
+        op, op->getResultTypes(), op->getOperands(), op.getProperties(),
+        llvm::to_vector(op->getDiscardableAttrs()), /*numRegions=*/0);
     return success();
   }
 };

@@ -6,7 +6,7 @@
 #include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
+#include "mlir/Dialect/Utils/StructuredOpsUtils.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -48,154 +48,140 @@ static SmallVector<OpFoldResult> inLayout(AttentionOp op, OpFoldResult batch, Op
   return values;
 }
 
+/// Whether a slice of the queries can be an attention of its own; `ownPositions`: each batch has a
+/// position of query 0 of its own.
+static LogicalResult verifyQueriesAreTileable(AttentionOp op, bool ownPositions) {
+  // A slice of the queries changes nq; a mask that reads that symbol would change its meaning.
+  for (IntegerSet set : op.getVisibleSets())
+    for (AffineExpr constraint : set.getConstraints())
+      if (constraint.isFunctionOfSymbol(0))
+        return op.emitOpError()
+               << "expected a mask without the symbol nq to tile the queries but got '"
+               << op.getMaskAttr() << "'";
+  if (ownPositions && (op.getMask() || op.hasScoreMod()))
+    return op.emitOpError() << "expected an offset or align top_left to tile the queries beside "
+                               "kv_len but got align bottom_right";
+  return success();
+}
+
+namespace {
+/// Where a slice begins in a dimension, and how long it is.
+struct Part {
+  OpFoldResult offset, size;
+};
+} // namespace
+
+/// A4: the key/value heads of a tile of query heads. It reads whole ones: it is one head, or whole
+/// groups. `hq` and `hkv` are all heads.
+static FailureOr<Part> getKVHeads(OpBuilder &b, AttentionOp op, const Part &heads, OpFoldResult hq,
+                                  OpFoldResult hkv) {
+  std::optional<int64_t> hqValue = getConstantIntValue(hq), hkvValue = getConstantIntValue(hkv);
+  if (hqValue && hkvValue && *hqValue == *hkvValue)
+    return heads;
+  if (isConstantIntValue(heads.offset, 0) && isEqualConstantIntOrValue(heads.size, hq))
+    return Part{heads.offset, hkv};
+  std::optional<int64_t> size = getConstantIntValue(heads.size), group;
+  if (hqValue && hkvValue && *hkvValue != 0)
+    group = *hqValue / *hkvValue;
+  if (size && (*size == 1 || (group && *group != 0 && *size % *group == 0))) {
+    AffineExpr d0 = b.getAffineDimExpr(0), s0 = b.getAffineSymbolExpr(0),
+               s1 = b.getAffineSymbolExpr(1);
+    OpFoldResult offset = affine::makeComposedFoldedAffineApply(
+        b, op.getLoc(), AffineMap::get(1, 2, d0.floorDiv(s0.floorDiv(s1))),
+        {heads.offset, hq, hkv});
+    return Part{offset, *size == 1 ? heads.size : b.getIndexAttr(*size / *group)};
+  }
+  return op.emitOpError() << "expected a head tile of 1 or a multiple of the group size, "
+                          << (group ? std::to_string(*group) : "which is not static")
+                          << ", but got " << (size ? std::to_string(*size) : "a dynamic size");
+}
+
+/// A3: the position of the first query of a tile that begins at query `first`: the op's own offset
+/// plus that.
+static Value getPosition(OpBuilder &b, AttentionOp op, OpFoldResult first, OpFoldResult nq,
+                         OpFoldResult nk) {
+  Location loc = op.getLoc();
+  AffineExpr s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1),
+             s2 = b.getAffineSymbolExpr(2);
+  OpFoldResult sum = first;
+  if (Value own = op.getOffset())
+    sum = affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {OpFoldResult(own), first});
+  else if (op.getAlign() == Align::BottomRight)
+    sum = affine::makeComposedFoldedAffineApply(b, loc, s0 + s1 - s2, {first, nk, nq});
+  return getValueOrCreateConstantIndexOp(b, loc, sum);
+}
+
+/// The score modification goes by the batches and heads of the whole op, which `first` are added to
+/// for.
+static void shiftScoreMod(OpBuilder &b, AttentionOp op, ArrayRef<OpFoldResult> first) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(op);
+  SmallVector<Value> values = llvm::map_to_vector(first, [&](OpFoldResult value) {
+    return getValueOrCreateConstantIndexOp(b, op.getLoc(), value);
+  });
+  Block &body = op.getScoreMod().front();
+  b.setInsertionPointToStart(&body);
+  for (auto [i, value] : llvm::enumerate(values)) {
+    if (isConstantIntValue(first[i], 0))
+      continue;
+    BlockArgument own = body.getArgument(1 + i);
+    auto sum = arith::AddIOp::create(b, op.getLoc(), own, value);
+    own.replaceAllUsesExcept(sum, sum);
+  }
+}
+
 FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
                                                             ArrayRef<OpFoldResult> offsets,
                                                             ArrayRef<OpFoldResult> sizes) {
   Location loc = getLoc();
-  OpFoldResult zero = b.getIndexAttr(0);
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   OpFoldResult hq = getDim(b, loc, getQ(), getHeadDim()),
                hkv = getDim(b, loc, getK(), getHeadDim());
   OpFoldResult nq = getDim(b, loc, getQ(), getSeqDim()), nk = getDim(b, loc, getK(), getSeqDim());
-
-  // A slice of the queries changes nq; a mask that reads that symbol would change its meaning.
   bool wholeQueries = isConstantIntValue(offsets[2], 0) && isEqualConstantIntOrValue(sizes[2], nq);
-  if (!wholeQueries)
-    for (IntegerSet set : getVisibleSets())
-      for (AffineExpr constraint : set.getConstraints())
-        if (constraint.isFunctionOfSymbol(0)) {
-          emitOpError() << "expected a mask without the symbol nq to tile the queries but got '"
-                        << getMaskAttr() << "'";
-          return failure();
-        }
-
   // A3: with kv_len the position of query 0 is each batch's own, so that no one offset can
-  // stand for it.
+  // stand for it. Then come all queries of a batch, or nothing asks for positions.
   bool ownPositions = getKvLen() && !getOffset() && getAlign() == Align::BottomRight;
-  if (ownPositions && !wholeQueries && (getMask() || hasScoreMod())) {
-    emitOpError() << "expected an offset or align top_left to tile the queries beside kv_len but "
-                     "got align bottom_right";
+  if (!wholeQueries && failed(verifyQueriesAreTileable(*this, ownPositions)))
     return failure();
-  }
+  FailureOr<Part> kvHeads = getKVHeads(b, *this, {offsets[1], sizes[1]}, hq, hkv);
+  if (failed(kvHeads))
+    return failure();
 
-  // A4: a tile of heads reads whole key/value heads: it is one head, or whole groups.
-  OpFoldResult kvOffset = offsets[1], kvSize = sizes[1];
-  std::optional<int64_t> hqValue = getConstantIntValue(hq), hkvValue = getConstantIntValue(hkv);
-  bool oneToOne = hqValue && hkvValue && *hqValue == *hkvValue;
-  if (!oneToOne) {
-    AffineExpr d0 = b.getAffineDimExpr(0), s0 = b.getAffineSymbolExpr(0),
-               s1 = b.getAffineSymbolExpr(1);
-    auto apply = [&](AffineExpr e, ArrayRef<OpFoldResult> operands) {
-      return affine::makeComposedFoldedAffineApply(b, loc, AffineMap::get(1, 2, e), operands);
-    };
-    AffineExpr group = s0.floorDiv(s1);
-    std::optional<int64_t> size = getConstantIntValue(sizes[1]);
-    if (isConstantIntValue(offsets[1], 0) && isEqualConstantIntOrValue(sizes[1], hq)) {
-      kvSize = hkv;
-    } else if (size && *size == 1) {
-      kvOffset = apply(d0.floorDiv(group), {offsets[1], hq, hkv});
-    } else if (size && hqValue && hkvValue && *hkvValue != 0 &&
-               *size % (*hqValue / *hkvValue) == 0) {
-      kvOffset = apply(d0.floorDiv(group), {offsets[1], hq, hkv});
-      kvSize = b.getIndexAttr(*size / (*hqValue / *hkvValue));
-    } else {
-      InFlightDiagnostic error = emitOpError() << "expected a head tile of 1 or a multiple of the "
-                                                  "group size, ";
-      if (hqValue && hkvValue && *hkvValue != 0)
-        error << *hqValue / *hkvValue << ", but got ";
-      else
-        error << "which is not static, but got ";
-      if (size)
-        error << *size;
-      else
-        error << "a dynamic size";
-      return error;
+  SmallVector<Operation *> slices;
+  SmallVector<Value> operands;
+  for (const OperandRole &role : getOperandRoles()) {
+    if (!role.value)
+      continue;
+    if (role.rule->isScalar()) {
+      operands.push_back(role.value);
+      continue;
     }
-  }
-
-  auto whole = [&](Value v, unsigned dim) { return getDim(b, loc, v, dim); };
-  Operation *q =
-      makeSlice(b, loc, getQ(), inLayout(*this, offsets[0], offsets[1], offsets[2], zero),
-                inLayout(*this, sizes[0], sizes[1], sizes[2], whole(getQ(), 3)));
-  auto kvSlice = [&](Value kv) {
-    return makeSlice(b, loc, kv, inLayout(*this, offsets[0], kvOffset, zero, zero),
-                     inLayout(*this, sizes[0], kvSize, nk, whole(kv, 3)));
-  };
-  Operation *k = kvSlice(getK()), *v = kvSlice(getV());
-  Operation *o =
-      makeSlice(b, loc, getOInit(), inLayout(*this, offsets[0], offsets[1], offsets[2], zero),
-                inLayout(*this, sizes[0], sizes[1], sizes[2], whole(getOInit(), 3)));
-  Operation *lse = nullptr;
-  if (getLseInit())
-    lse = makeSlice(b, loc, getLseInit(), offsets, sizes);
-
-  // What is broadcast along a dimension of the scores is for every tile of it.
-  SmallVector<Operation *> slices = {q, k, v};
-  auto scoresSlice = [&](Value tensor) -> Value {
-    if (!tensor)
-      return nullptr;
-    SmallVector<OpFoldResult> starts = {offsets[0], offsets[1], offsets[2], zero},
-                              lengths = {sizes[0], sizes[1], sizes[2], nk};
-    for (unsigned i = 0; i < 4; ++i)
-      if (isBroadcastDim(tensor, i))
-        starts[i] = zero, lengths[i] = b.getIndexAttr(1);
-    slices.push_back(makeSlice(b, loc, tensor, starts, lengths));
-    return slices.back()->getResult(0);
-  };
-  Value bias = scoresSlice(getBias()), keep = scoresSlice(getKeep());
-  auto rowSlice = [&](Value tensor, unsigned loop) -> Value {
-    if (!tensor)
-      return nullptr;
-    slices.push_back(makeSlice(b, loc, tensor, offsets[loop], sizes[loop]));
-    return slices.back()->getResult(0);
-  };
-  Value kvLen = rowSlice(getKvLen(), 0), sinkLogits = rowSlice(getSinkLogits(), 1);
-  slices.push_back(o);
-  if (lse)
-    slices.push_back(lse);
-
-  // A3: the first query of the tile stands at the op's own offset plus the tile's.
-  Value position;
-  if (ownPositions) {
-    // All queries of a batch, or nothing that asks for positions.
-  } else if (Value own = getOffset()) {
-    AffineExpr s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1);
-    position = getValueOrCreateConstantIndexOp(
-        b, loc,
-        affine::makeComposedFoldedAffineApply(b, loc, s0 + s1, {OpFoldResult(own), offsets[2]}));
-  } else {
-    AffineExpr s0 = b.getAffineSymbolExpr(0), s1 = b.getAffineSymbolExpr(1),
-               s2 = b.getAffineSymbolExpr(2);
-    OpFoldResult sum = offsets[2];
-    if (getAlign() == Align::BottomRight)
-      sum = affine::makeComposedFoldedAffineApply(b, loc, s0 + s1 - s2, {offsets[2], nk, nq});
-    position = getValueOrCreateConstantIndexOp(b, loc, sum);
-  }
-
-  SmallVector<NamedAttribute> attributes;
-  for (NamedAttribute attribute : getOperation()->getAttrs())
-    if (attribute.getName() != getOperandSegmentSizesAttrName())
-      attributes.push_back(attribute);
-  auto tiled = AttentionOp::create(b, loc, q->getResult(0), k->getResult(0), v->getResult(0), bias,
-                                   keep, sinkLogits, kvLen, position, o->getResult(0),
-                                   lse ? lse->getResult(0) : Value(), attributes, hasScoreMod());
-  if (hasScoreMod()) {
-    // The score modification goes by the batches and heads of the whole op.
-    SmallVector<Value> first;
-    for (unsigned loop : {0u, 1u})
-      first.push_back(getValueOrCreateConstantIndexOp(b, loc, offsets[loop]));
-    OpBuilder::InsertionGuard guard(b);
-    IRMapping mapping;
-    b.cloneRegionBefore(getScoreMod(), tiled.getScoreMod(), tiled.getScoreMod().end(), mapping);
-    Block &body = tiled.getScoreMod().front();
-    b.setInsertionPointToStart(&body);
-    for (unsigned loop : {0u, 1u}) {
-      if (isConstantIntValue(offsets[loop], 0))
-        continue;
-      BlockArgument own = body.getArgument(1 + loop);
-      auto sum = arith::AddIOp::create(b, loc, own, first[loop]);
-      own.replaceAllUsesExcept(sum, sum);
+    SmallVector<OpFoldResult> starts, lengths;
+    for (auto [i, dim] : llvm::enumerate(role.dims)) {
+      // What is broadcast along a dimension of the scores is for every tile of it.
+      Part part = dim == 'B'   ? Part{offsets[0], sizes[0]}
+                  : dim == 'H' ? Part{offsets[1], sizes[1]}
+                  : dim == 'N' ? Part{offsets[2], sizes[2]}
+                  : dim == 'G' ? *kvHeads
+                  : dim == '1' ? Part{zero, one}
+                               : Part{zero, getDim(b, loc, role.value, i)};
+      starts.push_back(part.offset);
+      lengths.push_back(part.size);
     }
+    slices.push_back(makeSlice(b, loc, role.value, starts, lengths));
+    operands.push_back(slices.back()->getResult(0));
   }
+  SmallVector<Type> resultTypes;
+  if (getNumResults())
+    for (Value init : ArrayRef(operands).take_back(getNumResults()))
+      resultTypes.push_back(init.getType());
+  Value position = ownPositions ? Value() : getPosition(b, *this, offsets[2], nq, nk);
+  auto tiled = cast<AttentionOp>(mlir::clone(b, getOperation(), resultTypes, operands));
+  if (position)
+    tiled.getOffsetMutable().assign(position);
+  if (hasScoreMod())
+    shiftScoreMod(b, tiled, offsets.take_front(2));
   return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), slices};
 }
 

@@ -22,11 +22,14 @@
 
 #include <optional>
 
+#include "flashattn/Dialect/FlashAttn/IR/OperandRoles.h"
+
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrInterfaces.h.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.h.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.h.inc"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnOpInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.h.inc"
 

@@ -20,4 +20,22 @@ def FlashAttn_MaskAttrInterface : AttrInterface<"MaskAttrInterface"> {
   ];
 }
 
+def FlashAttn_KernelOpInterface : OpInterface<"KernelOpInterface"> {
+  let cppNamespace = "::mlir::flashattn";
+  let description = [{
+    An op that becomes kernels. What its operands are stands in one table (OperandRoles.h), which
+    whoever checks, describes or passes them reads.
+  }];
+  let methods = [
+    StaticInterfaceMethod<"The table: a row for each operand, those left out too, in their order.",
+      "::llvm::ArrayRef<::mlir::flashattn::OperandRule>", "getOperandRules">,
+    InterfaceMethod<"The same rows with this op's values, layout and broadcasts.",
+      "::llvm::SmallVector<::mlir::flashattn::OperandRole>", "getOperandRoles", (ins), [{}], [{
+        return ::mlir::flashattn::collectOperandRoles(
+            $_op.getOperandRules(), $_op.getLayout(),
+            [&](unsigned i) -> ::mlir::ValueRange { return $_op.getODSOperands(i); });
+      }]>,
+  ];
+}
+
 #endif // FLASHATTN_INTERFACES_TD

@@ -16,6 +16,7 @@ def FlashAttn_Shaped : Type<Or<[AnyRankedTensor.predicate, AnyNon0RankedMemRef.p
 class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
     : Op<FlashAttn_Dialect, mnemonic, [
         DestinationStyleOpInterface,
+        DeclareOpInterfaceMethods<FlashAttn_KernelOpInterface>,
         DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
         DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
         AttrSizedOperandSegments] # traits> {
@@ -156,17 +157,6 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     attr-dict (`->` type($results)^)?
   }];
 
-  let builders = [
-    OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v,
-                   "::mlir::Value":$offset, "::mlir::Value":$oInit, "::mlir::Value":$lseInit,
-                   "::llvm::ArrayRef<::mlir::NamedAttribute>":$attributes)>,
-    // Operands left out are null; the region of `score_mod` is the caller's to fill.
-    OpBuilder<(ins "::mlir::Value":$q, "::mlir::Value":$k, "::mlir::Value":$v,
-                   "::mlir::Value":$bias, "::mlir::Value":$keep, "::mlir::Value":$sinkLogits,
-                   "::mlir::Value":$kvLen, "::mlir::Value":$offset, "::mlir::Value":$oInit,
-                   "::mlir::Value":$lseInit,
-                   "::llvm::ArrayRef<::mlir::NamedAttribute>":$attributes, "bool":$hasScoreMod)>];
-
   let extraClassDeclaration = destinationDeclaration # [{
     /// D, the length of a query or key row in elements.
     int64_t getD() { return getQ().getType().getDimSize(3); }
@@ -252,6 +242,7 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
 
 def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     DestinationStyleOpInterface,
+    DeclareOpInterfaceMethods<FlashAttn_KernelOpInterface>,
     DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
     DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>]> {
   let summary = "output projection: the heads of attention, side by side, times a matrix";

@@ -1,0 +1,211 @@
+//===- OperandRoles.cpp - the tables of operands, and rule R1 -------------===//
+
+#include "Verify.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace mlir::flashattn {
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttnOpInterfaces.cpp.inc"
+} // namespace mlir::flashattn
+
+//===----------------------------------------------------------------------===//
+// The tables: a row for each operand, in the order of the op's arguments
+//===----------------------------------------------------------------------===//
+
+using Rule = OperandRule;
+
+ArrayRef<OperandRule> AttentionOp::getOperandRules() {
+  static constexpr OperandRule rules[] = {
+      {"q", ElementRule::Float, "BHND", Rule::FollowsLayout},
+      {"k", ElementRule::LikeFirst, "BGKD", Rule::FollowsLayout},
+      {"v", ElementRule::LikeFirst, "BGKV", Rule::FollowsLayout},
+      {"bias", ElementRule::Float, "BHNK", Rule::Optional | Rule::Broadcasts},
+      {"keep", ElementRule::I1, "BHNK", Rule::Optional | Rule::Broadcasts},
+      {"sink_logits", ElementRule::F32, "H", Rule::Optional},
+      {"kv_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'K'},
+      {"offset", ElementRule::Position, "", Rule::Optional},
+      {"o", ElementRule::LikeFirst, "BHNV", Rule::Output | Rule::FollowsLayout},
+      {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};
+  return rules;
+}
+
+ArrayRef<OperandRule> CombineOp::getOperandRules() {
+  static constexpr OperandRule rules[] = {
+      {"o_parts", ElementRule::F32, "SBHNV"},
+      {"lse_parts", ElementRule::F32, "SBHN"},
+      {"sink_logits", ElementRule::F32, "H", Rule::Optional},
+      {"o", ElementRule::Float, "BHNV", Rule::Output | Rule::FollowsLayout},
+      {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};
+  return rules;
+}
+
+ArrayRef<OperandRule> ProjectOp::getOperandRules() {
+  static constexpr OperandRule rules[] = {{"o", ElementRule::Float, "BHNV", Rule::FollowsLayout},
+                                          {"w", ElementRule::LikeFirst, "HVE"},
+                                          {"p", ElementRule::LikeFirstOrF32, "BNE", Rule::Output}};
+  return rules;
+}
+
+bool OperandRule::hasRows() const {
+  return !dims.empty() && StringRef("DVEK").contains(dims.back());
+}
+
+llvm::StringLiteral flashattn::getSizeName(char dim) {
+  switch (dim) {
+  case 'B':
+    return "batch size";
+  case 'H':
+  case 'G':
+    return "head count";
+  case 'N':
+    return "query length";
+  case 'K':
+    return "key length";
+  case 'D':
+  case 'V':
+    return "head dimension";
+  case 'E':
+    return "width";
+  case 'S':
+    return "part count";
+  }
+  llvm_unreachable("no letter of a dimension");
+}
+
+SmallVector<OperandRole>
+flashattn::collectOperandRoles(ArrayRef<OperandRule> rules, Layout layout,
+                               function_ref<ValueRange(unsigned)> getOperands) {
+  SmallVector<OperandRole> roles;
+  for (auto [i, rule] : llvm::enumerate(rules)) {
+    ValueRange values = getOperands(i);
+    OperandRole &role = roles.emplace_back();
+    role.rule = &rule;
+    role.value = values.empty() ? Value() : values.front();
+    role.dims = rule.dims.str();
+    if (layout == Layout::BSHD && rule.is(OperandRule::FollowsLayout))
+      std::swap(role.dims[1], role.dims[2]);
+    auto type = role.value ? dyn_cast<ShapedType>(role.value.getType()) : nullptr;
+    if (type && type.hasRank() && rule.is(OperandRule::Broadcasts))
+      for (auto [dim, size] : llvm::zip(role.dims, type.getShape()))
+        dim = size == 1 ? '1' : dim;
+  }
+  return roles;
+}
+
+//===----------------------------------------------------------------------===//
+// Rule R1
+//===----------------------------------------------------------------------===//
+
+std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, bool isType) {
+  for (auto [dim, size] : llvm::zip_equal(role.dims, shape)) {
+    if (ShapedType::isDynamic(size) || dim == '1')
+      continue;
+    auto [known, isNew] = sizes.insert({dim, {size, role.getName()}});
+    auto [expected, of] = known->second;
+    if (size == expected)
+      continue;
+    bool mayBeOne = isType && role.rule->is(OperandRule::Broadcasts);
+    return llvm::formatv("expected {0} of '{1}' to be {2} but got {3}", getSizeName(dim),
+                         role.getName(),
+                         mayBeOne ? llvm::formatv("1 or {0}", expected).str()
+                                  : llvm::formatv("{0} as in '{1}'", expected, of).str(),
+                         size)
+        .str();
+  }
+  return {};
+}
+
+int64_t OperandSizes::get(char dim) const {
+  auto known = sizes.find(dim);
+  return known == sizes.end() ? ShapedType::kDynamic : known->second.size;
+}
+
+SmallVector<int64_t> OperandSizes::getShape(StringRef dims) const {
+  return llvm::map_to_vector(dims, [&](char dim) { return dim == '1' ? 1 : get(dim); });
+}
+
+std::string flashattn::explainHeads(int64_t queryHeads, int64_t keyHeads) {
+  if (keyHeads == 0 && queryHeads != 0)
+    return "expected at least 1 key/value head but got 0";
+  if (ShapedType::isDynamic(queryHeads) || ShapedType::isDynamic(keyHeads) || keyHeads == 0 ||
+      queryHeads % keyHeads == 0)
+    return {};
+  return llvm::formatv("expected the query head count to be a multiple of the key/value head "
+                       "count, {0}, but got {1}",
+                       keyHeads, queryHeads)
+      .str();
+}
+
+/// The element type of an operand; `first` is that of the op's first one.
+static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role, Type found,
+                                   const OperandRole &first) {
+  ElementRule rule = role.rule->element;
+  bool isFloat = found.isF16() || found.isBF16() || found.isF32();
+  auto fail = [&](const llvm::Twine &expected) {
+    return op->emitOpError() << "expected element type " << expected << " of '" << role.getName()
+                             << "' but got " << found;
+  };
+  switch (rule) {
+  case ElementRule::F32:
+    return found.isF32() ? success() : LogicalResult(fail("f32"));
+  case ElementRule::I1:
+    return found.isSignlessInteger(1) ? success() : LogicalResult(fail("i1"));
+  case ElementRule::I32:
+    return found.isSignlessInteger(32) ? success() : LogicalResult(fail("i32"));
+  case ElementRule::Position:
+    return success();
+  case ElementRule::Float:
+  case ElementRule::LikeFirst:
+  case ElementRule::LikeFirstOrF32:
+    break;
+  }
+  if (!isFloat)
+    return fail("f16, bf16 or f32");
+  if (rule == ElementRule::Float)
+    return success();
+  Type expected = cast<ShapedType>(first.value.getType()).getElementType();
+  bool mayBeF32 = rule == ElementRule::LikeFirstOrF32 && !expected.isF32();
+  if (found == expected || (mayBeF32 && found.isF32()))
+    return success();
+  return op->emitOpError() << "expected element type " << expected << (mayBeF32 ? " or f32" : "")
+                           << " of '" << role.getName() << "' as in '" << first.getName()
+                           << "' but got " << found;
+}
+
+LogicalResult flashattn::verifyOperands(KernelOpInterface op, OperandSizes &sizes) {
+  SmallVector<OperandRole> roles = op.getOperandRoles();
+  const OperandRole &first = roles.front();
+  bool onTensors = isa<RankedTensorType>(first.value.getType());
+  for (const OperandRole &role : roles) {
+    if (!role.value || role.rule->isScalar())
+      continue;
+    auto type = cast<ShapedType>(role.value.getType());
+    if (isa<RankedTensorType>(type) != onTensors)
+      return op->emitOpError() << "expected all operands to be "
+                               << (onTensors ? "tensors" : "memrefs") << " like '"
+                               << first.getName() << "' but got '" << role.getName() << "' of type "
+                               << type;
+    if (type.getRank() != int64_t(role.dims.size()))
+      return op->emitOpError() << "expected '" << role.getName() << "' of rank " << role.dims.size()
+                               << " but got rank " << type.getRank();
+    if (failed(verifyElement(op, role, type.getElementType(), first)))
+      return failure();
+    // The length of a row of tensors that products take is compiled in.
+    bool isStatic = StringRef("DV").contains(role.dims.back());
+    if (isStatic && ShapedType::isDynamic(type.getShape().back()))
+      return op->emitOpError() << "expected a static last dimension of '" << role.getName()
+                               << "' but got " << type;
+    if (failed(verifyMemory(op, role.getName(), type)))
+      return failure();
+  }
+  for (const OperandRole &role : roles) {
+    if (!role.value || role.rule->isScalar())
+      continue;
+    ArrayRef<int64_t> shape = cast<ShapedType>(role.value.getType()).getShape();
+    if (std::string wrong = sizes.add(role, shape, /*isType=*/true); !wrong.empty())
+      return op->emitOpError() << wrong;
+  }
+  return success();
+}
