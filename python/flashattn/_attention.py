@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from types import MappingProxyType
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy
@@ -28,9 +29,6 @@ _MAX_PLANS = 4096
 
 #: Plans that tensors are compared with, one by one.
 _MAX_RECENT = 4
-
-
-_NO_OPERANDS = _features.Operands()
 
 
 class _Fields(tuple):
@@ -77,14 +75,13 @@ class _Plan:
         self.options: Any = None
         rows = [views.q, views.k, views.v, views.o]
         first = 5 if views.has_lse else 4
-        count = first + len(extras.views)
+        count = first + len(extras.values)
         self.tensors = (_library.Tensor * max(5, count))()
         is_aligned = all(view.pointer % ALIGNMENT == 0 for view in rows)
         self.match_head = _library.match_head(_exchange, self.tensors, self.device, is_aligned)
         self.launch_head = _library.launch_head(kernel._handle, self.tensors, count)
-        operands = [*enumerate(rows), *enumerate((view for _, view in extras.views), first)]
-        for index, view in operands:
-            if view is None:  # a scalar, which each launch brings
+        for index, view in [*enumerate(rows), *enumerate(extras.values, first)]:
+            if isinstance(view, int):  # a scalar, which each launch brings
                 continue
             tensor, rank = self.tensors[index], len(view.shape)
             tensor.rank, tensor.elementType = rank, _library.ELEMENT_TYPES[view.element]
@@ -198,8 +195,15 @@ def attention(
             _features.check_options(softcap),
             None if score_mod is None else _trace.text_of(score_mod),
         )
-        operands = _features.Operands(bias, keep, sink_logits, kv_len, offset)
-        if any(operand is not None for operand in operands):
+        operands = {
+            "bias": bias,
+            "keep": keep,
+            "sink_logits": sink_logits,
+            "kv_len": kv_len,
+            "offset": offset,
+        }
+        operands = {name: value for name, value in operands.items() if value is not None}
+        if operands:
             return _call_operands(q, k, v, out, stream, options, operands)
     kind = type(q)
     if kind is _Tensor and type(k) is kind and type(v) is kind:
@@ -336,16 +340,18 @@ def _call_operands(
     out: Any,
     stream: Any,
     options: Tuple[Any, ...],
-    operands: _features.Operands,
+    operands: Dict[str, Any],
 ) -> Any:
     """A call with operands beyond q, k and v. Those of torch find their plan by its key."""
-    others = [operand for operand in operands[:4] if operand is not None]
+    # In the order of the function's arguments.
+    given = [(role, operands[role.name]) for role in _features.roles() if role.name in operands]
+    others = [value for role, value in given if not role.is_scalar]
     if out is not None or any(type(t) is not _Tensor for t in (q, k, v, *others)):
         return _attend(q, k, v, out, stream, options, None, operands)
     if any(t.requires_grad for t in (q, k, v, *others)):
         return _attend(q, k, v, out, stream, options, None, operands)
     plan = key = None
-    options += (tuple(operand is None for operand in operands),)
+    options += (tuple(operands),)
     try:
         key = _torch_key(q, k, v, None, None, options)
         for t in others:
@@ -363,10 +369,13 @@ def _call_operands(
             stream = _tensors.stream_pointer(stream)
         elif plan.device >= 0:
             stream = _raw_stream(plan.device)
-        tensors = [q, k, v, o, *others] if lse is None else [q, k, v, o, lse, *others]
-        words = [t.data_ptr() for t in tensors]
-        if operands.offset is not None:
-            words.append(_features.check_offset(operands.offset) & ((1 << 64) - 1))
+        words = [t.data_ptr() for t in ((q, k, v, o) if lse is None else (q, k, v, o, lse))]
+        for role, value in given:
+            words.append(
+                _features.check_scalar(role.name, value) & ((1 << 64) - 1)
+                if role.is_scalar
+                else value.data_ptr()
+            )
         status = plan.launch(plan.launch_head + pack_addresses(stream or 0, words))
         if status:
             plan.kernel._library.fail(status)
@@ -381,7 +390,7 @@ def _attend(
     stream: Any,
     options: Tuple[Any, ...],
     key: Any,
-    operands: _features.Operands = _NO_OPERANDS,
+    operands: Mapping[str, Any] = MappingProxyType({}),
 ) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
     mask, scale, align, layout, return_lse, schedule, dtype, _ = options[:8]
@@ -397,10 +406,11 @@ def _attend(
         name: _tensors.view(name, tensor, bf16_bits)
         for name, tensor in (("q", q), ("k", k), ("v", v))
     }
-    _refuse_gradients(q=q, k=k, v=v, bias=operands.bias, sink_logits=operands.sink_logits)
-    shapes = check_inputs(views["q"], views["k"], views["v"], layout)
-    extras = _features.check(operands, views["q"], views["k"], layout, bf16_bits)
-    o_shape, lse_shape = shapes
+    _refuse_gradients(q=q, k=k, v=v, **operands)
+    roles = {role.name: role for role in _library.get().roles()}
+    sizes = check_inputs(views, roles, layout)
+    extras = _features.check(operands, views["q"], sizes, bf16_bits)
+    o_shape, lse_shape = sizes.shape(roles["o"]), sizes.shape(roles["lse"])
     element = views["q"].element
 
     o, lse = _split_out(out, return_lse)
@@ -414,19 +424,16 @@ def _attend(
         lse = _tensors.empty_like("lse", views["q"], q, lse_shape, "f32")
     o_view = _tensors.view("o", o, bf16_bits)
     lse_view = _tensors.view("lse", lse, False) if return_lse else None
-    checked = check_outputs(
-        views["q"], views["k"], views["v"], o_view, lse_view, o_shape, lse_shape
-    )
+    checked = check_outputs(views, {"o": o_view, "lse": lse_view}, roles, sizes)
 
     is_cpu = views["q"].device == DEVICE_CPU
-    head_dim = 1 if layout == "bhsd" else 2
     queries = None
     if not is_cpu and schedule is None:
-        queries = _module.few_queries(o_shape[3 - head_dim])
+        queries = _module.few_queries(sizes["N"])
     problem = _module.Problem(
         element,
-        views["q"].shape[3],
-        views["v"].shape[3],
+        sizes["D"],
+        sizes["V"],
         mask,
         scale,
         align,
@@ -434,10 +441,10 @@ def _attend(
         bool(return_lse),
         _kernel.format_schedule(_mapping(schedule), element, is_cpu),
         checked.rows,
-        None if is_cpu else _module.grouped_heads(o_shape[head_dim], views["k"].shape[head_dim]),
+        None if is_cpu else _module.grouped_heads(sizes["H"], sizes["G"]),
         softcap=softcap,
         score_mod=score_mod,
-        **extras.fields,
+        operands=extras.operands,
         queries=queries,
     )
     plan = _Plan(_kernel.cached(problem, views["q"].device), checked, extras)
@@ -445,7 +452,7 @@ def _attend(
         stream = _stream_of(q, views["q"])
     else:
         stream = _tensors.stream_pointer(stream)
-    _start(plan, (views["q"], views["k"], views["v"], o_view, lse_view), extras, stream)
+    _start(plan, (*views.values(), o_view, lse_view), extras, stream)
     # What torch allocates is aligned; a plan without out= counts on it.
     if key is not None and (out is not None or o_view.pointer % ALIGNMENT == 0):
         plan.options = options
@@ -458,7 +465,7 @@ def _attend(
 
 
 def launch_kernel(
-    kernel: _kernel.Kernel, q, k, v, out, lse, stream, operands: _features.Operands
+    kernel: _kernel.Kernel, q, k, v, out, lse, stream, operands: Mapping[str, Any]
 ) -> None:
     """`Kernel.launch`."""
     _learn_torch()
@@ -472,17 +479,18 @@ def launch_kernel(
     if not problem.lse and lse is not None:
         raise ArgumentError("expected no lse for a kernel without return_lse but got one")
     bits = problem.element == "bf16"
-    q_view, k_view, v_view, o_view = (
-        _tensors.view(name, tensor, bits)
-        for name, tensor in (("q", q), ("k", k), ("v", v), ("o", out))
-    )
+    views = {
+        name: _tensors.view(name, tensor, bits) for name, tensor in (("q", q), ("k", k), ("v", v))
+    }
+    q_view, o_view = views["q"], _tensors.view("o", out, bits)
     lse_view = _tensors.view("lse", lse, False) if lse is not None else None
-    _refuse_gradients(q=q, k=k, v=v, bias=operands.bias, sink_logits=operands.sink_logits)
-    o_shape, lse_shape = check_inputs(q_view, k_view, v_view, problem.layout)
+    _refuse_gradients(q=q, k=k, v=v, **operands)
+    roles = {role.name: role for role in _library.get().roles()}
+    sizes = check_inputs(views, roles, problem.layout)
     for name, width, found in (
-        ("D", problem.d, q_view.shape[3]),
-        ("Dv", problem.dv, v_view.shape[3]),
-        ("Nq", problem.queries, lse_shape[2]),
+        ("D", problem.d, sizes["D"]),
+        ("Dv", problem.dv, sizes["V"]),
+        ("Nq", problem.queries, sizes["N"]),
     ):
         if width is not None and width != found:
             raise ArgumentError(f"expected {name} to be {width}, as compiled, but got {found}")
@@ -495,13 +503,15 @@ def launch_kernel(
             f"expected tensors on {device_name(kernel._info.device)}, as compiled, but got "
             f"{device_name(q_view.device)}"
         )
-    views = check_outputs(q_view, k_view, v_view, o_view, lse_view, o_shape, lse_shape)
-    if _module.ROWS.index(views.rows) > _module.ROWS.index(problem.rows):
-        raise ArgumentError(f"expected {problem.rows} rows, as compiled, but got {views.rows} ones")
-    extras = _features.check(operands, q_view, k_view, problem.layout, bits, problem)
+    checked = check_outputs(views, {"o": o_view, "lse": lse_view}, roles, sizes)
+    if _module.ROWS.index(checked.rows) > _module.ROWS.index(problem.rows):
+        raise ArgumentError(
+            f"expected {problem.rows} rows, as compiled, but got {checked.rows} ones"
+        )
+    extras = _features.check(operands, q_view, sizes, bits, problem)
     stream = _stream_of(q, q_view) if stream is None else _tensors.stream_pointer(stream)
-    plan = _Plan(kernel, views, extras)
-    _start(plan, (q_view, k_view, v_view, o_view, lse_view), extras, stream)
+    plan = _Plan(kernel, checked, extras)
+    _start(plan, (*views.values(), o_view, lse_view), extras, stream)
 
 
 def _start(

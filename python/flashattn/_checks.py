@@ -1,15 +1,20 @@
-"""Rule R1 for what is known at run time of q, k, v and the outputs."""
+"""Rule R1 for what is known at run time: what the roles of attention's operands ask of tensors."""
 
 from __future__ import annotations
 
-from typing import NamedTuple, Optional, Tuple
+from typing import Dict, NamedTuple, Optional, Tuple
 
 from . import _module, _tensors
-from ._library import DEVICE_CPU
+from ._library import DEVICE_CPU, Role
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
 
 ALIGNMENT = 16  # bytes that a GPU moves at once
+
+_SIZES = {
+    "B": "batch size", "H": "head count", "G": "head count", "N": "query length", "K": "key length",
+    "D": "head dimension", "V": "head dimension",
+}  # fmt: skip
 
 
 class Views(NamedTuple):
@@ -24,61 +29,84 @@ class Views(NamedTuple):
     rows: str
 
 
+class Sizes:
+    """The sizes that operands share, by the letters of their roles."""
+
+    def __init__(self, layout: str):
+        self._layout = layout
+        self._known: Dict[str, Tuple[int, str]] = {}
+
+    def __getitem__(self, dim: str) -> int:
+        return self._known[dim][0]
+
+    def add(self, role: Role, shape: Tuple[int, ...]) -> None:
+        """Raises ArgumentError for a size that is not what other operands say."""
+        for dim, found in zip(role.dims_in(self._layout), shape):
+            expected, other = self._known.setdefault(dim, (found, role.name))
+            if found == expected or (role.broadcasts and found == 1):
+                continue
+            wanted = f"1 or {expected}" if role.broadcasts else f"{expected} as in {other!r}"
+            raise ArgumentError(
+                f"expected {_SIZES[dim]} of {role.name!r} to be {wanted} but got {found}"
+            )
+
+    def shape(self, role: Role) -> Tuple[int, ...]:
+        return tuple(self[dim] for dim in role.dims_in(self._layout))
+
+
 def device_name(device: int) -> str:
     return "the CPU" if device == DEVICE_CPU else f"cuda:{device}" if device >= 0 else "no device"
 
 
-def check_inputs(q: View, k: View, v: View, layout: str) -> Tuple[Tuple[int, ...], Tuple[int, ...]]:
-    """Rule R1 for what is known at run time. Gives the shapes of o and lse."""
-    for name, view in (("q", q), ("k", k), ("v", v)):
-        if len(view.shape) != 4:
-            raise ArgumentError(f"expected {name!r} of rank 4 but got rank {len(view.shape)}")
-        if view.element not in _module.ELEMENT_BYTES:
-            hint = (
-                "; dtype='bf16' says that it holds the bits of bf16"
-                if view.element == "uint16"
-                else ""
-            )
-            raise UnsupportedError(
-                f"expected element type f16, bf16 or f32 of {name!r} but got {view.element}{hint}"
-            )
-        if view.element != q.element:
-            raise ArgumentError(
-                f"expected element type {q.element} of {name!r} as in 'q' but got {view.element}"
-            )
-        if view.device != q.device:
-            raise ArgumentError(
-                f"expected {name!r} on {device_name(q.device)} as 'q' but got {device_name(view.device)}"
-            )
-        _check_strides(name, view)
-    head, length = (1, 2) if layout == "bhsd" else (2, 1)
-    for name, what, found, other, expected in (
-        ("k", "batch size", k.shape[0], "q", q.shape[0]),
-        ("v", "batch size", v.shape[0], "q", q.shape[0]),
-        ("v", "head count", v.shape[head], "k", k.shape[head]),
-        ("v", "length", v.shape[length], "k", k.shape[length]),
-        ("k", "head dimension", k.shape[3], "q", q.shape[3]),
-    ):
-        if found != expected:
-            raise ArgumentError(
-                f"expected {what} of {name!r} to be {expected} as in {other!r} but got {found}"
-            )
-    if q.shape[3] < 1 or v.shape[3] < 1:
+def check_inputs(views: Dict[str, View], roles: Dict[str, Role], layout: str) -> Sizes:
+    """Checks q, k and v. Raises ArgumentError and UnsupportedError."""
+    for name, view in views.items():
+        check_view(roles[name], view, views["q"])
+        check_strides(name, view)
+    sizes = Sizes(layout)
+    for name, view in views.items():
+        sizes.add(roles[name], view.shape)
+    if sizes["D"] < 1 or sizes["V"] < 1:
         raise ArgumentError(
-            f"expected head dimensions of at least 1 but got {q.shape[3]} of 'q' and {v.shape[3]} of 'v'"
+            f"expected head dimensions of at least 1 but got {sizes['D']} of 'q' and {sizes['V']} of 'v'"
         )
-    query_heads, key_heads = q.shape[head], k.shape[head]
-    if key_heads == 0 and query_heads != 0:
+    if sizes["G"] == 0 and sizes["H"] != 0:
         raise ArgumentError("expected at least 1 key/value head but got 0")
-    if key_heads and query_heads % key_heads:
+    if sizes["G"] and sizes["H"] % sizes["G"]:
         raise ArgumentError(
             "expected the query head count to be a multiple of the key/value head count, "
-            f"{key_heads}, but got {query_heads}"
+            f"{sizes['G']}, but got {sizes['H']}"
         )
-    return q.shape[:3] + v.shape[3:], (q.shape[0], query_heads, q.shape[length])
+    return sizes
 
 
-def _check_strides(name: str, view: View) -> None:
+def check_view(role: Role, view: View, q: View) -> None:
+    """Rank, element type and device of an input."""
+    name, rank = role.name, len(role.dims)
+    if len(view.shape) != rank:
+        raise ArgumentError(f"expected {name!r} of rank {rank} but got rank {len(view.shape)}")
+    if view.element not in role.elements:
+        names = ["bool" if element == "i1" else element for element in role.elements]
+        expected = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+        bits = len(names) > 1 and view.element == "uint16"
+        hint = "; dtype='bf16' says that it holds the bits of bf16" if bits else ""
+        kind = UnsupportedError if len(names) > 1 else ArgumentError
+        raise kind(f"expected element type {expected} of {name!r} but got {view.element}{hint}")
+    if role.like_first and view.element != q.element:
+        raise ArgumentError(
+            f"expected element type {q.element} of {name!r} as in 'q' but got {view.element}"
+        )
+    _check_device(name, view, q)
+
+
+def _check_device(name: str, view: View, q: View) -> None:
+    if view.device != q.device:
+        raise ArgumentError(
+            f"expected {name!r} on {device_name(q.device)} as 'q' but got {device_name(view.device)}"
+        )
+
+
+def check_strides(name: str, view: View) -> None:
     if 0 in view.shape:
         return
     if view.shape[-1] > 1 and view.strides[-1] != 1:
@@ -93,20 +121,18 @@ def _check_strides(name: str, view: View) -> None:
 
 
 def check_outputs(
-    q: View,
-    k: View,
-    v: View,
-    o: View,
-    lse: Optional[View],
-    o_shape: Tuple[int, ...],
-    lse_shape: Tuple[int, ...],
+    inputs: Dict[str, View],
+    outputs: Dict[str, Optional[View]],
+    roles: Dict[str, Role],
+    sizes: Sizes,
 ) -> Views:
-    for name, view, shape, element in (
-        ("o", o, o_shape, q.element),
-        ("lse", lse, lse_shape, "f32"),
-    ):
+    """Checks o and, where it is there, lse."""
+    q = inputs["q"]
+    for name, view in outputs.items():
         if view is None:
             continue
+        role = roles[name]
+        shape, element = sizes.shape(role), q.element if role.like_first else role.elements[0]
         if view.shape != shape:
             raise ArgumentError(
                 f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}"
@@ -115,23 +141,23 @@ def check_outputs(
             raise ArgumentError(
                 f"expected element type {element} of {name!r} but got {view.element}"
             )
-        if view.device != q.device:
-            raise ArgumentError(
-                f"expected {name!r} on {device_name(q.device)} as 'q' but got {device_name(view.device)}"
-            )
+        _check_device(name, view, q)
         if not view.writable:
             raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
-        _check_strides(name, view)
+        check_strides(name, view)
         if 0 not in shape and any(
             size > 1 and stride == 0 for size, stride in zip(shape, view.strides)
         ):
             raise ArgumentError(
                 f"expected distinct elements of {name!r} but got strides {list(view.strides)}"
             )
+    lse, lse_shape = outputs["lse"], sizes.shape(roles["lse"])
     if lse is not None and _settle(lse)[0].strides != _tensors._dense_strides(lse_shape):
         raise ArgumentError(f"expected a contiguous 'lse' but got strides {list(lse.strides)}")
 
-    settled = [_settle(view) for view in (q, k, v, o)]
+    o = outputs["o"]
+    assert o is not None
+    settled = [_settle(view) for view in (*inputs.values(), o)]
     is_cpu = q.device == DEVICE_CPU
     if all(dense for _, dense, _ in settled):
         rows = "dense"

@@ -1,142 +1,124 @@
-"""The operands of attention beyond q, k and v: checks, and what of them is compiled in."""
+"""The operands of attention beyond q, k and v: checks, and what of them is compiled in.
+
+Which there are, and what each is, the library says (`Library.roles`).
+"""
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+import functools
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
 
-from . import _module, _tensors
-from ._checks import ALIGNMENT, device_name
-from ._library import DEVICE_CPU
+from . import _library, _module, _tensors
+from ._checks import ALIGNMENT, Sizes, check_strides, check_view
+from ._library import DEVICE_CPU, Role
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
 
-_DIMS = ("batch size", "head count", "query length", "key length")
 _OFFSETS = 1 << 31
 
 
-class Operands(NamedTuple):
-    """As the caller gives them."""
-
-    bias: Any = None
-    keep: Any = None
-    sink_logits: Any = None
-    kv_len: Any = None
-    offset: Any = None
-
-
 class Extras(NamedTuple):
-    """Checked operands, in the order of the function's arguments; a scalar has no view."""
+    """Checked operands, in the order of the function's arguments."""
 
-    views: Tuple[Tuple[str, Optional[View]], ...]
-    fields: Dict[str, Any]  #: of a Problem
-    offset: Optional[int]
+    operands: Tuple[_module.Operand, ...]
+    values: Tuple[Union[View, int], ...]  #: the number of a scalar
 
     def words(self) -> List[int]:
-        """What stands for them in a packed launch: addresses, and the offset's 64 bits."""
+        """What stands for them in a packed launch: addresses, and the 64 bits of a scalar."""
         return [
-            view.pointer if view is not None else (self.offset or 0) & ((1 << 64) - 1)
-            for _, view in self.views
+            value.pointer if isinstance(value, View) else value & ((1 << 64) - 1)
+            for value in self.values
         ]
 
 
-NO_EXTRAS = Extras((), {}, None)
+@functools.lru_cache(maxsize=None)
+def roles() -> Tuple[Role, ...]:
+    """The inputs that may be left out, in their order."""
+    return tuple(r for r in _library.get().roles() if r.is_optional and not r.is_output)
+
+
+def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
+    """The keyword arguments of `function` that are not None. Raises TypeError for no operand."""
+    names = [role.name for role in roles()]
+    for name in operands:
+        if name not in names:
+            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    return {name: operands[name] for name in names if operands.get(name) is not None}
 
 
 def check_options(softcap: Any) -> Optional[float]:
     return None if softcap is None else _module.check_factor("softcap", softcap)
 
 
-def check_offset(offset: Any) -> int:
-    if isinstance(offset, bool) or not hasattr(offset, "__index__"):
-        raise ArgumentError(f"expected an integer offset but got {offset!r}")
+def check_scalar(name: str, given: Any) -> int:
+    """A position (rule A3), of 32 bits."""
+    if isinstance(given, bool) or not hasattr(given, "__index__"):
+        raise ArgumentError(f"expected an integer {name} but got {given!r}")
     try:
-        value = offset.__index__()
+        value = given.__index__()
     except TypeError:  # an array of several
-        raise ArgumentError(f"expected an integer offset but got {offset!r}") from None
+        raise ArgumentError(f"expected an integer {name} but got {given!r}") from None
     if not -_OFFSETS <= value < _OFFSETS:
-        raise ArgumentError(f"expected an offset from -2147483648 to 2147483647 but got {value}")
+        raise ArgumentError(f"expected an {name} from -2147483648 to 2147483647 but got {value}")
     return value
 
 
 def check(
-    operands: Operands,
+    operands: Mapping[str, Any],
     q: View,
-    k: View,
-    layout: str,
+    sizes: Sizes,
     bf16_bits: bool,
     compiled: Optional[_module.Problem] = None,
 ) -> Extras:
     """Rule R1 for what is known at run time, and that the operands are those of the problem that a
     kernel was compiled for. Raises ArgumentError and UnsupportedError."""
-    head, length = (1, 2) if layout == "bhsd" else (2, 1)
-    scores = (q.shape[0], q.shape[head], q.shape[length], k.shape[length])
-    views: List[Tuple[str, Optional[View]]] = []
-    fields: Dict[str, Any] = {}
-    offset = None
-    for name in _module.FEATURE_OPERANDS:
-        value = getattr(operands, name)
-        expected = getattr(compiled, name) if compiled else None
+    found: List[_module.Operand] = []
+    values: List[Union[View, int]] = []
+    for role in roles():
+        name, value = role.name, operands.get(role.name)
+        expected = compiled.operand(name) if compiled else None
         if value is None:
             if expected:
                 raise ArgumentError(f"expected {name} for a kernel with it but got None")
             continue
         if compiled and not expected:
             raise ArgumentError(f"expected no {name} for a kernel without it but got one")
-        if name == "offset":
-            offset = check_offset(value)
-            views.append((name, None))
-            fields[name] = True
+        if role.is_scalar:
+            values.append(check_scalar(name, value))
+            found.append(_module.Operand(name, role.elements[0]))
             continue
         view = _tensors.view(name, value, bf16_bits)
-        if view.device != q.device:
+        rank = len(role.dims)
+        if role.broadcasts and len(view.shape) > rank:
             raise ArgumentError(
-                f"expected {name!r} on {device_name(q.device)} as 'q' but got {device_name(view.device)}"
+                f"expected {name!r} of rank {rank} at most but got rank {len(view.shape)}"
             )
-        if name in ("bias", "keep"):
-            view, fields[name] = _check_scores(name, view, scores, expected)
+        strides, missing = view.strides, rank - len(view.shape) if role.broadcasts else 0
+        view = view._replace(
+            shape=(1,) * missing + view.shape, strides=(0,) * missing + strides
+        )
+        check_view(role, view, q)
+        if expected and view.element != expected.element:
+            raise ArgumentError(
+                f"expected element type {expected.element} of {name!r}, as compiled, but got {view.element}"
+            )
+        sizes.add(role, view.shape)
+        if role.broadcasts:
+            view, operand = _settle_broadcasts(role, view, strides, expected)
         else:
-            _check_numbers(name, view, scores)
-            fields[name] = True
-        views.append((name, view))
-    return Extras(tuple(views), fields, offset)
+            check_strides(name, view)
+            operand = _module.Operand(name, view.element)
+        values.append(view)
+        found.append(operand)
+    return Extras(tuple(found), tuple(values))
 
 
-def _check_numbers(name: str, view: View, scores: Tuple[int, ...]) -> None:
-    element, dim = ("f32", 1) if name == "sink_logits" else ("i32", 0)
-    if len(view.shape) != 1:
-        raise ArgumentError(f"expected {name!r} of rank 1 but got rank {len(view.shape)}")
-    if view.element != element:
-        raise ArgumentError(f"expected element type {element} of {name!r} but got {view.element}")
-    if view.shape[0] != scores[dim]:
-        raise ArgumentError(
-            f"expected {_DIMS[dim]} of {name!r} to be {scores[dim]} as in 'q' but got {view.shape[0]}"
-        )
-    if view.shape[0] > 1 and view.strides[0] != 1:
-        raise ArgumentError(f"expected unit stride of {name!r} but got {view.strides[0]}")
-
-
-def _check_scores(
-    name: str, view: View, scores: Tuple[int, ...], compiled: Optional[_module.Operand]
+def _settle_broadcasts(
+    role: Role, view: View, given: Tuple[int, ...], compiled: Optional[_module.Operand]
 ) -> Tuple[View, _module.Operand]:
-    """`bias` or `keep` as of rank 4, of size 1 where it is broadcast, and what is compiled in."""
-    rank = len(view.shape)
-    if rank > 4:
-        raise ArgumentError(f"expected {name!r} of rank 4 at most but got rank {rank}")
-    if name == "keep" and view.element != "i1":
-        raise ArgumentError(f"expected element type bool of 'keep' but got {view.element}")
-    if name == "bias" and view.element not in _module.ELEMENT_BYTES:
-        raise UnsupportedError(
-            f"expected element type f16, bf16 or f32 of 'bias' but got {view.element}"
-        )
-    if compiled and view.element != compiled.element:
-        raise ArgumentError(
-            f"expected element type {compiled.element} of {name!r}, as compiled, but got {view.element}"
-        )
-    shape = (1,) * (4 - rank) + view.shape
-    strides = (0,) * (4 - rank) + view.strides
-    for what, size, expected in zip(_DIMS, shape, scores):
-        if size not in (1, expected):
-            raise ArgumentError(f"expected {what} of {name!r} to be 1 or {expected} but got {size}")
+    """A tensor with size 1 where it is broadcast, and what of it is compiled in. `given` are the
+    strides of the caller's tensor."""
+    shape, strides = view.shape, view.strides
     is_empty = 0 in shape
     # What an expanded tensor repeats is read once.
     broadcast = tuple(n == 1 or (s == 0 and n > 1) for n, s in zip(shape, strides))
@@ -146,46 +128,63 @@ def _check_scores(
         1 if same and n != 0 and (s == 0 or n == 1) else n
         for n, s, same in zip(shape, strides, broadcast)
     )
-    if not is_empty and not broadcast[3] and strides[3] != 1:
+    if not is_empty and not broadcast[-1] and strides[-1] != 1:
         raise ArgumentError(
-            f"expected unit stride in the last dimension of {name!r} but got {strides[3]}"
+            f"expected unit stride in the last dimension of {role.name!r} but got {strides[-1]}"
         )
     if not is_empty and any(s < 0 and not same for s, same in zip(strides, broadcast)):
-        raise ArgumentError(f"expected strides of at least 0 of {name!r} but got {view.strides}")
+        raise ArgumentError(
+            f"expected strides of at least 0 of {role.name!r} but got {given}"
+        )
     dense = _tensors._dense_strides(shape)
     strides = tuple(d if same or is_empty else s for s, d, same in zip(strides, dense, broadcast))
     # A GPU loads several elements of an aligned row at once.
     size = _module.ELEMENT_BYTES.get(view.element, 1)
     aligned = (
         view.device != DEVICE_CPU
-        and not broadcast[3]
+        and not broadcast[-1]
         and not is_empty
         and view.pointer % ALIGNMENT == 0
-        and all(same or s * size % ALIGNMENT == 0 for s, same in zip(strides[:3], broadcast))
+        and all(same or s * size % ALIGNMENT == 0 for s, same in zip(strides[:-1], broadcast))
     )
     view = view._replace(shape=shape, strides=strides)
-    return view, _module.Operand(view.element, broadcast, aligned)
+    return view, _module.Operand(role.name, view.element, broadcast, aligned)
 
 
-def parse_operand(name: str, given: Any, has_aligned_rows: bool) -> Optional[_module.Operand]:
-    """`bias` and `keep` of `flashattn.compile`: a shape of 4 sizes, each 1 where it is broadcast and
-    otherwise None; of `bias` a pair of an element type and that."""
-    if given is None:
-        return None
-    element, shape = "i1", given
-    if name == "bias":
+def parse_operands(given: Mapping[str, Any], has_aligned_rows: bool) -> Tuple[_module.Operand, ...]:
+    """The operands of `flashattn.compile`: what broadcasts by its shape, in a pair with its element
+    type where there are several; of others whether launches bring them."""
+    found = []
+    for role in roles():
+        if not given.get(role.name):
+            continue
+        if role.broadcasts:
+            found.append(_parse_broadcasts(role, given[role.name], has_aligned_rows))
+        else:
+            found.append(_module.Operand(role.name, role.elements[0]))
+    return tuple(found)
+
+
+def _parse_broadcasts(role: Role, given: Any, has_aligned_rows: bool) -> _module.Operand:
+    """A shape, each size 1 where it is broadcast and otherwise None; or a pair of type and shape."""
+    name, rank = role.name, len(role.dims)
+    element, shape = role.elements[0], given
+    if len(role.elements) > 1:
         if not isinstance(given, (tuple, list)) or len(given) != 2:
-            raise ArgumentError(f"expected bias to be a pair (dtype, shape) but got {given!r}")
+            raise ArgumentError(f"expected {name} to be a pair (dtype, shape) but got {given!r}")
         element, shape = given
         element = _tensors.parse_element(getattr(element, "__name__", element))
-        if element not in _module.ELEMENT_BYTES:
-            raise UnsupportedError(f"expected dtype f16, bf16 or f32 of bias but got {element}")
+        if element not in role.elements:
+            raise UnsupportedError(f"expected dtype f16, bf16 or f32 of {name} but got {element}")
+    else:
+        has_aligned_rows = False
     if (
         not isinstance(shape, (tuple, list))
-        or len(shape) != 4
+        or len(shape) != rank
         or any(size not in (1, None) for size in shape)
     ):
-        raise ArgumentError(f"expected a shape of 4 sizes, 1 or None, of {name} but got {shape!r}")
+        raise ArgumentError(
+            f"expected a shape of {rank} sizes, 1 or None, of {name} but got {shape!r}"
+        )
     broadcast = tuple(size == 1 for size in shape)
-    aligned = has_aligned_rows and not broadcast[3]
-    return _module.Operand(element, broadcast, aligned)
+    return _module.Operand(name, element, broadcast, has_aligned_rows and not broadcast[-1])

@@ -201,17 +201,16 @@ class Kernel:
         return self._library.text(self._handle, stage)
 
     def launch(
-        self, q, k, v, out, lse=None, *, stream=None, bias=None, keep=None, sink_logits=None,
-        kv_len=None, offset=None,
+        self, q, k, v, out, lse=None, *, stream=None, **operands: Any
     ) -> None:  # fmt: skip
         """Writes `out` (and `lse`, for a kernel with return_lse) on `stream`, by default the
-        caller's current one. bias, keep, sink_logits, kv_len and offset are for a kernel that was
-        compiled with them, and needed there. Shapes and errors as of `flashattn.attention`; returns
-        before a GPU is done."""
+        caller's current one. `operands` are those of `flashattn.attention` by their names, bias and
+        the rest, for a kernel that was compiled with them, and needed there. Shapes and errors as
+        of `flashattn.attention`; returns before a GPU is done."""
         from . import _attention
 
-        operands = _features.Operands(bias, keep, sink_logits, kv_len, offset)
-        _attention.launch_kernel(self, q, k, v, out, lse, stream, operands)
+        given = _features.given("launch", operands)
+        _attention.launch_kernel(self, q, k, v, out, lse, stream, given)
 
 
 _lock = threading.Lock()
@@ -251,14 +250,10 @@ def compile(
     device: Optional[int] = None,
     rows: str = "dense",
     tuned: bool = True,
-    bias: Any = None,
-    keep: Any = None,
     softcap: Optional[float] = None,
-    sink_logits: bool = False,
-    kv_len: bool = False,
-    offset: bool = False,
     score_mod: Any = None,
     queries: Optional[int] = None,
+    **operands: Any,
 ) -> Kernel:
     """Compiles attention ahead of time.
 
@@ -274,15 +269,14 @@ def compile(
         multiples of 16 bytes, "strided" for any strides with a unit last one. Hopper's `wgmma` and
         tensor copies need one of the first two; "strided" goes through `mma.sync`.
       tuned: whether to take a schedule that the tuner found.
-      bias: None, or a pair of its element type and its shape, 4 sizes: 1 where it is broadcast,
-        otherwise None, as in `("bf16", (1, None, None, None))`. Its rows lie as `rows` says, but for
-        "dense", which promises nothing of them.
-      keep: None, or its shape, written so.
       softcap, score_mod: as of `flashattn.attention`.
-      sink_logits, kv_len, offset: whether launches bring them.
       queries: Nq, which the kernel serves alone then; by default it serves every number. On a GPU
         few queries, up to 16, read the keys in parts at once, with memory for their outputs that is
         allocated and freed in the stream's order.
+      operands: those of `flashattn.attention` that launches bring, by their names. Of bias a pair of
+        its element type and its shape, 4 sizes: 1 where it is broadcast, otherwise None, as in
+        `bias=("bf16", (1, None, None, None))`; its rows lie as `rows` says, but for "dense", which
+        promises nothing of them. Of keep its shape, written so. Of the others True.
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.
@@ -319,11 +313,9 @@ def compile(
         format_schedule(schedule, element, is_cpu),
         "strided" if is_cpu and rows == "aligned" else rows,
         softcap=_features.check_options(softcap),
-        bias=_features.parse_operand("bias", bias, rows == "aligned" and not is_cpu),
-        keep=_features.parse_operand("keep", keep, False),
-        sink_logits=bool(sink_logits),
-        kv_len=bool(kv_len),
-        offset=bool(offset),
+        operands=_features.parse_operands(
+            _features.given("compile", operands), rows == "aligned" and not is_cpu
+        ),
         score_mod=None if score_mod is None else _trace.text_of(score_mod),
         queries=queries,
     )

@@ -15,7 +15,7 @@ DEVICE_AUTO, DEVICE_CPU = -1, -2
 MAX_RANK = 4
 LIBRARY_NAME = "libFlashAttnC.so"
 
-ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "i1": 5, "i32": 7}
+ELEMENT_TYPES = {"f16": 1, "bf16": 2, "f32": 3, "i1": 5, "i32": 7, "index": 9}
 
 _EXCEPTIONS = {
     1: ArgumentError,  # INVALID_ARGUMENT
@@ -124,6 +124,45 @@ class _KernelInfo(ctypes.Structure):
     ]
 
 
+class _OperandInfo(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("numOperands", ctypes.c_int32),
+        ("kind", ctypes.c_int32),
+        ("direction", ctypes.c_int32),
+        ("isOptional", ctypes.c_int32),
+        ("broadcasts", ctypes.c_int32),
+        ("followsLayout", ctypes.c_int32),
+        ("elementTypes", ctypes.c_int32),
+        ("likeFirst", ctypes.c_int32),
+        ("name", ctypes.c_char_p),
+        ("dims", ctypes.c_char_p),
+    ]
+
+
+_SCALAR = 1  # FLASHATTN_ARGUMENT_SCALAR
+_OUTPUT = 2  # FLASHATTN_OUTPUT
+
+
+class Role(NamedTuple):
+    """What an operand of an op is: FlashAttnOperandInfo."""
+
+    name: str
+    dims: str  #: a letter for each dimension, in layout bhsd; "" for a scalar
+    elements: Tuple[str, ...]  #: the types that it may have
+    like_first: bool  #: of these it has that of the first operand
+    is_scalar: bool
+    is_output: bool
+    is_optional: bool
+    broadcasts: bool
+    follows_layout: bool
+
+    def dims_in(self, layout: str) -> str:
+        if layout == "bhsd" or not self.follows_layout:
+            return self.dims
+        return self.dims[0] + self.dims[2] + self.dims[1] + self.dims[3:]
+
+
 class Device(NamedTuple):
     """A CUDA device, or the CPU."""
 
@@ -195,6 +234,7 @@ class Library:
                 f"expected the functions of this version in {path} but got: {error}"
             ) from None
         self.lib = lib
+        self._roles: Dict[str, Tuple[Role, ...]] = {}
         # Neither declares its argument: the bytes that hold a structure go as they are, which costs
         # a third of what the conversion of as many arguments does.
         #: int launch(bytes of a FlashAttnPackedLaunch)
@@ -210,6 +250,7 @@ class Library:
             ("flashattnGetDeviceInfo", [number, pointer]),
             ("flashattnCompileOptionsInit", [pointer]),
             ("flashattnCompile", [ctypes.c_char_p, ctypes.c_size_t, pointer, pointer]),
+            ("flashattnGetOperand", [ctypes.c_char_p, number, pointer]),
             ("flashattnKernelFree", [pointer]),
             ("flashattnKernelGetInfo", [pointer, pointer]),
             ("flashattnKernelGetStage", [pointer, number, pointer]),
@@ -256,6 +297,32 @@ class Library:
             info.driverVersion,
             info.maxPTXVersion,
         )
+
+    def roles(self, op: str = "attention") -> Tuple[Role, ...]:
+        """What the op's operands are, in their order, those that may be left out too."""
+        if op not in self._roles:
+            info = _OperandInfo(size=ctypes.sizeof(_OperandInfo), numOperands=1)
+            roles: List[Role] = []
+            while len(roles) < info.numOperands:
+                self._check(
+                    self.lib.flashattnGetOperand(op.encode(), len(roles), ctypes.byref(info))
+                )
+                types = info.elementTypes
+                roles.append(
+                    Role(
+                        (info.name or b"").decode(),
+                        (info.dims or b"").decode(),
+                        tuple(name for name, bit in ELEMENT_TYPES.items() if types >> bit & 1),
+                        bool(info.likeFirst),
+                        info.kind == _SCALAR,
+                        info.direction == _OUTPUT,
+                        bool(info.isOptional),
+                        bool(info.broadcasts),
+                        bool(info.followsLayout),
+                    )
+                )
+            self._roles[op] = tuple(roles)
+        return self._roles[op]
 
     def compile(
         self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Optional, Tuple
 
+from . import _library
 from .errors import ArgumentError
 from .masks import Mask
 
@@ -22,15 +23,13 @@ ROWS = ("dense", "aligned", "strided")
 #: So few queries have kernels of their own, which read the keys in parts.
 MAX_FEW_QUERIES = 16
 
-#: Operands beyond q, k, v, o and lse, in the order of the function's arguments, which they follow.
-FEATURE_OPERANDS = ("bias", "keep", "sink_logits", "kv_len", "offset")
-
 
 class Operand(NamedTuple):
-    """What is compiled in of `bias` or `keep`."""
+    """What is compiled in of an operand beyond q, k, v, o and lse."""
 
-    element: str  #: f16, bf16 or f32; i1 for `keep`
-    broadcast: Tuple[bool, ...]  #: whether it is the same along B, Hq, Nq and Nk
+    name: str
+    element: str
+    broadcast: Tuple[bool, ...] = ()  #: of one that broadcasts: whether it is the same along B, Hq…
     has_aligned_rows: bool = False  #: as of ROWS
 
 
@@ -54,13 +53,13 @@ class Problem(NamedTuple):
         None  #: of queries and of keys and values: a schedule may then count on their ratio
     )
     softcap: Optional[float] = None
-    bias: Optional[Operand] = None
-    keep: Optional[Operand] = None
-    sink_logits: bool = False
-    kv_len: bool = False
-    offset: bool = False
+    operands: Tuple[Operand, ...] = ()  #: in the order of the function's arguments
     score_mod: Optional[str] = None  #: the region's block, as `_trace.trace` gives it
     queries: Optional[int] = None  #: for up to 16 a schedule cuts the keys into parts
+
+    def operand(self, name: str) -> Optional[Operand]:
+        """What is compiled in of an operand, None where it is left out."""
+        return next((operand for operand in self.operands if operand.name == name), None)
 
 
 def grouped_heads(q: int, kv: int) -> Optional[Tuple[int, int]]:
@@ -101,20 +100,29 @@ def check_factor(name: str, number) -> float:
     return value
 
 
+def _type_of(problem: Problem, role: _library.Role, operand: Optional[Operand] = None) -> str:
+    """The memref type of an operand: what is not compiled in is `?`."""
+    q_heads, kv_heads = problem.heads or ("?", "?")
+    known = {"H": q_heads, "G": kv_heads, "D": problem.d, "V": problem.dv}
+    if role.follows_layout:
+        known["N"] = problem.queries or "?"
+    sizes = [str(known.get(dim, "?")) for dim in role.dims_in(problem.layout)]
+    strided = role.follows_layout and problem.rows != "dense"
+    if operand is not None and role.broadcasts:
+        sizes = ["1" if same else size for same, size in zip(operand.broadcast, sizes)]
+        strided = True
+    element = operand.element if operand else role.elements[0]
+    if role.follows_layout:
+        element = problem.element
+    strides = f", strided<[{'?, ' * (len(sizes) - 1)}1]>" if strided else ""
+    return f"memref<{'x'.join(sizes)}x{element}{strides}>"
+
+
 def make_module(problem: Problem, function: str = FUNCTION) -> str:
     """One function over memrefs, its batch and lengths dynamic, and its heads unless given."""
-    strides = "" if problem.rows == "dense" else ", strided<[?, ?, ?, 1]>"
+    roles = {role.name: role for role in _library.get().roles()}
+    kinds = {name: _type_of(problem, roles[name]) for name in ("q", "k", "v", "o", "lse")}
     promise = " {flashattn.aligned_rows}" if problem.rows == "aligned" else ""
-
-    q_heads, kv_heads = problem.heads or ("?", "?")
-
-    def rows(heads, length, width):
-        dims = f"{heads}x{length}" if problem.layout == "bhsd" else f"{length}x{heads}"
-        return f"memref<?x{dims}x{width}x{problem.element}{strides}>"
-
-    queries = problem.queries or "?"
-    q, k = rows(q_heads, queries, problem.d), rows(kv_heads, "?", problem.d)
-    v, o = rows(kv_heads, "?", problem.dv), rows(q_heads, queries, problem.dv)
     clauses = []
     if problem.mask is not None:
         clauses.append(f"mask({problem.mask})")
@@ -129,34 +137,25 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
         clauses.append(f"layout({problem.layout})")
     if problem.schedule:
         clauses.append(f"schedule(<{problem.schedule}>)")
-    lse = f"memref<?x{q_heads}x?xf32>"
-    arguments = ", ".join(f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (q, k, v, o)))
-    outs, out_types = "%o", o
+    arguments = ", ".join(f"%{name}: {kinds[name]}{promise}" for name in "qkvo")
+    outs, out_types = "%o", kinds["o"]
     if problem.lse:
-        arguments += f", %lse: {lse}"
-        outs, out_types = "%o, %lse", f"{o}, {lse}"
+        arguments += f", %lse: {kinds['lse']}"
+        outs, out_types = "%o, %lse", f"{kinds['o']}, {kinds['lse']}"
     inputs = ""
-    for name in FEATURE_OPERANDS:
-        value = getattr(problem, name)
-        if not value:
-            continue
-        numbers = {"sink_logits": f"memref<{q_heads}xf32>", "kv_len": "memref<?xi32>"}
-        kind = "index" if name == "offset" else numbers.get(name)
-        promised = ""
-        if kind is None:
-            full = ("?", q_heads, "?", "?")
-            sizes = "x".join("1" if same else str(n) for same, n in zip(value.broadcast, full))
-            kind = f"memref<{sizes}x{value.element}, strided<[?, ?, ?, 1]>>"
-            promised = " {flashattn.aligned_rows}" if value.has_aligned_rows else ""
+    for operand in problem.operands:
+        name, role = operand.name, roles[operand.name]
+        kind = "index" if role.is_scalar else _type_of(problem, role, operand)
+        promised = " {flashattn.aligned_rows}" if operand.has_aligned_rows else ""
         arguments += f", %{name}: {kind}{promised}"
-        inputs += f"      {name}(%{name}{'' if name == 'offset' else ' : ' + kind})\n"
+        inputs += f"      {name}(%{name}{'' if role.is_scalar else ' : ' + kind})\n"
     if problem.score_mod:
         inputs += f"      score_mod {{\n{problem.score_mod}      }}\n"
     head = " ".join(["flashattn.attention", *clauses])
     return (
         f"func.func @{function}({arguments}) {{\n"
         f"  {head}\n"
-        f"      ins(%q, %k, %v : {q}, {k}, {v})\n"
+        f"      ins(%q, %k, %v : {kinds['q']}, {kinds['k']}, {kinds['v']})\n"
         f"{inputs}"
         f"      outs({outs} : {out_types})\n"
         f"  return\n"

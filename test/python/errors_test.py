@@ -84,7 +84,7 @@ CASES = [
     (
         lambda: attention(Q, K, array(2, 2, 8, 16)),
         ArgumentError,
-        "expected length of 'v' to be 7 as in 'k' but got 8",
+        "expected key length of 'v' to be 7 as in 'k' but got 8",
     ),
     (
         lambda: attention(Q, array(2, 2, 7, 8), K),

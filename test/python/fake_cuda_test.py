@@ -196,9 +196,9 @@ class FakeCUDATest(unittest.TestCase):
         self.assertEqual(len(_kernel._kernels), 1)
         ((problem, _),) = _kernel._kernels
         self.assertEqual(
-            (problem.bias.broadcast, problem.bias.has_aligned_rows), ((True, False, False, False), True)
+            (problem.operand("bias").broadcast, problem.operand("bias").has_aligned_rows), ((True, False, False, False), True)
         )
-        self.assertEqual(problem.keep, ("i1", (True, True, False, False), False))
+        self.assertEqual(problem.operand("keep"), ("keep", "i1", (True, True, False, False), False))
         (kernel,) = _kernel._kernels.values()
         self.assertIn("strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}", kernel.mlir)
         for options, is_aligned in (
@@ -211,7 +211,7 @@ class FakeCUDATest(unittest.TestCase):
             fields = {"shape": scores, "at": 0x40000, "dtype": "torch.bfloat16", **options}
             flashattn.attention(q, k, v, bias=kind(**fields))
             ((problem, _),) = _kernel._kernels
-            self.assertEqual(problem.bias.has_aligned_rows, is_aligned, options)
+            self.assertEqual(problem.operand("bias").has_aligned_rows, is_aligned, options)
         # A boolean takes a byte.
         for at, strides, is_aligned in (
             (0x50000, (32, 1), True),
@@ -222,7 +222,7 @@ class FakeCUDATest(unittest.TestCase):
             rows = kind((8, 8), at, dtype="torch.bool", strides=strides)
             flashattn.attention(q, k, v, keep=rows)
             ((problem, _),) = _kernel._kernels
-            self.assertEqual(problem.keep.has_aligned_rows, is_aligned, (at, strides))
+            self.assertEqual(problem.operand("keep").has_aligned_rows, is_aligned, (at, strides))
         # A score modification is found by its text, and its plan as one without it.
         factor = 2.0
         for _ in range(4):

@@ -2,6 +2,7 @@
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
+import inspect
 import unittest
 
 import numpy
@@ -11,6 +12,7 @@ from flashattn import (
     FlashAttnError,
     TraceError,
     UnsupportedError,
+    _features,
     attention,
     compile,
 )
@@ -148,7 +150,7 @@ CASES = [
     (
         with_operands(sink_logits=array(8)[::2]),
         ArgumentError,
-        "expected unit stride of 'sink_logits' but got 2",
+        "expected unit stride in the last dimension of 'sink_logits' but got 2",
     ),
     (
         with_operands(kv_len=7),
@@ -222,7 +224,7 @@ CASES = [
     (
         with_operands(kv_len=array(2, dtype=numpy.int32)[::-1]),
         ArgumentError,
-        "expected unit stride of 'kv_len' but got -1",
+        "expected unit stride in the last dimension of 'kv_len' but got -1",
     ),
     (with_operands(offset="3"), ArgumentError, "expected an integer offset but got '3'"),
     (
@@ -306,6 +308,25 @@ CASES = [
 
 
 class OperandErrorsTest(unittest.TestCase):
+    def test_keywords_are_the_operands_of_the_op(self):
+        keywords = [
+            name
+            for name, parameter in inspect.signature(attention).parameters.items()
+            if parameter.kind is parameter.KEYWORD_ONLY
+        ]
+        names = [role.name for role in _features.roles()]
+        self.assertIn("kv_len", names)
+        self.assertEqual([name for name in keywords if name in names], names)
+        for name in names:
+            self.assertIn(f"\n      {name}: ", attention.__doc__)
+        kernel = compile(head_dim=16, chip="cpu", dtype="f32")
+        for call in (
+            lambda: compile(head_dim=16, biases=None),
+            lambda: kernel.launch(Q, K, K, array(2, 4, 5, 16), biases=array(5, 7)),
+        ):
+            with self.assertRaisesRegex(TypeError, "got an unexpected keyword argument 'biases'"):
+                call()
+
     def test_messages(self):
         for number, (call, kind, message) in enumerate(CASES):
             with self.subTest(number=number, message=message):
