@@ -98,7 +98,7 @@ bool mlir::flashattn::isDecode(AttentionOp op) {
 static int64_t getDecodePack(AttentionOp op) {
   constexpr int64_t kRows = 64, kMaxPack = 16;
   // explainRefusal says why.
-  if (op.getBias() || op.getKeep() || op.hasScoreMod())
+  if (!op.findInputOfHeads(/*inParts=*/true).empty())
     return 1;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
   int64_t pack =
@@ -297,14 +297,10 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   int64_t d = op.getD(), dv = op.getDv();
   if (schedule.getPack() != 1 && !schedule.getRoles())
     return llvm::formatv("expected pack 1 without roles but got {0}", schedule.getPack());
-  // What is read of a query head is read for all rows of a tile at once; parts of the keys leave
-  // the sinks to who merges them.
-  for (auto [name, given] :
-       {std::pair("bias", !!op.getBias()), std::pair("keep", !!op.getKeep()),
-        std::pair("sink_logits", op.getSinkLogits() && schedule.getSplits() == 1),
-        std::pair("a score modification", op.hasScoreMod())})
-    if (schedule.getPack() != 1 && given)
-      return llvm::formatv("expected pack 1 with {0} but got {1}", name, schedule.getPack());
+  // What is read of a query head is read for all rows of a tile at once.
+  StringRef ofHeads = op.findInputOfHeads(schedule.getSplits() > 1);
+  if (schedule.getPack() != 1 && !ofHeads.empty())
+    return llvm::formatv("expected pack 1 with {0} but got {1}", ofHeads, schedule.getPack());
   if (chip.isCPU()) {
     if (schedule.getRoles())
       return "expected no roles on the CPU";

@@ -76,6 +76,15 @@ double AttentionOp::getScaleOrDefault() {
   return 1.0 / std::sqrt(static_cast<double>(getD()));
 }
 
+StringRef AttentionOp::findInputOfHeads(bool inParts) {
+  for (const OperandRole &role : getOperandRoles())
+    if (role.value && role.rule->is(OperandRule::Optional) &&
+        !role.rule->is(OperandRule::Output) && role.rule->dims.contains('H') &&
+        !(inParts && role.value == getSinkLogits()))
+      return role.getName();
+  return hasScoreMod() ? "a score modification" : "";
+}
+
 SmallVector<IntegerSet> AttentionOp::getVisibleSets() {
   if (std::optional<MaskAttrInterface> mask = getMask())
     return mask->getVisibleSets();

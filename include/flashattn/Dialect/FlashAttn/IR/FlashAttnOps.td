@@ -181,6 +181,10 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
     }
 
+    /// What is read of each query head beside `q`, as messages name it; empty where nothing is. With
+    /// the keys in several parts the sinks do not count: who merges the parts reads them.
+    ::llvm::StringRef findInputOfHeads(bool inParts);
+
     /// The value of every element of `keep`, where it is a constant of one value.
     ::std::optional<bool> getConstantKeep();
 
