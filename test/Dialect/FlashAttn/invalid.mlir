@@ -408,6 +408,17 @@ func.func @f(%q: tensor<1x8x2x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 
 // -----
 
+// What one operand leaves open another may say.
+func.func @f(%q: tensor<?x2x8x16xf32>, %k: tensor<2x2x8x16xf32>, %v: tensor<3x2x8x16xf32>, %o: tensor<?x2x8x16xf32>) {
+  // expected-error@+1 {{expected batch size of 'v' to be 2 as in 'k' but got 3}}
+  %r = flashattn.attention
+      ins(%q, %k, %v : tensor<?x2x8x16xf32>, tensor<2x2x8x16xf32>, tensor<3x2x8x16xf32>)
+      outs(%o : tensor<?x2x8x16xf32>) -> tensor<?x2x8x16xf32>
+  return
+}
+
+// -----
+
 func.func @f(%q: tensor<1x2x8x0xf32>, %k: tensor<1x2x8x0xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
   // expected-error@+1 {{expected head dimensions of at least 1 but got 0 of 'q' and 16 of 'v'}}
   %r = flashattn.attention
