@@ -90,11 +90,11 @@ def fields_of(shape: Dict[str, Any], is_cpu: bool) -> Dict[str, Any]:
     if shape.get("feature") == "bias":
         aligned = not is_cpu and shape["Nk"] % 8 == 0
         broadcast = tuple(n == 1 for n in (1, shape["Hq"], shape["Nq"], shape["Nk"]))
-        fields["operands"] = (_module.Operand("bias", shape["dtype"], broadcast, aligned),)
+        fields["operands"] = (_module.Operand("bias", shape["dtype"], "BHNK", broadcast, aligned),)
     if shape.get("feature") == "keep":
         aligned = not is_cpu and shape["Nk"] % 16 == 0
         broadcast = tuple(n == 1 for n in (1, 1, shape["Nq"], shape["Nk"]))
-        fields["operands"] = (_module.Operand("keep", "i1", broadcast, aligned),)
+        fields["operands"] = (_module.Operand("keep", "i1", "BHNK", broadcast, aligned),)
     if shape.get("feature") == "alibi":
         fields["score_mod"] = _trace.text_of(alibi(shape["Hq"]))
     return fields

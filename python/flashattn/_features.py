@@ -85,7 +85,7 @@ def check(
             raise ArgumentError(f"expected no {name} for a kernel without it but got one")
         if role.is_scalar:
             values.append(check_scalar(name, value))
-            found.append(_module.Operand(name, role.elements[0]))
+            found.append(_module.Operand(name, role.elements[0], role.dims))
             continue
         view = _tensors.view(name, value, bf16_bits)
         rank = len(role.dims)
@@ -107,7 +107,7 @@ def check(
             view, operand = _settle_broadcasts(role, view, strides, expected)
         else:
             check_strides(name, view)
-            operand = _module.Operand(name, view.element)
+            operand = _module.Operand(name, view.element, role.dims)
         values.append(view)
         found.append(operand)
     return Extras(tuple(found), tuple(values))
@@ -148,7 +148,7 @@ def _settle_broadcasts(
         and all(same or s * size % ALIGNMENT == 0 for s, same in zip(strides[:-1], broadcast))
     )
     view = view._replace(shape=shape, strides=strides)
-    return view, _module.Operand(role.name, view.element, broadcast, aligned)
+    return view, _module.Operand(role.name, view.element, role.dims, broadcast, aligned)
 
 
 def parse_operands(given: Mapping[str, Any], has_aligned_rows: bool) -> Tuple[_module.Operand, ...]:
@@ -161,7 +161,7 @@ def parse_operands(given: Mapping[str, Any], has_aligned_rows: bool) -> Tuple[_m
         if role.broadcasts:
             found.append(_parse_broadcasts(role, given[role.name], has_aligned_rows))
         else:
-            found.append(_module.Operand(role.name, role.elements[0]))
+            found.append(_module.Operand(role.name, role.elements[0], role.dims))
     return tuple(found)
 
 
@@ -187,4 +187,5 @@ def _parse_broadcasts(role: Role, given: Any, has_aligned_rows: bool) -> _module
             f"expected a shape of {rank} sizes, 1 or None, of {name} but got {shape!r}"
         )
     broadcast = tuple(size == 1 for size in shape)
-    return _module.Operand(name, element, broadcast, has_aligned_rows and not broadcast[-1])
+    aligned = has_aligned_rows and not broadcast[-1]
+    return _module.Operand(name, element, role.dims, broadcast, aligned)

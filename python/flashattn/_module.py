@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import NamedTuple, Optional, Tuple
 
-from . import _library
 from .errors import ArgumentError
 from .masks import Mask
 
@@ -29,7 +28,8 @@ class Operand(NamedTuple):
 
     name: str
     element: str
-    broadcast: Tuple[bool, ...] = ()  #: of one that broadcasts: whether it is the same along B, Hq…
+    dims: str  #: what each dimension counts, as of `_library.Role`; "" for a scalar
+    broadcast: Tuple[bool, ...] = ()  #: of one that broadcasts: whether it is the same along each
     has_aligned_rows: bool = False  #: as of ROWS
 
 
@@ -100,29 +100,34 @@ def check_factor(name: str, number) -> float:
     return value
 
 
-def _type_of(problem: Problem, role: _library.Role, operand: Optional[Operand] = None) -> str:
-    """The memref type of an operand: what is not compiled in is `?`."""
+def _type_of(problem: Problem, operand: Operand) -> str:
+    """The type of an operand: sizes that are not compiled in are `?`."""
+    if not operand.dims:
+        return operand.element
     q_heads, kv_heads = problem.heads or ("?", "?")
     known = {"H": q_heads, "G": kv_heads, "D": problem.d, "V": problem.dv}
-    if role.follows_layout:
-        known["N"] = problem.queries or "?"
-    sizes = [str(known.get(dim, "?")) for dim in role.dims_in(problem.layout)]
-    strided = role.follows_layout and problem.rows != "dense"
-    if operand is not None and role.broadcasts:
+    sizes = [str(known.get(dim, "?")) for dim in operand.dims]
+    strides = ""
+    if operand.broadcast:
         sizes = ["1" if same else size for same, size in zip(operand.broadcast, sizes)]
-        strided = True
-    element = operand.element if operand else role.elements[0]
-    if role.follows_layout:
-        element = problem.element
-    strides = f", strided<[{'?, ' * (len(sizes) - 1)}1]>" if strided else ""
-    return f"memref<{'x'.join(sizes)}x{element}{strides}>"
+        strides = f", strided<[{'?, ' * (len(sizes) - 1)}1]>"
+    return f"memref<{'x'.join(sizes)}x{operand.element}{strides}>"
 
 
 def make_module(problem: Problem, function: str = FUNCTION) -> str:
     """One function over memrefs, its batch and lengths dynamic, and its heads unless given."""
-    roles = {role.name: role for role in _library.get().roles()}
-    kinds = {name: _type_of(problem, roles[name]) for name in ("q", "k", "v", "o", "lse")}
+    strides = "" if problem.rows == "dense" else ", strided<[?, ?, ?, 1]>"
     promise = " {flashattn.aligned_rows}" if problem.rows == "aligned" else ""
+
+    q_heads, kv_heads = problem.heads or ("?", "?")
+
+    def rows(heads, length, width):
+        dims = f"{heads}x{length}" if problem.layout == "bhsd" else f"{length}x{heads}"
+        return f"memref<?x{dims}x{width}x{problem.element}{strides}>"
+
+    queries = problem.queries or "?"
+    q, k = rows(q_heads, queries, problem.d), rows(kv_heads, "?", problem.d)
+    v, o = rows(kv_heads, "?", problem.dv), rows(q_heads, queries, problem.dv)
     clauses = []
     if problem.mask is not None:
         clauses.append(f"mask({problem.mask})")
@@ -137,25 +142,25 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
         clauses.append(f"layout({problem.layout})")
     if problem.schedule:
         clauses.append(f"schedule(<{problem.schedule}>)")
-    arguments = ", ".join(f"%{name}: {kinds[name]}{promise}" for name in "qkvo")
-    outs, out_types = "%o", kinds["o"]
+    lse = f"memref<?x{q_heads}x?xf32>"
+    arguments = ", ".join(f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (q, k, v, o)))
+    outs, out_types = "%o", o
     if problem.lse:
-        arguments += f", %lse: {kinds['lse']}"
-        outs, out_types = "%o, %lse", f"{kinds['o']}, {kinds['lse']}"
+        arguments += f", %lse: {lse}"
+        outs, out_types = "%o, %lse", f"{o}, {lse}"
     inputs = ""
     for operand in problem.operands:
-        name, role = operand.name, roles[operand.name]
-        kind = "index" if role.is_scalar else _type_of(problem, role, operand)
+        name, kind = operand.name, _type_of(problem, operand)
         promised = " {flashattn.aligned_rows}" if operand.has_aligned_rows else ""
         arguments += f", %{name}: {kind}{promised}"
-        inputs += f"      {name}(%{name}{'' if role.is_scalar else ' : ' + kind})\n"
+        inputs += f"      {name}(%{name}{' : ' + kind if operand.dims else ''})\n"
     if problem.score_mod:
         inputs += f"      score_mod {{\n{problem.score_mod}      }}\n"
     head = " ".join(["flashattn.attention", *clauses])
     return (
         f"func.func @{function}({arguments}) {{\n"
         f"  {head}\n"
-        f"      ins(%q, %k, %v : {kinds['q']}, {kinds['k']}, {kinds['v']})\n"
+        f"      ins(%q, %k, %v : {q}, {k}, {v})\n"
         f"{inputs}"
         f"      outs({outs} : {out_types})\n"
         f"  return\n"

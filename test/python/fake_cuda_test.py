@@ -198,7 +198,7 @@ class FakeCUDATest(unittest.TestCase):
         self.assertEqual(
             (problem.operand("bias").broadcast, problem.operand("bias").has_aligned_rows), ((True, False, False, False), True)
         )
-        self.assertEqual(problem.operand("keep"), ("keep", "i1", (True, True, False, False), False))
+        self.assertEqual(problem.operand("keep"), ("keep", "i1", "BHNK", (True, True, False, False), False))
         (kernel,) = _kernel._kernels.values()
         self.assertIn("strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}", kernel.mlir)
         for options, is_aligned in (

@@ -49,11 +49,20 @@ MASKS = {
 
 
 def keep_operand(broadcast=(True, True, False, False), aligned=True):
-    return _module.Operand("i1", broadcast, aligned)
+    return _module.Operand("keep", "i1", "BHNK", broadcast, aligned)
 
 
 def bias_operand(element, broadcast=(True, False, False, False), aligned=True):
-    return _module.Operand(element, broadcast, aligned)
+    return _module.Operand("bias", element, "BHNK", broadcast, aligned)
+
+
+def take_operands(fields):
+    """The operands among the fields, in the order of the op."""
+    numbers = {"sink_logits": ("f32", "H"), "kv_len": ("i32", "B"), "offset": ("index", "")}
+    for name in ("bias", "keep", "sink_logits", "kv_len", "offset"):
+        operand = fields.pop(name, None)
+        if operand is not None:
+            yield _module.Operand(name, *numbers[name]) if operand is True else operand
 
 
 def shape_modules():
@@ -127,8 +136,9 @@ def problems():
 
 def problem_modules():
     for name, fields in problems():
-        problem = _module.Problem(**{"element": "f16", "d": 64, "dv": 64, **fields})
-        yield name, _module.make_module(problem)
+        fields = {"element": "f16", "d": 64, "dv": 64, **fields}
+        operands = tuple(take_operands(fields))
+        yield name, _module.make_module(_module.Problem(**fields, operands=operands))
 
 
 def pinned_modules():
