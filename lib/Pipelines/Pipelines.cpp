@@ -123,6 +123,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   pm.addPass(createOutlineKernels());
+  pm.addPass(createFlagLaunches());
   pm.addPass(createReinterpretExpandShape());
   addLowerToBranches(pm);
 

@@ -106,27 +106,6 @@ int cuda::getMaxPTXVersion(int version) {
   return (major - 4) * 10 + std::min(minor, 9);
 }
 
-llvm::SmallVector<PTXKernel> cuda::findPTXKernels(StringRef ptx) {
-  llvm::SmallVector<PTXKernel> kernels;
-  while (true) {
-    ptx = ptx.split(".entry ").second.ltrim();
-    if (ptx.empty())
-      return kernels;
-    StringRef name = ptx.take_until([](char c) { return c == '(' || isspace(c); });
-    // Behind the kernel there may be functions, which are not its code.
-    size_t begin = ptx.find('{'), end = begin, depth = 0;
-    while (end < ptx.size()) {
-      char c = ptx[end++];
-      depth += c == '{';
-      if (c == '}' && --depth == 0)
-        break;
-    }
-    StringRef body = ptx.slice(begin, end);
-    kernels.push_back({name, body.contains("griddepcontrol.wait")});
-    ptx = ptx.drop_front(std::min(end, ptx.size()));
-  }
-}
-
 /// The text behind `directive` at the start of a line.
 static std::optional<StringRef> findDirective(StringRef ptx, StringRef directive) {
   while (!ptx.empty()) {

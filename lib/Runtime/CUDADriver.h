@@ -9,7 +9,7 @@
 #ifndef FLASHATTN_RUNTIME_CUDADRIVER_H
 #define FLASHATTN_RUNTIME_CUDADRIVER_H
 
-#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringRef.h"
 #include "llvm/Support/Error.h"
 
 #include <cstddef>
@@ -200,15 +200,6 @@ struct PTXHeader {
   char variant = 0;     ///< 'a' or 'f' behind the number, or 0
 };
 PTXHeader parsePTXHeader(llvm::StringRef ptx);
-
-/// A kernel of PTX text.
-struct PTXKernel {
-  llvm::StringRef name;
-  /// Its code has a `griddepcontrol.wait`.
-  bool waits;
-};
-/// The kernels of PTX; none of what is not text.
-llvm::SmallVector<PTXKernel> findPTXKernels(llvm::StringRef ptx);
 
 } // namespace mlir::flashattn::cuda
 

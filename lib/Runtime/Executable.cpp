@@ -11,7 +11,8 @@
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/ADT/ScopeExit.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/IR/Module.h"
@@ -19,6 +20,7 @@
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -105,27 +107,53 @@ static void dropPromises(ModuleOp lowered) {
 
 namespace {
 /// Has the driver compile all kernels of a module side by side, and beside the host code. The
-/// module's constructors then find them loaded. They load again what failed, and report it.
+/// module's constructors then find them loaded, and launches the kernels, which are asked for here.
 class KernelLoader {
 public:
   KernelLoader(ModuleOp lowered, Device &device) {
+    llvm::MapVector<StringAttr, llvm::SetVector<StringRef>> launched;
+    lowered.walk([&](gpu::LaunchFuncOp launch) {
+      launched[launch.getKernelModuleName()].insert(launch.getKernelName().getValue());
+    });
     for (auto binary : lowered.getOps<gpu::BinaryOp>())
       for (auto object : binary.getObjects().getAsRange<gpu::ObjectAttr>())
-        threads.emplace_back([&device, image = object.getObject().getValue().rtrim('\0')] {
-          if (Expected<void *> kernels = device.loadKernels(image); !kernels)
-            llvm::consumeError(kernels.takeError());
+        threads.emplace_back([this, &device, names = launched.lookup(binary.getSymNameAttr()),
+                              image = object.getObject().getValue().rtrim('\0')] {
+          keep(load(device, image, names.getArrayRef()));
         });
   }
-  ~KernelLoader() { wait(); }
+  ~KernelLoader() { llvm::consumeError(wait()); }
 
-  void wait() {
+  /// What failed, of all that was loaded.
+  Error wait() {
     for (std::thread &thread : threads)
       thread.join();
     threads.clear();
+    return std::move(error);
   }
 
 private:
+  static Error load(Device &device, StringRef image, ArrayRef<StringRef> names) {
+    Expected<void *> kernels = device.loadKernels(image);
+    if (!kernels)
+      return kernels.takeError();
+    for (StringRef name : names)
+      if (Expected<void *> kernel = device.getKernel(*kernels, name); !kernel)
+        return kernel.takeError();
+    return Error::success();
+  }
+  /// Of several errors one is enough.
+  void keep(Error found) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (error)
+      llvm::consumeError(std::move(found));
+    else
+      error = std::move(found);
+  }
+
   std::vector<std::thread> threads;
+  std::mutex mutex;
+  Error error = Error::success();
 };
 } // namespace
 
@@ -162,9 +190,10 @@ Error JITExecutable::initialize(ModuleOp lowered) {
   engine = std::move(*made);
   engine->registerSymbols(getRuntimeSymbols);
 
+  if (Error error = loader.wait())
+    return error;
   RuntimeContext context(device);
   RuntimeContextScope scope(context);
-  loader.wait();
   // Runs the constructors, which load the kernels.
   engine->initialize();
   if (Error error = context.takeError())

@@ -13,6 +13,7 @@
 #include "llvm/ExecutionEngine/Orc/Mangling.h"
 
 #include <mutex>
+#include <utility>
 
 namespace mlir::flashattn {
 
@@ -31,6 +32,10 @@ public:
   llvm::Error takeError();
   std::optional<void *> getStream() const { return stream; }
 
+  /// LaunchFlags of the next launch. Taken once: launches behind it have none.
+  void setLaunchFlags(int32_t flags) { launchFlags = flags; }
+  int32_t takeLaunchFlags() { return std::exchange(launchFlags, 0); }
+
   /// Memory for compiled code: in the order of the caller's stream, where there is one.
   llvm::Expected<void *> allocate(size_t bytes);
   llvm::Error release(void *buffer);
@@ -40,6 +45,7 @@ private:
   const std::optional<void *> stream;
   /// Allocated on `stream` and not freed yet.
   llvm::SmallVector<void *, 4> buffers;
+  int32_t launchFlags = 0;
   std::mutex mutex;
   llvm::Error error = llvm::Error::success();
   bool failed = false;

@@ -177,46 +177,55 @@ void mgpuModuleUnload(void *module) {}
 void *mgpuModuleGetFunction(void *module, const char *name) {
   return get([&](Device &device) { return device.getKernel(module, name); });
 }
+/// Outside of any executable nothing is launched.
+void launch(void *kernel, Dim3 grid, Dim3 block, Dim3 cluster, int32_t sharedBytes,
+            void **parameters) {
+  if (!current)
+    return;
+  LaunchShape shape{grid, block, cluster, sharedBytes, current->getStream()};
+  // Also where an error came before: they are of this launch, not of the next.
+  shape.programmatic = current->takeLaunchFlags() & kLaunchProgrammatic;
+  run([&](Device &device) { return device.launch(kernel, shape, parameters); });
+}
 void mgpuLaunchKernel(void *kernel, intptr_t gridX, intptr_t gridY, intptr_t gridZ, intptr_t blockX,
                       intptr_t blockY, intptr_t blockZ, int32_t sharedBytes, void *stream,
                       void **parameters, void **extra, size_t parameterCount) {
-  run([&](Device &device) {
-    return device.launch(kernel,
-                         {{gridX, gridY, gridZ},
-                          {blockX, blockY, blockZ},
-                          {1, 1, 1},
-                          sharedBytes,
-                          current->getStream()},
-                         parameters);
-  });
+  launch(kernel, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {1, 1, 1}, sharedBytes,
+         parameters);
 }
 void mgpuLaunchClusterKernel(void *kernel, intptr_t clusterX, intptr_t clusterY, intptr_t clusterZ,
                              intptr_t gridX, intptr_t gridY, intptr_t gridZ, intptr_t blockX,
                              intptr_t blockY, intptr_t blockZ, int32_t sharedBytes, void *stream,
                              void **parameters, void **extra) {
-  run([&](Device &device) {
-    return device.launch(kernel,
-                         {{gridX, gridY, gridZ},
-                          {blockX, blockY, blockZ},
-                          {clusterX, clusterY, clusterZ},
-                          sharedBytes,
-                          current->getStream()},
-                         parameters);
+  launch(kernel, {gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {clusterX, clusterY, clusterZ},
+         sharedBytes, parameters);
+}
+
+/// Errors: bits that mean nothing.
+void flashattnSetLaunchFlags(int32_t flags) {
+  run([&](Device &) -> Error {
+    if (flags & ~kAllLaunchFlags)
+      return formatError("expected launch flags of at most {0} but got {1}", kAllLaunchFlags,
+                         flags);
+    current->setLaunchFlags(flags);
+    return Error::success();
   });
 }
 
 /// The CUtensorMap of a memref's tensor, to `map` (128 bytes, aligned to 64): sizes and strides
-/// in elements and in the memref's order, `elementType` a TensorMapElement. After an error the
+/// in elements and in the memref's order, `element` a TensorMapElement. After an error the
 /// map is not written, and no launch follows.
 void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, int64_t rank,
-                              const int64_t *sizes, const int64_t *strides, int32_t elementType,
+                              const int64_t *sizes, const int64_t *strides, int32_t element,
                               int64_t rowDim, int64_t boxRows, int64_t outerDim, int64_t outerRows,
                               int64_t boxColumns) {
-  constexpr int64_t kElementBytes = 2;
-  run([&](Device &device) {
+  run([&](Device &device) -> Error {
+    if (element < 0 || element >= kNumTensorMapElements)
+      return formatError("expected an element type of a tensor map below {0} but got {1}",
+                         kNumTensorMapElements, element);
     TensorMapShape shape;
-    shape.element = static_cast<TensorMapElement>(elementType);
-    shape.base = static_cast<char *>(alignedPointer) + offset * kElementBytes;
+    shape.element = static_cast<TensorMapElement>(element);
+    shape.base = static_cast<char *>(alignedPointer) + offset * getElementBytes(shape.element);
     shape.sizes = llvm::ArrayRef(sizes, rank);
     shape.strides = llvm::ArrayRef(strides, rank);
     shape.rowDim = rowDim;
@@ -312,9 +321,10 @@ const Symbol kSymbols[] = {
     symbol("_mlir_memref_to_llvm_aligned_alloc", memrefAlignedAlloc),
     symbol("_mlir_memref_to_llvm_free", memrefFree),
     symbol("_mlir_memref_to_llvm_aligned_free", memrefFree),
-    symbol("flashattnEncodeTensorMap", flashattnEncodeTensorMap),
-    symbol("flashattnMultiprocessorCount", flashattnMultiprocessorCount),
-    symbol("flashattnParallelFor", flashattnParallelFor),
+    symbol(abi::kEncodeTensorMap.data(), flashattnEncodeTensorMap),
+    symbol(abi::kMultiprocessorCount.data(), flashattnMultiprocessorCount),
+    symbol(abi::kParallelFor.data(), flashattnParallelFor),
+    symbol(abi::kSetLaunchFlags.data(), flashattnSetLaunchFlags),
     symbol("mgpuMemAlloc", mgpuMemAlloc),
     symbol("mgpuMemFree", mgpuMemFree),
     symbol("mgpuMemcpy", mgpuMemcpy),

@@ -5,16 +5,22 @@
 
 // Few queries of many keys, down to PTX: a kernel for where all keys are one part, as it is without
 // parts; else room for the parts' outputs, a kernel over the parts, and one that merges them.
+// AMPERE-NOT: flashattnSetLaunchFlags
 // CHECK-LABEL: llvm.func @decode
 // CHECK: llvm.call @flashattnMultiprocessorCount
 // CHECK-NOT: llvm.call @_mlir_memref_to_llvm_alloc
 // HOPPER-COUNT-4: llvm.call @flashattnEncodeTensorMap
+// CHECK-NOT: flashattnSetLaunchFlags
 // CHECK: gpu.launch_func @decode_kernel::
 // CHECK: llvm.call @_mlir_memref_to_llvm_alloc
 // The kernel over the parts stores f32 itself, without a tensor copy.
 // HOPPER-COUNT-3: llvm.call @flashattnEncodeTensorMap
 // CHECK-NOT: llvm.call @flashattnEncodeTensorMap
+// CHECK-NOT: flashattnSetLaunchFlags
 // CHECK: gpu.launch_func @decode_kernel_0
+// Its launch may overlap with the end of the one before, and no other.
+// AMPERE-NOT: flashattnSetLaunchFlags
+// HOPPER: llvm.call @flashattnSetLaunchFlags
 // CHECK: gpu.launch_func @decode_kernel_1
 // CHECK: llvm.call @_mlir_memref_to_llvm_free
 // HOPPER: gpu.binary @decode_kernel{{ }}

@@ -64,6 +64,8 @@ thread_local int launches = 0;
 thread_local void *launchStream = nullptr;
 /// Of this thread's last launch, by number.
 thread_local std::map<int, int> launchAttributes;
+/// Of this thread's launches, those that may start beside the end of the one before.
+thread_local int programmaticLaunches = 0;
 /// Of this thread's last allocation on a stream.
 thread_local void *memoryStream = nullptr;
 /// What fakeCUDAWatch asks for.
@@ -429,8 +431,11 @@ EXPORT Result cuLaunchKernelEx(const LaunchConfig *config, void *function, void 
     return failure;
   for (unsigned i = 0; i < config->numAttributes; ++i)
     launchAttributes[config->attributes[i].id] = config->attributes[i].value[0];
+  constexpr int kProgrammaticStreamSerialization = 6;
+  programmaticLaunches += launchAttributes.count(kProgrammaticStreamSerialization);
   return 0;
 }
+EXPORT int fakeCUDAProgrammaticLaunches() { return programmaticLaunches; }
 /// The first word of attribute `id` of this thread's last launch; 0 where it had none.
 EXPORT int fakeCUDALaunchAttribute(int id) {
   auto found = launchAttributes.find(id);

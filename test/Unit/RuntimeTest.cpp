@@ -122,28 +122,6 @@ TEST(CUDADriver, PTXHeader) {
   EXPECT_EQ(cuda::parsePTXHeader("nothing of the kind").version, 0);
 }
 
-/// Kernels of which only the second waits itself for the one before it.
-constexpr StringRef kDependentPTX =
-    ".version 7.8\n.target sm_90\n.address_size 64\n"
-    ".visible .entry parts(\n.param .u64 p\n)\n{\n{\n// in inline PTX\n}\n"
-    "griddepcontrol.launch_dependents;\nret;\n}\n"
-    ".visible .entry merge(.param .u64 p)\n.maxntid 128\n{\n{\n}\ngriddepcontrol.wait;\nret;\n}\n"
-    ".visible .entry after()\n{\nret;\n}\n"
-    ".func helper()\n{\ngriddepcontrol.wait;\nret;\n}\n";
-
-TEST(CUDADriver, PTXKernels) {
-  auto kernels = cuda::findPTXKernels(kDependentPTX);
-  ASSERT_EQ(kernels.size(), 3u);
-  EXPECT_EQ(kernels[0].name, "parts");
-  EXPECT_FALSE(kernels[0].waits);
-  EXPECT_EQ(kernels[1].name, "merge");
-  EXPECT_TRUE(kernels[1].waits);
-  EXPECT_EQ(kernels[2].name, "after");
-  EXPECT_FALSE(kernels[2].waits);
-  EXPECT_TRUE(cuda::findPTXKernels("nothing of the kind").empty());
-  EXPECT_EQ(cuda::findPTXKernels(".entry cut(").size(), 1u);
-}
-
 //===----------------------------------------------------------------------===//
 // The CPU as a device
 //===----------------------------------------------------------------------===//
@@ -536,15 +514,14 @@ TEST(CUDADevice, ClustersLaunch) {
 struct DependentLaunchTest : ::testing::Test {
   void SetUp() override {
     device = llvm::cantFail(createCUDADevice(0));
-    kernels = llvm::cantFail(device->loadKernels(kDependentPTX));
+    kernel = llvm::cantFail(device->getKernel(llvm::cantFail(device->loadKernels(kPTX)), "k"));
   }
-  /// Launches kernel `name`; whether it may start beside the end of the one before it.
-  bool overlaps(StringRef name, int64_t clusterSize = 1) {
+  /// Launches the kernel; whether it may start beside the end of the one before it.
+  bool overlaps(bool programmatic = true, int64_t clusterSize = 1) {
     LaunchShape shape;
     shape.grid = shape.cluster = {clusterSize, 1, 1};
-    EXPECT_EQ(message(device->launch(llvm::cantFail(device->getKernel(kernels, name)), shape,
-                                     /*parameters=*/nullptr)),
-              "no error");
+    shape.programmatic = programmatic;
+    EXPECT_EQ(message(device->launch(kernel, shape, /*parameters=*/nullptr)), "no error");
     auto *attribute = getFake<int(int)>("fakeCUDALaunchAttribute");
     EXPECT_EQ(attribute(cuda::LaunchAttribute::kClusterDimension),
               clusterSize == 1 ? 0 : clusterSize);
@@ -552,37 +529,125 @@ struct DependentLaunchTest : ::testing::Test {
   }
 
   std::unique_ptr<Device> device;
-  void *kernels;
+  void *kernel;
   /// The process has one table.
   cuda::Driver &driver = const_cast<cuda::Driver &>(llvm::cantFail(cuda::getDriver()));
 };
 
-TEST_F(DependentLaunchTest, OnlyOfKernelsThatWait) {
-  EXPECT_FALSE(overlaps("parts"));
-  EXPECT_TRUE(overlaps("merge"));
-  EXPECT_FALSE(overlaps("after"));
-  EXPECT_TRUE(overlaps("merge", /*clusterSize=*/2));
-  EXPECT_FALSE(overlaps("parts", /*clusterSize=*/2));
+TEST_F(DependentLaunchTest, OnlyWhereTheLaunchSaysSo) {
+  EXPECT_FALSE(overlaps(/*programmatic=*/false));
+  EXPECT_TRUE(overlaps());
+  EXPECT_TRUE(overlaps(/*programmatic=*/true, /*clusterSize=*/2));
+  EXPECT_FALSE(overlaps(/*programmatic=*/false, /*clusterSize=*/2));
 }
 
 TEST_F(DependentLaunchTest, PlainWhereTheDriverHasNone) {
   auto *function = std::exchange(driver.launchKernelEx, nullptr);
-  EXPECT_FALSE(overlaps("merge"));
+  EXPECT_FALSE(overlaps());
   driver.launchKernelEx = function;
 }
 
 TEST_F(DependentLaunchTest, PlainWhileAnOldDriverCaptures) {
   ScopedEnv capturing("FAKE_CUDA_CAPTURING", "1");
-  EXPECT_TRUE(overlaps("merge"));
+  EXPECT_TRUE(overlaps());
   int version = std::exchange(driver.version, 12020);
-  EXPECT_FALSE(overlaps("merge"));
+  EXPECT_FALSE(overlaps());
   {
     ScopedEnv no("FAKE_CUDA_CAPTURING", "0");
-    EXPECT_TRUE(overlaps("merge"));
+    EXPECT_TRUE(overlaps());
     ScopedEnv fail("FAKE_CUDA_FAIL", "cuStreamIsCapturing=906");
-    EXPECT_FALSE(overlaps("merge"));
+    EXPECT_FALSE(overlaps());
   }
   driver.version = version;
+}
+
+/// Host code over kernels that are text, with what it calls of the runtime written out.
+constexpr StringRef kHostOfKernels = R"mlir(
+  module attributes {gpu.container_module} {
+    gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90">,
+      assembly = ".version 7.8\0A.target sm_90\0A.visible .entry merge()\0A{ griddepcontrol.wait; }">]
+    llvm.func @flashattnSetLaunchFlags(i32)
+    func.func @f(%flags: i32, %x: index, %y: index) {
+      %c1 = arith.constant 1 : index
+      llvm.call @flashattnSetLaunchFlags(%flags) : (i32) -> ()
+      gpu.launch_func @kernels::@merge blocks in (%x, %c1, %c1) threads in (%c1, %c1, %c1)
+      gpu.launch_func @kernels::@merge blocks in (%y, %c1, %c1) threads in (%c1, %c1, %c1)
+      return
+    }
+  })mlir";
+
+TEST_F(ExecutableTest, FlagsAreOfTheNextLaunch) {
+  auto module = lowerTo("sm_90", kHostOfKernels, context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCUDADevice(0));
+  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  auto *attribute = getFake<int(int)>("fakeCUDALaunchAttribute");
+  // Whether the last launch that did something was programmatic: the text of a kernel, which waits
+  // here, says nothing; a launch without blocks takes its flags with it.
+  auto last = [&](intptr_t flags, intptr_t x, intptr_t y) -> bool {
+    void *arguments[] = {reinterpret_cast<void *>(flags), reinterpret_cast<void *>(x),
+                         reinterpret_cast<void *>(y)};
+    EXPECT_EQ(message(executable->invoke("f", arguments)), "no error");
+    return attribute(cuda::LaunchAttribute::kProgrammaticStreamSerialization);
+  };
+  EXPECT_FALSE(last(/*flags=*/0, /*x=*/1, /*y=*/0));
+  EXPECT_TRUE(last(kLaunchProgrammatic, /*x=*/1, /*y=*/0));
+  EXPECT_FALSE(last(kLaunchProgrammatic, /*x=*/1, /*y=*/1));
+  EXPECT_FALSE(last(kLaunchProgrammatic, /*x=*/0, /*y=*/1));
+}
+
+TEST_F(ExecutableTest, RefusesUnknownFlags) {
+  auto module = lowerTo("sm_90", kHostOfKernels, context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCUDADevice(0));
+  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  void *one = reinterpret_cast<void *>(1), *arguments[] = {reinterpret_cast<void *>(6), one, one};
+  auto *launches = getFake<int(void **)>("fakeCUDALaunches");
+  void *stream;
+  int before = launches(&stream);
+  EXPECT_EQ(message(executable->invoke("f", arguments)),
+            "expected launch flags of at most 1 but got 6");
+  EXPECT_EQ(launches(&stream), before);
+}
+
+TEST_F(ExecutableTest, AsksForItsKernelsBeforeTheFirstLaunch) {
+  auto module = lowerTo("sm_90", kHostOfKernels, context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCUDADevice(0));
+  {
+    ScopedEnv fail("FAKE_CUDA_FAIL", "cuModuleGetFunction=500");
+    // As of a driver that loads kernels when they are first asked for: modules of the same text are
+    // one, whose kernels were asked for above, so this one has a text of its own.
+    auto other = lowerTo(
+        "sm_90", StringRef(kHostOfKernels).str().replace(kHostOfKernels.find("7.8"), 3, "8.0"),
+        context);
+    ASSERT_TRUE(other);
+    EXPECT_EQ(message(Executable::create(*other, *device)),
+              "cuda:0 cannot find kernel 'merge': CUDA_ERROR_NOT_FOUND (as the fake driver was "
+              "told)");
+  }
+  EXPECT_EQ(message(Executable::create(*module, *device)), "no error");
+}
+
+TEST_F(ExecutableTest, RefusesUnknownElementsOfTensorMaps) {
+  auto module = lowerTo("sm_90", R"mlir(
+    llvm.func @flashattnEncodeTensorMap(!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr, i32,
+                                        i64, i64, i64, i64, i64)
+    func.func @f(%element: i32) {
+      %null = llvm.mlir.zero : !llvm.ptr
+      %zero = llvm.mlir.constant(0 : i64) : i64
+      llvm.call @flashattnEncodeTensorMap(%null, %null, %zero, %zero, %null, %null, %element, %zero,
+          %zero, %zero, %zero, %zero) : (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr, i32,
+                                         i64, i64, i64, i64, i64) -> ()
+      return
+    })mlir",
+                        context);
+  ASSERT_TRUE(module);
+  auto device = llvm::cantFail(createCUDADevice(0));
+  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  void *arguments[] = {reinterpret_cast<void *>(2)};
+  EXPECT_EQ(message(executable->invoke("f", arguments)),
+            "expected an element type of a tensor map below 2 but got 2");
 }
 
 TEST_F(ExecutableTest, MergeOverlapsWithParts) {
@@ -596,7 +661,8 @@ TEST_F(ExecutableTest, MergeOverlapsWithParts) {
     })mlir";
   auto *attribute = getFake<int(int)>("fakeCUDALaunchAttribute");
   auto *launches = getFake<int(void **)>("fakeCUDALaunches");
-  for (StringRef chip : {"sm_80", "sm_90a"}) {
+  auto *programmatic = getFake<int()>("fakeCUDAProgrammaticLaunches");
+  for (StringRef chip : {"sm_80", "sm_90", "sm_90a"}) {
     auto module = lowerTo(chip, source, context);
     ASSERT_TRUE(module);
     auto device = llvm::cantFail(createCUDADevice(0));
@@ -607,10 +673,12 @@ TEST_F(ExecutableTest, MergeOverlapsWithParts) {
     } memref{nullptr, reinterpret_cast<void *>(0x1000), 0, {}, {}};
     void *arguments[] = {&memref, &memref, &memref, &memref};
     void *stream;
-    int before = launches(&stream);
+    int before = launches(&stream), programmaticBefore = programmatic();
     ASSERT_EQ(message(executable->invoke("decode", arguments)), "no error");
     EXPECT_EQ(launches(&stream), before + 2);
-    EXPECT_EQ(attribute(cuda::LaunchAttribute::kProgrammaticStreamSerialization), chip == "sm_90a");
+    // The last one, which merges, and no other.
+    EXPECT_EQ(programmatic(), programmaticBefore + (chip != "sm_80"));
+    EXPECT_EQ(attribute(cuda::LaunchAttribute::kProgrammaticStreamSerialization), chip != "sm_80");
   }
 }
 

@@ -52,7 +52,7 @@ def OverlapMerge : Pass<"flashattn-overlap-merge"> {
     For sm_90 and newer. A launch of programs over parts of the keys says at its beginning that
     the kernel behind it may start (`griddepcontrol.launch_dependents`), and that one, where
     `flashattn-lower-combine` has made it, waits before it touches memory
-    (`hopper.wait_prerequisite_grids`). The runtime knows such a kernel by its wait.
+    (`hopper.wait_prerequisite_grids`). `flashattn-flag-launches` tells the runtime of it.
 
     Example: test/Conversion/FlashAttnToGPU/overlap-merge.mlir
   }];
@@ -226,6 +226,19 @@ def ReinterpretExpandShape : Pass<"flashattn-reinterpret-expand-shape"> {
     Example: test/Conversion/FlashAttnToGPU/reinterpret-expand-shape.mlir
   }];
   let dependentDialects = ["::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect"];
+}
+
+def FlagLaunches : Pass<"flashattn-flag-launches", "::mlir::ModuleOp"> {
+  let summary = "tell the runtime how kernels start";
+  let description = [{
+    In front of each launch of a kernel that waits itself for the grids before it
+    (`hopper.wait_prerequisite_grids`) goes a call of `flashattnSetLaunchFlags`, with which the
+    runtime starts the next kernel beside the end of the one before it. Run this while kernels are
+    `gpu.func`s with ops of `hopper`.
+
+    Example: test/Conversion/HopperToLLVM/flag-launches.mlir
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
 
 def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::ModuleOp"> {

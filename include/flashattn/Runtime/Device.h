@@ -8,6 +8,7 @@
 #ifndef FLASHATTN_RUNTIME_DEVICE_H
 #define FLASHATTN_RUNTIME_DEVICE_H
 
+#include "flashattn/Runtime/ABI.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -46,11 +47,10 @@ struct LaunchShape {
   int64_t dynamicSharedBytes = 0;
   /// The caller's CUstream (null: the legacy default stream); nothing: the device's own.
   std::optional<void *> stream = std::nullopt;
+  /// Of a kernel that waits itself for the ones before it: it may start while the one before it
+  /// in the stream still runs (programmatic dependent launch), where the driver can do that.
+  bool programmatic = false;
 };
-
-/// Element types of the tensors that a tensor map takes; the numbers are part of the binary
-/// interface of compiled code.
-enum class TensorMapElement : int32_t { F16 = 0, BF16 = 1 };
 
 /// A tensor in device memory and the box that one TMA load moves from it to shared memory.
 /// Dimensions are in the order of a memref's: the last one is contiguous.
@@ -105,13 +105,11 @@ public:
   /// nothing is unloaded before the process ends. Errors: driver too old for the PTX
   /// version (both), wrong architecture, the log of the driver's compiler; on the CPU always.
   virtual llvm::Expected<void *> loadKernels(llvm::StringRef image);
-  /// The kernel `name` of what loadKernels returned.
+  /// The kernel `name` of what loadKernels returned. Drivers load a kernel when it is first asked
+  /// for: ask before a launch that is captured or must be quick. Errors: no such kernel.
   virtual llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name);
   /// Starts a kernel; `parameters` are addresses of its parameters. Waits for nothing and
-  /// allocates nothing, so that a launch may be captured into a graph. A kernel whose PTX has a
-  /// `griddepcontrol.wait`, and no other, may start while the one before it in the stream still
-  /// runs (programmatic dependent launch), where the driver can do that.
-  /// Errors: shared memory beyond the limit (needed, available), launch failure.
+  /// allocates nothing, so that a launch may be captured into a graph. Errors: shared memory beyond the limit (needed, available), launch failure.
   virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
   /// Writes the CUtensorMap of `shape`, 128 bytes, to `map`, which is aligned to 64 bytes. What
   /// lies outside of the tensor reads as zeros. The stride of a dimension of one element

@@ -1,6 +1,7 @@
 //===- ProgramOutlining.cpp ------------------------------------------------===//
 
 #include "ProgramOutlining.h"
+#include "flashattn/Runtime/ABI.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Arith/Utils/Utils.h"
@@ -9,8 +10,6 @@
 
 using namespace mlir;
 using namespace mlir::flashattn::cpu;
-
-static constexpr StringLiteral kParallelFor = "flashattnParallelFor";
 
 /// What the program needs from outside. Vectors are made again inside, from the scalars
 /// that they are made of; so are constants.
@@ -34,12 +33,12 @@ static void collectCaptures(scf::ForallOp forall, SetVector<Value> &captures,
 }
 
 static func::FuncOp getParallelFor(ModuleOp module, SymbolTable &symbols) {
-  if (auto existing = symbols.lookup<func::FuncOp>(kParallelFor))
+  if (auto existing = symbols.lookup<func::FuncOp>(flashattn::abi::kParallelFor))
     return existing;
   MLIRContext *context = module.getContext();
   Type pointer = LLVM::LLVMPointerType::get(context);
   Type i64 = IntegerType::get(context, 64);
-  auto function = func::FuncOp::create(module.getLoc(), kParallelFor,
+  auto function = func::FuncOp::create(module.getLoc(), flashattn::abi::kParallelFor,
                                        FunctionType::get(context, {i64, pointer, pointer}, {}));
   function.setPrivate();
   symbols.insert(function);

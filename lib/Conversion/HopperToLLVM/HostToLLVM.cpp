@@ -7,7 +7,7 @@
 
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
-#include "flashattn/Runtime/Device.h"
+#include "flashattn/Runtime/ABI.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -84,7 +84,7 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
                        constant(outerRows),
                        constant(mapType.getColumns())};
   FailureOr<LLVM::LLVMFuncOp> function = LLVM::lookupOrCreateFn(
-      builder, parent->getParentOfType<ModuleOp>(), "flashattnEncodeTensorMap",
+      builder, parent->getParentOfType<ModuleOp>(), abi::kEncodeTensorMap,
       llvm::to_vector(ValueRange(arguments).getTypes()), LLVM::LLVMVoidType::get(op.getContext()));
   if (failed(function))
     return failure();
@@ -100,7 +100,7 @@ static LogicalResult lower(hopper::MultiprocessorCountOp op, func::FuncOp parent
   OpBuilder builder(op);
   FailureOr<LLVM::LLVMFuncOp> function =
       LLVM::lookupOrCreateFn(builder, parent->getParentOfType<ModuleOp>(),
-                             "flashattnMultiprocessorCount", {}, builder.getI64Type());
+                             abi::kMultiprocessorCount, {}, builder.getI64Type());
   if (failed(function))
     return failure();
   auto call = LLVM::CallOp::create(builder, op.getLoc(), *function, ValueRange());

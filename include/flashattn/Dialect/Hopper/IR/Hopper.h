@@ -47,7 +47,7 @@ struct SharedTile {
   static std::optional<SharedTile> get(Type type);
 
   int64_t getColumns() const { return panels * panelColumns; }
-  int64_t getRowBytes() const { return panelColumns * 2; }
+  int64_t getRowBytes() const { return panelColumns * elementType.getIntOrFloatBitWidth() / 8; }
   int64_t getPanelBytes() const { return rows * getRowBytes(); }
   int64_t getBytes() const { return panels * getPanelBytes(); }
   /// What a panel's first byte must be a multiple of: eight rows, the swizzle's period.
