@@ -247,7 +247,8 @@ FLASHATTN_EXPORT int32_t flashattnGetOperand(const char *op, int32_t index,
                                              FlashAttnOperandInfo *info);
 
 /** The name of text `index`: "mlir" (as given), "schedule" (the chosen ones, a line each), "tiled"
-    (tile programs), "lowered" (LLVM dialect) and, for GPUs, "ptx". */
+    (tile programs, of the chip only their schedules), "lowered" (LLVM dialect) and, for GPUs,
+    "ptx". */
 FLASHATTN_EXPORT int32_t flashattnKernelGetStage(FlashAttnKernel kernel, int32_t index,
                                                  const char **name);
 

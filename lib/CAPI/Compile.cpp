@@ -9,8 +9,6 @@
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassInstrumentation.h"
-#include "mlir/Pass/PassManager.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -76,55 +74,44 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-/// Keeps the texts of the stages on the way, and the pass that failed.
-class StageInstrumentation : public PassInstrumentation {
-public:
-  StageInstrumentation(ModuleOp module, std::vector<Stage> &stages, std::string &failedPass)
-      : module(module), stages(stages), failedPass(failedPass) {}
-
-  void runBeforePass(Pass *pass, Operation *op) override {
-    StringRef name = pass->getArgument();
-    if (name == "convert-flashattn-to-cpu" || name == "flashattn-map-to-gpu")
-      keep("tiled");
-    // Afterwards the kernels are text inside the text.
-    else if (name == "gpu-module-to-binary")
-      keep("lowered");
-  }
-  void runAfterPass(Pass *pass, Operation *op) override {
-    if (pass->getArgument() != "flashattn-select-schedule")
-      return;
-    std::string text;
-    module->walk([&](AttentionOp attention) {
-      std::string schedule;
-      llvm::raw_string_ostream(schedule) << Attribute(attention.getScheduleAttr());
-      StringRef fields = schedule;
-      fields.consume_front("#flashattn.schedule<");
-      fields.consume_back(">");
-      text += (text.empty() ? "" : "\n") + fields.str();
-    });
-    stages.push_back({"schedule", text});
-  }
-  void runAfterPassFailed(Pass *pass, Operation *op) override {
-    if (failedPass.empty())
-      failedPass = pass->getArgument().str();
-  }
-
-  static std::string print(ModuleOp module) {
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    module->print(stream, OpPrintingFlags().assumeVerified());
-    return text;
-  }
-
-private:
-  void keep(StringRef name) { stages.push_back({name.str(), print(module)}); }
-
-  ModuleOp module;
-  std::vector<Stage> &stages;
-  std::string &failedPass;
-};
-
 } // namespace
+
+static std::string print(ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module->print(stream, OpPrintingFlags().assumeVerified());
+  return text;
+}
+
+/// The fields of each attention's schedule, a line each.
+static std::string printSchedules(ModuleOp module) {
+  std::string text;
+  module->walk([&](AttentionOp attention) {
+    std::string schedule;
+    llvm::raw_string_ostream(schedule) << Attribute(attention.getScheduleAttr());
+    StringRef fields = schedule;
+    fields.consume_front("#flashattn.schedule<");
+    fields.consume_back(">");
+    text += (text.empty() ? "" : "\n") + fields.str();
+  });
+  return text;
+}
+
+/// Keeps the text of a stage.
+static void keepStage(std::vector<Stage> &stages, PipelineStage stage, ModuleOp module) {
+  switch (stage) {
+  case PipelineStage::Scheduled:
+    stages.push_back({"schedule", printSchedules(module)});
+    return;
+  case PipelineStage::Tiled:
+    stages.push_back({"tiled", print(module)});
+    return;
+  case PipelineStage::Lowered:
+    stages.push_back({"lowered", print(module)});
+    return;
+  }
+  llvm_unreachable("unknown stage");
+}
 
 /// Opens the device and decides on the chip.
 static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &options) {
@@ -216,18 +203,16 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
     compilation.tunedFile = getTunedSchedulesFile();
   compilation.vectorWidth = chip.vectorWidth;
   kernel->stages.push_back({"mlir", text.str()});
-  std::string failedPass;
-  if (failed(compile(*module, compilation, [&](PassManager &pm) {
-        pm.addInstrumentation(
-            std::make_unique<StageInstrumentation>(*module, kernel->stages, failedPass));
-      })))
-    return fail(failedPass.empty() || failedPass == "flashattn-select-schedule"
-                    ? FLASHATTN_ERROR_UNSUPPORTED
-                    : FLASHATTN_ERROR_COMPILE,
+  // What has a schedule is something that the chip can compute.
+  bool isScheduled = false;
+  compilation.visitStage = [&](PipelineStage stage, ModuleOp staged) {
+    isScheduled = true;
+    keepStage(kernel->stages, stage, staged);
+  };
+  if (failed(compile(*module, compilation)))
+    return fail(isScheduled ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_UNSUPPORTED,
                 diagnostics.getErrors("the module cannot be compiled for " + kernel->chip));
-  if (kernel->chip == "cpu") {
-    kernel->stages.push_back({"lowered", StageInstrumentation::print(*module)});
-  } else {
+  if (kernel->chip != "cpu") {
     std::string ptx;
     visitPTX(*module, [&](StringRef, StringRef kernels) { ptx += kernels; });
     kernel->stages.push_back({"ptx", std::move(ptx)});

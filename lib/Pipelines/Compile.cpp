@@ -1,7 +1,6 @@
 //===- Compile.cpp ---------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
-#include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Target/Tuned.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -88,7 +87,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;
     pipeline.fuseProjection = options.fuseProjection;
-    buildFlashAttnToNVVMPipeline(pm, pipeline);
+    buildFlashAttnToNVVMPipeline(pm, pipeline, options.visitStage);
     return pm.run(module);
   }
   WalkResult result = module.walk([](Operation *op) -> WalkResult {
@@ -102,7 +101,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   pipeline.fuseProjection = options.fuseProjection;
   pipeline.vectorWidth = vectorWidth;
   pipeline.schedule = options.schedule;
-  buildFlashAttnToCPUPipeline(pm, pipeline);
+  buildFlashAttnToCPUPipeline(pm, pipeline, options.visitStage);
   return pm.run(module);
 }
 

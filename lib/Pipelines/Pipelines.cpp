@@ -22,6 +22,30 @@
 
 using namespace mlir;
 
+namespace {
+/// Shows the module to a visitor.
+struct VisitStagePass : PassWrapper<VisitStagePass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(VisitStagePass)
+
+  VisitStagePass(flashattn::PipelineStage stage, flashattn::StageVisitor visit)
+      : stage(stage), visit(std::move(visit)) {}
+  StringRef getName() const override { return "VisitStage"; }
+  void runOnOperation() override {
+    visit(stage, getOperation());
+    markAllAnalysesPreserved();
+  }
+
+  flashattn::PipelineStage stage;
+  flashattn::StageVisitor visit;
+};
+} // namespace
+
+static void addStage(OpPassManager &pm, flashattn::PipelineStage stage,
+                     const flashattn::StageVisitor &visit) {
+  if (visit)
+    pm.addPass(std::make_unique<VisitStagePass>(stage, visit));
+}
+
 /// Tensors become memrefs with identity layout at function boundaries, which is what
 /// callers of the C interface have.
 static void addBufferization(OpPassManager &pm) {
@@ -58,13 +82,15 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
 
 /// Attention ops to tile programs with a schedule of `chip`.
 static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
-                            StringRef schedule, bool fuseProjection = false) {
+                            StringRef schedule, bool fuseProjection,
+                            const flashattn::StageVisitor &visit) {
   bool onGPU = chip != "cpu";
   flashattn::SelectScheduleOptions options;
   options.chip = chip.str();
   options.vectorWidth = vectorWidth;
   options.schedule = schedule.str();
   pm.addPass(flashattn::createSelectSchedule(options));
+  addStage(pm, flashattn::PipelineStage::Scheduled, visit);
   pm.addPass(flashattn::createTile());
   if (fuseProjection) {
     flashattn::FuseProjectionOptions fusion;
@@ -72,6 +98,7 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
     pm.addPass(flashattn::createFuseProjection(fusion));
   }
   pm.addPass(flashattn::createTileProject());
+  addStage(pm, flashattn::PipelineStage::Tiled, visit);
   flashattn::LowerCombineOptions combine;
   combine.gpu = onGPU;
   pm.addPass(flashattn::createLowerCombine(combine));
@@ -80,13 +107,13 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   pm.addPass(flashattn::createLowerListTiles(lists));
 }
 
-void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
-                                            const FlashAttnToCPUOptions &options) {
+void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
+                                            const StageVisitor &visit) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   pm.addPass(flashattn::createRaiseLinalg());
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
-  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule, options.fuseProjection);
+  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule, options.fuseProjection, visit);
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   ConvertFlashAttnToCPUOptions registers;
@@ -97,17 +124,20 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm,
   addLowerToBranches(pm);
   addLowerHostToLLVM(pm);
   pm.addPass(createReconcileUnrealizedCastsPass());
+  addStage(pm, PipelineStage::Lowered, visit);
 }
 
 void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
-                                             const FlashAttnToNVVMOptions &options) {
+                                             const FlashAttnToNVVMOptions &options,
+                                             const StageVisitor &visit) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   pm.addPass(createRaiseLinalg());
   addBufferization(pm);
   pm.addPass(createVerifyHost());
   pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
 
-  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, options.fuseProjection);
+  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, options.fuseProjection,
+                  visit);
   pm.addPass(createSpecializeWarps());
   pm.addPass(createMapToGPU());
   if (Chip{options.chip}.hasDependentLaunch())
@@ -145,6 +175,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
+  addStage(pm, PipelineStage::Lowered, visit);
   // Serialised before the host code is lowered: no pass over that need walk the kernels.
   GpuModuleToBinaryPassOptions binary;
   binary.compilationTarget = "isa";
@@ -173,8 +204,13 @@ int flashattn::getMinPTXVersion(llvm::StringRef chip) {
 
 void flashattn::registerFlashAttnPipelines() {
   PassPipelineRegistration<FlashAttnToCPUOptions>(
-      "flashattn-to-cpu", "attention ops to code for the host", buildFlashAttnToCPUPipeline);
-  PassPipelineRegistration<FlashAttnToNVVMOptions>("flashattn-to-nvvm",
-                                                   "attention ops to PTX kernels and host code",
-                                                   buildFlashAttnToNVVMPipeline);
+      "flashattn-to-cpu", "attention ops to code for the host",
+      [](OpPassManager &pm, const FlashAttnToCPUOptions &options) {
+        buildFlashAttnToCPUPipeline(pm, options);
+      });
+  PassPipelineRegistration<FlashAttnToNVVMOptions>(
+      "flashattn-to-nvvm", "attention ops to PTX kernels and host code",
+      [](OpPassManager &pm, const FlashAttnToNVVMOptions &options) {
+        buildFlashAttnToNVVMPipeline(pm, options);
+      });
 }

@@ -24,6 +24,10 @@ class CompileTest(unittest.TestCase):
             self.assertIn("ex2.approx.ftz.f32", kernel.ptx)
             self.assertEqual(kernel.ptx, kernel.ir("ptx"))
             self.assertEqual(kernel.workspace_bytes, 0)
+            tiled = kernel.ir("tiled")
+            self.assertIn("vector.contract", tiled)
+            for later in ("flashattn.attention", "gpu.", "nvvm.", "hopper.", "wgmma"):
+                self.assertNotIn(later, tiled)
 
     def test_rows_tell_how_memory_is_read(self):
         copies = {
@@ -48,7 +52,7 @@ class CompileTest(unittest.TestCase):
             "mask(#flashattn.all_of<[#flashattn.window<left = 3>, #flashattn.causal]>)", kernel.mlir
         )
         self.assertIn("memref<?x?x?x32xbf16>", kernel.mlir)
-        self.assertIn("scf.forall", kernel.ir("tiled"))
+        self.assertIn("flashattn.program", kernel.ir("tiled"))
         self.assertIn("llvm.func", kernel.ir("lowered"))
         self.assertRegex(
             kernel.schedule,

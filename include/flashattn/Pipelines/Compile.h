@@ -7,6 +7,7 @@
 #ifndef FLASHATTN_PIPELINES_COMPILE_H
 #define FLASHATTN_PIPELINES_COMPILE_H
 
+#include "flashattn/Pipelines/Pipelines.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/Support/Error.h"
 
@@ -43,6 +44,7 @@ struct CompileOptions {
   int64_t vectorWidth = 0; ///< CPU: f32 lanes of a register; 0: the host's
   /// Projections in the epilogue of attention's programs (flashattn-fuse-projection).
   bool fuseProjection = false;
+  StageVisitor visitStage; ///< may be empty
 };
 
 /// Runs the chip's pipeline on the module, with what `instrument` adds to its pass manager.

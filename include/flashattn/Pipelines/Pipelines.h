@@ -6,7 +6,10 @@
 #include "mlir/Pass/PassOptions.h"
 #include "llvm/ADT/StringRef.h"
 
+#include <functional>
+
 namespace mlir {
+class ModuleOp;
 class OpPassManager;
 namespace flashattn {
 
@@ -36,12 +39,23 @@ struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOption
       llvm::cl::init(false)};
 };
 
+/// Points at which every pipeline has a module worth reading, whatever the passes between them.
+enum class PipelineStage {
+  Scheduled, ///< attention ops with the schedules that were chosen for them
+  Tiled,     ///< tile programs: the softmax on tile values, before anything of a target
+  Lowered,   ///< the LLVM dialect, of kernels too, which are not PTX yet
+};
+/// Sees the module at each stage, in order; a pipeline that fails has no further ones.
+using StageVisitor = std::function<void(PipelineStage stage, ModuleOp module)>;
+
 /// From attention ops on tensors or memrefs to the LLVM dialect, for Executable::create.
 /// Public functions get a C interface (`llvm.emit_c_interface`).
-void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options);
+void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
+                                 const StageVisitor &visit = {});
 
 /// The same with kernels as `gpu.binary` ops that hold PTX.
-void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options);
+void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
+                                  const StageVisitor &visit = {});
 
 /// The lowest PTX version that has `chip`, 10 * major + minor; 0 for an unknown chip.
 int getMinPTXVersion(llvm::StringRef chip);
