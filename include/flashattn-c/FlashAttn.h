@@ -171,7 +171,8 @@ typedef struct FlashAttnKernelInfo {
   const char *notLaunchableReason; /**< "" where it is launchable */
   int32_t numArguments;
   int32_t numStages; /**< of flashattnKernelGetStage */
-  /** Device memory that a launch needs besides its arguments, in bytes. */
+  /** Memory of a GPU that a launch needs besides its arguments, in bytes; -1 where that depends on
+     the arguments: see flashattnKernelGetWorkspace. On the CPU 0. */
   int64_t workspaceBytes;
   /** What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, as in
       "sm_90a/128/128/f16/triangular", with "/decode" behind it for up to 16 queries; "" for a function without an attention, or with several. */
@@ -280,6 +281,13 @@ typedef struct FlashAttnTensor {
     Errors: TENSOR; DEVICE; UNSUPPORTED for a kernel that cannot be launched. */
 FLASHATTN_EXPORT int32_t flashattnLaunch(FlashAttnKernel kernel, void *stream,
                                          const FlashAttnTensor *tensors, int32_t numTensors);
+
+/** The memory of a GPU that a launch of these arguments needs besides them: the most bytes that it
+    has allocated at any time, before the driver rounds them up; 0 on the CPU. Nothing is allocated
+    or started, and `data` does not count. Errors: as of flashattnLaunch. */
+FLASHATTN_EXPORT int32_t flashattnKernelGetWorkspace(FlashAttnKernel kernel,
+                                                     const FlashAttnTensor *tensors,
+                                                     int32_t numTensors, int64_t *bytes);
 
 enum { FLASHATTN_MAX_PACKED = 16 };
 

@@ -213,6 +213,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
     return fail(isScheduled ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_UNSUPPORTED,
                 diagnostics.getErrors("the module cannot be compiled for " + kernel->chip));
   if (kernel->chip != "cpu") {
+    kernel->workspaceBytes = allocatesMemory(*module) ? -1 : 0;
     std::string ptx;
     visitPTX(*module, [&](StringRef, StringRef kernels) { ptx += kernels; });
     kernel->stages.push_back({"ptx", std::move(ptx)});

@@ -288,6 +288,7 @@ extern "C" int32_t flashattnKernelGetInfo(FlashAttnKernel handle, FlashAttnKerne
   result.notLaunchableReason = kernel->reason.c_str();
   result.numArguments = kernel->arguments.size();
   result.numStages = kernel->stages.size();
+  result.workspaceBytes = kernel->workspaceBytes;
   result.tuningKey = kernel->tuningKey.c_str();
   fillStruct(info, result);
   return FLASHATTN_OK;

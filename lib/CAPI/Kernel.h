@@ -63,6 +63,8 @@ struct Kernel {
   /// Why it cannot be launched; empty where it can.
   std::string reason;
   FlashAttnStatus reasonStatus = FLASHATTN_ERROR_UNSUPPORTED;
+  /// Of FlashAttnKernelInfo: -1 where it depends on the arguments of a launch.
+  int64_t workspaceBytes = 0;
   /// 64-bit words of all arguments' descriptors.
   size_t descriptorWords = 0;
 

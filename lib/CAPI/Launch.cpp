@@ -96,14 +96,21 @@ static int32_t checkShared(const Kernel &kernel, const FlashAttnTensor *tensors)
   return FLASHATTN_OK;
 }
 
-/// The launch of `tensors`, which lie at `data` or, where that is null, where they say.
-static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTensor *tensors,
-                      int64_t numTensors, void *const *data) {
+/// The kernel of a handle; null, with `status` and the message set, where it cannot be launched.
+static const Kernel *getLaunchable(FlashAttnKernel handle, int32_t &status) {
   const Kernel *kernel = getKernel(handle);
-  if (!kernel)
-    return FLASHATTN_ERROR_INVALID_HANDLE;
-  if (!kernel->entry)
-    return fail(kernel->reasonStatus, "the kernel cannot be launched: " + kernel->reason);
+  status = kernel ? FLASHATTN_OK : FLASHATTN_ERROR_INVALID_HANDLE;
+  if (!kernel || kernel->entry)
+    return kernel;
+  status = fail(kernel->reasonStatus, "the kernel cannot be launched: " + kernel->reason);
+  return nullptr;
+}
+
+/// Checks `tensors`, which lie at `data` or, where that is null, where they say, and calls `call`
+/// with the addresses of the arguments' values.
+static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensors,
+                             int64_t numTensors, void *const *data,
+                             llvm::function_ref<llvm::Error(void **addresses)> call) {
   int numArguments = kernel->arguments.size();
   if (numTensors != numArguments)
     return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} tensors but got {1}", numArguments,
@@ -143,9 +150,50 @@ static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTenso
   }
   if (int32_t status = checkShared(*kernel, tensors))
     return status;
-  if (llvm::Error error = kernel->executable->launch(kernel->entry, addresses.data(), stream))
+  if (llvm::Error error = call(addresses.data()))
     return fail(FLASHATTN_ERROR_DEVICE, std::move(error));
   return FLASHATTN_OK;
+}
+
+static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTensor *tensors,
+                      int64_t numTensors, void *const *data) {
+  int32_t status;
+  const Kernel *kernel = getLaunchable(handle, status);
+  if (!kernel)
+    return status;
+  return withArguments(kernel, tensors, numTensors, data, [&](void **addresses) {
+    return kernel->executable->launch(kernel->entry, addresses, stream);
+  });
+}
+
+extern "C" int32_t flashattnKernelGetWorkspace(FlashAttnKernel handle,
+                                               const FlashAttnTensor *tensors, int32_t numTensors,
+                                               int64_t *bytes) {
+  int32_t status;
+  const Kernel *kernel = getLaunchable(handle, status);
+  if (!kernel)
+    return status;
+  if (!bytes)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the bytes but got null");
+  // Nothing is read there: as good as any for tensors that need not exist yet.
+  constexpr intptr_t kAnywhere = 256;
+  llvm::SmallVector<void *, 16> data;
+  for (int i = 0, e = tensors ? std::min<int64_t>(numTensors, kernel->arguments.size()) : 0; i < e;
+       ++i)
+    data.push_back(reinterpret_cast<void *>(
+        kernel->arguments[i].kind == FLASHATTN_ARGUMENT_SCALAR ? tensors[i].scalar : kAnywhere));
+  return withArguments(kernel, tensors, numTensors, data.data(),
+                       [&](void **addresses) -> llvm::Error {
+                         *bytes = 0;
+                         if (kernel->workspaceBytes == 0)
+                           return llvm::Error::success();
+                         llvm::Expected<int64_t> found =
+                             kernel->executable->measureWorkspace(kernel->entry, addresses);
+                         if (!found)
+                           return found.takeError();
+                         *bytes = *found;
+                         return llvm::Error::success();
+                       });
 }
 
 extern "C" int32_t flashattnLaunch(FlashAttnKernel handle, void *stream,

@@ -11,6 +11,7 @@
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
@@ -47,6 +48,7 @@ public:
   Error invoke(StringRef function, ArrayRef<void *> arguments) override;
   Expected<Entry> lookup(StringRef function) const override;
   Error launch(Entry entry, void **addresses, void *stream) override;
+  Expected<int64_t> measureWorkspace(Entry entry, void **addresses) override;
 
 private:
   Device &device;
@@ -224,6 +226,75 @@ Error JITExecutable::launch(Entry entry, void **addresses, void *stream) {
   RuntimeContextScope scope(context);
   entry(addresses);
   return context.takeError();
+}
+
+namespace {
+/// A device that counts the memory that it is asked for and does nothing else, in the place of
+/// one that host code could run on. That code touches no memory of a device itself.
+class WorkspaceMeter final : public Device {
+public:
+  explicit WorkspaceMeter(Device &device) : device(device) {}
+
+  /// The most bytes at any time.
+  int64_t getPeak() const { return peak; }
+
+  std::string getId() const override { return device.getId(); }
+  std::string getDescription() const override { return device.getDescription(); }
+  std::string getChip() const override { return device.getChip(); }
+  int64_t getMultiprocessorCount() const override { return device.getMultiprocessorCount(); }
+
+  Expected<void *> allocate(size_t bytes) override {
+    peak = std::max<int64_t>(peak, live += bytes);
+    // Any address but null will do that is not given twice.
+    constexpr uintptr_t kAlignment = 256;
+    void *buffer = reinterpret_cast<void *>(kAlignment * ++count);
+    sizes[buffer] = bytes;
+    return buffer;
+  }
+  Error release(void *buffer) override {
+    live -= sizes.lookup(buffer);
+    sizes.erase(buffer);
+    return Error::success();
+  }
+  Error copyToDevice(void *, const void *, size_t) override { return Error::success(); }
+  Error copyToHost(void *, const void *, size_t) override { return Error::success(); }
+  Error copyOnDevice(void *, const void *, size_t) override { return Error::success(); }
+  Error fill(void *, uint8_t, size_t) override { return Error::success(); }
+  Error synchronize() override { return Error::success(); }
+  Expected<double> time(llvm::function_ref<Error()>, unsigned) override { return 0; }
+  Expected<void *> getKernel(void *, StringRef) override { return nullptr; }
+  Error launch(void *, const LaunchShape &, void **) override { return Error::success(); }
+  Error encodeTensorMap(void *, const TensorMapShape &) override { return Error::success(); }
+
+private:
+  Device &device;
+  llvm::SmallDenseMap<void *, int64_t> sizes;
+  int64_t live = 0, peak = 0;
+  uintptr_t count = 0;
+};
+} // namespace
+
+Expected<int64_t> JITExecutable::measureWorkspace(Entry entry, void **addresses) {
+  if (!device.isCUDA())
+    return formatError("expected a CUDA device for a workspace but got {0}", device.getId());
+  WorkspaceMeter meter(device);
+  // With a stream, as in a launch, whose limits are the same.
+  RuntimeContext context(meter, /*stream=*/nullptr);
+  RuntimeContextScope scope(context);
+  entry(addresses);
+  if (Error error = context.takeError())
+    return error;
+  return meter.getPeak();
+}
+
+bool mlir::flashattn::allocatesMemory(ModuleOp lowered) {
+  return lowered
+      .walk([](LLVM::CallOp call) {
+        std::optional<StringRef> callee = call.getCallee();
+        return callee && isAllocationSymbol(*callee) ? WalkResult::interrupt()
+                                                     : WalkResult::advance();
+      })
+      .wasInterrupted();
 }
 
 Error JITExecutable::invoke(StringRef function, ArrayRef<void *> arguments) {

@@ -71,6 +71,8 @@ private:
 /// upstream's gpu lowering, and conversions that the C library may lack.
 llvm::orc::SymbolMap getRuntimeSymbols(llvm::orc::MangleAndInterner mangle);
 bool isRuntimeSymbol(llvm::StringRef name);
+/// Whether `name` is one of them that allocates memory.
+bool isAllocationSymbol(llvm::StringRef name);
 
 } // namespace mlir::flashattn
 

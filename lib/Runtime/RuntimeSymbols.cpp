@@ -316,16 +316,20 @@ template <typename F> constexpr Symbol symbol(const char *name, F *function) {
   return {name, reinterpret_cast<void *>(function)};
 }
 
-const Symbol kSymbols[] = {
+/// Those through which compiled code asks for memory.
+const Symbol kAllocations[] = {
     symbol("_mlir_memref_to_llvm_alloc", memrefAlloc),
     symbol("_mlir_memref_to_llvm_aligned_alloc", memrefAlignedAlloc),
+    symbol("mgpuMemAlloc", mgpuMemAlloc),
+};
+
+const Symbol kOthers[] = {
     symbol("_mlir_memref_to_llvm_free", memrefFree),
     symbol("_mlir_memref_to_llvm_aligned_free", memrefFree),
     symbol(abi::kEncodeTensorMap.data(), flashattnEncodeTensorMap),
     symbol(abi::kMultiprocessorCount.data(), flashattnMultiprocessorCount),
     symbol(abi::kParallelFor.data(), flashattnParallelFor),
     symbol(abi::kSetLaunchFlags.data(), flashattnSetLaunchFlags),
-    symbol("mgpuMemAlloc", mgpuMemAlloc),
     symbol("mgpuMemFree", mgpuMemFree),
     symbol("mgpuMemcpy", mgpuMemcpy),
     symbol("mgpuMemset32", mgpuMemset32),
@@ -352,16 +356,24 @@ const Symbol kSymbols[] = {
     symbol("__truncdfbf2", truncateF64ToBF16),
 };
 
+bool hasName(llvm::ArrayRef<Symbol> symbols, llvm::StringRef name) {
+  return llvm::any_of(symbols, [&](const Symbol &symbol) { return name == symbol.name; });
+}
+
 } // namespace
 
 llvm::orc::SymbolMap mlir::flashattn::getRuntimeSymbols(llvm::orc::MangleAndInterner mangle) {
   llvm::orc::SymbolMap map;
-  for (const Symbol &symbol : kSymbols)
+  for (const Symbol &symbol : llvm::concat<const Symbol>(kAllocations, kOthers))
     map[mangle(symbol.name)] = {llvm::orc::ExecutorAddr::fromPtr(symbol.address),
                                 llvm::JITSymbolFlags::Exported};
   return map;
 }
 
 bool mlir::flashattn::isRuntimeSymbol(llvm::StringRef name) {
-  return llvm::any_of(kSymbols, [&](const Symbol &symbol) { return name == symbol.name; });
+  return hasName(kAllocations, name) || hasName(kOthers, name);
+}
+
+bool mlir::flashattn::isAllocationSymbol(llvm::StringRef name) {
+  return hasName(kAllocations, name);
 }

@@ -468,6 +468,28 @@ def launch_kernel(
     kernel: _kernel.Kernel, q, k, v, out, lse, stream, operands: Mapping[str, Any]
 ) -> None:
     """`Kernel.launch`."""
+    plan, views, extras = _plan_of(kernel, q, k, v, out, lse, operands)
+    stream = _stream_of(q, views[0]) if stream is None else _tensors.stream_pointer(stream)
+    _start(plan, views, extras, stream)
+
+
+def measure_workspace(
+    kernel: _kernel.Kernel, q, k, v, out, lse, operands: Mapping[str, Any]
+) -> int:
+    """`Kernel.get_workspace_bytes`."""
+    plan, views, extras = _plan_of(kernel, q, k, v, out, lse, operands)
+    if plan.is_empty:
+        return 0
+    words = [view.pointer for view in views if view is not None] + extras.words()
+    for tensor, word in zip(plan.tensors, words):
+        tensor.scalar = word  # counts where the argument is one
+    return kernel._library.workspace(kernel._handle, plan.tensors, len(words))
+
+
+def _plan_of(
+    kernel: _kernel.Kernel, q, k, v, out, lse, operands: Mapping[str, Any]
+) -> Tuple[_Plan, Tuple[Optional[View], ...], _features.Extras]:
+    """A plan of the caller's own, with what it was made from."""
     _learn_torch()
     if not kernel.is_launchable:
         raise UnsupportedError(
@@ -509,9 +531,7 @@ def launch_kernel(
             f"expected {problem.rows} rows, as compiled, but got {checked.rows} ones"
         )
     extras = _features.check(operands, q_view, sizes, bits, problem)
-    stream = _stream_of(q, q_view) if stream is None else _tensors.stream_pointer(stream)
-    plan = _Plan(kernel, checked, extras)
-    _start(plan, (*views.values(), o_view, lse_view), extras, stream)
+    return _Plan(kernel, checked, extras), (*views.values(), o_view, lse_view), extras
 
 
 def _start(

@@ -185,9 +185,10 @@ class Kernel:
         return self.ir("ptx")
 
     @property
-    def workspace_bytes(self) -> int:
-        """Device memory that a launch needs besides its arguments."""
-        return self._info.workspace_bytes
+    def workspace_bytes(self) -> Optional[int]:
+        """Memory of a GPU that a launch needs besides its arguments; None where that depends on
+        them: see `get_workspace_bytes`. On the CPU 0."""
+        return None if self._info.workspace_bytes < 0 else self._info.workspace_bytes
 
     @property
     def is_launchable(self) -> bool:
@@ -211,6 +212,18 @@ class Kernel:
 
         given = _features.given("launch", operands)
         _attention.launch_kernel(self, q, k, v, out, lse, stream, given)
+
+    def get_workspace_bytes(
+        self, q, k, v, out, lse=None, *, bias=None, keep=None, sink_logits=None, kv_len=None,
+        offset=None,
+    ) -> int:  # fmt: skip
+        """Memory of a GPU that `launch` of the same arguments needs besides them: the most that it
+        has allocated at any time, before the driver rounds it up. Nothing is allocated or started.
+        Errors as of `launch`."""
+        from . import _attention
+
+        operands = _features.Operands(bias, keep, sink_logits, kv_len, offset)
+        return _attention.measure_workspace(self, q, k, v, out, lse, operands)
 
 
 _lock = threading.Lock()

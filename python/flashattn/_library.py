@@ -255,6 +255,7 @@ class Library:
             ("flashattnKernelGetInfo", [pointer, pointer]),
             ("flashattnKernelGetStage", [pointer, number, pointer]),
             ("flashattnKernelGetText", [pointer, ctypes.c_char_p, pointer, pointer]),
+            ("flashattnKernelGetWorkspace", [pointer, pointer, number, pointer]),
         ):
             function = getattr(lib, name)
             function.argtypes, function.restype = arguments, number
@@ -377,6 +378,14 @@ class Library:
         )
         self._check(status)
         return ctypes.string_at(text.value or 0, length.value).decode(errors="replace")
+
+    def workspace(self, kernel: int, tensors: ctypes.Array, count: int) -> int:
+        """Bytes that a launch of the first `count` tensors allocates."""
+        found = ctypes.c_int64()
+        self._check(
+            self.lib.flashattnKernelGetWorkspace(kernel, tensors, count, ctypes.byref(found))
+        )
+        return found.value
 
 
 def exchange_address(kind: type) -> int:

@@ -14,6 +14,7 @@ enum { kThreads = 8, kLaunches = 1000 };
 
 static int (*getLaunches)(void **stream);
 static size_t (*getMemory)(void **stream);
+static size_t (*getPeakMemory)(void);
 static int (*getContexts)(void);
 static int (*getCurrent)(void **context);
 static int (*pushCurrent)(void *context);
@@ -27,11 +28,13 @@ static void openDriver(void) {
   REQUIRE(driver);
   *(void **)&getLaunches = dlsym(driver, "fakeCUDALaunches");
   *(void **)&getMemory = dlsym(driver, "fakeCUDAMemory");
+  *(void **)&getPeakMemory = dlsym(driver, "fakeCUDAPeakMemory");
   *(void **)&getContexts = dlsym(driver, "fakeCUDAContexts");
   *(void **)&getCurrent = dlsym(driver, "cuCtxGetCurrent");
   *(void **)&pushCurrent = dlsym(driver, "cuCtxPushCurrent_v2");
   *(void **)&retainPrimary = dlsym(driver, "cuDevicePrimaryCtxRetain");
-  REQUIRE(getLaunches && getMemory && getContexts && getCurrent && pushCurrent && retainPrimary);
+  REQUIRE(getLaunches && getMemory && getPeakMemory && getContexts && getCurrent && pushCurrent &&
+          retainPrimary);
 }
 
 static void *work(void *stream) {
@@ -219,16 +222,29 @@ static void checkMemory(void) {
   }
 }
 
+/* That a launch allocates its workspace, which is returned, and that asking allocates nothing. */
+static int64_t checkWorkspace(FlashAttnKernel kernel, FlashAttnTensor *arguments, int32_t count) {
+  void *used = NULL;
+  int launches = getLaunches(&used);
+  int64_t workspace = -1;
+  size_t before = getMemory(&used);
+  getPeakMemory();
+  FlashAttnTensor nowhere[8];
+  REQUIRE(count <= 8);
+  memcpy(nowhere, arguments, sizeof(*nowhere) * (size_t)count);
+  for (int i = 0; i < count; ++i)
+    nowhere[i].data = NULL;
+  CHECK(flashattnKernelGetWorkspace(kernel, nowhere, count, &workspace) == FLASHATTN_OK);
+  CHECK(getPeakMemory() == before && getLaunches(&used) == launches);
+  CHECK(flashattnLaunch(kernel, NULL, arguments, count) == FLASHATTN_OK);
+  CHECK(getPeakMemory() == before + (size_t)workspace);
+  return workspace;
+}
+
 /* Few queries: two kernels and memory between them, all on the caller's stream. */
 static void checkFewQueries(void) {
-  const char *text =
-      "func.func @f(%q: memref<?x?x1x64xf16>, %k: memref<?x?x?x64xf16>,\n"
-      "             %v: memref<?x?x?x64xf16>, %o: memref<?x?x1x64xf16>) {\n"
-      "  flashattn.attention\n"
-      "      ins(%q, %k, %v : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)\n"
-      "      outs(%o : memref<?x?x1x64xf16>)\n  return\n}\n";
   FlashAttnKernel kernel = NULL;
-  REQUIRE(flashattnCompile(text, strlen(text), NULL, &kernel) == FLASHATTN_OK);
+  REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
   _Alignas(16) static char data[16];
   FlashAttnTensor few[4];
   for (int i = 0; i < 4; ++i) {
@@ -248,6 +264,53 @@ static void checkFewQueries(void) {
         "out of memory on cuda:0: needed");
   unsetenv("FAKE_CUDA_FAIL");
   CHECK(getMemory(&used) == before && getLaunches(&used) == launches + 2);
+
+  FlashAttnKernelInfo info = {.size = sizeof(info)};
+  CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK && info.workspaceBytes == -1);
+  int64_t workspace = checkWorkspace(kernel, few, 4);
+  /* An output row and its logarithm, f32, of each part of 24 query rows. */
+  CHECK(workspace > 0 && workspace % (24 * 65 * 4) == 0);
+  /* More rows need more, and keys of one part none. */
+  for (int i = 0; i < 4; ++i)
+    few[i].sizes[0] = 2;
+  CHECK(checkWorkspace(kernel, few, 4) != workspace);
+  for (int i = 1; i < 3; ++i)
+    few[i] =
+        (FlashAttnTensor){data, {2, 2, 64, 64}, {2 * 64 * 64, 64 * 64, 64, 1}, 0, FLASHATTN_F16, 4};
+  CHECK(checkWorkspace(kernel, few, 4) == 0);
+
+  /* What a launch refuses has no workspace. */
+  FAILS(flashattnKernelGetWorkspace(kernel, few, 3, &workspace), FLASHATTN_ERROR_TENSOR,
+        "expected 4 tensors but got 3");
+  FAILS(flashattnKernelGetWorkspace(kernel, NULL, 4, &workspace), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected tensors but got null");
+  FAILS(flashattnKernelGetWorkspace(kernel, few, 4, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a place for the bytes but got null");
+  FAILS(flashattnKernelGetWorkspace(NULL, few, 4, &workspace), FLASHATTN_ERROR_INVALID_HANDLE,
+        "expected a kernel but got null");
+  few[2].sizes[2] = 63;
+  FAILS(flashattnKernelGetWorkspace(kernel, few, 4, &workspace), FLASHATTN_ERROR_TENSOR,
+        "expected stride ");
+  flashattnKernelFree(kernel);
+}
+
+/* Memory in several pieces: the most at any time counts. */
+static void checkPeak(void) {
+  const char *text = "func.func private @use(%m: memref<?xf32>) attributes {no_inline} {\n"
+                     "  return\n}\n"
+                     "func.func @pieces(%n: index) {\n"
+                     "  %a = memref.alloc(%n) : memref<?xf32>\n"
+                     "  call @use(%a) : (memref<?xf32>) -> ()\n"
+                     "  %b = memref.alloc(%n) : memref<?xf32>\n"
+                     "  call @use(%b) : (memref<?xf32>) -> ()\n"
+                     "  memref.dealloc %a : memref<?xf32>\n"
+                     "  %c = memref.alloc(%n) : memref<?xf32>\n"
+                     "  call @use(%c) : (memref<?xf32>) -> ()\n"
+                     "  return\n}\n";
+  FlashAttnKernel kernel = NULL;
+  REQUIRE(flashattnCompile(text, strlen(text), NULL, &kernel) == FLASHATTN_OK);
+  FlashAttnTensor n = {.scalar = 100, .elementType = FLASHATTN_INDEX};
+  CHECK(checkWorkspace(kernel, &n, 1) == 2 * 100 * 4);
   flashattnKernelFree(kernel);
 }
 
@@ -315,6 +378,11 @@ int main(void) {
 
   checkMemory();
   checkFewQueries();
+  checkPeak();
+  CHECK(checkWorkspace(shared, tensors, 4) == 0);
+  int64_t workspace = 0;
+  FAILS(flashattnKernelGetWorkspace(newer, tensors, 4, &workspace), FLASHATTN_ERROR_DEVICE,
+        "the kernel cannot be launched: the CUDA driver is too old");
 
   /* A launch that fails is an error of that call; a fatal one of all that follow. */
   setenv("FAKE_CUDA_FAIL", "cuLaunchKernel=701", 1);

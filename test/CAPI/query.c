@@ -95,6 +95,25 @@ static void checkTiled(const char *text) {
     CHECK(!strstr(text, later[i]));
 }
 
+/* Few queries are read in parts, whose number depends on the sizes and on the GPU. */
+static void checkWorkspace(void) {
+  static const char *const chips[] = {"sm_80", "sm_90a", "cpu"};
+  for (int i = 0; i < 3; ++i) {
+    int isCPU = i == 2;
+    FlashAttnKernel kernel = compileFor(chips[i], kDecodeText);
+    FlashAttnKernelInfo info = {.size = sizeof(info)};
+    CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK);
+    CHECK(info.workspaceBytes == (isCPU ? 0 : -1));
+    FlashAttnTensor tensors[4];
+    for (int t = 0; t < 4; ++t)
+      tensors[t] = describe(FLASHATTN_F16, 4, (int64_t[]){1, 2, t == 1 || t == 2 ? 9000 : 1, 64});
+    int64_t bytes = -1;
+    int32_t status = flashattnKernelGetWorkspace(kernel, tensors, 4, &bytes);
+    CHECK(isCPU ? status == FLASHATTN_OK && bytes == 0 : status == FLASHATTN_ERROR_DEVICE);
+    CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
+  }
+}
+
 int main(void) {
   checkOperands();
   CHECK(strstr(flashattnGetVersion(), "."));
@@ -147,5 +166,6 @@ int main(void) {
     CHECK(flashattnKernelFree(again) == FLASHATTN_OK);
     CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
   }
+  checkWorkspace();
   return finish();
 }

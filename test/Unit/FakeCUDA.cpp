@@ -27,6 +27,7 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -55,6 +56,8 @@ long getTotalMemory() { return getNumber("FAKE_CUDA_MEMORY", 4l << 30); }
 std::mutex mutex;
 std::map<void *, size_t> allocations;
 size_t allocated = 0;
+/// The most that was allocated since fakeCUDAPeakMemory.
+size_t peak = 0;
 std::atomic<Result> sticky{0};
 std::atomic<int> loads{0};
 /// Of this thread, the current one last.
@@ -253,6 +256,7 @@ EXPORT Result cuMemAlloc_v2(DevicePtr *pointer, size_t bytes) {
     return 2;
   allocations[memory] = bytes;
   allocated += bytes;
+  peak = std::max(peak, allocated);
   *pointer = reinterpret_cast<DevicePtr>(memory);
   return 0;
 }
@@ -294,6 +298,11 @@ EXPORT size_t fakeCUDAMemory(void **stream) {
   std::lock_guard<std::mutex> lock(mutex);
   *stream = memoryStream;
   return allocated;
+}
+/// The most bytes that were allocated at any time since the last call.
+EXPORT size_t fakeCUDAPeakMemory() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return std::exchange(peak, allocated);
 }
 EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) {
   BEGIN("cuMemGetInfo");

@@ -29,6 +29,14 @@ class CompileTest(unittest.TestCase):
             for later in ("flashattn.attention", "gpu.", "nvvm.", "hopper.", "wgmma"):
                 self.assertNotIn(later, tiled)
 
+    def test_workspace_of_few_queries_depends_on_the_sizes(self):
+        kernel = flashattn.compile(head_dim=64, queries=1, chip="sm_90a")
+        self.assertIsNone(kernel.workspace_bytes)
+        kernel = flashattn.compile(head_dim=64, queries=1, chip="cpu")
+        self.assertEqual(kernel.workspace_bytes, 0)
+        q, k = (numpy.zeros((1, 2, n, 64), numpy.float16) for n in (1, 4096))
+        self.assertEqual(kernel.get_workspace_bytes(q, k, k, numpy.zeros_like(q)), 0)
+
     def test_rows_tell_how_memory_is_read(self):
         copies = {
             rows: flashattn.compile(head_dim=64, chip="sm_90", rows=rows).ptx.count("cp.async.cg")

@@ -63,6 +63,26 @@ class FakeCUDATest(unittest.TestCase):
     def rows(self):
         return [problem.rows for problem, _ in _kernel._kernels]
 
+    def test_workspace_is_what_a_launch_allocates(self):
+        driver = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"])
+        driver.fakeCUDAPeakMemory.restype = ctypes.c_size_t
+        kernel = flashattn.compile(head_dim=64, queries=1, offset=True)
+        self.assertIsNone(kernel.workspace_bytes)
+        found = []
+        for keys in (64, 4096, 20000):
+            q, k = Array((2, 4, 1, 64)), Array((2, 2, keys, 64))
+            driver.fakeCUDAPeakMemory()
+            before = driver.fakeCUDAPeakMemory()
+            found.append(kernel.get_workspace_bytes(q, k, k, Array((2, 4, 1, 64)), offset=-3))
+            self.assertEqual(driver.fakeCUDAPeakMemory(), before)
+            kernel.launch(q, k, k, Array((2, 4, 1, 64)), offset=-3)
+            self.assertEqual(driver.fakeCUDAPeakMemory(), before + found[-1])
+        self.assertEqual(found[0], 0)
+        self.assertGreater(found[1], 0)
+        plain = flashattn.compile(head_dim=64)
+        self.assertEqual(plain.workspace_bytes, 0)
+        self.assertEqual(plain.get_workspace_bytes(Array(), Array(), Array(), Array()), 0)
+
     def test_rows_by_address_and_strides(self):
         out = Array()
         for first, rows in (

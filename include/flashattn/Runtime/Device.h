@@ -109,7 +109,8 @@ public:
   /// for: ask before a launch that is captured or must be quick. Errors: no such kernel.
   virtual llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name);
   /// Starts a kernel; `parameters` are addresses of its parameters. Waits for nothing and
-  /// allocates nothing, so that a launch may be captured into a graph. Errors: shared memory beyond the limit (needed, available), launch failure.
+  /// allocates nothing, so that a launch may be captured into a graph.
+  /// Errors: shared memory beyond the limit (needed, available), launch failure.
   virtual llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters);
   /// Writes the CUtensorMap of `shape`, 128 bytes, to `map`, which is aligned to 64 bytes. What
   /// lies outside of the tensor reads as zeros. The stride of a dimension of one element

@@ -39,7 +39,16 @@ public:
   /// number of threads may be inside at once. Errors: as invoke; a function that does more to
   /// the device than to launch kernels.
   virtual llvm::Error launch(Entry entry, void **addresses, void *stream) = 0;
+
+  /// The most bytes of device memory that a `launch` of the same arguments has allocated at any
+  /// time: what the function asks for, for its sizes and on this device. On CUDA only: nothing is
+  /// allocated or started, and the addresses of memrefs do not matter. Any number of threads may
+  /// be inside at once. Errors: as launch, of what it refuses before it starts anything.
+  virtual llvm::Expected<int64_t> measureWorkspace(Entry entry, void **addresses) = 0;
 };
+
+/// Whether any function of a lowered module asks the runtime for memory.
+bool allocatesMemory(ModuleOp lowered);
 
 } // namespace mlir::flashattn
 

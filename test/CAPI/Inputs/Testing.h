@@ -151,6 +151,14 @@ static inline const char *attentionText(const char *type, const char *argumentAt
   return text;
 }
 
+/* One query, read in parts on a GPU. */
+static const char *const kDecodeText =
+    "func.func @f(%q: memref<?x?x1x64xf16>, %k: memref<?x?x?x64xf16>,\n"
+    "             %v: memref<?x?x?x64xf16>, %o: memref<?x?x1x64xf16>) {\n"
+    "  flashattn.attention\n"
+    "      ins(%q, %k, %v : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)\n"
+    "      outs(%o : memref<?x?x1x64xf16>)\n  return\n}\n";
+
 static inline FlashAttnKernel compileFor(const char *chip, const char *text) {
   FlashAttnCompileOptions options;
   flashattnCompileOptionsInit(&options);
