@@ -229,7 +229,7 @@ void capi::describe(Kernel &kernel, func::FuncOp function) {
   for (BlockArgument value : function.getArguments()) {
     Type type = value.getType();
     Argument argument;
-    auto what = "argument " + llvm::Twine(value.getArgNumber());
+    std::string what = ("argument " + llvm::Twine(value.getArgNumber())).str();
     auto shaped = dyn_cast<ShapedType>(type);
     bool known = setElementType(argument, shaped ? shaped.getElementType() : type);
     if (isa<MemRefType, RankedTensorType>(type)) {

@@ -12,16 +12,13 @@
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::capi;
 
-namespace dlpack {
-namespace {
+// Names and signatures are DLPack's own, in the global namespace as there: a call through a pointer
+// is defined only if the function has the pointer's type.
 
-constexpr int32_t kCPU = 1, kCUDA = 2;
-constexpr uint8_t kFloat = 2, kBFloat = 4;
-/// Layouts change with the major version only.
-constexpr uint32_t kMajorVersion = 1;
+enum DLDeviceType : int32_t { kDLCPU = 1, kDLCUDA = 2 };
+enum DLDataTypeCode : uint8_t { kDLFloat = 2, kDLBfloat = 4 };
 
-/// DLTensor.
-struct Tensor {
+struct DLTensor {
   void *data;
   int32_t deviceType, device;
   int32_t rank;
@@ -30,32 +27,29 @@ struct Tensor {
   const int64_t *sizes, *strides; ///< strides in elements, null where dense
   uint64_t byteOffset;
 };
-static_assert(sizeof(Tensor) == 48, "layout of DLTensor");
+static_assert(sizeof(DLTensor) == 48, "layout of DLTensor");
 
-/// DLPackExchangeAPI.
-struct Exchange {
+struct DLPackExchangeAPI {
   uint32_t majorVersion, minorVersion;
-  const Exchange *previous;
+  const DLPackExchangeAPI *previous;
   void *allocate, *fromObject, *toObject;
-  int (*describe)(void *object, Tensor *tensor);
-  int (*getCurrentStream)(int32_t deviceType, int32_t device, void **stream);
+  int (*describe)(void *object, DLTensor *tensor);
+  int (*getCurrentStream)(DLDeviceType deviceType, int32_t device, void **stream);
 };
 
-} // namespace
-} // namespace dlpack
+/// Layouts change with the major version only.
+constexpr uint32_t kMajorVersion = 1;
 
-static bool hasElementType(const dlpack::Tensor &found, int32_t elementType) {
+static bool hasElementType(const DLTensor &found, int32_t elementType) {
   bool isBF16 = elementType == FLASHATTN_BF16;
   int bits = elementType == FLASHATTN_F32 ? 32 : 16;
-  return found.code == (isBF16 ? dlpack::kBFloat : dlpack::kFloat) && found.bits == bits &&
-         found.lanes == 1;
+  return found.code == (isBF16 ? kDLBfloat : kDLFloat) && found.bits == bits && found.lanes == 1;
 }
 
-static bool matches(const dlpack::Tensor &found, const FlashAttnTensor &tensor, int32_t device) {
+static bool matches(const DLTensor &found, const FlashAttnTensor &tensor, int32_t device) {
   bool isCPU = device == FLASHATTN_DEVICE_CPU;
-  if (found.deviceType != (isCPU ? dlpack::kCPU : dlpack::kCUDA) ||
-      (!isCPU && found.device != device) || found.rank != tensor.rank ||
-      !hasElementType(found, tensor.elementType))
+  if (found.deviceType != (isCPU ? kDLCPU : kDLCUDA) || (!isCPU && found.device != device) ||
+      found.rank != tensor.rank || !hasElementType(found, tensor.elementType))
     return false;
   int64_t dense = 1;
   for (int d = found.rank - 1; d >= 0; --d) {
@@ -82,8 +76,8 @@ const Match *capi::getMatch(int64_t number) {
 extern "C" int32_t flashattnMatchPythonTensors(const FlashAttnPythonTensors *match) {
   if (!match || !match->exchange || !match->tensors)
     return 0;
-  auto *exchange = static_cast<const dlpack::Exchange *>(match->exchange);
-  if (exchange->majorVersion != dlpack::kMajorVersion || !exchange->describe)
+  auto *exchange = static_cast<const DLPackExchangeAPI *>(match->exchange);
+  if (exchange->majorVersion != kMajorVersion || !exchange->describe)
     return 0;
   Match result{};
   bool isAligned = true;
@@ -91,7 +85,7 @@ extern "C" int32_t flashattnMatchPythonTensors(const FlashAttnPythonTensors *mat
     enum { kO = 3, kLSE = 4 };
     if (!match->objects[i] && i >= kO)
       break;
-    dlpack::Tensor found;
+    DLTensor found;
     if (!match->objects[i] || exchange->describe(match->objects[i], &found) != 0 ||
         !matches(found, match->tensors[i], match->device))
       return 0;
@@ -103,7 +97,7 @@ extern "C" int32_t flashattnMatchPythonTensors(const FlashAttnPythonTensors *mat
   if (isAligned != bool(match->isAligned))
     return 0;
   if (match->device != FLASHATTN_DEVICE_CPU &&
-      exchange->getCurrentStream(dlpack::kCUDA, match->device, &result.stream) != 0)
+      exchange->getCurrentStream(kDLCUDA, match->device, &result.stream) != 0)
     return 0;
   int32_t index = nextMatch;
   nextMatch = (index + 1) % kNumMatches;

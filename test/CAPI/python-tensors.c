@@ -8,8 +8,10 @@
 
 #include "Inputs/Testing.h"
 
-/* DLTensor and DLPackExchangeAPI. */
-typedef struct {
+/* What DLPack declares of these, by its names: a call goes through pointers of these types. */
+typedef enum DLDeviceType { kDLCPU = 1, kDLCUDA = 2 } DLDeviceType;
+
+typedef struct DLTensor {
   void *data;
   int32_t deviceType, device, rank;
   uint8_t code, bits;
@@ -18,12 +20,12 @@ typedef struct {
   uint64_t byteOffset;
 } DLTensor;
 
-typedef struct {
+typedef struct DLPackExchangeAPI {
   uint32_t major, minor;
   void *unused[4];
   int (*describe)(void *object, DLTensor *tensor);
-  int (*getStream)(int32_t deviceType, int32_t device, void **stream);
-} Exchange;
+  int (*getStream)(DLDeviceType deviceType, int32_t device, void **stream);
+} DLPackExchangeAPI;
 
 static int describeObject(void *object, DLTensor *tensor) {
   *tensor = *(DLTensor *)object;
@@ -31,16 +33,16 @@ static int describeObject(void *object, DLTensor *tensor) {
 }
 
 static int numStreams = 0;
-static int getStream(int32_t deviceType, int32_t device, void **stream) {
-  CHECK(deviceType == 2 && device == 3);
+static int getStream(DLDeviceType deviceType, int32_t device, void **stream) {
+  CHECK(deviceType == kDLCUDA && device == 3);
   ++numStreams;
   *stream = NULL;
   return 0;
 }
 
-static Exchange exchange = {1, 3, {0}, describeObject, getStream};
+static DLPackExchangeAPI exchange = {1, 3, {0}, describeObject, getStream};
 
-enum { kFloat = 2, kBFloat = 4, kCPU = 1, kCUDA = 2 };
+enum { kFloat = 2, kBFloat = 4 };
 
 static FlashAttnTensor tensors[5];
 static DLTensor objects[5];
@@ -51,7 +53,7 @@ static void reset(void) {
   question = (FlashAttnPythonTensors){&exchange, tensors, FLASHATTN_DEVICE_CPU, 1, {0}};
   for (int i = 0; i < 5; ++i) {
     objects[i] =
-        (DLTensor){tensors[i].data,    kCPU, 0, tensors[i].rank, kFloat, 32, 1, tensors[i].sizes,
+        (DLTensor){tensors[i].data,    kDLCPU, 0, tensors[i].rank, kFloat, 32, 1, tensors[i].sizes,
                    tensors[i].strides, 0};
     question.objects[i] = &objects[i];
   }
@@ -91,7 +93,7 @@ static void checkMatches(void) {
   DIFFERS(objects[3].sizes = other);
   DIFFERS(objects[4].strides = other);
   DIFFERS(objects[0].strides = wide);
-  DIFFERS(objects[0].deviceType = kCUDA);
+  DIFFERS(objects[0].deviceType = kDLCUDA);
   DIFFERS(objects[0].rank = -1); /* cannot be described */
   DIFFERS(question.objects[2] = NULL);
   DIFFERS(question.exchange = NULL);
@@ -112,7 +114,7 @@ static void checkMatches(void) {
   reset();
   question.device = 3;
   for (int i = 0; i < 5; ++i)
-    objects[i].deviceType = kCUDA, objects[i].device = 3;
+    objects[i].deviceType = kDLCUDA, objects[i].device = 3;
   CHECK(flashattnMatchPythonTensors(&question) > 0 && numStreams == 1);
   objects[2].device = 1;
   CHECK(flashattnMatchPythonTensors(&question) == 0 && numStreams == 1);

@@ -5,6 +5,7 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <array>
 #include <limits>
 
 using namespace mlir;
@@ -152,7 +153,7 @@ std::string Features::operandClauses() const {
 static int64_t getPlace(const HostTensor &tensor, int64_t b, int64_t h, int64_t row, int64_t k) {
   ArrayRef<int64_t> shape = tensor.getShape();
   int64_t place = 0;
-  for (auto [index, size] : llvm::zip_equal(std::initializer_list<int64_t>{b, h, row, k}, shape))
+  for (auto [index, size] : llvm::zip_equal(std::array<int64_t, 4>{b, h, row, k}, shape))
     place = place * size + (size == 1 ? 0 : index);
   return place;
 }
