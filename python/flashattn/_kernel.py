@@ -213,17 +213,14 @@ class Kernel:
         given = _features.given("launch", operands)
         _attention.launch_kernel(self, q, k, v, out, lse, stream, given)
 
-    def get_workspace_bytes(
-        self, q, k, v, out, lse=None, *, bias=None, keep=None, sink_logits=None, kv_len=None,
-        offset=None,
-    ) -> int:  # fmt: skip
+    def get_workspace_bytes(self, q, k, v, out, lse=None, **operands: Any) -> int:
         """Memory of a GPU that `launch` of the same arguments needs besides them: the most that it
         has allocated at any time, before the driver rounds it up. Nothing is allocated or started.
         Errors as of `launch`."""
         from . import _attention
 
-        operands = _features.Operands(bias, keep, sink_logits, kv_len, offset)
-        return _attention.measure_workspace(self, q, k, v, out, lse, operands)
+        given = _features.given("get_workspace_bytes", operands)
+        return _attention.measure_workspace(self, q, k, v, out, lse, given)
 
 
 _lock = threading.Lock()

@@ -1,5 +1,6 @@
-/* Launches on a real GPU: several streams and threads at once, graph capture, strided tensors, no
-   memory of its own, and a call that costs the host little. The results are the CPU target's.
+/* Launches on a real GPU: several streams and threads at once, graph capture, strided tensors, and
+   a call that costs the host little. The results are the CPU target's. (That a launch takes no
+   memory is shown by fake-cuda.c, whose driver counts: a real device's free memory is everybody's.)
 
    REQUIRES: capi, cuda
    RUN: capi-cuda | FileCheck %s
@@ -21,7 +22,6 @@ typedef unsigned long long DevicePtr;
   X(cuCtxGetCurrent, (void **))                                                                    \
   X(cuMemAlloc_v2, (DevicePtr *, size_t))                                                          \
   X(cuMemFree_v2, (DevicePtr))                                                                     \
-  X(cuMemGetInfo_v2, (size_t *, size_t *))                                                         \
   X(cuMemcpyHtoD_v2, (DevicePtr, const void *, size_t))                                            \
   X(cuMemcpyDtoH_v2, (void *, DevicePtr, size_t))                                                  \
   X(cuMemsetD8_v2, (DevicePtr, unsigned char, size_t))                                             \
@@ -218,12 +218,11 @@ int main(void) {
     }
   }
 
-  /* Small tensors, so that the host is what is measured; no memory is taken. */
+  /* Small tensors, so that the host is what is measured. */
   struct Problem tiny;
   makeProblem(&tiny, (const int64_t[]){1, 1, 1, 16, 16, 64}, 5);
-  size_t before = 0, after = 0, total = 0;
   CHECK(flashattnLaunch(onDevice, stream, tiny.device, 5) == FLASHATTN_OK);
-  CHECK(cuCtxSynchronize() == 0 && cuMemGetInfo_v2(&before, &total) == 0);
+  CHECK(cuCtxSynchronize() == 0);
   enum { kBatches = 100, kBatch = 100 };
   double best = INFINITY;
   for (int i = 0; i < kBatches; ++i) {
@@ -234,7 +233,6 @@ int main(void) {
     best = spent < best ? spent : best;
     CHECK(cuStreamSynchronize(stream) == 0);
   }
-  CHECK(cuMemGetInfo_v2(&after, &total) == 0 && after == before);
   printf("a launch costs the host %.2f us\n", best);
   CHECK(best < 15);
 

@@ -1,4 +1,5 @@
-/* Launches on a CUDA driver without a GPU: whose stream, whose context, and what fails.
+/* Launches on a CUDA driver without a GPU: whose stream, whose context, whose memory, and what
+   fails.
 
    REQUIRES: capi, fakecuda
    RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda capi-fake-cuda | FileCheck %s
@@ -15,6 +16,7 @@ enum { kThreads = 8, kLaunches = 1000 };
 static int (*getLaunches)(void **stream);
 static size_t (*getMemory)(void **stream);
 static size_t (*getPeakMemory)(void);
+static int (*getAllocations)(void);
 static int (*getContexts)(void);
 static int (*getCurrent)(void **context);
 static int (*pushCurrent)(void *context);
@@ -29,11 +31,13 @@ static void openDriver(void) {
   *(void **)&getLaunches = dlsym(driver, "fakeCUDALaunches");
   *(void **)&getMemory = dlsym(driver, "fakeCUDAMemory");
   *(void **)&getPeakMemory = dlsym(driver, "fakeCUDAPeakMemory");
+  *(void **)&getAllocations = dlsym(driver, "fakeCUDAAllocations");
   *(void **)&getContexts = dlsym(driver, "fakeCUDAContexts");
   *(void **)&getCurrent = dlsym(driver, "cuCtxGetCurrent");
   *(void **)&pushCurrent = dlsym(driver, "cuCtxPushCurrent_v2");
   *(void **)&retainPrimary = dlsym(driver, "cuDevicePrimaryCtxRetain");
-  REQUIRE(getLaunches && getMemory && getPeakMemory && getContexts && getCurrent && pushCurrent &&
+  REQUIRE(getLaunches && getMemory && getPeakMemory && getAllocations && getContexts &&
+          getCurrent && pushCurrent &&
           retainPrimary);
 }
 
@@ -255,10 +259,12 @@ static void checkFewQueries(void) {
   }
   void *stream = &stream, *used = NULL;
   size_t before = getMemory(&used);
+  int allocations = getAllocations();
   int launches = getLaunches(&used);
   CHECK(flashattnLaunch(kernel, stream, few, 4) == FLASHATTN_OK);
   CHECK(getLaunches(&used) == launches + 2 && used == stream);
   CHECK(getMemory(&used) == before && used == stream);
+  CHECK(getAllocations() > allocations);
   setenv("FAKE_CUDA_FAIL", "cuMemAllocFromPoolAsync=2", 1);
   FAILS(flashattnLaunch(kernel, stream, few, 4), FLASHATTN_ERROR_DEVICE,
         "out of memory on cuda:0: needed");
@@ -338,6 +344,8 @@ int main(void) {
     tensors[i].data = (void *)(intptr_t)(4096 * (i + 1));
   }
 
+  /* A launch takes no memory: neither the first one nor any other. */
+  int allocations = getAllocations();
   pthread_t threads[kThreads];
   for (intptr_t i = 0; i < kThreads; ++i)
     REQUIRE(pthread_create(&threads[i], NULL, work, (void *)(i + 1)) == 0);
@@ -350,6 +358,7 @@ int main(void) {
     }
   }
   checkContexts();
+  CHECK(getAllocations() == allocations);
 
   /* The GPU copies chunks of 16 bytes, whatever was promised. */
   FlashAttnTensor odd[4];

@@ -58,6 +58,7 @@ std::map<void *, size_t> allocations;
 size_t allocated = 0;
 /// The most that was allocated since fakeCUDAPeakMemory.
 size_t peak = 0;
+int numAllocations = 0;
 std::atomic<Result> sticky{0};
 std::atomic<int> loads{0};
 /// Of this thread, the current one last.
@@ -249,6 +250,7 @@ EXPORT Result cuEventElapsedTime(float *milliseconds, void *start, void *end) {
 EXPORT Result cuMemAlloc_v2(DevicePtr *pointer, size_t bytes) {
   BEGIN("cuMemAlloc");
   std::lock_guard<std::mutex> lock(mutex);
+  ++numAllocations;
   if (bytes > size_t(getTotalMemory()) - allocated)
     return 2;
   void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
@@ -303,6 +305,12 @@ EXPORT size_t fakeCUDAMemory(void **stream) {
 EXPORT size_t fakeCUDAPeakMemory() {
   std::lock_guard<std::mutex> lock(mutex);
   return std::exchange(peak, allocated);
+}
+
+/// Allocations so far, the freed and the refused ones too.
+EXPORT int fakeCUDAAllocations() {
+  std::lock_guard<std::mutex> lock(mutex);
+  return numAllocations;
 }
 EXPORT Result cuMemGetInfo_v2(size_t *free, size_t *total) {
   BEGIN("cuMemGetInfo");

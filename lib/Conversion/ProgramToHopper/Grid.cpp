@@ -139,7 +139,8 @@ void GridBuilder::forEachRound(Value rounds, function_ref<Value(Value round, Val
 /// Writes which programs `group` has to shared memory.
 void GridBuilder::tell(const Group &group, Value slot) {
   Value end = group.end ? group.end : index(0);
-  for (auto [i, value] : llvm::enumerate(ArrayRef<Value>{group.batch, group.head, group.tile, end}))
+  Value told[] = {group.batch, group.head, group.tile, end};
+  for (auto [i, value] : llvm::enumerate(told))
     memref::StoreOp::create(b, loc, toI32(value), block.numbers, ValueRange{slot, index(i)});
 }
 
