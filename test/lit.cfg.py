@@ -69,6 +69,8 @@ for name in ("ptxas", "nvdisasm", "cuobjdump"):
     if tool:
         config.available_features.add(name)
         config.substitutions.append(("%" + name, tool))
+        # flash-run looks for them on PATH, behind what is there.
+        config.environment["PATH"] += os.pathsep + os.path.dirname(os.path.abspath(tool))
 for name in ("flash-run", "mlir-opt"):
     if find_tool(name):
         config.available_features.add(name)
@@ -132,6 +134,17 @@ if hasattr(config, "flashattn_obj_root") and not config.flashattn_static:
         ("%cxx", config.cxx),
         ("%cc", config.cc),
     ]
+    # A bundle of this build runs on this machine only.
+    if os.path.exists(os.path.join(config.flashattn_obj_root, "tools", "bundle", "FileCheck")):
+        config.available_features.add("bundle")
+        make_bundle = "%s %s/tools/bundle/make_bundle.py --version=%s --build=%s --llvm-tools=%s --shared" % (
+            sys.executable,
+            config.flashattn_src_root,
+            config.flashattn_version,
+            config.flashattn_obj_root,
+            config.llvm_tools_dir,
+        )
+        config.substitutions.append(("%make_bundle", make_bundle))
 
 if config.flashattn_sanitize:
     config.available_features.add("asan")

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Prints the counts of a lit results file as one closing line.
+"""Prints the counts of lit results files, summed, as one closing line.
 
-    summary.py results.json
+    summary.py results.json...
 
-The exit status is 0 only if a test ran and none failed.
+A file without results counts as one failure. The exit status is 0 only if tests ran and none failed.
 """
 
 import json
@@ -13,18 +13,23 @@ PASSED = {"PASS", "FLAKYPASS", "XFAIL"}
 SKIPPED = {"UNSUPPORTED", "SKIPPED", "EXCLUDED"}
 
 
-def main():
-    if len(sys.argv) != 2:
-        sys.exit("usage: summary.py results.json")
+def read_counts(path):
+    """What passed, failed and was skipped."""
     try:
-        with open(sys.argv[1], encoding="utf-8") as file:
-            tests = json.load(file)["tests"]
+        with open(path, encoding="utf-8") as file:
+            codes = [test["code"] for test in json.load(file)["tests"]]
     except (OSError, ValueError, KeyError) as error:
         print(f"error: no test results: {error}", file=sys.stderr)
-        tests = []
-    passed = sum(test["code"] in PASSED for test in tests)
-    skipped = sum(test["code"] in SKIPPED for test in tests)
-    failed = len(tests) - passed - skipped
+        return 0, 1, 0
+    passed = sum(code in PASSED for code in codes)
+    skipped = sum(code in SKIPPED for code in codes)
+    return passed, len(codes) - passed - skipped, skipped
+
+
+def main():
+    if len(sys.argv) < 2:
+        sys.exit("usage: summary.py results.json...")
+    passed, failed, skipped = map(sum, zip(*map(read_counts, sys.argv[1:])))
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     sys.exit(0 if passed and not failed else 1)
 

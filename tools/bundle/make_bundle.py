@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Packs the tools and their tests into one archive for machines without LLVM.
 
-Each program is stripped and must need no shared library but those of glibc and libstdc++; the
-archive must stay below the limit. Either failing is an error, and leaves no archive.
+What goes in follows from the RUN lines of the tests (bundle_content.py). Each program is stripped and must
+need no shared library but those of glibc and libstdc++; the archive must stay below the limit. A program
+that is missing or needs more, or an archive too large, is an error, and leaves no archive.
 """
 
 import argparse
@@ -11,6 +12,8 @@ import re
 import shutil
 import subprocess
 import sys
+
+import bundle_content
 
 # What glibc and libstdc++ bring, and so every machine that the bundle is for has.
 ALLOWED = re.compile(r"^(lib(c|m|dl|rt|pthread|stdc\+\+|gcc_s)\.so\.\d+|ld-linux-x86-64\.so\.2"
@@ -40,10 +43,12 @@ def newest_glibc(path):
     return max(versions, default=(0, 0))
 
 
-def install(source, target, strip):
+def install(source, target, strip, shared):
     shutil.copy2(source, target)
     subprocess.run([strip, "--strip-all" if os.access(source, os.X_OK) and
                     not source.endswith(".so") else "--strip-unneeded", target], check=True)
+    if shared:
+        return
     for name in needed_libraries(target):
         if not ALLOWED.match(name):
             fail(f"expected {os.path.basename(target)} to need only glibc and libstdc++ "
@@ -54,40 +59,56 @@ def install(source, target, strip):
 
 
 def main():
+    here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", required=True)
-    parser.add_argument("--source", required=True, help="root of the source tree")
+    parser.add_argument("--source", default=os.path.dirname(os.path.dirname(here)), help="root of the source tree")
+    parser.add_argument("--build", required=True, help="build tree with the programs")
+    parser.add_argument("--llvm-tools", required=True, help="folder with llvm-strip")
     parser.add_argument("--output", required=True, help="folder for the archive")
     parser.add_argument("--work", required=True, help="folder for what goes into it")
-    parser.add_argument("--strip", required=True)
-    parser.add_argument("--lit", required=True, help="lit's Python package")
-    parser.add_argument("--library", action="append", default=[], help="shared library to pack")
-    parser.add_argument("programs", nargs="+")
+    parser.add_argument("--shared", action="store_true",
+                        help="the programs may need shared libraries of this machine: to test the bundle with "
+                        "a build that is not static")
     args = parser.parse_args()
+
+    strip = os.path.join(args.llvm_tools, "llvm-strip")
+    lit = os.path.join(os.path.dirname(args.llvm_tools), "utils", "lit", "lit")
+    # What lies beside this file stands in for LLVM's own.
+    folders = [os.path.join(args.build, "bin"), os.path.join(args.build, "tools", "bundle"), os.path.join(here, "bin")]
+    tests = os.path.join(args.source, "test")
+    content = bundle_content.find(tests, os.path.dirname(lit), folders, os.path.join(args.build, "lib"))
+    for test, reason in content.left_out:
+        print(f"left out: {test}: {reason}")
+    if content.missing:
+        fail("\n  ".join(content.missing))
 
     name = f"flash-mlir-{args.version}-linux-x86_64"
     root = os.path.join(args.work, name)
     shutil.rmtree(root, ignore_errors=True)
     for folder in ("bin", "lib"):
         os.makedirs(os.path.join(root, folder))
-    for program in args.programs:
-        install(program, os.path.join(root, "bin", os.path.basename(program)), args.strip)
-    for library in args.library:
-        install(library, os.path.join(root, "lib", os.path.basename(library)), args.strip)
+    for program in content.programs:
+        target = os.path.join(root, "bin", os.path.basename(program))
+        if os.path.dirname(program) == folders[-1]:
+            shutil.copy2(program, target)
+        else:
+            install(program, target, strip, args.shared)
+    for library in content.libraries:
+        install(library, os.path.join(root, "lib", os.path.basename(library)), strip, args.shared)
 
-    here = os.path.dirname(os.path.abspath(__file__))
-    for script in ("not", "count", "split-file"):
-        shutil.copy2(os.path.join(here, "bin", script), os.path.join(root, "bin", script))
-    shutil.copy2(os.path.join(here, "check.sh"), root)
-    shutil.copy2(os.path.join(args.source, "LICENSE"), root)
-    shutil.copy2(os.path.join(args.source, "README.md"), root)
-    ignore = shutil.ignore_patterns("__pycache__", "CMakeLists.txt", "*.in", "Unit")
-    shutil.copytree(os.path.join(args.source, "test"), os.path.join(root, "test"), ignore=ignore)
+    for file in ("check.sh", "lit.site.cfg.py"):
+        shutil.copy2(os.path.join(here, file), root)
+    for file in ("LICENSE", "README.md"):
+        shutil.copy2(os.path.join(args.source, file), root)
+    for test in content.files:
+        target = os.path.join(root, "test", test)
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        shutil.copy2(os.path.join(tests, test), target)
     # With the library in lib/, this is the Python package: PYTHONPATH=python is enough.
-    ignore_built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
-    shutil.copytree(os.path.join(args.source, "python"), os.path.join(root, "python"), ignore=ignore_built)
-    shutil.copy2(os.path.join(here, "lit.site.cfg.py"), os.path.join(root, "lit.site.cfg.py"))
-    shutil.copytree(args.lit, os.path.join(root, "lit", "lit"), ignore=ignore)
+    built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
+    shutil.copytree(os.path.join(args.source, "python"), os.path.join(root, "python"), ignore=built)
+    shutil.copytree(lit, os.path.join(root, "lit", "lit"), ignore=shutil.ignore_patterns("__pycache__"))
 
     os.makedirs(args.output, exist_ok=True)
     archive = os.path.join(args.output, name + ".tar.xz")
