@@ -6,9 +6,13 @@ import re
 import sys
 
 # What every machine has that the bundle is for: coreutils, diffutils, grep and sed.
-MACHINE = set("cat cmp cp diff echo false grep head ls mkdir mv rm sed sort tail touch tr true uniq wc".split())
+MACHINE = set(
+    "cat cmp cp diff echo false grep head ls mkdir mv rm sed sort tail touch tr true wc".split()
+)
 # What lit itself runs.
 SHELL = {"cd", "export", ":"}
+# What changes only how a command runs, with its flags.
+WRAPPERS = {"env", "-i", "-u", "not", "--crash"}
 # Pythons of the machine.
 PYTHONS = {"%python", "%numpy_python", "%flashattn_python"}
 # What a user gets, run by a test or not.
@@ -68,8 +72,8 @@ def find_programs(command):
             walk(node.rhs)
         else:
             words = [str(word) for word in node.args]
-            # The program behind what only changes how it runs: `not env -u HOME A=1 PROGRAM`.
-            while words and (words[0] in ("env", "not", "--crash", "-i") or "=" in words[0] or words[0] == "-u"):
+            # `not env -u HOME A=1 PROGRAM`
+            while words and (words[0] in WRAPPERS or "=" in words[0]):
                 if words[0] == "not":
                     programs.append("not")
                 del words[: 2 if words[0] == "-u" else 1]
@@ -88,33 +92,45 @@ def list_tests(root):
         for name in sorted(names):
             path = os.path.relpath(os.path.join(folder, name), root)
             files.append(path)
-            if name.endswith(SUFFIXES) and "Inputs" not in path.split(os.sep) and path not in NO_TESTS:
+            is_input = "Inputs" in path.split(os.sep)
+            if name.endswith(SUFFIXES) and not is_input and path not in NO_TESTS:
                 tests.append(path)
     return tests, files
 
 
-def find(root, lit, folders, library_folder):
+class Finder:
+    """Files by the names that tests call them, and a message for each name that has none."""
+
+    def __init__(self, folders):
+        self.folders = folders
+        self.found, self.missing = {}, {}
+
+    def take(self, name, user):
+        if name in self.found or name in self.missing:
+            return
+        paths = [os.path.join(folder, name) for folder in self.folders]
+        path = next(filter(os.path.isfile, paths), None)
+        if path:
+            self.found[name] = path
+        else:
+            places = " or ".join(self.folders)
+            self.missing[name] = f"expected '{name}', which {user} runs, in {places} but found none"
+
+
+def find(root, lit, program_folders, library_folder):
     """What the bundle holds for the tests below `root`.
 
-    Programs are looked for in `folders`, in this order, libraries in `library_folder`. A test is left out, with
-    the reason, where it requires what no bundle has. `missing` has a message for each program of a test that
-    is neither found, nor on every machine, nor a feature by which the test says that it may be missing.
+    Programs are looked for in `program_folders`, in this order. A test is left out, with the reason,
+    where it requires what no bundle has. `missing` has a message for each program of a test that is
+    neither found, nor on every machine, nor a feature by which the test says that it may be missing.
     """
     sys.path.insert(0, lit)
-    programs, libraries, missing = {}, {}, {}
-    left_out = {folder: reason for folder, reason in FOLDERS.items() if os.path.isdir(os.path.join(root, folder))}
-
-    def take(found, name, places, user):
-        path = next((p for p in (os.path.join(place, name) for place in places) if os.path.isfile(p)), None)
-        if path:
-            found[name] = path
-        else:
-            missing.setdefault(name, f"expected '{name}', which {user} runs, in {' or '.join(places)} but found none")
-
+    programs, libraries = Finder(program_folders), Finder([library_folder])
     for name in TOOLS:
-        take(programs, name, folders, "the user")
+        programs.take(name, "the user")
     for name in LIBRARIES:
-        take(libraries, name, [library_folder], "the user")
+        libraries.take(name, "the user")
+    left_out = {f: FOLDERS[f] for f in FOLDERS if os.path.isdir(os.path.join(root, f))}
     tests, files = list_tests(root)
     for test in tests:
         features, commands = read_commands(os.path.join(root, test))
@@ -125,23 +141,29 @@ def find(root, lit, folders, library_folder):
         for command in commands:
             names, conditions = find_programs(command)
             features |= conditions
+            elsewhere = MACHINE | SHELL | PYTHONS | features | {"%" + name for name in features}
             for name in names:
-                known = MACHINE | SHELL | PYTHONS | features | {"%" + feature for feature in features}
-                if name not in known and not name.startswith(("%{", "%t")) and name not in programs:
-                    take(programs, name, folders, test)
-            wanted = re.findall(r"%flashattn_lib/([\w.-]+)", command)
-            wanted += ["libFakeCUDA.so"] if "%fakecuda" in command else []
-            for name in wanted:
-                if name not in libraries:
-                    take(libraries, name, [library_folder], test)
+                # `%{name}` has been read where it is defined, and %t is made by the test.
+                if name not in elsewhere and not name.startswith(("%{", "%t")):
+                    programs.take(name, test)
+            for name in re.findall(r"%flashattn_lib/([\w.-]+)", command):
+                libraries.take(name, test)
+            if "%fakecuda" in command:
+                libraries.take("libFakeCUDA.so", test)
 
     kept = [test for test in tests if test not in left_out]
 
     def is_needed(path):
         # Inputs go with the tests beside them and below.
         folder = re.sub(r"(^|/)Inputs/.*", r"\1", path)
-        return path in kept or path in NO_TESTS or (
-            folder != path and any(test.startswith(folder) for test in kept))
+        has_tests = folder != path and any(test.startswith(folder) for test in kept)
+        return path in kept or path in NO_TESTS or has_tests
 
-    return Content(sorted(programs.values()), sorted(libraries.values()), [f for f in files if is_needed(f)],
-                   sorted(left_out.items()), list(missing.values()))
+    missing = [*programs.missing.values(), *libraries.missing.values()]
+    return Content(
+        sorted(programs.found.values()),
+        sorted(libraries.found.values()),
+        list(filter(is_needed, files)),
+        sorted(left_out.items()),
+        missing,
+    )

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Packs the tools and their tests into one archive for machines without LLVM.
 
-What goes in follows from the RUN lines of the tests (bundle_content.py). Each program is stripped and must
-need no shared library but those of glibc and libstdc++; the archive must stay below the limit. A program
-that is missing or needs more, or an archive too large, is an error, and leaves no archive.
+What goes in follows from the RUN lines of the tests (bundle_content.py). Each program is stripped
+and must need no shared library but those of glibc and libstdc++; the archive must stay below the
+limit. A program that is missing or needs more, or an archive too large, is an error, and leaves no
+archive.
 """
 
 import argparse
@@ -62,22 +63,25 @@ def main():
     here = os.path.dirname(os.path.abspath(__file__))
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--version", required=True)
-    parser.add_argument("--source", default=os.path.dirname(os.path.dirname(here)), help="root of the source tree")
+    parser.add_argument("--source", default=os.path.dirname(os.path.dirname(here)),
+                        help="root of the source tree")
     parser.add_argument("--build", required=True, help="build tree with the programs")
     parser.add_argument("--llvm-tools", required=True, help="folder with llvm-strip")
     parser.add_argument("--output", required=True, help="folder for the archive")
     parser.add_argument("--work", required=True, help="folder for what goes into it")
     parser.add_argument("--shared", action="store_true",
-                        help="the programs may need shared libraries of this machine: to test the bundle with "
-                        "a build that is not static")
+                        help="the programs may need shared libraries of this machine: to test the "
+                        "bundle with a build that is not static")
     args = parser.parse_args()
 
     strip = os.path.join(args.llvm_tools, "llvm-strip")
     lit = os.path.join(os.path.dirname(args.llvm_tools), "utils", "lit", "lit")
     # What lies beside this file stands in for LLVM's own.
-    folders = [os.path.join(args.build, "bin"), os.path.join(args.build, "tools", "bundle"), os.path.join(here, "bin")]
+    scripts = os.path.join(here, "bin")
+    folders = [os.path.join(args.build, "bin"), os.path.join(args.build, "tools", "bundle"), scripts]
     tests = os.path.join(args.source, "test")
-    content = bundle_content.find(tests, os.path.dirname(lit), folders, os.path.join(args.build, "lib"))
+    content = bundle_content.find(
+        tests, os.path.dirname(lit), folders, os.path.join(args.build, "lib"))
     for test, reason in content.left_out:
         print(f"left out: {test}: {reason}")
     if content.missing:
@@ -90,7 +94,7 @@ def main():
         os.makedirs(os.path.join(root, folder))
     for program in content.programs:
         target = os.path.join(root, "bin", os.path.basename(program))
-        if os.path.dirname(program) == folders[-1]:
+        if os.path.dirname(program) == scripts:
             shutil.copy2(program, target)
         else:
             install(program, target, strip, args.shared)
@@ -108,7 +112,8 @@ def main():
     # With the library in lib/, this is the Python package: PYTHONPATH=python is enough.
     built = shutil.ignore_patterns("__pycache__", "build", "*.egg-info", "*.so")
     shutil.copytree(os.path.join(args.source, "python"), os.path.join(root, "python"), ignore=built)
-    shutil.copytree(lit, os.path.join(root, "lit", "lit"), ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(lit, os.path.join(root, "lit", "lit"),
+                    ignore=shutil.ignore_patterns("__pycache__"))
 
     os.makedirs(args.output, exist_ok=True)
     archive = os.path.join(args.output, name + ".tar.xz")
