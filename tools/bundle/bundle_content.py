@@ -7,7 +7,8 @@ import sys
 
 # What every machine has that the bundle is for: coreutils, diffutils, grep and sed.
 MACHINE = set(
-    "cat cmp cp diff echo false grep head ls mkdir mv rm sed sort tail touch tr true wc".split()
+    "basename cat cmp cp cut diff dirname echo false grep head ln ls mkdir mv od paste printf rm "
+    "rmdir sed seq sort tac tail tee test touch tr true uniq wc".split()
 )
 # What lit itself runs.
 SHELL = {"cd", "export", ":"}
