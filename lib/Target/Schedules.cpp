@@ -310,7 +310,7 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     if (!dot.isF32())
       return "expected dot_type f32 on the CPU but got " +
              std::string(dot.isF16() ? "f16" : "bf16");
-    for (auto [name, value] : {std::pair("D", d), {"Dv", dv}, {"tile_m", m}, {"tile_n", n}})
+    for (auto [name, value] : {std::pair("tile_m", m), {"tile_n", n}})
       if (value < 2)
         return llvm::formatv("expected {0} to be at least 2 on the CPU but got {1}", name, value);
     return "";

@@ -125,16 +125,6 @@ func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-func.func @one(%q: memref<?x?x?x1xf16>, %o: memref<?x?x?x1xf16>) {
-  // expected-error@+2 {{cannot be compiled for cpu: no schedule fits}}
-  // expected-note@+1 {{expected D to be at least 2 on the CPU but got 1}}
-  flashattn.attention ins(%q, %q, %q : memref<?x?x?x1xf16>, memref<?x?x?x1xf16>, memref<?x?x?x1xf16>)
-    outs(%o : memref<?x?x?x1xf16>)
-  return
-}
-
-// -----
-
 func.func @rows(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_m to be at least 2 on the CPU but got 1}}
   flashattn.attention schedule(<tile_m = 1, tile_n = 32, warps = 1, stages = 1, lanes = 1, dot_type = f32>)

@@ -156,8 +156,10 @@ static Shape drawShape(std::mt19937 &random) {
           lengths[random() % (std::size(lengths) - 2)], lengths[random() % std::size(lengths)]};
 }
 
-static std::vector<Module> drawModules(std::mt19937 &random, unsigned count) {
-  const int64_t dims[] = {8, 24, 40, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256};
+static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, bool isCPU) {
+  SmallVector<int64_t> dims = {8, 24, 40, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256};
+  if (isCPU)
+    dims.append({1, 2, 3, 5, 17});
   std::vector<Module> modules;
   for (unsigned i = 0; i < count; ++i) {
     Module module{&masks[random() % std::size(masks)], types[random() % std::size(types)],
@@ -292,7 +294,7 @@ static Expected<bool> runGrid() {
   if (featuresFlag) {
     constexpr unsigned kShapes = 4; // for each module
     std::mt19937 random(seedFlag);
-    modules = drawModules(random, featuresFlag);
+    modules = drawModules(random, featuresFlag, !isCUDA);
     for (unsigned i = 0; i < modules.size(); ++i)
       for (unsigned j = 0; j < kShapes; ++j)
         if (Shape shape = drawShape(random); StringRef(modules[i].name()).contains(filterFlag))

@@ -27,7 +27,7 @@ Operands::Operands(OpBuilder &b, AttentionOp op)
 }
 
 int64_t Operands::padColumns(int64_t columns) const {
-  return schedule.getLanes() > 1 ? llvm::alignTo(columns, 16) : columns;
+  return schedule.getLanes() > 1 ? llvm::alignTo(columns, 16) : std::max<int64_t>(columns, 2);
 }
 
 void Operands::packHeads(Destination &destination) {

@@ -46,8 +46,9 @@ public:
   ScheduleAttr getSchedule() const { return schedule; }
   /// Positions of each of a tile's heads.
   int64_t getPositions() const { return schedule.getTileM() / schedule.getPack(); }
-  /// Columns of a tile with `columns` of a memref: products on tensor cores take 16 at a time. What
-  /// a tile has more reads as 0 and is not written.
+  /// Columns of a tile with `columns` of a memref: products on tensor cores take 16 at a time, and
+  /// elsewhere a tile of one column could not be told from what a row has one of. What a tile has
+  /// more reads as 0 and is not written.
   int64_t padColumns(int64_t columns) const;
 
   /// Splits the heads of `destination` and `q` where several share a tile: what lies past a group is
