@@ -1,0 +1,285 @@
+// RUN: flash-opt %s -split-input-file -verify-diagnostics
+
+// What a pass needs to know of a tile program stands in operands and attributes: none of it can be
+// misspelt, mistyped or left out in silence.
+
+func.func @no_sizes() {
+  // expected-error @+1 {{'flashattn.program' op expected at least one size}}
+  "flashattn.program"() <{axes = []}> ({
+    "flashattn.tile_yield"() : () -> ()
+  }) : () -> ()
+  return
+}
+
+// -----
+
+func.func @axes(%n: index) {
+  // expected-error @+1 {{'flashattn.program' op expected an axis for each of 1 sizes but got 2}}
+  "flashattn.program"(%n) <{axes = [#flashattn.program_axis<batch>, #flashattn.program_axis<head>]}> ({
+  ^bb0(%i: index):
+    "flashattn.tile_yield"() : () -> ()
+  }) : (index) -> ()
+  return
+}
+
+// -----
+
+func.func @axis_name(%n: index) {
+  // expected-error @+1 {{expected batch, head, query_tile or column_tile but got 'key_tile'}}
+  flashattn.program (%i) in (%n) axes(key_tile) {
+  }
+  return
+}
+
+// -----
+
+func.func @arguments(%n: index) {
+  // expected-error @+1 {{'flashattn.program' op expected an index argument for each of 1 sizes but got 'i32'}}
+  "flashattn.program"(%n) <{axes = [#flashattn.program_axis<batch>]}> ({
+  ^bb0(%i: i32):
+    "flashattn.tile_yield"() : () -> ()
+  }) : (index) -> ()
+  return
+}
+
+// -----
+
+func.func @yields(%n: index) {
+  // expected-error @+1 {{'flashattn.program' op expected to yield nothing but got 'index'}}
+  flashattn.program (%i) in (%n) axes(batch) {
+    flashattn.tile_yield %i : index
+  }
+  return
+}
+
+// -----
+
+func.func @schedule_of_another_type(%n: index) {
+  // expected-error @+1 {{invalid attribute `schedule` in property conversion: 7 : i32}}
+  "flashattn.program"(%n) <{axes = [#flashattn.program_axis<batch>], schedule = 7 : i32}> ({
+  ^bb0(%i: index):
+    "flashattn.tile_yield"() : () -> ()
+  }) : (index) -> ()
+  return
+}
+
+// -----
+
+func.func @threads_without_schedule(%n: index) {
+  // expected-error @+1 {{expected schedule(<...>)}}
+  flashattn.on_threads %n {
+  }
+  return
+}
+
+// -----
+
+func.func @indices(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected an index for each of 2 dimensions but got 1}}
+  %t = flashattn.load_tile %k[%n] dims [0, 1] in_bounds [false, true]
+      : memref<?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
+func.func @rank(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected rows or rows and columns but got 'vector<2x32x64xf16>'}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] in_bounds [false, true]
+      : memref<?x64xf16> -> vector<2x32x64xf16>
+  return
+}
+
+// -----
+
+func.func @element(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 'f16' but got 'vector<32x64xbf16>'}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] in_bounds [false, true]
+      : memref<?x64xf16> -> vector<32x64xbf16>
+  return
+}
+
+// -----
+
+func.func @in_bounds(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected in_bounds for each of 2 dimensions but got 1}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] in_bounds [false]
+      : memref<?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
+func.func @no_such_dimension(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected a dimension from -1 to 1 but got 2}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 2] in_bounds [false, true]
+      : memref<?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
+func.func @dimension_twice(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected each dimension once but got 1 twice}}
+  %t = flashattn.load_tile %k[%n, %n] dims [1, 1] in_bounds [true, true]
+      : memref<?x64xf16> -> vector<64x64xf16>
+  return
+}
+
+// -----
+
+func.func @repeated_rows(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected in_bounds where all rows or columns are the same}}
+  %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] in_bounds [false, true]
+      : memref<?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
+func.func @repeated_rows_end(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected rows of their own with below but got rows that are the same}}
+  %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] below %n in_bounds [true, true]
+      : memref<?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
+func.func @sizes(%k: memref<?x?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected a size for each of 3 dimensions but got 2}}
+  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] shape [32, 64] in_bounds [false, false, true]
+      : memref<?x?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
+func.func @rows_of_several(%k: memref<?x?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of the sizes 4, 4, 64 but got 'vector<32x64xf16>'}}
+  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] shape [4, 4, 64] in_bounds [false, false, true]
+      : memref<?x?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
+func.func @stored_rows(%o: memref<?x64xf16>, %t: vector<32x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.store_tile' op expected a dimension from 0 to 1 but got -1}}
+  flashattn.store_tile %t to %o[%n, %n] dims [-1, 1] in_bounds [true, true]
+      : vector<32x64xf16>, memref<?x64xf16>
+  return
+}
+
+// -----
+
+func.func @interval(%n: index) {
+  // expected-error @+1 {{'flashattn.tile_loop' op expected 4 bounds for each interval but got 3}}
+  "flashattn.tile_loop"(%n, %n, %n) <{operandSegmentSizes = array<i32: 3, 0, 0, 0, 0>}> ({
+  ^bb0(%i: index, %j: index):
+    "flashattn.tile_yield"() : () -> ()
+  }) : (index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @step_numbers(%n: index) {
+  // expected-error @+1 {{expected the step's place and tile but got 1 arguments}}
+  flashattn.tile_loop (%i) in [(%n, %n, %n, %n)] {
+  }
+  return
+}
+
+// -----
+
+func.func @state_types(%n: index, %x: f32) {
+  // expected-error @+1 {{expected 1 types but got 2}}
+  %r:2 = flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] iter_args(%a = %x) -> (f32, f32) {
+    flashattn.tile_yield %a : f32
+  }
+  return
+}
+
+// -----
+
+func.func @yielded_state(%n: index, %x: f32) {
+  // expected-error @+1 {{'flashattn.tile_loop' op expected state of the types 'f32' to be yielded and to result but got 'index' and 'f32'}}
+  %r = flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] iter_args(%a = %x) -> (f32) {
+    flashattn.tile_yield %i : index
+  }
+  return
+}
+
+// -----
+
+func.func @list(%n: index, %list: memref<?x?xi64>) {
+  // expected-error @+1 {{'flashattn.tile_loop' op expected a list of i32 with one dimension more than its 1 indices but got 'memref<?x?xi64>'}}
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] list(%list[%n] : memref<?x?xi64>) {
+  }
+  return
+}
+
+// -----
+
+func.func @stage() {
+  // expected-error @+1 {{'flashattn.stage' op expects parent op 'flashattn.tile_loop'}}
+  flashattn.stage
+  return
+}
+
+// -----
+
+func.func @lag(%n: index) {
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
+    // expected-error @+1 {{attribute 'lag' failed to satisfy constraint}}
+    flashattn.stage lag 2
+  }
+  return
+}
+
+// -----
+
+func.func @mask_alone(%all: vector<64x64xi1>) {
+  // expected-error @+1 {{'flashattn.tile_mask' op expected a 'flashattn.tile_loop' around it, whose tile it is of}}
+  %shown = flashattn.tile_mask -> vector<64x64xi1> {
+    flashattn.tile_yield %all : vector<64x64xi1>
+  }
+  return
+}
+
+// -----
+
+func.func @mask_type(%n: index, %all: vector<32x64xi1>) {
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
+    // expected-error @+1 {{'flashattn.tile_mask' op expected to yield 'vector<64x64xi1>' but got 'vector<32x64xi1>'}}
+    %shown = flashattn.tile_mask -> vector<64x64xi1> {
+      flashattn.tile_yield %all : vector<32x64xi1>
+    }
+  }
+  return
+}
+
+// -----
+
+func.func @rows(%s: vector<64x64xf32>, %old: vector<32xf32>) {
+  // expected-error @+1 {{'flashattn.row_max' op expected a value for each of 64 rows but got 'vector<32xf32>'}}
+  %max, %moved = flashattn.row_max %s, %old : vector<64x64xf32>, vector<32xf32>
+  return
+}
+
+// -----
+
+func.func @lanes(%s: vector<64x20xf32>, %old: vector<64xf32>) {
+  // expected-error @+1 {{'flashattn.row_max' op expected columns that are a multiple of 8 for 4 lanes but got 'vector<64x20xf32>'}}
+  %max, %moved = flashattn.row_max %s, %old growth(1.0) lanes 4 : vector<64x20xf32>, vector<64xf32>
+  return
+}
+
+// -----
+
+func.func @rescaled_rows(%v: vector<32x64xf32>, %old: vector<64xf32>, %moved: i1) {
+  // expected-error @+1 {{'flashattn.rescale' op expected f32 values of 64 rows but got 'vector<32x64xf32>'}}
+  %r = flashattn.rescale %v from %old to %old factor(1.0) if %moved : vector<64xf32>, vector<32x64xf32>
+  return
+}
