@@ -17,6 +17,7 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
+// The reference of `flash-run --verify` has an evaluator of its own, to be independent of this one.
 static int64_t evaluate(AffineExpr expr, ArrayRef<int64_t> operands) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return constant.getValue();

@@ -4,6 +4,15 @@
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_80 -o /dev/null
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s
 // RUN: flash-opt %s -flashattn-select-schedule=chip=sm_90a | FileCheck %s --check-prefix=SCHEDULE
+// Kernels that read nothing and write the output.
+// CHECK: gpu.launch_func @mask_kernel::
+// CHECK: gpu.binary @mask_kernel
+// CHECK-NOT: {{mma|ld.global}}
+// CHECK-SAME: st.global.b32
+// CHECK: gpu.launch_func @length_kernel::
+// CHECK: gpu.binary @length_kernel
+// CHECK-NOT: {{mma|ld.global}}
+// CHECK-SAME: st.global.b32
 // CHECK-NOT: wgmma
 // SCHEDULE-COUNT-2: flashattn.attention {{.*}}dot_type = f16>)
 
