@@ -258,6 +258,45 @@ FLASHATTN_EXPORT int32_t flashattnKernelGetText(FlashAttnKernel kernel, const ch
                                                 const char **text, size_t *length);
 
 /*===----------------------------------------------------------------------===*\
+|* Schedules as text
+\*===----------------------------------------------------------------------===*/
+
+/** Writes to `text` the fields of a schedule with what `fields` leaves out, for operands of
+    `elementType` (FLASHATTN_F16, BF16 or F32) on a GPU, or with `onCPU` nonzero on the CPU:
+    "tile_n = 80, roles = <consumers = 3>" has the rows, warps and registers of three warpgroups
+   then. FlashAttnCompileOptions takes it. The text is the thread's until its next call of this
+   function or of flashattnGetTrials. Errors: INVALID_ARGUMENT for fields that are unknown or
+   missing and values that are no numbers; whether a kernel can have them is what flashattnCompile
+   says. */
+FLASHATTN_EXPORT int32_t flashattnScheduleComplete(const char *fields, int32_t elementType,
+                                                   int32_t onCPU, const char **text);
+
+/** Numbers to try; none: the library's own. */
+typedef struct FlashAttnNumbers {
+  const int64_t *values;
+  size_t count;
+} FlashAttnNumbers;
+
+typedef struct FlashAttnTrialOptions {
+  size_t size;         /**< sizeof(FlashAttnTrialOptions), set by the caller */
+  const char *chip;    /**< as of FlashAttnCompileOptions, not NULL */
+  int32_t elementType; /**< FLASHATTN_F16, BF16 or F32 */
+  int32_t vectorWidth; /**< as of FlashAttnCompileOptions */
+  int64_t group;       /**< query heads of a key/value head, 1 where that is unknown */
+  /** Nonzero: tiles of several heads may pay, since a window is short or the queries are few. */
+  int32_t packs;
+  FlashAttnNumbers tileM, tileN, warps, stages;
+  /** Numbers of these ask for schedules with roles alone. */
+  FlashAttnNumbers consumers, registers, blocks, pack;
+} FlashAttnTrialOptions;
+
+/** Writes to `text` the schedules that are worth timing, a line each, as of
+    flashattnScheduleComplete and as long. Some will be refused by flashattnCompile, which says why.
+ */
+FLASHATTN_EXPORT int32_t flashattnGetTrials(const FlashAttnTrialOptions *options,
+                                            const char **text);
+
+/*===----------------------------------------------------------------------===*\
 |* Launch
 \*===----------------------------------------------------------------------===*/
 

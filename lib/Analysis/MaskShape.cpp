@@ -1,6 +1,6 @@
 //===- MaskShape.cpp - how much of the keys a mask leaves ------------------===//
 
-#include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Analysis/MaskShape.h"
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
 
@@ -11,30 +11,51 @@ using presburger::IntegerRelation;
 using presburger::Simplex;
 using presburger::VarKind;
 
-/// Whether coefficients . x has a largest value among the rational points of `set`; so it
-/// has for none at all.
-static bool isBounded(const IntegerRelation &set, ArrayRef<int64_t> dims) {
+/// The largest value of coefficients . x among the rational points of `set`, if it has one.
+static presburger::MaybeOptimum<presburger::Fraction> getLargest(const IntegerRelation &set,
+                                                                 ArrayRef<int64_t> dims) {
   Simplex simplex(set);
   SmallVector<llvm::DynamicAPInt> row(set.getNumCols(), llvm::DynamicAPInt(0));
   for (auto [i, value] : llvm::enumerate(dims))
     row[i] = llvm::DynamicAPInt(value);
-  return !simplex.computeOptimum(Simplex::Direction::Up, row).isUnbounded();
+  return simplex.computeOptimum(Simplex::Direction::Up, row);
 }
 
-MaskShape flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
+/// Whether it has a largest value; so it has where there are no points at all.
+static bool isBounded(const IntegerRelation &set, ArrayRef<int64_t> dims) {
+  return !getLargest(set, dims).isUnbounded();
+}
+
+/// Most keys of one query, below 2^31; none where the lengths bound it alone.
+static std::optional<int64_t> getWidth(const IntegerPolyhedron &pairs) {
+  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
+  // (p, k, k') of which p sees both k and k'.
+  IntegerPolyhedron both = pairs, other = pairs;
+  both.insertVar(VarKind::SetDim, 2);
+  other.insertVar(VarKind::SetDim, 1);
+  auto distance = getLargest(both.intersect(other), {0, 1, -1});
+  if (distance.isUnbounded())
+    return std::nullopt;
+  if (distance.isEmpty())
+    return 0;
+  llvm::DynamicAPInt keys = presburger::floor(*distance) + 1;
+  return keys > kMost ? kMost : int64_t(keys);
+}
+
+MaskClass flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
   bool banded = true, limited = true;
+  int64_t width = 0;
   for (IntegerSet set : visible) {
     IntegerPolyhedron pairs = FlatLinearValueConstraints(set);
     SmallVector<int64_t> key(pairs.getNumCols(), 0);
     key[1] = 1;
     pairs.addInequality(key); // 0 <= k
-    // (p, k, k') of which p sees both k and k'.
-    IntegerPolyhedron both = pairs, other = pairs;
-    both.insertVar(VarKind::SetDim, 2);
-    other.insertVar(VarKind::SetDim, 1);
-    bool band = isBounded(both.intersect(other), {0, 1, -1});
-    banded &= band;
+    std::optional<int64_t> band = getWidth(pairs);
+    banded &= band.has_value();
+    width += band.value_or(0);
     limited &= band || isBounded(pairs, {-1, 1}) || isBounded(pairs, {1, -1});
   }
-  return banded ? MaskShape::Banded : limited ? MaskShape::Triangular : MaskShape::Full;
+  if (banded)
+    return {MaskShape::Banded, std::min<int64_t>(width, std::numeric_limits<int32_t>::max())};
+  return {limited ? MaskShape::Triangular : MaskShape::Full, {}};
 }

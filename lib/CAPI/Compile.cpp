@@ -87,12 +87,7 @@ static std::string print(ModuleOp module) {
 static std::string printSchedules(ModuleOp module) {
   std::string text;
   module->walk([&](AttentionOp attention) {
-    std::string schedule;
-    llvm::raw_string_ostream(schedule) << Attribute(attention.getScheduleAttr());
-    StringRef fields = schedule;
-    fields.consume_front("#flashattn.schedule<");
-    fields.consume_back(">");
-    text += (text.empty() ? "" : "\n") + fields.str();
+    text += (text.empty() ? "" : "\n") + getScheduleFields(attention.getScheduleAttr());
   });
   return text;
 }
@@ -183,9 +178,10 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   // A module is one function: threads would cost more than they bring, and outlive a fork.
   MLIRContext context(registry, MLIRContext::Threading::DISABLED);
   Diagnostics diagnostics(&context, options);
-  Chip chip{kernel->chip, options.vectorWidth ? options.vectorWidth : getHostVectorWidth()};
-  if (failed(verifyChip([&] { return emitError(UnknownLoc::get(&context)); }, chip)))
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, diagnostics.getErrors("unknown chip"));
+  auto machine =
+      Machine::get(kernel->chip, options.vectorWidth ? options.vectorWidth : getHostVectorWidth());
+  if (!machine)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, machine.takeError());
 
   OwningOpRef<ModuleOp> module = parse(&context, text);
   if (!module)
@@ -201,7 +197,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   compilation.schedule = options.schedule ? options.schedule : "";
   if (options.useTuned)
     compilation.tunedFile = getTunedSchedulesFile();
-  compilation.vectorWidth = chip.vectorWidth;
+  compilation.vectorWidth = machine->getVectorWidth();
   kernel->stages.push_back({"mlir", text.str()});
   // What has a schedule is something that the chip can compute.
   bool isScheduled = false;

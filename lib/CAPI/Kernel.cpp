@@ -200,7 +200,7 @@ static void describeRoles(Kernel &kernel, func::FuncOp function) {
       continue;
     // Masks have the same shape whatever the width of vectors.
     if (auto attention = dyn_cast<AttentionOp>(*op))
-      kernel.tuningKey = getTuningKey(attention, {kernel.chip, /*vectorWidth=*/0});
+      kernel.tuningKey = getTuningKey(attention, kernel.chip);
     describeOperands(kernel, function, op);
   }
 }

@@ -77,12 +77,15 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   if (!options.function.empty() && failed(keepOnly(module, options.function)))
     return failure();
   int64_t vectorWidth = options.vectorWidth ? options.vectorWidth : getHostVectorWidth();
+  Expected<Machine> machine = Machine::get(options.chip, vectorWidth);
+  if (!machine)
+    return module.emitError() << llvm::toString(machine.takeError());
   if (options.schedule.empty() && !options.tunedFile.empty())
-    applyTunedSchedules(module, Chip{options.chip, vectorWidth}, options.tunedFile);
+    applyTunedSchedules(module, *machine, options.tunedFile);
   PassManager pm(module.getContext(), ModuleOp::getOperationName());
   if (instrument)
     instrument(pm);
-  if (options.chip != "cpu") {
+  if (!machine->isCPU()) {
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;

@@ -3,7 +3,7 @@
 #include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
-#include "flashattn/Target/Schedules.h"
+#include "flashattn/Target/Machine.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
@@ -14,10 +14,10 @@
 #include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
 #include "mlir/Transforms/Passes.h"
-#include "llvm/ADT/StringSwitch.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -80,11 +80,24 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
   pm.addPass(createUBToLLVMConversionPass());
 }
 
+namespace {
+/// All of a pipeline for a chip that there is none for: an error at the module.
+struct RefuseChipPass : PassWrapper<RefuseChipPass, OperationPass<>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RefuseChipPass)
+  explicit RefuseChipPass(std::string message) : message(std::move(message)) {}
+  void runOnOperation() override {
+    getOperation()->emitError() << message;
+    signalPassFailure();
+  }
+  std::string message;
+};
+} // namespace
+
 /// Attention ops to tile programs with a schedule of `chip`.
 static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
                             StringRef schedule, bool fuseProjection,
                             const flashattn::StageVisitor &visit) {
-  bool onGPU = chip != "cpu";
+  bool onGPU = chip != flashattn::Machine::kCPU;
   flashattn::SelectScheduleOptions options;
   options.chip = chip.str();
   options.vectorWidth = vectorWidth;
@@ -113,7 +126,8 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
   pm.addPass(flashattn::createRaiseLinalg());
   addBufferization(pm);
   pm.addPass(createConvertLinalgToLoopsPass());
-  addTilePrograms(pm, "cpu", options.vectorWidth, options.schedule, options.fuseProjection, visit);
+  addTilePrograms(pm, Machine::kCPU, options.vectorWidth, options.schedule, options.fuseProjection,
+                  visit);
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   ConvertFlashAttnToCPUOptions registers;
@@ -130,6 +144,12 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
 void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
                                              const FlashAttnToNVVMOptions &options,
                                              const StageVisitor &visit) {
+  llvm::Expected<Machine> machine = Machine::get(options.chip);
+  if (!machine || machine->isCPU()) {
+    pm.addPass(std::make_unique<RefuseChipPass>(machine ? "expected a GPU as chip but got 'cpu'"
+                                                        : llvm::toString(machine.takeError())));
+    return;
+  }
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   pm.addPass(createRaiseLinalg());
   addBufferization(pm);
@@ -140,7 +160,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
                   visit);
   pm.addPass(createSpecializeWarps());
   pm.addPass(createMapToGPU());
-  if (Chip{options.chip}.hasDependentLaunch())
+  if (machine->hasDependentLaunch())
     pm.addPass(createOverlapMerge());
   pm.addPass(createStageShared());
   pm.addPass(createExpandLoops());
@@ -159,7 +179,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
 
   GpuNVVMAttachTargetOptions target;
   target.chip = options.chip;
-  target.features = llvm::formatv("+ptx{0}", getMinPTXVersion(options.chip)).str();
+  target.features = llvm::formatv("+ptx{0}", machine->getPTXVersion()).str();
   target.optLevel = 3;
   pm.addPass(createGpuNVVMAttachTarget(target));
   OpPassManager &kernels = pm.nest<gpu::GPUModuleOp>();
@@ -185,21 +205,6 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   addLowerHostToLLVM(pm);
   pm.addPass(createGpuToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
-}
-
-int flashattn::getMinPTXVersion(llvm::StringRef chip) {
-  return llvm::StringSwitch<int>(chip)
-      .Case("sm_70", 60)
-      .Case("sm_75", 63)
-      .Case("sm_80", 70)
-      .Case("sm_86", 71)
-      .Case("sm_87", 74)
-      .Cases({"sm_89", "sm_90"}, 78)
-      .Case("sm_90a", 80)
-      .Cases({"sm_100", "sm_100a"}, 86)
-      .Cases({"sm_120", "sm_120a"}, 87)
-      .Cases({"sm_103", "sm_103a", "sm_121", "sm_121a"}, 88)
-      .Default(0);
 }
 
 void flashattn::registerFlashAttnPipelines() {

@@ -1,8 +1,7 @@
 //===- Tuned.cpp - the user's file of tuned schedules ----------------------===//
 
 #include "flashattn/Target/Tuned.h"
-#include "flashattn/Analysis/MaskTiles.h"
-#include "mlir/AsmParser/AsmParser.h"
+#include "flashattn/Analysis/MaskShape.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -28,33 +27,13 @@ std::string mlir::flashattn::getTunedSchedulesFile() {
   return path.str().str();
 }
 
-static StringRef getTypeName(FloatType type) {
-  return type.isF16() ? "f16" : type.isBF16() ? "bf16" : "f32";
-}
-
-std::string mlir::flashattn::getTuningKey(AttentionOp op, const Chip &chip) {
-  MaskShape shape = classifyMask(op.getVisibleSets());
+std::string mlir::flashattn::getTuningKey(AttentionOp op, StringRef machine) {
+  MaskShape shape = classifyMask(op.getVisibleSets()).shape;
   StringRef maskClass = shape == MaskShape::Full         ? "full"
                         : shape == MaskShape::Triangular ? "triangular"
                                                          : "banded";
-  return llvm::formatv("{0}/{1}/{2}/{3}/{4}{5}", chip.name, op.getD(), op.getDv(),
+  return llvm::formatv("{0}/{1}/{2}/{3}/{4}{5}", machine, op.getD(), op.getDv(),
                        getTypeName(op.getElementType()), maskClass, isDecode(op) ? "/decode" : "");
-}
-
-std::string mlir::flashattn::getScheduleFields(ScheduleAttr schedule) {
-  std::string text;
-  llvm::raw_string_ostream(text) << schedule;
-  StringRef fields = text;
-  fields.consume_front("#flashattn.schedule<");
-  fields.consume_back(">");
-  return fields.str();
-}
-
-ScheduleAttr mlir::flashattn::parseScheduleFields(StringRef fields, MLIRContext *context) {
-  // What the parser says speaks of text that no file holds: the caller says it better.
-  ScopedDiagnosticHandler quiet(context, [](Diagnostic &) { return success(); });
-  std::string text = ("#flashattn.schedule<" + fields + ">").str();
-  return dyn_cast_if_present<ScheduleAttr>(parseAttribute(text, context));
 }
 
 /// The file's findings; none where there is no file.
@@ -77,7 +56,7 @@ static Expected<llvm::json::Object> load(StringRef file) {
       "expected tuned schedules of version {0} in {1}; delete it and tune again", kVersion, file));
 }
 
-void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Chip &chip, StringRef file) {
+void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file) {
   Expected<llvm::json::Object> found = load(file);
   if (!found) {
     module.emitWarning() << llvm::toString(found.takeError());
@@ -88,12 +67,12 @@ void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Chip &chip, Str
   module.walk([&](AttentionOp op) {
     if (op.getSchedule())
       return;
-    const llvm::json::Object *finding = found->getObject(getTuningKey(op, chip));
+    const llvm::json::Object *finding = found->getObject(getTuningKey(op, machine.getName()));
     if (!finding)
       return;
     ScheduleAttr schedule =
         parseScheduleFields(finding->getString("schedule").value_or(""), op.getContext());
-    if (schedule && explainRefusal(op, schedule, chip).empty())
+    if (schedule && explainRefusal(op, schedule, machine).empty())
       op.setScheduleAttr(schedule);
   });
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 import threading
 import warnings
@@ -17,95 +16,39 @@ from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
 
-_FIELDS = ("tile_m", "tile_n", "warps", "stages", "lanes", "dot_type", "pack", "splits", "roles")
-_ROLES = (
-    "consumers",
-    "along",
-    "registers",
-    "producer_registers",
-    "rescale",
-    "section",
-    "blocks",
-    "query_stages",
-)
-
-
-def _parse_fields(text: str) -> Dict[str, Any]:
-    """`a = 1, b = <c = 2, d = x>` as a dict, the inner list as one of its own."""
-    fields: Dict[str, Any] = {}
-    for part in re.split(r",(?![^<]*>)", text):
-        name, _, value = (piece.strip() for piece in part.partition("="))
-        inner = value.startswith("<") and value.endswith(">")
-        fields[name] = _parse_fields(value[1:-1]) if inner else value
-    return fields
-
-
-def _check_fields(kind: str, fields: Mapping[str, Any], known, words, required) -> None:
-    """Raises ArgumentError for names that are not `known`, for `required` ones that are missing
-    and for values that are no integers but should be; `words` are not."""
-    unknown = sorted(str(name) for name in fields if name not in known)
-    if unknown:
-        raise ArgumentError(
-            f"expected {kind} fields {', '.join(known)} but got {', '.join(unknown)}"
-        )
-    for name in required:
-        if name not in fields:
-            raise ArgumentError(
-                f"expected {kind} field {name} but got {', '.join(fields) or 'none'}"
-            )
-    for name in known:
-        if name in fields and name not in words and not re.fullmatch(r"\d+", str(fields[name])):
-            raise ArgumentError(
-                f"expected an integer as {kind} field {name} but got {fields[name]!r}"
-            )
-
-
-def _format_roles(roles: Any, element: str) -> str:
-    """The text of the field `roles`. What is left out follows from the numbers of consumers and
-    blocks."""
-    if not isinstance(roles, Mapping):
-        raise ArgumentError(
-            f"expected schedule field roles to be a mapping or a text in <> but got {roles!r}"
-        )
-    fields = dict(roles)
-    _check_fields("roles", fields, _ROLES, ("along",), ("consumers",))
-    consumers = max(1, int(fields["consumers"]))
-    # A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8,
-    # and a block's threads begin with the same number.
-    blocks = max(1, int(fields.get("blocks", 1)))
-    available = 512 // blocks // (consumers + 1) // 8 * 8 * (consumers + 1)
-    single = consumers < 3 and blocks == 1
-    producer = int(fields.setdefault("producer_registers", 24 if single else 32))
-    fields.setdefault("registers", max(24, min(240, (available - producer) // consumers // 8 * 8)))
-    fields.setdefault("along", "query_tile")
-    fields.setdefault("rescale", 1 if element == "bf16" else 4)
-    fields.setdefault("section", 1)
-    return "<" + ", ".join(f"{name} = {fields[name]}" for name in _ROLES if name in fields) + ">"
+def _format_fields(fields: Mapping[str, Any]) -> str:
+    """`a = 1, b = <c = 2, d = x>` of a mapping, the inner list of one of its own."""
+    parts = []
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            value = f"<{_format_fields(value)}>"
+        elif isinstance(value, bool):
+            value = str(value).lower()
+        parts.append(f"{name} = {value}")
+    return ", ".join(parts)
 
 
 def format_schedule(schedule: Optional[Schedule], element: str, is_cpu: bool) -> Optional[str]:
-    """The text of the fields. What is left out of `warps`, `stages`, `lanes` and `dot_type`, and
-    `tile_m` where there are roles, follows from the rest and from the kind of device."""
+    """The text of the fields, with what the library takes for those that are left out."""
     if schedule is None:
         return None
-    if isinstance(schedule, str):
-        schedule = _parse_fields(schedule)
-    if not isinstance(schedule, Mapping):
+    if isinstance(schedule, Mapping):
+        schedule = dict(schedule)
+        roles = schedule.get("roles", "<>")
+        if roles is None:
+            del schedule["roles"]
+        elif not isinstance(roles, Mapping) and not (
+            isinstance(roles, str) and roles.startswith("<")
+        ):
+            raise ArgumentError(
+                f"expected schedule field roles to be a mapping or a text in <> but got {roles!r}"
+            )
+        schedule = _format_fields(schedule)
+    if not isinstance(schedule, str):
         raise ArgumentError(
             f"expected schedule to be a mapping, a text or None but got {type(schedule).__name__}"
         )
-    fields = dict(schedule)
-    if fields.get("roles", ...) is None:
-        del fields["roles"]
-    if "roles" in fields:
-        # The rows of a warpgroup; `_check_fields` names the fields in the order of the attribute.
-        fields = {"tile_m": 64, **fields, "roles": _format_roles(fields["roles"], element)}
-    _check_fields("schedule", fields, _FIELDS, ("dot_type", "roles"), ("tile_m", "tile_n"))
-    fields.setdefault("warps", 1 if is_cpu else max(1, int(fields["tile_m"]) // 16))
-    fields.setdefault("stages", 1 if is_cpu else 2)
-    fields.setdefault("lanes", 1 if is_cpu else 4)
-    fields.setdefault("dot_type", "f32" if is_cpu else element)
-    return ", ".join(f"{name} = {fields[name]}" for name in _FIELDS if name in fields)
+    return _library.get().complete_schedule(schedule, element, is_cpu)
 
 
 def _caller_level() -> int:

@@ -163,6 +163,27 @@ class Role(NamedTuple):
         return self.dims[0] + self.dims[2] + self.dims[1] + self.dims[3:]
 
 
+class _Numbers(ctypes.Structure):
+    _fields_ = [("values", ctypes.POINTER(ctypes.c_int64)), ("count", ctypes.c_size_t)]
+
+
+#: The lists of FlashAttnTrialOptions, in their order.
+TRIAL_LISTS = (
+    "tile_m", "tile_n", "warps", "stages", "consumers", "registers", "blocks", "pack",
+)  # fmt: skip
+
+
+class _TrialOptions(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("chip", ctypes.c_char_p),
+        ("elementType", ctypes.c_int32),
+        ("vectorWidth", ctypes.c_int32),
+        ("group", ctypes.c_int64),
+        ("packs", ctypes.c_int32),
+    ] + [(name, _Numbers) for name in TRIAL_LISTS]
+
+
 class Device(NamedTuple):
     """A CUDA device, or the CPU."""
 
@@ -256,6 +277,8 @@ class Library:
             ("flashattnKernelGetStage", [pointer, number, pointer]),
             ("flashattnKernelGetText", [pointer, ctypes.c_char_p, pointer, pointer]),
             ("flashattnKernelGetWorkspace", [pointer, pointer, number, pointer]),
+            ("flashattnScheduleComplete", [ctypes.c_char_p, number, number, pointer]),
+            ("flashattnGetTrials", [pointer, pointer]),
         ):
             function = getattr(lib, name)
             function.argtypes, function.restype = arguments, number
@@ -386,6 +409,31 @@ class Library:
             self.lib.flashattnKernelGetWorkspace(kernel, tensors, count, ctypes.byref(found))
         )
         return found.value
+
+
+    def complete_schedule(self, fields: str, element: str, on_cpu: bool) -> str:
+        """The fields of a schedule with what is left out. Raises ArgumentError."""
+        text = ctypes.c_char_p()
+        self._check(
+            self.lib.flashattnScheduleComplete(
+                fields.encode(), ELEMENT_TYPES[element], int(on_cpu), ctypes.byref(text)
+            )
+        )
+        return (text.value or b"").decode()
+
+    def trials(
+        self, chip: str, element: str, group: int, packs: bool, **lists: Optional[Sequence[int]]
+    ) -> List[str]:
+        """The schedules worth timing. `lists`, of TRIAL_LISTS, narrow or replace what is tried."""
+        options = _TrialOptions(size=ctypes.sizeof(_TrialOptions), chip=chip.encode())
+        options.elementType, options.group, options.packs = ELEMENT_TYPES[element], group, packs
+        for name, values in lists.items():
+            if values:
+                array = (ctypes.c_int64 * len(values))(*values)
+                setattr(options, name, _Numbers(array, len(values)))
+        text = ctypes.c_char_p()
+        self._check(self.lib.flashattnGetTrials(ctypes.byref(options), ctypes.byref(text)))
+        return (text.value or b"").decode().split("\n")
 
 
 def exchange_address(kind: type) -> int:

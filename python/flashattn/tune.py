@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import argparse
 import datetime
-import itertools
 import statistics
 import sys
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
@@ -21,75 +20,14 @@ from . import _kernel, _library, _tuned, bench
 from .errors import CompileError, DeviceError, UnsupportedError
 
 
-def role_candidates(
-    element: str,
-    group: int,
-    tile_n=None,
-    stages=None,
-    consumers=None,
-    registers=None,
-    blocks=None,
-    pack=None,
-) -> Iterator[str]:
-    """Schedules of warpgroups with roles. `group` is the query heads of a key/value head."""
-    for count in consumers or (1, 2, 3):
-        # Neighbours along the heads must be of one group.
-        axes = ("query_tile", "head") if count > 1 and group % count == 0 else ("query_tile",)
-        for along, n, stage, held, section, several, heads in itertools.product(
-            axes,
-            tile_n or (32, 48, 64, 80, 96, 112, 128, 160, 176),
-            stages or (2, 3),
-            registers or (None,),  # as many as a multiprocessor has for so many consumers
-            (1, 4),
-            blocks or (1,),
-            pack or (1,),
-        ):
-            roles = {"consumers": count, "along": along, "section": section}
-            if held is not None:
-                roles["registers"] = held
-            if several != 1:
-                roles["blocks"] = several
-            fields = {"tile_n": n, "stages": stage, "warps": 4, "roles": roles}
-            if heads != 1:
-                fields["pack"] = heads
-            yield _kernel.format_schedule(fields, element, False) or ""
-
-
 def candidates(
-    element: str,
-    chip: str,
-    group: int = 1,
-    tile_m=None,
-    tile_n=None,
-    warps=None,
-    stages=None,
-    consumers=None,
-    registers=None,
-    blocks=None,
-    pack=None,
-) -> Iterator[str]:
-    """The schedules to try, as the attribute's fields. Lists given narrow the product: roles are for
-    tiles of 64 rows by 4 warps, and `consumers`, `registers`, `blocks` or `pack` ask for nothing
-    else."""
-    has_roles = chip == "sm_90a" and element != "f32"
-    if has_roles and 64 in (tile_m or (64,)) and 4 in (warps or (4,)):
-        yield from role_candidates(
-            element, group, tile_n, stages, consumers, registers, blocks, pack
-        )
-    if consumers or registers or blocks or pack:
-        return
-    if chip == "cpu":
-        for m, n in itertools.product(tile_m or (8, 16, 32, 64), tile_n or (16, 32, 64, 128)):
-            fields = {"tile_m": m, "tile_n": n, "warps": 1, "stages": 1}
-            yield _kernel.format_schedule(fields, element, True) or ""
-        return
-    for m, n, stage in itertools.product(
-        tile_m or (64, 128, 192), tile_n or (16, 32, 48, 64, 96, 128), stages or (1, 2)
-    ):
-        # A warp owns 16 rows or a multiple of it.
-        for w in warps or sorted({m // 16, m // 32} - {0}):
-            fields = {"tile_m": m, "tile_n": n, "warps": w, "stages": stage}
-            yield _kernel.format_schedule(fields, element, False) or ""
+    element: str, chip: str, group: int = 1, packs: bool = False, **lists: Optional[List[int]]
+) -> List[str]:
+    """The schedules to try, as the attribute's fields. `group` is the query heads of a key/value head;
+    `packs` says that tiles of several heads may pay. Lists given, of _library.TRIAL_LISTS, stand in
+    place of the library's own: `consumers`, `registers`, `blocks` and `pack` ask for schedules with
+    roles and nothing else."""
+    return _library.get().trials(chip, element, group, packs, **lists)
 
 
 def first_line(error: Exception) -> str:
@@ -180,10 +118,8 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--chip", help="only say what would be refused for this chip; nothing is run"
     )
-    for name in (
-        "tile-m", "tile-n", "warps", "stages", "consumers", "registers", "blocks", "pack",
-    ):  # fmt: skip
-        parser.add_argument(f"--{name}", help="values to try", **numbers)
+    for name in _library.TRIAL_LISTS:
+        parser.add_argument(f"--{name.replace('_', '-')}", help="values to try", **numbers)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
         "--ms", type=float, default=20, help="milliseconds of each schedule in a round"
@@ -224,13 +160,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
         options["device"] = _library.DEVICE_CPU if on_cpu else backend.ordinal
     # What an earlier run found must not pass for the compiler's own choice.
     own = _kernel.compile(tuned=False, **options)
-    tries = list(
-        candidates(
-            shape["dtype"], own.chip, shape["Hq"] // shape["Hkv"], chosen.tile_m, chosen.tile_n,
-            chosen.warps, chosen.stages, chosen.consumers, chosen.registers, chosen.blocks,
-            chosen.pack,
-        )
-    )  # fmt: skip
+    # A tile of few positions may well be of several heads.
+    packs = own.tuning_key.split("/")[4] == "banded"
+    lists = {name: getattr(chosen, name) for name in _library.TRIAL_LISTS}
+    tries = candidates(shape["dtype"], own.chip, shape["Hq"] // shape["Hkv"], packs, **lists)
     kernels, refused = compile_all(
         options, [text for text in tries if backend is None or text != own.schedule]
     )

@@ -1,6 +1,6 @@
 //===- MaskShapeTest.cpp - the shapes of masks, as schedules go by them ----===//
 
-#include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/AsmParser/AsmParser.h"
 
@@ -15,17 +15,18 @@ class ClassifyMask : public ::testing::Test {
 protected:
   ClassifyMask() { ctx.loadDialect<FlashAttnDialect>(); }
 
-  MaskShape classify(StringRef mask) {
+  MaskClass classifyAll(StringRef mask) {
     auto attr = dyn_cast_if_present<MaskAttrInterface>(parseAttribute(mask, &ctx));
     EXPECT_TRUE(attr) << mask.str();
-    return attr ? classifyMask(attr.getVisibleSets()) : MaskShape::Full;
+    return attr ? classifyMask(attr.getVisibleSets()) : MaskClass{MaskShape::Full, {}};
   }
+  MaskShape classify(StringRef mask) { return classifyAll(mask).shape; }
 
   MLIRContext ctx;
 };
 
 TEST_F(ClassifyMask, Full) {
-  EXPECT_EQ(classifyMask(IntegerSet::get(2, 2, getAffineConstantExpr(0, &ctx), {true})),
+  EXPECT_EQ(classifyMask(IntegerSet::get(2, 2, getAffineConstantExpr(0, &ctx), {true})).shape,
             MaskShape::Full);
   EXPECT_EQ(classify("#flashattn.window"), MaskShape::Full);
   // A set that repeats along the keys, or goes by the lengths, follows no query.
@@ -65,6 +66,23 @@ TEST_F(ClassifyMask, Banded) {
   // No pair at all.
   EXPECT_EQ(classify("#flashattn.set<\"(p, k)[nq, nk] : (-1 >= 0)\">"), MaskShape::Banded);
   EXPECT_EQ(classify("#flashattn.any_of<[]>"), MaskShape::Banded);
+}
+
+TEST_F(ClassifyMask, WidthOfABand) {
+  auto width = [&](StringRef mask) { return classifyAll(mask).width.value_or(-1); };
+  EXPECT_EQ(width("#flashattn.window<left = 127, right = 0>"), 128);
+  EXPECT_EQ(width("#flashattn.window<left = 3, right = 16383>"), 16387);
+  EXPECT_EQ(width("#flashattn.sink<4>"), 4);
+  // Of a union at most all together.
+  EXPECT_EQ(width("#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, "
+                  "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>"),
+            132);
+  EXPECT_EQ(width("#flashattn.all_of<[#flashattn.causal, #flashattn.window<left = 127>]>"), 128);
+  EXPECT_EQ(width("#flashattn.set<\"(p, k)[nq, nk] : (-1 >= 0)\">"), 0);
+  EXPECT_EQ(width("#flashattn.any_of<[]>"), 0);
+  EXPECT_EQ(width("#flashattn.window<left = 2147483647, right = 2147483647>"), 2147483647);
+  EXPECT_EQ(width("#flashattn.causal"), -1);
+  EXPECT_EQ(width("#flashattn.window"), -1);
 }
 
 } // namespace

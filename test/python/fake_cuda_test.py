@@ -306,7 +306,7 @@ class FakeCUDATest(unittest.TestCase):
         self.assertRegex(self.fails(FAKE_CUDA_DRIVER_VERSION="11000"), r"^DeviceError .*PTX")
         self.assertRegex(
             self.fails(FAKE_CUDA_CAPABILITY="75"),
-            r"^\w+Error .*expected chip sm_80 or newer but got 'sm_75'",
+            r"^\w+Error .*expected chip 'cpu', 'sm_80', .* but got 'sm_75'",
         )
         self.assertRegex(
             self.fails(FAKE_CUDA_FAIL="cuLaunchKernel=700"),

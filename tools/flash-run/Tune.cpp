@@ -3,7 +3,7 @@
 #include "Tune.h"
 #include "Progress.h"
 #include "Runner.h"
-#include "flashattn/Analysis/MaskTiles.h"
+#include "Verify.h"
 #include "flashattn/Target/Tuned.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -24,84 +24,51 @@ struct Trial {
 
 } // namespace
 
-/// Whether a tile of 64 queries of one head may well read keys that few of them see.
-static bool paysToPack(AttentionOp op) {
-  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
-  return classifyMask(op.getVisibleSets()) == MaskShape::Banded ||
-         (!ShapedType::isDynamic(queries) && queries < 64);
-}
-
-/// Tile sizes, warps, stages and roles worth a try; what does not fit is refused with its reason.
-static std::vector<ScheduleAttr> getTrials(AttentionOp op, const Chip &chip) {
-  MLIRContext *context = op.getContext();
-  std::vector<ScheduleAttr> trials(1, getScheduleCandidates(op, chip).front());
-  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages, int64_t lanes, FloatType dot,
-                 int64_t pack = 1, RolesAttr roles = {}) {
-    // Few queries need many parts whatever else is tried.
-    auto schedule = ScheduleAttr::get(context, m, n, warps, stages, lanes, dot, pack,
-                                      trials.front().getSplits(), roles);
-    if (!llvm::is_contained(trials, schedule))
-      trials.push_back(schedule);
-  };
-  if (chip.isCPU()) {
-    for (int64_t registers : {1, 2, 4})
-      for (int64_t n : {16, 32, 64, 128})
-        add(registers * chip.vectorWidth, n, 1, 1, 1, Float32Type::get(context));
-    return trials;
-  }
-  // Registers of a consumer and of the producer, as many as a multiprocessor has for so many: a
-  // block has them from its start, so fewer would leave no room for a second one.
-  struct Roles {
-    int64_t consumers, registers, producerRegisters, blocks = 1;
-  };
-  if (chip.hasWarpgroups() && !op.getElementType().isF32())
-    for (Roles roles :
-         {Roles{1, 240, 24}, {1, 208, 48, 2}, {1, 128, 32, 3}, {2, 240, 24}, {3, 160, 32}})
-      for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
-        // A single one has no neighbour, and a group of one head no neighbours.
-        if (along == ProgramAxis::Head &&
-            (roles.consumers == 1 || op.getKnownGroup() % roles.consumers != 0))
-          continue;
-        auto addRoles = [&](int64_t n, int64_t stages, int64_t section, int64_t queryStages,
-                            int64_t pack) {
-          add(64, n, 4, stages, 4, op.getElementType(), pack,
-              RolesAttr::get(context, roles.consumers, along, roles.registers,
-                             roles.producerRegisters, getDefaultRescale(op.getElementType()),
-                             section, roles.blocks, queryStages));
-        };
-        for (int64_t n : {32, 48, 64, 80, 96, 112, 128, 160, 176})
-          for (int64_t stages : {2, 3})
-            for (auto [section, queryStages] : {std::pair(1, 1), {4, 1}, {16, 1}, {1, 2}})
-              addRoles(n, stages, section, queryStages, /*pack=*/1);
-        // Fewer positions in a tile have fewer keys between them: of a short window, or of few
-        // queries.
-        if (along == ProgramAxis::Head || !paysToPack(op))
-          continue;
-        for (int64_t pack : {2, 4, 8, 16})
-          if (op.getKnownGroup() % pack == 0)
-            for (int64_t n : {32, 48, 64, 80, 128})
-              for (int64_t queryStages : {1, 2})
-                addRoles(n, /*stages=*/2, /*section=*/1, queryStages, pack);
-      }
-  for (int64_t m : {64, 128, 192})
-    for (int64_t n : {16, 32, 48, 64, 96, 128})
-      for (int64_t rowBlocks : {1, 2}) // 16 rows each, of a warp
-        for (int64_t stages : {1, 2})
-          add(m, n, m / (16 * rowBlocks), stages, 4, op.getElementType());
+/// The compiler's own choice, and after it what the machine's grid has.
+static std::vector<ScheduleFields> listTrials(AttentionOp op, const Machine &machine) {
+  ScheduleFields own = getScheduleCandidates(op, machine).front().getFields();
+  TrialProblem problem = TrialProblem::of(op);
+  // Few queries need many parts whatever else is tried.
+  problem.splits = own.splits;
+  std::vector<ScheduleFields> trials = {own};
+  for (const ScheduleFields &fields : getTrials(problem, machine))
+    if (fields != own)
+      trials.push_back(fields);
   return trials;
 }
 
-/// Largest difference of two outputs, infinite where one alone is finite.
+/// Largest difference of two outputs; infinite where one is no number.
 static double getDifference(const HostTensor &a, const HostTensor &b) {
   double largest = 0;
   for (int64_t i = 0; i < a.getNumElements(); ++i) {
     double x = a.get(i), y = b.get(i);
-    if (std::isnan(x) != std::isnan(y))
+    if (std::isnan(x) || std::isnan(y))
       return HUGE_VAL;
-    if (x != y && !std::isnan(x))
+    if (x != y)
       largest = std::max(largest, std::abs(x - y));
   }
   return largest;
+}
+
+/// Error unless the outputs of the compiler's own choice are right: by the reference, and numbers.
+static Error checkOwn(const Program &program, const Inputs &inputs, ArrayRef<HostTensor> outputs) {
+  SmallVector<const HostTensor *> arguments, results;
+  for (const HostTensor &tensor : inputs.tensors)
+    arguments.push_back(&tensor);
+  for (const HostTensor &tensor : outputs)
+    results.push_back(&tensor);
+  Expected<AttentionProblem> problem = getProblem(program, arguments);
+  if (!problem)
+    return problem.takeError();
+  std::string lines;
+  llvm::raw_string_ostream os(lines);
+  if (!verify(*problem, *program.attention, arguments, results, os))
+    return llvm::createStringError("--tune: the compiler's own choice is wrong: " +
+                                   StringRef(lines).rtrim());
+  const HostTensor &o = outputs[program.attention->o.value_or(0)];
+  if (getDifference(o, o) != 0)
+    return llvm::createStringError("--tune: expected inputs whose outputs are numbers but got NaN");
+  return Error::success();
 }
 
 /// Compiles and runs one schedule; fills in its time. `expected` is the first one's output.
@@ -127,6 +94,8 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
     return outputs.takeError();
   HostTensor &o = (*outputs)[program.attention->o.value_or(0)];
   if (!expected) {
+    if (Error error = checkOwn(program, inputs, *outputs))
+      return error;
     expected = std::move(o);
   } else {
     // Two roundings of the result apart at most, where values are about 1.
@@ -154,14 +123,16 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   if (op.getSchedule())
     return llvm::createStringError(
         "--tune: expected an attention op without a schedule of its own");
-  Chip chip{options.chip, getHostVectorWidth()};
-  std::string key = getTuningKey(op, chip);
+  Expected<Machine> machine = Machine::get(options.chip, getHostVectorWidth());
+  if (!machine)
+    return machine.takeError();
+  std::string key = getTuningKey(op, machine->getName());
 
   std::vector<Trial> trials;
   std::optional<HostTensor> expected;
-  for (ScheduleAttr schedule : getTrials(op, chip)) {
-    Trial &trial = trials.emplace_back(Trial{getScheduleFields(schedule), 0, ""});
-    trial.refusal = explainRefusal(op, schedule, chip);
+  for (const ScheduleFields &fields : listTrials(op, *machine)) {
+    Trial &trial = trials.emplace_back(Trial{formatFields(fields), 0, ""});
+    trial.refusal = explainRefusal(op, ScheduleAttr::get(op.getContext(), fields), *machine);
     if (!trial.refusal.empty())
       continue;
     Progress progress("trying " + trial.fields);

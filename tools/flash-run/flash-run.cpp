@@ -14,6 +14,7 @@
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Target/Machine.h"
 #include "flashattn/Target/Tuned.h"
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
@@ -227,9 +228,13 @@ static Expected<bool> runTool() {
       (StringRef(benchFlag).getAsDouble(benchSeconds) || !(benchSeconds > 0)))
     return llvm::createStringError("expected --bench to be a positive number of seconds but got '" +
                                    benchFlag + "'");
-  if (!chip.empty() && getMinPTXVersion(chip) == 0)
-    return llvm::createStringError("expected --chip to be a GPU such as sm_80 or sm_90a but got '" +
-                                   chip + "'");
+  if (!chip.empty()) {
+    Expected<Machine> machine = Machine::get(chip);
+    if (!machine)
+      return llvm::createStringError("--chip: " + llvm::toString(machine.takeError()));
+    if (machine->isCPU())
+      return llvm::createStringError("--chip: expected a GPU but got '" + chip + "'");
+  }
 
   // What can be wrong with the file and the flags comes before anything takes time.
   DialectRegistry registry;

@@ -61,6 +61,9 @@ public:
   SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
                                  Value offset, Value nq, Value nk) const;
 
+  /// How many `emit` gives.
+  size_t size() const { return intervals.size(); }
+
   struct Interval;
 
 private:
@@ -102,20 +105,6 @@ Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> vi
 
 /// Whether the query at position `p` sees key `k`.
 bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);
-
-/// What the length of a query's interval of keys goes by: the choice of a schedule does.
-enum class MaskShape {
-  /// All keys, or any other number that does not follow the query.
-  Full,
-  /// Grows or shrinks with the query's position, as under a causal mask.
-  Triangular,
-  /// Bounded whatever the lengths, as in a window.
-  Banded,
-};
-
-/// The shape of the union of `visible`: banded where every set is, and triangular where all
-/// others are bounded on one side by the query's position.
-MaskShape classifyMask(ArrayRef<IntegerSet> visible);
 
 /// Warns at the op where its mask or constant `keep` hides every pair, or its mask every key of some
 /// positions p >= 0 whatever the lengths nq, nk >= 1 (rule M6).

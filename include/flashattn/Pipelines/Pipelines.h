@@ -57,9 +57,6 @@ void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions 
 void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
                                   const StageVisitor &visit = {});
 
-/// The lowest PTX version that has `chip`, 10 * major + minor; 0 for an unknown chip.
-int getMinPTXVersion(llvm::StringRef chip);
-
 /// Registers both as `flashattn-to-cpu` and `flashattn-to-nvvm`.
 void registerFlashAttnPipelines();
 

@@ -1,7 +1,7 @@
-//===- Schedules.h - the schedules that a chip offers an op ------*- C++ -*-===//
+//===- Schedules.h - the schedules that a machine offers an op ---*- C++ -*-===//
 //
-// One table per kind of chip, and the resources that a schedule needs there. A
-// target knows nothing of another's table.
+// Each kind of machine has a folder with its table, and with what a schedule needs there; it
+// knows nothing of another's.
 //
 //===----------------------------------------------------------------------===//
 
@@ -9,30 +9,10 @@
 #define FLASHATTN_TARGET_SCHEDULES_H
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Target/Machine.h"
+#include "flashattn/Target/ResourcePlans.h"
 
 namespace mlir::flashattn {
-
-/// Where a schedule is to run.
-struct Chip {
-  /// "cpu", or a GPU as "sm_XX" ("sm_90a" with its architecture-specific features).
-  std::string name;
-  /// f32 lanes of a vector register; the CPU's only.
-  int64_t vectorWidth = 16;
-
-  bool isCPU() const { return name == "cpu"; }
-  /// 80 of "sm_80"; 0 where the name is no GPU's.
-  int getComputeCapability() const;
-  /// Whether it has wgmma and warp roles: sm_90a.
-  bool hasWarpgroups() const;
-  /// Whether a kernel can wait itself for the one before it (`griddepcontrol`): sm_90 and newer.
-  bool hasDependentLaunch() const { return getComputeCapability() >= 90; }
-  /// Shared memory that one block may use, bytes (CUDA programming guide, "technical
-  /// specifications per compute capability").
-  int64_t getSharedMemoryPerBlock() const;
-};
-
-/// Error at `loc` if `chip` is none that the project compiles for.
-LogicalResult verifyChip(function_ref<InFlightDiagnostic()> emitError, const Chip &chip);
 
 /// The growth of exponents, as a power of 2, up to which weights of type `element` put off a
 /// rescaling without losing accuracy to rule A9.
@@ -42,22 +22,72 @@ int64_t getDefaultRescale(FloatType element);
 /// keys and values.
 bool isDecode(AttentionOp op);
 
-/// Schedules to try for `op` on `chip`, best first.
-SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Chip &chip);
+/// Schedules to try for `op` on `machine`, best first.
+SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Machine &machine);
 
 /// Most rows of a batch that a projection's tile takes from each of several batches.
 constexpr int64_t kFewProjectRows = 16;
 
 /// The same for a projection: `tile_m` rows of `o` and `tile_n` columns of `w` a program.
-SmallVector<ScheduleAttr> getScheduleCandidates(ProjectOp op, const Chip &chip);
+SmallVector<ScheduleAttr> getScheduleCandidates(ProjectOp op, const Machine &machine);
 
 /// Elements of a row of `o` that one step of a projection's program multiplies.
 int64_t getProjectDepth(ProjectOp op, ScheduleAttr schedule);
 
-/// Why `schedule` cannot compile `op` for `chip`: needed and available of what is
+/// Why `schedule` cannot compile `op` for `machine`: needed and available of what is
 /// short, by buffer; empty where it can (rule R2, principle "refuse early and in full").
-std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Chip &chip);
-std::string explainRefusal(ProjectOp op, ScheduleAttr schedule, const Chip &chip);
+std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Machine &machine);
+std::string explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine);
+
+/// The shared memory of a program of `op`, on a GPU: the buffers q, k and v of planStagedTiles; and
+/// with roles those of the block. What of the op or the schedule does not fit is not looked at.
+SharedMemoryPlan planSharedMemory(AttentionOp op, ScheduleAttr schedule);
+SharedMemoryPlan planSharedMemory(ProjectOp op, ScheduleAttr schedule);
+
+//===----------------------------------------------------------------------===//
+// Schedules as text
+//===----------------------------------------------------------------------===//
+
+/// The fields of a schedule, as pins and files have them: "tile_m = 128, tile_n = 64, …".
+std::string getScheduleFields(ScheduleAttr schedule);
+
+/// The schedule of `fields`; null where they are none.
+ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
+
+/// The fields of "tile_n = 80, roles = <consumers = 3>", in any order, with what is left out:
+/// `warps`, `stages`, `lanes` and `dot_type` by the kind of machine and the operands' element type,
+/// `tile_m` and most of the roles by the numbers of consumers and blocks. Errors: fields that are
+/// unknown or missing, and values that are no numbers; not numbers that no schedule has.
+llvm::Expected<ScheduleFields> completeSchedule(StringRef text, FloatType element, bool onCPU);
+
+/// The roles of so many consumers and blocks: registers are as many as a multiprocessor has for
+/// them.
+RolesFields completeRoles(int64_t consumers, int64_t blocks, FloatType element,
+                          std::optional<int64_t> producerRegisters = {});
+
+//===----------------------------------------------------------------------===//
+// Schedules to time
+//===----------------------------------------------------------------------===//
+
+/// What there is to tune.
+struct TrialProblem {
+  FloatType element;
+  int64_t group = 1;  ///< query heads of a key/value head, 1 where unknown
+  bool packs = false; ///< whether tiles of several heads may pay: a short window, few queries
+  int64_t splits = 1; ///< of every trial
+  static TrialProblem of(AttentionOp op);
+};
+
+/// Values to try in place of the grid's own; those of `consumers`, `registers`, `blocks` and `pack`
+/// ask for schedules with roles alone.
+struct TrialGrid {
+  SmallVector<int64_t> tileM, tileN, warps, stages, consumers, registers, blocks, pack;
+};
+
+/// A product of tile sizes, warps, stages and roles, each schedule once. Some will be refused, and
+/// what the grid was given no schedule may have.
+std::vector<ScheduleFields> getTrials(const TrialProblem &problem, const Machine &machine,
+                                      const TrialGrid &grid = {});
 
 } // namespace mlir::flashattn
 

@@ -18,25 +18,19 @@ namespace mlir::flashattn {
 /// Empty where FLASHATTN_TUNED is 0, or there is no such folder to name.
 std::string getTunedSchedulesFile();
 
-/// What a finding holds for: chip, head dimensions, element type and class of mask (full,
-/// triangular, banded), as "sm_90a/128/128/f16/triangular", and
-/// "…/full/decode" for few queries (isDecode).
-std::string getTuningKey(AttentionOp op, const Chip &chip);
+/// What a finding holds for: the machine's name, head dimensions, element type and class of mask
+/// (full, triangular, banded), as "sm_90a/128/128/f16/triangular", and "…/full/decode" for few
+/// queries (isDecode).
+std::string getTuningKey(AttentionOp op, StringRef machine);
 
 /// Gives every attention op of `module` without a schedule the one that `file` has for it,
-/// where that still fits the chip. A file that is not there counts as empty; one that cannot
+/// where that still fits the machine. A file that is not there counts as empty; one that cannot
 /// be read is a warning at the module, for a cache must not keep anyone from computing.
-void applyTunedSchedules(ModuleOp module, const Chip &chip, StringRef file);
+void applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file);
 
 /// Adds a finding: fields of the schedule and milliseconds a call. The file is replaced whole
 /// or not at all. Errors: a file there that is none of these, or that cannot be written.
 llvm::Error storeTunedSchedule(StringRef file, StringRef key, StringRef schedule, double ms);
-
-/// The fields of a schedule, as pins and the file have them: "tile_m = 128, tile_n = 64, …".
-std::string getScheduleFields(ScheduleAttr schedule);
-
-/// The schedule of `fields`; null where they are none.
-ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
 
 } // namespace mlir::flashattn
 

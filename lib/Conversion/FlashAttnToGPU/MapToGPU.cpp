@@ -55,23 +55,24 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   return success();
 }
 
-/// As many parts as run at once: memory serves them alike, and they end together. And at least a few
-/// tiles of keys to each, or merging them takes longer than it saves.
+/// As many parts as run at once: memory serves them alike, and they end together. And at least
+/// `min_part_tiles` to each, or merging them takes longer than it saves.
 static void countSplits(RewriterBase &b, CountSplitsOp op) {
-  constexpr int64_t kMinTiles = 8;
   Location loc = op.getLoc();
   b.setInsertionPoint(op);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
   auto divide = [&](Value x, Value y) { return b.createOrFold<arith::DivUIOp>(loc, x, y); };
   auto min = [&](Value x, Value y) { return b.createOrFold<arith::MinUIOp>(loc, x, y); };
   auto max = [&](Value x, Value y) { return b.createOrFold<arith::MaxUIOp>(loc, x, y); };
-  RolesAttr roles = op.getSchedule().getRoles();
+  ScheduleAttr schedule = op.getSchedule();
+  RolesAttr roles = schedule.getRoles();
   // Without roles nothing says how many run at once: small blocks two or more.
   int64_t blocks = roles ? roles.getBlocks() : 2;
   Value places = b.createOrFold<arith::MulIOp>(loc, hopper::MultiprocessorCountOp::create(b, loc),
                                                index(blocks));
   Value wanted = divide(places, max(op.getPrograms(), index(1)));
-  Value most = min(divide(op.getKeyTiles(), index(kMinTiles)), index(op.getSchedule().getSplits()));
+  Value most =
+      min(divide(op.getKeyTiles(), index(schedule.getMinPartTiles())), index(schedule.getSplits()));
   b.replaceOp(op, max(min(wanted, most), index(1)));
 }
 

@@ -9,6 +9,7 @@
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
+#include "flashattn/Target/ResourcePlans.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
@@ -44,7 +45,7 @@ private:
     SmallVector<bool> inBounds;
   };
 
-  Value allocate(VectorType tile, int64_t stages);
+  Value view(const SharedBuffer &buffer);
   void copyTile(const Copy &copy, Value buffer, Value stage);
   void copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow);
   void commit();
@@ -52,33 +53,30 @@ private:
   void readFrom(LoadTileOp load, Value buffer, Value stage);
   Value stageOf(Value place);
   void copyAt(TileLoopOp loop, Value place);
-  void stageResident(LoadTileOp load);
+  void stageResident(LoadTileOp load, Value buffer, ArrayRef<LoadTileOp> streamed);
   void stageLoop(TileLoopOp loop);
 
   RewriterBase &b;
   OnThreadsOp program;
   ScheduleAttr schedule;
-  Value pool;                          ///< the block's dynamic shared memory, bytes
-  int64_t bytes = 0;                   ///< of it in use
-  DenseMap<Operation *, Value> bufferOf; ///< load in a loop to its stages in shared memory
+  Value pool;                            ///< the block's dynamic shared memory, bytes
+  DenseMap<Operation *, Value> bufferOf; ///< load to its stages in shared memory
 };
 
 } // namespace
 
-/// memref<stages x rows x columns> in shared memory.
-Value Stager::allocate(VectorType tile, int64_t stages) {
+/// The buffer in the block's shared memory.
+Value Stager::view(const SharedBuffer &buffer) {
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  auto type = MemRefType::get({stages, tile.getDimSize(0), tile.getDimSize(1)},
-                              tile.getElementType(), MemRefLayoutAttrInterface{}, space);
+  auto type =
+      MemRefType::get(buffer.shape, schedule.getDotType(), MemRefLayoutAttrInterface{}, space);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointAfter(pool.getDefiningOp());
-  Value view = memref::ViewOp::create(b, loc, type, pool, index(bytes), ValueRange());
-  bytes += type.getNumElements() * type.getElementTypeBitWidth() / 8;
-  return view;
+  return memref::ViewOp::create(b, loc, type, pool, index(buffer.offset), ValueRange());
 }
 
-/// Copies the 16 bytes that `row` and `inRow`, a number of chunks, say. Rows past the end become 0 and
-/// are not touched (A7).
+/// Copies the 16 bytes that `row` and `inRow`, a number of chunks, say. Rows past the end become 0
+/// and are not touched (A7).
 void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow) {
   LoadTileOp load = copy.load;
   Value source = load.getSource();
@@ -87,8 +85,8 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
   unsigned rowDim = *load.getRowDim();
   int64_t width = load.getMemRefType().getShape().back();
   // Whether a chunk lies inside of a row or past it.
-  bool wholeChunks = copy.inBounds[1] ||
-                     (!ShapedType::isDynamic(width) && width % layout.chunkElements() == 0);
+  bool wholeChunks =
+      copy.inBounds[1] || (!ShapedType::isDynamic(width) && width % layout.chunkElements() == 0);
   Value rowElements;
   if (!copy.inBounds[1])
     rowElements = dim(source, load.getMemRefType().getRank() - 1);
@@ -132,8 +130,7 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
           },
           [&](OpBuilder &nested, Location l) {
             TypedAttr zero = nested.getZeroAttr(tile.getElementType());
-            scf::YieldOp::create(nested, l,
-                                 ValueRange{arith::ConstantOp::create(nested, l, zero)});
+            scf::YieldOp::create(nested, l, ValueRange{arith::ConstantOp::create(nested, l, zero)});
           });
       value = guarded.getResult(0);
     } else {
@@ -225,8 +222,8 @@ void Stager::copyAt(TileLoopOp loop, Value place) {
   mapping.map(loop.getPlace(), place);
   mapping.map(loop.getTile(), getTileNumber(b, loc, loop, place));
   for (LoadTileOp load : sharedLoads(*loop.getBody())) {
-    SmallVector<Value> indices = llvm::map_to_vector(
-        load.getIndices(), [&](Value v) { return clone(v, mapping, loop); });
+    SmallVector<Value> indices =
+        llvm::map_to_vector(load.getIndices(), [&](Value v) { return clone(v, mapping, loop); });
     Copy copy{load, getTileOrigin(b, load, indices), SmallVector<bool>(load.getInBounds())};
     for (auto [dim, inside] : llvm::zip_equal(load.getDims(), copy.inBounds))
       inside |= lastIsFull && load.getIndices()[dim] == loop.getTile();
@@ -272,21 +269,19 @@ void Stager::stageLoop(TileLoopOp loop) {
   }
 }
 
-/// A tile that is read once, before the loops: the queries.
-void Stager::stageResident(LoadTileOp load) {
-  Value buffer = allocate(load.getTileType(), 1);
+/// A tile that is read once, before the loops: the queries. Of what is streamed the second are the
+/// values.
+void Stager::stageResident(LoadTileOp load, Value buffer, ArrayRef<LoadTileOp> streamed) {
   b.setInsertionPoint(load);
   copyTile({load, getTileOrigin(b, load, load.getIndices()), SmallVector<bool>(load.getInBounds())},
            buffer, index(0));
   commitAndWait();
-  // Registers of one thread: accumulators of o and scores, and the queries as operands
-  // (f32 as two halves).
-  int64_t columns = load.getTileType().getDimSize(1);
-  int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
-  int64_t perPair = load.getTileType().getElementType().isF32() ? 4 : 1;
-  int64_t queries = rowBlocks * columns / 4 * perPair;
-  int64_t accumulators = rowBlocks * (columns + schedule.getTileN()) / 2;
-  if (queries + accumulators <= 160) {
+  LoadTileOp values = streamed.size() > 1 ? streamed[1] : load;
+  MmaRegisters registers =
+      countMmaRegisters(schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
+                        load.getTileType().getDimSize(1), values.getTileType().getDimSize(1),
+                        schedule.getDotType().isF32(), /*hasKeep=*/false);
+  if (schedule.getQueriesInRegisters().value_or(holdsQueries(registers))) {
     readFrom(load, buffer, index(0));
     return;
   }
@@ -300,6 +295,13 @@ void Stager::stageResident(LoadTileOp load) {
   b.eraseOp(load);
 }
 
+/// The tiles' shapes, as they are planned.
+static SmallVector<TileShape> getShapes(ArrayRef<LoadTileOp> loads) {
+  return llvm::map_to_vector(loads, [](LoadTileOp load) {
+    return TileShape{"tile", load.getTileType().getDimSize(0), load.getTileType().getDimSize(1)};
+  });
+}
+
 void Stager::run() {
   b.setInsertionPointToStart(program.getBody());
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
@@ -311,16 +313,22 @@ void Stager::run() {
   for (TileLoopOp &loop : loops)
     if (scf::ForOp outer = splitIntervals(b, loop))
       loop = *outer.getBody()->getOps<TileLoopOp>().begin();
-  for (LoadTileOp load : sharedLoads(*program.getBody()))
-    stageResident(load);
+  SmallVector<LoadTileOp> resident = sharedLoads(*program.getBody()), streamed;
   for (TileLoopOp loop : loops)
-    for (LoadTileOp load : sharedLoads(*loop.getBody()))
-      bufferOf[load] = allocate(load.getTileType(), schedule.getStages());
+    llvm::append_range(streamed, sharedLoads(*loop.getBody()));
+  SharedMemoryPlan plan =
+      planStagedTiles(getShapes(resident), getShapes(streamed), schedule.getStages(),
+                      schedule.getDotType().getWidth() / 8);
+  const SharedBuffer *next = plan.getBuffers().begin();
+  for (LoadTileOp load : resident)
+    stageResident(load, view(*next++), streamed);
+  for (LoadTileOp load : streamed)
+    bufferOf[load] = view(*next++);
   for (TileLoopOp loop : loops)
     stageLoop(loop);
   auto launch = program->getParentOfType<gpu::LaunchOp>();
   b.setInsertionPoint(launch);
-  launch.getDynamicSharedMemorySizeMutable().assign(i32(bytes));
+  launch.getDynamicSharedMemorySizeMutable().assign(i32(plan.getBytes()));
 }
 
 namespace {
@@ -332,7 +340,8 @@ struct StageSharedPass : flashattn::impl::StageSharedBase<StageSharedPass> {
       if (program.getScheduleAttr().getRoles())
         continue;
       if (!program->getParentOfType<gpu::LaunchOp>()) {
-        program.emitOpError() << "expected a 'gpu.launch' around it; run flashattn-map-to-gpu first";
+        program.emitOpError()
+            << "expected a 'gpu.launch' around it; run flashattn-map-to-gpu first";
         return signalPassFailure();
       }
       Stager(rewriter, program).run();

@@ -6,6 +6,7 @@
 
 #include "Block.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Target/ResourcePlans.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_SPECIALIZEWARPS
@@ -55,51 +56,55 @@ void LaunchBuilder::makeMaps() {
     values.outputMaps.push_back(make(store, store.getTarget()));
 }
 
-/// Lays out shared memory; the bytes of all of it.
+/// What explainRefusal planned, as views of the block's memory; the bytes of all of it.
 int64_t LaunchBuilder::allocate(Value pool) {
-  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
-  int64_t bytes = 0;
-  auto view = [&](MemRefType type) -> Value {
-    // Dynamic shared memory begins at a period of the widest swizzle, and every tile is a
-    // whole number of its own.
-    Value shift = index(bytes);
-    bytes += type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8);
-    return memref::ViewOp::create(b, loc, type, pool, shift, ValueRange());
-  };
-  auto plain = [&](ArrayRef<int64_t> shape, Type element) {
-    return view(MemRefType::get(shape, element, MemRefLayoutAttrInterface{}, space));
-  };
-  for (LoadTileOp load : plan.residents)
-    values.residents.push_back(view(getTilesType(load, plan.getHeldTiles())));
-  for (StoreTileOp store : plan.outputs) {
-    // By the time a consumer has its output it has done with its own residents, but a sister may
-    // not: an output takes their place only where the two are of one size.
-    MemRefType type = getTilesType(store, plan.getHeldTiles());
-    auto free = llvm::find_if(values.residents, [&](Value resident) {
-      return cast<MemRefType>(resident.getType()).getShape() == type.getShape() &&
-             !llvm::is_contained(values.outputs, resident);
+  auto shapesOf = [](StringRef name, auto accesses) {
+    return llvm::map_to_vector(accesses, [&](auto access) {
+      VectorType tile = access.getTileType();
+      return TileShape{name, tile.getDimSize(0), tile.getDimSize(1)};
     });
-    values.outputs.push_back(
-        free != values.residents.end() ? *free : view(getTilesType(store, plan.getConsumers())));
+  };
+  Type element = plan.residents.front().getTileType().getElementType();
+  WarpgroupBlock asked;
+  asked.residents = shapesOf("resident", plan.residents);
+  asked.streamed = shapesOf("streamed", plan.streams);
+  asked.outputs = shapesOf("output", plan.outputs);
+  asked.elementBytes = element.getIntOrFloatBitWidth() / 8;
+  asked.consumers = plan.getConsumers();
+  asked.stages = plan.getStages();
+  asked.slots = plan.getSlots();
+  asked.intervals = plan.intervals;
+  WarpgroupBlockPlan planned = planWarpgroupBlock(asked);
+
+  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  auto view = [&](unsigned number, Type type) -> Value {
+    const SharedBuffer &buffer = planned.memory[number];
+    return memref::ViewOp::create(
+        b, loc, MemRefType::get(buffer.shape, type, MemRefLayoutAttrInterface{}, space), pool,
+        index(buffer.offset), ValueRange());
+  };
+  for (unsigned number : planned.residents)
+    values.residents.push_back(view(number, element));
+  for (unsigned number : planned.outputs) {
+    auto shared = llvm::find(planned.residents, number);
+    values.outputs.push_back(shared != planned.residents.end()
+                                 ? values.residents[shared - planned.residents.begin()]
+                                 : view(number, element));
   }
-  SmallVector<Value> tiles;
-  for (LoadTileOp load : plan.streams)
-    tiles.push_back(view(getTilesType(load, plan.getStages())));
-  int64_t first = plan.getFirstOfRings(), perRing = 2 * plan.getStages();
-  values.barriers = plain({first + perRing * static_cast<int64_t>(tiles.size())}, b.getI64Type());
-  for (Value places : tiles) {
-    auto type = cast<MemRefType>(places.getType());
-    auto ring =
-        hopper::RingType::get(b.getContext(), type.getDimSize(0), type.getDimSize(1),
-                              type.getDimSize(2), type.getDimSize(3), type.getElementType());
+  SmallVector<Value> tiles = llvm::map_to_vector(
+      planned.rings, [&](const RingPlan &ring) { return view(ring.buffer, element); });
+  values.barriers = view(planned.barriers, b.getI64Type());
+  for (auto [places, ring] : llvm::zip_equal(tiles, planned.rings)) {
+    ArrayRef<int64_t> shape = cast<MemRefType>(places.getType()).getShape();
+    auto type =
+        hopper::RingType::get(b.getContext(), shape[0], shape[1], shape[2], shape[3], element);
     values.rings.push_back(
-        hopper::MakeRingOp::create(b, loc, ring, places, values.barriers, first));
-    first += perRing;
+        hopper::MakeRingOp::create(b, loc, type, places, values.barriers, ring.full));
   }
-  values.hulls = plain({plan.getSlots(), plan.intervals, 2}, b.getI32Type());
-  if (plan.isPersistent())
-    values.numbers = plain({plan.getSlots(), 4}, b.getI32Type());
-  return bytes;
+  values.hulls = view(planned.bounds, b.getI32Type());
+  if (planned.numbers)
+    values.numbers = view(*planned.numbers, b.getI32Type());
+  return planned.memory.getBytes();
 }
 
 /// One thread, the producer's, prepares what all of the block's need, and its first group.
@@ -164,30 +169,20 @@ void LaunchBuilder::build() {
 
 static LogicalResult specialize(RewriterBase &b, ProgramOp program);
 
-/// Gives long programs blocks of their own that run one group each, and leaves persistent ones to
-/// short programs, which have more to hide. Measured on an H100 with D = 128: persistent blocks
-/// gain 10 % at 1000 keys, nothing at 2048, and lose 2 % at 4096 and beyond.
+/// Gives programs of more than `persistent_below` keys blocks of their own that run one group each,
+/// and leaves persistent ones to short programs, which have more to hide.
 static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
-  constexpr int64_t kLongProgram = 2048; // keys
   Location loc = plan.program->getLoc();
   b.setInsertionPoint(plan.program);
   LoadTileOp load = plan.streams.front();
   Value rows =
       b.createOrFold<memref::DimOp>(loc, load.getSource(), static_cast<int64_t>(*load.getRowDim()));
-  Value isLong = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
-                                       arith::ConstantIndexOp::create(b, loc, kLongProgram), rows);
+  Value most = arith::ConstantIndexOp::create(b, loc, plan.roles.getPersistentBelow());
+  Value isLong = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, most, rows);
   auto split = scf::IfOp::create(b, loc, isLong, /*withElseRegion=*/true);
   b.setInsertionPointToStart(split.thenBlock());
   auto copy = cast<ProgramOp>(b.clone(*plan.program));
-  MLIRContext *ctx = b.getContext();
-  ScheduleAttr all = plan.schedule;
-  RolesAttr roles = plan.roles;
-  auto oneGroup = RolesAttr::get(ctx, roles.getConsumers(), roles.getAlong(), roles.getRegisters(),
-                                 roles.getProducerRegisters(), roles.getRescale(),
-                                 roles.getSection(), roles.getBlocks(), /*queryStages=*/1);
-  copy.setScheduleAttr(ScheduleAttr::get(ctx, all.getTileM(), all.getTileN(), all.getWarps(),
-                                         all.getStages(), all.getLanes(), all.getDotType(),
-                                         all.getPack(), all.getSplits(), oneGroup));
+  copy.setScheduleAttr(plan.schedule.withRoles(plan.roles.withQueryStages(1)));
   b.moveOpBefore(plan.program, split.elseBlock()->getTerminator());
   return specialize(b, copy);
 }

@@ -123,8 +123,49 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected 'roles'}}
+// expected-error@+1 {{expected another field of the schedule, in their order, but got depth}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, depth = 2>} { return }
+
+// -----
+
+// Fields come in their order.
+// expected-error@+1 {{expected another field of the schedule, in their order, but got pack}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, pack = 2>} { return }
+
+// -----
+
+// expected-error@+1 {{expected another field of the schedule, in their order, but got none}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, >} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'min_part_tiles' between 1 and 65535 but got 0}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, min_part_tiles = 0>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'min_part_tiles' only with splits but got 4 without}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, min_part_tiles = 4>} { return }
+
+// -----
+
+// expected-error@+1 {{expected 'false'}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = 1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'queries_in_registers' only without roles, whose products read the queries from shared memory}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = true, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'persistent_below' between 0 and 2147483647 but got -1}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, query_stages = 2, persistent_below = -1>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'persistent_below' only with query_stages 2 but got 4096 with 1}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, persistent_below = 4096>} { return }
 
 // -----
 

@@ -7,6 +7,7 @@
 // HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 1, section = 1, blocks = 2>>)
 // AMPERE: schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, lanes = 4, dot_type = bf16, splits = 128>)
 // CPU-NOT: splits
+// CPU: schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
 func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>) {
   flashattn.attention ins(%q, %k, %k : memref<?x?x1x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x1x128xbf16>)
   return

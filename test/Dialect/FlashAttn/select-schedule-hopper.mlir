@@ -10,6 +10,8 @@
 
 // Without the suffix a chip has no warpgroups' products.
 // SM90-NOT: roles =
+// SM90-COUNT-15: schedule(<tile_m = {{[0-9]+}}, tile_n = {{[0-9]+}}, warps = {{[0-9]+}}, stages = 2, lanes = 4, dot_type = {{b?}}f16>)
+// SM90-NOT: roles =
 // CHIP: error: {{.*}}cannot be compiled for sm_90 with the schedule given: expected chip sm_90a for roles but got sm_90
 // CPU: error: {{.*}}cannot be compiled for cpu with the schedule given: expected no roles on the CPU
 // PINNED: roles = <consumers = 2, along = query_tile, registers = 200, producer_registers = 40, rescale = 0, section = 2>
@@ -113,6 +115,18 @@ func.func @banded(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memr
 // CHECK: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale = 4, section = 1, blocks = 4>>)
 func.func @banded_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// The same of programs that are not short.
+// CHECK-LABEL: @wide_band_d64
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}consumers = 1, {{.*}}blocks = 4>>)
+func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.window<left = 2048, right = 0>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  flashattn.attention mask(#flashattn.window<left = 2047, right = 0>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return
 }
@@ -236,7 +250,7 @@ func.func @aligned_rows(%q: memref<?x?x?x128xf16, strided<[?, ?, ?, 1], offset: 
 // -----
 
 func.func @shared_memory(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{needs 311456 bytes of shared memory (q 49152, k 131072, v 131072, barriers 160) of 232448 available}}
+  // expected-error@+1 {{needs 311456 bytes of shared memory (q 49152, k 131072, v 131072, barriers 152, bounds 8) of 232448 available}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 4, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 248, producer_registers = 24, rescale = 8, section = 1>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -278,7 +292,7 @@ func.func @keys_16(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // What several blocks share: memory, of which each keeps a KiB beside its own, and registers.
 func.func @blocks_shared_memory(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
-  // expected-error@+1 {{needs 82000 bytes of shared memory (q 16384, k 32768, v 32768, barriers 80) of 76800 available}}
+  // expected-error@+1 {{needs 82000 bytes of shared memory (q 16384, k 32768, v 32768, barriers 72, bounds 8) of 76800 available}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 152, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
     ins(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)

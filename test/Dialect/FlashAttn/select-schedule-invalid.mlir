@@ -7,8 +7,8 @@
 // RUN: flash-opt %t/roles.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
 // RUN: flash-opt %t/cpu.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=cpu
 
-// CHIP: error: expected chip 'cpu' or 'sm_XX' but got 'h100'
-// OLD: error: expected chip sm_80 or newer but got 'sm_75'
+// CHIP: error: expected chip 'cpu', 'sm_80', {{.*}}'sm_90', 'sm_90a', {{.*}} but got 'h100'
+// OLD: error: expected chip 'cpu', 'sm_80', {{.*}}'sm_90', 'sm_90a', {{.*}} but got 'sm_75'
 // WIDTH: error: expected a vector width that is a power of two between 1 and 64 but got 12
 // FIELDS: error: expected schedule fields 'tile_m = {{.*}}' but got 'tile_m = 64'
 
@@ -22,13 +22,11 @@ func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 //--- refused.mlir
 // R2: every schedule tried, and why it was refused.
 func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
-  // expected-error@+7 {{cannot be compiled for sm_80: no schedule fits}}
-  // expected-note@+6 {{tile_m = 128, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
-  // expected-note@+5 {{tile_m = 128, tile_n = 48, warps = 4, stages = 2}}
-  // expected-note@+4 {{tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
-  // expected-note@+3 {{tile_m = 64, tile_n = 64, warps = 4, stages = 2}}
-  // expected-note@+2 {{tile_m = 64, tile_n = 32, warps = 4, stages = 2}}
-  // expected-note@+1 {{tile_m = 64, tile_n = 32, warps = 4, stages = 1}}
+  // expected-error@+5 {{cannot be compiled for sm_80: no schedule fits}}
+  // expected-note@+4 {{tile_m = 128, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
+  // expected-note@+3 {{tile_m = 128, tile_n = 48, warps = 4, stages = 2}}
+  // expected-note@+2 {{tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
+  // expected-note@+1 {{tile_m = 64, tile_n = 32, warps = 4, stages = 2}}
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
     outs(%o : memref<?x?x?x20xf16>)
   return
@@ -36,10 +34,10 @@ func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
 
 // -----
 
-func.func @shared_memory(%q: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
+func.func @shared_memory(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
   // expected-error@+1 {{with the schedule given: needs 262144 bytes of shared memory (q 131072, k 65536, v 65536) of 166912 available}}
   flashattn.attention schedule(<tile_m = 256, tile_n = 64, warps = 16, stages = 2, lanes = 4, dot_type = f16>)
-    ins(%q, %q, %q : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+    ins(%q, %k, %v : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
     outs(%o : memref<?x?x?x256xf16>)
   return
 }
@@ -114,7 +112,41 @@ func.func @pack(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   return
 }
 
+// -----
+
+func.func @queries(%q: memref<?x?x?x128xf32>, %o: memref<?x?x?x128xf32>) {
+  // expected-error@+1 {{needs 208 registers a thread for accumulators (o 64, scores 16, q 128) of 200 available}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f32, queries_in_registers = true>)
+    ins(%q, %q, %q : memref<?x?x?x128xf32>, memref<?x?x?x128xf32>, memref<?x?x?x128xf32>)
+    outs(%o : memref<?x?x?x128xf32>)
+  // Read again at every step they need none.
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f32, queries_in_registers = false>)
+    ins(%q, %q, %q : memref<?x?x?x128xf32>, memref<?x?x?x128xf32>, memref<?x?x?x128xf32>)
+    outs(%o : memref<?x?x?x128xf32>)
+  return
+}
+
 //--- cpu.mlir
+func.func @queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected no queries_in_registers on the CPU}}
+  flashattn.attention schedule(<tile_m = 16, tile_n = 32, warps = 1, stages = 1, lanes = 1, dot_type = f32, queries_in_registers = true>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @parts(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected no min_part_tiles on the CPU}}
+  flashattn.attention schedule(<tile_m = 16, tile_n = 32, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 4, min_part_tiles = 2>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected 1 warp and 1 lane on the CPU but got 4 and 4}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)

@@ -1,9 +1,11 @@
 // The tuner on Hopper tries schedules with roles beside those of mma.sync, and says of each that
-// does not fit why. The driver is a fake one, whose kernels do nothing.
+// does not fit why. The driver is a fake one, whose kernels do
+// nothing: values of 0 and an output of 0 before the launch are what they leave.
 //
 // REQUIRES: fakecuda
+// DEFINE: %{inputs} = --input=random --input=random --input=zeros --input=zeros
 // RUN: rm -rf %t && mkdir %t
-// RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/schedules.json --bench=0.0001 | FileCheck %s
+// RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda %{inputs} --tune --tuned-schedules=%t/schedules.json --bench=0.0001 | FileCheck %s
 // CHECK: device: cuda:0
 // CHECK-DAG: tune: tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 4>: {{.*}} ms (the compiler's own choice)
 // CHECK-DAG: roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 4, section = 1>: {{[0-9.]+}} ms
@@ -13,11 +15,18 @@
 // CHECK: tune: best for sm_90a/256/256/f16/triangular: tile_m = {{.*}}, written to
 // RUN: FileCheck %s --check-prefix=FILE < %t/schedules.json
 // FILE: "sm_90a/256/256/f16/triangular": {
-func.func @attention(%q: tensor<1x2x64x256xf16>, %k: tensor<1x1x64x256xf16>, %v: tensor<1x1x64x256xf16>)
-    -> tensor<1x2x64x256xf16> {
-  %o_init = tensor.empty() : tensor<1x2x64x256xf16>
-  %o = flashattn.attention mask(#flashattn.causal)
-      ins(%q, %k, %v : tensor<1x2x64x256xf16>, tensor<1x1x64x256xf16>, tensor<1x1x64x256xf16>)
-      outs(%o_init : tensor<1x2x64x256xf16>) -> tensor<1x2x64x256xf16>
-  return %o : tensor<1x2x64x256xf16>
+
+// Outputs that no kernel writes hold NaN, and two that are wrong alike are no match.
+// RUN: not env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/none.json --bench=0.0001 2>&1 | FileCheck %s --check-prefix=WRONG
+// RUN: not env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/none.json --bench=0.0001 --input=random --input=random --input=ones --input=zeros 2>&1 | FileCheck %s --check-prefix=WRONG
+// RUN: not ls %t/none.json
+// WRONG: error: --tune: the compiler's own choice is wrong: verify: all 128 rows
+// WRONG: verify o: {{.*}}FAIL
+// RUN: not env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/none.json --bench=0.0001 --input=random --input=random --input=poison --input=poison 2>&1 | FileCheck %s --check-prefix=NAN
+// NAN: error: --tune: expected inputs whose outputs are numbers but got NaN
+func.func @attention(%q: memref<1x2x64x256xf16>, %k: memref<1x1x64x256xf16>, %v: memref<1x1x64x256xf16>, %o: memref<1x2x64x256xf16>) {
+  flashattn.attention mask(#flashattn.causal)
+      ins(%q, %k, %v : memref<1x2x64x256xf16>, memref<1x1x64x256xf16>, memref<1x1x64x256xf16>)
+      outs(%o : memref<1x2x64x256xf16>)
+  return
 }

@@ -2,14 +2,16 @@
 
 usage: check_ptxas.py PTXAS CHIP [NVDISASM]
 
-Fails on a spill, on local memory, on a C75xx message (wgmma or setmaxnreg given up), or where ptxas
-rejects the PTX. For sm_90a the PTX must hold the instructions of specialised warpgroups, and the
+Fails on a spill, on local memory, on a C75xx message (wgmma or setmaxnreg given up), where ptxas
+rejects the PTX, and where a row of the tables, lib/Target/*/Schedules.def, is chosen for none of it. For sm_90a the PTX must hold the instructions of specialised warpgroups, and the
 kernel must have every register that its threads may have; with nvdisasm, the machine code of every
 key loop must take its exponentials while a product is pending. Prints a line per kernel.
 """
 
+import collections
 import concurrent.futures
 import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -22,6 +24,10 @@ MASKS = {
     "sinks": "mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, "
              "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
 }
+WIDE = {"wide window": "mask(#flashattn.window<left = 16383, right = 0>)"}
+# What a row's class says of these masks: shape, and most keys of a query.
+SHAPES = {"none": ("Full", 0), "causal": ("Triangular", 0), "window": ("Banded", 1024),
+          "sinks": ("Banded", 1028), "wide window": ("Banded", 16384)}
 
 # Heads of a group in one tile's rows, in both layouts.
 PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, "
@@ -45,31 +51,86 @@ WARPGROUP_INSTRUCTIONS = (
 REGISTER_FILE, MOST_REGISTERS = 65536, 255
 
 
-def module(element, dim, clauses, queries="?", keep=False):
+# An attention: element type, head dimension, name of the mask, query heads of a key/value head (0:
+# unknown), and the chip where it is not that of the test.
+Case = collections.namedtuple("Case", "element dim mask group chip", defaults=(0, None))
+
+TABLES = pathlib.Path(__file__).resolve().parents[3] / "lib" / "Target"
+
+
+def table(machine, kind):
+    """The rows of `kind` in a machine's table, as lists of words."""
+    text = (TABLES / machine / "Schedules.def").read_text()
+    found = re.findall(rf"^{kind}\((.*)\)$", text, re.MULTILINE)
+    return [[word.strip() for word in row.split(",")] for row in found]
+
+
+def row_classes(chip):
+    """(kind, test of a case, fields) of every row, best first."""
+    bits = {"f16": "16", "bf16": "16", "f32": "32"}
+    if chip == "sm_90a":
+        for row in table("Hopper", "ROLES"):
+            shape, width, most = row[0], row[1], int(row[2])
+            names = ("tile_n", "stages", "consumers", "registers", "producer_registers", "section",
+                     "blocks", "query_stages", "pack")
+            yield (row, lambda case, shape=shape, width=width, most=most:
+                   case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
+                   and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
+                   dict(zip(names, row[3:])))
+        for row in table("Hopper", "DECODE"):
+            names = ("tile_n", "stages", "registers", "producer_registers", "blocks")
+            yield (row, lambda case, most=int(row[0]): case.mask in FEW and case.dim <= most,
+                   dict(zip(names, row[1:])))
+        return
+    for row in table("Ampere", "ATTENTION"):
+        names = ("tile_m", "tile_n", "warps", "stages")
+        yield (row, lambda case, row=row: case.mask not in FEW and bits[case.element] == row[0]
+               and case.dim <= int(row[1]), dict(zip(names, row[2:])))
+    for row in table("Ampere", "DECODE"):
+        yield (row, lambda case, row=row: case.mask in FEW and bits[case.element] == row[0]
+               and case.dim <= int(row[1]), {"tile_n": row[2]})
+
+
+def row_of(case, text, classes):
+    """The number of the row that a case's schedule is of; None for none."""
+    fields = dict(re.findall(r"(\w+) = (\w+)", text))
+    for number, (_, includes, row) in enumerate(classes):
+        if includes(case) and all(fields.get(name, "1") == value for name, value in row.items()):
+            return number
+    return None
+
+
+def module(element, dim, clauses, queries="?", keep=False, group=0):
     parameter = f", %keep: {KEEP} {{flashattn.aligned_rows}}" if keep else ""
     keep = f"keep(%keep : {KEEP})" if keep else ""
-    t, q = f"memref<?x?x?x{dim}x{element}>", f"memref<?x?x{queries}x{dim}x{element}>"
+    heads, kv_heads = (2 * group, 2) if group else ("?", "?")
+    t, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x{queries}x{dim}x{element}>"
+    lse = f"memref<?x{heads}x?xf32>"
     return f"""
-func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: memref<?x?x?xf32>{parameter}) {{
-  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {t}, {t}) {keep} outs(%o, %lse : {q}, memref<?x?x?xf32>)
+func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}{parameter}) {{
+  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {t}, {t}) {keep} outs(%o, %lse : {q}, {lse})
   return
 }}
 """
 
 
-def rows(chip):
-    """(element, dim, mask) of every kernel."""
+def cases(chip):
+    """Every kernel."""
     if chip == "sm_90a":  # f32 has the schedules of sm_90
-        return [(element, dim, mask) for element in ("f16", "bf16")
+        return [Case(element, dim, mask) for element in ("f16", "bf16")
                 for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS] + [
-                    (element, 64, mask) for element in ("f16", "bf16") for mask in PACKS] + [
-                        ("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW] + [
-                            ("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS]
+                    Case(element, 64, mask) for element in ("f16", "bf16") for mask in PACKS] + [
+                        Case("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW] + [
+                            Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
+                                Case("bf16", 64, "wide window"), Case("bf16", 64, "sinks", 8),
+                                Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4)]
     # All masks share the loops' code; one head dimension sees every one of them.
-    return [(element, dim, mask) for element in ("f16", "bf16", "f32")
+    few = [("bf16", 64), ("bf16", 128), ("bf16", 256), ("f32", 16), ("f32", 32), ("f32", 128)]
+    return [Case(element, dim, mask) for element in ("f16", "bf16", "f32")
             for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])] + [
-                (element, dim, mask) for element in ("bf16", "f32") for dim in (64, 128)
-                for mask in FEW] + [("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS]
+                Case(element, dim, mask) for element, dim in few for mask in FEW] + [
+                    Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
+                        Case("f32", 256, "causal", chip="sm_86")]  # with less shared memory
 
 
 def kernel_ptx(ir):
@@ -161,31 +222,51 @@ def check_kernel(ptxas, chip, nvdisasm, ptx, is_attention):
     return int(used.group(1)), problems
 
 
-def check(ptxas, chip, nvdisasm, row):
-    """The line that is printed of one attention, and whether all is well."""
-    element, dim, mask = row
-    clauses = {**MASKS, **PACKS, **FEW, **KEEPS}[mask].replace("ELEMENT", element)
-    queries = mask.split()[0] if mask in FEW else "?"
-    done = subprocess.run(["flash-opt", f"-flashattn-to-nvvm=chip={chip}"],
-                          input=module(element, dim, clauses, queries, mask in KEEPS),
-                          capture_output=True, text=True)
-    if done.returncode != 0:
-        return f"{element} D={dim} {mask}: FAIL\n{done.stderr}", False
+def check(ptxas, chip, nvdisasm, case):
+    """The line that is printed of one attention, whether all is well, and the schedule chosen."""
+    chip = case.chip or chip
+    clauses = {**MASKS, **WIDE, **PACKS, **FEW, **KEEPS}[case.mask].replace("ELEMENT", case.element)
+    queries = case.mask.split()[0] if case.mask in FEW else "?"
+    text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.group)
+    name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
+    chosen, done = [subprocess.run(["flash-opt", f"-{step}=chip={chip}"], input=text,
+                                   capture_output=True, text=True)
+                    for step in ("flashattn-select-schedule", "flashattn-to-nvvm")]
+    schedule = re.search(r"schedule\(<(.*)>\) ins", chosen.stdout)
+    if done.returncode != 0 or not schedule:
+        return f"{name}: FAIL\n{done.stderr}", False, ""
     texts = kernel_ptx(done.stdout)
     attention = max(texts, key=len)  # others merge parts, or list key tiles
     checked = [check_kernel(ptxas, chip, nvdisasm, ptx, ptx is attention) for ptx in texts]
     problems = [problem for _, found in checked for problem in found]
     verdict = "FAIL " + "; ".join(problems) if problems else "ok"
     registers = " and ".join(str(used) for used, _ in checked)
-    return f"{element} D={dim} {mask}: {registers} registers {verdict}", not problems
+    return f"{name}: {registers} registers {verdict}", not problems, schedule.group(1)
+
+
+def check_rows(chip, chosen):
+    """Lines for rows that no case has, and for schedules of no row. Pinned ones are of none, and a
+    keep may fall to a row for other masks."""
+    classes = list(row_classes(chip))
+    found, lines = set(), []
+    for case, schedule in chosen:
+        number = row_of(case, schedule, classes)
+        if number is not None:
+            found.add(number)
+        elif case.mask not in PACKS and case.mask not in KEEPS:
+            lines.append(f"{case}: FAIL the schedule is of no row: {schedule}")
+    return lines + [f"row {', '.join(row)}: FAIL chosen for no case"
+                    for number, (row, _, _) in enumerate(classes) if number not in found]
 
 
 def main(ptxas, chip, nvdisasm=None):
+    every = cases(chip)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda row: check(ptxas, chip, nvdisasm, row), rows(chip)))
-    for line, _ in results:
+        results = list(pool.map(lambda case: check(ptxas, chip, nvdisasm, case), every))
+    unmatched = check_rows(chip, [(case, schedule) for case, (_, _, schedule) in zip(every, results)])
+    for line in [line for line, _, _ in results] + unmatched:
         print(line)
-    failures = sum(not well for _, well in results)
+    failures = sum(not well for _, well, _ in results) + len(unmatched)
     print(f"machine code {'checked' if nvdisasm else 'not checked'}, {failures} failures")
     return 1 if failures else 0
 

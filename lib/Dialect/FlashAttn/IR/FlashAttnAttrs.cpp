@@ -51,57 +51,6 @@ static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
   printer.printString(text);
 }
 
-/// The fields of roles that are 1 where they are left out.
-static ParseResult parseOptionalFields(AsmParser &parser, int64_t &blocks, int64_t &queryStages) {
-  blocks = queryStages = 1;
-  bool hasComma = succeeded(parser.parseOptionalComma());
-  if (hasComma && succeeded(parser.parseOptionalKeyword("blocks"))) {
-    if (parser.parseEqual() || parser.parseInteger(blocks))
-      return failure();
-    hasComma = succeeded(parser.parseOptionalComma());
-  }
-  if (hasComma && (parser.parseKeyword("query_stages") || parser.parseEqual() ||
-                   parser.parseInteger(queryStages)))
-    return failure();
-  return success();
-}
-
-static void printOptionalFields(AsmPrinter &printer, int64_t blocks, int64_t queryStages) {
-  if (blocks != 1)
-    printer << ", blocks = " << blocks;
-  if (queryStages != 1)
-    printer << ", query_stages = " << queryStages;
-}
-
-/// The last fields of a schedule, in this order, each of which may be left out.
-static ParseResult parseLastFields(AsmParser &parser, int64_t &pack, int64_t &splits,
-                                   RolesAttr &roles) {
-  pack = splits = 1;
-  if (failed(parser.parseOptionalComma()))
-    return success();
-  for (auto [name, value] : {std::pair("pack", &pack), std::pair("splits", &splits)}) {
-    if (failed(parser.parseOptionalKeyword(name)))
-      continue;
-    if (parser.parseEqual() || parser.parseInteger(*value))
-      return failure();
-    if (failed(parser.parseOptionalComma()))
-      return success();
-  }
-  return failure(parser.parseKeyword("roles") || parser.parseEqual() ||
-                 parser.parseCustomAttributeWithFallback(roles));
-}
-
-static void printLastFields(AsmPrinter &printer, int64_t pack, int64_t splits, RolesAttr roles) {
-  if (pack != 1)
-    printer << ", pack = " << pack;
-  if (splits != 1)
-    printer << ", splits = " << splits;
-  if (roles) {
-    printer << ", roles = ";
-    printer.printStrippedAttrOrType(roles);
-  }
-}
-
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
 
@@ -274,26 +223,193 @@ int64_t ProgramAxisAttr::getRelativeIndex() const { return getMappingId(); }
 // Schedule
 //===----------------------------------------------------------------------===//
 
-/// Error unless `value`, of the field `name` of a schedule, lies between `min` and `max`.
-static LogicalResult verifyField(function_ref<InFlightDiagnostic()> emitError, StringRef name,
-                                 int64_t value, int64_t min, int64_t max) {
-  if (value < min || value > max)
-    return emitError() << "expected schedule field '" << name << "' between " << min << " and "
-                       << max << " but got " << value;
-  return success();
+StringRef flashattn::getTypeName(FloatType type) {
+  return type.isF16() ? "f16" : type.isBF16() ? "bf16" : type.isF32() ? "f32" : "";
+}
+
+namespace {
+
+/// Writes fields as "name = value, …", without those that hold what they do where they are left
+/// out.
+struct FieldPrinter {
+  raw_ostream &os;
+  bool first = true;
+
+  raw_ostream &begin(StringRef name) {
+    os << (first ? "" : ", ") << name << " = ";
+    first = false;
+    return os;
+  }
+  void operator()(const FieldInfo &info, int64_t value) {
+    if (info.leftOut != value)
+      begin(info.name) << value;
+  }
+  void operator()(const FieldInfo &info, ProgramAxis axis) {
+    begin(info.name) << stringifyProgramAxis(axis);
+  }
+  void operator()(const FieldInfo &info, FloatType type) { begin(info.name) << type; }
+  void operator()(const FieldInfo &info, std::optional<bool> value) {
+    if (value)
+      begin(info.name) << (*value ? "true" : "false");
+  }
+  void operator()(const FieldInfo &info, const std::optional<RolesFields> &roles) {
+    if (!roles)
+      return;
+    begin(info.name) << '<';
+    visitRolesFields(*roles, FieldPrinter{os});
+    os << '>';
+  }
+};
+
+/// Reads what FieldPrinter writes, fields in their order.
+struct ScheduleFieldParser {
+  AsmParser &parser;
+  ParseResult result = success();
+  bool first = true;
+  bool hasComma = false; ///< one was read whose field was not
+
+  /// Whether the field is there; reads up to its value.
+  bool begin(StringRef name, bool isOptional) {
+    if (failed(result))
+      return false;
+    if (!first && !hasComma && failed(parser.parseOptionalComma())) {
+      if (!isOptional)
+        result = parser.parseComma();
+      return false;
+    }
+    hasComma = !first;
+    if (isOptional && failed(parser.parseOptionalKeyword(name)))
+      return false;
+    if (!isOptional)
+      result = parser.parseKeyword(name);
+    if (succeeded(result))
+      result = parser.parseEqual();
+    first = hasComma = false;
+    return succeeded(result);
+  }
+  void operator()(const FieldInfo &info, int64_t &value) {
+    if (begin(info.name, info.leftOut.has_value()))
+      result = parser.parseInteger(value);
+  }
+  void operator()(const FieldInfo &info, ProgramAxis &axis) {
+    if (!begin(info.name, /*isOptional=*/false))
+      return;
+    FailureOr<ProgramAxis> found = mlir::FieldParser<ProgramAxis>::parse(parser);
+    result = failure(failed(found));
+    axis = found.value_or(axis);
+  }
+  void operator()(const FieldInfo &info, FloatType &type) {
+    if (begin(info.name, /*isOptional=*/false))
+      result = parser.parseType(type);
+  }
+  void operator()(const FieldInfo &info, std::optional<bool> &value) {
+    if (!begin(info.name, /*isOptional=*/true))
+      return;
+    value = succeeded(parser.parseOptionalKeyword("true"));
+    if (!*value)
+      result = parser.parseKeyword("false");
+  }
+  void operator()(const FieldInfo &info, std::optional<RolesFields> &roles) {
+    if (!begin(info.name, /*isOptional=*/true))
+      return;
+    ScheduleFieldParser inner{parser};
+    inner.result = parser.parseLess();
+    visitRolesFields(roles.emplace(), inner);
+    result = inner.finish();
+  }
+  /// Reads the end, `>`.
+  ParseResult finish() {
+    if (failed(result))
+      return failure();
+    if (!hasComma)
+      return parser.parseGreater();
+    SMLoc loc = parser.getCurrentLocation();
+    StringRef word;
+    if (failed(parser.parseOptionalKeyword(&word)))
+      word = "none";
+    return parser.emitError(loc)
+           << "expected another field of the schedule, in their order, but got " << word;
+  }
+};
+
+/// Errors of numbers outside of their ranges, the first alone.
+struct FieldVerifier {
+  function_ref<InFlightDiagnostic()> emitError;
+  LogicalResult result = success();
+
+  void operator()(const FieldInfo &info, int64_t value) {
+    if (succeeded(result) && (value < info.min || value > info.max))
+      result = emitError() << "expected schedule field '" << info.name << "' between " << info.min
+                           << " and " << info.max << " but got " << value;
+  }
+  template <typename T> void operator()(const FieldInfo &, const T &) {}
+};
+
+} // namespace
+
+std::string flashattn::formatFields(const ScheduleFields &fields) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  visitScheduleFields(fields, FieldPrinter{os});
+  return text;
+}
+
+bool RolesFields::operator==(const RolesFields &o) const {
+  auto tie = [](const RolesFields &f) {
+    return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
+                    f.blocks, f.queryStages, f.persistentBelow);
+  };
+  return tie(*this) == tie(o);
+}
+
+bool ScheduleFields::operator==(const ScheduleFields &o) const {
+  auto tie = [](const ScheduleFields &f) {
+    return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
+                    f.minPartTiles, f.queriesInRegisters, f.roles);
+  };
+  return tie(*this) == tie(o);
+}
+
+RolesFields RolesAttr::getFields() const {
+  return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
+          getSection(),   getBlocks(), getQueryStages(), getPersistentBelow()};
+}
+
+RolesAttr RolesAttr::withQueryStages(int64_t queryStages) const {
+  RolesFields fields = getFields();
+  fields.queryStages = queryStages;
+  if (queryStages == 1)
+    fields.persistentBelow = RolesFields().persistentBelow;
+  return get(getContext(), fields);
+}
+
+Attribute RolesAttr::parse(AsmParser &parser, Type) {
+  RolesFields fields;
+  ScheduleFieldParser visitor{parser};
+  visitor.result = parser.parseLess();
+  visitRolesFields(fields, visitor);
+  if (visitor.finish())
+    return {};
+  return getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(),
+                    fields);
+}
+
+void RolesAttr::print(AsmPrinter &printer) const {
+  RolesFields fields = getFields();
+  printer << '<';
+  visitRolesFields(fields, FieldPrinter{printer.getStream()});
+  printer << '>';
 }
 
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
-                                int64_t queryStages) {
-  if (failed(verifyField(emitError, "consumers", consumers, 1, 7)) ||
-      failed(verifyField(emitError, "registers", registers, 24, 256)) ||
-      failed(verifyField(emitError, "producer_registers", producerRegisters, 24, 256)) ||
-      failed(verifyField(emitError, "rescale", rescale, 0, 15)) ||
-      failed(verifyField(emitError, "section", section, 1, 65535)) ||
-      failed(verifyField(emitError, "blocks", blocks, 1, 8)) ||
-      failed(verifyField(emitError, "query_stages", queryStages, 1, 2)))
+                                int64_t queryStages, int64_t persistentBelow) {
+  RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
+                     section,   blocks, queryStages, persistentBelow};
+  FieldVerifier verifier{emitError};
+  visitRolesFields(fields, verifier);
+  if (failed(verifier.result))
     return failure();
   for (auto [name, value] :
        {std::pair("registers", registers), std::pair("producer_registers", producerRegisters)})
@@ -303,20 +419,74 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);
+  if (queryStages == 1 && persistentBelow != RolesFields().persistentBelow)
+    return emitError() << "expected schedule field 'persistent_below' only with query_stages 2 but "
+                          "got "
+                       << persistentBelow << " with 1";
   return success();
+}
+
+ScheduleFields ScheduleAttr::getFields() const {
+  return {getTileM(),
+          getTileN(),
+          getWarps(),
+          getStages(),
+          getLanes(),
+          getDotType(),
+          getPack(),
+          getSplits(),
+          getMinPartTiles(),
+          getQueriesInRegisters(),
+          getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
+}
+
+ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
+  ScheduleFields fields = getFields();
+  fields.roles = roles.getFields();
+  return get(getContext(), fields);
+}
+
+ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
+  ScheduleFields fields = getFields();
+  fields.splits = splits;
+  if (splits == 1)
+    fields.minPartTiles = ScheduleFields().minPartTiles;
+  return get(getContext(), fields);
+}
+
+Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
+  ScheduleFields fields;
+  ScheduleFieldParser visitor{parser};
+  visitor.result = parser.parseLess();
+  visitScheduleFields(fields, visitor);
+  if (visitor.finish())
+    return {};
+  auto emitError = [&] { return parser.emitError(parser.getNameLoc()); };
+  // The roles are an attribute of their own, with rules of their own.
+  RolesAttr roles;
+  if (fields.roles &&
+      !(roles = RolesAttr::getChecked(emitError, parser.getContext(), *fields.roles)))
+    return {};
+  return getChecked(emitError, parser.getContext(), fields.tileM, fields.tileN, fields.warps,
+                    fields.stages, fields.lanes, fields.dotType, fields.pack, fields.splits,
+                    fields.minPartTiles, fields.queriesInRegisters, roles);
+}
+
+void ScheduleAttr::print(AsmPrinter &printer) const {
+  printer << '<' << formatFields(getFields()) << '>';
 }
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
                                    FloatType dotType, int64_t pack, int64_t splits,
+                                   int64_t minPartTiles, std::optional<bool> queriesInRegisters,
                                    RolesAttr roles) {
-  auto inRange = [&](StringRef name, int64_t value, int64_t max) {
-    return verifyField(emitError, name, value, 1, max);
-  };
-  if (failed(inRange("tile_m", tileM, 1024)) || failed(inRange("tile_n", tileN, 1024)) ||
-      failed(inRange("warps", warps, 32)) || failed(inRange("stages", stages, 8)) ||
-      failed(inRange("lanes", lanes, 32)) || failed(inRange("pack", pack, tileM)) ||
-      failed(inRange("splits", splits, kMaxSplits)))
+  ScheduleFields fields{tileM,   tileN, warps,  stages,       lanes,
+                        dotType, pack,  splits, minPartTiles, queriesInRegisters,
+                        {}};
+  FieldVerifier verifier{emitError};
+  visitScheduleFields(fields, verifier);
+  if (failed(verifier.result))
     return failure();
   if (tileM % pack != 0)
     return emitError() << "expected schedule field 'tile_m' to be a multiple of 'pack', " << pack
@@ -324,8 +494,15 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (tileN % lanes != 0)
     return emitError() << "expected schedule field 'tile_n' to be a multiple of 'lanes', " << lanes
                        << ", but got " << tileN;
-  if (!dotType.isF16() && !dotType.isBF16() && !dotType.isF32())
+  if (getTypeName(dotType).empty())
     return emitError() << "expected schedule field 'dot_type' to be f16, bf16 or f32 but got "
                        << dotType;
+  if (splits == 1 && minPartTiles != ScheduleFields().minPartTiles)
+    return emitError() << "expected schedule field 'min_part_tiles' only with splits but got "
+                       << minPartTiles << " without";
+  if (roles && queriesInRegisters)
+    return emitError()
+           << "expected schedule field 'queries_in_registers' only without roles, whose "
+              "products read the queries from shared memory";
   return success();
 }

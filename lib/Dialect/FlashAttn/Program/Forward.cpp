@@ -82,10 +82,7 @@ void ForwardBuilder::buildWithoutParts() {
   auto branch = scf::IfOp::create(b, loc, isOne, /*withElseRegion=*/true);
   b.setInsertionPointToStart(branch.thenBlock());
   auto whole = cast<AttentionOp>(b.clone(*op));
-  whole.setScheduleAttr(ScheduleAttr::get(
-      b.getContext(), schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
-      schedule.getStages(), schedule.getLanes(), schedule.getDotType(), schedule.getPack(),
-      /*splits=*/1, schedule.getRoles()));
+  whole.setScheduleAttr(schedule.withSplits(1));
   ForwardBuilder(whole, b).build();
   whole.erase();
   b.setInsertionPointToStart(branch.elseBlock());

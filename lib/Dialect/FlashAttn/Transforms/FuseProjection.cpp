@@ -295,10 +295,15 @@ struct FuseProjectionPass : flashattn::impl::FuseProjectionBase<FuseProjectionPa
   using FuseProjectionBase::FuseProjectionBase;
   void runOnOperation() override {
     SmallVector<ProjectOp> ops;
+    llvm::Expected<Machine> machine = Machine::get(chip);
+    if (!machine) {
+      getOperation()->emitError() << llvm::toString(machine.takeError());
+      return signalPassFailure();
+    }
     getOperation()->walk([&](ProjectOp op) { ops.push_back(op); });
     IRRewriter rewriter(&getContext());
     for (ProjectOp op : ops)
-      fuseProjection(rewriter, op, Chip{chip}.getSharedMemoryPerBlock());
+      fuseProjection(rewriter, op, machine->getSharedMemoryPerBlock());
   }
 };
 } // namespace

@@ -7,6 +7,7 @@
 #ifndef FLASHATTN_DIALECT_FLASHATTN_IR_FLASHATTN_H
 #define FLASHATTN_DIALECT_FLASHATTN_IR_FLASHATTN_H
 
+#include "flashattn/Dialect/FlashAttn/IR/ScheduleFields.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/Dialect/SCF/IR/DeviceMappingInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
@@ -26,7 +27,6 @@
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrInterfaces.h.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.h.inc"
-#include "flashattn/Dialect/FlashAttn/IR/FlashAttnEnums.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.h.inc"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOpInterfaces.h.inc"
@@ -42,9 +42,6 @@ constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 
 /// Most integer sets a mask may expand to (`all_of` multiplies them).
 constexpr size_t kMaxVisibleSets = 64;
-
-/// Most parts that a schedule may cut the keys into.
-constexpr int64_t kMaxSplits = 256;
 
 /// True if the memref is, but for casts, a function's argument with `flashattn.aligned_rows`.
 bool isPromisedAlignedRows(Value memref);

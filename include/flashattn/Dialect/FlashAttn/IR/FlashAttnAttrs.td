@@ -136,17 +136,25 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `section` | heads whose programs are started together, longest first |
     | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
     | `query_stages` (1 if left out) | tiles of queries that a consumer has room for; with 2 blocks are persistent: no more are launched than run at once, each runs one group of programs after the other, and the next one's tiles come meanwhile |
+    | `persistent_below` (2048 if left out) | with `query_stages` 2: the most keys for which blocks are persistent; for more of them a block runs one group and ends |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescale, "int64_t":$section,
-                        DefaultValuedParameter<"int64_t", "1">:$blocks,
-                        DefaultValuedParameter<"int64_t", "1">:$queryStages);
-  let assemblyFormat = [{
-    `<` `consumers` `=` $consumers `,` `along` `=` $along `,` `registers` `=` $registers `,`
-        `producer_registers` `=` $producerRegisters `,` `rescale` `=` $rescale `,`
-        `section` `=` $section `` custom<OptionalFields>($blocks, $queryStages) `>`
+                        "int64_t":$blocks, "int64_t":$queryStages,
+                        "int64_t":$persistentBelow);
+  let builders = [AttrBuilder<(ins "const ::mlir::flashattn::RolesFields &":$fields), [{
+    return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
+                 fields.rescale, fields.section, fields.blocks, fields.queryStages,
+                 fields.persistentBelow);
+  }]>];
+  let extraClassDeclaration = [{
+    ::mlir::flashattn::RolesFields getFields() const;
+    /// Room for so many tiles of queries. With 1 no block is persistent, and `persistent_below`
+    /// is left out.
+    RolesAttr withQueryStages(int64_t queryStages) const;
   }];
+  let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }
 
@@ -164,20 +172,30 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `dot_type` | element type of the contractions' operands |
     | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
+    | `min_part_tiles` (8 if left out) | with `splits`: the fewest key tiles of a part where there are several |
+    | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; without it as registers allow. Not with `roles` |
     | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
 
     `flashattn-select-schedule` fills it in; one already on the op is kept.
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
-                        DefaultValuedParameter<"int64_t", "1">:$pack,
-                        DefaultValuedParameter<"int64_t", "1">:$splits,
+                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles,
+                        OptionalParameter<"::std::optional<bool>">:$queriesInRegisters,
                         OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
-  let assemblyFormat = [{
-    `<` `tile_m` `=` $tileM `,` `tile_n` `=` $tileN `,` `warps` `=` $warps `,`
-        `stages` `=` $stages `,` `lanes` `=` $lanes `,` `dot_type` `=` $dotType ``
-        custom<LastFields>($pack, $splits, $roles) `>`
+  let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
+    return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.lanes,
+                 fields.dotType, fields.pack, fields.splits, fields.minPartTiles,
+                 fields.queriesInRegisters,
+                 fields.roles ? RolesAttr::get($_ctxt, *fields.roles) : RolesAttr());
+  }]>];
+  let extraClassDeclaration = [{
+    ::mlir::flashattn::ScheduleFields getFields() const;
+    ScheduleAttr withRoles(RolesAttr roles) const;
+    /// At most so many parts. With 1 there are none, and `min_part_tiles` is left out.
+    ScheduleAttr withSplits(int64_t splits) const;
   }];
+  let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
 }
 

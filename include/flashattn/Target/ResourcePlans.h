@@ -1,0 +1,136 @@
+//===- ResourcePlans.h - the memory and registers of a block -----*- C++ -*-===//
+//
+// One plan for who refuses a schedule and for who builds its code: what is planned is what is
+// allocated.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_TARGET_RESOURCEPLANS_H
+#define FLASHATTN_TARGET_RESOURCEPLANS_H
+
+#include "mlir/Support/LLVM.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <optional>
+#include <string>
+
+namespace mlir::flashattn {
+
+/// A part of a need, such as 49152 bytes of "q".
+struct Need {
+  StringRef name;
+  int64_t count;
+};
+
+/// "needs 182 registers a thread (o 128, scores 54) of 160 available", with `what` as the unit and
+/// `available` in words behind the number; empty where the needs fit. Parts of 0 are left out.
+std::string explainNeeds(StringRef what, ArrayRef<Need> needs, int64_t available,
+                         StringRef availability = "available");
+
+//===----------------------------------------------------------------------===//
+// Shared memory
+//===----------------------------------------------------------------------===//
+
+/// A buffer of a block's shared memory.
+struct SharedBuffer {
+  StringRef name;
+  SmallVector<int64_t> shape; ///< elements
+  int64_t elementBytes = 0;
+  int64_t offset = 0; ///< bytes, from where the block's memory begins
+  int64_t getBytes() const;
+};
+
+/// Buffers one behind the other.
+class SharedMemoryPlan {
+public:
+  /// Adds a buffer at the next multiple of `alignment` bytes and returns its number. The block's
+  /// memory begins at a multiple of 1024.
+  unsigned add(StringRef name, ArrayRef<int64_t> shape, int64_t elementBytes, int64_t alignment);
+  ArrayRef<SharedBuffer> getBuffers() const { return buffers; }
+  const SharedBuffer &operator[](unsigned number) const { return buffers[number]; }
+  /// Bytes up to the end of the last buffer.
+  int64_t getBytes() const { return bytes; }
+  /// Why it does not fit `available` bytes, buffer by buffer; empty where it does.
+  std::string explainRefusal(int64_t available) const;
+
+private:
+  SmallVector<SharedBuffer> buffers;
+  int64_t bytes = 0;
+};
+
+/// A tile of an operand: rows of `columns` elements.
+struct TileShape {
+  StringRef name; ///< of its buffer, such as "q"
+  int64_t rows, columns;
+};
+
+/// Tiles as asynchronous copies of 16 bytes bring them, memref<copies x rows x columns>: one of
+/// each resident operand, `stages` of each streamed one. Buffers stand in the order of the
+/// operands.
+SharedMemoryPlan planStagedTiles(ArrayRef<TileShape> resident, ArrayRef<TileShape> streamed,
+                                 int64_t stages, int64_t elementBytes);
+
+/// Elements of a panel's row of a tile with rows of `columns` elements: tensor copies and products
+/// read tiles in panels whose rows are as long as the widest swizzle that fits, 32, 64 or 128
+/// bytes.
+int64_t getPanelColumns(int64_t columns, int64_t elementBytes);
+
+/// What a block of warpgroups with roles is asked to hold. Its operands' tiles are
+/// memref<copies x panels x rows x panel columns>.
+struct WarpgroupBlock {
+  SmallVector<TileShape> residents; ///< each consumer's own, as the queries are
+  SmallVector<TileShape> streamed;  ///< shared by all, as keys and values are
+  SmallVector<TileShape> outputs;   ///< each consumer's, where they leave by tensor copies
+  int64_t elementBytes = 2;         ///< of all tiles
+  int64_t consumers = 1, stages = 1;
+  int64_t slots = 1;     ///< groups of residents; with 2 blocks are persistent
+  int64_t intervals = 1; ///< key loops whose bounds the block's programs share
+};
+
+/// Where a ring of streamed tiles is, and its barriers by number.
+struct RingPlan {
+  unsigned buffer;     ///< memref<stages x panels x rows x panel columns>
+  int64_t full, empty; ///< the first of `stages` barriers each
+};
+
+/// The shared memory of such a block. Operands' buffers are by number, in their order.
+struct WarpgroupBlockPlan {
+  SharedMemoryPlan memory;
+  SmallVector<unsigned> residents;
+  /// A resident's own buffer where the two are of one size, for by the time a consumer has its
+  /// output it has done with that, but a sister may not.
+  SmallVector<unsigned> outputs;
+  SmallVector<RingPlan> rings;          ///< one for each streamed operand
+  int64_t residentFull = 0;             ///< the first of consumers * slots barriers
+  std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks
+  unsigned barriers = 0;                ///< memref<barriers x i64>
+  unsigned bounds = 0;                  ///< memref<slots x intervals x 2 x i32>
+  std::optional<unsigned> numbers;      ///< memref<slots x 4 x i32>: what a persistent block is at
+};
+
+WarpgroupBlockPlan planWarpgroupBlock(const WarpgroupBlock &block);
+
+//===----------------------------------------------------------------------===//
+// Registers
+//===----------------------------------------------------------------------===//
+
+/// The registers that a thread of `mma.sync` products holds at once: 16 rows of a tile are 8 lanes'
+/// of 4 threads.
+struct MmaRegisters {
+  int64_t output, scores; ///< accumulators
+  int64_t keep;           ///< what is loaded of a keep, in bytes of their own, with where it is
+  int64_t queries;        ///< the queries as operands, f32 as two halves, where they are held
+};
+
+/// Of attention on tiles of `rows` x `keys`, `rows` shared by `warps`; `d` and `dv` are padded
+/// to 16.
+MmaRegisters countMmaRegisters(int64_t rows, int64_t keys, int64_t warps, int64_t d, int64_t dv,
+                               bool isF32, bool hasKeep);
+
+/// Whether a thread holds its part of the queries all along, if nothing else is asked for: beside
+/// the accumulators that leaves room for the other operands. Otherwise every step reads them again.
+bool holdsQueries(const MmaRegisters &registers);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_TARGET_RESOURCEPLANS_H

@@ -1,0 +1,85 @@
+//===- Schedules.cpp - schedules as text ------------------------------------===//
+
+#include "flashattn/Target/Schedules.h"
+#include "Status.h"
+#include "flashattn/Pipelines/Compile.h"
+#include "mlir/IR/MLIRContext.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::capi;
+
+/// What the thread was given last.
+static const char *keepText(std::string text) {
+  static thread_local std::string kept;
+  kept = std::move(text);
+  return kept.c_str();
+}
+
+/// f16, bf16 or f32; null with a message otherwise.
+static FloatType getElementType(int32_t number) {
+  // Only its built-in types are read: by several threads at once, too.
+  static MLIRContext context(MLIRContext::Threading::DISABLED);
+  switch (number) {
+  case FLASHATTN_F16:
+    return Float16Type::get(&context);
+  case FLASHATTN_BF16:
+    return BFloat16Type::get(&context);
+  case FLASHATTN_F32:
+    return Float32Type::get(&context);
+  }
+  failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+           "expected FLASHATTN_F16, FLASHATTN_BF16 or FLASHATTN_F32 as element type but got {0}",
+           number);
+  return {};
+}
+
+extern "C" int32_t flashattnScheduleComplete(const char *fields, int32_t elementType, int32_t onCPU,
+                                             const char **text) {
+  if (!fields || !text)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected the fields and a place for the text but got null");
+  *text = "";
+  FloatType element = getElementType(elementType);
+  if (!element)
+    return FLASHATTN_ERROR_INVALID_ARGUMENT;
+  auto completed = completeSchedule(fields, element, onCPU != 0);
+  if (!completed)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, completed.takeError());
+  *text = keepText(formatFields(*completed));
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, const char **text) {
+  if (int32_t status = checkStruct(options, "FlashAttnTrialOptions"))
+    return status;
+  if (!options->chip || !text)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected a chip and a place for the text but got null");
+  *text = "";
+  FloatType element = getElementType(options->elementType);
+  if (!element)
+    return FLASHATTN_ERROR_INVALID_ARGUMENT;
+  auto machine = Machine::get(options->chip,
+                              options->vectorWidth ? options->vectorWidth : getHostVectorWidth());
+  if (!machine)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, machine.takeError());
+  if (options->group < 1)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a group of at least 1 head but got {0}", options->group);
+  auto take = [](const FlashAttnNumbers &numbers) {
+    return SmallVector<int64_t>(numbers.values, numbers.values + numbers.count);
+  };
+  TrialGrid grid{take(options->tileM),  take(options->tileN),     take(options->warps),
+                 take(options->stages), take(options->consumers), take(options->registers),
+                 take(options->blocks), take(options->pack)};
+  TrialProblem problem;
+  problem.element = element;
+  problem.group = options->group;
+  problem.packs = options->packs != 0;
+  std::string lines;
+  for (const ScheduleFields &fields : getTrials(problem, *machine, grid))
+    lines += (lines.empty() ? "" : "\n") + formatFields(fields);
+  *text = keepText(std::move(lines));
+  return FLASHATTN_OK;
+}

@@ -1,0 +1,173 @@
+//===- Schedules.cpp - schedules of products by mma.sync --------------------===//
+//
+// GPUs from Ampere on: every warp of a block does the same, tiles come by asynchronous copies.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../MachineSchedules.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+static constexpr int64_t kDecodeSplits = 128;
+/// Of 255 registers those for accumulators, the rest for operands and addresses.
+static constexpr int64_t kMaxAccumulators = 200;
+
+namespace {
+struct AttentionRow {
+  int64_t bits, maxD, tileM, tileN, warps, stages;
+};
+struct DecodeRow {
+  int64_t bits, maxD, tileN;
+};
+} // namespace
+
+static constexpr AttentionRow kAttentionTable[] = {
+#define ATTENTION(...) {__VA_ARGS__},
+#include "Schedules.def"
+};
+static constexpr DecodeRow kDecodeTable[] = {
+#define DECODE(...) {__VA_ARGS__},
+#include "Schedules.def"
+};
+
+static ScheduleFields makeFields(int64_t m, int64_t n, int64_t warps, int64_t stages,
+                                 FloatType element) {
+  ScheduleFields fields;
+  fields.tileM = m;
+  fields.tileN = n;
+  fields.warps = warps;
+  fields.stages = stages;
+  fields.dotType = element;
+  return fields;
+}
+
+static int64_t getBytes(FloatType type) { return type.getIntOrFloatBitWidth() / 8; }
+
+/// Columns of a tile: products take 16 at a time.
+static int64_t padded(int64_t columns) { return llvm::alignTo(columns, 16); }
+
+//===----------------------------------------------------------------------===//
+// Candidates
+//===----------------------------------------------------------------------===//
+
+Candidates ampere::getCandidates(AttentionOp op) {
+  FloatType element = op.getElementType();
+  int64_t d = std::max(op.getD(), op.getDv()), bits = element.getIntOrFloatBitWidth();
+  Candidates candidates;
+  if (isDecode(op))
+    for (const DecodeRow &row : kDecodeTable)
+      if (row.bits == bits && d <= row.maxD) {
+        ScheduleFields fields = makeFields(32, row.tileN, 2, 2, element);
+        fields.splits = kDecodeSplits;
+        candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+      }
+  for (const AttentionRow &row : kAttentionTable)
+    if (row.bits == bits && d <= row.maxD)
+      candidates.push_back(ScheduleAttr::get(
+          op.getContext(), makeFields(row.tileM, row.tileN, row.warps, row.stages, element)));
+  return candidates;
+}
+
+Candidates ampere::getCandidates(ProjectOp op) {
+  FloatType element = op.getElementType();
+  int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
+  Candidates candidates;
+  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
+    candidates.push_back(
+        ScheduleAttr::get(op.getContext(), makeFields(m, n, warps, stages, element)));
+  };
+  // Few rows are as fast as the matrix is read: by many small blocks.
+  if (!ShapedType::isDynamic(rows) && rows <= kFewProjectRows)
+    add(32, 32, 2, 2);
+  // Two row blocks a warp halve its reads of the matrix.
+  if (!element.isF32())
+    add(128, 128, 4, 2);
+  add(64, 64, 4, 2);
+  add(64, 64, 4, 1);
+  return candidates;
+}
+
+//===----------------------------------------------------------------------===//
+// Needs
+//===----------------------------------------------------------------------===//
+
+SharedMemoryPlan ampere::planSharedMemory(AttentionOp op, ScheduleAttr schedule) {
+  int64_t n = schedule.getTileN(), d = padded(op.getD()), dv = padded(op.getDv());
+  return planStagedTiles({{"q", schedule.getTileM(), d}}, {{"k", n, d}, {"v", n, dv}},
+                         schedule.getStages(), getBytes(op.getElementType()));
+}
+
+SharedMemoryPlan ampere::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {
+  int64_t depth = getProjectDepth(op, schedule);
+  return planStagedTiles({}, {{"o", schedule.getTileM(), depth}, {"w", depth, schedule.getTileN()}},
+                         schedule.getStages(), getBytes(op.getElementType()));
+}
+
+/// What no program here has, of attention or of a projection.
+static std::string explainRefusal(ScheduleAttr schedule) {
+  int64_t m = schedule.getTileM(), warps = schedule.getWarps();
+  if (m % (16 * warps) != 0)
+    return llvm::formatv(
+        "expected tile_m to be a multiple of 16 rows for each of {0} warps but got {1}", warps, m);
+  if (schedule.getTileN() % 16 != 0)
+    return llvm::formatv("expected tile_n to be a multiple of 16 but got {0}", schedule.getTileN());
+  if (schedule.getStages() > 2)
+    return llvm::formatv("expected 1 or 2 stages but got {0}", schedule.getStages());
+  return "";
+}
+
+std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const Machine &machine) {
+  FloatType element = op.getElementType();
+  if (std::string reason = ::explainRefusal(schedule); !reason.empty())
+    return reason;
+  if (std::string reason =
+          ampere::planSharedMemory(op, schedule).explainRefusal(machine.getSharedMemoryPerBlock());
+      !reason.empty())
+    return reason;
+  MmaRegisters registers =
+      countMmaRegisters(schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
+                        padded(op.getD()), padded(op.getDv()), element.isF32(), !!op.getKeep());
+  SmallVector<Need> needs = {
+      {"o", registers.output}, {"scores", registers.scores}, {"keep", registers.keep}};
+  // What is held only where it fits needs no room.
+  if (schedule.getQueriesInRegisters().value_or(false))
+    needs.push_back({"q", registers.queries});
+  return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
+}
+
+std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine) {
+  FloatType element = op.getElementType();
+  if (schedule.getQueriesInRegisters())
+    return "expected no queries_in_registers for a projection";
+  if (std::string reason = ::explainRefusal(schedule); !reason.empty())
+    return reason;
+  if (std::string reason =
+          ampere::planSharedMemory(op, schedule).explainRefusal(machine.getSharedMemoryPerBlock());
+      !reason.empty())
+    return reason;
+  // The sums, and what a step multiplies them with: two halves of f32.
+  int64_t rowBlocks = schedule.getTileM() / (16 * schedule.getWarps());
+  return explainNeeds("registers a thread",
+                      {{"p", rowBlocks * schedule.getTileN() / 2},
+                       {"o", element.isF32() ? rowBlocks * getProjectDepth(op, schedule) : 0}},
+                      kMaxAccumulators);
+}
+
+//===----------------------------------------------------------------------===//
+// Trials
+//===----------------------------------------------------------------------===//
+
+void ampere::addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  for (int64_t m : orElse(grid.tileM, {64, 128, 192}))
+    for (int64_t n : orElse(grid.tileN, {16, 32, 48, 64, 96, 128}))
+      // One or two blocks of 16 rows a warp.
+      for (int64_t warps :
+           orElse(grid.warps, {std::max<int64_t>(1, m / 16), std::max<int64_t>(1, m / 32)}))
+        for (int64_t stages : orElse(grid.stages, {1, 2})) {
+          ScheduleFields fields = makeFields(m, n, warps, stages, problem.element);
+          fields.splits = problem.splits;
+          add(fields);
+        }
+}

@@ -1,0 +1,80 @@
+//===- Schedules.cpp - schedules of the CPU ---------------------------------===//
+//
+// One program a thread, rows along the lanes of its vector registers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../MachineSchedules.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+static ScheduleFields makeFields(int64_t rows, int64_t columns, MLIRContext *ctx) {
+  ScheduleFields fields;
+  fields.tileM = rows;
+  fields.tileN = columns;
+  fields.warps = fields.stages = fields.lanes = 1;
+  fields.dotType = Float32Type::get(ctx);
+  return fields;
+}
+
+Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
+  MLIRContext *ctx = op.getContext();
+  // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
+  ScheduleFields fields = makeFields(2 * machine.getVectorWidth(), 64, ctx);
+  return {ScheduleAttr::get(ctx, fields)};
+}
+
+Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
+  MLIRContext *ctx = op.getContext();
+  int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
+  int64_t width = op.getW().getType().getDimSize(2);
+  bool isFew = !ShapedType::isDynamic(rows) && rows <= kFewProjectRows;
+  // Every column of programs turns the rows of o on its side anew; but few rows need programs.
+  constexpr int64_t kMost = 512, kFew = 128;
+  int64_t most = isFew || ShapedType::isDynamic(width) ? kFew : kMost, n = most;
+  if (!ShapedType::isDynamic(width) && width > 0)
+    n = llvm::alignTo(llvm::divideCeil(width, llvm::divideCeil(width, most)), 16);
+  return {ScheduleAttr::get(ctx, makeFields(2 * machine.getVectorWidth(), n, ctx))};
+}
+
+/// What no program here has, of attention or of a projection.
+static std::string explainRefusal(ScheduleAttr schedule) {
+  if (schedule.getRoles())
+    return "expected no roles on the CPU";
+  if (schedule.getWarps() != 1 || schedule.getLanes() != 1)
+    return llvm::formatv("expected 1 warp and 1 lane on the CPU but got {0} and {1}",
+                         schedule.getWarps(), schedule.getLanes());
+  if (!schedule.getDotType().isF32())
+    return llvm::formatv("expected dot_type f32 on the CPU but got {0}",
+                         getTypeName(schedule.getDotType()));
+  if (schedule.getQueriesInRegisters())
+    return "expected no queries_in_registers on the CPU";
+  // Parts are for threads there: as many as the schedule says.
+  if (schedule.getMinPartTiles() != ScheduleFields().minPartTiles)
+    return "expected no min_part_tiles on the CPU";
+  return "";
+}
+
+std::string cpu::explainRefusal(AttentionOp op, ScheduleAttr schedule) {
+  if (std::string reason = ::explainRefusal(schedule); !reason.empty())
+    return reason;
+  for (auto [name, value] :
+       {std::pair("tile_m", schedule.getTileM()), {"tile_n", schedule.getTileN()}})
+    if (value < 2)
+      return llvm::formatv("expected {0} to be at least 2 on the CPU but got {1}", name, value);
+  return "";
+}
+
+std::string cpu::explainRefusal(ProjectOp op, ScheduleAttr schedule) {
+  return ::explainRefusal(schedule);
+}
+
+void cpu::addTrials(const TrialProblem &problem, const Machine &machine, const TrialGrid &grid,
+                    AddTrial add) {
+  int64_t width = machine.getVectorWidth();
+  for (int64_t m : orElse(grid.tileM, {width, 2 * width, 4 * width}))
+    for (int64_t n : orElse(grid.tileN, {16, 32, 64, 128}))
+      add(makeFields(m, n, problem.element.getContext()));
+}

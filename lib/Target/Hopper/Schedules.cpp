@@ -1,0 +1,316 @@
+//===- Schedules.cpp - schedules with roles ---------------------------------===//
+//
+// Blocks of warpgroups: one brings tiles by tensor copies, the others multiply by wgmma.
+//
+//===----------------------------------------------------------------------===//
+
+#include "../MachineSchedules.h"
+#include "flashattn/Analysis/MaskShape.h"
+#include "flashattn/Analysis/MaskTiles.h"
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Rows and warps of a warpgroup.
+static constexpr int64_t kRows = 64, kWarps = 4, kThreads = 128;
+static constexpr int64_t kDecodeSplits = 128;
+static constexpr int64_t kAnyWidth = std::numeric_limits<int64_t>::max();
+
+namespace {
+/// A schedule for a class of masks and head dimensions.
+struct RolesRow {
+  MaskShape shape;
+  int64_t maxWidth, maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
+      queryStages, pack;
+};
+struct DecodeRow {
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
+};
+} // namespace
+
+static constexpr RolesRow kRolesTable[] = {
+#define ROLES(shape, ...) {MaskShape::shape, __VA_ARGS__},
+#include "Schedules.def"
+};
+static constexpr DecodeRow kDecodeTable[] = {
+#define DECODE(...) {__VA_ARGS__},
+#include "Schedules.def"
+};
+
+//===----------------------------------------------------------------------===//
+// Candidates
+//===----------------------------------------------------------------------===//
+
+/// Heads whose few queries fill a tile: all of a group, where its size is known.
+static int64_t getDecodePack(AttentionOp op) {
+  constexpr int64_t kMaxPack = 16;
+  // explainRefusal says why.
+  if (!op.findInputOfHeads(/*inParts=*/true).empty())
+    return 1;
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  int64_t pack =
+      std::min<int64_t>(kMaxPack, kRows / llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1)));
+  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0)
+    pack = std::min<int64_t>(pack, llvm::PowerOf2Ceil(std::max<int64_t>(heads / kvHeads, 1)));
+  return pack;
+}
+
+static ScheduleFields makeFields(int64_t tileN, int64_t stages, int64_t pack,
+                                 const RolesFields &roles, FloatType element) {
+  ScheduleFields fields;
+  fields.tileM = kRows;
+  fields.tileN = tileN;
+  fields.warps = kWarps;
+  fields.stages = stages;
+  fields.dotType = element;
+  fields.pack = pack;
+  fields.roles = roles;
+  return fields;
+}
+
+Candidates warpgroups::getCandidates(AttentionOp op) {
+  FloatType element = op.getElementType();
+  int64_t d = std::max(op.getD(), op.getDv());
+  Candidates candidates;
+  RolesFields roles;
+  roles.rescale = getDefaultRescale(element);
+  if (isDecode(op))
+    for (const DecodeRow &row : kDecodeTable)
+      if (d <= row.maxD) {
+        roles.registers = row.registers;
+        roles.producerRegisters = row.producerRegisters;
+        roles.blocks = row.blocks;
+        ScheduleFields fields =
+            makeFields(row.tileN, row.stages, getDecodePack(op), roles, element);
+        fields.splits = kDecodeSplits;
+        candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+      }
+  MaskClass mask = classifyMask(op.getVisibleSets());
+  for (const RolesRow &row : kRolesTable) {
+    if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
+        op.getKnownGroup() % row.pack != 0)
+      continue;
+    roles.consumers = row.consumers;
+    roles.registers = row.registers;
+    roles.producerRegisters = row.producerRegisters;
+    roles.section = row.section;
+    roles.blocks = row.blocks;
+    roles.queryStages = row.queryStages;
+    candidates.push_back(ScheduleAttr::get(
+        op.getContext(), makeFields(row.tileN, row.stages, row.pack, roles, element)));
+  }
+  return candidates;
+}
+
+//===----------------------------------------------------------------------===//
+// Needs
+//===----------------------------------------------------------------------===//
+
+/// Whether the mask shows some pair of the lengths that are known.
+static bool hasVisiblePair(AttentionOp op) {
+  int64_t lengths[] = {op.getQ().getType().getDimSize(op.getSeqDim()),
+                       op.getK().getType().getDimSize(op.getSeqDim())};
+  return llvm::any_of(op.getVisibleSets(), [&](IntegerSet set) {
+    FlatLinearValueConstraints pairs(set);
+    pairs.addBound(presburger::BoundType::LB, /*pos=*/1, 0);
+    SmallVector<int64_t> belowEnd(pairs.getNumCols(), 0); // k < nk
+    belowEnd[1] = -1;
+    belowEnd[3] = 1;
+    belowEnd.back() = -1;
+    pairs.addInequality(belowEnd);
+    for (auto [i, length] : llvm::enumerate(lengths)) {
+      if (ShapedType::isDynamic(length))
+        pairs.addBound(presburger::BoundType::LB, 2 + i, 0);
+      else
+        pairs.addBound(presburger::BoundType::EQ, 2 + i, length);
+    }
+    return !pairs.isIntegerEmpty();
+  });
+}
+
+/// Key loops of a program.
+static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
+  // A list's places are one.
+  if (op.getKeep() && schedule.getSplits() == 1)
+    return 1;
+  SmallVector<IntegerSet> visible = op.getVisibleSets();
+  if (visible.size() < 2)
+    return visible.size();
+  return TileIntervalPlan(visible, TileAxis::Keys, schedule.getTileN()).size();
+}
+
+/// Whether some program of `op` has the output itself, of the operands' type, and where it may go
+/// by a tensor copy.
+static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
+  // Programs over parts leave f32; but where all keys are one part there is one that does not.
+  bool onlyParts =
+      schedule.getSplits() > 1 && (op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1));
+  Value o = op.getOInit();
+  return !onlyParts && (!isa<MemRefType>(o.getType()) || hasAlignedRows(o));
+}
+
+SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr schedule) {
+  RolesAttr roles = schedule.getRoles();
+  int64_t m = schedule.getTileM(), n = schedule.getTileN();
+  int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
+  WarpgroupBlock block;
+  block.residents = {{"q", m, d}};
+  block.streamed = {{"k", n, d}, {"v", n, dv}};
+  if (storesOutput(op, schedule))
+    block.outputs = {{"o", m, dv}};
+  block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
+  block.consumers = roles.getConsumers();
+  block.stages = schedule.getStages();
+  block.slots = roles.getQueryStages();
+  block.intervals = countIntervals(op, schedule);
+  return planWarpgroupBlock(block).memory;
+}
+
+/// What the shapes of the op and the schedule must be.
+static std::string explainShapeRefusal(AttentionOp op, ScheduleAttr schedule,
+                                       const Machine &machine) {
+  RolesAttr roles = schedule.getRoles();
+  int64_t m = schedule.getTileM(), n = schedule.getTileN(), consumers = roles.getConsumers();
+  if (!machine.hasWarpgroups())
+    return llvm::formatv("expected chip {0} for roles but got {1}",
+                         listChips(ChipInfo::kWarpgroups), machine.getName());
+  if (op.getElementType().isF32())
+    return "expected elements of f16 or bf16, as wgmma has them, but got f32";
+  if (m != kRows || schedule.getWarps() != kWarps)
+    return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
+                         "got {0} and {1}",
+                         m, schedule.getWarps());
+  if (n % 16 != 0 || n > 256)
+    return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
+  if (!hasVisiblePair(op))
+    return "expected a key that some query sees, for a producer to bring, but there is none";
+  for (auto [name, operand] :
+       {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
+    if (isa<MemRefType>(operand.getType()) && !hasAlignedRows(operand))
+      return llvm::formatv("expected rows of {0} that begin at multiples of 16 bytes, as tensor "
+                           "copies take them; promise them with 'flashattn.aligned_rows'",
+                           name);
+  if (roles.getAlong() != ProgramAxis::Head)
+    return "";
+  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads != 0 &&
+      llvm::divideCeil(heads / kvHeads, schedule.getPack()) % consumers == 0)
+    return "";
+  return llvm::formatv(
+      "expected a static number of query heads to a key/value head that is a multiple of {0} "
+      "consumers{1}",
+      consumers,
+      schedule.getPack() == 1
+          ? ""
+          : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
+}
+
+/// Registers of the consumers and of the block.
+static std::string explainRegisterRefusal(AttentionOp op, ScheduleAttr schedule) {
+  RolesAttr roles = schedule.getRoles();
+  int64_t n = schedule.getTileN(), consumers = roles.getConsumers(), dv = op.getDv();
+  // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
+  // addresses all.
+  int64_t other = 30 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
+  if (std::string reason =
+          explainNeeds("registers a thread",
+                       {{"o", dv / 2}, {"scores", n / 2}, {"weights", n / 4}, {"other", other}},
+                       roles.getRegisters(), "that consumers have");
+      !reason.empty())
+    return reason;
+  // A block gets registers for all of its threads alike, in eights, and shares them out.
+  constexpr int64_t kRegisterFile = 65536, kMostOfThread = 255 / 8 * 8;
+  int64_t warpgroups = consumers + 1;
+  int64_t each = kRegisterFile / (roles.getBlocks() * kThreads * warpgroups) / 8 * 8;
+  int64_t given = kThreads * warpgroups * std::min(each, kMostOfThread);
+  int64_t all = kThreads * (consumers * roles.getRegisters() + roles.getProducerRegisters());
+  if (all > given)
+    return llvm::formatv("needs {0} registers a block of {1} available", all, given);
+  // ptxas compiles every instruction for that number, whatever setmaxnreg gives a consumer.
+  constexpr int64_t kBeside = 30;
+  int64_t widest = std::max<int64_t>(llvm::alignTo(dv, 16), n);
+  return explainNeeds("registers a thread", {{"product", widest / 2}, {"other", kBeside}}, each,
+                      llvm::formatv("that {0} blocks begin with", roles.getBlocks()).str());
+}
+
+std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
+                                       const Machine &machine) {
+  if (std::string reason = explainShapeRefusal(op, schedule, machine); !reason.empty())
+    return reason;
+  // Each block beside the first has a KiB of the system's own (CUDA programming guide).
+  constexpr int64_t kSystem = 1024;
+  int64_t available =
+      (machine.getSharedMemoryPerBlock() + kSystem) / schedule.getRoles().getBlocks() - kSystem;
+  if (std::string reason = warpgroups::planSharedMemory(op, schedule).explainRefusal(available);
+      !reason.empty())
+    return reason;
+  return explainRegisterRefusal(op, schedule);
+}
+
+//===----------------------------------------------------------------------===//
+// Trials
+//===----------------------------------------------------------------------===//
+
+RolesFields mlir::flashattn::completeRoles(int64_t consumers, int64_t blocks, FloatType element,
+                                           std::optional<int64_t> producerRegisters) {
+  consumers = std::max<int64_t>(consumers, 1);
+  RolesFields roles;
+  roles.consumers = consumers;
+  roles.blocks = std::max<int64_t>(blocks, 1);
+  // A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8, and
+  // a block's threads begin with the same number. Fewer would leave no room for another block.
+  int64_t available = 512 / roles.blocks / (consumers + 1) / 8 * 8 * (consumers + 1);
+  roles.producerRegisters =
+      producerRegisters.value_or(consumers < 3 && roles.blocks == 1 ? 24 : 32);
+  roles.registers =
+      std::clamp<int64_t>((available - roles.producerRegisters) / consumers / 8 * 8, 24, 240);
+  roles.rescale = getDefaultRescale(element);
+  return roles;
+}
+
+void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  if (!llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
+      !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
+    return;
+  auto addAll = [&](RolesFields roles, ArrayRef<int64_t> tiles, ArrayRef<int64_t> stages,
+                    ArrayRef<std::pair<int64_t, int64_t>> sections, int64_t pack) {
+    for (int64_t n : orElse(grid.tileN, tiles))
+      for (int64_t held : orElse(grid.stages, stages))
+        for (auto [section, queryStages] : sections) {
+          roles.section = section;
+          roles.queryStages = queryStages;
+          ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
+          fields.splits = problem.splits;
+          add(fields);
+        }
+  };
+  for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
+    // Room for several blocks is where there is one consumer.
+    for (int64_t blocks : orElse(grid.blocks, consumers == 1 ? ArrayRef<int64_t>({1, 2, 3})
+                                                             : ArrayRef<int64_t>({1})))
+      for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
+        // A single one has no neighbour, and a group of one head no neighbours.
+        if (along == ProgramAxis::Head && (consumers < 2 || problem.group % consumers != 0))
+          continue;
+        RolesFields roles = completeRoles(consumers, blocks, problem.element);
+        roles.along = along;
+        for (int64_t registers : orElse(grid.registers, {roles.registers})) {
+          roles.registers = registers;
+          if (llvm::is_contained(orElse(grid.pack, {1}), 1))
+            addAll(roles, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
+                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}}, /*pack=*/1);
+          // Fewer positions in a tile have fewer keys between them: of a short window, or of few
+          // queries.
+          if (along == ProgramAxis::Head || (!problem.packs && grid.pack.empty()))
+            continue;
+          for (int64_t pack : orElse(grid.pack, {2, 4, 8, 16}))
+            if (pack > 1 && (!grid.pack.empty() || problem.group % pack == 0))
+              addAll(roles, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}}, pack);
+        }
+      }
+}

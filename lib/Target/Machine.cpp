@@ -1,0 +1,43 @@
+//===- Machine.cpp - what there is to compile for --------------------------===//
+
+#include "flashattn/Target/Machine.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+ArrayRef<ChipInfo> flashattn::getChips() {
+  constexpr unsigned kNone = ChipInfo::kNone, kDependentLaunch = ChipInfo::kDependentLaunch,
+                     kWarpgroups = ChipInfo::kWarpgroups;
+  static constexpr ChipInfo kChips[] = {
+#define CHIP(name, ptx, sharedKiB, features) {name, ptx, sharedKiB, features},
+#include "flashattn/Target/Chips.def"
+  };
+  return kChips;
+}
+
+llvm::Expected<Machine> Machine::get(StringRef name, int64_t vectorWidth) {
+  auto row = llvm::find_if(getChips(), [&](const ChipInfo &chip) { return chip.name == name; });
+  if (row == getChips().end())
+    return llvm::createStringError("expected chip " +
+                                   llvm::join(llvm::map_range(getChips(),
+                                                              [](const ChipInfo &chip) {
+                                                                return "'" + chip.name.str() + "'";
+                                                              }),
+                                              ", ") +
+                                   " but got '" + name + "'");
+  if (row->name == kCPU &&
+      (vectorWidth < 1 || vectorWidth > 64 || !llvm::isPowerOf2_64(vectorWidth)))
+    return llvm::createStringError(
+        llvm::formatv("expected a vector width that is a power of two between 1 and 64 but got {0}",
+                      vectorWidth));
+  return Machine(*row, vectorWidth);
+}
+
+std::string flashattn::listChips(ChipInfo::Feature feature) {
+  auto with = llvm::make_filter_range(
+      getChips(), [&](const ChipInfo &chip) { return chip.features & feature; });
+  return llvm::join(llvm::map_range(with, [](const ChipInfo &chip) { return chip.name; }), " or ");
+}

@@ -1,0 +1,130 @@
+//===- ResourcePlans.cpp - the memory and registers of a block --------------===//
+
+#include "flashattn/Target/ResourcePlans.h"
+#include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+std::string flashattn::explainNeeds(StringRef what, ArrayRef<Need> needs, int64_t available,
+                                    StringRef availability) {
+  int64_t all = 0;
+  std::string parts;
+  for (const Need &need : needs) {
+    all += need.count;
+    if (need.count)
+      parts += llvm::formatv("{0}{1} {2}", parts.empty() ? "" : ", ", need.name, need.count).str();
+  }
+  if (all <= available)
+    return "";
+  return llvm::formatv("needs {0} {1} ({2}) of {3} {4}", all, what, parts, available, availability);
+}
+
+//===----------------------------------------------------------------------===//
+// Shared memory
+//===----------------------------------------------------------------------===//
+
+int64_t SharedBuffer::getBytes() const {
+  return std::accumulate(shape.begin(), shape.end(), elementBytes, std::multiplies<int64_t>());
+}
+
+unsigned SharedMemoryPlan::add(StringRef name, ArrayRef<int64_t> shape, int64_t elementBytes,
+                               int64_t alignment) {
+  SharedBuffer &buffer = buffers.emplace_back();
+  buffer.name = name;
+  buffer.shape.assign(shape.begin(), shape.end());
+  buffer.elementBytes = elementBytes;
+  buffer.offset = llvm::alignTo(bytes, alignment);
+  bytes = buffer.offset + buffer.getBytes();
+  return buffers.size() - 1;
+}
+
+std::string SharedMemoryPlan::explainRefusal(int64_t available) const {
+  auto needs = llvm::map_to_vector(buffers, [](const SharedBuffer &buffer) {
+    return Need{buffer.name, buffer.getBytes()};
+  });
+  int64_t tiles = 0;
+  for (const Need &need : needs)
+    tiles += need.count;
+  needs.push_back({"gaps", bytes - tiles});
+  return explainNeeds("bytes of shared memory", needs, available);
+}
+
+SharedMemoryPlan flashattn::planStagedTiles(ArrayRef<TileShape> resident,
+                                            ArrayRef<TileShape> streamed, int64_t stages,
+                                            int64_t elementBytes) {
+  constexpr int64_t kChunk = 16; // bytes
+  SharedMemoryPlan plan;
+  for (auto [tiles, copies] : {std::pair(resident, int64_t(1)), std::pair(streamed, stages)})
+    for (const TileShape &tile : tiles)
+      plan.add(tile.name, {copies, tile.rows, tile.columns}, elementBytes, kChunk);
+  return plan;
+}
+
+int64_t flashattn::getPanelColumns(int64_t columns, int64_t elementBytes) {
+  int64_t bytes = columns * elementBytes;
+  return (bytes <= 32 ? 32 : bytes <= 64 ? 64 : 128) / elementBytes;
+}
+
+/// memref<copies x panels x rows x panel columns>.
+static SmallVector<int64_t> getPanelShape(const TileShape &tile, int64_t copies,
+                                          int64_t elementBytes) {
+  int64_t panel = getPanelColumns(tile.columns, elementBytes);
+  return {copies, (tile.columns + panel - 1) / panel, tile.rows, panel};
+}
+
+WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
+  WarpgroupBlockPlan plan;
+  auto addTiles = [&](const TileShape &tile, int64_t copies) {
+    SmallVector<int64_t> shape = getPanelShape(tile, copies, block.elementBytes);
+    // A swizzle repeats after 8 rows; copies and products count from where it begins.
+    int64_t period = 8 * shape.back() * block.elementBytes;
+    return plan.memory.add(tile.name, shape, block.elementBytes, period);
+  };
+  int64_t held = block.consumers * block.slots;
+  bool isPersistent = block.slots > 1;
+  for (const TileShape &tile : block.residents)
+    plan.residents.push_back(addTiles(tile, held));
+  for (const TileShape &tile : block.outputs) {
+    auto free = llvm::find_if(plan.residents, [&](unsigned resident) {
+      return plan.memory[resident].shape == getPanelShape(tile, held, block.elementBytes) &&
+             !llvm::is_contained(plan.outputs, resident);
+    });
+    plan.outputs.push_back(free != plan.residents.end() ? *free : addTiles(tile, block.consumers));
+  }
+  int64_t barriers = held;
+  if (isPersistent) {
+    plan.residentEmpty = barriers;
+    barriers += held;
+  }
+  for (const TileShape &tile : block.streamed) {
+    plan.rings.push_back({addTiles(tile, block.stages), barriers, barriers + block.stages});
+    barriers += 2 * block.stages;
+  }
+  plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);
+  plan.bounds = plan.memory.add("bounds", {block.slots, block.intervals, 2}, 4, 4);
+  if (isPersistent)
+    plan.numbers = plan.memory.add("numbers", {block.slots, 4}, 4, 4);
+  return plan;
+}
+
+//===----------------------------------------------------------------------===//
+// Registers
+//===----------------------------------------------------------------------===//
+
+MmaRegisters flashattn::countMmaRegisters(int64_t rows, int64_t keys, int64_t warps, int64_t d,
+                                          int64_t dv, bool isF32, bool hasKeep) {
+  int64_t rowBlocks = rows / (16 * warps);
+  // 16 rows of n f32 are 16 * n / 32 registers a lane, and of n 16-bit elements half as many.
+  return {rowBlocks * dv / 2, rowBlocks * keys / 2, hasKeep ? rowBlocks * keys : 0,
+          rowBlocks * d / 4 * (isF32 ? 4 : 1)};
+}
+
+bool flashattn::holdsQueries(const MmaRegisters &registers) {
+  constexpr int64_t kMost = 160; // of 255
+  return registers.queries + registers.output + registers.scores <= kMost;
+}

@@ -1,0 +1,185 @@
+//===- ScheduleText.cpp - schedules as text ---------------------------------===//
+
+#include "flashattn/Target/Schedules.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+
+std::string mlir::flashattn::getScheduleFields(ScheduleAttr schedule) {
+  return formatFields(schedule.getFields());
+}
+
+ScheduleAttr mlir::flashattn::parseScheduleFields(StringRef fields, MLIRContext *context) {
+  // What the parser says speaks of text that no file holds: the caller says it better.
+  ScopedDiagnosticHandler quiet(context, [](Diagnostic &) { return success(); });
+  std::string text = ("#flashattn.schedule<" + fields + ">").str();
+  return dyn_cast_if_present<ScheduleAttr>(parseAttribute(text, context));
+}
+
+namespace {
+
+/// "a = 1, b = <c = 2>" by name.
+using GivenFields = llvm::MapVector<StringRef, StringRef>;
+
+GivenFields split(StringRef text) {
+  GivenFields fields;
+  while (!text.trim().empty()) {
+    int depth = 0;
+    size_t end = 0;
+    for (; end < text.size() && (depth > 0 || text[end] != ','); ++end)
+      depth += text[end] == '<' ? 1 : text[end] == '>' ? -1 : 0;
+    auto [name, value] = text.take_front(end).split('=');
+    fields[name.trim()] = value.trim();
+    text = text.drop_front(std::min(end + 1, text.size()));
+  }
+  return fields;
+}
+
+/// Takes the fields that are given over what is there. Errors: those that `visit` does not name,
+/// and those of `required` that are missing.
+class FieldReader {
+public:
+  FieldReader(StringRef kind, GivenFields given) : kind(kind), given(std::move(given)) {}
+
+  bool has(StringRef name) const { return given.contains(name); }
+  /// A number that others follow from, before all else.
+  int64_t getNumber(StringRef name, int64_t otherwise) {
+    read(name, otherwise);
+    return otherwise;
+  }
+  void require(ArrayRef<StringRef> required) {
+    for (StringRef name : required)
+      if (!has(name))
+        fail(llvm::formatv("expected {0} field {1} but got {2}", kind, name,
+                           given.empty() ? "none" : llvm::join(getNames(), ", ")));
+  }
+  /// After all fields were visited.
+  Error finish() {
+    SmallVector<StringRef> unknown;
+    for (StringRef name : getNames())
+      if (!llvm::is_contained(known, name))
+        unknown.push_back(name);
+    llvm::sort(unknown);
+    if (!unknown.empty())
+      error = llvm::formatv("expected {0} fields {1} but got {2}", kind, llvm::join(known, ", "),
+                            llvm::join(unknown, ", "));
+    return error.empty() ? Error::success() : llvm::createStringError(error);
+  }
+
+  void operator()(const FieldInfo &info, int64_t &value) {
+    known.push_back(info.name);
+    read(info.name, value);
+  }
+  void operator()(const FieldInfo &info, ProgramAxis &axis) {
+    known.push_back(info.name);
+    if (!has(info.name))
+      return;
+    std::optional<ProgramAxis> found = symbolizeProgramAxis(given[info.name]);
+    if (!found || (*found != ProgramAxis::QueryTile && *found != ProgramAxis::Head))
+      return failValue("query_tile or head", info.name);
+    axis = *found;
+  }
+  void operator()(const FieldInfo &info, FloatType &type) {
+    known.push_back(info.name);
+    if (!has(info.name))
+      return;
+    MLIRContext *ctx = type.getContext();
+    for (FloatType found : {FloatType(Float16Type::get(ctx)), FloatType(BFloat16Type::get(ctx)),
+                            FloatType(Float32Type::get(ctx))})
+      if (getTypeName(found) == given[info.name]) {
+        type = found;
+        return;
+      }
+    failValue("f16, bf16 or f32", info.name);
+  }
+  void operator()(const FieldInfo &info, std::optional<bool> &value) {
+    known.push_back(info.name);
+    if (!has(info.name))
+      return;
+    value = given[info.name] == "true";
+    if (!*value && given[info.name] != "false")
+      failValue("true or false", info.name);
+  }
+  /// Read apart, since what it leaves out follows from itself.
+  void operator()(const FieldInfo &info, std::optional<RolesFields> &) {
+    known.push_back(info.name);
+  }
+
+private:
+  void read(StringRef name, int64_t &value) {
+    if (has(name) && !llvm::to_integer(given[name], value, 10))
+      failValue("an integer", name);
+  }
+  void failValue(StringRef expected, StringRef name) {
+    fail(llvm::formatv("expected {0} as {1} field {2} but got '{3}'", expected, kind, name,
+                       given[name]));
+  }
+  /// The first stays.
+  void fail(std::string message) {
+    if (error.empty())
+      error = std::move(message);
+  }
+  SmallVector<StringRef> getNames() const {
+    return llvm::map_to_vector(given, [](const auto &field) { return field.first; });
+  }
+
+  StringRef kind;
+  GivenFields given;
+  SmallVector<StringRef> known;
+  std::string error;
+};
+
+} // namespace
+
+static Expected<RolesFields> completeRolesText(StringRef text, FloatType element) {
+  if (!text.consume_front("<") || !text.consume_back(">"))
+    return llvm::createStringError("expected schedule field roles to be fields in <> but got '" +
+                                   text + "'");
+  FieldReader reader("roles", split(text));
+  int64_t consumers = reader.getNumber("consumers", 1), blocks = reader.getNumber("blocks", 1);
+  RolesFields roles = completeRoles(consumers, blocks, element);
+  if (reader.has("producer_registers") && !reader.has("registers"))
+    roles.registers =
+        completeRoles(consumers, blocks, element, reader.getNumber("producer_registers", 0))
+            .registers;
+  visitRolesFields(roles, reader);
+  reader.require({"consumers"});
+  if (Error error = reader.finish())
+    return error;
+  return roles;
+}
+
+Expected<ScheduleFields> mlir::flashattn::completeSchedule(StringRef text, FloatType element,
+                                                           bool onCPU) {
+  GivenFields given = split(text);
+  ScheduleFields fields;
+  auto roles = given.find("roles");
+  bool hasRoles = roles != given.end();
+  if (hasRoles) {
+    Expected<RolesFields> found = completeRolesText(roles->second, element);
+    if (!found)
+      return found.takeError();
+    fields.roles = *found;
+  }
+  FieldReader reader("schedule", given);
+  // With roles the rows of a warpgroup; without, 16 for each warp.
+  fields.tileM = reader.getNumber("tile_m", 64);
+  fields.warps = onCPU ? 1 : std::max<int64_t>(1, fields.tileM / 16);
+  fields.stages = onCPU ? 1 : 2;
+  fields.lanes = onCPU ? 1 : 4;
+  fields.dotType = onCPU ? FloatType(Float32Type::get(element.getContext())) : element;
+  visitScheduleFields(fields, reader);
+  if (hasRoles)
+    reader.require({"tile_n"});
+  else
+    reader.require({"tile_m", "tile_n"});
+  if (Error error = reader.finish())
+    return error;
+  return fields;
+}

@@ -1,0 +1,116 @@
+//===- ScheduleTextTest.cpp - schedules as text and as trials ---------------===//
+
+#include "flashattn/Target/Schedules.h"
+#include "mlir/IR/MLIRContext.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+class ScheduleText : public ::testing::Test {
+protected:
+  ScheduleText() { ctx.loadDialect<FlashAttnDialect>(); }
+
+  /// The text, or what is wrong with it.
+  std::string complete(StringRef text, bool onCPU = false) {
+    llvm::Expected<ScheduleFields> fields = completeSchedule(text, Float16Type::get(&ctx), onCPU);
+    return fields ? formatFields(*fields) : llvm::toString(fields.takeError());
+  }
+
+  MLIRContext ctx;
+};
+
+TEST_F(ScheduleText, ReadsWhatItWrites) {
+  for (StringRef text :
+       {"tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16",
+        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, pack = 4, "
+        "splits "
+        "= 8, min_part_tiles = 2, queries_in_registers = false",
+        "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = "
+        "<consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 4, "
+        "section "
+        "= 1, blocks = 2, query_stages = 2, persistent_below = 4096>"}) {
+    ScheduleAttr schedule = parseScheduleFields(text, &ctx);
+    ASSERT_TRUE(schedule) << text.str();
+    EXPECT_EQ(getScheduleFields(schedule), text);
+    EXPECT_EQ(complete(text), text);
+    EXPECT_EQ(ScheduleAttr::get(&ctx, schedule.getFields()), schedule);
+  }
+  EXPECT_FALSE(parseScheduleFields("tile_m = 64", &ctx));
+}
+
+TEST_F(ScheduleText, CompletesWhatIsLeftOut) {
+  EXPECT_EQ(complete("tile_n = 32, tile_m = 128"),
+            "tile_m = 128, tile_n = 32, warps = 8, stages = 2, lanes = 4, dot_type = f16");
+  EXPECT_EQ(complete("tile_m = 16, tile_n = 64", /*onCPU=*/true),
+            "tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32");
+  EXPECT_EQ(
+      complete("tile_n = 80, roles = <consumers = 3>"),
+      "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = "
+      "<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = "
+      "4, section = 1>");
+  EXPECT_NE(complete("tile_n = 80, roles = <consumers = 1, producer_registers = 56, blocks = 2>")
+                .find("registers = 200, producer_registers = 56"),
+            std::string::npos);
+}
+
+TEST_F(ScheduleText, Refusals) {
+  EXPECT_EQ(complete("tile_m = 64"), "expected schedule field tile_n but got tile_m");
+  EXPECT_EQ(complete(""), "expected schedule field tile_m but got none");
+  EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
+            "expected an integer as schedule field tile_n but got 'x'");
+  EXPECT_EQ(
+      complete("tile_n = 64, depth = 2, roles = <consumers = 1>"),
+      "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
+      "min_part_tiles, queries_in_registers, roles but got depth");
+  EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
+            "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
+  EXPECT_EQ(complete("tile_m = 64, tile_n = 64, queries_in_registers = 1"),
+            "expected true or false as schedule field queries_in_registers but got '1'");
+  EXPECT_EQ(complete("tile_n = 64, roles = 3"),
+            "expected schedule field roles to be fields in <> but got '3'");
+  EXPECT_EQ(complete("tile_n = 64, roles = <along = head>"),
+            "expected roles field consumers but got along");
+  EXPECT_EQ(complete("tile_n = 64, roles = <consumers = 2, along = batch>"),
+            "expected query_tile or head as roles field along but got 'batch'");
+}
+
+TEST_F(ScheduleText, Trials) {
+  TrialProblem problem;
+  problem.element = Float16Type::get(&ctx);
+  problem.group = 8;
+  auto trials = [&](StringRef chip, const TrialGrid &grid = {}) {
+    return getTrials(problem, llvm::cantFail(Machine::get(chip)), grid);
+  };
+  auto hasRoles = [](const ScheduleFields &fields) { return fields.roles.has_value(); };
+  // What is worth timing is what the attribute can say, each once.
+  for (StringRef chip : {"cpu", "sm_80", "sm_90a"}) {
+    std::vector<ScheduleFields> all = trials(chip);
+    EXPECT_GE(all.size(), 12u);
+    for (auto [i, fields] : llvm::enumerate(all)) {
+      EXPECT_TRUE(parseScheduleFields(formatFields(fields), &ctx)) << formatFields(fields);
+      EXPECT_EQ(llvm::count(all, fields), 1);
+      EXPECT_EQ(fields.pack, 1);
+    }
+    EXPECT_EQ(llvm::any_of(all, hasRoles), chip == "sm_90a");
+  }
+  problem.packs = true;
+  EXPECT_TRUE(llvm::any_of(trials("sm_90a"), [](auto &fields) { return fields.pack == 8; }));
+  EXPECT_FALSE(llvm::any_of(trials("sm_90a"), [](auto &fields) { return fields.pack == 16; }));
+  // Numbers that are given stand for the grid's own, those that no schedule may have as well.
+  TrialGrid grid;
+  grid.tileN = {2000};
+  grid.registers = {216};
+  for (const ScheduleFields &fields : trials("sm_90a", grid)) {
+    EXPECT_EQ(fields.tileN, 2000);
+    ASSERT_TRUE(fields.roles);
+    EXPECT_EQ(fields.roles->registers, 216);
+  }
+  EXPECT_TRUE(trials("sm_80", grid).empty());
+}
+
+} // namespace
