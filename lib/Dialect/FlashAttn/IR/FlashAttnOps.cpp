@@ -78,9 +78,8 @@ double AttentionOp::getScaleOrDefault() {
 
 StringRef AttentionOp::findInputOfHeads(bool inParts) {
   for (const OperandRole &role : getOperandRoles())
-    if (role.value && role.rule->is(OperandRule::Optional) &&
-        !role.rule->is(OperandRule::Output) && role.rule->dims.contains('H') &&
-        !(inParts && role.value == getSinkLogits()))
+    if (role.value && role.rule->is(OperandRule::Optional) && !role.rule->is(OperandRule::Output) &&
+        role.rule->dims.contains('H') && !(inParts && role.value == getSinkLogits()))
       return role.getName();
   return hasScoreMod() ? "a score modification" : "";
 }
