@@ -64,12 +64,12 @@ int64_t LaunchBuilder::allocate(Value pool) {
       return TileShape{name, tile.getDimSize(0), tile.getDimSize(1)};
     });
   };
-  Type element = plan.residents.front().getTileType().getElementType();
+  FloatType element = plan.schedule.getDotType();
   WarpgroupBlock asked;
   asked.residents = shapesOf("resident", plan.residents);
   asked.streamed = shapesOf("streamed", plan.streams);
   asked.outputs = shapesOf("output", plan.outputs);
-  asked.elementBytes = element.getIntOrFloatBitWidth() / 8;
+  asked.elementBytes = element.getWidth() / 8;
   asked.consumers = plan.getConsumers();
   asked.stages = plan.getStages();
   asked.slots = plan.getSlots();
