@@ -218,14 +218,14 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
 }
 
 void ConsumerBuilder::build() {
-  hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,
-                                 plan.roles.getRegisters(), plan.roles.getBlocks());
-  hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
-  Value consumer = toIndex(sub(toI32(block.warpgroup), i32(1)));
   threadInGroup = arith::AndIOp::create(b, loc, block.thread, index(hopper::kWarpgroupThreads - 1));
   auto threads = OnThreadsOp::create(b, loc, threadInGroup, plan.schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(threads.getBody());
+  hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,
+                                 plan.roles.getRegisters(), plan.roles.getBlocks());
+  hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
+  Value consumer = toIndex(sub(toI32(block.warpgroup), i32(1)));
   if (!plan.isPersistent()) {
     consume(block.group, consumer, {index(0), consumer, /*pending=*/true}, index(0));
     return;

@@ -8,16 +8,14 @@ using namespace mlir::flashattn;
 /// The first tile and the end of an interval of one program.
 TileRange HullBuilder::boundsOf(IRMapping &mapping, Value interval) {
   TileLoopOp loop = plan.loop;
-  SmallVector<Value> bounds;
-  for (Value bound : loop.getBounds())
-    bounds.push_back(bound);
-  constexpr unsigned size = TileLoopOp::kBoundsPerInterval;
-  for (size_t i = 0; i < bounds.size(); ++i)
-    if (i % size == 0 || i % size == size - 1)
-      bounds[i] = clone(bounds[i], mapping);
-  if (interval)
-    bounds = pickInterval(b, loc, bounds, interval);
-  return {bounds.front(), bounds.back()};
+  if (!interval) {
+    Value begin = clone(loop.getBounds().front(), mapping);
+    return {begin, clone(loop.getBounds().back(), mapping)};
+  }
+  SmallVector<Value> bounds =
+      llvm::map_to_vector(loop.getBounds(), [&](Value bound) { return clone(bound, mapping); });
+  SmallVector<Value> picked = pickInterval(b, loc, bounds, interval);
+  return {picked.front(), picked.back()};
 }
 
 /// The tiles that any of the block's programs reads.

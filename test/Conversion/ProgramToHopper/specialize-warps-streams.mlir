@@ -34,8 +34,8 @@
 // CHECK: scf.for
 // CHECK: hopper.ring_put %[[QRING]] at %[[AT:.*]] from %[[QMAP]]
 // CHECK-NEXT: hopper.ring_put %[[DORING]] at %[[AT]] from %[[DOMAP]]
-// CHECK: hopper.set_registers increase
 // CHECK: flashattn.on_threads
+// CHECK: hopper.set_registers increase
 // CHECK: hopper.barrier_wait %[[BARS]][%{{.*}}], %c0_i32
 // CHECK: %[[KTILE:.*]] = hopper.load_tile %[[KPLACE:.*]] : memref<1x64x64xf16, {{.*}}> -> vector<64x64xf16>
 // CHECK-NOT: hopper.barrier_wait

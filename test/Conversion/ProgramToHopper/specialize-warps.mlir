@@ -78,10 +78,9 @@
 // CHECK:     %[[HULL32:.*]] = memref.load %[[HULLS]][%c0, %c0, %c1]
 // CHECK-NOT: scf.for
 // CHECK:     scf.for %[[J:.*]] = %c0 to %{{.*}} step %c1
-// CHECK:       %[[STEP:.*]] = arith.subi %[[J]], %c0
 // CHECK:       %[[ROW:.*]] = arith.muli %[[J]], %c32
-// CHECK:       hopper.ring_put %[[KRING]] at %[[STEP]] from %[[KMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
-// CHECK:       hopper.ring_put %[[VRING]] at %[[STEP]] from %[[VMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
+// CHECK:       hopper.ring_put %[[KRING]] at %[[J]] from %[[KMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
+// CHECK:       hopper.ring_put %[[VRING]] at %[[J]] from %[[VMAP]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
 // CHECK-NEXT: }
 // CHECK-NOT: hopper.ring_put
 
@@ -113,18 +112,17 @@
 
 // A product waits for its tile and frees it, counted from the hull's first.
 // CHECK:   flashattn.tile_loop (%[[PLACE:.*]], %{{.*}}) in [(%c0, %c0, %{{.*}}, %[[END]])] when %[[IS]] iter_args
-// CHECK:     %[[NOW:.*]] = arith.subi %[[PLACE]], %c0
-// CHECK:     %[[KTILE:.*]] = hopper.ring_get %[[KRING]] at %[[NOW]]
+// CHECK:     %[[KTILE:.*]] = hopper.ring_get %[[KRING]] at %[[PLACE]]
 // CHECK:     %[[KT:.*]] = hopper.load_tile %[[KTILE]] : {{.*}} -> vector<32x64xf16>
 // CHECK:     vector.contract {{.*}}, %[[KT]],
-// CHECK-NEXT: hopper.ring_release %[[KRING]] at %[[NOW]] if %[[SIGNALS]]
+// CHECK-NEXT: hopper.ring_release %[[KRING]] at %[[PLACE]] if %[[SIGNALS]]
 // CHECK:     flashattn.stage
 // CHECK-NOT: hopper
 // CHECK:     flashattn.stage lag 1
-// CHECK:     %[[VTILE:.*]] = hopper.ring_get %[[VRING]] at %[[LATE:.*]] :
+// CHECK:     %[[VTILE:.*]] = hopper.ring_get %[[VRING]] at %[[PLACE]] :
 // CHECK:     %[[VT:.*]] = hopper.load_tile %[[VTILE]] : {{.*}} -> vector<32x64xf16>
 // CHECK:     vector.contract {{.*}}, %[[VT]],
-// CHECK-NEXT: hopper.ring_release %[[VRING]] at %[[LATE]] if %[[SIGNALS]]
+// CHECK-NEXT: hopper.ring_release %[[VRING]] at %[[PLACE]] if %[[SIGNALS]]
 // CHECK:     flashattn.tile_yield
 
 // And by those behind.
@@ -372,8 +370,8 @@ func.func @persistent_unaligned(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf1
 // CHECK: hopper.set_registers increase
 // CHECK: scf.for %{{.*}} = %c0 to %c2 step %c1 iter_args({{.*}}, %[[CSTEP:.*]] = %c0) -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>, index)
 // CHECK:   hopper.group_barrier
-// CHECK:   arith.addi %{{.*}}, %[[CSTEP]]
 // CHECK:   flashattn.tile_loop
+// CHECK:     arith.addi %{{.*}}, %[[CSTEP]]
 // CHECK:   %[[CNEXT:.*]] = arith.addi %[[CSTEP]], %{{.*}} : index
 // CHECK:   hopper.group_barrier
 // CHECK:   scf.yield %{{.*}}, %{{.*}}, %{{.*}}, %[[CNEXT]]
