@@ -9,8 +9,9 @@
 // CHECK: %[[S:.*]] = vector.contract
 // CHECK: %[[X:.*]] = arith.mulf %[[S]], %[[FIRST]]
 // CHECK: %[[T:.*]] = math.tanh %[[X]]
-// CHECK: vector.multi_reduction <maxnumf>, %[[T]]
-// CHECK: math.fma %[[T]], %[[LAST]]
+// CHECK: %[[MASKED:.*]] = arith.select %{{.*}}, %[[T]],
+// CHECK: flashattn.row_max %[[MASKED]]
+// CHECK: math.fma %[[MASKED]], %[[LAST]]
 func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention softcap(50.0) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -26,25 +27,20 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // CHECK-SAME: %[[BIAS:[a-z0-9]+]]: memref<1x?x1x?xbf16>, %[[KEEP:[a-z0-9]+]]: memref<?x1x?x?xi1>
 // CHECK-DAG: %[[SCALE:.*]] = arith.constant dense<1.250000e-01> : vector<32x64xf32>
 // CHECK-DAG: %[[LOG2E:.*]] = arith.constant dense<1.44269502> : vector<32x64xf32>
-// CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
-// CHECK: %[[ROW:.*]] = arith.muli %[[T]]
-// CHECK: scf.for
-// CHECK: %[[KEY:.*]] = arith.muli
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
+// CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in
 // CHECK: %[[S:.*]] = vector.contract
-// CHECK: %[[BT:.*]] = vector.transfer_read %[[BIAS]][%c0, %[[H]], %c0, %[[KEY]]], %{{.*}} {in_bounds = [true, true], permutation_map = affine_map<(d0, d1, d2, d3) -> (0, d3)>} : memref<1x?x1x?xbf16>, vector<32x64xbf16>
+// CHECK: %[[BT:.*]] = flashattn.load_tile %[[BIAS]][%c0, %[[H]], %c0, %[[J]]] dims [-1, 3] in_bounds [true, false] : memref<1x?x1x?xbf16> -> vector<32x64xbf16>
 // CHECK: %[[BX:.*]] = arith.extf %[[BT]]
 // CHECK: %[[SB:.*]] = math.fma %[[S]], %[[SCALE]], %[[BX]]
-// CHECK-NOT: vector.transfer_read %[[KEEP]]
-// CHECK: vector.multi_reduction <maxnumf>, %[[SB]]
-// CHECK: math.fma %[[SB]], %[[LOG2E]]
-// CHECK: scf.for
-// CHECK: %[[PKEY:.*]] = arith.muli
-// CHECK: vector.transfer_read %[[BIAS]]{{.*}} {in_bounds = [true, false],
-// CHECK: %[[SP:.*]] = math.fma
-// CHECK: vector.transfer_read %[[KEEP]][%[[B]], %c0, %[[ROW]], %[[PKEY]]], %false : memref<?x1x?x?xi1>, vector<32x64xi1>
-// CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %{{.*}} : vector<32x64xi1>
-// CHECK: %[[SK:.*]] = arith.select %[[SHOWN]], %[[SP]]
-// CHECK: vector.multi_reduction <maxnumf>, %[[SK]]
+// CHECK-NOT: flashattn.load_tile %[[KEEP]]
+// CHECK: %[[SHOWN:.*]] = flashattn.tile_mask -> vector<32x64xi1> {
+// CHECK: %[[KT:.*]] = flashattn.load_tile %[[KEEP]][%[[B]], %c0, %[[T]], %[[J]]] dims [2, 3] in_bounds [false, false] : memref<?x1x?x?xi1> -> vector<32x64xi1>
+// CHECK: %[[BOTH:.*]] = arith.andi %{{.*}}, %[[KT]] : vector<32x64xi1>
+// CHECK: flashattn.tile_yield %[[BOTH]]
+// CHECK: %[[SK:.*]] = arith.select %[[SHOWN]], %[[SB]]
+// CHECK: flashattn.row_max %[[SK]]
+// CHECK: math.fma %[[SK]], %[[LOG2E]]
 func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %keep: memref<?x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     bias(%bias : memref<1x?x1x?xbf16>) keep(%keep : memref<?x1x?x?xi1>)
@@ -58,7 +54,7 @@ func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %kee
 // row of the tile's keys.
 
 // CHECK-LABEL: func @score_mod
-// CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
 // CHECK: %[[S:.*]] = vector.contract
 // CHECK: %[[SC:.*]] = arith.mulf %[[S]], %{{.*}} : vector<32x64xf32>
 // CHECK: vector.step : vector<32xindex>
@@ -71,7 +67,8 @@ func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %kee
 // CHECK: arith.sitofp %{{.*}} : vector<32x64xi32> to vector<32x64xf32>
 // CHECK: %[[SV:.*]] = vector.broadcast %[[SLOPE]] : f32 to vector<32x64xf32>
 // CHECK: %[[Y:.*]] = math.fma %{{.*}}, %[[SV]], %[[SC]] : vector<32x64xf32>
-// CHECK: vector.multi_reduction <maxnumf>, %[[Y]]
+// CHECK: %[[MASKED:.*]] = arith.select %{{.*}}, %[[Y]],
+// CHECK: flashattn.row_max %[[MASKED]]
 func.func @score_mod(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     score_mod {
@@ -98,15 +95,14 @@ func.func @score_mod(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[LEN:[a-z0-9]+]]: memref<?xi32>
 // CHECK-DAG: %[[NQ:.*]] = memref.dim %[[Q]], %c2
 // CHECK-DAG: %[[NK:.*]] = memref.dim %[[K]], %c2
-// CHECK: scf.forall (%[[B:.*]], %{{.*}}, %{{.*}}) in
+// CHECK: flashattn.program (%[[B:.*]], %{{.*}}, %{{.*}}) in
 // CHECK: %[[L:.*]] = memref.load %[[LEN]][%[[B]]] : memref<?xi32>
 // CHECK: %[[LI:.*]] = arith.index_cast %[[L]] : i32 to index
 // CHECK: %[[L0:.*]] = arith.maxsi %[[LI]], %c0
 // CHECK: %[[N:.*]] = arith.minsi %[[L0]], %[[NK]]
 // CHECK: arith.subi %[[N]], %[[NQ]]
-// CHECK: %[[SUB:.*]] = memref.subview %[[K]][0, 0, 0, 0] [%{{.*}}, %{{.*}}, %[[N]], 64] [1, 1, 1, 1]
-// CHECK: vector.transfer_read %[[SUB]]
-// CHECK: vector.transfer_read %[[SUB]]
+// CHECK: flashattn.load_tile %[[K]]{{.*}} dims [2, 3] below %[[N]] in_bounds [false, true]
+// CHECK: flashattn.load_tile %[[K]]{{.*}} dims [2, 3] below %[[N]] in_bounds [false, true]
 func.func @kv_len(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %len: memref<?xi32>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %k : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     kv_len(%len : memref<?xi32>) outs(%o : memref<?x?x?x64xf16>)
@@ -119,13 +115,13 @@ func.func @kv_len(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %len: memr
 
 // CHECK-LABEL: func @sinks
 // CHECK-NOT: memref.load
-// CHECK: scf.for
+// CHECK: flashattn.tile_loop
 // CHECK-NOT: memref.load
-// CHECK: scf.yield
+// CHECK: flashattn.tile_yield %{{.*}} : vector<32xf32>
 // CHECK: memref.load %{{.*}} : memref<?xf32>
 // CHECK: arith.maxnumf %{{.*}} : vector<32xf32>
 // CHECK-COUNT-2: math.exp2 %{{.*}} : vector<32xf32>
-// CHECK: vector.transfer_write
+// CHECK: flashattn.store_tile
 // CHECK: math.log2
 func.func @sinks(%q: memref<?x?x?x64xf16>, %sinks: memref<?xf32>, %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)

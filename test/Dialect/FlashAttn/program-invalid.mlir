@@ -55,7 +55,7 @@ func.func @yields(%n: index) {
 // -----
 
 func.func @schedule_of_another_type(%n: index) {
-  // expected-error @+1 {{invalid attribute `schedule` in property conversion: 7 : i32}}
+  // expected-error @+1 {{Invalid attribute `schedule` in property conversion: 7 : i32}}
   "flashattn.program"(%n) <{axes = [#flashattn.program_axis<batch>], schedule = 7 : i32}> ({
   ^bb0(%i: index):
     "flashattn.tile_yield"() : () -> ()

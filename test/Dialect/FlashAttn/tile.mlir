@@ -6,42 +6,50 @@
 // last tile can be partial.
 // CHECK-LABEL: func @no_mask
 // CHECK-SAME: %[[Q:.*]]: memref<?x?x?x64xf16>, %[[K:.*]]: memref<?x?x?x64xf16>, %[[V:.*]]: memref<?x?x?x64xf16>, %[[O:.*]]: memref<?x?x?x64xf16>, %[[LSE:.*]]: memref<?x?x?xf32>
-// CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
+// CHECK-DAG: %[[NQ:.*]] = memref.dim %[[Q]], %c2
+// CHECK-DAG: %[[NK:.*]] = memref.dim %[[K]], %c2
+// CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %[[NQ]], %c128
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %{{.*}}, %[[TILES]]) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 64,
 // A4: the key/value head.
 // CHECK: %[[HKV:.*]] = arith.divui %[[H]], %{{.*}} : index
-// CHECK: %[[ROW:.*]] = arith.muli %[[T]], %c128
 // A7: rows past Nq are read as 0.
-// CHECK: %[[QT:.*]] = vector.transfer_read %[[Q]][%[[B]], %[[H]], %[[ROW]], %c0], %{{.*}} {in_bounds = [false, true]} : memref<?x?x?x64xf16>, vector<128x64xf16>
-// CHECK: %[[FULL:.*]]:3 = scf.for %[[J:.*]] = %c0 to %[[FULLEND:.*]] step %c1 iter_args(%[[M:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}, %[[ACC:.*]] = %{{.*}}) -> (vector<128xf32>, vector<128x4xf32>, vector<128x64xf32>)
-// CHECK:   vector.transfer_read %[[K]][%[[B]], %[[HKV]], %{{.*}}, %c0], %{{.*}} {in_bounds = [true, true]}
+// CHECK: %[[QT:.*]] = flashattn.load_tile %[[Q]][%[[B]], %[[H]], %[[T]], %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
+// The full tiles are those that end before the keys do.
+// CHECK: %[[PAST:.*]] = arith.addi %[[NK]], %c63
+// CHECK: %[[END:.*]] = arith.shrsi %[[PAST]], %c6
+// CHECK: %[[FULLEND:.*]] = arith.shrsi %[[NK]], %c6
+// CHECK: %[[R:.*]]:3 = flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%c0, %c0, %[[FULLEND]], %[[END]])] iter_args(%[[M:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}, %[[ACC:.*]] = %{{.*}}) -> (vector<128xf32>, vector<128x4xf32>, vector<128x64xf32>)
+// CHECK:   %[[KT:.*]] = flashattn.load_tile %[[K]][%[[B]], %[[HKV]], %[[J]], %c0] dims [2, 3] in_bounds [false, true]
 // A1: scores in f32.
-// CHECK:   %[[S:.*]] = vector.contract {{.*}} %[[QT]], %{{.*}} : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
-// No mask code in the full loop.
-// CHECK-NOT: arith.select %{{.*}} : vector<128x64xi1>
-// CHECK:   %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[S]], %[[M]] [1]
+// CHECK:   %[[S:.*]] = vector.contract {{.*}} %[[QT]], %[[KT]], %{{.*}} : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
+// CHECK:   flashattn.stage{{$}}
+// CHECK:   %[[SHOWN:.*]] = flashattn.tile_mask -> vector<128x64xi1>
+// CHECK:   %[[MASKED:.*]] = arith.select %[[SHOWN]], %[[S]], %{{.*}} : vector<128x64xi1>, vector<128x64xf32>
+// No growth on this chip: the largest score it is, and what was summed is always rescaled.
+// CHECK:   %[[MAX:.*]], %{{.*}} = flashattn.row_max %[[MASKED]], %[[M]] : vector<128x64xf32>, vector<128xf32>
 // The factor is folded into the exponent: one FMA, one exp2.
-// CHECK:   %[[X:.*]] = math.fma %[[S]], %{{.*}}, %{{.*}} : vector<128x64xf32>
+// CHECK:   %[[X:.*]] = math.fma %[[MASKED]], %{{.*}}, %{{.*}} : vector<128x64xf32>
 // CHECK:   %[[P:.*]] = math.exp2 %[[X]] : vector<128x64xf32>
+// CHECK:   arith.mulf %[[L]]
 // The sum stays in 4 parts until the end.
 // CHECK:   vector.shape_cast %[[P]] : vector<128x64xf32> to vector<128x8x4x2xf32>
-// CHECK:   vector.multi_reduction <add>, {{.*}} [1, 3] : vector<128x8x4x2xf32> to vector<128x4xf32>
+// CHECK:   %[[SUM:.*]] = vector.multi_reduction <add>, {{.*}} [1, 3] : vector<128x8x4x2xf32> to vector<128x4xf32>
+// CHECK:   %[[SCALED:.*]] = arith.mulf %[[ACC]]
 // CHECK:   %[[P16:.*]] = arith.truncf %[[P]]
-// CHECK:   vector.contract {{.*}} %[[P16]], %{{.*}} into vector<128x64xf32>
-// The partial loop goes on where the full one ends.
-// CHECK: scf.for %{{.*}} = %[[FULLEND]] to %{{.*}} iter_args(%{{.*}} = %[[FULL]]#0, %{{.*}} = %[[FULL]]#1, %{{.*}} = %[[FULL]]#2)
-// CHECK:   {in_bounds = [false, true]}
-// CHECK:   arith.select %{{.*}} : vector<128x64xi1>, vector<128x64xf32>
+// CHECK:   flashattn.stage{{$}}
+// CHECK:   %[[VT:.*]] = flashattn.load_tile %[[V]][%[[B]], %[[HKV]], %[[J]], %c0] dims [2, 3] in_bounds [false, true]
+// CHECK:   %[[NEXT:.*]] = vector.contract {{.*}} %[[P16]], %[[VT]], %[[SCALED]] : {{.*}} into vector<128x64xf32>
+// CHECK:   flashattn.tile_yield %[[MAX]], %[[SUM]], %[[NEXT]]
 // A5, A6.
-// CHECK: vector.multi_reduction <add>, %{{.*}} [1] : vector<128x4xf32> to vector<128xf32>
-// CHECK: vector.transfer_write %{{.*}}, %[[O]][%[[B]], %[[H]], %[[ROW]], %c0] {in_bounds = [false, true]}
+// CHECK: vector.multi_reduction <add>, %[[R]]#1, %{{.*}} [1] : vector<128x4xf32> to vector<128xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %[[O]][%[[B]], %[[H]], %[[T]], %c0] dims [2, 3] in_bounds [false, true] : vector<128x64xf16>,
 // CHECK: math.log2
-// CHECK: vector.transfer_write %{{.*}}, %[[LSE]][%[[B]], %[[H]], %[[ROW]]] : vector<128xf32>
-// CHECK: flashattn.schedule = #flashattn.schedule<tile_m = 128,
+// CHECK: flashattn.store_tile %{{.*}} to %[[LSE]][%[[B]], %[[H]], %[[T]]] dims [2] in_bounds [false] : vector<128xf32>,
 
 // On the CPU contractions are in f32 and a row has one sum.
 // CPU-LABEL: func @no_mask
 // CPU: arith.extf %{{.*}} : vector<32x64xf16> to vector<32x64xf32>
-// CPU: scf.for {{.*}} -> (vector<32xf32>, vector<32xf32>, vector<32x64xf32>)
+// CPU: flashattn.tile_loop {{.*}} -> (vector<32xf32>, vector<32xf32>, vector<32x64xf32>)
 // CPU: math.exp2 {{.*}} : vector<32x64xf32>
 // CPU: vector.multi_reduction <add>, %{{.*}} [1] : vector<32x64xf32> to vector<32xf32>
 // CPU-NOT: arith.truncf
@@ -56,15 +64,25 @@ func.func @no_mask(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memre
 
 // -----
 
-// M3: a window has a partial, a full and a partial interval, and nothing else is visited.
+// M3: a window has a partial, a full and a partial run of tiles, and nothing else is visited.
 // CHECK-LABEL: func @window
-// CHECK: scf.for %{{.*}} = %[[BEGIN:.*]] to %[[FULLBEGIN:.*]] step
-// CHECK: vector<128x64xi1>
-// CHECK: scf.for %{{.*}} = %[[FULLBEGIN]] to %[[FULLEND:.*]] step
+// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %[[T:.*]]) in
+// CHECK: %[[ROW:.*]] = arith.muli %[[T]], %c128
+// CHECK: %[[POSITION:.*]] = arith.addi %[[ROW]]
+// CHECK: %[[LEFT:.*]] = arith.addi %[[POSITION]], %c-1023
+// CHECK: %[[FIRST:.*]] = arith.maxsi %[[LEFT]], %c0
+// CHECK: %[[BEGIN:.*]] = arith.shrsi %[[FIRST]], %c6
+// CHECK: %[[END:.*]] = arith.select %{{.*}}, %{{.*}}, %[[BEGIN]]
+// CHECK: %[[FULLBEGIN:.*]] = arith.select %[[ANY:.*]], %{{.*}}, %[[BEGIN]]
+// CHECK: %[[FULLEND:.*]] = arith.select %[[ANY]], %{{.*}}, %[[BEGIN]]
+// CHECK: flashattn.tile_loop (%{{.*}}, %{{.*}}) in [(%[[BEGIN]], %[[FULLBEGIN]], %[[FULLEND]], %[[END]])] iter_args
+// Both borders of the window stand in the mask, and nowhere else.
 // CHECK-NOT: vector<128x64xi1>
-// CHECK: scf.for %{{.*}} = %[[FULLEND]] to %{{.*}} step
-// CHECK: vector<128x64xi1>
-// CHECK-NOT: scf.for
+// CHECK: flashattn.tile_mask -> vector<128x64xi1>
+// CHECK-COUNT-2: arith.cmpi sge, %{{.*}} : vector<128x64xi32>
+// CHECK-NEXT: arith.andi
+// CHECK: flashattn.tile_yield
+// CHECK-NOT: flashattn.tile_loop
 func.func @window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.window<left = 1023, right = 0>)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -74,12 +92,13 @@ func.func @window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
-// Two intervals share one copy of the three loops, in a loop over the intervals.
+// Two intervals are those of one loop: it has one body, and a mask that is right in both.
 // CHECK-LABEL: func @sinks_and_window
-// CHECK: scf.for %[[I:.*]] = %c0 to %c2 step %c1
-// CHECK:   arith.cmpi eq, %[[I]], %c0
-// CHECK-COUNT-3: scf.for
-// CHECK-NOT: scf.for
+// CHECK: flashattn.tile_loop (%{{.*}}, %{{.*}}) in [(%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}), (%{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}})] iter_args
+// CHECK: flashattn.tile_mask
+// CHECK: arith.ori {{.*}} : vector<128x64xi1>
+// CHECK-NOT: flashattn.tile_loop
+// CHECK-NOT: flashattn.tile_mask
 func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -92,10 +111,10 @@ func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
 // The position of a query: the operand where there is one (A3).
 // CHECK-LABEL: func @offset_bshd
 // CHECK-SAME: %[[OFFSET:[a-z0-9]+]]: index
-// CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in
 // CHECK: %[[ROW:.*]] = arith.muli %[[T]]
 // CHECK: arith.addi %[[ROW]], %[[OFFSET]]
-// CHECK: vector.transfer_read %{{.*}}[%[[B]], %[[ROW]], %[[H]], %c0], %{{.*}} {in_bounds = [false, true], permutation_map = #{{.*}}}
+// CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[T]], %[[H]], %c0] dims [1, 3] in_bounds [false, true]
 func.func @offset_bshd(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %offset: index) {
   flashattn.attention mask(#flashattn.causal) layout(bshd)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) offset(%offset)
