@@ -20,24 +20,23 @@
 // CHECK: ^bb0(%{{.*}}: index, %{{.*}}: index, %[[T:.*]]: index):
 // CHECK: arith.muli %[[T]], %c128
 // CHECK: flashattn.yield_intervals %c0, %c0, %{{.*}}, %{{.*}}
-// CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[TILE:.*]]) in (%{{.*}}, 8, %[[TILES]])
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[TILE:.*]]) in (%{{.*}}, %c8, %[[TILES]])
 // CHECK: %[[N32:.*]] = arith.divui %{{.*}}, %c2_i32
 // CHECK: %[[N:.*]] = arith.index_castui %[[N32]]
 // CHECK: %[[BEGIN32:.*]] = memref.load %[[BOUNDS]][%c0, %c0, %[[N]], %c0]
 // CHECK: %[[BEGIN:.*]] = arith.index_cast %[[BEGIN32]]
 // CHECK: %[[END32:.*]] = memref.load %[[BOUNDS]][%c0, %c0, %[[N]], %c1]
 // CHECK: %[[END:.*]] = arith.index_cast %[[END32]]
-// Full tiles first, without mask and keep.
-// CHECK: scf.for %[[I:[a-z0-9]+]] = %[[BEGIN]] to %[[KEY_TILES]] step %c1
-// CHECK: %[[KT32:.*]] = memref.load %[[LIST]][%c0, %c0, %[[N]], %[[I]]]
-// CHECK: %[[KT:.*]] = arith.index_cast %[[KT32]]
-// CHECK: %[[KEY:.*]] = arith.muli %[[KT]], %c32
-// CHECK: vector.transfer_read %[[K]][%[[B]], %{{.*}}, %[[KEY]], %c0], %{{.*}} {in_bounds = [true, true]}
-// CHECK-NOT: vector.transfer_read %[[KEEP]]
-// CHECK: scf.for %{{.*}} = %[[KEY_TILES]] to %[[END]] step %c1
-// CHECK: vector.transfer_read %[[KEEP]]
-// CHECK: flashattn.partial
-// CHECK-NOT: scf.for
+// Full tiles first: no partial run stands before them. The mask and keep are for the others alone.
+// CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%[[BEGIN]], %[[BEGIN]], %[[KEY_TILES]], %[[END]])] list(%[[LIST]][%c0, %c0, %[[N]]] : memref<1x1x?x?xi32>) iter_args
+// CHECK: flashattn.load_tile %[[K]][%[[B]], %{{.*}}, %[[J]], %c0] dims [2, 3] in_bounds [false, true]
+// CHECK-NOT: flashattn.load_tile %[[KEEP]]
+// CHECK: flashattn.tile_mask
+// CHECK: %[[KEEP_TILE:.*]] = flashattn.load_tile %[[KEEP]][%c0, %c0, %[[TILE]], %[[J]]] dims [2, 3] in_bounds [false, false]
+// CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %[[KEEP_TILE]]
+// CHECK: flashattn.tile_yield %[[SHOWN]]
+// CHECK-NOT: flashattn.load_tile %[[KEEP]]
+// CHECK-NOT: flashattn.tile_loop
 // CHECK: memref.dealloc %[[BUFFER]]
 func.func @shared(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %keep: memref<1x1x?x?xi1>, %o: memref<?x8x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#roles)
@@ -53,13 +52,14 @@ func.func @shared(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %keep: mem
 // the keep is the same for them; every batch with a length of its own has its own.
 #heads = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
 // CHECK-LABEL: func @heads
-// CHECK: flashattn.list_tiles tile [2, 64, 32] {{.*}} outs(%[[BOUNDS:.*]], %{{.*}} : memref<?x4x1x2xi32>, memref<?x4x1x?xi32>) within {
+// CHECK: flashattn.list_tiles tile [2, 64, 32] {{.*}} outs(%[[BOUNDS:.*]], %[[LIST:.*]] : memref<?x4x1x2xi32>, memref<?x4x1x?xi32>) within {
 // CHECK-NEXT: ^bb0(%[[LB:.*]]: index, %{{.*}}: index, %{{.*}}: index):
 // CHECK: memref.load %{{.*}}[%[[LB]]] : memref<?xi32>
-// CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[TILE:.*]]) in
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[TILE:.*]]) in
 // CHECK: %[[N32:.*]] = arith.divui %{{.*}}, %c2_i32
 // CHECK: %[[N:.*]] = arith.index_castui %[[N32]]
 // CHECK: memref.load %[[BOUNDS]][%[[B]], %[[N]], %c0, %c0]
+// CHECK: flashattn.tile_loop {{.*}} list(%[[LIST]][%[[B]], %[[N]], %c0] : memref<?x4x1x?xi32>)
 func.func @heads(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %keep: memref<1x8x1x?xi1>, %len: memref<?xi32>, %o: memref<?x8x?x64xf16>) {
   flashattn.attention schedule(#heads)
       ins(%q, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
@@ -73,8 +73,15 @@ func.func @heads(%q: memref<?x8x?x64xf16>, %k: memref<?x2x?x64xf16>, %keep: memr
 // Few queries, whose keys come in parts, read keep where they stand.
 #split = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 16>
 // CHECK-LABEL: func @parts
-// CHECK-NOT: flashattn.list_tiles
-// CHECK-COUNT-2: vector.transfer_read %{{.*}} : memref<?x1x1x?xi1>, vector<64x32xi1>
+// CHECK-SAME: %[[KEEP:[a-z0-9]+]]: memref<?x1x1x?xi1>
+// CHECK-NOT: {{flashattn.list_tiles|list\(}}
+// CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in
+// In full tiles of the mask too.
+// CHECK: %[[MASK:.*]] = flashattn.tile_mask
+// CHECK-NOT: flashattn.load_tile
+// CHECK: flashattn.tile_yield
+// CHECK: %[[KEEP_TILE:.*]] = flashattn.load_tile %[[KEEP]][%{{.*}}, %c0, %c0, %[[J]]] dims [-1, 3] in_bounds [true, false] : memref<?x1x1x?xi1> -> vector<64x32xi1>
+// CHECK: arith.andi %[[MASK]], %[[KEEP_TILE]]
 func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %keep: memref<?x1x1x?xi1>, %o: memref<?x8x3x64xf16>) {
   flashattn.attention schedule(#split)
       ins(%q, %k, %k : memref<?x8x3x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)

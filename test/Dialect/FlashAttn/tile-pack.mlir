@@ -7,32 +7,29 @@
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4>
 // CHECK-LABEL: func @packed
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[V:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[O:[a-z0-9]+]]: memref<?x?x?x64xf16>, %[[LSE:[a-z0-9]+]]: memref<?x?x?xf32>
-// CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %{{.*}}, %c16
+// CHECK-DAG: %[[NQ:.*]] = memref.dim %[[Q]], %c2
+// CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %[[NQ]], %c16
 // CHECK-DAG: %[[HKV:.*]] = memref.dim %[[K]], %c1
 // CHECK-DAG: %[[GROUP:.*]] = arith.divui
-// CHECK: %[[PERGROUP:.*]] = arith.ceildivui %[[GROUP]], %c4
-// CHECK: %[[PROGRAMS:.*]] = arith.muli %[[HKV]], %[[PERGROUP]]
+// CHECK-DAG: %[[PERGROUP:.*]] = arith.ceildivui %[[GROUP]], %c4
+// CHECK-DAG: %[[PROGRAMS:.*]] = arith.muli %[[HKV]], %[[PERGROUP]]
 // CHECK: %[[QS:.*]] = memref.expand_shape %[[Q]] {{\[\[}}0], [1, 2], [3], [4]] output_shape [%{{.*}}, %[[HKV]], %[[GROUP]], %{{.*}}, 64]
 // CHECK: %[[OS:.*]] = memref.expand_shape %[[O]] {{\[\[}}0], [1, 2], [3], [4]]
 // CHECK: %[[LSES:.*]] = memref.expand_shape %[[LSE]] {{\[\[}}0], [1, 2], [3]]
-// CHECK: scf.forall (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %[[PROGRAMS]], %[[TILES]])
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (%{{.*}}, %[[PROGRAMS]], %[[TILES]])
 // CHECK: %[[KV:.*]] = arith.divui %[[H]], %[[PERGROUP]]
-// CHECK: %[[BEFORE:.*]] = arith.muli %[[KV]], %[[PERGROUP]]
-// CHECK: %[[INGROUP:.*]] = arith.subi %[[H]], %[[BEFORE]]
-// CHECK: %[[FIRST:.*]] = arith.muli %[[INGROUP]], %c4
 // CHECK: %[[ROW:.*]] = arith.muli %[[T]], %c16
 // CHECK: arith.addi %[[ROW]], %c16
-// CHECK: %[[QT4:.*]] = vector.transfer_read %[[QS]][%[[B]], %[[KV]], %[[FIRST]], %[[ROW]], %c0], %{{.*}} {in_bounds = [false, false, true]} : memref<?x?x?x?x64xf16>, vector<4x16x64xf16>
-// CHECK: %[[QT:.*]] = vector.shape_cast %[[QT4]] : vector<4x16x64xf16> to vector<64x64xf16>
-// CHECK: vector.transfer_read %[[K]][%[[B]], %[[KV]],
+// CHECK: %[[BEFORE:.*]] = arith.muli %[[KV]], %[[PERGROUP]]
+// CHECK: %[[INGROUP:.*]] = arith.subi %[[H]], %[[BEFORE]]
+// CHECK: %[[QT:.*]] = flashattn.load_tile %[[QS]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]], %c0] dims [2, 3, 4] shape [4, 16, 64] in_bounds [false, false, true] : memref<?x?x?x?x64xf16> -> vector<64x64xf16>
+// CHECK: flashattn.load_tile %[[K]][%[[B]], %[[KV]],
 // CHECK: vector.contract {{.*}} %[[QT]],
 // The heads follow each other: positions begin anew.
 // CHECK: %[[STEP:.*]] = vector.shape_cast %{{.*}} : vector<64xi32> to vector<64x1xi32>
 // CHECK: arith.remui %[[STEP]], %{{.*}} : vector<64x1xi32>
-// CHECK: %[[OUT:.*]] = vector.shape_cast %{{.*}} : vector<64x64xf16> to vector<4x16x64xf16>
-// CHECK: vector.transfer_write %[[OUT]], %[[OS]][%[[B]], %[[KV]], %[[FIRST]], %[[ROW]], %c0] {in_bounds = [false, false, true]}
-// CHECK: %[[L:.*]] = vector.shape_cast %{{.*}} : vector<64xf32> to vector<4x16xf32>
-// CHECK: vector.transfer_write %[[L]], %[[LSES]][%[[B]], %[[KV]], %[[FIRST]], %[[ROW]]] : vector<4x16xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %[[OS]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]], %c0] dims [2, 3, 4] shape [4, 16, 64] in_bounds [false, false, true] : vector<64x64xf16>,
+// CHECK: flashattn.store_tile %{{.*}} to %[[LSES]][%[[B]], %[[KV]], %[[INGROUP]], %[[T]]] dims [2, 3] shape [4, 16] in_bounds [false, false] : vector<64xf32>,
 func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention mask(#flashattn.causal) schedule(#packed)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -44,16 +41,14 @@ func.func @packed(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // In bshd the heads of a position lie next to each other, and take turns in the rows.
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4>
-// CHECK: #[[ROWS:.*]] = affine_map<(d0, d1, d2, d3, d4) -> (d1, d3, d4)>
-// CHECK: #[[LSEROWS:.*]] = affine_map<(d0, d1, d2, d3) -> (d3, d2)>
 // CHECK-LABEL: func @packed_bshd
 // CHECK: %[[QS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3], [4]]
-// CHECK: %[[QT:.*]] = vector.transfer_read %[[QS]][%[[B:.*]], %[[ROW:.*]], %[[KV:.*]], %[[FIRST:.*]], %c0], %{{.*}} {in_bounds = [false, false, true], permutation_map = #[[ROWS]]} : memref<?x?x8x8x64xf16>, vector<16x4x64xf16>
-// CHECK: vector.shape_cast %[[QT]] : vector<16x4x64xf16> to vector<64x64xf16>
+// CHECK: flashattn.program (%[[B:.*]], %{{.*}}, %[[T:.*]]) in
+// CHECK: flashattn.load_tile %[[QS]][%[[B]], %[[T]], %[[KV:.*]], %[[INGROUP:.*]], %c0] dims [1, 3, 4] shape [16, 4, 64] in_bounds [false, false, true] : memref<?x?x8x8x64xf16> -> vector<64x64xf16>
 // CHECK: %[[STEP:.*]] = vector.shape_cast %{{.*}} : vector<64xi32> to vector<64x1xi32>
 // CHECK: arith.divui %[[STEP]], %{{.*}} : vector<64x1xi32>
-// CHECK: vector.transfer_write %{{.*}}, %{{.*}}[%[[B]], %[[ROW]], %[[KV]], %[[FIRST]], %c0] {in_bounds = [false, false, true], permutation_map = #[[ROWS]]} : vector<16x4x64xf16>
-// CHECK: vector.transfer_write %{{.*}}, %{{.*}}[%[[B]], %[[KV]], %[[FIRST]], %[[ROW]]] {permutation_map = #[[LSEROWS]]} : vector<16x4xf32>, memref<?x8x8x?xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[T]], %[[KV]], %[[INGROUP]], %c0] dims [1, 3, 4] shape [16, 4, 64] in_bounds [false, false, true] : vector<64x64xf16>,
+// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[KV]], %[[INGROUP]], %[[T]]] dims [3, 2] shape [16, 4] in_bounds [false, false] : vector<64xf32>, memref<?x8x8x?xf32>
 func.func @packed_bshd(%q: memref<?x?x64x64xf16>, %k: memref<?x?x8x64xf16>, %v: memref<?x?x8x64xf16>, %o: memref<?x?x64x64xf16>, %lse: memref<?x64x?xf32>) {
   flashattn.attention mask(#flashattn.causal) layout(bshd) schedule(#packed)
     ins(%q, %k, %v : memref<?x?x64x64xf16>, memref<?x?x8x64xf16>, memref<?x?x8x64xf16>)

@@ -13,9 +13,8 @@
 // Where that is one part, the op's own program.
 // CHECK: %[[ONE:.*]] = arith.cmpi eq, %[[S]], %c1
 // CHECK: scf.if %[[ONE]] {
-// CHECK: scf.forall (%{{.*}}, %{{.*}}, %{{.*}}) in (%[[B]], 8, 1)
-// CHECK: vector.transfer_write %{{.*}}, %[[O]][
-// CHECK: flashattn.schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>
+// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %{{.*}}) in (%[[B]], %c8, %c1) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// CHECK: flashattn.store_tile %{{.*}} to %[[O]][
 // CHECK: } else {
 // One allocation for the outputs and, behind them, the log-sum-exps.
 // CHECK: %[[BYTES:.*]] = arith.muli %{{.*}}, %c6240
@@ -25,13 +24,14 @@
 // CHECK: %[[OP:.*]] = memref.view %[[BUFFER]][%c0][%[[S]], %[[B]]] : memref<?xi8> to memref<?x?x8x3x64xf32>
 // CHECK: %[[OB:.*]] = memref.collapse_shape %[[OP]] {{\[\[}}0, 1], [2], [3], [4]]
 // CHECK: %[[LB:.*]] = memref.collapse_shape %[[LP]] {{\[\[}}0, 1], [2], [3]]
-// CHECK: scf.forall (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in (%[[B]], 8, %[[S]])
+// CHECK: flashattn.program (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in (%[[B]], %c8, %[[S]]) axes(batch, head, query_tile) schedule(<tile_m = 64, {{.*}}splits = 16>)
 // Its number counts the parts fastest.
-// CHECK: arith.divui %{{.*}}, %{{.*}} : i32
+// CHECK: %[[TILE32:.*]] = arith.divui %{{.*}}, %{{.*}} : i32
+// CHECK: %[[TILE:.*]] = arith.index_castui %[[TILE32]]
 // CHECK: %[[PART:.*]] = arith.subi %[[T]], %{{.*}}
 // CHECK: %[[FIRST:.*]] = arith.muli %[[PART]], %[[B]]
 // CHECK: %[[OUT:.*]] = arith.addi %[[FIRST]], %[[BATCH]]
-// CHECK: vector.transfer_read %[[Q]][%[[BATCH]], %[[HEAD]],
+// CHECK: flashattn.load_tile %[[Q]][%[[BATCH]], %[[HEAD]], %[[TILE]], %c0]
 // The part's share of the tiles, rounded up; full tiles stay apart from the last one.
 // CHECK: %[[SHARE32:.*]] = arith.divui %{{.*}}, %{{.*}} : i32
 // CHECK: %[[SHARE:.*]] = arith.index_castui %[[SHARE32]]
@@ -39,10 +39,13 @@
 // CHECK: %[[TO:.*]] = arith.addi %[[FROM]], %[[SHARE]]
 // CHECK: %[[LOW:.*]] = arith.minsi %[[TO]], %c0
 // CHECK: %[[BEGIN:.*]] = arith.maxsi %[[LOW]], %[[FROM]]
-// CHECK: scf.for %{{.*}} = %[[BEGIN]] to %[[FULL:[a-z0-9]+]]
-// CHECK: scf.for %{{.*}} = %[[FULL]] to
-// CHECK: vector.transfer_write %{{.*}}, %[[OB]][%[[OUT]], %[[HEAD]], %{{.*}}, %c0] {{.*}} : vector<64x64xf32>, memref<?x8x3x64xf32>
-// CHECK: vector.transfer_write %{{.*}}, %[[LB]][%[[OUT]], %[[HEAD]], %{{.*}}] : vector<64xf32>, memref<?x8x3xf32>
+// CHECK: %[[FULL_TO:.*]] = arith.minsi %{{.*}}, %[[TO]]
+// CHECK: %[[FULL:.*]] = arith.maxsi %[[FULL_TO]], %[[FROM]]
+// CHECK: %[[END_TO:.*]] = arith.minsi %{{.*}}, %[[TO]]
+// CHECK: %[[END:.*]] = arith.maxsi %[[END_TO]], %[[FROM]]
+// CHECK: flashattn.tile_loop (%{{.*}}, %{{.*}}) in [(%[[BEGIN]], %[[BEGIN]], %[[FULL]], %[[END]])] iter_args
+// CHECK: flashattn.store_tile %{{.*}} to %[[OB]][%[[OUT]], %[[HEAD]], %[[TILE]], %c0] {{.*}} : vector<64x64xf32>, memref<?x8x3x64xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %[[LB]][%[[OUT]], %[[HEAD]], %[[TILE]]] {{.*}} : vector<64xf32>, memref<?x8x3xf32>
 // CHECK: flashattn.combine ins(%[[OP]], %[[LP]] : {{.*}}) outs(%[[O]] : memref<?x8x3x64xf16>)
 // CHECK: memref.dealloc %[[BUFFER]]
 func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<?x8x3x64xf16>) {
@@ -62,10 +65,10 @@ func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<
 // CHECK: memref.expand_shape %{{.*}} {{\[\[}}0], [1], [2, 3], [4]] {{.*}} : memref<?x16x8x64xbf16> into memref<?x16x2x4x64xbf16>
 // CHECK: %[[OS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1, 2], [3], [4]] {{.*}} : memref<?x8x16x64xf32> into memref<?x2x4x16x64xf32>
 // CHECK: %[[LS:.*]] = memref.expand_shape %{{.*}} {{\[\[}}0], [1, 2], [3]] {{.*}} : memref<?x8x16xf32> into memref<?x2x4x16xf32>
-// CHECK: scf.forall
+// CHECK: flashattn.program
 // CHECK-NOT: memref.load
-// CHECK: vector.transfer_write %{{.*}}, %[[OS]][{{.*}}] {{.*}}permutation_map = #[[POSITIONS_FIRST:.*]]} : vector<16x4x64xf32>, memref<?x2x4x16x64xf32>
-// CHECK: vector.transfer_write %{{.*}}, %[[LS]]
+// CHECK: flashattn.store_tile %{{.*}} to %[[OS]][{{.*}}] dims [3, 2, 4] shape [16, 4, 64] in_bounds [false, false, true] : vector<64x64xf32>, memref<?x2x4x16x64xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %[[LS]][{{.*}}] dims [3, 2] shape [16, 4] in_bounds [false, false] : vector<64xf32>, memref<?x2x4x16xf32>
 // CHECK: flashattn.combine layout(bshd) ins({{.*}}) sink_logits(%[[SINKS]] : memref<8xf32>) outs(%{{.*}}, %{{.*}} : memref<?x16x8x64xbf16>, memref<?x8x16xf32>)
 func.func @packed(%q: memref<?x16x8x64xbf16>, %k: memref<?x?x2x64xbf16>, %s: memref<8xf32>, %o: memref<?x16x8x64xbf16>, %l: memref<?x8x16xf32>) {
   flashattn.attention layout(bshd) schedule(#packed)
