@@ -86,10 +86,13 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   if (instrument)
     instrument(pm);
   if (!machine->isCPU()) {
+    if (options.fuseProjection)
+      return module.emitError() << "expected the CPU for projections in the epilogue of attention "
+                                   "(fuse-projection) but got "
+                                << options.chip;
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;
-    pipeline.fuseProjection = options.fuseProjection;
     buildFlashAttnToNVVMPipeline(pm, pipeline, options.visitStage);
     return pm.run(module);
   }

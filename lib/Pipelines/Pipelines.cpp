@@ -105,19 +105,12 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
   pm.addPass(flashattn::createSelectSchedule(options));
   addStage(pm, flashattn::PipelineStage::Scheduled, visit);
   pm.addPass(flashattn::createTile());
-  if (fuseProjection) {
-    flashattn::FuseProjectionOptions fusion;
-    fusion.chip = chip.str();
-    pm.addPass(flashattn::createFuseProjection(fusion));
-  }
+  if (fuseProjection)
+    pm.addPass(flashattn::createFuseProjection());
   pm.addPass(flashattn::createTileProject());
   addStage(pm, flashattn::PipelineStage::Tiled, visit);
-  flashattn::LowerCombineOptions combine;
-  combine.gpu = onGPU;
-  pm.addPass(flashattn::createLowerCombine(combine));
-  flashattn::LowerListTilesOptions lists;
-  lists.gpu = onGPU;
-  pm.addPass(flashattn::createLowerListTiles(lists));
+  pm.addPass(onGPU ? flashattn::createConvertFlashAttnKernelsToGPU()
+                   : flashattn::createConvertFlashAttnKernelsToCPU());
 }
 
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
@@ -128,6 +121,8 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
   pm.addPass(createConvertLinalgToLoopsPass());
   addTilePrograms(pm, Machine::kCPU, options.vectorWidth, options.schedule, options.fuseProjection,
                   visit);
+  pm.addPass(createExpandLoops());
+  pm.addPass(createExpandRescale());
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   ConvertFlashAttnToCPUOptions registers;
@@ -156,12 +151,12 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createVerifyHost());
   pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
 
-  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, options.fuseProjection,
+  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, /*fuseProjection=*/false,
                   visit);
   pm.addPass(createSpecializeWarps());
   pm.addPass(createMapToGPU());
-  if (machine->hasDependentLaunch())
-    pm.addPass(createOverlapMerge());
+  if (!machine->hasDependentLaunch())
+    pm.addPass(createDropDependentLaunch());
   pm.addPass(createStageShared());
   pm.addPass(createExpandLoops());
   pm.addPass(createExpandRescale());
@@ -191,6 +186,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createArithToLLVMConversionPass());
   kernels.addPass(createConvertGpuOpsToNVVMOps());
   kernels.addPass(createDeclareDynamicSharedMemory());
+  kernels.addPass(createConvertFlashAttnDeviceToNVVM());
   kernels.addPass(createConvertHopperToNVVM());
   kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createCSEPass());

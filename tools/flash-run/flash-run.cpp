@@ -91,7 +91,7 @@ cl::opt<std::string>
              cl::desc("Fields of the schedule to pin, as of flashattn-select-schedule"),
              cl::cat(compileCategory));
 cl::opt<bool> fuseFlag("fuse-projection",
-                       cl::desc("Multiply each head's output as soon as it is finished"),
+                       cl::desc("CPU: multiply each head's output as soon as it is finished"),
                        cl::cat(compileCategory));
 cl::opt<bool> tuneFlag("tune",
                        cl::desc("Time the schedules that fit and keep the fastest for later runs"),

@@ -8,10 +8,10 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
   let description = [{
     The rows of a tile lie along the lanes of a vector register and its columns
     along a loop: a row reduction is elementwise and nothing is ever shuffled.
-    Each `scf.forall` becomes a function of one program and a call of
-    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h), and so does one with the attribute
-    `flashattn.parallel`, whose body is ordinary code. `flashattn.count_splits` becomes
-    the schedule's number, or that of the key tiles where there are fewer.
+    Each `flashattn.program` becomes a function of one program and a call of
+    `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h); the body of one without a schedule
+    is ordinary code and stays as it is. `flashattn.count_splits` becomes the schedule's number, or
+    that of the key tiles where there are fewer.
 
     Example: test/Conversion/FlashAttnToCPU/attention.mlir
   }];
@@ -23,6 +23,20 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect",
     "::mlir::LLVM::LLVMDialect", "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
+}
+
+def ConvertFlashAttnKernelsToCPU : Pass<"convert-flashattn-kernels-to-cpu"> {
+  let summary = "loops for what runs before and behind the tile programs";
+  let description = [{
+    `flashattn.list_tiles` becomes a `flashattn.program` without a schedule for each list. A row of
+    `flashattn.combine` at a time: its parts are read once, with their weights taken against the
+    largest log-sum-exp so far.
+
+    Examples: test/Conversion/FlashAttnToCPU/list-tiles.mlir, test/Conversion/FlashAttnToCPU/combine.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::math::MathDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
 //===----------------------------------------------------------------------===//
@@ -42,22 +56,8 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::flashattn::hopper::HopperDialect",
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect",
     "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect"];
-}
-
-def OverlapMerge : Pass<"flashattn-overlap-merge"> {
-  let summary = "start the kernel that merges parts of the keys beside the end of the one before";
-  let description = [{
-    For sm_90 and newer. A launch of programs over parts of the keys says at its beginning that
-    the kernel behind it may start (`griddepcontrol.launch_dependents`), and that one, where
-    `flashattn-lower-combine` has made it, waits before it touches memory
-    (`hopper.wait_prerequisite_grids`). `flashattn-flag-launches` tells the runtime of it.
-
-    Example: test/Conversion/FlashAttnToGPU/overlap-merge.mlir
-  }];
-  let dependentDialects = [
-    "::mlir::flashattn::hopper::HopperDialect", "::mlir::NVVM::NVVMDialect"];
 }
 
 def StageShared : Pass<"flashattn-stage-shared"> {
@@ -187,6 +187,52 @@ def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
   let dependentDialects = ["::mlir::flashattn::hopper::HopperDialect"];
 }
 
+//===----------------------------------------------------------------------===//
+// Kernels beside the tile programs
+//===----------------------------------------------------------------------===//
+
+def ConvertFlashAttnKernelsToGPU : Pass<"convert-flashattn-kernels-to-gpu"> {
+  let summary = "kernels for what runs before and behind the tile programs";
+  let description = [{
+    A block of a `gpu.launch` writes a list of `flashattn.list_tiles`: a warp reads a key tile's part
+    of `keep`, 16 elements at a time where rows are aligned, and stops where it has found both
+    values; ballots give the tiles of all warps their places.
+
+    A row of `flashattn.combine` is a block. Each of its four groups of threads merges a quarter of
+    the parts, several of which are on their way at once, with their weights taken against the
+    largest log-sum-exp so far; a thread for each column merges what the groups have left in shared
+    memory. The kernel starts beside the end of the one before it, and waits for it
+    (`flashattn.wait_prerequisite_grids`) where it first touches memory.
+
+    Examples: test/Conversion/KernelsToGPU/list-tiles.mlir, test/Conversion/KernelsToGPU/combine.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
+def DropDependentLaunch : Pass<"flashattn-drop-dependent-launch"> {
+  let summary = "kernels that start one after the other, for GPUs on which they cannot overlap";
+  let description = [{
+    Erases `flashattn.launch_dependents` and `flashattn.wait_prerequisite_grids`: before sm_90 a
+    kernel starts when the one before it has ended.
+
+    Example: test/Conversion/KernelsToGPU/drop-dependent-launch.mlir
+  }];
+}
+
+def ConvertFlashAttnDeviceToNVVM : Pass<"convert-flashattn-device-to-nvvm"> {
+  let summary = "the flashattn dialect's device ops as instructions";
+  let description = [{
+    One op, one instruction of PTX: `flashattn.vote`, `flashattn.launch_dependents` and
+    `flashattn.wait_prerequisite_grids`.
+
+    Example: test/Conversion/FlashAttnToNVVM/device.mlir
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect"];
+}
+
 def ConvertHopperToNVVM : Pass<"convert-hopper-to-nvvm"> {
   let summary = "hopper ops of kernels to inline PTX";
   let description = [{
@@ -249,7 +295,7 @@ def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::Modul
     bytes (`!llvm.array<16 x i64>`) that the call has written. An operand must have the type
     of the kernel's argument for as long as the kernel is a `gpu.func`: run this when kernels
     are serialised (`gpu-module-to-binary`) and before memrefs are lowered.
-    `hopper.multiprocessor_count` becomes a call of `flashattnMultiprocessorCount`.
+    `flashattn.multiprocessor_count` becomes a call of `flashattnMultiprocessorCount`.
 
     Example: test/Conversion/HopperToLLVM/host.mlir
   }];

@@ -42,7 +42,7 @@ struct CompileOptions {
   /// File of tuned schedules (flashattn/Target/Tuned.h); empty: none. Pins come first.
   std::string tunedFile;
   int64_t vectorWidth = 0; ///< CPU: f32 lanes of a register; 0: the host's
-  /// Projections in the epilogue of attention's programs (flashattn-fuse-projection).
+  /// CPU: projections in the epilogue of attention's programs (flashattn-fuse-projection).
   bool fuseProjection = false;
   StageVisitor visitStage; ///< may be empty
 };

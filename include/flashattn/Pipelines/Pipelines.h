@@ -31,12 +31,6 @@ struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOption
   PassOptions::Option<std::string> schedule{
       *this, "schedule",
       llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
-  PassOptions::Option<bool> fuseProjection{
-      *this, "fuse-projection",
-      llvm::cl::desc(
-          "add each head's part of an f32 projection to memory; not where schedules have "
-          "roles"),
-      llvm::cl::init(false)};
 };
 
 /// Points at which every pipeline has a module worth reading, whatever the passes between them.

@@ -3,7 +3,7 @@
 #include "ProgramOutlining.h"
 #include "TileProgramLowering.h"
 #include "flashattn/Conversion/Passes.h"
-#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -40,16 +40,16 @@ static LogicalResult approximateMath(func::FuncOp program) {
       GreedyRewriteConfig().setStrictness(GreedyRewriteStrictness::ExistingOps));
 }
 
-/// Runs `forall`, which is no tile program, in parallel, its body as it is.
-static LogicalResult runInParallel(scf::ForallOp forall, SymbolTable &symbols) {
+/// Runs `program`, which is no tile program, in parallel, its body as it is.
+static LogicalResult runInParallel(ProgramOp program, SymbolTable &symbols) {
   IRMapping mapping;
-  FailureOr<func::FuncOp> program = cpu::outlineProgram(forall, symbols, mapping);
-  if (failed(program))
+  FailureOr<func::FuncOp> function = cpu::outlineProgram(program, symbols, mapping);
+  if (failed(function))
     return failure();
-  OpBuilder b(program->getBody().front().getTerminator());
-  for (Operation &op : forall.getBody()->without_terminator())
+  OpBuilder b(function->getBody().front().getTerminator());
+  for (Operation &op : program.getBody()->without_terminator())
     b.clone(op, mapping);
-  forall.erase();
+  program.erase();
   return success();
 }
 
@@ -64,40 +64,36 @@ static void countSplits(CountSplitsOp op) {
   op.erase();
 }
 
-static ScheduleAttr getSchedule(scf::ForallOp forall) {
-  return forall->getAttrOfType<ScheduleAttr>(kScheduleAttrName);
-}
-
 namespace {
 struct ConvertFlashAttnToCPUPass
     : flashattn::impl::ConvertFlashAttnToCPUBase<ConvertFlashAttnToCPUPass> {
   using ConvertFlashAttnToCPUBase::ConvertFlashAttnToCPUBase;
 
-  LogicalResult convert(scf::ForallOp forall, ScheduleAttr schedule, SymbolTable &symbols) {
+  LogicalResult convert(ProgramOp program, SymbolTable &symbols) {
     IRMapping mapping;
-    FailureOr<func::FuncOp> program = cpu::outlineProgram(forall, symbols, mapping);
-    if (failed(program) ||
-        failed(cpu::lowerTileProgram(forall, *program, mapping, schedule.getTileM(),
+    FailureOr<func::FuncOp> function = cpu::outlineProgram(program, symbols, mapping);
+    if (failed(function) ||
+        failed(cpu::lowerTileProgram(*program.getBody(), *function, mapping,
+                                     program.getScheduleAttr().getTileM(),
                                      cpu::RegisterFile::get(vectorWidth))) ||
-        failed(approximateMath(*program)))
+        failed(approximateMath(*function)))
       return failure();
-    forall.erase();
+    program.erase();
     return success();
   }
 
   void runOnOperation() override {
     getOperation().walk(countSplits);
-    SmallVector<scf::ForallOp> programs;
-    getOperation().walk([&](scf::ForallOp forall) {
-      if (getSchedule(forall) || forall->hasAttr(kParallelAttrName))
-        programs.push_back(forall);
-    });
+    IRRewriter rewriter(&getContext());
+    getOperation().walk([&](LoadTileOp op) { expandToTransfer(rewriter, op); });
+    getOperation().walk([&](StoreTileOp op) { expandToTransfer(rewriter, op); });
+    SmallVector<ProgramOp> programs;
+    getOperation().walk([&](ProgramOp program) { programs.push_back(program); });
     SymbolTable symbols(getOperation());
-    for (scf::ForallOp forall : programs) {
-      ScheduleAttr schedule = getSchedule(forall);
-      if (failed(schedule ? convert(forall, schedule, symbols) : runInParallel(forall, symbols)))
+    for (ProgramOp program : programs)
+      if (failed(program.getScheduleAttr() ? convert(program, symbols)
+                                           : runInParallel(program, symbols)))
         return signalPassFailure();
-    }
   }
 };
 } // namespace

@@ -4,22 +4,20 @@
 #include "flashattn/Runtime/ABI.h"
 #include "mlir/Conversion/LLVMCommon/TypeConverter.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
+using namespace mlir::flashattn;
 using namespace mlir::flashattn::cpu;
 
 /// What the program needs from outside. Vectors are made again inside, from the scalars
 /// that they are made of; so are constants.
-static void collectCaptures(scf::ForallOp forall, SetVector<Value> &captures,
+static void collectCaptures(ProgramOp program, SetVector<Value> &captures,
                             SetVector<Operation *> &constants) {
   SetVector<Value> used;
-  getUsedValuesDefinedAbove(forall.getRegion(), used);
-  for (OpFoldResult size : forall.getMixedUpperBound())
-    if (auto value = dyn_cast<Value>(size))
-      used.insert(value);
+  getUsedValuesDefinedAbove(program.getRegion(), used);
+  used.insert(program.getSizes().begin(), program.getSizes().end());
   for (unsigned i = 0; i < used.size(); ++i) { // grows as it goes
     Value value = used[i];
     Operation *def = value.getDefiningOp();
@@ -45,20 +43,18 @@ static func::FuncOp getParallelFor(ModuleOp module, SymbolTable &symbols) {
   return function;
 }
 
-FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(scf::ForallOp forall,
+FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(ProgramOp program,
                                                              SymbolTable &symbols,
                                                              IRMapping &mapping) {
-  Location loc = forall.getLoc();
-  MLIRContext *context = forall.getContext();
-  if (!forall.isNormalized() || forall.getNumResults() != 0)
-    return forall.emitOpError("expected a tile program that counts from 0 by 1 and has no results");
-  auto parent = forall->getParentOfType<func::FuncOp>();
+  Location loc = program.getLoc();
+  MLIRContext *context = program.getContext();
+  auto parent = program->getParentOfType<func::FuncOp>();
   if (!parent)
-    return forall.emitOpError("expected a tile program inside of a 'func.func'");
+    return program.emitOpError("expected a tile program inside of a 'func.func'");
 
   SetVector<Value> captures;
   SetVector<Operation *> constants;
-  collectCaptures(forall, captures, constants);
+  collectCaptures(program, captures, constants);
 
   // A cast to the lowered type and back cancels when the functions themselves are lowered.
   LLVMTypeConverter typeConverter(context);
@@ -66,7 +62,7 @@ FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(scf::ForallOp foral
   for (Value capture : captures) {
     fields.push_back(typeConverter.convertType(capture.getType()));
     if (!fields.back())
-      return forall.emitOpError("expected captured values of types known to LLVM but got ")
+      return program.emitOpError("expected captured values of types known to LLVM but got ")
              << capture.getType();
   }
   auto frameType = LLVM::LLVMStructType::getLiteral(context, fields);
@@ -91,10 +87,9 @@ FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(scf::ForallOp foral
     mapping.map(capture, cast.getResult(0));
   }
   Value linear = arith::IndexCastOp::create(b, loc, b.getIndexType(), function.getArgument(1));
-  SmallVector<OpFoldResult> sizes = forall.getMixedUpperBound();
+  auto sizes = program.getSizes();
   for (int64_t i = sizes.size() - 1; i >= 0; --i) {
-    Value size = isa<Value>(sizes[i]) ? mapping.lookup(cast<Value>(sizes[i]))
-                                      : getValueOrCreateConstantIndexOp(b, loc, sizes[i]);
+    Value size = mapping.lookup(sizes[i]);
     Value position = linear;
     if (i > 0) {
       position = arith::RemUIOp::create(b, loc, linear, size);
@@ -105,7 +100,7 @@ FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(scf::ForallOp foral
       Value last = arith::SubIOp::create(b, loc, size, one);
       position = arith::SubIOp::create(b, loc, last, position);
     }
-    mapping.map(forall.getInductionVars()[i], position);
+    mapping.map(program.getNumbers()[i], position);
   }
   func::ReturnOp::create(b, loc);
 
@@ -113,20 +108,19 @@ FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(scf::ForallOp foral
   b.setInsertionPointToStart(&parent.getBody().front());
   Value one = LLVM::ConstantOp::create(b, loc, i64, b.getI64IntegerAttr(1));
   Value frame = LLVM::AllocaOp::create(b, loc, pointer, frameType, one);
-  b.setInsertionPoint(forall);
+  b.setInsertionPoint(program);
   for (auto [i, capture] : llvm::enumerate(captures)) {
     auto lowered = UnrealizedConversionCastOp::create(b, loc, fields[i], capture);
     LLVM::StoreOp::create(b, loc, lowered.getResult(0), fieldOf(b, frame, i));
   }
   Value count = arith::ConstantIndexOp::create(b, loc, 1);
-  for (OpFoldResult size : sizes)
-    count =
-        b.createOrFold<arith::MulIOp>(loc, count, getValueOrCreateConstantIndexOp(b, loc, size));
+  for (Value size : sizes)
+    count = b.createOrFold<arith::MulIOp>(loc, count, size);
   count = arith::IndexCastOp::create(b, loc, i64, count);
   Value body = func::ConstantOp::create(b, loc, function.getFunctionType(),
                                         FlatSymbolRefAttr::get(function));
   body = UnrealizedConversionCastOp::create(b, loc, pointer, body).getResult(0);
-  func::CallOp::create(b, loc, getParallelFor(forall->getParentOfType<ModuleOp>(), symbols),
+  func::CallOp::create(b, loc, getParallelFor(program->getParentOfType<ModuleOp>(), symbols),
                        ValueRange{count, body, frame});
   return function;
 }

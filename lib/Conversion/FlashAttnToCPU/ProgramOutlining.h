@@ -3,20 +3,20 @@
 #ifndef FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_PROGRAMOUTLINING_H
 #define FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_PROGRAMOUTLINING_H
 
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/IRMapping.h"
 #include "mlir/IR/SymbolTable.h"
 
 namespace mlir::flashattn::cpu {
 
-/// Makes a private function `(context: !llvm.ptr, i: i64)` and, before `forall`, a call
-/// of `flashattnParallelFor` that runs it for every point of the forall. The function
-/// unpacks what the forall captures and its induction variables from i, and maps them in
-/// `mapping`; its body ends there, without what the forall does. Along the last dimension
-/// programs run from the highest index down: with a causal mask the longest come first.
-FailureOr<func::FuncOp> outlineProgram(scf::ForallOp forall, SymbolTable &symbols,
-                                       IRMapping &mapping);
+/// Makes a private function `(context: !llvm.ptr, i: i64)` and, before `program`, a call
+/// of `flashattnParallelFor` that runs it for every point of the program's sizes. The function
+/// unpacks what the program captures and its numbers from i, and maps them in `mapping`; its body
+/// ends there, without what the program does. Along the last dimension programs run from the
+/// highest number down: with a causal mask the longest come first. Errors, at the program: outside
+/// of a function, captured values that LLVM does not know.
+FailureOr<func::FuncOp> outlineProgram(ProgramOp program, SymbolTable &symbols, IRMapping &mapping);
 
 } // namespace mlir::flashattn::cpu
 

@@ -403,10 +403,10 @@ LogicalResult TileProgramLowering::lowerIf(scf::IfOp op) {
   return success();
 }
 
-LogicalResult mlir::flashattn::cpu::lowerTileProgram(scf::ForallOp forall, func::FuncOp program,
+LogicalResult mlir::flashattn::cpu::lowerTileProgram(Block &body, func::FuncOp function,
                                                      IRMapping &mapping, int64_t rows,
                                                      RegisterFile registers) {
-  OpBuilder b(program.getBody().front().getTerminator());
-  ScratchPool scratch(program);
-  return TileProgramLowering(b, scratch, mapping, rows, registers).lowerBlock(*forall.getBody());
+  OpBuilder b(function.getBody().front().getTerminator());
+  ScratchPool scratch(function);
+  return TileProgramLowering(b, scratch, mapping, rows, registers).lowerBlock(body);
 }

@@ -10,10 +10,10 @@
 
 namespace mlir::flashattn::cpu {
 
-/// Writes the body of `forall`, on tiles of `rows` rows, to the end of `program`.
-/// `mapping` has what the body captures, its induction variables included.
-LogicalResult lowerTileProgram(scf::ForallOp forall, func::FuncOp program, IRMapping &mapping,
-                               int64_t rows, RegisterFile registers);
+/// Writes the body of a tile program, on tiles of `rows` rows, to the end of `function`.
+/// `mapping` has what the body captures, its arguments included.
+LogicalResult lowerTileProgram(Block &body, func::FuncOp function, IRMapping &mapping, int64_t rows,
+                               RegisterFile registers);
 
 } // namespace mlir::flashattn::cpu
 

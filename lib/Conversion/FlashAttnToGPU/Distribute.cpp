@@ -2,7 +2,6 @@
 
 #include "Distribute.h"
 #include "flashattn/Conversion/Passes.h"
-#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -448,10 +447,7 @@ LogicalResult Distributor::anyRow(AnyRowOp op) {
   Value mine;
   for (Value element : vector::ToElementsOp::create(b, loc, held).getResults())
     mine = mine ? Value(arith::OrIOp::create(b, loc, mine, element)) : element;
-  Value everyone = arith::ConstantIntOp::create(b, loc, -1, 32);
-  Value any =
-      NVVM::VoteSyncOp::create(b, loc, b.getI1Type(), everyone, mine, NVVM::VoteSyncKind::any);
-  b.replaceAllUsesWith(op.getResult(), any);
+  b.replaceAllUsesWith(op.getResult(), VoteOp::create(b, loc, VoteKind::Any, mine));
   return success();
 }
 

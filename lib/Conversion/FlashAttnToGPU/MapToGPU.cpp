@@ -1,9 +1,9 @@
 //===- MapToGPU.cpp - flashattn-map-to-gpu ---------------------------------===//
 
 #include "TileLayout.h"
+#include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
-#include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
 
@@ -52,6 +52,8 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
   b.eraseOp(program);
+  if (schedule.getSplits() > 1)
+    addLaunchDependents(*onThreads.getBody());
   return success();
 }
 
@@ -68,7 +70,7 @@ static void countSplits(RewriterBase &b, CountSplitsOp op) {
   RolesAttr roles = schedule.getRoles();
   // Without roles nothing says how many run at once: small blocks two or more.
   int64_t blocks = roles ? roles.getBlocks() : 2;
-  Value places = b.createOrFold<arith::MulIOp>(loc, hopper::MultiprocessorCountOp::create(b, loc),
+  Value places = b.createOrFold<arith::MulIOp>(loc, MultiprocessorCountOp::create(b, loc),
                                                index(blocks));
   Value wanted = divide(places, max(op.getPrograms(), index(1)));
   Value most =

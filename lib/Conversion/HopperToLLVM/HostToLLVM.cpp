@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "flashattn/Runtime/ABI.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
@@ -96,7 +97,7 @@ static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
 }
 
 /// The runtime's number.
-static LogicalResult lower(hopper::MultiprocessorCountOp op, func::FuncOp parent) {
+static LogicalResult lower(MultiprocessorCountOp op, func::FuncOp parent) {
   OpBuilder builder(op);
   FailureOr<LLVM::LLVMFuncOp> function =
       LLVM::lookupOrCreateFn(builder, parent->getParentOfType<ModuleOp>(),
@@ -118,7 +119,7 @@ struct ConvertHopperHostToLLVMPass
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       WalkResult result = function.walk([&](Operation *op) {
         LogicalResult lowered = llvm::TypeSwitch<Operation *, LogicalResult>(op)
-                                    .Case<hopper::MakeTensorMapOp, hopper::MultiprocessorCountOp>(
+                                    .Case<hopper::MakeTensorMapOp, MultiprocessorCountOp>(
                                         [&](auto op) { return lower(op, function); })
                                     .Default(success());
         return failed(lowered) ? WalkResult::interrupt() : WalkResult::advance();

@@ -305,7 +305,7 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
     LLVMConversionTarget target(getContext());
     // What describes memory to the copy unit is the host's.
     target.addIllegalDialect<HopperDialect>();
-    target.addLegalOp<MakeTensorMapOp, MultiprocessorCountOp>();
+    target.addLegalOp<MakeTensorMapOp>();
     target.addLegalDialect<NVVM::NVVMDialect>();
     if (failed(applyPartialConversion(root, target, std::move(patterns))))
       signalPassFailure();
@@ -321,7 +321,6 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
                BarrierLowering<BarrierWaitOp>>(converter);
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
-  patterns.add<InstructionLowering<WaitPrerequisiteGridsOp>>(converter, "griddepcontrol.wait;");
   patterns.add(lowerWaitStores);
   patterns.add(lowerFenceAsyncShared);
   patterns.add(lowerGroupBarrier);

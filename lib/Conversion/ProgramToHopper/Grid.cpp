@@ -26,7 +26,7 @@ void GridBuilder::countGroups(BlockValues &values) {
 /// As many blocks as run at once, or as there are groups.
 Value GridBuilder::countResidentBlocks() {
   return min(block.groups,
-             mul(hopper::MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks())));
+             mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks())));
 }
 
 /// Groups of one head that have a program less than its others; all of them where they have the

@@ -5,6 +5,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Block.h"
+#include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Target/ResourcePlans.h"
 
@@ -159,6 +160,8 @@ void LaunchBuilder::build() {
   b.setInsertionPointToStart(role.elseBlock());
   ConsumerBuilder(b, plan, block).build();
   b.eraseOp(plan.program);
+  if (plan.schedule.getSplits() > 1)
+    addLaunchDependents(values.launch.getBody().front());
   b.setInsertionPoint(values.launch);
   values.launch.getDynamicSharedMemorySizeMutable().assign(i32(bytes));
 }

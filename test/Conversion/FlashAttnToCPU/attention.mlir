@@ -1,4 +1,4 @@
-// RUN: flash-opt %s --flashattn-select-schedule --flashattn-tile --convert-flashattn-to-cpu | FileCheck %s --implicit-check-not='vector<{{(32|64)x64}}' --implicit-check-not='math.{{exp2|log2}}'
+// RUN: flash-opt %s --flashattn-select-schedule --flashattn-tile --flashattn-expand-loops --flashattn-expand-rescale --convert-flashattn-to-cpu | FileCheck %s --implicit-check-not='vector<{{(32|64)x64}}' --implicit-check-not='math.{{exp2|log2}}'
 // RUN: flash-opt %s --flashattn-to-cpu | FileCheck %s --check-prefix=LLVM
 
 // The whole program of a causal attention in f16: nothing is left on tiles, K and V are

@@ -1,7 +1,6 @@
 // RUN: flash-opt %s --convert-flashattn-to-cpu --split-input-file | FileCheck %s
 // RUN: flash-opt %s --convert-flashattn-to-cpu=vector-width=8 --split-input-file | FileCheck %s --check-prefix=NARROW
 
-#schedule = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #mn = affine_map<(m, n, k) -> (m, n)>
@@ -35,20 +34,20 @@ func.func @in_bounds(%q: memref<?x16xf32>, %k: memref<?x16xf32>, %s: memref<?x64
   %zero = arith.constant dense<0.0> : vector<32x64xf32>
   %n = memref.dim %q, %c0 : memref<?x16xf32>
   %tiles = arith.divui %n, %c32 : index
-  scf.forall (%t) in (%tiles) {
+  flashattn.program (%t) in (%tiles) axes(query_tile)
+      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %row = arith.muli %t, %c32 : index
     %qt = vector.transfer_read %q[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x16xf32>, vector<32x16xf32>
     %kt = vector.transfer_read %k[%c0, %c0], %pad {in_bounds = [true, true]} : memref<?x16xf32>, vector<64x16xf32>
     %st = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>}
         %qt, %kt, %zero : vector<32x16xf32>, vector<64x16xf32> into vector<32x64xf32>
     vector.transfer_write %st, %s[%row, %c0] {in_bounds = [true, true]} : vector<32x64xf32>, memref<?x64xf32>
-  } {flashattn.schedule = #schedule}
+  }
   return
 }
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 #mk = affine_map<(m, n, k) -> (m, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
@@ -80,7 +79,8 @@ func.func @tail(%p: memref<?x64xf32>, %v: memref<?x24xf16>, %o: memref<?x24xf32>
   %pad16 = arith.constant 0.0 : f16
   %n = memref.dim %p, %c0 : memref<?x64xf32>
   %tiles = arith.divui %n, %c32 : index
-  scf.forall (%t) in (%tiles) {
+  flashattn.program (%t) in (%tiles) axes(query_tile)
+      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %row = arith.muli %t, %c32 : index
     %pt = vector.transfer_read %p[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x64xf32>, vector<32x64xf32>
     %ot = vector.transfer_read %o[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x24xf32>, vector<32x24xf32>
@@ -91,6 +91,6 @@ func.func @tail(%p: memref<?x64xf32>, %v: memref<?x24xf16>, %o: memref<?x24xf32>
     %new = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>}
         %pt, %vt, %scaled : vector<32x64xf32>, vector<64x24xf32> into vector<32x24xf32>
     vector.transfer_write %new, %o[%row, %c0] {in_bounds = [true, true]} : vector<32x24xf32>, memref<?x24xf32>
-  } {flashattn.schedule = #schedule}
+  }
   return
 }

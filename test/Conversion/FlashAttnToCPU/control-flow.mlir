@@ -3,7 +3,6 @@
 // Rows are carried as values, tiles in a buffer that the loop updates. Branches write
 // their tile where the other branch does.
 
-#schedule = #flashattn.schedule<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 
 // CHECK-LABEL: func.func private @carried_program
 // CHECK-DAG:     memref.alloca() {alignment = 64 : i64} : memref<8x16xf32>
@@ -31,7 +30,9 @@ func.func @carried(%x: memref<16x8xf32>, %y: memref<16xf32>, %steps: index) {
   %tile0 = arith.constant dense<0.0> : vector<16x8xf32>
   %row0 = arith.constant dense<0.0> : vector<16xf32>
   %ones = arith.constant dense<1.0> : vector<16x8xf32>
-  scf.forall (%t) in (1) {
+  %n1 = arith.constant 1 : index
+  flashattn.program (%t) in (%n1) axes(query_tile)
+      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %r:2 = scf.for %i = %c0 to %steps step %c1 iter_args(%tile = %tile0, %row = %row0) -> (vector<16x8xf32>, vector<16xf32>) {
       %even = arith.cmpi ult, %i, %c2 : index
       %b:2 = scf.if %even -> (vector<16x8xf32>, vector<16xf32>) {
@@ -45,6 +46,6 @@ func.func @carried(%x: memref<16x8xf32>, %y: memref<16xf32>, %steps: index) {
     }
     vector.transfer_write %r#0, %x[%c0, %c0] {in_bounds = [true, true]} : vector<16x8xf32>, memref<16x8xf32>
     vector.transfer_write %r#1, %y[%c0] {in_bounds = [true]} : vector<16xf32>, memref<16xf32>
-  } {flashattn.schedule = #schedule}
+  }
   return
 }

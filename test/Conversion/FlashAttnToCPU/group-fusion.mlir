@@ -3,7 +3,6 @@
 // Elementwise ops and row reductions share one loop over the columns until one needs the
 // result of a reduction; a tile is stored only where another loop reads it.
 
-#schedule = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 
 // CHECK-LABEL: func.func private @softmax_program
 // One buffer: each loop writes its tile over the one that it reads.
@@ -53,7 +52,8 @@ func.func @softmax(%x: memref<?x64xf32>) {
   %hidden = arith.constant dense<0xFF800000> : vector<32x64xf32>
   %n = memref.dim %x, %c0 : memref<?x64xf32>
   %tiles = arith.divui %n, %c32 : index
-  scf.forall (%t) in (%tiles) {
+  flashattn.program (%t) in (%tiles) axes(query_tile)
+      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %row = arith.muli %t, %c32 : index
     %s = vector.transfer_read %x[%row, %c0], %pad {in_bounds = [true, true]} : memref<?x64xf32>, vector<32x64xf32>
     %i = vector.step : vector<32xindex>
@@ -75,6 +75,6 @@ func.func @softmax(%x: memref<?x64xf32>) {
     %sumt = vector.broadcast %sumc : vector<32x1xf32> to vector<32x64xf32>
     %y = arith.divf %p, %sumt : vector<32x64xf32>
     vector.transfer_write %y, %x[%row, %c0] {in_bounds = [true, true]} : vector<32x64xf32>, memref<?x64xf32>
-  } {flashattn.schedule = #schedule}
+  }
   return
 }

@@ -4,12 +4,11 @@
 // A program becomes a function of what it captures, packed, and of a number. Rows past
 // the end of memory are neither read nor written (rule A7).
 
-#schedule = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 
 // CHECK-LABEL: func.func @negate(
 // CHECK-SAME:      %[[X:.*]]: memref<?x?xf32>, %[[Y:.*]]: memref<?x?xf32>
 // CHECK:         %[[FRAME:.*]] = llvm.alloca %{{.*}} x !llvm.struct<(struct<(ptr, ptr, i64, array<2 x i64>, array<2 x i64>)>, {{.*}}, i64, i64)>
-// CHECK-NOT:     scf.forall
+// CHECK-NOT:     flashattn.program
 // CHECK:         llvm.store
 // CHECK:         %[[COUNT:.*]] = arith.index_cast %{{.*}} : index to i64
 // CHECK:         %[[BODY:.*]] = constant @negate_program : (!llvm.ptr, i64) -> ()
@@ -45,12 +44,13 @@ func.func @negate(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
   %b = memref.dim %x, %c0 : memref<?x?xf32>
   %n = memref.dim %x, %c1 : memref<?x?xf32>
   %tiles = arith.ceildivui %n, %c32 : index
-  scf.forall (%i, %t) in (%b, %tiles) {
+  flashattn.program (%i, %t) in (%b, %tiles) axes(head, query_tile)
+      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %row = arith.muli %t, %c32 : index
     %v = vector.transfer_read %x[%i, %row], %zero {in_bounds = [false]} : memref<?x?xf32>, vector<32xf32>
     %w = arith.negf %v : vector<32xf32>
     vector.transfer_write %w, %y[%i, %row] {in_bounds = [false]} : vector<32xf32>, memref<?x?xf32>
-  } {flashattn.schedule = #schedule}
+  }
   return
 }
 

@@ -1,5 +1,5 @@
 // A contraction's operand in memory whose columns end anywhere, and one whose rows lie pages apart.
-// RUN: flash-opt %s -split-input-file -flashattn-tile-project -canonicalize -cse -convert-flashattn-to-cpu -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file -flashattn-tile-project -flashattn-expand-loops -canonicalize -cse -convert-flashattn-to-cpu -canonicalize -cse | FileCheck %s
 
 #schedule = #flashattn.schedule<tile_m = 32, tile_n = 48, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 
@@ -26,7 +26,6 @@ func.func @ends(%o: memref<?x?x?x24xf16>, %w: memref<?x24x150xf16>, %p: memref<?
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 #m = affine_map<(d0, d1, d2) -> (d1, d2)>
 #ik = affine_map<(i, j, k) -> (i, k)>
 #kj = affine_map<(i, j, k) -> (k, j)>
@@ -42,7 +41,10 @@ func.func @rows(%x: memref<32x8xf32>, %a: memref<2x8x48xf32>, %b: memref<2x8x102
   %zero = arith.constant 0.0 : f32
   %sa = arith.constant dense<0.0> : vector<32x48xf32>
   %sb = arith.constant dense<0.0> : vector<32x64xf32>
-  scf.forall (%i, %j, %k) in (2, 1, 1) {
+  %one = arith.constant 1 : index
+  %two = arith.constant 2 : index
+  flashattn.program (%i, %j, %k) in (%two, %one, %one) axes(batch, query_tile, column_tile)
+      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %vx = vector.transfer_read %x[%c0, %c0], %zero {in_bounds = [true, true]} : memref<32x8xf32>, vector<32x8xf32>
     %va = vector.transfer_read %a[%i, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = #m} : memref<2x8x48xf32>, vector<8x48xf32>
     %vb = vector.transfer_read %b[%i, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = #m} : memref<2x8x1024xf32>, vector<8x64xf32>
@@ -50,6 +52,6 @@ func.func @rows(%x: memref<32x8xf32>, %a: memref<2x8x48xf32>, %b: memref<2x8x102
     %rb = vector.contract {indexing_maps = [#ik, #kj, #ij], iterator_types = ["parallel", "parallel", "reduction"]} %vx, %vb, %sb : vector<32x8xf32>, vector<8x64xf32> into vector<32x64xf32>
     vector.transfer_write %ra, %y[%c0, %c0] {in_bounds = [true, true]} : vector<32x48xf32>, memref<32x48xf32>
     vector.transfer_write %rb, %z[%c0, %c0] {in_bounds = [true, true]} : vector<32x64xf32>, memref<32x64xf32>
-  } {flashattn.schedule = #schedule}
+  }
   return
 }

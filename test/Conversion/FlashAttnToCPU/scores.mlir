@@ -3,7 +3,6 @@
 // Reads of what is broadcast: one element to all rows, or a row's element to every column. Elements of
 // i1 take a byte each.
 
-#schedule = #flashattn.schedule<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 #keys = affine_map<(m, n) -> (0, n)>
 #rows = affine_map<(m, n) -> (m, 0)>
 
@@ -38,7 +37,9 @@ func.func @reads(%keys: memref<1x8xf16>, %rows: memref<16x1xf32>, %kept: memref<
   %f16 = arith.constant 0.0 : f16
   %f32 = arith.constant 0.0 : f32
   %false = arith.constant false
-  scf.forall (%t) in (4) {
+  %n4 = arith.constant 4 : index
+  flashattn.program (%t) in (%n4) axes(query_tile)
+      schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
     %a = vector.transfer_read %keys[%c0, %c0], %f16 {in_bounds = [true, true], permutation_map = #keys} : memref<1x8xf16>, vector<16x8xf16>
     %b = vector.transfer_read %rows[%c0, %c0], %f32 {in_bounds = [true, true], permutation_map = #rows} : memref<16x1xf32>, vector<16x8xf32>
     %k = vector.transfer_read %kept[%c0, %c0], %false {in_bounds = [false, false]} : memref<?x?xi1>, vector<16x8xi1>
@@ -49,6 +50,6 @@ func.func @reads(%keys: memref<1x8xf16>, %rows: memref<16x1xf32>, %kept: memref<
     %hs = vector.broadcast %h : f32 to vector<16x8xf32>
     %r = arith.select %k, %u, %hs : vector<16x8xi1>, vector<16x8xf32>
     vector.transfer_write %r, %y[%c0, %c0] {in_bounds = [true, true]} : vector<16x8xf32>, memref<16x8xf32>
-  } {flashattn.schedule = #schedule}
+  }
   return
 }

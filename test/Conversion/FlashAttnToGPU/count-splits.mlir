@@ -4,7 +4,7 @@
 // The blocks that run at once, 8 tiles or more to a part, and no more parts than said.
 // CHECK-LABEL: func @roles
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
-// GPU: %[[SMS:.*]] = hopper.multiprocessor_count
+// GPU: %[[SMS:.*]] = flashattn.multiprocessor_count
 // GPU: %[[PLACES:.*]] = arith.muli %[[SMS]], %c3
 // GPU: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // GPU: %[[WANTED:.*]] = arith.divui %[[PLACES]], %[[ANY]]

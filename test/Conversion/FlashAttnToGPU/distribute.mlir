@@ -167,7 +167,7 @@ func.func @full_precision(%o: memref<?x16xf32>) {
 // CHECK: %[[GROWN:.*]] = arith.cmpf ogt, %{{.*}}, %{{.*}} : vector<2xf32>
 // CHECK: %[[TWO:.*]]:2 = vector.to_elements %[[GROWN]] : vector<2xi1>
 // CHECK: %[[MINE:.*]] = arith.ori %[[TWO]]#0, %[[TWO]]#1
-// CHECK: %[[ANY:.*]] = nvvm.vote.sync any %c-1_i32, %[[MINE]] -> i1
+// CHECK: %[[ANY:.*]] = flashattn.vote any %[[MINE]] : i1
 // Both arms hold the thread's part; constants of tiles are made where they are used.
 // CHECK: %[[BRANCH:.*]]:3 = scf.if %[[ANY]] -> (vector<2xf32>, vector<8xf32>, index)
 // CHECK:   gpu.shuffle xor

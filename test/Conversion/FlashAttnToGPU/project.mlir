@@ -73,24 +73,3 @@ func.func @whole(%o: memref<2x8x?x64xf16>, %w: memref<8x64x256xf16>, %p: memref<
     ins(%o, %w : memref<2x8x?x64xf16>, memref<8x64x256xf16>) outs(%p : memref<2x?x256xf16>)
   return
 }
-
-// -----
-
-#schedule = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f32>
-
-// What is added to memory goes there element by element, in no order with anything else.
-// CHECK-LABEL: func @adds
-// CHECK-SAME: %[[P:[a-z0-9]+]]: memref<?x?x40xf32>
-// WRITE: scf.if
-// WRITE: %[[BASE:.*]] = memref.extract_aligned_pointer_as_index %[[P]]
-// WRITE: %[[ADDRESS:.*]] = arith.index_cast %{{.*}} : index to i64
-// WRITE: %[[AT:.*]] = llvm.inttoptr %[[ADDRESS]] : i64 to !llvm.ptr<1>
-// WRITE: llvm.atomicrmw fadd %[[AT]], %{{.*}} syncscope("device") monotonic
-func.func @adds(%p: memref<?x?x40xf32>, %x: f32) {
-  %c0 = arith.constant 0 : index
-  scf.forall (%i, %j, %k) in (2, 3, 4) {
-    %sum = vector.broadcast %x : f32 to vector<16x40xf32>
-    vector.transfer_write %sum, %p[%i, %j, %c0] {flashattn.add, in_bounds = [false, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : vector<16x40xf32>, memref<?x?x40xf32>
-  } {flashattn.schedule = #schedule}
-  return
-}

@@ -54,7 +54,7 @@ module attributes {gpu.container_module} {
   // CHECK: %[[INDEX:.*]] = arith.index_cast %[[COUNT]] : i64 to index
   // CHECK: return %[[INDEX]]
   func.func @multiprocessors() -> index {
-    %n = hopper.multiprocessor_count
+    %n = flashattn.multiprocessor_count
     return %n : index
   }
 

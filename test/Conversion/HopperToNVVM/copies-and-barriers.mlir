@@ -57,7 +57,6 @@ func.func @offset(%m: !hopper.tensor_map<80x64xf16>,
 // CHECK: %[[BARRIER:.*]] = llvm.ptrtoint %[[AT]] : !llvm.ptr<3> to i32
 // CHECK: llvm.inline_asm has_side_effects "mbarrier.init.shared::cta.b64 [$0], 3;", "r" %[[BARRIER]]
 // CHECK: llvm.inline_asm has_side_effects "fence.mbarrier_init.release.cluster;", ""
-// CHECK: llvm.inline_asm has_side_effects "griddepcontrol.wait;", ""
 // CHECK: llvm.inline_asm has_side_effects "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], 20480;", "r"
 // CHECK: llvm.inline_asm has_side_effects "mbarrier.arrive.shared::cta.b64 _, [$0];", "r"
 // CHECK: %[[P:.*]] = llvm.zext %{{.*}} : i1 to i32
@@ -68,7 +67,6 @@ func.func @offset(%m: !hopper.tensor_map<80x64xf16>,
 func.func @barriers(%bars: !bars, %i: index, %first: i1, %parity: i32) {
   hopper.barrier_init %bars[%i], 3 : !bars
   hopper.fence_barrier_init
-  hopper.wait_prerequisite_grids
   hopper.barrier_expect %bars[%i], 20480 : !bars
   hopper.barrier_arrive %bars[%i] : !bars
   hopper.barrier_arrive %bars[%i] if %first : !bars

@@ -226,7 +226,7 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 // CHECK: flashattn.on_threads %{{.*}} schedule({{.*}}section = 1>>)
 // CHECK: } else {
 // CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
-// CHECK: %[[RESIDENT:.*]] = hopper.multiprocessor_count
+// CHECK: %[[RESIDENT:.*]] = flashattn.multiprocessor_count
 // CHECK: %[[BLOCKS:.*]] = arith.minsi %[[GROUPS]], %[[RESIDENT]] : index
 // CHECK: gpu.launch blocks(%[[BLOCK:[a-z0-9]+]], {{.*}}) in (%[[GRID:[a-z0-9]+]] = %[[BLOCKS]],
 // CHECK: memref.view %{{.*}} to memref<4x1x64x64xf16, #gpu.address_space<workgroup>>

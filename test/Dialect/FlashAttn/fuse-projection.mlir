@@ -1,27 +1,30 @@
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=cpu -flashattn-tile -flashattn-fuse-projection -canonicalize -cse | FileCheck %s
 // RUN: flash-opt %s -split-input-file -flashattn-to-cpu=fuse-projection | FileCheck %s --check-prefix=LLVM
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_80 -flashattn-tile -flashattn-fuse-projection -canonicalize -cse | FileCheck %s --check-prefix=GPU
+// RUN: not flash-opt %s -split-input-file -flashattn-to-nvvm=fuse-projection 2>&1 | FileCheck %s --check-prefix=OPTION
+
+// OPTION: no such option fuse-projection
 
 // One program for both: the heads in a loop, and o, which no one else reads, is not written.
 // CHECK-LABEL: func @local
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<2x8x?x64xf16>, %[[W:[a-z0-9]+]]: memref<8x64x1000xf16>, %[[P:[a-z0-9]+]]: memref<2x?x1000xf16>
-// CHECK: scf.forall (%[[B:.*]], %[[T:.*]]) in (2, %{{.*}}) {
+// CHECK: flashattn.program (%[[B:.*]], %[[T:.*]]) in (%c2, %{{.*}}) axes(batch, query_tile)
 // CHECK: %[[SUMS:.*]]:2 = scf.for %[[H:.*]] = %c0 to %c8 step %c1 iter_args(%[[S0:.*]] = %{{.*}}, %[[S1:.*]] = %{{.*}}) -> (vector<32x512xf32>, vector<32x512xf32>)
-// CHECK: vector.transfer_read %[[Q]][%[[B]], %[[H]],
-// CHECK: scf.for
+// CHECK: flashattn.load_tile %[[Q]][%[[B]], %[[H]], %[[T]],
+// CHECK: flashattn.tile_loop
 // CHECK: %[[OUT:.*]] = arith.mulf %{{.*}}#2, %{{.*}} : vector<32x64xf32>
-// CHECK-NOT: vector.transfer_write
-// CHECK: %[[W0:.*]] = vector.transfer_read %[[W]][%[[H]], %c0, %c0]
+// CHECK-NOT: flashattn.store_tile
+// CHECK: %[[W0:.*]] = flashattn.load_tile %[[W]][%[[H]], %c0, %c0]
 // CHECK: %[[F0:.*]] = arith.extf %[[W0]]
 // CHECK: %[[N0:.*]] = vector.contract {{.*}} %[[OUT]], %[[F0]], %[[S0]] : vector<32x64xf32>, vector<64x512xf32> into vector<32x512xf32>
-// CHECK: %[[W1:.*]] = vector.transfer_read %[[W]][%[[H]], %c0, %c512]
+// CHECK: %[[W1:.*]] = flashattn.load_tile %[[W]][%[[H]], %c0, %c1]
 // CHECK: %[[F1:.*]] = arith.extf %[[W1]]
 // CHECK: %[[N1:.*]] = vector.contract {{.*}} %[[OUT]], %[[F1]], %[[S1]]
 // CHECK: scf.yield %[[N0]], %[[N1]]
-// CHECK: vector.transfer_write %{{.*}}, %[[P]][%[[B]], %{{.*}}, %c0]
-// CHECK: vector.transfer_write %{{.*}}, %[[P]][%[[B]], %{{.*}}, %c512]
+// CHECK: flashattn.store_tile %{{.*}} to %[[P]][%[[B]], %[[T]], %c0] dims [1, 2]
+// CHECK: flashattn.store_tile %{{.*}} to %[[P]][%[[B]], %[[T]], %c1] dims [1, 2]
 // CHECK-NOT: flashattn.project
-// Heads run side by side on a GPU and can only add in f32.
+// On a GPU the heads of a row run side by side.
 // GPU-LABEL: func @local
 // GPU: flashattn.project
 // LLVM: llvm.func @local
@@ -44,37 +47,14 @@ func.func @local(%q: memref<2x8x?x64xf16>, %w: memref<8x64x1000xf16>, %p: memref
 // CHECK-LABEL: func @seen
 // CHECK-SAME: %[[O:[a-z0-9]+]]: memref<2x?x8x64xf32>, %[[W:[a-z0-9]+]]: memref<8x64x40xf32>
 // CHECK: scf.for %[[H:.*]] = %c0 to %c8
-// CHECK: vector.transfer_write %{{.*}}, %[[O]][%{{.*}}, %{{.*}}, %[[H]], %c0]
-// CHECK: vector.transfer_read %[[W]][%[[H]], %c0, %c0]
+// CHECK: flashattn.store_tile %{{.*}} to %[[O]][%{{.*}}, %{{.*}}, %[[H]], %c0]
+// CHECK: flashattn.load_tile %[[W]][%[[H]], %c0, %c0]
 // CHECK-NOT: flashattn.project
-// A GPU's sums of f32 would not be exact enough.
 // GPU-LABEL: func @seen
 // GPU: flashattn.project
 func.func @seen(%q: memref<2x?x8x64xf32>, %o: memref<2x?x8x64xf32>, %w: memref<8x64x40xf32>, %p: memref<2x?x40xf32>) {
   flashattn.attention layout(bshd) ins(%q, %q, %q : memref<2x?x8x64xf32>, memref<2x?x8x64xf32>, memref<2x?x8x64xf32>) outs(%o : memref<2x?x8x64xf32>)
   flashattn.project layout(bshd) ins(%o, %w : memref<2x?x8x64xf32>, memref<8x64x40xf32>) outs(%p : memref<2x?x40xf32>)
-  return
-}
-
-// -----
-
-// On a GPU the result is filled with 0; then every head adds its part.
-// GPU-LABEL: func @half
-// GPU-SAME: %[[O:[a-z0-9]+]]: memref<2x?x8x64xf16>, %[[W:[a-z0-9]+]]: memref<8x64x40xf16>, %[[P:[a-z0-9]+]]: memref<2x?x40xf32>
-// GPU: %[[FLAT:.*]] = memref.collapse_shape %[[P]] {{.}}[0, 1, 2]]
-// GPU: gpu.launch
-// GPU: memref.store %cst{{.*}}, %[[FLAT]]
-// GPU: scf.forall (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in (2, 8, %{{.*}})
-// GPU: vector.transfer_write %[[OUT:.*]], %[[O]][%[[B]], %[[ROW:.*]], %[[H]], %c0]
-// GPU: scf.for %[[J:.*]] = %c0 to %c2
-// GPU: %[[COLUMN:.*]] = arith.muli %[[J]], %c32
-// GPU: %[[M:.*]] = vector.transfer_read %[[W]][%[[H]], %c0, %[[COLUMN]]], %{{.*}} {in_bounds = [true, false]} : memref<8x64x40xf16>, vector<64x32xf16>
-// GPU: %[[PART:.*]] = vector.contract {{.*}} %[[OUT]], %[[M]], %{{.*}}
-// GPU: vector.transfer_write %[[PART]], %[[P]][%[[B]], %[[ROW]], %[[COLUMN]]] {flashattn.add}
-// GPU-NOT: flashattn.project
-func.func @half(%q: memref<2x?x8x64xf16>, %o: memref<2x?x8x64xf16>, %w: memref<8x64x40xf16>, %p: memref<2x?x40xf32>) {
-  flashattn.attention layout(bshd) ins(%q, %q, %q : memref<2x?x8x64xf16>, memref<2x?x8x64xf16>, memref<2x?x8x64xf16>) outs(%o : memref<2x?x8x64xf16>)
-  flashattn.project layout(bshd) ins(%o, %w : memref<2x?x8x64xf16>, memref<8x64x40xf16>) outs(%p : memref<2x?x40xf32>)
   return
 }
 

@@ -5,20 +5,6 @@
 !ws_b = memref<2x80x64xf16, #gpu.address_space<workgroup>>
 !bars = memref<4xi64, #gpu.address_space<workgroup>>
 
-// CHECK-LABEL: func @multiprocessors
-// CHECK: hopper.multiprocessor_count
-func.func @multiprocessors() -> index {
-  %0 = hopper.multiprocessor_count
-  return %0 : index
-}
-
-// CHECK-LABEL: func @grids
-// CHECK: hopper.wait_prerequisite_grids
-func.func @grids() {
-  hopper.wait_prerequisite_grids
-  return
-}
-
 // CHECK-LABEL: func @tensor_map
 // CHECK: %[[M:.*]] = hopper.make_tensor_map %{{.*}} row_dim(2) : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>
 // CHECK: hopper.make_tensor_map %{{.*}} row_dim(2) outer_dim(1) outer_rows(4) : memref<?x?x?x128xf16> to !hopper.tensor_map<80x64xf16>

@@ -68,6 +68,9 @@
 // RUN: not %{fake} FAKE_CUDA_FAIL=cuLaunchKernel=719 %{run} 2>&1 | FileCheck %s --check-prefix=FAILED
 // FAILED: error: fatal error on cuda:0: cannot launch kernel 'twice_kernel' {{.*}}: CUDA_ERROR_LAUNCH_FAILED
 
+// RUN: not %{fake} %{run} --fuse-projection 2>&1 | FileCheck %s --check-prefix=FUSE
+// FUSE: error: expected the CPU for projections in the epilogue of attention (fuse-projection) but got sm_90
+
 // Where nothing is wrong, the same command works; the fake's kernels leave the poison.
 // RUN: %{fake} %{run} --bench=0.01 | FileCheck %s --check-prefix=RUNS
 // RUNS: device: cuda:0 (Fake GPU, compute capability 9.0, 4.0 GiB)

@@ -51,30 +51,6 @@ bool isPromisedAlignedRows(Value memref);
 /// promised by `flashattn.aligned_rows`.
 bool hasAlignedRows(Value memref);
 
-/// Name of the attribute that hands a tile program's schedule from pass to pass: on its
-/// `scf.forall`, then on its `gpu.launch`.
-constexpr StringLiteral kScheduleAttrName = "flashattn.schedule";
-
-/// Unit attribute on the `gpu.launch` that merges what a launch of programs over parts of the keys
-/// has left.
-constexpr StringLiteral kMergesPartsAttrName = "flashattn.merges_parts";
-
-/// Unit attribute on an `scf.forall` of ordinary code that the CPU runs in parallel, as it does the
-/// programs of one with a schedule.
-constexpr StringLiteral kParallelAttrName = "flashattn.parallel";
-
-/// Unit attribute on a key loop of a tile program whose tiles may hold hidden pairs or end
-/// past the last key. Such a loop's body is right for every tile.
-constexpr StringLiteral kPartialAttrName = "flashattn.partial";
-
-/// Unit attribute on the `scf.if` that holds one interval's pipelined key loops. Its condition
-/// is `arith.cmpi slt` of the interval's first key tile and its end.
-constexpr StringLiteral kKeyRunAttrName = "flashattn.key_run";
-
-/// Unit attribute on a `vector.transfer_write` of a tile program whose elements are added to what
-/// the memory holds, f32 in identity layout, with other programs adding at the same time.
-constexpr StringLiteral kAddAttrName = "flashattn.add";
-
 /// Registers the bufferisation of the dialect's ops as an external model.
 void registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry);
 

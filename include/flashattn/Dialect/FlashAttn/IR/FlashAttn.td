@@ -12,5 +12,6 @@ include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnProgramOps.td"
+include "flashattn/Dialect/FlashAttn/IR/FlashAttnDeviceOps.td"
 
 #endif // FLASHATTN_TD

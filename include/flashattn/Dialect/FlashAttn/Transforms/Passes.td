@@ -98,64 +98,19 @@ def TileProject : Pass<"flashattn-tile-project"> {
 def FuseProjection : Pass<"flashattn-fuse-projection"> {
   let summary = "multiply each head's output as soon as it is finished";
   let description = [{
-    Where a `flashattn.project` follows the tile program of the attention that makes its `o`, the two
-    become one. The output itself is not written where no one else reads it.
+    Where a `flashattn.project` follows the CPU's tile program of the attention that makes its `o`,
+    the two become one: a program for each batch and row tile, a loop over the heads with its body,
+    each of whose outputs, in f32, meets the head's matrix and is added to the sums of all columns of
+    the row tile. The output itself is not written where no one else reads it.
 
-    On the CPU there is one program for each batch and row tile: a loop over the heads with its
-    body, each of whose outputs, in f32, meets the head's matrix and is added to the sums of all
-    columns of the row tile.
-
-    A GPU's program without roles, of f16 or bf16, multiplies its head's output with the matrix a few
-    columns at a time and adds to `p`, which must be f32 and is filled with 0 before, with other heads adding at the same
-    time: the order is not the same from run to run.
-
-    What has no such program before it, or one without shared memory for the matrix, or on the CPU
-    columns whose number is not static or too large for a core's cache, stays for
-    `flashattn-tile-project`.
+    What has no such program before it, or columns whose number is not static or too large for a
+    core's cache, stays for `flashattn-tile-project`, and so does all that is tiled for a GPU: there
+    the heads of a row run side by side.
 
     Example: test/Dialect/FlashAttn/fuse-projection.mlir
   }];
-  let options = [
-    Option<"chip", "chip", "std::string", "\"sm_80\"", "GPU whose shared memory must suffice">,
-  ];
   let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
-}
-
-def LowerCombine : Pass<"flashattn-lower-combine"> {
-  let summary = "turn every combine op on memrefs into loops, or a kernel";
-  let description = [{
-    A row of `flashattn.combine` at a time: its parts are read once, with their weights taken
-    against the largest log-sum-exp so far. On a GPU a row is a block. Each of its four groups of
-    threads merges a quarter of the parts, several of which are on their way at once, and a
-    thread for each column merges what the groups have left in shared memory.
-
-    Example: test/Dialect/FlashAttn/lower-combine.mlir
-  }];
-  let options = [
-    Option<"gpu", "gpu", "bool", "false", "a `gpu.launch` rather than loops">,
-  ];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
-}
-
-def LowerListTiles : Pass<"flashattn-lower-list-tiles"> {
-  let summary = "turn every list_tiles op into parallel loops, or a kernel";
-  let description = [{
-    A list is written by one iteration of an `scf.forall`, or by one block of a `gpu.launch`: there a
-    warp reads a key tile's part of `keep`, 16 elements at a time where rows are aligned, and stops
-    where it has found both values; ballots give the tiles of all warps their places.
-
-    Example: test/Dialect/FlashAttn/lower-list-tiles.mlir
-  }];
-  let options = [
-    Option<"gpu", "gpu", "bool", "false", "a `gpu.launch` rather than loops">,
-  ];
-  let dependentDialects = [
-    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::NVVM::NVVMDialect", "::mlir::scf::SCFDialect",
+    "::mlir::arith::ArithDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect",
     "::mlir::vector::VectorDialect"];
 }
 

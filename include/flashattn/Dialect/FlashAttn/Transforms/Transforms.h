@@ -27,17 +27,10 @@ LogicalResult verifyHost(Operation *root);
 /// no schedule.
 FailureOr<ProgramOp> tileProject(RewriterBase &rewriter, ProjectOp op);
 
-/// Multiplies what the tile program of the attention before `op` writes as soon as it is finished,
-/// and erases `op` (flashattn-fuse-projection). False where that cannot be: nothing is changed
-/// then. `sharedMemory` is what a block of a GPU may use, bytes.
-bool fuseProjection(RewriterBase &rewriter, ProjectOp op, int64_t sharedMemory);
-
-/// Replaces `op`, on memrefs, by loops over its rows or, `onGPU`, by a `gpu.launch`. Errors, at the
-/// op: tensors.
-LogicalResult lowerCombine(RewriterBase &rewriter, CombineOp op, bool onGPU);
-
-/// Replaces `op` by an `scf.forall` over its lists or, `onGPU`, by a `gpu.launch`.
-void lowerListTiles(RewriterBase &rewriter, ListTilesOp op, bool onGPU);
+/// Multiplies what the CPU's tile program of the attention before `op` writes as soon as it is
+/// finished, and erases `op` (flashattn-fuse-projection). False where that cannot be: nothing is
+/// changed then.
+bool fuseProjection(RewriterBase &rewriter, ProjectOp op);
 
 } // namespace flashattn
 } // namespace mlir

@@ -54,15 +54,6 @@ def Hopper_MakeTensorMapOp : Hopper_Op<"make_tensor_map", [Pure]> {
   }];
 }
 
-def Hopper_MultiprocessorCountOp : Op<Hopper_Dialect, "multiprocessor_count", [Pure]> {
-  let summary = "number of multiprocessors of the device (host)";
-  let description = [{
-    What a grid of persistent blocks is sized by.
-  }];
-  let results = (outs Index:$count);
-  let assemblyFormat = "attr-dict";
-}
-
 def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
   let summary = "copy a tile to shared memory asynchronously";
   let description = [{
@@ -353,25 +344,6 @@ def Hopper_SetRegistersOp : Hopper_OrderedOp<"set_registers"> {
   }];
   let arguments = (ins Hopper_RegisterChangeAttr:$change, I64Attr:$count, I64Attr:$blocks);
   let assemblyFormat = "$change $count `blocks` `(` $blocks `)` attr-dict";
-}
-
-//===----------------------------------------------------------------------===//
-// Grids that overlap
-//===----------------------------------------------------------------------===//
-
-def Hopper_WaitPrerequisiteGridsOp : Hopper_OrderedOp<"wait_prerequisite_grids"> {
-  let summary = "wait until the grids before this one have ended";
-  let description = [{
-    `griddepcontrol.wait` of PTX, for sm_90 and newer: what the kernel before this one in its
-    stream has written is there behind it. The runtime lets a kernel that has it, and no other,
-    start while that one still runs, so that nothing may be read or written before it. Unlike
-    `nvvm.griddepcontrol`, which LLVM takes for an instruction that has nothing to do with memory,
-    no access moves above it.
-
-    Example: `hopper.wait_prerequisite_grids`
-  }];
-  let assemblyFormat = "attr-dict";
-  let hasVerifier = 0;
 }
 
 //===----------------------------------------------------------------------===//

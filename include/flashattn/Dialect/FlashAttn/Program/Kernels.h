@@ -1,0 +1,37 @@
+//===- Kernels.h - what runs before and behind tile programs -----*- C++ -*-===//
+
+#ifndef FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KERNELS_H
+#define FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KERNELS_H
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/STLFunctionalExtras.h"
+
+namespace mlir::flashattn {
+
+/// Replaces each op below `root` that lists key tiles or merges parts by what a target builds for
+/// it. Errors, at the op: a merge of tensors.
+inline LogicalResult
+lowerKernels(Operation *root, llvm::function_ref<void(OpBuilder &, CombineOp)> buildCombine,
+             llvm::function_ref<void(OpBuilder &, ListTilesOp)> buildListTiles) {
+  SmallVector<Operation *> ops;
+  root->walk([&](Operation *op) {
+    if (isa<CombineOp, ListTilesOp>(op))
+      ops.push_back(op);
+  });
+  for (Operation *op : ops) {
+    OpBuilder b(op);
+    if (auto lists = dyn_cast<ListTilesOp>(op))
+      buildListTiles(b, lists);
+    else if (auto combine = cast<CombineOp>(op); combine.hasPureBufferSemantics())
+      buildCombine(b, combine);
+    else
+      return op->emitOpError() << "expected memrefs; bufferize before lowering";
+    op->erase();
+  }
+  return success();
+}
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_DIALECT_FLASHATTN_PROGRAM_KERNELS_H

@@ -1,0 +1,145 @@
+//===- Combine.cpp - parts of the keys merged by a kernel ------------------===//
+
+#include "Kernels.h"
+#include "flashattn/Dialect/FlashAttn/Program/Merge.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+constexpr int64_t kWarp = 32, kMaxThreads = 1024, kGroups = 4, kPartsAtOnce = 8;
+
+/// A row by a block: `groups` groups of threads, each thread with `width` columns, have every
+/// `groups`-th part. What they have merged goes through shared memory, to a thread a column.
+class CombineKernel : RowMerger {
+public:
+  CombineKernel(OpBuilder &b, CombineOp op)
+      : RowMerger(b, op), dv(op.getOParts().getType().getDimSize(4)),
+        width(hasAlignedRows(op.getOParts()) ? 4 : 1),
+        groups(dv / width * kGroups <= kMaxThreads ? kGroups : 1) {}
+
+  void build();
+
+private:
+  gpu::LaunchOp launchBlocks();
+  SmallVector<Value> getRow(gpu::LaunchOp launch, Value heads, Value queries);
+  void buildColumns(ArrayRef<Value> row, Value thread, Value isFirst);
+  void buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value isFirst);
+  void share(PartialRow merged, Value group, Value lane, Value column);
+
+  int64_t getLanes() const { return dv / width; }
+  Value equals(Value x, Value y) const {
+    return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y);
+  }
+
+  int64_t dv, width, groups;
+  /// What each group has merged, in shared memory: f32[groups][dv], and f32[groups][2] of the
+  /// largest exponent and the sum.
+  Value outs, scalars;
+};
+
+} // namespace
+
+/// Too wide for several groups: each thread has every 1024th column and all parts.
+void CombineKernel::buildColumns(ArrayRef<Value> row, Value thread, Value isFirst) {
+  auto columns = scf::ForOp::create(b, loc, thread, index(dv), index(kMaxThreads));
+  b.setInsertionPointToStart(columns.getBody());
+  Value column = columns.getInductionVar();
+  PartialRow merged = mergeParts(mergeSink(row, 1), row, column, /*columns=*/1, /*first=*/index(0),
+                                 /*stride=*/1, kPartsAtOnce);
+  finish(merged, row, column, isFirst);
+}
+
+/// Leaves in shared memory what a thread has merged.
+void CombineKernel::share(PartialRow merged, Value group, Value lane, Value column) {
+  // One by one: convert-vector-to-llvm does not know what shared memory is.
+  for (int64_t i = 0; i < width; ++i) {
+    Value element =
+        width == 1 ? merged.out : vector::ExtractOp::create(b, loc, merged.out, i).getResult();
+    memref::StoreOp::create(b, loc, element, outs, ValueRange{group, add(column, index(i))});
+  }
+  auto guarded = scf::IfOp::create(b, loc, equals(lane, index(0)), /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  memref::StoreOp::create(b, loc, merged.max, scalars, ValueRange{group, index(0)});
+  memref::StoreOp::create(b, loc, merged.sum, scalars, ValueRange{group, index(1)});
+}
+
+void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value isFirst) {
+  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  auto allocate = [&](int64_t columns) {
+    return launch.addWorkgroupAttribution(MemRefType::get({groups, columns}, b.getF32Type(),
+                                                          MemRefLayoutAttrInterface(), space),
+                                          loc);
+  };
+  outs = allocate(dv);
+  scalars = allocate(2);
+
+  Value thread = launch.getThreadIds().x;
+  Value group = arith::DivUIOp::create(b, loc, thread, index(getLanes()));
+  Value lane = arith::RemUIOp::create(b, loc, thread, index(getLanes()));
+  Value column = arith::MulIOp::create(b, loc, lane, index(width));
+  PartialRow merged =
+      mergeParts(mergeNothing(width), row, column, width, group, groups, kPartsAtOnce);
+  share(merged, group, lane, column);
+  gpu::BarrierOp::create(b, loc);
+
+  if (getLanes() * groups != dv) {
+    Value has = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, thread, index(dv));
+    auto guarded = scf::IfOp::create(b, loc, has, /*withElseRegion=*/false);
+    b.setInsertionPointToStart(guarded.thenBlock());
+  }
+  SmallVector<PartialRow> others;
+  for (int64_t i = 0; i < groups; ++i) {
+    Value number = index(i);
+    others.push_back({load(scalars, {number, index(0)}, 1), load(scalars, {number, index(1)}, 1),
+                      load(outs, {number, thread}, 1)});
+  }
+  finish(merge(mergeSink(row, 1), others), row, thread, isFirst);
+}
+
+/// A block for each row, where there is any: a grid of no blocks is an error to the driver.
+gpu::LaunchOp CombineKernel::launchBlocks() {
+  int64_t threads = groups == 1 ? std::min<int64_t>(llvm::alignTo(dv, kWarp), kMaxThreads)
+                                : getLanes() * groups;
+  Value rows = index(1), one = index(1);
+  for (int64_t i : {1, 2, 3})
+    rows = mul(rows, dim(op.getOParts(), i));
+  Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, rows, index(0));
+  auto guarded = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  return gpu::LaunchOp::create(b, loc, rows, one, one, index(threads), one, one);
+}
+
+/// Batch, head and query of the block's row.
+SmallVector<Value> CombineKernel::getRow(gpu::LaunchOp launch, Value heads, Value queries) {
+  // 32-bit division: 64-bit division is a call's worth of code.
+  Value block = toI32(launch.getBlockIds().x);
+  Value rest = arith::DivUIOp::create(b, loc, block, toI32(queries));
+  Value query = arith::RemUIOp::create(b, loc, block, toI32(queries));
+  Value head = arith::RemUIOp::create(b, loc, rest, toI32(heads));
+  Value batch = arith::DivUIOp::create(b, loc, rest, toI32(heads));
+  return {toIndex(batch), toIndex(head), toIndex(query)};
+}
+
+void CombineKernel::build() {
+  Value heads = dim(op.getOParts(), 2), queries = dim(op.getOParts(), 3);
+  gpu::LaunchOp launch = launchBlocks();
+  b.setInsertionPointToStart(&launch.getBody().front());
+  SmallVector<Value> row = getRow(launch, heads, queries);
+  b.setInsertionPoint(gpu::TerminatorOp::create(b, loc));
+  Value thread = launch.getThreadIds().x, isFirst = equals(thread, index(0));
+  if (groups == 1)
+    buildColumns(row, thread, isFirst);
+  else
+    buildGroups(launch, row, isFirst);
+  // The parts come from the kernel right before.
+  addWaitForPrerequisites(launch);
+}
+
+void mlir::flashattn::buildCombineKernel(OpBuilder &b, CombineOp op) {
+  CombineKernel(b, op).build();
+}

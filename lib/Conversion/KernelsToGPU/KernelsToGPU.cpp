@@ -1,0 +1,50 @@
+//===- KernelsToGPU.cpp - convert-flashattn-kernels-to-gpu -----------------===//
+
+#include "Kernels.h"
+#include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Program/Kernels.h"
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_CONVERTFLASHATTNKERNELSTOGPU
+#define GEN_PASS_DEF_DROPDEPENDENTLAUNCH
+#include "flashattn/Conversion/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// At the very beginning: the dependents are started when every block has run the instruction, so
+/// that they take no room from a block that has yet to start, and wait for this grid's end anyway.
+void flashattn::addLaunchDependents(Block &program) {
+  auto builder = OpBuilder::atBlockBegin(&program);
+  LaunchDependentsOp::create(builder, program.getParentOp()->getLoc());
+}
+
+void flashattn::addWaitForPrerequisites(gpu::LaunchOp launch) {
+  for (Operation &op : launch.getBody().front())
+    if (!isMemoryEffectFree(&op)) {
+      OpBuilder builder(&op);
+      WaitPrerequisiteGridsOp::create(builder, launch.getLoc());
+      return;
+    }
+}
+
+namespace {
+struct ConvertFlashAttnKernelsToGPUPass
+    : flashattn::impl::ConvertFlashAttnKernelsToGPUBase<ConvertFlashAttnKernelsToGPUPass> {
+  void runOnOperation() override {
+    if (failed(lowerKernels(getOperation(), buildCombineKernel, buildListKernel)))
+      signalPassFailure();
+  }
+};
+
+struct DropDependentLaunchPass
+    : flashattn::impl::DropDependentLaunchBase<DropDependentLaunchPass> {
+  void runOnOperation() override {
+    getOperation()->walk([](Operation *op) {
+      if (isa<LaunchDependentsOp, WaitPrerequisiteGridsOp>(op))
+        op->erase();
+    });
+  }
+};
+} // namespace

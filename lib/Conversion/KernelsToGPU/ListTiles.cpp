@@ -1,0 +1,263 @@
+//===- ListTiles.cpp - lists of key tiles by a kernel ----------------------===//
+
+#include "Kernels.h"
+#include "flashattn/Dialect/FlashAttn/Program/KeepScan.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+constexpr int64_t kWarp = 32;
+/// A warp for each lane of a warp, so that one ballot has the word of all.
+constexpr int64_t kWarps = 32;
+constexpr int64_t kVector = 16; ///< elements of `keep` that a lane reads at once
+/// What a tile is found to be.
+constexpr int64_t kHidden = 0, kPartial = 1, kFull = 2;
+
+/// A list by a block. Each of its warps reads a key tile, all of them `kWarps` next to each other;
+/// ballots then give each tile its place.
+class ListKernel : KeepScan {
+public:
+  ListKernel(OpBuilder &b, ListTilesOp op) : KeepScan(b, op) {}
+
+  void build();
+
+private:
+  /// First place of the list so far, and its end, i32.
+  struct Ends {
+    Value begin, end;
+  };
+
+  gpu::LaunchOp launchBlocks();
+  SmallVector<Value> getOrigin(const List &list, const KeyTile &tile);
+  SmallVector<Value> getElement(ArrayRef<Value> origin, Value item, int64_t width);
+  Found readItems(ArrayRef<Value> origin, Value first, int64_t width, Found found);
+  Found readByWarp(const List &list, const KeyTile &tile, int64_t width);
+  Found readTile(const List &list, const KeyTile &tile);
+  Value findKind(const List &list, Value number);
+  Value shareKinds(Value first, Value own);
+  Ends placeTiles(const List &list, Value first, Value kind, Ends ends);
+
+  /// Elements of a tile of `keep`, `width` at a time.
+  int64_t countItems(int64_t width) {
+    return (isSame(1) ? 1 : tileHeads) * getTileRows() * getItemsPerRow(width);
+  }
+  int64_t getTileRows() { return isSame(2) ? 1 : tileRows; }
+  int64_t getItemsPerRow(int64_t width) { return isSame(3) ? 1 : tileKeys / width; }
+
+  /// Items that each lane has on their way at once: more would spill.
+  static int64_t countAtOnce(int64_t items) {
+    constexpr int64_t kMost = 4;
+    return std::min<int64_t>(kMost, llvm::divideCeil(items, kWarp));
+  }
+  Value equals(Value x, Value y) { return compare(arith::CmpIPredicate::eq, x, y); }
+
+  Value kinds;      ///< of the warps' tiles, in turns, so that one barrier a round is enough
+  Value warp, lane; ///< index values
+  Value laneNumber; ///< the lane, i32
+};
+
+} // namespace
+
+/// Indices into `keep` of a tile's first element.
+SmallVector<Value> ListKernel::getOrigin(const List &list, const KeyTile &tile) {
+  Value head = firstElement(1, list.place[1], tileHeads);
+  Value row = firstElement(2, list.place[2], tileRows);
+  Value key = firstElement(3, tile.number, tileKeys);
+  return {isSame(0) ? index(0) : list.place[0], head, row, key};
+}
+
+/// Where item `item` of the tile at `origin`, i32, begins in `keep`. What lies past its end is read
+/// as what lies before it; vectors lie within.
+SmallVector<Value> ListKernel::getElement(ArrayRef<Value> origin, Value item, int64_t width) {
+  auto last = [&](unsigned i) { return sub(dim(keep, i), index(1)); };
+  // 32-bit division, by constants.
+  auto divide = [&](Value v, int64_t by) { return div(v, i32(by)); };
+  auto rest = [&](Value v, int64_t by) { return b.createOrFold<arith::RemUIOp>(loc, v, i32(by)); };
+  int64_t perRow = getItemsPerRow(width), rows = getTileRows();
+  Value line = divide(item, perRow), key = toIndex(rest(item, perRow));
+  SmallVector<Value> at = {
+      origin[0], minUnsigned(add(origin[1], toIndex(divide(line, rows))), last(1)),
+      minUnsigned(add(origin[2], toIndex(rest(line, rows))), last(2)),
+      add(origin[3], width == 1 ? key : mul(key, width))};
+  if (width == 1)
+    at[3] = minUnsigned(at[3], last(3));
+  return at;
+}
+
+/// What is known of the tile at `origin` after the next items, of which this lane has `first` and
+/// every 32nd after it.
+KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64_t width,
+                                      Found found) {
+  int64_t items = countItems(width), batch = countAtOnce(items);
+  Value any, all;
+  for (int64_t i = 0; i < batch; ++i) {
+    Value item = add(first, i32(i * kWarp));
+    if (items % (batch * kWarp) != 0)
+      item = minUnsigned(item, i32(items - 1));
+    SmallVector<Value> at = getElement(origin, item, width);
+    // As bytes: of `or` and `and` of the same predicates, the second unused, ptxas 13.0 makes
+    // one instruction that keeps the wrong result.
+    Value elements = width == 1 ? memref::LoadOp::create(b, loc, keepBytes, at).getResult()
+                                : loadWords(at, width, llvm::Align(width));
+    any = any ? either(any, elements) : elements;
+    all = all ? both(all, elements) : elements;
+  }
+  if (width > 1) {
+    Found read = judgeWords(any, all);
+    any = read.any;
+    all = read.all;
+  } else {
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(any.getType()));
+    any = compare(arith::CmpIPredicate::ne, any, zero);
+    all = compare(arith::CmpIPredicate::ne, all, zero);
+  }
+  return {either(found.any, VoteOp::create(b, loc, VoteKind::Any, any)),
+          both(found.all, VoteOp::create(b, loc, VoteKind::All, all))};
+}
+
+/// The elements of a key tile, `width` next to each other at a time: one, or 16 of a tile that
+/// lies within `keep`.
+KeepScan::Found ListKernel::readByWarp(const List &list, const KeyTile &tile, int64_t width) {
+  int64_t items = countItems(width);
+  SmallVector<Value> origin = getOrigin(list, tile);
+  auto loop = scf::ForOp::create(b, loc, index(0), index(items), index(countAtOnce(items) * kWarp),
+                                 ValueRange{boolean(false), tile.isFull});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Found found{loop.getRegionIterArg(0), loop.getRegionIterArg(1)};
+  Value first = toI32(add(loop.getInductionVar(), lane));
+  found = readUntilKnown(found, [&] { return readItems(origin, first, width, found); });
+  scf::YieldOp::create(b, loc, ValueRange{found.any, found.all});
+  return {loop.getResult(0), loop.getResult(1)};
+}
+
+/// As vectors, where they are aligned and the tile lies within `keep`.
+KeepScan::Found ListKernel::readTile(const List &list, const KeyTile &tile) {
+  if (isSame(3) || tileKeys % kVector != 0 || !hasAlignedRows(keep))
+    return readByWarp(list, tile, /*width=*/1);
+  Value end = mul(add(tile.number, index(1)), tileKeys);
+  scf::IfOp whole = branch(compare(arith::CmpIPredicate::sle, end, dim(keep, 3)));
+  OpBuilder::InsertionGuard guard(b);
+  for (auto [block, width] :
+       {std::pair(whole.thenBlock(), kVector), {whole.elseBlock(), int64_t(1)}}) {
+    b.setInsertionPointToStart(block);
+    Found found = readByWarp(list, tile, width);
+    scf::YieldOp::create(b, loc, ValueRange{found.any, found.all});
+  }
+  return {whole.getResult(0), whole.getResult(1)};
+}
+
+/// What tile `number` of the list's is, i32: hidden where there is none.
+Value ListKernel::findKind(const List &list, Value number) {
+  auto exists = scf::IfOp::create(b, loc, TypeRange{b.getI32Type()}, less(number, list.total),
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(exists.elseBlock());
+  scf::YieldOp::create(b, loc, i32(kHidden));
+  b.setInsertionPointToStart(exists.thenBlock());
+  Found found = readTile(list, getKeyTile(list, number));
+  Value shown = select(found.all, i32(kFull), i32(kPartial));
+  scf::YieldOp::create(b, loc, select(found.any, shown, i32(kHidden)));
+  return exists.getResult(0);
+}
+
+/// The kind of the tile of the warp of this lane's number, in the round that begins with tile
+/// `first`; `own` is that of this warp's.
+Value ListKernel::shareKinds(Value first, Value own) {
+  Value turn = b.createOrFold<arith::AndIOp>(loc, div(first, index(kWarps)), index(1));
+  auto told = scf::IfOp::create(b, loc, equals(lane, index(0)), /*withElseRegion=*/false);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(told.thenBlock());
+    memref::StoreOp::create(b, loc, own, kinds, ValueRange{turn, warp});
+  }
+  gpu::BarrierOp::create(b, loc);
+  return memref::LoadOp::create(b, loc, kinds, ValueRange{turn, lane});
+}
+
+/// Writes the tiles of a round to the list, the full ones before `ends`, the partial ones behind.
+ListKernel::Ends ListKernel::placeTiles(const List &list, Value first, Value kind, Ends ends) {
+  Value below = sub(arith::ShLIOp::create(b, loc, i32(1), laneNumber), i32(1));
+  auto ones = [&](Value v) { return math::CtPopOp::create(b, loc, v).getResult(); };
+  Value isWriter = equals(warp, index(0));
+  Value own = toI32(getKeyTile(list, add(first, lane)).number);
+  for (int64_t which : {kFull, kPartial}) {
+    Value mine = equals(kind, i32(which));
+    Value all = VoteOp::create(b, loc, VoteKind::Ballot, mine), earlier = ones(both(all, below));
+    Value where =
+        which == kFull ? sub(sub(ends.begin, i32(1)), earlier) : add(ends.end, earlier);
+    auto written = scf::IfOp::create(b, loc, both(mine, isWriter), /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(written.thenBlock());
+    SmallVector<Value> at = list.place;
+    at.push_back(toIndex(where));
+    memref::StoreOp::create(b, loc, own, op.getTiles(), at);
+    b.setInsertionPointAfter(written);
+    if (which == kFull)
+      ends.begin = sub(ends.begin, ones(all));
+    else
+      ends.end = add(ends.end, ones(all));
+  }
+  return ends;
+}
+
+/// A block for each list, where there is any: a grid of no blocks is an error to the driver.
+gpu::LaunchOp ListKernel::launchBlocks() {
+  Value lists = index(1), one = index(1);
+  for (int64_t i = 0; i < 3; ++i)
+    lists = mul(lists, dim(op.getBounds(), i));
+  auto guarded = scf::IfOp::create(b, loc, compare(arith::CmpIPredicate::ugt, lists, index(0)),
+                                   /*withElseRegion=*/false);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+  auto kindsType = MemRefType::get({2, kWarps}, b.getI32Type(), MemRefLayoutAttrInterface{}, space);
+  auto launch = gpu::LaunchOp::create(b, loc, lists, one, one, index(kWarp * kWarps), one, one,
+                                      /*dynamicSharedMemorySize=*/{}, /*asyncTokenType=*/{},
+                                      /*asyncDependencies=*/{}, TypeRange{kindsType});
+  kinds = launch.getWorkgroupAttributions().front();
+  return launch;
+}
+
+void ListKernel::build() {
+  viewAsBytes();
+  Value heads = dim(op.getBounds(), 1), queryTiles = dim(op.getBounds(), 2), middle = getMiddle();
+  gpu::LaunchOp launch = launchBlocks();
+  b.setInsertionPointToStart(&launch.getBody().front());
+  // 32-bit division: 64-bit division is a call's worth of code.
+  auto divide = [&](Value x, Value y) -> std::pair<Value, Value> {
+    return {arith::DivUIOp::create(b, loc, x, y), arith::RemUIOp::create(b, loc, x, y)};
+  };
+  auto [rest, queryTile] = divide(toI32(launch.getBlockIds().x), toI32(queryTiles));
+  auto [batch, head] = divide(rest, toI32(heads));
+  Value warpNumber;
+  std::tie(warpNumber, laneNumber) = divide(toI32(launch.getThreadIds().x), i32(kWarp));
+  SmallVector<Value> place = {toIndex(batch), toIndex(head), toIndex(queryTile)};
+  warp = toIndex(warpNumber);
+  lane = toIndex(laneNumber);
+  List list = enterList(place);
+
+  Value start = toI32(middle);
+  auto loop =
+      scf::ForOp::create(b, loc, index(0), list.total, index(kWarps), ValueRange{start, start});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value first = loop.getInductionVar();
+    Value kind = shareKinds(first, findKind(list, add(first, warp)));
+    Ends ends =
+        placeTiles(list, first, kind, {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
+    scf::YieldOp::create(b, loc, ValueRange{ends.begin, ends.end});
+  }
+  Value isFirst = equals(launch.getThreadIds().x, index(0));
+  auto written = scf::IfOp::create(b, loc, isFirst, /*withElseRegion=*/false);
+  gpu::TerminatorOp::create(b, loc);
+  b.setInsertionPointToStart(written.thenBlock());
+  writeBounds(list.place, loop.getResult(0), loop.getResult(1));
+}
+
+void mlir::flashattn::buildListKernel(OpBuilder &b, ListTilesOp op) { ListKernel(b, op).build(); }

@@ -1,0 +1,136 @@
+//===- Merge.cpp -----------------------------------------------------------===//
+
+#include "flashattn/Dialect/FlashAttn/Program/Merge.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// `element` for one column, a vector of it for several.
+static Type getColumnsType(int64_t columns, Type element) {
+  return columns == 1 ? element : VectorType::get({columns}, element);
+}
+
+/// `v` in each element of `type`, a vector, or itself.
+static Value spread(OpBuilder &b, Location loc, Value v, Type type) {
+  return isa<VectorType>(type) ? vector::BroadcastOp::create(b, loc, type, v).getResult() : v;
+}
+
+Value RowMerger::scale(Value x, Value by) {
+  return b.createOrFold<arith::MulFOp>(loc, x, spread(b, loc, by, x.getType()));
+}
+
+Value RowMerger::isNone(Value v) {
+  return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, v, number(-INFINITY));
+}
+
+Value RowMerger::exponential(Value x, Value base) {
+  Value difference = arith::SubFOp::create(b, loc, x, base);
+  return math::Exp2Op::create(b, loc, scale(difference, number(M_LOG2E)));
+}
+
+Value RowMerger::load(Value memref, ValueRange at, int64_t columns) {
+  if (columns == 1)
+    return memref::LoadOp::create(b, loc, memref, at);
+  // What flashattn-tile makes, and what is promised: LLVM knows neither.
+  constexpr uint64_t kAlignment = 16;
+  llvm::MaybeAlign alignment;
+  if (columns * sizeof(float) == kAlignment && hasAlignedRows(memref))
+    alignment = llvm::Align(kAlignment);
+  return vector::LoadOp::create(b, loc, VectorType::get({columns}, b.getF32Type()), memref, at,
+                                /*nontemporal=*/false, alignment);
+}
+
+PartialRow RowMerger::mergeNothing(int64_t columns) {
+  return {number(-INFINITY), number(0), spread(b, loc, number(0), getColumnsType(columns, b.getF32Type()))};
+}
+
+PartialRow RowMerger::mergeSink(ArrayRef<Value> row, int64_t columns) {
+  PartialRow merged = mergeNothing(columns);
+  if (Value sinks = op.getSinkLogits()) {
+    merged.max = memref::LoadOp::create(b, loc, sinks, row[1]);
+    merged.sum = arith::SelectOp::create(b, loc, isNone(merged.max), number(0), number(1));
+  }
+  return merged;
+}
+
+PartialRow RowMerger::merge(PartialRow merged, ArrayRef<PartialRow> others) {
+  Value largest = merged.max;
+  for (const PartialRow &other : others)
+    largest = arith::MaxNumFOp::create(b, loc, largest, other.max);
+  // A6: -inf - -inf would be NaN.
+  Value base = arith::SelectOp::create(b, loc, isNone(largest), number(0), largest);
+  Value rescale = exponential(merged.max, base);
+  Value sum = scale(merged.sum, rescale), out = scale(merged.out, rescale);
+  for (const PartialRow &other : others) {
+    Value weight = exponential(other.max, base);
+    sum = other.sum ? math::FmaOp::create(b, loc, other.sum, weight, sum).getResult()
+                    : arith::AddFOp::create(b, loc, sum, weight).getResult();
+    out = math::FmaOp::create(b, loc, other.out, spread(b, loc, weight, out.getType()), out);
+  }
+  return {largest, sum, out};
+}
+
+PartialRow RowMerger::mergeParts(PartialRow merged, ArrayRef<Value> row, Value column,
+                                 int64_t columns, Value first, int64_t stride,
+                                 int64_t partsAtOnce) {
+  Value parts = dim(op.getOParts(), 0), last = arith::SubIOp::create(b, loc, parts, index(1));
+  auto loop = scf::ForOp::create(b, loc, first, parts, index(stride * partsAtOnce),
+                                 ValueRange{merged.max, merged.sum, merged.out});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<PartialRow> read;
+  for (int64_t i = 0; i < partsAtOnce; ++i) {
+    Value part = loop.getInductionVar(), exists;
+    if (i != 0) {
+      part = add(part, index(i * stride));
+      exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, part, last);
+      part = arith::MinUIOp::create(b, loc, part, last);
+    }
+    SmallVector<Value> at = {part, row[0], row[1], row[2]};
+    Value log = memref::LoadOp::create(b, loc, op.getLseParts(), at);
+    if (exists)
+      log = arith::SelectOp::create(b, loc, exists, log, number(-INFINITY));
+    at.push_back(column);
+    read.push_back({log, /*sum=*/Value(), load(op.getOParts(), at, columns)});
+  }
+  auto before = loop.getRegionIterArgs();
+  PartialRow after = merge({before[0], before[1], before[2]}, read);
+  scf::YieldOp::create(b, loc, ValueRange{after.max, after.sum, after.out});
+  return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+}
+
+void RowMerger::finish(PartialRow merged, ArrayRef<Value> row, Value column, Value writesLse) {
+  Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, merged.sum, number(0));
+  Value inverse = arith::DivFOp::create(b, loc, number(1), merged.sum);
+  inverse = arith::SelectOp::create(b, loc, empty, number(0), inverse);
+  Value out = scale(merged.out, inverse);
+  auto columns = dyn_cast<VectorType>(out.getType());
+  Type element = op.getOInit().getType().getElementType();
+  if (!element.isF32())
+    out = arith::TruncFOp::create(b, loc, columns ? columns.clone(element) : element, out);
+  SmallVector<Value> at = {row[0], row[1], row[2], column};
+  if (op.getLayout() == Layout::BSHD)
+    std::swap(at[1], at[2]);
+  if (columns)
+    vector::StoreOp::create(b, loc, out, op.getOInit(), at);
+  else
+    memref::StoreOp::create(b, loc, out, op.getOInit(), at);
+  if (!op.getLseInit())
+    return;
+  OpBuilder::InsertionGuard guard(b);
+  if (writesLse) {
+    auto guarded = scf::IfOp::create(b, loc, writesLse, /*withElseRegion=*/false);
+    b.setInsertionPointToStart(guarded.thenBlock());
+  }
+  // lse = max + ln 2 log2 sum
+  Value log = math::Log2Op::create(b, loc, merged.sum);
+  Value lse = math::FmaOp::create(b, loc, log, number(M_LN2), merged.max);
+  lse = arith::SelectOp::create(b, loc, empty, number(-INFINITY), lse);
+  memref::StoreOp::create(b, loc, lse, op.getLseInit(), row);
+}
