@@ -1,8 +1,9 @@
 //===- FlagLaunches.cpp - flashattn-flag-launches --------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
-#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Runtime/ABI.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/FunctionCallUtils.h"
 
 namespace mlir::flashattn {

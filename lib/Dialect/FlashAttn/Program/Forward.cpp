@@ -245,11 +245,13 @@ void ForwardBuilder::buildProgram(ProgramPoint at) {
   OnlineSoftmax softmax(b, loc, schedule, dv, scores.getFactor());
   RowState state = loopOverKeys(softmax, scores, at, keys, queries.first, intervals, q);
 
-  Value sink;
+  auto loadSink = [&]() -> Value {
+    return memref::LoadOp::create(b, loc, op.getSinkLogits(), at.head);
+  };
   // Of several parts of the keys none has the sink.
-  if (op.getSinkLogits() && !parts)
-    sink = memref::LoadOp::create(b, loc, op.getSinkLogits(), at.head);
-  FinishedRows finished = softmax.finish(state, sink);
+  bool hasSink = op.getSinkLogits() && !parts;
+  FinishedRows finished =
+      softmax.finish(state, hasSink ? function_ref<Value()>(loadSink) : function_ref<Value()>());
   if (!to.type.isF32())
     finished.out = arith::TruncFOp::create(
         b, loc, VectorType::get({schedule.getTileM(), dv}, to.type), finished.out);

@@ -100,15 +100,15 @@ Value OnlineSoftmax::joinSink(RowState &state, Value &sum, Value logit) const {
   return rescale;
 }
 
-FinishedRows OnlineSoftmax::finish(RowState state, Value sinkLogit) const {
+FinishedRows OnlineSoftmax::finish(RowState state, function_ref<Value()> loadSink) const {
   VectorType rowType = f32Vector({m});
   Value sum = state.sum;
   if (lanes > 1)
     sum = vector::MultiDimReductionOp::create(
         b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   Value sinkRescale;
-  if (sinkLogit)
-    sinkRescale = joinSink(state, sum, sinkLogit);
+  if (loadSink)
+    sinkRescale = joinSink(state, sum, loadSink());
   Value zero = splat(rowType, 0);
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
   Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sum);

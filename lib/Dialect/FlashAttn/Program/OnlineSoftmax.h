@@ -38,9 +38,9 @@ public:
   /// One step: `state` takes the scores of a tile but for their product with its values. Returns
   /// that product's left-hand side, vector<MxN>, to be added to `state.out`.
   Value step(RowState &state, Value scores) const;
-  /// Divides by the sum. `sinkLogit`, an f32 scalar or null, joins the denominator as one more key
-  /// would whose value is 0.
-  FinishedRows finish(RowState state, Value sinkLogit) const;
+  /// Divides by the sum. The f32 scalar that `loadSink` gives, if it is there, joins the denominator
+  /// as the logit of one more key would whose value is 0.
+  FinishedRows finish(RowState state, function_ref<Value()> loadSink) const;
   /// vector<M>, f32, natural logarithm.
   Value logSumExp(const FinishedRows &rows) const;
 
