@@ -1,4 +1,4 @@
-"""Checks that the IR in the README is what the tools print.
+"""Checks that the IR in the README and in docs is what the tools print.
 
 usage: check_readme.py SOURCE_ROOT
 
@@ -7,10 +7,14 @@ order, apart from white space and the numbers of SSA values; a line `...` stands
 `mlir` blocks must be read by flash-opt.
 """
 
+import glob
+import os
 import re
 import subprocess
 import sys
 import textwrap
+
+COMMAND = "<!-- flash-opt "
 
 
 def normal(line):
@@ -25,31 +29,43 @@ def run(arguments, text=None):
     return done.stdout.replace("\\0A", "\n").replace("\\09", " ")
 
 
-def main(root):
-    readme = open(f"{root}/README.md").read()
-    blocks = re.findall(r"(?:<!-- flash-opt (.*?) -->\n)?```(mlir|ptx)\n(.*?)```", readme, re.S)
-    checked = 0
-    for arguments, language, body in blocks:
-        if not arguments:
-            run(["-"], textwrap.dedent(body))
-            checked += 1
+def check_output(name, arguments, body, root):
+    words = [w if not w.endswith(".mlir") else f"{root}/{w}" for w in arguments.split()]
+    output = [normal(line) for line in run(words).splitlines()]
+    at = 0
+    for line in body.splitlines():
+        wanted = normal(line)
+        if not wanted or wanted == "...":
             continue
-        words = [w if not w.endswith(".mlir") else f"{root}/{w}" for w in arguments.split()]
-        output = [normal(line) for line in run(words).splitlines()]
-        at = 0
-        for line in body.splitlines():
-            wanted = normal(line)
-            if not wanted or wanted == "...":
-                continue
-            while at < len(output) and wanted not in output[at]:
-                at += 1
-            if at == len(output):
-                sys.exit(f"README.md: not in the output of 'flash-opt {arguments}', or not in this order:\n{line}")
+        while at < len(output) and wanted not in output[at]:
             at += 1
-        checked += 1
-    if checked < 5:
-        sys.exit(f"README.md: expected at least 5 blocks of IR but found {checked}")
-    print(f"{checked} blocks hold")
+        if at == len(output):
+            sys.exit(f"{name}: not in the output of 'flash-opt {arguments}', or not in this order:\n{line}")
+        at += 1
+
+
+def check_document(name, root):
+    """Returns how many blocks of IR it holds."""
+    text = open(f"{root}/{name}", encoding="utf-8").read()
+    blocks = re.findall(rf"(?:{COMMAND}(.*?) -->\n)?```(mlir|ptx)\n(.*?)```", text, re.S)
+    commands = sum(bool(arguments) for arguments, _, _ in blocks)
+    if commands == 0 or commands != text.count(COMMAND):
+        sys.exit(
+            f"{name}: expected a block of IR behind each of {text.count(COMMAND)} commands, and at least one, "
+            f"but found {commands}"
+        )
+    for arguments, _, body in blocks:
+        if arguments:
+            check_output(name, arguments, body, root)
+        else:
+            run(["-"], textwrap.dedent(body))
+    return len(blocks)
+
+
+def main(root):
+    # The bundle has no docs.
+    names = ["README.md"] + sorted(os.path.relpath(p, root) for p in glob.glob(f"{root}/docs/*.md"))
+    print(f"{sum(check_document(name, root) for name in names)} blocks hold")
 
 
 main(sys.argv[1])
