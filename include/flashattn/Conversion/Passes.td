@@ -46,10 +46,10 @@ def ConvertFlashAttnKernelsToCPU : Pass<"convert-flashattn-kernels-to-cpu"> {
 def MapToGPU : Pass<"flashattn-map-to-gpu"> {
   let summary = "give every tile program a thread block";
   let description = [{
-    Turns each `scf.forall` that carries a schedule into a `gpu.launch` of one block
-    per program and 32 threads per warp. Blocks are numbered with the query tile
+    Turns each `flashattn.program` that `flashattn-specialize-warps` has left into a `gpu.launch`
+    of one block per program and 32 threads per warp. Blocks are numbered with the query tile
     fastest and the last tile of a head first: under a causal mask it is the longest.
-    The body still works on whole tiles; the launch carries the schedule.
+    The body still works on whole tiles, in a `flashattn.on_threads` with the schedule.
 
     `flashattn.count_splits` becomes arithmetic on the number of multiprocessors.
 
@@ -63,10 +63,12 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
 def StageShared : Pass<"flashattn-stage-shared"> {
   let summary = "bring the tiles that contractions read through shared memory";
   let description = [{
-    Every tile read of a launch is replaced by an asynchronous copy (`cp.async`)
-    into swizzled shared memory and a read from there. Reads in key loops are
-    double-buffered where the schedule has two stages: the copy of the next tile runs
-    beside the work on this one, from one loop into the next where they share a bound.
+    Every `flashattn.load_tile` that a contraction reads, in a program without roles, is
+    replaced by an asynchronous copy (`cp.async`) into swizzled shared memory and a read from
+    there. Loads in a `flashattn.tile_loop` are double-buffered where the schedule has two
+    stages: the copy of the next tile runs beside the work on this one, from an interval's
+    first tile to its last. A loop over several intervals becomes one over their numbers, with
+    a loop over one interval inside.
 
     Example: test/Conversion/FlashAttnToGPU/stage-shared.mlir
   }];
@@ -84,7 +86,8 @@ def Distribute : Pass<"flashattn-distribute"> {
     and column c, element `r*N/2 + 4g + 2h + c` is row `16(r + R*warp) + lane/4 + 8h`
     and column `8g + 2(lane%4) + c`. Elementwise ops act on these vectors, a row
     reduction is a tree and two shuffles within four lanes, a contraction is
-    `mma.sync` with its right-hand side loaded from shared memory by `ldmatrix`.
+    `mma.sync` with its right-hand side loaded from shared memory by `ldmatrix`, and a
+    `hopper.wgmma` takes and gives the same vectors.
 
     Example: test/Conversion/FlashAttnToGPU/distribute.mlir
   }];
@@ -152,7 +155,8 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
     With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
     each takes every so many-th of what would be the blocks. The producer sends for the next
     one's tiles while the consumers finish the one before. Only short programs gain by it, so
-    with more than 2048 keys another kernel is launched, with a block for each group.
+    with more keys than `persistent_below` another kernel is launched, with a block for each
+    group.
 
     Example: test/Conversion/ProgramToHopper/specialize-warps.mlir
   }];
@@ -177,10 +181,11 @@ def ExpandRings : Pass<"hopper-expand-rings"> {
 def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
   let summary = "contractions of warpgroups as asynchronous products";
   let description = [{
-    Every contraction whose right-hand side is a `hopper.load_tile` becomes a `hopper.wgmma`
-    and a `hopper.wgmma_wait` in front of the first use of its result, so that whatever
-    stands between runs beside the product; a branch gets the wait in each of its arms.
-    The arrivals that free the tile move behind the wait.
+    Every contraction of a program with roles, whose right-hand side is a `hopper.load_tile`,
+    becomes a `hopper.wgmma` and a `hopper.wgmma_wait` in front of the first use of its result,
+    so that whatever stands between runs beside the product; a branch that holds all uses gets
+    the wait in each of its arms. The arrivals right behind the product, which free its tiles,
+    move behind the wait.
 
     Example: test/Conversion/ProgramToHopper/contract-to-wgmma.mlir
   }];

@@ -124,7 +124,7 @@ def ExpandLoops : Pass<"flashattn-expand-loops"> {
     Where a stage lags the loops are turned: a step first runs its own first stage and then what the
     last step has left, so that two products that do not depend on each other stand side by side, and
     the rest of this step beside the second. The first step's own stages and what the last one leaves
-    stand before and behind the loops.
+    stand before and behind the loops, all of it on condition that there is a step.
 
     Example: test/Dialect/FlashAttn/expand-loops.mlir
   }];
