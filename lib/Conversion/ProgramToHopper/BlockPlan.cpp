@@ -40,13 +40,14 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
 }
 
 /// Whether tensor copies can write the tile of `store` from where the residents of a program were.
-static bool isCopied(StoreTileOp store, TileLoopOp loop) {
-  if (store->getBlock() != loop->getBlock() || !loop->isBeforeInBlock(store) ||
+static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
+  if (store->getBlock() != plan.loop->getBlock() || !plan.loop->isBeforeInBlock(store) ||
+      store.getTileType().getElementType() != plan.schedule.getDotType() ||
       !getObstacle(store).empty() || !hasAlignedRows(store.getTarget()))
     return false;
   // Whole panels are written: what they have more than the tile must lie past the row's end.
   int64_t columns = store.getTileType().getDimSize(1);
-  int64_t written = getTilesType(store, 1).getDimSize(1) * getTilesType(store, 1).getDimSize(3);
+  int64_t written = llvm::alignTo(columns, getPanelColumns(store.getTileType()));
   int64_t width = store.getMemRefType().getShape().back();
   return store.getTileType().getDimSize(0) == hopper::kWarpgroupRows &&
          (written == columns || (!ShapedType::isDynamic(width) && width <= columns));
@@ -99,6 +100,9 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   if (StringRef obstacle = getObstacle(load); !obstacle.empty())
     return load.emitOpError() << "expected " << obstacle << ", as tensor copies need, but got "
                               << load.getMemRefType() << " and " << load.getTileType();
+  if (load.getTileType().getElementType() != plan.schedule.getDotType())
+    return load.emitOpError() << "expected a tile of " << plan.schedule.getDotType()
+                              << ", the schedule's dot_type, but got " << load.getTileType();
   Operation *source = load.getSource().getDefiningOp();
   if (source && plan.program->isProperAncestor(source))
     return load.emitOpError() << "expected a memref from outside of the program, of which the host "
@@ -125,6 +129,25 @@ static bool shareIntervals(const BlockPlan &plan) {
     ValueRange interval = loop.getInterval(i);
     return !dependsOn(interval.front(), number) && !dependsOn(interval.back(), number);
   });
+}
+
+static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
+  auto shapesOf = [](StringRef name, auto accesses) {
+    return llvm::map_to_vector(accesses, [&](auto access) {
+      VectorType tile = access.getTileType();
+      return TileShape{name, tile.getDimSize(0), tile.getDimSize(1)};
+    });
+  };
+  WarpgroupBlock block;
+  block.residents = shapesOf("resident", plan.residents);
+  block.streamed = shapesOf("streamed", plan.streams);
+  block.outputs = shapesOf("output", plan.outputs);
+  block.elementBytes = plan.schedule.getDotType().getWidth() / 8;
+  block.consumers = plan.getConsumers();
+  block.stages = plan.getStages();
+  block.slots = plan.getSlots();
+  block.intervals = plan.intervals;
+  return planWarpgroupBlock(block);
 }
 
 FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
@@ -166,7 +189,8 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
     return program.emitOpError() << "expected a tile for contractions that is loaded outside of "
                                     "the loop but got none";
   for (auto store : program.getBody()->getOps<StoreTileOp>())
-    if (isCopied(store, *loop))
+    if (isCopied(store, plan))
       plan.outputs.push_back(store);
+  plan.memory = planMemory(plan);
   return plan;
 }

@@ -10,6 +10,7 @@
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "flashattn/Target/ResourcePlans.h"
 
 namespace mlir::flashattn {
 
@@ -27,6 +28,7 @@ struct BlockPlan {
   int64_t intervals = 0;             ///< of the loop
   std::optional<int64_t> firstTile;  ///< where the only interval begins, if that is known
   bool sharesIntervals = false;      ///< whether the programs of a block have the same
+  WarpgroupBlockPlan memory;         ///< buffers and barriers by number
 
   /// The plan of `program`, whose schedule has roles. Errors, at the op that is in the way.
   static FailureOr<BlockPlan> get(ProgramOp program);
@@ -46,26 +48,11 @@ struct BlockPlan {
   }
   /// Whether a block may have fewer programs than consumers.
   bool mayLackPrograms() const { return getConsumers() > 1 && getHeadsPerBlock() == 1; }
-
-  // Barriers by number: a full one for the residents of each slot and consumer, an empty one as
-  // well where the block is persistent, and those of the rings.
-  int64_t getHeldTiles() const { return getSlots() * getConsumers(); }
-  int64_t getFirstFull() const { return 0; }
-  int64_t getFirstEmpty() const { return getHeldTiles(); }
-  int64_t getFirstOfRings() const { return getHeldTiles() * (isPersistent() ? 2 : 1); }
 };
 
-/// The rows and columns of `access`, `copies` of them in shared memory, as panels of the widest
-/// swizzle that fits.
-template <typename AccessOp> MemRefType getTilesType(AccessOp access, int64_t copies) {
-  auto ring = [&](int64_t panel) {
-    VectorType tile = access.getTileType();
-    return hopper::RingType::get(access.getContext(), copies,
-                                 llvm::divideCeil(tile.getDimSize(1), panel), tile.getDimSize(0),
-                                 panel, tile.getElementType());
-  };
-  int64_t columns = access.getTileType().getDimSize(1);
-  return ring(columns <= 16 ? 16 : columns <= 32 ? 32 : 64).getTilesType();
+/// Columns of a panel of `tile` in shared memory.
+inline int64_t getPanelColumns(VectorType tile) {
+  return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
 }
 
 } // namespace mlir::flashattn

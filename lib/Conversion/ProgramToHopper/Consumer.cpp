@@ -171,7 +171,7 @@ void ConsumerBuilder::useResidents(const Held &held) {
   b.setInsertionPoint(plan.residents.front());
   if (held.pending)
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
-                                  add(held.number, index(plan.getFirstFull())), i32(0));
+                                  add(held.number, index(plan.memory.residentFull)), i32(0));
   for (auto [load, buffer] : llvm::zip_equal(plan.residents, block.residents)) {
     LoadTileOp resident = load;
     b.setInsertionPoint(resident);
@@ -235,15 +235,15 @@ void ConsumerBuilder::build() {
     Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
     // What is said of the group comes with the residents.
     Value parity = parityOf(round, plan.getSlots());
-    hopper::BarrierWaitOp::create(b, loc, block.barriers, add(number, index(plan.getFirstFull())),
-                                  parity);
+    hopper::BarrierWaitOp::create(b, loc, block.barriers,
+                                  add(number, index(plan.memory.residentFull)), parity);
     Group group = grid.read(slot, /*byWarp=*/true);
     step = consume(group, consumer, {slot, number, /*pending=*/false}, step);
     // Past the barrier before an output's copy no warp has anything to read there.
     if (plan.outputs.empty())
       meet();
     hopper::BarrierArriveOp::create(b, loc, block.barriers,
-                                    add(number, index(plan.getFirstEmpty())), block.signals);
+                                    add(number, index(*plan.memory.residentEmpty)), block.signals);
     return step;
   });
 }

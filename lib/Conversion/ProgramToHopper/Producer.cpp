@@ -9,7 +9,7 @@ using namespace mlir::flashattn;
 void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value slot) {
   for (auto [w, mapping] : llvm::enumerate(programs)) {
     Value number = heldNumber(slot, index(w));
-    Value full = add(number, index(plan.getFirstFull()));
+    Value full = add(number, index(plan.memory.residentFull));
     int64_t bytes = 0;
     SmallVector<Value> tiles;
     SmallVector<SmallVector<Value>> coordinates;
@@ -96,7 +96,8 @@ void ProducerBuilder::prepareNext(Value round, Value rounds) {
   Value free = parityOf(next, plan.getSlots(), /*inverted=*/true);
   for (int64_t w = 0; w < plan.getConsumers(); ++w)
     hopper::BarrierWaitOp::create(
-        b, loc, block.barriers, add(heldNumber(slot, index(w)), index(plan.getFirstEmpty())), free);
+        b, loc, block.barriers, add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
+        free);
   prepare(group, slot);
 }
 

@@ -7,7 +7,6 @@
 #include "Block.h"
 #include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
 #include "flashattn/Conversion/Passes.h"
-#include "flashattn/Target/ResourcePlans.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_SPECIALIZEWARPS
@@ -38,9 +37,9 @@ private:
 /// Tensor maps that copy one panel of a tile at a time.
 void LaunchBuilder::makeMaps() {
   auto make = [&](auto access, Value memref) -> Value {
-    MemRefType tiles = getTilesType(access, 1);
-    auto type = hopper::TensorMapType::get(b.getContext(), tiles.getDimSize(2), tiles.getDimSize(3),
-                                           tiles.getElementType());
+    VectorType tile = access.getTileType();
+    auto type = hopper::TensorMapType::get(b.getContext(), tile.getDimSize(0),
+                                           getPanelColumns(tile), tile.getElementType());
     IntegerAttr outerDim, outerRows;
     if (access.getDims().size() > 2) {
       outerDim = b.getI64IntegerAttr(access.getDims().front());
@@ -57,26 +56,10 @@ void LaunchBuilder::makeMaps() {
     values.outputMaps.push_back(make(store, store.getTarget()));
 }
 
-/// What explainRefusal planned, as views of the block's memory; the bytes of all of it.
+/// What is planned, as views of the block's memory; the bytes of all of it.
 int64_t LaunchBuilder::allocate(Value pool) {
-  auto shapesOf = [](StringRef name, auto accesses) {
-    return llvm::map_to_vector(accesses, [&](auto access) {
-      VectorType tile = access.getTileType();
-      return TileShape{name, tile.getDimSize(0), tile.getDimSize(1)};
-    });
-  };
   FloatType element = plan.schedule.getDotType();
-  WarpgroupBlock asked;
-  asked.residents = shapesOf("resident", plan.residents);
-  asked.streamed = shapesOf("streamed", plan.streams);
-  asked.outputs = shapesOf("output", plan.outputs);
-  asked.elementBytes = element.getWidth() / 8;
-  asked.consumers = plan.getConsumers();
-  asked.stages = plan.getStages();
-  asked.slots = plan.getSlots();
-  asked.intervals = plan.intervals;
-  WarpgroupBlockPlan planned = planWarpgroupBlock(asked);
-
+  const WarpgroupBlockPlan &planned = plan.memory;
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto view = [&](unsigned number, Type type) -> Value {
     const SharedBuffer &buffer = planned.memory[number];
@@ -114,7 +97,7 @@ void LaunchBuilder::initBlock() {
   auto guarded = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(guarded.thenBlock());
-  for (int64_t i = 0; i < plan.getFirstOfRings(); ++i)
+  for (int64_t i = 0; i < plan.memory.rings.front().full; ++i)
     hopper::BarrierInitOp::create(b, loc, values.barriers, index(i), b.getI64IntegerAttr(1));
   for (Value ring : values.rings)
     hopper::RingInitOp::create(b, loc, ring, plan.getConsumers());
