@@ -5,8 +5,8 @@
 // One batch, one head, one query tile: canonicalisation must not take the loop over programs away,
 // nor any of its dimensions.
 
-// CHECK: scf.forall ({{.*}}) in (1, 1, 1)
-// CHECK: mapping = [#flashattn.program_axis<batch>, #flashattn.program_axis<head>, #flashattn.program_axis<query_tile>]
+// CHECK: %[[ONE:.*]] = arith.constant 1 : index
+// CHECK: flashattn.program ({{.*}}) in (%[[ONE]], %[[ONE]], %[[ONE]]) axes(batch, head, query_tile)
 // CPU: llvm.call @flashattnParallelFor
 // PTX: gpu.binary
 func.func @single(%q: memref<1x1x16x64xf16>, %o: memref<1x1x16x64xf16>) {

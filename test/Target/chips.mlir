@@ -4,7 +4,6 @@
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=sm_99 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_99
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=sm_75 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_75
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=sm_101a 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_101a
-// RUN: not flash-opt %s -flashattn-fuse-projection=chip=sm_99 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_99
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=cpu 2>&1 | FileCheck %s --check-prefix=CPU
 // UNKNOWN: error: expected chip 'cpu', 'sm_80', 'sm_86', 'sm_87', 'sm_89', 'sm_90', 'sm_90a', 'sm_100', {{.*}} but got '[[CHIP]]'
 // CPU: error: expected a GPU as chip but got 'cpu'

@@ -12,9 +12,9 @@
 // CHECK:           arith.extf {{.*}} : vector<16xf16> to vector<16xf32>
 // CHECK:           memref.subview {{.*}} [8, 64] [1, 1]
 // CHECK:           vector.fma
-// CHECK:           arith.extf {{.*}} : vector<16xf16> to vector<16xf32>
 // CHECK-NOT:       arith.cmpi sge
 // CHECK:           arith.maxnumf
+// CHECK:           arith.extf {{.*}} : vector<16xf16> to vector<16xf32>
 // CHECK:           memref.subview {{.*}} [64, 8] [1, 1]
 // CHECK:           vector.fma
 // Keys that some rows see.

@@ -5,8 +5,8 @@
 
 // Whole vectors of a row, what is left of it, and 0 behind that.
 // CHECK-LABEL: func private @ends_program
-// CHECK: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c48
 // CHECK: scf.for %[[H:.*]] = %c0 to
+// CHECK: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c48
 // CHECK: %[[LEFT:.*]] = arith.subi %c150, %[[COLUMN]]
 // CHECK: %[[COUNT:.*]] = arith.minsi %{{.*}}, %c48
 // CHECK: %[[REST:.*]] = arith.remui %[[COUNT]], %c16

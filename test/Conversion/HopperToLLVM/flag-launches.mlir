@@ -28,7 +28,7 @@ module attributes {gpu.container_module} {
     }
     gpu.func @merge(%first: i1) kernel {
       scf.if %first {
-        hopper.wait_prerequisite_grids
+        flashattn.wait_prerequisite_grids
       }
       gpu.return
     }
