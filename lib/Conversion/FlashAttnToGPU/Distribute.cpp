@@ -67,6 +67,10 @@ Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
 }
 
 LogicalResult Distributor::run() {
+  int64_t warps = program.getSchedule().getWarps();
+  if (layout.tileM % (16 * warps) != 0)
+    return program.emitOpError() << "expected tile_m to be a multiple of 16 rows for each of "
+                                 << warps << " warps but got " << layout.tileM;
   b.setInsertionPointToStart(program.getBody());
   Value thread = program.getThread();
   lane = arith::AndIOp::create(b, loc, thread, index(31));
@@ -522,6 +526,8 @@ LogicalResult Distributor::contract(vector::ContractionOp op) {
                                "shared memory";
   auto accType = cast<VectorType>(op.getAccType());
   Value lhs = mapped(op.getLhs()), acc = mapped(op.getAcc());
+  if (!lhs || !acc)
+    return op.emitOpError() << "has no distribution to threads of its operands";
   int64_t kSize = op.getLhsType().getDimSize(1), nSize = accType.getDimSize(1);
   bool f32 = op.getLhsType().getElementType().isF32();
   values[op] = f32 ? contractF32(lhs, rhs, *transposed, acc, kSize, nSize)

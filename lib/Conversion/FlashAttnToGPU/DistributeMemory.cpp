@@ -19,11 +19,9 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
   if (!type || !isSharedMemory(type))
     return op.emitOpError() << "expected a read of shared memory; run flashattn-stage-shared first";
   // A right-hand side is loaded where it is used, piece by piece.
-  auto isRhs = [&](Operation *user) {
-    auto product = dyn_cast<vector::ContractionOp>(user);
-    return product && product.getLhs() != op.getResult();
-  };
-  if (llvm::any_of(op->getUsers(), isRhs))
+  if (llvm::all_of(op->getUses(), [](OpOperand &use) {
+        return isa<vector::ContractionOp>(use.getOwner()) && use.getOperandNumber() == 1;
+      }))
     return success();
   if (!layout.isTile(op.getVectorType()))
     return op.emitOpError() << "expected a tile of " << layout.tileM << " rows but got "
@@ -33,7 +31,7 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
 }
 
 LogicalResult Distributor::load(LoadTileOp op) {
-  if (llvm::any_of(op->getUsers(), llvm::IsaPred<vector::ContractionOp>))
+  if (isFactor(op))
     return op.emitOpError() << "expected a contraction to read shared memory; run "
                                "flashattn-stage-shared first";
   if (op.getDims().size() != 2 || op.getBelow() || !layout.isTile(op.getTileType()))
@@ -106,7 +104,7 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
   Value lastRow = rowDim && !inBounds[0] ? last(*rowDim) : Value();
   // Without roles no registers are left for 16 elements of a byte at once.
   bool isAligned = columnDim && inBounds[1] && hasAlignedRows(op.getSource()) &&
-                   (hasRoles || !type.getElementType().isInteger(1));
+                   type.getElementType().isIntOrFloat() && (hasRoles || !type.getElementType().isInteger(1));
 
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
@@ -222,8 +220,14 @@ LogicalResult Distributor::store(StoreTileOp op) {
   bool isRow = type.getRank() == 1;
   // The rows of several heads go along two dimensions.
   ArrayRef<int64_t> rowDims = op.getDims().drop_back(isRow ? 0 : 1);
-  if (!held || !(isRow ? layout.isRow(type) : layout.isTile(type)) || rowDims.size() > 2)
+  Type element = type.getElementType();
+  if (!held || !(isRow ? layout.isRow(type) : layout.isTile(type)) || rowDims.size() > 2 ||
+      !element.isIntOrFloat() || element.getIntOrFloatBitWidth() < 8)
     return op.emitOpError() << "has no distribution to threads of " << type;
+  int64_t last = op.getMemRefType().getRank() - 1;
+  if (!isRow && op.getDims().back() != last)
+    return op.emitOpError() << "expected columns along the last dimension, " << last << ", but got "
+                            << op.getDims().back();
   int64_t innerRows = op.getInnerRows();
   SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices()), sizes;
   for (int64_t dim : rowDims)

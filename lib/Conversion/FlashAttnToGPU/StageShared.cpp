@@ -35,7 +35,8 @@ public:
       : TileBuilder(b, program.getLoc()), b(b), program(program),
         schedule(program.getScheduleAttr()) {}
 
-  void run();
+  /// Errors, at the op: a tile that cannot be copied by chunks.
+  LogicalResult run();
 
 private:
   /// A tile on its way to shared memory: what is copied from where.
@@ -209,9 +210,22 @@ Value Stager::stageOf(Value place) {
 /// The tiles of `block` that threads share. What shapes scores one by one, such as a bias, each
 /// needs for itself.
 static SmallVector<LoadTileOp> sharedLoads(Block &block) {
-  return llvm::filter_to_vector(block.getOps<LoadTileOp>(), [](LoadTileOp load) {
-    return llvm::any_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>);
-  });
+  return llvm::filter_to_vector(block.getOps<LoadTileOp>(),
+                                [](LoadTileOp load) { return isFactor(load); });
+}
+
+/// Whether the chunks of 16 bytes of `load` are those of rows along one dimension.
+static LogicalResult verifyChunks(LoadTileOp load) {
+  int64_t last = load.getMemRefType().getRank() - 1;
+  ArrayRef<int64_t> dims = load.getDims();
+  if (dims.size() != 2 || !load.isDense() || dims.back() != last)
+    return load.emitOpError() << "expected rows along one dimension and columns along the last, "
+                              << last << ", of what a contraction multiplies but got dims " << dims;
+  VectorType tile = load.getTileType();
+  if (!tile.getElementType().isIntOrFloat() ||
+      tile.getDimSize(1) * tile.getElementTypeBitWidth() % 128 != 0)
+    return load.emitOpError() << "expected rows of a multiple of 16 bytes but got " << tile;
+  return success();
 }
 
 /// Issues the copies of all tiles of the step at `place`. Those of the last step may be cut short.
@@ -302,14 +316,25 @@ static SmallVector<TileShape> getShapes(ArrayRef<LoadTileOp> loads) {
   });
 }
 
-void Stager::run() {
+LogicalResult Stager::run() {
+  if (!llvm::isPowerOf2_64(schedule.getStages()))
+    return program.emitOpError() << "expected stages to be a power of 2 but got "
+                                 << schedule.getStages();
   b.setInsertionPointToStart(program.getBody());
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto poolType =
       MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface{}, space);
   pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
   SmallVector<TileLoopOp> loops;
-  program.walk([&](TileLoopOp loop) { loops.push_back(loop); });
+  SmallVector<Block *> blocks = {program.getBody()};
+  program.walk([&](TileLoopOp loop) {
+    loops.push_back(loop);
+    blocks.push_back(loop.getBody());
+  });
+  for (Block *block : blocks)
+    for (LoadTileOp load : sharedLoads(*block))
+      if (failed(verifyChunks(load)))
+        return failure();
   for (TileLoopOp &loop : loops)
     if (scf::ForOp outer = splitIntervals(b, loop))
       loop = *outer.getBody()->getOps<TileLoopOp>().begin();
@@ -329,6 +354,7 @@ void Stager::run() {
   auto launch = program->getParentOfType<gpu::LaunchOp>();
   b.setInsertionPoint(launch);
   launch.getDynamicSharedMemorySizeMutable().assign(i32(plan.getBytes()));
+  return success();
 }
 
 namespace {
@@ -344,7 +370,8 @@ struct StageSharedPass : flashattn::impl::StageSharedBase<StageSharedPass> {
             << "expected a 'gpu.launch' around it; run flashattn-map-to-gpu first";
         return signalPassFailure();
       }
-      Stager(rewriter, program).run();
+      if (failed(Stager(rewriter, program).run()))
+        return signalPassFailure();
     }
   }
 };

@@ -11,6 +11,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace mlir::flashattn {
 
@@ -19,6 +20,13 @@ inline SmallVector<OnThreadsOp> findTilePrograms(Operation *root) {
   SmallVector<OnThreadsOp> programs;
   root->walk([&](OnThreadsOp program) { programs.push_back(program); });
   return programs;
+}
+
+/// Whether a contraction multiplies `tile`, and not only adds to it: it comes from shared memory then.
+inline bool isFactor(Value tile) {
+  return llvm::any_of(tile.getUses(), [](OpOperand &use) {
+    return isa<vector::ContractionOp>(use.getOwner()) && use.getOperandNumber() < 2;
+  });
 }
 
 inline bool isSharedMemory(MemRefType type) {

@@ -1,6 +1,5 @@
 // RUN: flash-opt %s -split-input-file -flashattn-distribute -canonicalize -cse | FileCheck %s
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>
 #shared = #gpu.address_space<workgroup>
 
 // A tile of 64 rows on 4 warps: a thread holds 16 / 2 = 8 scores of 16 columns, 2 rows.
@@ -45,45 +44,47 @@ func.func @softmax(%rows: memref<?xf32>, %end: index) {
   %zero = arith.constant 0.0 : f16
   %size = arith.constant 2560 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
-    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
-    %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
-    %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf16, #shared>
-    %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x64x16xf16, #shared>, vector<64x16xf16>
-    %minf = arith.constant dense<0xFF800000> : vector<64xf32>
-    %none = arith.constant dense<0.0> : vector<64x4xf32>
-    %acc = arith.constant dense<0.0> : vector<64x16xf32>
-    %hidden = arith.constant dense<0xFF800000> : vector<64x16xf32>
-    %step = vector.step : vector<16xindex>
-    %step32 = arith.index_cast %step : vector<16xindex> to vector<16xi32>
-    %columns = vector.shape_cast %step32 : vector<16xi32> to vector<1x16xi32>
-    %r:2 = scf.for %j = %c0 to %end step %c1 iter_args(%m = %minf, %l = %none) -> (vector<64xf32>, vector<64x4xf32>) {
-      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf16, #shared>, vector<16x16xf16>
-      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %acc : vector<64x16xf16>, vector<16x16xf16> into vector<64x16xf32>
-      %i = arith.index_cast %j : index to i32
-      %bound = vector.broadcast %i : i32 to vector<1x16xi32>
-      %shown = arith.cmpi slt, %columns, %bound : vector<1x16xi32>
-      %mask = vector.broadcast %shown : vector<1x16xi1> to vector<64x16xi1>
-      %s2 = arith.select %mask, %s, %hidden : vector<64x16xi1>, vector<64x16xf32>
-      %m2 = vector.multi_reduction <maxnumf>, %s2, %m [1] : vector<64x16xf32> to vector<64xf32>
-      %m1 = vector.shape_cast %m2 : vector<64xf32> to vector<64x1xf32>
-      %mt = vector.broadcast %m1 : vector<64x1xf32> to vector<64x16xf32>
-      %x = arith.subf %s2, %mt : vector<64x16xf32>
-      %p = math.exp2 %x : vector<64x16xf32>
-      %p4 = vector.shape_cast %p : vector<64x16xf32> to vector<64x2x4x2xf32>
-      %l2 = vector.multi_reduction <add>, %p4, %l [1, 3] : vector<64x2x4x2xf32> to vector<64x4xf32>
-      scf.yield %m2, %l2 : vector<64xf32>, vector<64x4xf32>
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+      %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
+      %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf16, #shared>
+      %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x64x16xf16, #shared>, vector<64x16xf16>
+      %minf = arith.constant dense<0xFF800000> : vector<64xf32>
+      %none = arith.constant dense<0.0> : vector<64x4xf32>
+      %acc = arith.constant dense<0.0> : vector<64x16xf32>
+      %hidden = arith.constant dense<0xFF800000> : vector<64x16xf32>
+      %step = vector.step : vector<16xindex>
+      %step32 = arith.index_cast %step : vector<16xindex> to vector<16xi32>
+      %columns = vector.shape_cast %step32 : vector<16xi32> to vector<1x16xi32>
+      %r:2 = scf.for %j = %c0 to %end step %c1 iter_args(%m = %minf, %l = %none) -> (vector<64xf32>, vector<64x4xf32>) {
+        %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf16, #shared>, vector<16x16xf16>
+        %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %acc : vector<64x16xf16>, vector<16x16xf16> into vector<64x16xf32>
+        %i = arith.index_cast %j : index to i32
+        %bound = vector.broadcast %i : i32 to vector<1x16xi32>
+        %shown = arith.cmpi slt, %columns, %bound : vector<1x16xi32>
+        %mask = vector.broadcast %shown : vector<1x16xi1> to vector<64x16xi1>
+        %s2 = arith.select %mask, %s, %hidden : vector<64x16xi1>, vector<64x16xf32>
+        %m2 = vector.multi_reduction <maxnumf>, %s2, %m [1] : vector<64x16xf32> to vector<64xf32>
+        %m1 = vector.shape_cast %m2 : vector<64xf32> to vector<64x1xf32>
+        %mt = vector.broadcast %m1 : vector<64x1xf32> to vector<64x16xf32>
+        %x = arith.subf %s2, %mt : vector<64x16xf32>
+        %p = math.exp2 %x : vector<64x16xf32>
+        %p4 = vector.shape_cast %p : vector<64x16xf32> to vector<64x2x4x2xf32>
+        %l2 = vector.multi_reduction <add>, %p4, %l [1, 3] : vector<64x2x4x2xf32> to vector<64x4xf32>
+        scf.yield %m2, %l2 : vector<64xf32>, vector<64x4xf32>
+      }
+      %zeros = arith.constant dense<0.0> : vector<64xf32>
+      %sum = vector.multi_reduction <add>, %r#1, %zeros [1] : vector<64x4xf32> to vector<64xf32>
+      flashattn.store_tile %sum to %rows[%c0] dims [0] in_bounds [false] : vector<64xf32>, memref<?xf32>
     }
-    %zeros = arith.constant dense<0.0> : vector<64xf32>
-    %sum = vector.multi_reduction <add>, %r#1, %zeros [1] : vector<64x4xf32> to vector<64xf32>
-    vector.transfer_write %sum, %rows[%c0] : vector<64xf32>, memref<?xf32>
     gpu.terminator
-  } {flashattn.schedule = #schedule}
+  }
   return
 }
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 32, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = bf16>
 #shared = #gpu.address_space<workgroup>
 
 // Two row blocks a warp share every right-hand operand; the accumulators go in pairs to memory.
@@ -100,23 +101,25 @@ func.func @row_blocks(%o: memref<?x16xbf16>) {
   %zero = arith.constant 0.0 : bf16
   %size = arith.constant 2048 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
-    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
-    %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x32x16xbf16, #shared>
-    %bs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xbf16, #shared>
-    %a = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x32x16xbf16, #shared>, vector<32x16xbf16>
-    %b = vector.transfer_read %bs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xbf16, #shared>, vector<16x16xbf16>
-    %acc = arith.constant dense<0.0> : vector<32x16xf32>
-    %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<32x16xbf16>, vector<16x16xbf16> into vector<32x16xf32>
-    %t = arith.truncf %s : vector<32x16xf32> to vector<32x16xbf16>
-    vector.transfer_write %t, %o[%c0, %c0] {in_bounds = [false, true]} : vector<32x16xbf16>, memref<?x16xbf16>
+    flashattn.on_threads %tx
+        schedule(<tile_m = 32, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = bf16>) {
+      %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+      %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x32x16xbf16, #shared>
+      %bs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xbf16, #shared>
+      %a = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x32x16xbf16, #shared>, vector<32x16xbf16>
+      %b = vector.transfer_read %bs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xbf16, #shared>, vector<16x16xbf16>
+      %acc = arith.constant dense<0.0> : vector<32x16xf32>
+      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<32x16xbf16>, vector<16x16xbf16> into vector<32x16xf32>
+      %t = arith.truncf %s : vector<32x16xf32> to vector<32x16xbf16>
+      flashattn.store_tile %t to %o[%c0, %c0] dims [0, 1] in_bounds [false, true] : vector<32x16xbf16>, memref<?x16xbf16>
+    }
     gpu.terminator
-  } {flashattn.schedule = #schedule}
+  }
   return
 }
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f32>
 #shared = #gpu.address_space<workgroup>
 
 // A9: f32 is three products of TF32 halves, the small ones first.
@@ -133,21 +136,23 @@ func.func @full_precision(%o: memref<?x16xf32>) {
   %zero = arith.constant 0.0 : f32
   %size = arith.constant 2048 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
-    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
-    %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf32, #shared>
-    %a = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf32, #shared>, vector<16x16xf32>
-    %b = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf32, #shared>, vector<16x16xf32>
-    %acc = arith.constant dense<0.0> : vector<16x16xf32>
-    %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<16x16xf32>, vector<16x16xf32> into vector<16x16xf32>
-    vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [false, true]} : vector<16x16xf32>, memref<?x16xf32>
+    flashattn.on_threads %tx
+        schedule(<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 4, dot_type = f32>) {
+      %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+      %as = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x16xf32, #shared>
+      %a = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf32, #shared>, vector<16x16xf32>
+      %b = vector.transfer_read %as[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x16xf32, #shared>, vector<16x16xf32>
+      %acc = arith.constant dense<0.0> : vector<16x16xf32>
+      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %acc : vector<16x16xf32>, vector<16x16xf32> into vector<16x16xf32>
+      flashattn.store_tile %s to %o[%c0, %c0] dims [0, 1] in_bounds [false, true] : vector<16x16xf32>, memref<?x16xf32>
+    }
     gpu.terminator
-  } {flashattn.schedule = #schedule}
+  }
   return
 }
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
 #shared = #gpu.address_space<workgroup>
 
 // A program of one warpgroup among others, in the region of its role.
@@ -184,6 +189,7 @@ func.func @branches(%out: memref<?x32xf32>, %rows: memref<?xf32>, %counts: memre
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c2 = arith.constant 2 : index
+  %c127 = arith.constant 127 : index
   %c256 = arith.constant 256 : index
   %size = arith.constant 8192 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c256, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
@@ -195,43 +201,46 @@ func.func @branches(%out: memref<?x32xf32>, %rows: memref<?xf32>, %counts: memre
       nvvm.setmaxregister decrease 24
     } else {
       nvvm.setmaxregister increase 240
-      %none = arith.constant dense<0.0> : vector<64x32xf32>
-      %lowest = arith.constant dense<0xFF800000> : vector<64x4xf32>
-      %m = arith.constant dense<1.0> : vector<64xf32>
-      %limit = arith.constant dense<2.0> : vector<64x4xf32>
-      %s = hopper.wgmma %q, %k depth(16) : memref<1x64x32xf16, #shared>, memref<1x16x32xf16, #shared> -> vector<64x16xf32>
-      %sw = hopper.wgmma_wait %s {pending = 1} : vector<64x16xf32>
-      %lanes = vector.shape_cast %sw : vector<64x16xf32> to vector<64x2x4x2xf32>
-      %max = vector.multi_reduction <maxnumf>, %lanes, %lowest [1, 3] : vector<64x2x4x2xf32> to vector<64x4xf32>
-      %grown = arith.cmpf ogt, %max, %limit : vector<64x4xf32>
-      %any = flashattn.any_row %grown : vector<64x4xi1>
-      %r:3 = scf.if %any -> (vector<64xf32>, vector<64x16xf32>, index) {
-        %new = vector.multi_reduction <maxnumf>, %max, %m [1] : vector<64x4xf32> to vector<64xf32>
-        %two = arith.constant dense<2.0> : vector<64x16xf32>
-        %w = hopper.wgmma_wait %s : vector<64x16xf32>
-        %x = arith.mulf %w, %two : vector<64x16xf32>
-        %count = memref.load %counts[%c1] : memref<?xindex>
-        scf.yield %new, %x, %count : vector<64xf32>, vector<64x16xf32>, index
-      } else {
-        %w = hopper.wgmma_wait %s {held} : vector<64x16xf32>
-        %count = memref.load %counts[%c2] : memref<?xindex>
-        scf.yield %m, %w, %count : vector<64xf32>, vector<64x16xf32>, index
+      %thread = arith.andi %tx, %c127 : index
+      flashattn.on_threads %thread
+          schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>) {
+        %none = arith.constant dense<0.0> : vector<64x32xf32>
+        %lowest = arith.constant dense<0xFF800000> : vector<64x4xf32>
+        %m = arith.constant dense<1.0> : vector<64xf32>
+        %limit = arith.constant dense<2.0> : vector<64x4xf32>
+        %s = hopper.wgmma %q, %k depth(16) : memref<1x64x32xf16, #shared>, memref<1x16x32xf16, #shared> -> vector<64x16xf32>
+        %sw = hopper.wgmma_wait %s {pending = 1} : vector<64x16xf32>
+        %lanes = vector.shape_cast %sw : vector<64x16xf32> to vector<64x2x4x2xf32>
+        %max = vector.multi_reduction <maxnumf>, %lanes, %lowest [1, 3] : vector<64x2x4x2xf32> to vector<64x4xf32>
+        %grown = arith.cmpf ogt, %max, %limit : vector<64x4xf32>
+        %any = flashattn.any_row %grown : vector<64x4xi1>
+        %r:3 = scf.if %any -> (vector<64xf32>, vector<64x16xf32>, index) {
+          %new = vector.multi_reduction <maxnumf>, %max, %m [1] : vector<64x4xf32> to vector<64xf32>
+          %two = arith.constant dense<2.0> : vector<64x16xf32>
+          %w = hopper.wgmma_wait %s : vector<64x16xf32>
+          %x = arith.mulf %w, %two : vector<64x16xf32>
+          %count = memref.load %counts[%c1] : memref<?xindex>
+          scf.yield %new, %x, %count : vector<64xf32>, vector<64x16xf32>, index
+        } else {
+          %w = hopper.wgmma_wait %s {held} : vector<64x16xf32>
+          %count = memref.load %counts[%c2] : memref<?xindex>
+          scf.yield %m, %w, %count : vector<64xf32>, vector<64x16xf32>, index
+        }
+        %p = arith.truncf %r#1 : vector<64x16xf32> to vector<64x16xf16>
+        %o = hopper.wgmma %p, %k, %none transposed : vector<64x16xf16>, memref<1x16x32xf16, #shared>, vector<64x32xf32>
+        %ow = hopper.wgmma_wait %o : vector<64x32xf32>
+        flashattn.store_tile %ow to %out[%c0, %c0] dims [0, 1] in_bounds [false, true] : vector<64x32xf32>, memref<?x32xf32>
+        flashattn.store_tile %r#0 to %rows[%c0] dims [0] in_bounds [false] : vector<64xf32>, memref<?xf32>
+        memref.store %r#2, %counts[%c0] : memref<?xindex>
       }
-      %p = arith.truncf %r#1 : vector<64x16xf32> to vector<64x16xf16>
-      %o = hopper.wgmma %p, %k, %none transposed : vector<64x16xf16>, memref<1x16x32xf16, #shared>, vector<64x32xf32>
-      %ow = hopper.wgmma_wait %o : vector<64x32xf32>
-      vector.transfer_write %ow, %out[%c0, %c0] {in_bounds = [false, true]} : vector<64x32xf32>, memref<?x32xf32>
-      vector.transfer_write %r#0, %rows[%c0] : vector<64xf32>, memref<?xf32>
-      memref.store %r#2, %counts[%c0] : memref<?xindex>
     }
     gpu.terminator
-  } {flashattn.schedule = #roles}
+  }
   return
 }
 
 // -----
 
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
 #shared = #gpu.address_space<workgroup>
 
 // A compare with columns takes what depends on the thread to the other side, once a row: its
@@ -257,48 +266,51 @@ func.func @columns(%limits: memref<64xi32>) {
   %c128 = arith.constant 128 : index
   %size = arith.constant 2048 : i32
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
-    %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
-    %t = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
-    %step = vector.step : vector<64xindex>
-    %step32 = arith.index_cast %step : vector<64xindex> to vector<64xi32>
-    %rows = vector.shape_cast %step32 : vector<64xi32> to vector<64x1xi32>
-    %tilerows = vector.broadcast %rows : vector<64x1xi32> to vector<64x16xi32>
-    %cstep = vector.step : vector<16xindex>
-    %cstep32 = arith.index_cast %cstep : vector<16xindex> to vector<16xi32>
-    %columns = vector.shape_cast %cstep32 : vector<16xi32> to vector<1x16xi32>
-    %two = arith.constant dense<2> : vector<1x16xi32>
-    %twice = arith.muli %columns, %two : vector<1x16xi32>
-    %tilecolumns = vector.broadcast %columns : vector<1x16xi32> to vector<64x16xi32>
-    %tiletwice = vector.broadcast %twice : vector<1x16xi32> to vector<64x16xi32>
-    %below = arith.cmpi sge, %tilerows, %tilecolumns : vector<64x16xi32>
-    %belowtwice = arith.cmpi sge, %tilerows, %tiletwice : vector<64x16xi32>
-    %both = arith.xori %below, %belowtwice : vector<64x16xi1>
-    %one = arith.constant dense<1.0> : vector<64x16xf16>
-    %zero = arith.constant dense<0.0> : vector<64x16xf16>
-    %x = arith.select %both, %one, %zero : vector<64x16xi1>, vector<64x16xf16>
-    hopper.store_tile %x to %t : vector<64x16xf16>, memref<1x64x16xf16, #shared>
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>) {
+      %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+      %t = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
+      %step = vector.step : vector<64xindex>
+      %step32 = arith.index_cast %step : vector<64xindex> to vector<64xi32>
+      %rows = vector.shape_cast %step32 : vector<64xi32> to vector<64x1xi32>
+      %tilerows = vector.broadcast %rows : vector<64x1xi32> to vector<64x16xi32>
+      %cstep = vector.step : vector<16xindex>
+      %cstep32 = arith.index_cast %cstep : vector<16xindex> to vector<16xi32>
+      %columns = vector.shape_cast %cstep32 : vector<16xi32> to vector<1x16xi32>
+      %two = arith.constant dense<2> : vector<1x16xi32>
+      %twice = arith.muli %columns, %two : vector<1x16xi32>
+      %tilecolumns = vector.broadcast %columns : vector<1x16xi32> to vector<64x16xi32>
+      %tiletwice = vector.broadcast %twice : vector<1x16xi32> to vector<64x16xi32>
+      %below = arith.cmpi sge, %tilerows, %tilecolumns : vector<64x16xi32>
+      %belowtwice = arith.cmpi sge, %tilerows, %tiletwice : vector<64x16xi32>
+      %both = arith.xori %below, %belowtwice : vector<64x16xi1>
+      %one = arith.constant dense<1.0> : vector<64x16xf16>
+      %zero = arith.constant dense<0.0> : vector<64x16xf16>
+      %x = arith.select %both, %one, %zero : vector<64x16xi1>, vector<64x16xf16>
+      hopper.store_tile %x to %t : vector<64x16xf16>, memref<1x64x16xf16, #shared>
+    }
     gpu.terminator
-  } {flashattn.schedule = #roles}
+  }
   return
 }
 
 // -----
-
-#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
 
 // Rows of 4 heads, 16 positions of each: a thread's row is that of a head and a position, and is
 // written where there are both.
 // CHECK-LABEL: func @heads
 // CHECK-SAME: %[[OUT:.*]]: memref<?x?x?x64xf16>, %[[LSE:.*]]: memref<?x?x?xf32>, %[[HEAD:.*]]: index, %[[AT:.*]]: index
 // CHECK-DAG: %[[WARPROW:.*]] = arith.muli %{{.*}}, %c16
+// CHECK-DAG: %[[HEAD0:.*]] = arith.muli %[[HEAD]], %c4
+// CHECK-DAG: %[[AT0:.*]] = arith.muli %[[AT]], %c16
 // CHECK-DAG: %[[HEADS:.*]] = memref.dim %[[OUT]], %c1
 // CHECK-DAG: %[[POSITIONS:.*]] = memref.dim %[[OUT]], %c2
 // CHECK: %[[ROW:.*]] = arith.addi %[[WARPROW]], %{{.*}}
 // CHECK: %[[DH:.*]] = arith.divui %[[ROW]], %c16
-// CHECK: %[[H:.*]] = arith.addi %[[HEAD]], %[[DH]]
+// CHECK: %[[H:.*]] = arith.addi %[[HEAD0]], %[[DH]]
 // CHECK: %[[HIN:.*]] = arith.cmpi slt, %[[H]], %[[HEADS]]
 // CHECK: %[[DP:.*]] = arith.remui %[[ROW]], %c16
-// CHECK: %[[P:.*]] = arith.addi %[[AT]], %[[DP]]
+// CHECK: %[[P:.*]] = arith.addi %[[AT0]], %[[DP]]
 // CHECK: %[[PIN:.*]] = arith.cmpi slt, %[[P]], %[[POSITIONS]]
 // CHECK: %[[IN:.*]] = arith.andi %[[PIN]], %[[HIN]]
 // CHECK: scf.if %[[IN]]
@@ -311,16 +323,17 @@ func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: ind
   %c1 = arith.constant 1 : index
   %c128 = arith.constant 128 : index
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
-    %one = arith.constant dense<1.0> : vector<64x64xf16>
-    %ones = arith.addf %one, %one : vector<64x64xf16>
-    %o = vector.shape_cast %ones : vector<64x64xf16> to vector<4x16x64xf16>
-    vector.transfer_write %o, %out[%c0, %head, %at, %c0] {in_bounds = [false, false, true]} : vector<4x16x64xf16>, memref<?x?x?x64xf16>
-    %zero = arith.constant dense<0.0> : vector<64xf32>
-    %zeros = arith.addf %zero, %zero : vector<64xf32>
-    %l = vector.shape_cast %zeros : vector<64xf32> to vector<4x16xf32>
-    vector.transfer_write %l, %lse[%c0, %head, %at] : vector<4x16xf32>, memref<?x?x?xf32>
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      %one = arith.constant dense<1.0> : vector<64x64xf16>
+      %ones = arith.addf %one, %one : vector<64x64xf16>
+      flashattn.store_tile %ones to %out[%c0, %head, %at, %c0] dims [1, 2, 3] shape [4, 16, 64] in_bounds [false, false, true] : vector<64x64xf16>, memref<?x?x?x64xf16>
+      %zero = arith.constant dense<0.0> : vector<64xf32>
+      %zeros = arith.addf %zero, %zero : vector<64xf32>
+      flashattn.store_tile %zeros to %lse[%c0, %head, %at] dims [1, 2] shape [4, 16] in_bounds [false, false] : vector<64xf32>, memref<?x?x?xf32>
+    }
     gpu.terminator
-  } {flashattn.schedule = #roles}
+  }
   return
 }
 
@@ -331,9 +344,10 @@ func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: ind
 // of the columns comes pair by pair.
 // CHECK-LABEL: func @aligned
 // CHECK-SAME: %[[BIAS:[a-z0-9]+]]: memref<64x?xf16> {flashattn.aligned_rows}, %{{.*}}: {{.*}}, %[[KEY:[a-z0-9]+]]: index
-// CHECK: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3 :
-// CHECK: %[[EIGHT:.*]] = arith.muli %[[QUAD]], %c8
-// CHECK: arith.addi %[[KEY]], %[[EIGHT]]
+// CHECK-DAG: %[[QUAD:.*]] = arith.andi %{{.*}}, %c3 :
+// CHECK-DAG: %[[EIGHT:.*]] = arith.muli %[[QUAD]], %c8
+// CHECK-DAG: %[[FIRST:.*]] = arith.muli %[[KEY]], %c48
+// CHECK: arith.addi %[[FIRST]], %[[EIGHT]]
 // CHECK: %[[WORDS:.*]] = llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
 // CHECK: %[[W0:.*]] = vector.extract %[[WORDS]][0]
 // CHECK: %[[W1:.*]] = vector.extract %[[WORDS]][1]
@@ -349,16 +363,17 @@ func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: ind
 // The other of a thread's two rows.
 // CHECK: llvm.load
 // CHECK-NOT: llvm.load
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 1, lanes = 4, dot_type = f16>
 func.func @aligned(%bias: memref<64x?xf16> {flashattn.aligned_rows}, %o: memref<64x48xf16>, %key: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
   %c128 = arith.constant 128 : index
-  %pad = arith.constant 0.0 : f16
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
-    %t = vector.transfer_read %bias[%c0, %key], %pad {in_bounds = [true, true]} : memref<64x?xf16>, vector<64x48xf16>
-    vector.transfer_write %t, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x48xf16>, memref<64x48xf16>
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %t = flashattn.load_tile %bias[%c0, %key] dims [0, 1] in_bounds [true, true] : memref<64x?xf16> -> vector<64x48xf16>
+      flashattn.store_tile %t to %o[%c0, %c0] dims [0, 1] in_bounds [true, true] : vector<64x48xf16>, memref<64x48xf16>
+    }
     gpu.terminator
-  } {flashattn.schedule = #schedule}
+  }
   return
 }

@@ -7,8 +7,9 @@
 // CHECK: %[[BLOCKS:.*]] = arith.muli %[[BH]], %[[T]]
 // CHECK: %[[ANY:.*]] = arith.cmpi ugt, %[[BLOCKS]], %c0
 // CHECK: scf.if %[[ANY]]
-// CHECK: gpu.launch blocks(%[[X:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[BLOCKS]], %{{.*}} = %c1, %{{.*}} = %c1) threads(%{{.*}}, %{{.*}}, %{{.*}}) in (%{{.*}} = %c128, %{{.*}} = %c1, %{{.*}} = %c1)
+// CHECK: gpu.launch blocks(%[[X:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[BLOCKS]], %{{.*}} = %c1, %{{.*}} = %c1) threads(%[[THREAD:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %c128, %{{.*}} = %c1, %{{.*}} = %c1)
 // Blocks count tiles fastest, from the last one down.
+// CHECK: flashattn.on_threads %[[THREAD]] schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
 // CHECK: %[[BLOCK:.*]] = arith.index_castui %[[X]] : index to i32
 // CHECK: %[[REM:.*]] = arith.remui %[[BLOCK]], %[[T32:.*]] : i32
 // CHECK: %[[REST:.*]] = arith.divui %[[BLOCK]], %[[T32]] : i32
@@ -19,17 +20,18 @@
 // CHECK: %[[TILE:.*]] = arith.index_castui %[[TILE32]] : i32 to index
 // CHECK: memref.store %{{.*}}, %{{.*}}[%[[BATCH]], %[[HEAD]], %[[TILE]]]
 // CHECK: gpu.terminator
-// CHECK: {flashattn.schedule = #flashattn.schedule<tile_m = 64,
+// CHECK-NOT: flashattn.program
 func.func @programs(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: f32) {
-  scf.forall (%i, %j, %k) in (%b, %h, %t) {
+  flashattn.program (%i, %j, %k) in (%b, %h, %t) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
     memref.store %x, %m[%i, %j, %k] : memref<?x?x?xf32>
-  } {flashattn.schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>}
+  }
   return
 }
 
-// A loop that is no tile program stays.
+// A loop that is no program stays.
 // CHECK-LABEL: func @other
-// CHECK: scf.forall
+// CHECK-NEXT: scf.forall
 func.func @other(%b: index, %m: memref<?xf32>, %x: f32) {
   scf.forall (%i) in (%b) {
     memref.store %x, %m[%i] : memref<?xf32>

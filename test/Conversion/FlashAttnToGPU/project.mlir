@@ -1,13 +1,13 @@
 // Columns of a projection's tiles that end anywhere: what is copied to shared memory, and what is written.
 // RUN: flash-opt %s -split-input-file -flashattn-tile-project -canonicalize -cse -flashattn-map-to-gpu -flashattn-stage-shared -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,STAGE
-// RUN: flash-opt %s -split-input-file -flashattn-tile-project -canonicalize -cse -flashattn-map-to-gpu -flashattn-stage-shared -flashattn-distribute -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,WRITE
+// RUN: flash-opt %s -split-input-file -flashattn-tile-project -canonicalize -cse -flashattn-map-to-gpu -flashattn-stage-shared -flashattn-expand-loops -flashattn-distribute -canonicalize -cse | FileCheck %s --check-prefixes=CHECK,WRITE
 
 // Rows of whole chunks: a chunk is inside or past the end. Both operands come through shared memory.
 // CHECK-LABEL: func @chunks
 // CHECK-SAME: %[[O:[a-z0-9]+]]: memref<2x8x?x64xf16>, %[[W:[a-z0-9]+]]: memref<8x64x200xf16>, %[[P:[a-z0-9]+]]: memref<2x?x200xf32>
-// STAGE: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c64
-// STAGE: scf.for %[[H:.*]] = %c0 to %c8 step %c1
+// STAGE: flashattn.tile_loop (%[[H:.*]], %{{.*}}) in [(%c0, %c0, %c8, %c8)]
 // STAGE: nvgpu.device_async_copy %[[O]][%{{.*}}, %[[H]], %{{.*}}, %{{.*}}], %[[OT:.*]][%c0, %{{.*}}, %{{.*}}], 8,
+// STAGE: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c64
 // STAGE: %[[AT:.*]] = arith.addi %[[COLUMN]], %{{.*}}
 // STAGE: %[[INSIDE:.*]] = arith.cmpi slt, %[[AT]], %c200
 // STAGE: %[[COUNT:.*]] = arith.select %[[INSIDE]], %c8, %c0
@@ -35,7 +35,7 @@ func.func @chunks(%o: memref<2x8x?x64xf16>, %w: memref<8x64x200xf16>, %p: memref
 // CHECK-LABEL: func @elements
 // CHECK-SAME: %[[W:[a-z0-9]+]]: memref<?x16x?xf16>, %[[P:[a-z0-9]+]]: memref<?x?x?xf16>
 // STAGE: %[[E:.*]] = memref.dim %[[W]], %c2
-// STAGE: scf.for %[[H:.*]] = %c0
+// STAGE: flashattn.tile_loop (%[[H:.*]], %{{.*}}) in
 // STAGE: %[[INSIDE:.*]] = arith.cmpi slt, %[[AT:.*]], %[[E]]
 // STAGE: %[[VALUE:.*]] = scf.if %[[INSIDE]] -> (f16) {
 // STAGE-NEXT: memref.load %[[W]][%[[H]], %{{.*}}, %[[AT]]]

@@ -1,7 +1,8 @@
-// RUN: flash-opt %s -split-input-file -allow-unregistered-dialect -flashattn-stage-shared -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file -flashattn-stage-shared -canonicalize -cse | FileCheck %s
 
-#two = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>
-
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
 // CHECK-LABEL: func @two_stages
 // CHECK-SAME: %[[Q:.*]]: memref<?x64xf16>, %[[K:.*]]: memref<?x64xf16>, %[[BEGIN:.*]]: index, %[[MIDDLE:.*]]: index, %[[END:.*]]: index
 // 64 rows of queries and 2 tiles of 16 keys, 128 bytes a row.
@@ -20,55 +21,140 @@
 // CHECK: nvgpu.device_async_wait %{{.*}} {numGroups = 0 : i32}
 // CHECK: gpu.barrier
 // CHECK: vector.transfer_read %[[QS]]
-// The first tile is under way before the loops, the next one while this one is worked on.
+// The first tile is under way before the loop, the next one while this one is worked on. Copies of
+// the last one may end early, so all are asked whether they do.
 // CHECK: arith.cmpi slt, %[[BEGIN]], %[[END]]
 // CHECK: nvgpu.device_async_copy %[[K]]
 // CHECK: nvvm.cp.async.commit.group
-// CHECK: scf.for %[[J:.*]] = %[[BEGIN]] to %[[MIDDLE]]
+// CHECK: flashattn.tile_loop (%[[J:.*]], %{{.*}}) in [(%[[BEGIN]], %[[BEGIN]], %[[MIDDLE]], %[[END]])]
 // CHECK:   nvgpu.device_async_wait %{{.*}} {numGroups = 0 : i32}
 // CHECK:   gpu.barrier
 // CHECK:   %[[NEXT:.*]] = arith.addi %[[J]], %c1
 // CHECK:   %[[INSIDE:.*]] = arith.cmpi slt, %[[NEXT]], %[[END]]
 // CHECK:   scf.if %[[INSIDE]]
 // CHECK:     %[[STAGE:.*]] = arith.andi %[[NEXT]], %c1
-// CHECK:     nvgpu.device_async_copy %[[K]]{{.*}}, %[[KS]][%[[STAGE]],
+// CHECK:     %[[NEXTROW:.*]] = arith.muli %[[NEXT]], %c16
+// CHECK:     %[[FROM:.*]] = arith.addi %[[NEXTROW]], %{{.*}}
+// CHECK:     %[[EXISTS:.*]] = arith.cmpi slt, %[[FROM]], %{{.*}}
+// CHECK:     %[[KCOUNT:.*]] = arith.select %[[EXISTS]], %c8, %c0
+// CHECK:     nvgpu.device_async_copy %[[K]][%[[FROM]], %{{.*}}], %[[KS]][%[[STAGE]], %{{.*}}], 8, %[[KCOUNT]]
 // CHECK:   %[[MINE:.*]] = arith.andi %[[J]], %c1
-// CHECK:   vector.transfer_read %[[KS]][%[[MINE]], %c0, %c0]
-// The second loop continues the same ring: nothing is loaded between the loops.
-// CHECK: }
+// CHECK:   %[[KT:.*]] = vector.transfer_read %[[KS]][%[[MINE]], %c0, %c0]
+// CHECK:   vector.contract {{.*}}, %[[KT]],
+// The loop continues the same ring from its partial tiles to its full ones and on: nothing is loaded
+// behind it.
 // CHECK-NOT: nvgpu.device_async_copy
-// CHECK: scf.for %{{.*}} = %[[MIDDLE]] to %[[END]]
+// CHECK-NOT: flashattn.load_tile
 func.func @two_stages(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %begin: index, %middle: index, %end: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %c16 = arith.constant 16 : index
   %c128 = arith.constant 128 : index
-  %zero = arith.constant 0.0 : f16
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
-    %qt = vector.transfer_read %q[%c0, %c0], %zero {in_bounds = [false, true]} : memref<?x64xf16>, vector<64x64xf16>
-    "test.use"(%qt) : (vector<64x64xf16>) -> ()
-    scf.for %j = %begin to %middle step %c1 {
-      %row = arith.muli %j, %c16 : index
-      %kt = vector.transfer_read %k[%row, %c0], %zero {in_bounds = [true, true]} : memref<?x64xf16>, vector<16x64xf16>
-      "test.use"(%kt) : (vector<16x64xf16>) -> ()
-    }
-    scf.for %j = %middle to %end step %c1 {
-      %row = arith.muli %j, %c16 : index
-      %kt = vector.transfer_read %k[%row, %c0], %zero {in_bounds = [false, true]} : memref<?x64xf16>, vector<16x64xf16>
-      "test.use"(%kt) : (vector<16x64xf16>) -> ()
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %qt = flashattn.load_tile %q[%c0, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
+      %r = flashattn.tile_loop (%i, %j) in [(%begin, %begin, %middle, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
+        %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        flashattn.tile_yield %s : vector<64x16xf32>
+      }
     }
     gpu.terminator
-  } {flashattn.schedule = #two}
+  }
   return
 }
 
 // -----
 
-#one = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// Where the last tile is full none ends early: the first ones are partial by a mask alone, and no copy
+// is asked.
+// CHECK-LABEL: func @full_to_the_end
+// CHECK-SAME: %[[K:.*]]: memref<?x64xf16>
+// CHECK-NOT: arith.select
+// CHECK: nvgpu.device_async_copy %[[K]][%{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}], 8 {bypassL1}
+// CHECK: flashattn.tile_loop
+// CHECK-NOT: arith.select
+// CHECK: nvgpu.device_async_copy %[[K]][%{{.*}}, %{{.*}}], %{{.*}}[%{{.*}}], 8 {bypassL1}
+func.func @full_to_the_end(%k: memref<?x64xf16>, %begin: index, %middle: index, %end: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  %one = arith.constant dense<1.0> : vector<64x64xf16>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %r = flashattn.tile_loop (%i, %j) in [(%begin, %middle, %end, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
+        %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        flashattn.tile_yield %s : vector<64x16xf32>
+      }
+    }
+    gpu.terminator
+  }
+  return
+}
 
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// A batch's keys end before the memory does, and those of two intervals go through one loop in
+// another: its ring begins anew with each. A list says which tiles they are. What no contraction
+// reads stays a load of each thread's own.
+// CHECK-LABEL: func @intervals
+// CHECK-SAME: %[[K:[a-z0-9]+]]: memref<?x64xf16>, %[[BIAS:[a-z0-9]+]]: memref<64x?xf32>, %[[LIST:[a-z0-9]+]]: memref<?xi32>, %[[LENGTH:[a-z0-9]+]]: index
+// CHECK: scf.for %[[I:.*]] = %c0 to %c2 step %c1 iter_args
+// CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[I]], %c0
+// CHECK: %[[BEGIN:.*]] = arith.select %[[FIRST]], %{{.*}}, %{{.*}}
+// CHECK: gpu.barrier
+// CHECK: scf.if
+// CHECK:   %[[NUMBER32:.*]] = memref.load %[[LIST]][%[[BEGIN]]]
+// CHECK:   %[[NUMBER:.*]] = arith.index_cast %[[NUMBER32]] : i32 to index
+// CHECK:   %[[ROW:.*]] = arith.muli %[[NUMBER]], %c16
+// CHECK:   %[[AT:.*]] = arith.addi %[[ROW]],
+// CHECK:   arith.cmpi slt, %[[AT]], %[[LENGTH]]
+// CHECK:   nvgpu.device_async_copy %[[K]][%[[AT]],
+// CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%[[BEGIN]], %{{[^,]*}}, %{{[^,]*}}, %{{[^,]*}})] list(%[[LIST]][] : memref<?xi32>)
+// CHECK:   memref.load %[[LIST]]
+// CHECK:   flashattn.load_tile %[[BIAS]][%c0, %[[J]]]
+// CHECK: scf.yield
+func.func @intervals(%k: memref<?x64xf16>, %bias: memref<64x?xf32>, %list: memref<?xi32>, %length: index, %a: index, %b: index, %c: index, %d: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  %one = arith.constant dense<1.0> : vector<64x64xf16>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %r = flashattn.tile_loop (%i, %j) in [(%a, %a, %b, %b), (%c, %c, %c, %d)] list(%list[] : memref<?xi32>) iter_args(%acc = %none) -> (vector<64x16xf32>) {
+        %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] below %length in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+        %bt = flashattn.load_tile %bias[%c0, %j] dims [0, 1] in_bounds [true, false] : memref<64x?xf32> -> vector<64x16xf32>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %bt : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        %sum = arith.addf %acc, %s : vector<64x16xf32>
+        flashattn.tile_yield %sum : vector<64x16xf32>
+      }
+      %out = arith.addf %r, %r : vector<64x16xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
 // One stage: load, wait, work. Rows whose strides nothing is known of are copied by element.
 // CHECK-LABEL: func @one_stage
-// CHECK: scf.for
+// CHECK: flashattn.tile_loop
 // CHECK-NEXT: gpu.barrier
 // CHECK-NOT: nvgpu.device_async_copy
 // CHECK: memref.load
@@ -78,27 +164,31 @@ func.func @two_stages(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %begin: index,
 func.func @one_stage(%k: memref<?x64xf16, strided<[?, 1], offset: ?>>, %end: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %c16 = arith.constant 16 : index
   %c128 = arith.constant 128 : index
-  %zero = arith.constant 0.0 : f16
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  %one = arith.constant dense<1.0> : vector<64x64xf16>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
-    scf.for %j = %c0 to %end step %c1 {
-      %row = arith.muli %j, %c16 : index
-      %kt = vector.transfer_read %k[%row, %c0], %zero {in_bounds = [false, true]} : memref<?x64xf16, strided<[?, 1], offset: ?>>, vector<16x64xf16>
-      "test.use"(%kt) : (vector<16x64xf16>) -> ()
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %r = flashattn.tile_loop (%i, %j) in [(%c0, %end, %end, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
+        %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16, strided<[?, 1], offset: ?>> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        flashattn.tile_yield %s : vector<64x16xf32>
+      }
     }
     gpu.terminator
-  } {flashattn.schedule = #one}
+  }
   return
 }
 
 // -----
 
-#promised = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>
-
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
 // The caller promised rows at multiples of 16 bytes: chunks, through a cast too.
 // CHECK-LABEL: func @aligned_rows
-// CHECK: scf.for
+// CHECK: flashattn.tile_loop
 // CHECK-NEXT: gpu.barrier
 // CHECK: nvgpu.device_async_copy
 // CHECK-NOT: memref.load
@@ -106,17 +196,20 @@ func.func @one_stage(%k: memref<?x64xf16, strided<[?, 1], offset: ?>>, %end: ind
 func.func @aligned_rows(%k: memref<?x64xf16, strided<[?, 1], offset: ?>> {flashattn.aligned_rows}, %end: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
-  %c16 = arith.constant 16 : index
   %c128 = arith.constant 128 : index
-  %zero = arith.constant 0.0 : f16
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  %one = arith.constant dense<1.0> : vector<64x64xf16>
   %cast = memref.cast %k : memref<?x64xf16, strided<[?, 1], offset: ?>> to memref<128x64xf16, strided<[?, 1], offset: ?>>
   gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
-    scf.for %j = %c0 to %end step %c1 {
-      %row = arith.muli %j, %c16 : index
-      %kt = vector.transfer_read %cast[%row, %c0], %zero {in_bounds = [false, true]} : memref<128x64xf16, strided<[?, 1], offset: ?>>, vector<16x64xf16>
-      "test.use"(%kt) : (vector<16x64xf16>) -> ()
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %r = flashattn.tile_loop (%i, %j) in [(%c0, %end, %end, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
+        %kt = flashattn.load_tile %cast[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<128x64xf16, strided<[?, 1], offset: ?>> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        flashattn.tile_yield %s : vector<64x16xf32>
+      }
     }
     gpu.terminator
-  } {flashattn.schedule = #promised}
+  }
   return
 }

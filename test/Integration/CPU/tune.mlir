@@ -16,8 +16,8 @@
 // RUN: flash-run %s --device=cpu --tuned-schedules=none --dump-dir=%t/none
 // RUN: cat %t/none/*-flashattn-tile.mlir | FileCheck %s --check-prefix=OWN
 // PASS: verify o: {{.*}}PASS
-// TUNED: schedule<tile_m = 4, tile_n = 8,
-// OWN: schedule<tile_m = {{[0-9]+}}, tile_n = 64,
+// TUNED: schedule(<tile_m = 4, tile_n = 8,
+// OWN: schedule(<tile_m = {{[0-9]+}}, tile_n = 64,
 
 // A file that is none of these keeps nobody from computing, but is not written over.
 // RUN: echo '{"version": 2}' > %t/bad.json

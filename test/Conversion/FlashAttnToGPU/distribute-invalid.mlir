@@ -1,0 +1,143 @@
+// RUN: flash-opt %s -flashattn-distribute -split-input-file -verify-diagnostics
+
+// Threads hold the rows of one tile, from shared memory where a contraction multiplies it. What is not
+// so is an error at the op.
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+func.func @factor(%thread: index, %q: memref<?x64xf16>, %k: memref<?x64xf16>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %none = arith.constant dense<0.0> : vector<64x16xf32>
+    // expected-error @+1 {{'flashattn.load_tile' op expected a contraction to read shared memory; run flashattn-stage-shared first}}
+    %qt = flashattn.load_tile %q[%thread, %thread] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
+    %kt = flashattn.load_tile %k[%thread, %thread] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+    %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @transfer(%thread: index, %q: memref<?x64xf16>) {
+  %zero = arith.constant 0.0 : f16
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'vector.transfer_read' op expected a read of shared memory; run flashattn-stage-shared first}}
+    %qt = vector.transfer_read %q[%thread, %thread], %zero {in_bounds = [true, true]} : memref<?x64xf16>, vector<64x64xf16>
+  }
+  return
+}
+
+// -----
+
+// Not the right-hand side of every product that reads it: it must be a tile then.
+#shared = #gpu.address_space<workgroup>
+func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
+  %zero = arith.constant 0.0 : f16
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'vector.transfer_read' op expected a tile of 64 rows but got 'vector<16x64xf16>'}}
+    %kt = vector.transfer_read %k[%thread, %thread, %thread], %zero {in_bounds = [true, true]} : memref<1x16x64xf16, #shared>, vector<16x64xf16>
+    %two = arith.addf %kt, %kt : vector<16x64xf16>
+  }
+  return
+}
+
+// -----
+
+func.func @below(%thread: index, %bias: memref<?x?xf32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no end of its own}}
+    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] below %thread in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no end of its own}}
+    %t = flashattn.load_tile %bias[%thread, %thread, %thread] dims [0, 1, 2] shape [4, 16, 16] in_bounds [false, false, false] : memref<?x?x?xf32> -> vector<64x16xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @other_rows(%thread: index, %bias: memref<?x?xf32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no end of its own}}
+    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] : memref<?x?xf32> -> vector<32x16xf32>
+  }
+  return
+}
+
+// -----
+
+// Rows go along two dimensions at the most.
+func.func @stored_along_three(%thread: index, %o: memref<?x?x?x64xf32>, %x: f32) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %t = vector.broadcast %x : f32 to vector<64x64xf32>
+    // expected-error @+1 {{'flashattn.store_tile' op has no distribution to threads of 'vector<64x64xf32>'}}
+    flashattn.store_tile %t to %o[%thread, %thread, %thread, %thread] dims [0, 1, 2, 3] shape [2, 2, 16, 64] in_bounds [false, false, false, true] : vector<64x64xf32>, memref<?x?x?x64xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @stored_bits(%thread: index, %o: memref<?x64xi1>, %x: i1) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %t = vector.broadcast %x : i1 to vector<64x64xi1>
+    // expected-error @+1 {{'flashattn.store_tile' op has no distribution to threads of 'vector<64x64xi1>'}}
+    flashattn.store_tile %t to %o[%thread, %thread] dims [0, 1] in_bounds [false, true] : vector<64x64xi1>, memref<?x64xi1>
+  }
+  return
+}
+
+// -----
+
+func.func @stored_columns(%thread: index, %o: memref<64x?xf32>, %x: f32) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %t = vector.broadcast %x : f32 to vector<64x64xf32>
+    // expected-error @+1 {{'flashattn.store_tile' op expected columns along the last dimension, 1, but got 0}}
+    flashattn.store_tile %t to %o[%thread, %thread] dims [1, 0] in_bounds [false, true] : vector<64x64xf32>, memref<64x?xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+func.func @made_factor(%thread: index, %x: f16) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %none = arith.constant dense<0.0> : vector<64x16xf32>
+    %a = vector.broadcast %x : f16 to vector<64x64xf16>
+    %c = arith.constant dense<1.0> : vector<16x64xf16>
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] times rhs[n,k] or rhs[k,n] with rhs read from shared memory}}
+    %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %c, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @warps(%thread: index) {
+  // expected-error @+1 {{'flashattn.on_threads' op expected tile_m to be a multiple of 16 rows for each of 4 warps but got 32}}
+  flashattn.on_threads %thread
+      schedule(<tile_m = 32, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+  }
+  return
+}

@@ -1,0 +1,21 @@
+// RUN: flash-opt %s -flashattn-map-to-gpu -split-input-file -verify-diagnostics
+
+// A program without a schedule is the CPU's: nothing says which threads run it.
+func.func @no_schedule(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: f32) {
+  // expected-error @+1 {{'flashattn.program' op expected a schedule, which says how many warps run it}}
+  flashattn.program (%i, %j, %k) in (%b, %h, %t) axes(batch, head, query_tile) {
+    memref.store %x, %m[%i, %j, %k] : memref<?x?x?xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @two_sizes(%b: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
+  // expected-error @+1 {{'flashattn.program' op expected a tile program of 3 sizes but got 2}}
+  flashattn.program (%i, %k) in (%b, %t) axes(batch, query_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+    memref.store %x, %m[%i, %k] : memref<?x?xf32>
+  }
+  return
+}

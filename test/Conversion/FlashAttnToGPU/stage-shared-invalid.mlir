@@ -1,0 +1,88 @@
+// RUN: flash-opt %s -flashattn-stage-shared -split-input-file -verify-diagnostics
+
+// Shared memory is that of a launch.
+func.func @no_launch(%thread: index) {
+  // expected-error @+1 {{'flashattn.on_threads' op expected a 'gpu.launch' around it; run flashattn-map-to-gpu first}}
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+  }
+  return
+}
+
+// -----
+
+// A step's stage is its number, cut to so many bits.
+func.func @three_stages(%c1: index) {
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    // expected-error @+1 {{'flashattn.on_threads' op expected stages to be a power of 2 but got 3}}
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 3, lanes = 4, dot_type = f16>) {
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// What is copied by 16 bytes lies in rows, next to each other, and these along one dimension.
+func.func @heads(%c1: index, %q: memref<?x?x64xf16>) {
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %none = arith.constant dense<0.0> : vector<64x16xf32>
+      %one = arith.constant dense<1.0> : vector<16x64xf16>
+      // expected-error @+1 {{'flashattn.load_tile' op expected rows along one dimension and columns along the last, 2, of what a contraction multiplies but got dims 0, 1, 2}}
+      %qt = flashattn.load_tile %q[%bx, %bx, %c1] dims [0, 1, 2] shape [4, 16, 64] in_bounds [false, false, true] : memref<?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+func.func @repeated(%c1: index, %k: memref<?x64xf16>) {
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %none = arith.constant dense<0.0> : vector<64x16xf32>
+      %one = arith.constant dense<1.0> : vector<64x64xf16>
+      flashattn.tile_loop (%i, %j) in [(%bx, %bx, %c1, %c1)] {
+        // expected-error @+1 {{'flashattn.load_tile' op expected rows along one dimension and columns along the last, 1, of what a contraction multiplies but got dims -1, 1}}
+        %kt = flashattn.load_tile %k[%j, %c1] dims [-1, 1] in_bounds [true, true] : memref<?x64xf16> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+      }
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+func.func @short_rows(%c1: index, %k: memref<?x4xf16>) {
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %none = arith.constant dense<0.0> : vector<64x16xf32>
+      %one = arith.constant dense<1.0> : vector<64x4xf16>
+      // expected-error @+1 {{'flashattn.load_tile' op expected rows of a multiple of 16 bytes but got 'vector<16x4xf16>'}}
+      %kt = flashattn.load_tile %k[%bx, %c1] dims [0, 1] in_bounds [true, true] : memref<?x4xf16> -> vector<16x4xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %kt, %none : vector<64x4xf16>, vector<16x4xf16> into vector<64x16xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
