@@ -51,7 +51,9 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     fastest and the last tile of a head first: under a causal mask it is the longest.
     The body still works on whole tiles, in a `flashattn.on_threads` with the schedule.
 
-    `flashattn.count_splits` becomes arithmetic on the number of multiprocessors.
+    `flashattn.count_splits` becomes arithmetic on the number of multiprocessors. A block of
+    programs over parts of the keys lets the kernel that merges them start
+    (`flashattn.launch_dependents`), and so does one that `flashattn-specialize-warps` makes.
 
     Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];
@@ -283,9 +285,9 @@ def FlagLaunches : Pass<"flashattn-flag-launches", "::mlir::ModuleOp"> {
   let summary = "tell the runtime how kernels start";
   let description = [{
     In front of each launch of a kernel that waits itself for the grids before it
-    (`hopper.wait_prerequisite_grids`) goes a call of `flashattnSetLaunchFlags`, with which the
+    (`flashattn.wait_prerequisite_grids`) goes a call of `flashattnSetLaunchFlags`, with which the
     runtime starts the next kernel beside the end of the one before it. Run this while kernels are
-    `gpu.func`s with ops of `hopper`.
+    `gpu.func`s with that op.
 
     Example: test/Conversion/HopperToLLVM/flag-launches.mlir
   }];

@@ -42,11 +42,7 @@ def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "what a dimension of a ti
 }
 def FlashAttn_ProgramAxisAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_ProgramAxis, "program_axis",
     [DeclareAttrInterfaceMethods<DeviceMappingAttrInterface>]> {
-  let summary = "mapping of a dimension of the `scf.forall` that a tile program is";
-  let description = [{
-    Names what the dimension counts, and keeps one of a single iteration from being
-    folded away before a target has mapped the programs.
-  }];
+  let summary = "what a number of a tile program counts";
   let assemblyFormat = "`<` $value `>`";
 }
 
