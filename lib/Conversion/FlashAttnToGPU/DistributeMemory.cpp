@@ -104,7 +104,8 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
   Value lastRow = rowDim && !inBounds[0] ? last(*rowDim) : Value();
   // Without roles no registers are left for 16 elements of a byte at once.
   bool isAligned = columnDim && inBounds[1] && hasAlignedRows(op.getSource()) &&
-                   type.getElementType().isIntOrFloat() && (hasRoles || !type.getElementType().isInteger(1));
+                   type.getElementType().isIntOrFloat() &&
+                   (hasRoles || !type.getElementType().isInteger(1));
 
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {

@@ -328,7 +328,8 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
     Value iv = made.getInductionVar();
     Step step = beginStep(iv, run.isFull);
     takeState(step, made.getRegionIterArgs());
-    Step before = beginStep(sub(iv, index(1)), run.isFull);
+    // The step before a run's first one may be of the run before.
+    Step before = beginStep(sub(iv, index(1)), run.isFull && run.begin == begin);
     before.values.map(carried, made.getRegionIterArgs());
     if (failed(copySkewed(step, &before)))
       return failure();
