@@ -18,6 +18,10 @@ ArrayRef<ChipInfo> flashattn::getChips() {
   return kChips;
 }
 
+StringRef Machine::getBaselineGPU() {
+  return llvm::find_if(getChips(), [](const ChipInfo &chip) { return chip.name != kCPU; })->name;
+}
+
 llvm::Expected<Machine> Machine::get(StringRef name, int64_t vectorWidth) {
   auto row = llvm::find_if(getChips(), [&](const ChipInfo &chip) { return chip.name == name; });
   if (row == getChips().end())

@@ -3,6 +3,7 @@
 #ifndef FLASHATTN_PIPELINES_PIPELINES_H
 #define FLASHATTN_PIPELINES_PIPELINES_H
 
+#include "flashattn/Target/Machine.h"
 #include "mlir/Pass/PassOptions.h"
 #include "llvm/ADT/StringRef.h"
 
@@ -27,7 +28,7 @@ struct FlashAttnToCPUOptions : public PassPipelineOptions<FlashAttnToCPUOptions>
 
 struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOptions> {
   PassOptions::Option<std::string> chip{*this, "chip", llvm::cl::desc("GPU, as sm_XX"),
-                                        llvm::cl::init("sm_80")};
+                                        llvm::cl::init(Machine::getBaselineGPU().str())};
   PassOptions::Option<std::string> schedule{
       *this, "schedule",
       llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};

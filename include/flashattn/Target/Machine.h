@@ -32,6 +32,8 @@ ArrayRef<ChipInfo> getChips();
 class Machine {
 public:
   static constexpr StringLiteral kCPU = "cpu";
+  /// The first GPU of the table, whose code every newer one runs.
+  static StringRef getBaselineGPU();
 
   /// The machine of that name; the CPU has vector registers of `vectorWidth` f32 lanes. Errors: a
   /// name that no row has, with those that there are; a width that no CPU has.

@@ -1,9 +1,11 @@
-"""Writes q.npy, k.npy and v.npy for special-values.mlir, and lengths.npy for CPU/features.mlir.
+"""Writes q.npy, k.npy and v.npy for special-values.mlir, lengths.npy for CPU/features.mlir and nan.npy
+for FakeDriver/tune-hopper.mlir.
 
 usage: make_special.py FOLDER
 
 [1, 1, 6, 16], f32. Queries are positive; query 1 holds a NaN, and key 3 a +Inf, so that its score is +Inf
 for every query that sees it. The lengths are [3], i32: one below 0, one far above any number of keys.
+nan.npy is [1, 1, 64, 256], f16, NaN throughout.
 """
 
 import random
@@ -12,7 +14,8 @@ import sys
 
 
 def write(path, values, shape=(1, 1, 6, 16), kind="f"):
-    header = f"{{'descr': '<{kind}4', 'fortran_order': False, 'shape': {shape}, }}"
+    size = struct.calcsize(kind)
+    header = f"{{'descr': '<{'f' if kind == 'e' else kind}{size}', 'fortran_order': False, 'shape': {shape}, }}"
     header += " " * (-(len(header) + 11) % 64) + "\n"
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
@@ -27,6 +30,7 @@ def main(folder):
     for name, rows in (("q", q), ("k", k), ("v", v)):
         write(f"{folder}/{name}.npy", [value for row in rows for value in row])
     write(f"{folder}/lengths.npy", [-5, 40, 1000], (3,), "i")
+    write(f"{folder}/nan.npy", [float("nan")] * (64 * 256), (1, 1, 64, 256), "e")
 
 
 main(sys.argv[1])
