@@ -12,8 +12,12 @@ TileRange HullBuilder::boundsOf(IRMapping &mapping, Value interval) {
     Value begin = clone(loop.getBounds().front(), mapping);
     return {begin, clone(loop.getBounds().back(), mapping)};
   }
-  SmallVector<Value> bounds =
-      llvm::map_to_vector(loop.getBounds(), [&](Value bound) { return clone(bound, mapping); });
+  SmallVector<Value> bounds(loop.getBounds());
+  // First what is asked for, of all intervals; what is not goes away again.
+  constexpr unsigned size = TileLoopOp::kBoundsPerInterval;
+  for (unsigned bound : {0u, size - 1, 1u, 2u})
+    for (size_t i = bound; i < bounds.size(); i += size)
+      bounds[i] = clone(bounds[i], mapping);
   SmallVector<Value> picked = pickInterval(b, loc, bounds, interval);
   return {picked.front(), picked.back()};
 }
