@@ -158,6 +158,9 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   if (!machine->hasDependentLaunch())
     pm.addPass(createDropDependentLaunch());
   pm.addPass(createStageShared());
+  // Which runs of an interval are empty shows in constants.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   pm.addPass(createExpandLoops());
   pm.addPass(createExpandRescale());
   pm.addPass(createExpandRings());
