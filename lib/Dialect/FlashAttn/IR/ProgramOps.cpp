@@ -396,8 +396,9 @@ LogicalResult RowMaxOp::verify() {
   if (cast<VectorType>(getOld().getType()).getDimSize(0) != scores.getDimSize(0))
     return emitOpError() << "expected a value for each of " << scores.getDimSize(0)
                          << " rows but got " << getOld().getType();
-  // A thread holds pairs of columns.
-  if (scores.getDimSize(1) % (getLanes() == 1 ? 1 : 2 * getLanes()) != 0)
+  // A thread holds pairs of columns; one that has whole rows, and need not look at a pair, any.
+  bool holdsPairs = getGrowth() || getLanes() != 1;
+  if (holdsPairs && scores.getDimSize(1) % (2 * getLanes()) != 0)
     return emitOpError() << "expected columns that are a multiple of " << 2 * getLanes()
                          << " for " << getLanes() << " lanes but got " << scores;
   return success();
