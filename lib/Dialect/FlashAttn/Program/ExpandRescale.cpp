@@ -54,32 +54,44 @@ void mlir::flashattn::expandRowMax(RewriterBase &b, RowMaxOp op) {
   b.replaceOp(op, {max.getResult(0), any});
 }
 
-/// `values` of `op` times what takes them from one base to the other.
-static SmallVector<Value> buildProducts(OpBuilder &b, RescaleOp op) {
+/// What takes rows of `op` from one base to the other, vector<M>.
+static Value buildFactor(OpBuilder &b, RescaleOp op) {
   Location loc = op.getLoc();
-  TileBuilder build(b, loc);
   auto rowType = cast<VectorType>(op.getFrom().getType());
   Value difference = arith::SubFOp::create(b, loc, op.getFrom(), op.getTo());
-  Value factor = build.splat(rowType, op.getFactor().convertToFloat());
-  Value rescale =
-      math::Exp2Op::create(b, loc, arith::MulFOp::create(b, loc, difference, factor));
+  Value factor = TileBuilder(b, loc).splat(rowType, op.getFactor().convertToFloat());
+  return math::Exp2Op::create(b, loc, arith::MulFOp::create(b, loc, difference, factor));
+}
+
+/// `values` of `op` times `factor`.
+static SmallVector<Value> buildProducts(OpBuilder &b, RescaleOp op, Value factor) {
+  TileBuilder build(b, op.getLoc());
   return llvm::map_to_vector(op.getValues(), [&](Value value) -> Value {
     auto type = cast<VectorType>(value.getType());
-    Value spread = type.getRank() == 1 ? rescale : build.alongRow(rescale, type.getDimSize(1));
-    return arith::MulFOp::create(b, loc, value, spread);
+    Value spread = type.getRank() == 1 ? factor : build.alongRow(factor, type.getDimSize(1));
+    return arith::MulFOp::create(b, op.getLoc(), value, spread);
   });
 }
 
 void mlir::flashattn::expandRescale(RewriterBase &b, RescaleOp op) {
   b.setInsertionPoint(op);
   if (matchPattern(op.getMoved(), m_One())) {
-    b.replaceOp(op, buildProducts(b, op));
+    // Where both bases are known: what stands between, a tile's exponentials, hides what this takes.
+    Operation *known = nullptr;
+    for (Value base : {op.getFrom(), op.getTo()})
+      if (Operation *def = base.getDefiningOp(); def && def->getBlock() == op->getBlock())
+        known = known && def->isBeforeInBlock(known) ? known : def;
+    if (known)
+      b.setInsertionPointAfter(known);
+    Value factor = buildFactor(b, op);
+    b.setInsertionPoint(op);
+    b.replaceOp(op, buildProducts(b, op, factor));
     return;
   }
   auto branch = scf::IfOp::create(
       b, op.getLoc(), op.getMoved(),
       [&](OpBuilder &nested, Location l) {
-        scf::YieldOp::create(nested, l, buildProducts(nested, op));
+        scf::YieldOp::create(nested, l, buildProducts(nested, op, buildFactor(nested, op)));
       },
       [&](OpBuilder &nested, Location l) { scf::YieldOp::create(nested, l, op.getValues()); });
   b.replaceOp(op, branch.getResults());
