@@ -63,10 +63,21 @@ Candidates ampere::getCandidates(AttentionOp op) {
         fields.splits = kDecodeSplits;
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
-  for (const AttentionRow &row : kAttentionTable)
-    if (row.bits == bits && d <= row.maxD)
-      candidates.push_back(ScheduleAttr::get(
-          op.getContext(), makeFields(row.tileM, row.tileN, row.warps, row.stages, element)));
+  auto add = [&](const AttentionRow &row) {
+    candidates.push_back(ScheduleAttr::get(
+        op.getContext(), makeFields(row.tileM, row.tileN, row.warps, row.stages, element)));
+  };
+  const AttentionRow *widest = nullptr;
+  for (const AttentionRow &row : kAttentionTable) {
+    if (row.bits != bits)
+      continue;
+    widest = &row;
+    if (d <= row.maxD)
+      add(row);
+  }
+  // Wider than any row: the widest one's refusal says what is expected.
+  if (candidates.empty())
+    add(*widest);
   return candidates;
 }
 
