@@ -1,11 +1,11 @@
 //===- Compile.cpp - text to kernel ----------------------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
-#include "flashattn/Target/Tuned.h"
 #include "Kernel.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Target/Schedules.h"
+#include "flashattn/Target/Tuned.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"

@@ -37,8 +37,7 @@ static void openDriver(void) {
   *(void **)&pushCurrent = dlsym(driver, "cuCtxPushCurrent_v2");
   *(void **)&retainPrimary = dlsym(driver, "cuDevicePrimaryCtxRetain");
   REQUIRE(getLaunches && getMemory && getPeakMemory && getAllocations && getContexts &&
-          getCurrent && pushCurrent &&
-          retainPrimary);
+          getCurrent && pushCurrent && retainPrimary);
 }
 
 static void *work(void *stream) {

@@ -24,8 +24,8 @@ struct Point {
 };
 } // namespace
 
-// isVisible of the analysis evaluates sets as well. This is written again, for the reference must not
-// be wrong where the compiler is.
+// isVisible of the analysis evaluates sets as well. This is written again, for the reference must
+// not be wrong where the compiler is.
 static int64_t evaluateBinary(AffineExprKind kind, int64_t lhs, int64_t rhs) {
   switch (kind) {
   case AffineExprKind::Add:

@@ -47,9 +47,9 @@ KeepScan::Found ListLoops::readElements(ArrayRef<Value> row, Value begin, Value 
   SmallVector<Value> at(row);
   at.push_back(loop.getInductionVar());
   Value element = memref::LoadOp::create(b, loc, keep, at);
-  scf::YieldOp::create(
-      b, loc,
-      ValueRange{either(loop.getRegionIterArg(0), element), both(loop.getRegionIterArg(1), element)});
+  scf::YieldOp::create(b, loc,
+                       ValueRange{either(loop.getRegionIterArg(0), element),
+                                  both(loop.getRegionIterArg(1), element)});
   return {loop.getResult(0), loop.getResult(1)};
 }
 
@@ -162,9 +162,8 @@ namespace {
 struct ConvertFlashAttnKernelsToCPUPass
     : flashattn::impl::ConvertFlashAttnKernelsToCPUBase<ConvertFlashAttnKernelsToCPUPass> {
   void runOnOperation() override {
-    if (failed(lowerKernels(getOperation(), buildRows, [](OpBuilder &b, ListTilesOp op) {
-          ListLoops(b, op).build();
-        })))
+    if (failed(lowerKernels(getOperation(), buildRows,
+                            [](OpBuilder &b, ListTilesOp op) { ListLoops(b, op).build(); })))
       signalPassFailure();
   }
 };

@@ -43,9 +43,8 @@ static func::FuncOp getParallelFor(ModuleOp module, SymbolTable &symbols) {
   return function;
 }
 
-FailureOr<func::FuncOp> mlir::flashattn::cpu::outlineProgram(ProgramOp program,
-                                                             SymbolTable &symbols,
-                                                             IRMapping &mapping) {
+FailureOr<func::FuncOp>
+mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IRMapping &mapping) {
   Location loc = program.getLoc();
   MLIRContext *context = program.getContext();
   auto parent = program->getParentOfType<func::FuncOp>();

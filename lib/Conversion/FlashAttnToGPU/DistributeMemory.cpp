@@ -134,8 +134,8 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
 
 /// What a thread holds of the row at `at`, element by element; past `lastColumn` (null: none is)
 /// the padding.
-SmallVector<Value> Distributor::loadRow(LoadTileOp op, SmallVector<Value> at,
-                                        unsigned columnDim, Value lastColumn) {
+SmallVector<Value> Distributor::loadRow(LoadTileOp op, SmallVector<Value> at, unsigned columnDim,
+                                        Value lastColumn) {
   SmallVector<Value> row;
   Type element = op.getTileType().getElementType();
   Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
@@ -266,8 +266,7 @@ LogicalResult Distributor::store(StoreTileOp op) {
 }
 
 /// What this thread holds of one row: element `first` and the next of every group of 8 columns.
-void Distributor::storeRow(StoreTileOp op, Value held, int64_t first,
-                           SmallVector<Value> at) {
+void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, SmallVector<Value> at) {
   MemRefType memory = op.getMemRefType();
   unsigned columnDim = memory.getRank() - 1;
   int64_t columns = op.getTileType().getShape().back(), width = memory.getDimSize(columnDim);

@@ -70,8 +70,8 @@ static void countSplits(RewriterBase &b, CountSplitsOp op) {
   RolesAttr roles = schedule.getRoles();
   // Without roles nothing says how many run at once: small blocks two or more.
   int64_t blocks = roles ? roles.getBlocks() : 2;
-  Value places = b.createOrFold<arith::MulIOp>(loc, MultiprocessorCountOp::create(b, loc),
-                                               index(blocks));
+  Value places =
+      b.createOrFold<arith::MulIOp>(loc, MultiprocessorCountOp::create(b, loc), index(blocks));
   Value wanted = divide(places, max(op.getPrograms(), index(1)));
   Value most =
       min(divide(op.getKeyTiles(), index(schedule.getMinPartTiles())), index(schedule.getSplits()));

@@ -39,7 +39,8 @@ static void lower(LaunchDependentsOp op) {
   op.erase();
 }
 
-/// Not `nvvm.griddepcontrol`, which LLVM takes for an instruction that has nothing to do with memory.
+/// Not `nvvm.griddepcontrol`, which LLVM takes for an instruction that has nothing to do with
+/// memory.
 static void lower(WaitPrerequisiteGridsOp op) {
   OpBuilder b(op);
   NVVM::InlinePtxOp::create(b, op.getLoc(), TypeRange(), ValueRange(), ValueRange(),

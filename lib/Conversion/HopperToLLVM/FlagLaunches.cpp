@@ -16,8 +16,8 @@ using namespace mlir::flashattn;
 
 /// LaunchFlags that follow from what the kernel does.
 static int32_t getLaunchFlags(gpu::GPUFuncOp kernel) {
-  bool waits = kernel.walk([](WaitPrerequisiteGridsOp) { return WalkResult::interrupt(); })
-                   .wasInterrupted();
+  bool waits =
+      kernel.walk([](WaitPrerequisiteGridsOp) { return WalkResult::interrupt(); }).wasInterrupted();
   return waits ? kLaunchProgrammatic : 0;
 }
 

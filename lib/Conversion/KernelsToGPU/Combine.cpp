@@ -71,9 +71,9 @@ void CombineKernel::share(PartialRow merged, Value group, Value lane, Value colu
 void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value isFirst) {
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto allocate = [&](int64_t columns) {
-    return launch.addWorkgroupAttribution(MemRefType::get({groups, columns}, b.getF32Type(),
-                                                          MemRefLayoutAttrInterface(), space),
-                                          loc);
+    return launch.addWorkgroupAttribution(
+        MemRefType::get({groups, columns}, b.getF32Type(), MemRefLayoutAttrInterface(), space),
+        loc);
   };
   outs = allocate(dv);
   scalars = allocate(2);
@@ -103,8 +103,8 @@ void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value
 
 /// A block for each row, where there is any: a grid of no blocks is an error to the driver.
 gpu::LaunchOp CombineKernel::launchBlocks() {
-  int64_t threads = groups == 1 ? std::min<int64_t>(llvm::alignTo(dv, kWarp), kMaxThreads)
-                                : getLanes() * groups;
+  int64_t threads =
+      groups == 1 ? std::min<int64_t>(llvm::alignTo(dv, kWarp), kMaxThreads) : getLanes() * groups;
   Value rows = index(1), one = index(1);
   for (int64_t i : {1, 2, 3})
     rows = mul(rows, dim(op.getOParts(), i));

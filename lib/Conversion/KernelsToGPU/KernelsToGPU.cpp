@@ -38,8 +38,7 @@ struct ConvertFlashAttnKernelsToGPUPass
   }
 };
 
-struct DropDependentLaunchPass
-    : flashattn::impl::DropDependentLaunchBase<DropDependentLaunchPass> {
+struct DropDependentLaunchPass : flashattn::impl::DropDependentLaunchBase<DropDependentLaunchPass> {
   void runOnOperation() override {
     getOperation()->walk([](Operation *op) {
       if (isa<LaunchDependentsOp, WaitPrerequisiteGridsOp>(op))

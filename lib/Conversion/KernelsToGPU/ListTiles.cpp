@@ -80,10 +80,10 @@ SmallVector<Value> ListKernel::getElement(ArrayRef<Value> origin, Value item, in
   auto rest = [&](Value v, int64_t by) { return b.createOrFold<arith::RemUIOp>(loc, v, i32(by)); };
   int64_t perRow = getItemsPerRow(width), rows = getTileRows();
   Value line = divide(item, perRow), key = toIndex(rest(item, perRow));
-  SmallVector<Value> at = {
-      origin[0], minUnsigned(add(origin[1], toIndex(divide(line, rows))), last(1)),
-      minUnsigned(add(origin[2], toIndex(rest(line, rows))), last(2)),
-      add(origin[3], width == 1 ? key : mul(key, width))};
+  SmallVector<Value> at = {origin[0],
+                           minUnsigned(add(origin[1], toIndex(divide(line, rows))), last(1)),
+                           minUnsigned(add(origin[2], toIndex(rest(line, rows))), last(2)),
+                           add(origin[3], width == 1 ? key : mul(key, width))};
   if (width == 1)
     at[3] = minUnsigned(at[3], last(3));
   return at;
@@ -189,8 +189,7 @@ ListKernel::Ends ListKernel::placeTiles(const List &list, Value first, Value kin
   for (int64_t which : {kFull, kPartial}) {
     Value mine = equals(kind, i32(which));
     Value all = VoteOp::create(b, loc, VoteKind::Ballot, mine), earlier = ones(both(all, below));
-    Value where =
-        which == kFull ? sub(sub(ends.begin, i32(1)), earlier) : add(ends.end, earlier);
+    Value where = which == kFull ? sub(sub(ends.begin, i32(1)), earlier) : add(ends.end, earlier);
     auto written = scf::IfOp::create(b, loc, both(mine, isWriter), /*withElseRegion=*/false);
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(written.thenBlock());
@@ -249,8 +248,7 @@ void ListKernel::build() {
     b.setInsertionPointToStart(loop.getBody());
     Value first = loop.getInductionVar();
     Value kind = shareKinds(first, findKind(list, add(first, warp)));
-    Ends ends =
-        placeTiles(list, first, kind, {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
+    Ends ends = placeTiles(list, first, kind, {loop.getRegionIterArg(0), loop.getRegionIterArg(1)});
     scf::YieldOp::create(b, loc, ValueRange{ends.begin, ends.end});
   }
   Value isFirst = equals(launch.getThreadIds().x, index(0));

@@ -8,8 +8,8 @@
 
 namespace mlir::flashattn {
 
-/// At the beginning of `program`, which every thread of a kernel runs over parts of the keys: lets the
-/// kernel behind it start, which merges the parts and finds its rows meanwhile.
+/// At the beginning of `program`, which every thread of a kernel runs over parts of the keys: lets
+/// the kernel behind it start, which merges the parts and finds its rows meanwhile.
 void addLaunchDependents(Block &program);
 
 /// Lets `launch` wait for the kernel before it, in front of its first access to memory: what only

@@ -63,8 +63,8 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
       return failure();
     std::optional<ProgramAxis> axis = symbolizeProgramAxis(keyword);
     if (!axis)
-      return parser.emitError(loc) << "expected batch, head, query_tile or column_tile but got '"
-                                   << keyword << "'";
+      return parser.emitError(loc)
+             << "expected batch, head, query_tile or column_tile but got '" << keyword << "'";
     axes.push_back(ProgramAxisAttr::get(builder.getContext(), *axis));
     return success();
   };
@@ -111,8 +111,8 @@ LogicalResult ProgramOp::verify() {
                          << getAxes().size();
   if (getBody()->getNumArguments() != count ||
       !llvm::all_of(getBody()->getArgumentTypes(), llvm::IsaPred<IndexType>))
-    return emitOpError() << "expected an index argument for each of " << count
-                         << " sizes but got " << getBody()->getArgumentTypes();
+    return emitOpError() << "expected an index argument for each of " << count << " sizes but got "
+                         << getBody()->getArgumentTypes();
   if (getBody()->getTerminator()->getNumOperands() != 0)
     return emitOpError() << "expected to yield nothing but got "
                          << getBody()->getTerminator()->getOperandTypes();
@@ -205,7 +205,8 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
   }
   SmallVector<int64_t> shape = op.getTileShape();
   if (shape.size() != dims.size())
-    return op.emitOpError() << "expected " << (op.getShape() ? "a size for each of " : "a shape for ")
+    return op.emitOpError() << "expected "
+                            << (op.getShape() ? "a size for each of " : "a shape for ")
                             << dims.size() << " dimensions but got " << shape.size();
   ArrayRef<int64_t> rows = ArrayRef(shape).drop_back(tile.getRank() == 2 ? 1 : 0);
   SmallVector<int64_t> flat = {llvm::product_of(rows)};
@@ -305,12 +306,11 @@ ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
   SmallVector<OpAsmParser::Argument> carried;
   SMLoc initsLoc = parser.getCurrentLocation();
   if (succeeded(parser.parseOptionalKeyword("iter_args"))) {
-    if (parser.parseAssignmentList(carried, inits) ||
-        parser.parseArrowTypeList(state.types))
+    if (parser.parseAssignmentList(carried, inits) || parser.parseArrowTypeList(state.types))
       return failure();
     if (carried.size() != state.types.size())
-      return parser.emitError(initsLoc) << "expected " << carried.size() << " types but got "
-                                        << state.types.size();
+      return parser.emitError(initsLoc)
+             << "expected " << carried.size() << " types but got " << state.types.size();
     for (auto [argument, type] : llvm::zip_equal(carried, state.types))
       argument.type = type;
   }
@@ -399,8 +399,8 @@ LogicalResult RowMaxOp::verify() {
   // A thread holds pairs of columns; one that has whole rows, and need not look at a pair, any.
   bool holdsPairs = getGrowth() || getLanes() != 1;
   if (holdsPairs && scores.getDimSize(1) % (2 * getLanes()) != 0)
-    return emitOpError() << "expected columns that are a multiple of " << 2 * getLanes()
-                         << " for " << getLanes() << " lanes but got " << scores;
+    return emitOpError() << "expected columns that are a multiple of " << 2 * getLanes() << " for "
+                         << getLanes() << " lanes but got " << scores;
   return success();
 }
 

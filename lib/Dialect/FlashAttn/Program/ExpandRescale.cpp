@@ -76,7 +76,8 @@ static SmallVector<Value> buildProducts(OpBuilder &b, RescaleOp op, Value factor
 void mlir::flashattn::expandRescale(RewriterBase &b, RescaleOp op) {
   b.setInsertionPoint(op);
   if (matchPattern(op.getMoved(), m_One())) {
-    // Where both bases are known: what stands between, a tile's exponentials, hides what this takes.
+    // Where both bases are known: what stands between, a tile's exponentials, hides what this
+    // takes.
     Operation *known = nullptr;
     for (Value base : {op.getFrom(), op.getTo()})
       if (Operation *def = base.getDefiningOp(); def && def->getBlock() == op->getBlock())

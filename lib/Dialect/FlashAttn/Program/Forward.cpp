@@ -27,8 +27,9 @@ class ForwardBuilder : TileBuilder {
 public:
   ForwardBuilder(AttentionOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
-        sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
-        to{op.getOInit(), op.getLseInit(), op.getLayout(), op.getElementType()} {}
+        sizes(operands.getSizes()), all(operands.getAllKeys()),
+        visible(op.getVisibleSets()), to{op.getOInit(), op.getLseInit(), op.getLayout(),
+                                         op.getElementType()} {}
 
   ProgramOp build();
 
@@ -91,8 +92,8 @@ void ForwardBuilder::buildWithoutParts() {
 /// Decides how many parts the keys are cut into and makes room for their outputs; `programs` is the
 /// number of programs without parts.
 void ForwardBuilder::makeParts(Value programs) {
-  parts = CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()),
-                                schedule);
+  parts =
+      CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), schedule);
   buildWithoutParts();
   // One allocation for both: on a GPU each costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
@@ -191,15 +192,15 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
       TileLoopOp::create(b, loc, bounds, list, listIndices, /*when=*/Value(), state.values());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  RowState inner = RowState::from(
-      SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
+  RowState inner =
+      RowState::from(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
   Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
   // What lies past kv_len is there and must not be read.
   Value below = op.getKvLen() ? keys.keys : Value();
   Value products = scores.multiply(q, operands.loadKeys(op.getK(), at, tile, below));
   StageOp::create(b, loc);
-  Value shaped = scores.shape(products, {at.batch, at.head, at.tile, tile, position, key,
-                                         sizes.queries, keys.keys});
+  Value shaped = scores.shape(
+      products, {at.batch, at.head, at.tile, tile, position, key, sizes.queries, keys.keys});
   Value p = softmax.step(inner, shaped);
   // With roles two products that do not wait for each other stand side by side, and the softmax of
   // this tile beside the second.

@@ -47,7 +47,8 @@ Value RowMerger::load(Value memref, ValueRange at, int64_t columns) {
 }
 
 PartialRow RowMerger::mergeNothing(int64_t columns) {
-  return {number(-INFINITY), number(0), spread(b, loc, number(0), getColumnsType(columns, b.getF32Type()))};
+  return {number(-INFINITY), number(0),
+          spread(b, loc, number(0), getColumnsType(columns, b.getF32Type()))};
 }
 
 PartialRow RowMerger::mergeSink(ArrayRef<Value> row, int64_t columns) {

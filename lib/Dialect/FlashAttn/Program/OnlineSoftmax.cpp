@@ -78,8 +78,8 @@ Value OnlineSoftmax::step(RowState &state, Value scores) const {
   return p;
 }
 
-/// A5: updates the row's sum; returns the factor of its output, vector<M>, and leaves in `state.max`
-/// the base of the exponents, times c.
+/// A5: updates the row's sum; returns the factor of its output, vector<M>, and leaves in
+/// `state.max` the base of the exponents, times c.
 Value OnlineSoftmax::joinSink(RowState &state, Value &sum, Value logit) const {
   VectorType rowType = f32Vector({m});
   Value log2e = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(M_LOG2E));

@@ -28,8 +28,8 @@ struct FinishedRows {
   bool hasSink;
 };
 
-/// The online softmax (A5, A6) of tile programs with `schedule`: vector<MxN> scores, `dv` columns of
-/// output, scores times `factor` are exponents of 2.
+/// The online softmax (A5, A6) of tile programs with `schedule`: vector<MxN> scores, `dv` columns
+/// of output, scores times `factor` are exponents of 2.
 class OnlineSoftmax : TileBuilder {
 public:
   OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv, double factor);
@@ -38,8 +38,8 @@ public:
   /// One step: `state` takes the scores of a tile but for their product with its values. Returns
   /// that product's left-hand side, vector<MxN>, to be added to `state.out`.
   Value step(RowState &state, Value scores) const;
-  /// Divides by the sum. The f32 scalar that `loadSink` gives, if it is there, joins the denominator
-  /// as the logit of one more key would whose value is 0.
+  /// Divides by the sum. The f32 scalar that `loadSink` gives, if it is there, joins the
+  /// denominator as the logit of one more key would whose value is 0.
   FinishedRows finish(RowState state, function_ref<Value()> loadSink) const;
   /// vector<M>, f32, natural logarithm.
   Value logSumExp(const FinishedRows &rows) const;

@@ -72,8 +72,7 @@ KeyRange Operands::getAllKeys() const {
   KeyRange all{sizes.keys, op.getOffset()};
   // A3: the position of query 0. With kv_len it follows the batch's own keys.
   if (!all.offset && !op.getKvLen())
-    all.offset =
-        op.getAlign() == Align::TopLeft ? index(0) : sub(sizes.keys, sizes.queries);
+    all.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(sizes.keys, sizes.queries);
   return all;
 }
 

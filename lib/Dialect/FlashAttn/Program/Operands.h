@@ -11,8 +11,8 @@ namespace mlir::flashattn {
 /// Sizes of an attention, index values.
 struct Sizes {
   Value batches, heads, kvHeads, queries, keys;
-  /// Query heads to a key/value head (A4), and tiles of heads to one: `group` but where several heads
-  /// share a tile.
+  /// Query heads to a key/value head (A4), and tiles of heads to one: `group` but where several
+  /// heads share a tile.
   Value group, headTiles;
 };
 
@@ -20,8 +20,8 @@ struct Sizes {
 struct ProgramPoint {
   Value batch, head; ///< `head` counts tiles of heads
   Value kvHead;
-  Value tile;        ///< of queries
-  Value outBatch;    ///< where its output goes: the batch or, of a part of the keys, its place
+  Value tile;     ///< of queries
+  Value outBatch; ///< where its output goes: the batch or, of a part of the keys, its place
 };
 
 /// The keys that exist for one batch and where its query 0 stands (A3, A7).
@@ -51,8 +51,8 @@ public:
   /// more reads as 0 and is not written.
   int64_t padColumns(int64_t columns) const;
 
-  /// Splits the heads of `destination` and `q` where several share a tile: what lies past a group is
-  /// out of bounds then, so that any number of heads may be packed.
+  /// Splits the heads of `destination` and `q` where several share a tile: what lies past a group
+  /// is out of bounds then, so that any number of heads may be packed.
   void packHeads(Destination &destination);
 
   /// Before any program, and then in one: the keys of `batch` (null: not known yet).

@@ -20,8 +20,8 @@ namespace {
 class ProjectBuilder : TileBuilder {
 public:
   ProjectBuilder(ProjectOp op, OpBuilder &b)
-      : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()),
-        m(schedule.getTileM()), n(schedule.getTileN()), depth(getProjectDepth(op, schedule)) {}
+      : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), m(schedule.getTileM()),
+        n(schedule.getTileN()), depth(getProjectDepth(op, schedule)) {}
 
   ProgramOp build();
 
@@ -76,8 +76,8 @@ Value ProjectBuilder::sumHeads(Value other, Value rowTile, Value columnTile) {
   Value o = read(op.getO(), {m, depth}, at, {rowDim, 3}, {false, wholeParts});
   // The CPU copies its tile of the matrix together, whose rows lie far apart, as it pads it.
   bool wholeColumns = schedule.getLanes() > 1 && !ShapedType::isDynamic(width) && width % n == 0;
-  Value w = read(op.getW(), {depth, n}, {head, part, columnTile}, {1, 2},
-                 {wholeParts, wholeColumns});
+  Value w =
+      read(op.getW(), {depth, n}, {head, part, columnTile}, {1, 2}, {wholeParts, wholeColumns});
   TileYieldOp::create(b, loc, product(o, w, loop.getState().front()));
   return loop.getResult(0);
 }

@@ -84,8 +84,8 @@ Value ScoreBuilder::mask(Value scores, const ScorePlace &at) const {
   {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
-    Value visiblePairs = buildVisibleTile(b, loc, visible, at.position, at.key, at.queries,
-                                          at.keys, m, n, rows);
+    Value visiblePairs =
+        buildVisibleTile(b, loc, visible, at.position, at.key, at.queries, at.keys, m, n, rows);
     if (op.getKeep() && fullTilesKeep)
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getKeep(), at));
     TileYieldOp::create(b, loc, visiblePairs);

@@ -11,12 +11,12 @@ namespace mlir::flashattn {
 
 /// Where a tile of scores lies: queries along its rows, keys along its columns. Index values.
 struct ScorePlace {
-  Value batch, head;       ///< query head
-  Value queryTile;         ///< of as many rows as the tile has positions
-  Value keyTile;           ///< of as many columns
-  Value position;          ///< of the first query
-  Value key;               ///< the first
-  Value queries, keys;     ///< that exist
+  Value batch, head;   ///< query head
+  Value queryTile;     ///< of as many rows as the tile has positions
+  Value keyTile;       ///< of as many columns
+  Value position;      ///< of the first query
+  Value key;           ///< the first
+  Value queries, keys; ///< that exist
 };
 
 /// Makes the scores of vector<MxN> tiles of one attention: rules A1 and A2 up to the mask, and M7.

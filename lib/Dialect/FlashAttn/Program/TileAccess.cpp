@@ -19,8 +19,7 @@ static SmallVector<Value> tileOriginOf(OpBuilder &b, AccessOp op, ValueRange ind
   return origin;
 }
 
-SmallVector<Value> mlir::flashattn::getTileOrigin(OpBuilder &b, LoadTileOp op,
-                                                 ValueRange indices) {
+SmallVector<Value> mlir::flashattn::getTileOrigin(OpBuilder &b, LoadTileOp op, ValueRange indices) {
   return tileOriginOf(b, op, indices);
 }
 SmallVector<Value> mlir::flashattn::getTileOrigin(OpBuilder &b, StoreTileOp op,

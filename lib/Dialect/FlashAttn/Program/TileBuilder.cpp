@@ -49,10 +49,10 @@ Value TileBuilder::product(Value lhs, Value rhs, Value acc, bool transposedRhs) 
     std::swap(rhsMap[0], rhsMap[1]);
   using Maps = ArrayRef<ArrayRef<AffineExpr>>;
   using vector::IteratorType;
-  return vector::ContractionOp::create(
-      b, loc, lhs, rhs, acc, Maps{{i, k}, rhsMap, {i, j}},
-      ArrayRef<IteratorType>{IteratorType::parallel, IteratorType::parallel,
-                             IteratorType::reduction});
+  return vector::ContractionOp::create(b, loc, lhs, rhs, acc, Maps{{i, k}, rhsMap, {i, j}},
+                                       ArrayRef<IteratorType>{IteratorType::parallel,
+                                                              IteratorType::parallel,
+                                                              IteratorType::reduction});
 }
 
 Value TileBuilder::clone(Value v, IRMapping &mapping, Operation *scope) const {

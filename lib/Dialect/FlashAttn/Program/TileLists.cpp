@@ -78,7 +78,7 @@ TileInterval TileLists::getInterval(OpBuilder &b, Location loc, ValueRange place
 }
 
 std::pair<Value, SmallVector<Value>> TileLists::getList(OpBuilder &b, Location loc,
-                                                       ValueRange place) const {
+                                                        ValueRange place) const {
   return {tiles, at(b, loc, place)};
 }
 

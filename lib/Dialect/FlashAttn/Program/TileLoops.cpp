@@ -31,8 +31,7 @@ SmallVector<Value> mlir::flashattn::pickInterval(OpBuilder &b, Location loc, Val
   constexpr unsigned size = TileLoopOp::kBoundsPerInterval;
   SmallVector<Value> picked(bounds.take_back(size));
   for (int64_t i = bounds.size() / size - 2; i >= 0; --i) {
-    Value here =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number, build.index(i));
+    Value here = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, number, build.index(i));
     for (auto [mine, other] : llvm::zip_equal(bounds.slice(i * size, size), picked))
       other = build.select(here, mine, other);
   }
@@ -95,7 +94,8 @@ private:
   };
 
   void findStages();
-  /// Calls `visit` for each value of the body that `op`, with all in its regions, reads from outside.
+  /// Calls `visit` for each value of the body that `op`, with all in its regions, reads from
+  /// outside.
   void forEachRead(Operation *op, function_ref<void(Value)> visit);
   bool isOfLaggingStage(Value v) const;
   void findCarried();
@@ -145,9 +145,8 @@ void LoopExpander::forEachRead(Operation *op, function_ref<void(Value)> visit) {
 
 bool LoopExpander::isOfLaggingStage(Value v) const {
   Operation *def = v.getDefiningOp();
-  return llvm::any_of(stages, [&](const Stage &stage) {
-    return stage.lags && llvm::is_contained(stage.ops, def);
-  });
+  return llvm::any_of(
+      stages, [&](const Stage &stage) { return stage.lags && llvm::is_contained(stage.ops, def); });
 }
 
 /// A skewed loop carries the state, but for what stages that lag yield: these have it from the
@@ -209,15 +208,15 @@ LogicalResult LoopExpander::copy(Operation *op, Step &step) {
   if (auto mask = dyn_cast<TileMaskOp>(op)) {
     if (step.isFull) {
       auto type = cast<VectorType>(mask.getShown().getType());
-      step.values.map(mask.getShown(), arith::ConstantOp::create(
-                                           b, loc, DenseElementsAttr::get(type, true)));
+      step.values.map(mask.getShown(),
+                      arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, true)));
       return success();
     }
     for (Operation &inner : mask.getBody()->without_terminator())
       if (failed(copy(&inner, step)))
         return failure();
-    step.values.map(mask.getShown(), step.values.lookupOrDefault(
-                                         mask.getBody()->getTerminator()->getOperand(0)));
+    step.values.map(mask.getShown(),
+                    step.values.lookupOrDefault(mask.getBody()->getTerminator()->getOperand(0)));
     return success();
   }
   LogicalResult provided = success();

@@ -60,10 +60,9 @@ private:
 Value FusedBuilder::loadMatrix(Value head, int64_t chunk) {
   auto type = VectorType::get({op.getDv(), columns}, op.getElementType());
   // Not in bounds, so that the CPU copies together what lies far apart.
-  Value matrix = LoadTileOp::create(b, loc, type, op.getW(),
-                                    ValueRange{head, index(0), index(chunk)}, /*below=*/Value(),
-                                    ArrayRef<int64_t>{1, 2}, /*shape=*/nullptr,
-                                    ArrayRef<bool>{true, false});
+  Value matrix = LoadTileOp::create(
+      b, loc, type, op.getW(), ValueRange{head, index(0), index(chunk)}, /*below=*/Value(),
+      ArrayRef<int64_t>{1, 2}, /*shape=*/nullptr, ArrayRef<bool>{true, false});
   if (op.getElementType().isF32())
     return matrix;
   return arith::ExtFOp::create(b, loc, type.clone(b.getF32Type()), matrix);
@@ -93,9 +92,9 @@ SmallVector<Value> FusedBuilder::sumHeads(Value batch, Value tile) {
 
 /// One program for each batch and row tile.
 void FusedBuilder::build() {
-  auto fused = ProgramOp::create(
-      b, loc, ValueRange{program.getSizes()[0], program.getSizes()[2]},
-      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::QueryTile}, program.getScheduleAttr());
+  auto fused = ProgramOp::create(b, loc, ValueRange{program.getSizes()[0], program.getSizes()[2]},
+                                 ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::QueryTile},
+                                 program.getScheduleAttr());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(fused.getBody());
   Value batch = fused.getNumbers()[0], tile = fused.getNumbers()[1];

@@ -25,7 +25,8 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Calls `rewrite` for every op of a kind below `root`, found before any is rewritten, until one fails.
+/// Calls `rewrite` for every op of a kind below `root`, found before any is rewritten, until one
+/// fails.
 template <typename OpT>
 static LogicalResult rewriteAll(Operation *root,
                                 function_ref<LogicalResult(RewriterBase &, OpT)> rewrite) {

@@ -11,8 +11,9 @@
 
 namespace mlir::flashattn {
 
-/// What every target does for a `flashattn.list_tiles`: goes through the tiles of a list's intervals
-/// and judges them by some of their elements of `keep`. Which thread has which is the target's.
+/// What every target does for a `flashattn.list_tiles`: goes through the tiles of a list's
+/// intervals and judges them by some of their elements of `keep`. Which thread has which is the
+/// target's.
 class KeepScan : public TileBuilder {
 protected:
   /// What is known of a tile after some of its elements of `keep`, as i1 values.

@@ -44,9 +44,7 @@ struct TileBuilder {
 
   /// Between index values and 32 bits, for numbers from 0 to below 2^31.
   Value toI32(Value v) const { return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v); }
-  Value toIndex(Value v) const {
-    return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v);
-  }
+  Value toIndex(Value v) const { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v); }
   /// x / y of index values below 2^31: 64-bit division is a call's worth of code on a GPU.
   Value divide32(Value x, Value y) const;
 
@@ -72,8 +70,8 @@ struct TileBuilder {
   Location loc;
 };
 
-/// Whether the right-hand side of `op`, lhs[m,k] times rhs[k,n], is given as rhs[n,k]; nothing where
-/// `op` is no such product.
+/// Whether the right-hand side of `op`, lhs[m,k] times rhs[k,n], is given as rhs[n,k]; nothing
+/// where `op` is no such product.
 std::optional<bool> isRhsTransposed(vector::ContractionOp op);
 
 /// Whether `v` is computed from `from`.

@@ -23,8 +23,8 @@ struct TileRun {
 /// full and partial tiles. Each begins where the one before ends.
 SmallVector<TileRun> getRuns(TileLoopOp loop, unsigned i = 0);
 
-/// The bounds of interval `number`, an index value, of those in `bounds`: four, picked when it runs,
-/// or those of the only one.
+/// The bounds of interval `number`, an index value, of those in `bounds`: four, picked when it
+/// runs, or those of the only one.
 SmallVector<Value> pickInterval(OpBuilder &builder, Location loc, ValueRange bounds, Value number);
 
 /// Makes of a loop over several intervals one over their numbers with a loop over a single interval
@@ -34,11 +34,11 @@ scf::ForOp splitIntervals(RewriterBase &rewriter, TileLoopOp loop);
 /// The number of the tile at `place` of `loop`: from its list, or the place itself.
 Value getTileNumber(OpBuilder &builder, Location loc, TileLoopOp loop, Value place);
 
-/// Turns `loop` into `scf` loops, one for each of its runs (flashattn-expand-loops). Stages that lag
-/// run a step later: the first step then stands before the loops, and what is left of the last one
-/// behind them, all within a condition that there is a step. Errors, at the op: a stage that lags
-/// reads a value of a stage before it that is neither a tile nor computed from the step's numbers; a
-/// first stage that reads what a lagging one yields.
+/// Turns `loop` into `scf` loops, one for each of its runs (flashattn-expand-loops). Stages that
+/// lag run a step later: the first step then stands before the loops, and what is left of the last
+/// one behind them, all within a condition that there is a step. Errors, at the op: a stage that
+/// lags reads a value of a stage before it that is neither a tile nor computed from the step's
+/// numbers; a first stage that reads what a lagging one yields.
 LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 
 /// Where the tile of `op` at `indices` begins along each dimension of the memref, in elements:
@@ -51,8 +51,8 @@ SmallVector<Value> getTileOrigin(OpBuilder &builder, StoreTileOp op, ValueRange 
 void expandToTransfer(RewriterBase &rewriter, LoadTileOp op);
 void expandToTransfer(RewriterBase &rewriter, StoreTileOp op);
 
-/// Replaces `op` by arithmetic (flashattn-expand-rescale): with `growth`, by a maximum that is taken
-/// only where some row's scores have grown by more.
+/// Replaces `op` by arithmetic (flashattn-expand-rescale): with `growth`, by a maximum that is
+/// taken only where some row's scores have grown by more.
 void expandRowMax(RewriterBase &rewriter, RowMaxOp op);
 /// Replaces `op` by products and, unless `moved` is known to be true, a branch around them.
 void expandRescale(RewriterBase &rewriter, RescaleOp op);

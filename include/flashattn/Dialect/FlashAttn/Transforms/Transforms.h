@@ -9,9 +9,9 @@ namespace mlir {
 class RewriterBase;
 namespace flashattn {
 
-/// Replaces `op`, on memrefs and with a schedule, by its tile program over (batch, query head, query
-/// tile). Where the schedule splits the keys the last number counts (query tile, part), the part
-/// fastest, and a combine op follows. Errors, at the op: tensors, no schedule.
+/// Replaces `op`, on memrefs and with a schedule, by its tile program over (batch, query head,
+/// query tile). Where the schedule splits the keys the last number counts (query tile, part), the
+/// part fastest, and a combine op follows. Errors, at the op: tensors, no schedule.
 FailureOr<ProgramOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
 
 /// Replaces linalg ops below `root` by the dialect's ops where they say the same, and drops fills
@@ -23,8 +23,8 @@ void raiseLinalg(RewriterBase &rewriter, Operation *root);
 LogicalResult verifyHost(Operation *root);
 
 /// Replaces `op`, on memrefs and with a schedule, by its tile program over (batch, row tile, column
-/// tile) or, where a batch has few rows, (row, batch tile, column tile). Errors, at the op: tensors,
-/// no schedule.
+/// tile) or, where a batch has few rows, (row, batch tile, column tile). Errors, at the op:
+/// tensors, no schedule.
 FailureOr<ProgramOp> tileProject(RewriterBase &rewriter, ProjectOp op);
 
 /// Multiplies what the CPU's tile program of the attention before `op` writes as soon as it is
