@@ -212,14 +212,6 @@ LogicalResult AllOfAttr::verify(function_ref<InFlightDiagnostic()> emitError, Ar
 }
 
 //===----------------------------------------------------------------------===//
-// Program axes
-//===----------------------------------------------------------------------===//
-
-int64_t ProgramAxisAttr::getMappingId() const { return static_cast<int64_t>(getValue()); }
-bool ProgramAxisAttr::isLinearMapping() const { return false; }
-int64_t ProgramAxisAttr::getRelativeIndex() const { return getMappingId(); }
-
-//===----------------------------------------------------------------------===//
 // Schedule
 //===----------------------------------------------------------------------===//
 

@@ -4,7 +4,6 @@
 include "mlir/IR/AttrTypeBase.td"
 include "mlir/IR/EnumAttr.td"
 include "mlir/IR/BuiltinAttributeInterfaces.td"
-include "mlir/Dialect/SCF/IR/DeviceMappingInterface.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnInterfaces.td"
 
@@ -40,8 +39,7 @@ def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "what a dimension of a ti
   let cppNamespace = "::mlir::flashattn";
   let genSpecializedAttr = 0;
 }
-def FlashAttn_ProgramAxisAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_ProgramAxis, "program_axis",
-    [DeclareAttrInterfaceMethods<DeviceMappingAttrInterface>]> {
+def FlashAttn_ProgramAxisAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_ProgramAxis, "program_axis"> {
   let summary = "what a number of a tile program counts";
   let assemblyFormat = "`<` $value `>`";
 }
