@@ -292,3 +292,22 @@ func.func @rescaled_rows(%v: vector<32x64xf32>, %old: vector<64xf32>, %moved: i1
   %r = flashattn.rescale %v from %old to %old factor(1.0) if %moved : vector<64xf32>, vector<32x64xf32>
   return
 }
+
+// -----
+
+func.func @discardable(%n: index) {
+  %c1 = arith.constant 1 : index
+  // expected-error @+1 {{'scf.for' op expected no attribute of the dialect but got 'flashattn.partial', which nothing reads}}
+  scf.for %i = %n to %n step %c1 {
+  } {flashattn.partial}
+  return
+}
+
+// -----
+
+func.func @discardable_of_an_op(%n: index) {
+  // expected-error @+1 {{'flashattn.tile_loop' op expected no attribute of the dialect but got 'flashattn.lag', which nothing reads}}
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] attributes {flashattn.lag = 1 : i64} {
+  }
+  return
+}

@@ -29,6 +29,13 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
   return success();
 }
 
+/// What the dialect knows of an op stands in its operands and inherent attributes: any other would be
+/// one that nothing reads.
+LogicalResult FlashAttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
+  return op->emitOpError() << "expected no attribute of the dialect but got '"
+                           << attribute.getName().getValue() << "', which nothing reads";
+}
+
 bool flashattn::isPromisedAlignedRows(Value memref) {
   // Neither other types nor split dimensions move rows.
   while (Operation *def = memref.getDefiningOp()) {

@@ -21,6 +21,7 @@ def FlashAttn_Dialect : Dialect {
   }];
   let useDefaultAttributePrinterParser = 1;
   let hasRegionArgAttrVerify = 1;
+  let hasOperationAttrVerify = 1;
   let extraClassDeclaration = [{
     /// Of a function's memref argument: every row starts at a multiple of 16 bytes.
     static constexpr ::llvm::StringLiteral getAlignedRowsAttrName() {
