@@ -178,7 +178,8 @@ void LoopExpander::findCarried() {
 LoopExpander::Step LoopExpander::beginStep(Value place, bool isFull) {
   Step step{{}, isFull};
   step.values.map(loop.getPlace(), place);
-  step.values.map(loop.getTile(), getTileNumber(b, loc, loop, place));
+  if (isSkewed)
+    step.values.map(loop.getTile(), getTileNumber(b, loc, loop, place));
   return step;
 }
 
@@ -190,6 +191,12 @@ SmallVector<Value> LoopExpander::lookup(ArrayRef<Value> of, const Step &step) co
 LogicalResult LoopExpander::provide(Value operand, Step &step, Operation *reader) {
   if (step.values.contains(operand))
     return success();
+  // Where it is first read: a step may begin by waiting for copies, which a load must not delay.
+  if (operand == loop.getTile()) {
+    Value place = step.values.lookup(loop.getPlace());
+    step.values.map(operand, getTileNumber(b, loc, loop, place));
+    return success();
+  }
   Operation *def = operand.getDefiningOp();
   if (!def || isa<VectorType>(operand.getType()) || !isPure(def) || def->getNumRegions() != 0)
     return reader->emitOpError()
