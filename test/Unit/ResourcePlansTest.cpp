@@ -17,11 +17,14 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Keeps the most shared memory that any pass leaves a launch.
+/// Keeps the most shared memory that any pass over the module leaves a launch. Those over a part of it
+/// run beside each other, and may change what a walk would see.
 class WatchLaunches : public PassInstrumentation {
 public:
   WatchLaunches(ModuleOp module, int64_t &bytes) : module(module), bytes(bytes) {}
-  void runAfterPass(Pass *, Operation *) override {
+  void runAfterPass(Pass *, Operation *op) override {
+    if (op != module)
+      return;
     module->walk([&](gpu::LaunchOp launch) {
       APInt size;
       if (launch.getDynamicSharedMemorySize() &&
