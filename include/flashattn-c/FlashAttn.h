@@ -306,7 +306,8 @@ typedef struct FlashAttnTensor {
   void *data;
   int64_t sizes[FLASHATTN_MAX_RANK];
   int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, not negative */
-  int64_t scalar;      /**< the value of a scalar argument; nothing else counts then */
+  int64_t scalar;      /**< the value of a scalar argument, the 32 bits of an f32; nothing else
+                          counts then */
   int32_t elementType; /**< FlashAttnElementType */
   int32_t rank;
 } FlashAttnTensor;

@@ -176,6 +176,7 @@ static void describeOperands(Kernel &kernel, func::FuncOp function, KernelOpInte
     if (!*argument.role)
       argument.role = role.getName().data();
     argument.isPosition |= role.rule->element == ElementRule::Position;
+    argument.isFactor |= role.rule->element == ElementRule::Factor;
     if (isa<RankedTensorType>(role.value.getType()))
       argument.direction |= role.rule->is(OperandRule::Output) ? FLASHATTN_OUTPUT : FLASHATTN_INPUT;
     for (auto [i, dim] : llvm::enumerate(role.dims)) {
@@ -244,8 +245,8 @@ void capi::describe(Kernel &kernel, func::FuncOp function) {
     } else {
       argument.kind = FLASHATTN_ARGUMENT_SCALAR;
       argument.direction = FLASHATTN_INPUT;
-      if (!known || isa<FloatType>(type)) {
-        refuse(what, "a memref, an index or an integer of 1, 8, 32 or 64 bits", type);
+      if (!known || (isa<FloatType>(type) && !type.isF32())) {
+        refuse(what, "a memref, an f32, an index or an integer of 1, 8, 32 or 64 bits", type);
         kernel.arguments.clear();
         return;
       }
@@ -328,6 +329,7 @@ static int32_t getElementTypes(ElementRule rule) {
   case ElementRule::LikeFirstOrF32:
     return 1 << FLASHATTN_F16 | 1 << FLASHATTN_BF16 | 1 << FLASHATTN_F32;
   case ElementRule::F32:
+  case ElementRule::Factor:
     return 1 << FLASHATTN_F32;
   case ElementRule::I1:
     return 1 << FLASHATTN_I1;

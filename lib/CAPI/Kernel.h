@@ -27,8 +27,8 @@ struct Argument {
   bool isDense = false;
   int64_t sizes[FLASHATTN_MAX_RANK] = {};   ///< -1 where any will do
   int64_t strides[FLASHATTN_MAX_RANK] = {}; ///< -1 where any will do
-  /// A position (rule A3), which has 32 bits.
-  bool isPosition = false;
+  /// A position (rule A3), which has 32 bits, or a factor (rule A1), which has a range.
+  bool isPosition = false, isFactor = false;
   const char *role = "";
 };
 

@@ -135,6 +135,10 @@ static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensor
         return failWith(FLASHATTN_ERROR_TENSOR,
                         "expected {0} from -2147483648 to 2147483647 but got {1}", name(*kernel, i),
                         values[i]);
+      if (float factor = llvm::bit_cast<float>(uint32_t(values[i]));
+          kernel->arguments[i].isFactor && !(factor >= 0.999e-18 && factor <= 1.001e18))
+        return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} from 1e-18 to 1e18 but got {1}",
+                        name(*kernel, i), factor);
       continue;
     }
     void *pointer = data ? data[i] : tensor.data;

@@ -388,6 +388,37 @@ static void checkOperands(void) {
         "expected a FlashAttnOperandInfo but got null");
 }
 
+/* A factor of the scores has a range. */
+static void checkScale(void) {
+  FlashAttnKernel kernel =
+      compileFor("cpu", "func.func @attention(%q: memref<?x?x?x16xf32>, %scale: f32,\n"
+                        "                     %o: memref<?x?x?x16xf32>) {\n"
+                        "  flashattn.attention scale(%scale)\n"
+                        "      ins(%q, %q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>,\n"
+                        "                       memref<?x?x?x16xf32>)\n"
+                        "      outs(%o : memref<?x?x?x16xf32>)\n"
+                        "  return\n}\n");
+  int64_t q[4] = {2, 4, 8, 16};
+  good[0] = makeTensor(4, q, 1), good[2] = makeTensor(4, q, 0);
+  const float scales[] = {0.3f, 1e-18f, 1e18f, 0, -1, NAN};
+  const char *const errors[] = {NULL,
+                                NULL,
+                                NULL,
+                                "expected argument 1 ('scale') from 1e-18 to 1e18 but got 0",
+                                "expected argument 1 ('scale') from 1e-18 to 1e18 but got -1",
+                                "expected argument 1 ('scale') from 1e-18 to 1e18 but got nan"};
+  for (int i = 0; i < 6; ++i) {
+    FlashAttnTensor *t = reset();
+    memcpy(&t[1].scalar, &scales[i], sizeof(float));
+    if (errors[i])
+      FAILS(flashattnLaunch(kernel, NULL, t, 3), FLASHATTN_ERROR_TENSOR, errors[i]);
+    else
+      CHECK(flashattnLaunch(kernel, NULL, t, 3) == FLASHATTN_OK);
+  }
+  free(good[0].data), free(good[2].data);
+  flashattnKernelFree(kernel);
+}
+
 /* Positions have 32 bits. */
 static void checkOffset(void) {
   FlashAttnKernel kernel =
@@ -435,6 +466,7 @@ int main(void) {
   checkProjection();
   checkOperands();
   checkOffset();
+  checkScale();
   checkDevices();
   return finish();
 }

@@ -54,31 +54,34 @@ int main(void) {
 
   /* Scalars: the position of query 0, and what any module computes. */
   const char *text =
-      "func.func @scale(%x: memref<?xf32>, %n: index, %flag: i1, %word: i32, %y: memref<f32>) {\n"
+      "func.func @scale(%x: memref<?xf32>, %n: index, %flag: i1, %word: i32, %y: memref<f32>,\n"
+      "                 %by: f32) {\n"
       "  %v = memref.load %x[%n] : memref<?xf32>\n"
       "  %f = arith.sitofp %word : i32 to f32\n"
       "  %w = arith.mulf %v, %f : f32\n"
       "  %s = arith.select %flag, %w, %v : f32\n"
-      "  memref.store %s, %y[] : memref<f32>\n"
+      "  %t = arith.mulf %s, %by : f32\n"
+      "  memref.store %t, %y[] : memref<f32>\n"
       "  return\n}\n";
   FlashAttnKernel scale = compileFor("cpu", text);
   float x[3] = {1, 2, 3}, y = 0;
-  FlashAttnTensor t[5] = {describe(FLASHATTN_F32, 1, (int64_t[]){3}),
-                          {.scalar = 2, .elementType = FLASHATTN_INDEX},
-                          {.scalar = 1, .elementType = FLASHATTN_I1},
-                          {.scalar = -4, .elementType = FLASHATTN_I32},
-                          describe(FLASHATTN_F32, 0, NULL)};
+  const float by = 0.5f;
+  FlashAttnTensor t[6] = {
+      describe(FLASHATTN_F32, 1, (int64_t[]){3}), {.scalar = 2, .elementType = FLASHATTN_INDEX},
+      {.scalar = 1, .elementType = FLASHATTN_I1}, {.scalar = -4, .elementType = FLASHATTN_I32},
+      describe(FLASHATTN_F32, 0, NULL),           {.elementType = FLASHATTN_F32}};
+  memcpy(&t[5].scalar, &by, sizeof(by));
   t[0].data = x;
   t[4].data = &y;
-  CHECK(flashattnLaunch(scale, NULL, t, 5) == FLASHATTN_OK && y == -12);
+  CHECK(flashattnLaunch(scale, NULL, t, 6) == FLASHATTN_OK && y == -6);
   t[2].scalar = 0;
-  CHECK(flashattnLaunch(scale, NULL, t, 5) == FLASHATTN_OK && y == 3);
+  CHECK(flashattnLaunch(scale, NULL, t, 6) == FLASHATTN_OK && y == 1.5f);
   /* In a packed launch they stand beside the addresses, and what the tensors say does not count. */
-  FlashAttnPackedLaunch packed = {.kernel = scale, .tensors = t, .numTensors = 5};
-  intptr_t words[5] = {(intptr_t)x, 1, 1, -5, (intptr_t)&y};
-  for (int i = 0; i < 5; ++i)
+  FlashAttnPackedLaunch packed = {.kernel = scale, .tensors = t, .numTensors = 6};
+  intptr_t words[6] = {(intptr_t)x, 1, 1, -5, (intptr_t)&y, (intptr_t)t[5].scalar};
+  for (int i = 0; i < 6; ++i)
     packed.data[i] = (void *)words[i];
-  CHECK(flashattnLaunchPacked(&packed) == FLASHATTN_OK && y == -10);
+  CHECK(flashattnLaunchPacked(&packed) == FLASHATTN_OK && y == -5);
   CHECK(flashattnKernelFree(scale) == FLASHATTN_OK);
   return finish();
 }

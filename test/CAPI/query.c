@@ -56,6 +56,7 @@ static void checkOperands(void) {
                   {"sink_logits", "H", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
                   {"kv_len", "B", 1 << FLASHATTN_I32, 0, 1, 0, 0, 0},
                   {"offset", "", 1 << FLASHATTN_INDEX, 0, 1, 0, 0, 0},
+                  {"scale", "", 1 << FLASHATTN_F32, 0, 1, 0, 0, 0},
                   {"o", "BHNV", kFloats, 1, 0, 0, 1, 1},
                   {"lse", "BHN", 1 << FLASHATTN_F32, 0, 1, 0, 0, 1}};
   enum { kCount = sizeof(expected) / sizeof(expected[0]) };

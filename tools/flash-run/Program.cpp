@@ -152,6 +152,8 @@ static std::string findAttention(func::FuncOp function, Program &program) {
     info.constantOffset = constant.getSExtValue();
   else if (offset && !info.getArgument("offset"))
     return "expected the offset to be a constant or an argument";
+  if (op.getScaleValue() && !info.getArgument("scale"))
+    return "expected the scale to be a constant or an argument";
   if (std::optional<APFloat> softcap = op.getSoftcap())
     info.softcap = softcap->convertToFloat();
   if (op.hasScoreMod()) {
@@ -273,6 +275,12 @@ Expected<AttentionProblem> flashattn::getProblem(const Program &program,
   problem.scoreMod = info.scoreMod;
   for (const OperandInfo &operand : info.operands)
     problem.operands.emplace_back(operand.role.getName(), arguments[operand.argument]);
+  if (const HostTensor *scale = problem.getOperand("scale")) {
+    problem.scale = scale->get(0);
+    if (!(problem.scale >= 0.999e-18 && problem.scale <= 1.001e18))
+      return llvm::createStringError(
+          llvm::formatv("expected a scale from 1e-18 to 1e18 but got {0}", problem.scale).str());
+  }
   const HostTensor *offset = problem.getOperand("offset");
   bool hasOffset = offset || info.constantOffset;
   problem.offset = info.constantOffset  ? *info.constantOffset

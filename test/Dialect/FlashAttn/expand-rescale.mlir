@@ -38,8 +38,10 @@
 // CHECK-NEXT: }
 // CHECK-NEXT: return %[[MAX]], %[[RESCALED]]#0, %[[RESCALED]]#1
 func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
-  %max, %moved = flashattn.row_max %s, %m growth(5.0) lanes 4 : vector<64x32xf32>, vector<64xf32>
-  %r:2 = flashattn.rescale %l, %o from %m to %max factor(0.125) if %moved : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
+  %growth = arith.constant 5.0 : f32
+  %factor = arith.constant 0.125 : f32
+  %max, %moved = flashattn.row_max %s, %m growth(%growth) lanes 4 : vector<64x32xf32>, vector<64xf32>
+  %r:2 = flashattn.rescale %l, %o from %m to %max factor(%factor) if %moved : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
   return %max, %r#0, %r#1 : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
 }
 
@@ -57,8 +59,9 @@ func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32
 // CHECK-NOT: scf.if
 // CHECK: return %[[MAX]], %[[L2]], %[[O2]]
 func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>, %o: vector<64x64xf32>) -> (vector<64xf32>, vector<64xf32>, vector<64x64xf32>) {
+  %factor = arith.constant 0.125 : f32
   %max, %moved = flashattn.row_max %s, %m : vector<64x32xf32>, vector<64xf32>
-  %r:2 = flashattn.rescale %l, %o from %m to %max factor(0.125) if %moved : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
+  %r:2 = flashattn.rescale %l, %o from %m to %max factor(%factor) if %moved : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
   return %max, %r#0, %r#1 : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
 }
 
@@ -73,9 +76,10 @@ func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>
 // CHECK-NEXT: scf.yield %[[L]]
 // CHECK: return %[[ALWAYS]], %[[MAYBE]]
 func.func @moved(%m: vector<64xf32>, %n: vector<64xf32>, %l: vector<64x4xf32>, %some: i1) -> (vector<64x4xf32>, vector<64x4xf32>) {
+  %factor = arith.constant 2.0 : f32
   %yes = arith.constant true
-  %a = flashattn.rescale %l from %m to %n factor(2.0) if %yes : vector<64xf32>, vector<64x4xf32>
-  %b = flashattn.rescale %l from %m to %n factor(2.0) if %some : vector<64xf32>, vector<64x4xf32>
+  %a = flashattn.rescale %l from %m to %n factor(%factor) if %yes : vector<64xf32>, vector<64x4xf32>
+  %b = flashattn.rescale %l from %m to %n factor(%factor) if %some : vector<64xf32>, vector<64x4xf32>
   return %a, %b : vector<64x4xf32>, vector<64x4xf32>
 }
 

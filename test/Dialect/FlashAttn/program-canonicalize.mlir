@@ -18,8 +18,8 @@
 // CHECK-NEXT:   flashattn.tile_yield %{{.*}} : vector<64x64xi1>
 // CHECK-NEXT: }
 // CHECK-NEXT: %[[MASKED:.*]] = arith.select %[[SHOWN]], %[[SB]],
-// CHECK-NEXT: %[[MAX:.*]], %[[MOVED:.*]] = flashattn.row_max %[[MASKED]], %[[M]] growth(8.000000e+00) lanes 4
-// CHECK-NEXT: %[[OLD:.*]]:2 = flashattn.rescale %[[L]], %[[ACC]] from %[[M]] to %[[MAX]] factor(1.250000e-01) if %[[MOVED]]
+// CHECK-NEXT: %[[MAX:.*]], %[[MOVED:.*]] = flashattn.row_max %[[MASKED]], %[[M]] growth(%{{.*}}) lanes 4
+// CHECK-NEXT: %[[OLD:.*]]:2 = flashattn.rescale %[[L]], %[[ACC]] from %[[M]] to %[[MAX]] factor(%{{.*}}) if %[[MOVED]]
 // CHECK-NEXT: %[[P:.*]] = arith.truncf %[[MASKED]]
 // CHECK-NEXT: flashattn.stage lag 1
 // CHECK-NEXT: %[[VT:.*]] = flashattn.load_tile %[[V]][%[[J]], %c0]
@@ -31,6 +31,8 @@
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf16>, %bias: memref<?x?xf32>, %o: memref<?x64xf32>, %n: index, %fe: index, %e: index) {
+  %growth = arith.constant 8.0 : f32
+  %factor = arith.constant 0.125 : f32
   %c1 = arith.constant 1 : index
   flashattn.program (%b, %h, %t) in (%c1, %c1, %n) axes(batch, head, query_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
@@ -53,9 +55,9 @@ func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf
         flashattn.tile_yield %all : vector<64x64xi1>
       }
       %masked = arith.select %shown, %sb, %zero : vector<64x64xi1>, vector<64x64xf32>
-      %max, %moved = flashattn.row_max %masked, %m growth(8.0) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      %dead, %deadMoved = flashattn.row_max %sb, %m growth(8.0) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      %old:2 = flashattn.rescale %l, %acc from %m to %max factor(0.125) if %moved : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
+      %max, %moved = flashattn.row_max %masked, %m growth(%growth) lanes 4 : vector<64x64xf32>, vector<64xf32>
+      %dead, %deadMoved = flashattn.row_max %sb, %m growth(%growth) lanes 4 : vector<64x64xf32>, vector<64xf32>
+      %old:2 = flashattn.rescale %l, %acc from %m to %max factor(%factor) if %moved : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
       %p = arith.truncf %masked : vector<64x64xf32> to vector<64x64xf16>
       flashattn.stage lag 1
       %vt = flashattn.load_tile %v[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>

@@ -271,25 +271,28 @@ func.func @rows(%s: vector<64x64xf32>, %old: vector<32xf32>) {
 // -----
 
 func.func @lanes(%s: vector<64x20xf32>, %old: vector<64xf32>) {
+  %growth = arith.constant 1.0 : f32
   // expected-error @+1 {{'flashattn.row_max' op expected columns that are a multiple of 8 for 4 lanes but got 'vector<64x20xf32>'}}
-  %max, %moved = flashattn.row_max %s, %old growth(1.0) lanes 4 : vector<64x20xf32>, vector<64xf32>
+  %max, %moved = flashattn.row_max %s, %old growth(%growth) lanes 4 : vector<64x20xf32>, vector<64xf32>
   return
 }
 
 // -----
 
 func.func @pairs(%s: vector<64x5xf32>, %old: vector<64xf32>) {
+  %growth = arith.constant 1.0 : f32
   %fine, %always = flashattn.row_max %s, %old : vector<64x5xf32>, vector<64xf32>
   // expected-error @+1 {{'flashattn.row_max' op expected columns that are a multiple of 2 for 1 lanes but got 'vector<64x5xf32>'}}
-  %max, %moved = flashattn.row_max %s, %old growth(1.0) : vector<64x5xf32>, vector<64xf32>
+  %max, %moved = flashattn.row_max %s, %old growth(%growth) : vector<64x5xf32>, vector<64xf32>
   return
 }
 
 // -----
 
 func.func @rescaled_rows(%v: vector<32x64xf32>, %old: vector<64xf32>, %moved: i1) {
+  %factor = arith.constant 1.0 : f32
   // expected-error @+1 {{'flashattn.rescale' op expected f32 values of 64 rows but got 'vector<32x64xf32>'}}
-  %r = flashattn.rescale %v from %old to %old factor(1.0) if %moved : vector<64xf32>, vector<32x64xf32>
+  %r = flashattn.rescale %v from %old to %old factor(%factor) if %moved : vector<64xf32>, vector<32x64xf32>
   return
 }
 

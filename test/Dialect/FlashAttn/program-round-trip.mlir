@@ -4,6 +4,8 @@
 // CHECK-LABEL: func @program
 func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memref<2x4x?x64xf32>,
                    %split: memref<2x1x4x?x64xf16>, %list: memref<2x4x1x?xi32>, %n: index, %c: i1) {
+  %growth = arith.constant 5.0 : f32
+  %factor = arith.constant 0.125 : f32
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %zero = arith.constant dense<0.0> : vector<64x64xf32>
@@ -35,10 +37,10 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
         flashattn.tile_yield %all : vector<64x64xi1>
       }
       %s = arith.select %shown, %acc, %zero : vector<64x64xi1>, vector<64x64xf32>
-      // CHECK: %[[MAX:.*]], %[[MOVED:.*]] = flashattn.row_max %{{.*}}, %[[M]] growth(5.000000e+00) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      %max, %moved = flashattn.row_max %s, %m growth(5.0) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      // CHECK: flashattn.rescale %[[O]] from %[[M]] to %[[MAX]] factor(1.250000e-01) if %[[MOVED]] : vector<64xf32>, vector<64x64xf32>
-      %rescaled = flashattn.rescale %acc from %m to %max factor(0.125) if %moved
+      // CHECK: %[[MAX:.*]], %[[MOVED:.*]] = flashattn.row_max %{{.*}}, %[[M]] growth(%{{.*}}) lanes 4 : vector<64x64xf32>, vector<64xf32>
+      %max, %moved = flashattn.row_max %s, %m growth(%growth) lanes 4 : vector<64x64xf32>, vector<64xf32>
+      // CHECK: flashattn.rescale %[[O]] from %[[M]] to %[[MAX]] factor(%{{.*}}) if %[[MOVED]] : vector<64xf32>, vector<64x64xf32>
+      %rescaled = flashattn.rescale %acc from %m to %max factor(%factor) if %moved
           : vector<64xf32>, vector<64x64xf32>
       // CHECK: flashattn.stage lag 1
       flashattn.stage lag 1

@@ -38,6 +38,24 @@ static void printEnumKeyword(OpAsmPrinter &printer, Operation *, EnumAttrT attr)
   printer.printKeywordOrString(stringifyEnum(attr.getValue()));
 }
 
+/// A1: `scale(0.1)` is the attribute, `scale(%x)` the operand.
+static ParseResult parseScaleFactor(OpAsmParser &parser, FloatAttr &scale,
+                                    std::optional<OpAsmParser::UnresolvedOperand> &value) {
+  OpAsmParser::UnresolvedOperand operand;
+  OptionalParseResult parsed = parser.parseOptionalOperand(operand);
+  if (!parsed.has_value())
+    return parser.parseAttribute(scale, parser.getBuilder().getF32Type());
+  value = operand;
+  return *parsed;
+}
+
+static void printScaleFactor(OpAsmPrinter &printer, Operation *, FloatAttr scale, Value value) {
+  if (value)
+    printer << value;
+  else
+    printer.printAttributeWithoutType(scale);
+}
+
 /// Memory that is read and written: that of the operands; tensors have none.
 static void getDestinationEffects(
     DestinationStyleOpInterface op,
@@ -130,6 +148,13 @@ LogicalResult mlir::flashattn::verifyResults(DestinationStyleOpInterface op) {
   return success();
 }
 
+/// A1 and A2: what a scale or a softcap may be.
+static bool isInFactorRange(const APFloat &value) {
+  // Their quotient in f32 must be finite, or a score of 0 is NaN.
+  double number = value.convertToFloat();
+  return number >= 0.999e-18 && number <= 1.001e18;
+}
+
 LogicalResult AttentionOp::verify() {
   OperandSizes sizes;
   if (failed(verifyOperands(*this, sizes)))
@@ -147,11 +172,13 @@ LogicalResult AttentionOp::verify() {
     if (!value->isFinite() || value->isNegative() || value->isZero())
       return emitOpError() << "expected a finite positive " << name << " but got "
                            << toText(*value);
-    // Their quotient in f32 must be finite, or a score of 0 is NaN.
-    if (double number = value->convertToFloat(); number < 0.999e-18 || number > 1.001e18)
+    if (!isInFactorRange(*value))
       return emitOpError() << "expected " << name << " from 1e-18 to 1e18 but got "
                            << toText(*value);
   }
+  if (getScale() && getScaleValue())
+    return emitOpError() << "expected one scale but got an attribute, " << toText(*getScale())
+                         << ", and an operand";
 
   return verifyResults(*this);
 }
@@ -266,6 +293,22 @@ struct DropOperandsWithoutEffect : OpRewritePattern<AttentionOp> {
   }
 };
 
+/// A scale that is known at compile time is the attribute. One out of range stays what it is.
+struct TakeConstantScale : OpRewritePattern<AttentionOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+    FloatAttr scale;
+    if (!op.getScaleValue() || !matchPattern(op.getScaleValue(), m_Constant(&scale)) ||
+        !isInFactorRange(scale.getValue()))
+      return failure();
+    rewriter.modifyOpInPlace(op, [&] {
+      op.getScaleValueMutable().clear();
+      op.setScaleAttr(scale);
+    });
+    return success();
+  }
+};
+
 /// A score modification that yields the score as it came.
 struct DropScoreModWithoutEffect : OpRewritePattern<AttentionOp> {
   using OpRewritePattern::OpRewritePattern;
@@ -287,6 +330,6 @@ struct DropScoreModWithoutEffect : OpRewritePattern<AttentionOp> {
 /// A `tensor.cast` that forgets sizes is folded by the tensor dialect's own pattern, which serves
 /// every op in destination-passing style.
 void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<DropMaskThatHidesNothing, DropOperandsWithoutEffect, DropScoreModWithoutEffect>(
-      context);
+  patterns.add<DropMaskThatHidesNothing, DropOperandsWithoutEffect, DropScoreModWithoutEffect,
+               TakeConstantScale>(context);
 }

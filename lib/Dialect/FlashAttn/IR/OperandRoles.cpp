@@ -26,6 +26,7 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
       {"sink_logits", ElementRule::F32, "H", Rule::Optional},
       {"kv_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'K'},
       {"offset", ElementRule::Position, "", Rule::Optional},
+      {"scale", ElementRule::Factor, "", Rule::Optional},
       {"o", ElementRule::LikeFirst, "BHNV", Rule::Output | Rule::FollowsLayout},
       {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};
   return rules;
@@ -155,6 +156,7 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
   case ElementRule::I32:
     return found.isSignlessInteger(32) ? success() : LogicalResult(fail("i32"));
   case ElementRule::Position:
+  case ElementRule::Factor:
     return success();
   case ElementRule::Float:
   case ElementRule::LikeFirst:

@@ -39,8 +39,8 @@ void mlir::flashattn::expandRowMax(RewriterBase &b, RowMaxOp op) {
   Value laneMax = vector::MultiDimReductionOp::create(b, loc, grouped, build.minusInf(laneType),
                                                       ArrayRef<bool>{false, true, false, true},
                                                       vector::CombiningKind::MAXNUMF);
-  Value limit = arith::AddFOp::create(
-      b, loc, op.getOld(), build.splat(build.f32Vector({m}), op.getGrowth()->convertToFloat()));
+  Value limit = arith::AddFOp::create(b, loc, op.getOld(),
+                                      build.broadcast(build.f32Vector({m}), op.getGrowth()));
   limit = build.alongRow(limit, lanes);
   // -inf beside -inf, a row that has seen nothing, compares false; -inf beside anything, true.
   Value grown = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, laneMax, limit);
@@ -59,7 +59,7 @@ static Value buildFactor(OpBuilder &b, RescaleOp op) {
   Location loc = op.getLoc();
   auto rowType = cast<VectorType>(op.getFrom().getType());
   Value difference = arith::SubFOp::create(b, loc, op.getFrom(), op.getTo());
-  Value factor = TileBuilder(b, loc).splat(rowType, op.getFactor().convertToFloat());
+  Value factor = TileBuilder(b, loc).broadcast(rowType, op.getFactor());
   return math::Exp2Op::create(b, loc, arith::MulFOp::create(b, loc, difference, factor));
 }
 

@@ -14,9 +14,19 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv,
-                             double factor)
+                             const Factor &factor)
     : TileBuilder(b, loc), schedule(schedule), m(schedule.getTileM()), n(schedule.getTileN()),
-      dv(dv), lanes(schedule.getLanes()), c(factor) {}
+      dv(dv), lanes(schedule.getLanes()), c(factor) {
+  if (c.value)
+    c = {1, scalar(c)};
+  RolesAttr roles = schedule.getRoles();
+  if (!roles)
+    return;
+  if (c.value)
+    growth = arith::DivFOp::create(b, loc, scalar(double(roles.getRescale())), c.value);
+  else
+    growth = scalar(roles.getRescale() / static_cast<double>(static_cast<float>(c.number)));
+}
 
 RowState OnlineSoftmax::begin() const {
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
@@ -41,9 +51,6 @@ Value OnlineSoftmax::step(RowState &state, Value scores) const {
   VectorType rowType = f32Vector({m});
   // Where the rescaling may be left out it is a branch, and what need not wait stands before it.
   RolesAttr roles = schedule.getRoles();
-  FloatAttr growth;
-  if (roles)
-    growth = b.getF32FloatAttr(roles.getRescale() / static_cast<double>(static_cast<float>(c)));
   auto max = RowMaxOp::create(b, loc, scores, state.max, growth, roles ? lanes : 1);
   // A6: a row that has seen no key yet has max = -inf; exponents are then taken against 0,
   // since -inf - -inf is NaN.
@@ -64,7 +71,7 @@ Value OnlineSoftmax::step(RowState &state, Value scores) const {
   if (roles) {
     Value weights = sumUp(p, splat(cast<VectorType>(state.sum.getType()), 0));
     auto rescaled = RescaleOp::create(b, loc, ValueRange{state.sum, state.out}, state.max, base,
-                                      max.getMoved(), b.getF32FloatAttr(c));
+                                      max.getMoved(), scalar(c));
     state.sum = arith::AddFOp::create(b, loc, rescaled.getResult(0), weights);
     state.out = rescaled.getResult(1);
   } else {

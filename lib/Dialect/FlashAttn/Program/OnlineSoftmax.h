@@ -29,10 +29,12 @@ struct FinishedRows {
 };
 
 /// The online softmax (A5, A6) of tile programs with `schedule`: vector<MxN> scores, `dv` columns
-/// of output, scores times `factor` are exponents of 2.
+/// of output, scores times `factor` are exponents of 2. What is made of the factor alone is made
+/// here.
 class OnlineSoftmax : TileBuilder {
 public:
-  OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv, double factor);
+  OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv,
+                const Factor &factor);
 
   RowState begin() const;
   /// One step: `state` takes the scores of a tile but for their product with its values. Returns
@@ -50,7 +52,8 @@ private:
 
   ScheduleAttr schedule;
   int64_t m, n, dv, lanes;
-  double c;
+  Factor c;
+  Value growth; ///< f32: of a maximum that is let be; null where none is
 };
 
 } // namespace mlir::flashattn

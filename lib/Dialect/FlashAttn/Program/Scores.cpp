@@ -15,14 +15,20 @@ ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOp op, RowPattern rows, bool f
       n(op.getScheduleAttr().getTileN()), rows(rows), fullTilesKeep(fullTilesKeep),
       visible(op.getVisibleSets()) {}
 
+Factor ScoreBuilder::getScale() const {
+  if (Value scale = op.getScaleValue())
+    return {1, scale};
+  return {op.getScaleOrDefault()};
+}
+
 /// The scale, or what the softcap leaves of it, can be folded into the exponent if nothing is added
 /// after it.
-double ScoreBuilder::getFactor() const {
+Factor ScoreBuilder::getFactor() const {
   if (op.getBias() || op.hasScoreMod())
-    return M_LOG2E;
+    return {M_LOG2E};
   if (std::optional<APFloat> softcap = op.getSoftcap())
-    return softcap->convertToFloat() * M_LOG2E;
-  return op.getScaleOrDefault() * M_LOG2E;
+    return {softcap->convertToFloat() * M_LOG2E};
+  return getScale() * M_LOG2E;
 }
 
 Value ScoreBuilder::multiply(Value q, Value k) const {
@@ -51,7 +57,7 @@ Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
 Value ScoreBuilder::shape(Value scores, const ScorePlace &at) const {
   VectorType type = f32Vector({m, n});
   // Multiplications wait for the next step that can take them along; the last one's are the factor.
-  double factor = op.getScaleOrDefault();
+  Factor factor = getScale();
   if (std::optional<APFloat> softcap = op.getSoftcap()) {
     double cap = softcap->convertToFloat();
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor / cap));
@@ -59,18 +65,18 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at) const {
     auto flags =
         op.getElementType().isBF16() ? arith::FastMathFlags::afn : arith::FastMathFlags::none;
     scores = math::TanhOp::create(b, loc, scores, flags);
-    factor = cap;
+    factor = {cap};
   }
   if (op.hasScoreMod()) {
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor));
     scores = applyScoreMod(b, op, scores, at.batch, at.head, at.position, at.key);
-    factor = 1;
+    factor = {};
   }
   if (Value bias = op.getBias()) {
     bias = load(bias, at);
     if (bias.getType() != type)
       bias = arith::ExtFOp::create(b, loc, type, bias);
-    scores = factor == 1
+    scores = factor.isOne()
                  ? arith::AddFOp::create(b, loc, scores, bias).getResult()
                  : math::FmaOp::create(b, loc, scores, splat(type, factor), bias).getResult();
   }

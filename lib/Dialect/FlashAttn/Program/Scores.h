@@ -34,9 +34,11 @@ public:
   Value shape(Value products, const ScorePlace &at) const;
   /// What takes scores to exponents of 2: the factor that they still lack when they meet the mask,
   /// times log2 e.
-  double getFactor() const;
+  Factor getFactor() const;
 
 private:
+  /// A1.
+  Factor getScale() const;
   Value load(Value memref, const ScorePlace &at) const;
   Value mask(Value scores, const ScorePlace &at) const;
 

@@ -29,6 +29,21 @@ Value TileBuilder::splat(VectorType type, double value) const {
   return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, rounded));
 }
 
+Value TileBuilder::scalar(const Factor &value) const {
+  if (value.value && value.number == 1)
+    return value.value;
+  Value number = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value.number));
+  return value.value ? b.createOrFold<arith::MulFOp>(loc, value.value, number) : number;
+}
+
+Value TileBuilder::broadcast(VectorType type, Value value) const {
+  return b.createOrFold<vector::BroadcastOp>(loc, type, value);
+}
+
+Value TileBuilder::splat(VectorType type, const Factor &value) const {
+  return value.value ? broadcast(type, scalar(value)) : splat(type, value.number);
+}
+
 Value TileBuilder::minusInf(VectorType type) const {
   return arith::ConstantOp::create(
       b, loc,

@@ -323,7 +323,7 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
   // Of the first step no row has a maximum to keep.
   for (Operation &op : *b.getInsertionBlock())
     if (auto max = dyn_cast<RowMaxOp>(op))
-      max.removeGrowthAttr();
+      max.getGrowthMutable().clear();
 
   Value second = add(begin, index(1));
   for (const TileRun &run : runs) {

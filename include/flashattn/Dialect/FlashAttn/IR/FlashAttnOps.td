@@ -63,6 +63,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     | `sink_logits` (optional) | `[Hq]`, f32: a logit that joins each row's denominator only |
     | `kv_len` (optional) | `[B]`, i32: keys at or past it do not exist |
     | `offset` (optional) | index: position of query 0 |
+    | `scale` (optional) | f32: the factor of the scores, in place of the attribute |
     | `o` | `[B, Hq, Nq, Dv]`, the type of `q` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32, natural logarithm |
 
@@ -80,6 +81,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
 
     - A1: `s[i,j] = scale * sum_d q[i,d] k[j,d]`, `scale` defaulting to `1/sqrt(D)`;
       products of f16 and bf16 accumulate in f32. `scale` and `softcap` lie from 1e-18 to 1e18.
+      `scale(%x)` gives the factor at run time, where who calls sees to its range: one compiled
+      kernel serves every scale.
     - A2: in this order: scale, `softcap` (`s <- c tanh(s/c)`), `score_mod`, `bias`, mask and
       `keep`, softmax, `P V`.
     - A3: the position of query `i` is `p = i + offset`. Without the operand,
@@ -132,7 +135,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     FlashAttn_Shaped:$q, FlashAttn_Shaped:$k, FlashAttn_Shaped:$v,
     Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$keep,
     Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
-    Optional<Index>:$offset,
+    Optional<Index>:$offset, Optional<F32>:$scaleValue,
     FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
     OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
     OptionalAttr<F32Attr>:$softcap,
@@ -144,7 +147,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
   let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
 
   let assemblyFormat = [{
-    (`mask` `(` $mask^ `)`)? (`scale` `(` $scale^ `)`)? (`softcap` `(` $softcap^ `)`)?
+    (`mask` `(` $mask^ `)`)? (`scale` `(` custom<ScaleFactor>($scale, $scaleValue)^ `)`)? (`softcap` `(` $softcap^ `)`)?
     (`align` `(` custom<EnumKeyword>($align)^ `)`)?
     (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`schedule` `(` $schedule^ `)`)?
     `ins` `(` $q `,` $k `,` $v `:` type($q) `,` type($k) `,` type($v) `)`
@@ -169,7 +172,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     /// Query heads to a key/value head (A4), 1 where that is not known.
     int64_t getKnownGroup();
 
-    /// The factor of rule A1, given or `1/sqrt(D)`.
+    /// The factor of rule A1, given or `1/sqrt(D)`, where it is not an operand.
     double getScaleOrDefault();
 
     /// Whether there is a score modification (rule A2).

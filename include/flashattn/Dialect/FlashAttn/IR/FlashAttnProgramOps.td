@@ -321,13 +321,13 @@ def FlashAttn_RowMaxOp : FlashAttn_ProgramLevelOp<"row_max", [
     Example:
 
     ```mlir
-    %max, %moved = flashattn.row_max %scores, %old growth(5.0) lanes 4
+    %max, %moved = flashattn.row_max %scores, %old growth(%growth) lanes 4
         : vector<64x64xf32>, vector<64xf32>
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[2], [F32]>:$scores,
                        VectorOfRankAndType<[1], [F32]>:$old,
-                       OptionalAttr<F32Attr>:$growth,
+                       Optional<F32>:$growth,
                        DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$lanes);
   let results = (outs VectorOfRankAndType<[1], [F32]>:$max, I1:$moved);
   let assemblyFormat = [{
@@ -347,14 +347,14 @@ def FlashAttn_RescaleOp : FlashAttn_ProgramLevelOp<"rescale", [
     Example:
 
     ```mlir
-    %l1, %o1 = flashattn.rescale %l, %o from %old to %base factor(0.18) if %moved
+    %l1, %o1 = flashattn.rescale %l, %o from %old to %base factor(%c) if %moved
         : vector<64x4xf32>, vector<64x128xf32>
     ```
   }];
   let arguments = (ins Variadic<FlashAttn_TileVector>:$values,
                        VectorOfRankAndType<[1], [F32]>:$from,
                        VectorOfRankAndType<[1], [F32]>:$to,
-                       I1:$moved, F32Attr:$factor);
+                       I1:$moved, F32:$factor);
   let results = (outs Variadic<FlashAttn_TileVector>:$results);
   let assemblyFormat = [{
     $values `from` $from `to` $to `factor` `(` $factor `)` `if` $moved attr-dict
@@ -362,7 +362,7 @@ def FlashAttn_RescaleOp : FlashAttn_ProgramLevelOp<"rescale", [
   }];
   let builders = [
     OpBuilder<(ins "::mlir::ValueRange":$values, "::mlir::Value":$from, "::mlir::Value":$to,
-                   "::mlir::Value":$moved, "::mlir::FloatAttr":$factor), [{
+                   "::mlir::Value":$moved, "::mlir::Value":$factor), [{
       build($_builder, $_state, values.getTypes(), values, from, to, moved, factor);
     }]>];
 }

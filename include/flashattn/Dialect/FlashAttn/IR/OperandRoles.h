@@ -27,7 +27,8 @@ enum class ElementRule {
   F32,
   I1,
   I32,
-  Position ///< no tensor but an index of 32 bits (rule A3)
+  Position, ///< no tensor but an index of 32 bits (rule A3)
+  Factor    ///< no tensor but an f32 from 1e-18 to 1e18 (rule A1)
 };
 
 /// One row of the table.
@@ -53,7 +54,7 @@ struct OperandRule {
   char limit = 0;
 
   bool is(Flag flag) const { return flags & flag; }
-  bool isScalar() const { return element == ElementRule::Position; }
+  bool isScalar() const { return dims.empty(); }
   /// Whether the last dimension is a row of elements, which kernels move in chunks; others they
   /// read and write one by one.
   bool hasRows() const;

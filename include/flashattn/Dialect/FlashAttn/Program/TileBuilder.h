@@ -17,6 +17,19 @@ class ContractionOp;
 
 namespace mlir::flashattn {
 
+/// What numbers are multiplied with: `number`, times an f32 that is known at run time, if any.
+struct Factor {
+  Factor(double number = 1, Value value = {}) : number(number), value(value) {}
+
+  double number;
+  Value value;
+
+  Factor operator*(double x) const { return {number * x, value}; }
+  Factor operator/(double x) const { return {number / x, value}; }
+  Factor operator-() const { return {-number, value}; }
+  bool isOne() const { return number == 1 && !value; }
+};
+
 /// Builds at the insertion point of `b`; results fold where they can.
 struct TileBuilder {
   TileBuilder(OpBuilder &b, Location loc) : b(b), loc(loc) {}
@@ -56,6 +69,11 @@ struct TileBuilder {
   }
   /// All elements are `value`, rounded to the type's.
   Value splat(VectorType type, double value) const;
+  Value splat(VectorType type, const Factor &value) const;
+  /// All elements are `value`; a constant where it is one.
+  Value broadcast(VectorType type, Value value) const;
+  /// f32.
+  Value scalar(const Factor &value) const;
   Value minusInf(VectorType type) const;
   /// vector<M> to vector<Mx`columns`>, every column the same.
   Value alongRow(Value row, int64_t columns) const;
