@@ -47,14 +47,25 @@ static void addStage(OpPassManager &pm, flashattn::PipelineStage stage,
 }
 
 /// Tensors become memrefs with identity layout at function boundaries, which is what
-/// callers of the C interface have.
-static void addBufferization(OpPassManager &pm) {
+/// callers of the C interface have. Loops may carry them, and free what they no longer need; all
+/// else lives until the call is over.
+static void addBufferization(OpPassManager &pm, bool onGPU) {
+  pm.addPass(flashattn::createPrepareTensors());
+  pm.addPass(flashattn::createRaiseLinalg());
   bufferization::OneShotBufferizePassOptions options;
   options.bufferizeFunctionBoundaries = true;
   options.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;
+  options.allowReturnAllocsFromLoops = true;
   pm.addPass(bufferization::createOneShotBufferizePass(options));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  pm.addPass(flashattn::createFreeLoopBuffers());
+  flashattn::ExpandCopiesOptions copies;
+  copies.onGPU = onGPU;
+  pm.addPass(flashattn::createExpandCopies(copies));
+  if (onGPU)
+    pm.addPass(flashattn::createVerifyHost());
+  pm.addPass(createConvertLinalgToLoopsPass()); // on GPUs what kernels hold
 }
 
 /// Structured ops and addresses to arithmetic and branches; the same for host and kernels.
@@ -116,9 +127,7 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
                                             const StageVisitor &visit) {
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
-  pm.addPass(flashattn::createRaiseLinalg());
-  addBufferization(pm);
-  pm.addPass(createConvertLinalgToLoopsPass());
+  addBufferization(pm, /*onGPU=*/false);
   addTilePrograms(pm, Machine::kCPU, options.vectorWidth, options.schedule, options.fuseProjection,
                   visit);
   pm.addPass(createExpandLoops());
@@ -133,6 +142,7 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
   addLowerToBranches(pm);
   addLowerHostToLLVM(pm);
   pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createVerifyLowered());
   addStage(pm, PipelineStage::Lowered, visit);
 }
 
@@ -146,11 +156,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
     return;
   }
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
-  pm.addPass(createRaiseLinalg());
-  addBufferization(pm);
-  pm.addPass(createVerifyHost());
-  pm.addPass(createConvertLinalgToLoopsPass()); // what kernels hold
-
+  addBufferization(pm, /*onGPU=*/true);
   addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, /*fuseProjection=*/false,
                   visit);
   pm.addPass(createSpecializeWarps());
@@ -204,6 +210,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   addLowerHostToLLVM(pm);
   pm.addPass(createGpuToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createVerifyLowered());
 }
 
 void flashattn::registerFlashAttnPipelines() {

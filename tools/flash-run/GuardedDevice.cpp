@@ -25,7 +25,16 @@ Expected<void *> GuardedDevice::allocate(size_t bytes) {
   size_t total = bytes + 2 * kMargin;
   if (total < bytes)
     return llvm::createStringError("out of memory: needed " + std::to_string(bytes) + " bytes");
+  if (heldBytes > kMostHeldBytes)
+    if (Error error = freeHeld())
+      return error;
   Expected<void *> base = inner.allocate(total);
+  if (!base && heldBytes != 0) {
+    llvm::consumeError(base.takeError());
+    if (Error error = freeHeld())
+      return error;
+    base = inner.allocate(total);
+  }
   if (!base)
     return base.takeError();
   auto *address = static_cast<uint8_t *>(*base) + kMargin;
@@ -49,9 +58,25 @@ Error GuardedDevice::release(void *address) {
     return llvm::createStringError("the compiled code frees memory that it does not have");
   // Kept until the margins are checked, or for the next one of its size.
   found->second.isReleased = true;
-  if (!guarding)
+  if (guarding)
+    heldBytes += found->second.bytes;
+  else
     spare[found->second.bytes].push_back(address);
   return Error::success();
+}
+
+Error GuardedDevice::freeHeld() {
+  heldBytes = 0;
+  if (Error error = checkMargins())
+    return error;
+  Error error = Error::success();
+  buffers.remove_if([&](auto &entry) {
+    if (!entry.second.isReleased || !entry.second.isGuarded)
+      return false;
+    error = llvm::joinErrors(std::move(error), inner.release(entry.second.base));
+    return true;
+  });
+  return error;
 }
 
 Error GuardedDevice::releaseSince(size_t mark) {

@@ -20,6 +20,8 @@ public:
   /// shows in the numbers (rule A7).
   static constexpr uint8_t kPoison = 0xff, kGuard = 0xff;
   static constexpr size_t kMargin = 4096;
+  /// Released buffers wait for a check of their margins until there are so many bytes of them.
+  static constexpr size_t kMostHeldBytes = size_t(1) << 28;
 
   explicit GuardedDevice(Device &inner) : inner(inner) {}
   ~GuardedDevice() override;
@@ -82,10 +84,12 @@ private:
     bool isReleased;
   };
   llvm::Error checkMargin(const Buffer &buffer, size_t begin, const char *side);
+  /// Checks the margins and frees what was released under guard.
+  llvm::Error freeHeld();
 
   Device &inner;
   bool guarding = true;
-  size_t sequence = 0;
+  size_t sequence = 0, heldBytes = 0;
   llvm::MapVector<void *, Buffer> buffers;
   /// Buffers to use again, by size.
   llvm::DenseMap<size_t, llvm::SmallVector<void *>> spare;

@@ -16,7 +16,6 @@
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_RAISELINALG
-#define GEN_PASS_DEF_VERIFYHOST
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h.inc"
 } // namespace mlir::flashattn
 
@@ -195,32 +194,11 @@ void mlir::flashattn::raiseLinalg(RewriterBase &rewriter, Operation *root) {
     rewriter.eraseOp(fill);
 }
 
-LogicalResult mlir::flashattn::verifyHost(Operation *root) {
-  WalkResult result = root->walk<WalkOrder::PreOrder>([](Operation *op) {
-    if (isa<gpu::LaunchOp, gpu::GPUModuleOp>(op))
-      return WalkResult::skip();
-    if (!isa<linalg::LinalgOp, memref::CopyOp>(op))
-      return WalkResult::advance();
-    op->emitOpError() << "would run on the host, which cannot read a GPU's memory: expected ops of "
-                         "the flashattn dialect, kernels, or linalg ops that are an output "
-                         "projection";
-    return WalkResult::interrupt();
-  });
-  return failure(result.wasInterrupted());
-}
-
 namespace {
 struct RaiseLinalgPass : flashattn::impl::RaiseLinalgBase<RaiseLinalgPass> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
     raiseLinalg(rewriter, getOperation());
-  }
-};
-
-struct VerifyHostPass : flashattn::impl::VerifyHostBase<VerifyHostPass> {
-  void runOnOperation() override {
-    if (failed(verifyHost(getOperation())))
-      signalPassFailure();
   }
 };
 } // namespace

@@ -69,13 +69,68 @@ def RaiseLinalg : Pass<"flashattn-raise-linalg"> {
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
 
+def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
+  let summary = "turn ops on tensors that cannot be bufferized into ops that can";
+  let description = [{
+    `arith` and `math` ops on tensors become `linalg.generic`, `tensor.concat` becomes
+    `tensor.insert_slice` ops, `linalg.softmax`, on tensors or memrefs, the `linalg.generic` ops that
+    it is made of, and `linalg.pack` and `linalg.unpack` a padding, a reshape and a transposition.
+    Divisions that round up or down, which have no lowering of their own, become others.
+
+    Example: test/Dialect/FlashAttn/prepare-tensors.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::bufferization::BufferizationDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+    "::mlir::tensor::TensorDialect"];
+}
+
+def FreeLoopBuffers : Pass<"flashattn-free-loop-buffers", "::mlir::ModuleOp"> {
+  let summary = "free what loops allocate";
+  let description = [{
+    Where a loop allocates buffers that nobody frees, as bufferization makes them of tensors that it
+    carries, every buffer of the module that the program does not free itself gets an owner, which
+    frees it: upstream's `ownership-based-buffer-deallocation`. A public function then gives its
+    results to its caller, as buffers of their own. Modules without such a loop are left as they are.
+
+    Example: test/Dialect/FlashAttn/free-loop-buffers.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::bufferization::BufferizationDialect",
+    "::mlir::cf::ControlFlowDialect", "::mlir::memref::MemRefDialect",
+    "::mlir::scf::SCFDialect"];
+}
+
+def ExpandCopies : Pass<"flashattn-expand-copies"> {
+  let summary = "turn copies that upstream would call a runner's function for into loops";
+  let description = [{
+    `memref.copy` from or to memory that is not contiguous becomes `linalg.copy`. On a GPU one from
+    contiguous memory to contiguous memory becomes `gpu.memcpy`, and the others stay, for
+    `flashattn-verify-host`.
+
+    Example: test/Dialect/FlashAttn/expand-copies.mlir
+  }];
+  let options = [Option<"onGPU", "on-gpu", "bool", "false", "memory is a GPU's">];
+  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::linalg::LinalgDialect"];
+}
+
 def VerifyHost : Pass<"flashattn-verify-host"> {
   let summary = "refuse ops that would read a GPU's memory from the host";
   let description = [{
-    An error at every linalg op and `memref.copy` outside of kernels: loops of the host would be made
-    of them, and the function's memory is the GPU's.
+    An error at a linalg op, a `memref.copy`, a `memref.load` or a `memref.store` outside of kernels:
+    the host would run it, and the function's memory is the GPU's. Likewise at a
+    `memref.get_global`, which is the host's memory in the hands of kernels.
 
     Example: test/Dialect/FlashAttn/verify-host.mlir
+  }];
+}
+
+def VerifyLowered : Pass<"flashattn-verify-lowered"> {
+  let summary = "refuse ops that the pipelines could not lower";
+  let description = [{
+    The last pass of each pipeline: an error at an op that cannot be translated to LLVM IR.
+
+    Example: test/Dialect/FlashAttn/verify-lowered.mlir
   }];
 }
 

@@ -18,9 +18,12 @@ FailureOr<ProgramOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
 /// of destinations that the dialect's ops overwrite (flashattn-raise-linalg).
 void raiseLinalg(RewriterBase &rewriter, Operation *root);
 
-/// Error at the first op below `root` that would become a loop or a copy of the host over memory of
-/// a GPU: linalg ops and `memref.copy` outside of kernels.
+/// Error at the first op below `root`, outside of kernels, by which the host would read or write
+/// memory of a GPU, or a kernel memory of the host.
 LogicalResult verifyHost(Operation *root);
+
+/// Error at an op below `root` that cannot be translated to LLVM IR.
+LogicalResult verifyLowered(Operation *root);
 
 /// Replaces `op`, on memrefs and with a schedule, by its tile program over (batch, row tile, column
 /// tile) or, where a batch has few rows, (row, batch tile, column tile). Errors, at the op:

@@ -1,0 +1,351 @@
+//===- HostCode.cpp - what stands beside the dialect's ops -----------------===//
+//
+// Host tensors before bufferization, the memory that it makes, copies, and what no pipeline can
+// lower.
+//
+//===----------------------------------------------------------------------===//
+
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
+#include "mlir/Conversion/BufferizationToMemRef/BufferizationToMemRef.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Arith/Transforms/Passes.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Linalg/Transforms/Transforms.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/MemRef/Utils/MemRefUtils.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Tensor/Transforms/Transforms.h"
+#include "mlir/Interfaces/LoopLikeInterface.h"
+#include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/Passes.h"
+#include "mlir/Transforms/WalkPatternRewriteDriver.h"
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_EXPANDCOPIES
+#define GEN_PASS_DEF_FREELOOPBUFFERS
+#define GEN_PASS_DEF_PREPARETENSORS
+#define GEN_PASS_DEF_VERIFYHOST
+#define GEN_PASS_DEF_VERIFYLOWERED
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h.inc"
+} // namespace mlir::flashattn
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// Before bufferization
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Ops that say themselves what they are made of.
+struct Decompose : OpInterfaceRewritePattern<linalg::AggregatedOpInterface> {
+  using OpInterfaceRewritePattern::OpInterfaceRewritePattern;
+  LogicalResult matchAndRewrite(linalg::AggregatedOpInterface op,
+                                PatternRewriter &rewriter) const override {
+    if (llvm::any_of(op->getOperandTypes(), llvm::IsaPred<MemRefType>))
+      return failure();
+    FailureOr<SmallVector<Value>> values = op.decomposeOperation(rewriter);
+    if (failed(values))
+      return failure();
+    rewriter.replaceOp(op, *values);
+    return success();
+  }
+};
+
+/// On memrefs it cannot, but on tensors of what they hold. Its input may be its output.
+struct DecomposeOnMemRefs : OpRewritePattern<linalg::SoftmaxOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(linalg::SoftmaxOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<MemRefType>(op.getInput().getType());
+    if (!type || !isa<MemRefType>(op.getOutput().getType()))
+      return failure();
+    Location loc = op.getLoc();
+    Type tensor = memref::getTensorTypeFromMemRefType(type);
+    Value input = bufferization::ToTensorOp::create(rewriter, loc, tensor, op.getInput(),
+                                                    /*restrict=*/true);
+    Value empty = tensor::EmptyOp::create(
+        rewriter, loc, tensor::getMixedSizes(rewriter, loc, input), type.getElementType());
+    auto onTensors =
+        linalg::SoftmaxOp::create(rewriter, loc, tensor, input, empty, op.getDimension());
+    FailureOr<SmallVector<Value>> values = onTensors.decomposeOperation(rewriter);
+    assert(succeeded(values) && "on tensors a softmax can always be decomposed");
+    auto store = bufferization::MaterializeInDestinationOp::create(rewriter, loc, values->front(),
+                                                                   op.getOutput());
+    store.setRestrict(true);
+    store.setWritable(true);
+    rewriter.eraseOp(onTensors);
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct LowerPack : OpRewritePattern<linalg::PackOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(linalg::PackOp op, PatternRewriter &rewriter) const override {
+    return success(op.hasPureTensorSemantics() && succeeded(linalg::lowerPack(rewriter, op)));
+  }
+};
+
+struct LowerUnPack : OpRewritePattern<linalg::UnPackOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(linalg::UnPackOp op, PatternRewriter &rewriter) const override {
+    return success(op.hasPureTensorSemantics() && succeeded(linalg::lowerUnPack(rewriter, op)));
+  }
+};
+
+struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPass> {
+  void runOnOperation() override {
+    RewritePatternSet patterns(&getContext());
+    patterns.add<Decompose, DecomposeOnMemRefs, LowerPack, LowerUnPack>(&getContext());
+    arith::populateCeilFloorDivExpandOpsPatterns(patterns);
+    linalg::populateElementwiseToLinalgConversionPatterns(patterns);
+    tensor::populateDecomposeTensorConcatPatterns(patterns);
+    // Nothing is folded or moved: what needs no rewriting stays as it is.
+    walkAndApplyPatterns(getOperation(), std::move(patterns));
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Buffers that loops make
+//===----------------------------------------------------------------------===//
+
+/// Whether `root` makes buffers that nobody frees, itself or in functions that it calls.
+static bool leaks(Operation *root, SymbolTableCollection &symbols,
+                  SmallPtrSetImpl<Operation *> &visited) {
+  WalkResult result = root->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (isa<gpu::LaunchOp, gpu::GPUModuleOp>(op))
+      return WalkResult::skip();
+    if (auto alloc = dyn_cast<memref::AllocOp>(op))
+      return llvm::any_of(alloc->getUsers(), llvm::IsaPred<memref::DeallocOp>)
+                 ? WalkResult::advance()
+                 : WalkResult::interrupt();
+    auto call = dyn_cast<CallOpInterface>(op);
+    Operation *callee = call ? call.resolveCallableInTable(&symbols) : nullptr;
+    bool seen = !callee || !visited.insert(callee).second;
+    return seen || !leaks(callee, symbols, visited) ? WalkResult::advance()
+                                                    : WalkResult::interrupt();
+  });
+  return result.wasInterrupted();
+}
+
+static bool leaksInLoops(ModuleOp module) {
+  SymbolTableCollection symbols;
+  return module
+      .walk([&](LoopLikeOpInterface loop) {
+        SmallPtrSet<Operation *, 4> visited;
+        return leaks(loop, symbols, visited) ? WalkResult::interrupt() : WalkResult::advance();
+      })
+      .wasInterrupted();
+}
+
+/// What the program frees itself stays its own.
+static void markManual(ModuleOp module) {
+  auto mark = [&](Operation *op) {
+    op->setAttr(bufferization::BufferizationDialect::kManualDeallocation,
+                UnitAttr::get(op->getContext()));
+  };
+  module.walk([&](memref::DeallocOp dealloc) {
+    mark(dealloc);
+    if (auto alloc = dealloc.getMemref().getDefiningOp<memref::AllocOp>())
+      mark(alloc);
+  });
+}
+
+namespace {
+/// Frees what is owned and not retained, and each buffer once. Upstream's lowering keeps its lists
+/// in memory from the allocator, which may be a GPU's.
+struct LowerDealloc : OpRewritePattern<bufferization::DeallocOp> {
+  using OpRewritePattern::OpRewritePattern;
+  LogicalResult matchAndRewrite(bufferization::DeallocOp op,
+                                PatternRewriter &rewriter) const override {
+    if (llvm::any_of(op->getOperandTypes(), llvm::IsaPred<UnrankedMemRefType>))
+      return failure();
+    Location loc = op.getLoc();
+    auto getAddresses = [&](ValueRange memrefs) {
+      return llvm::map_to_vector(memrefs, [&](Value memref) -> Value {
+        return memref::ExtractAlignedPointerAsIndexOp::create(rewriter, loc, memref);
+      });
+    };
+    SmallVector<Value> owned = getAddresses(op.getMemrefs()),
+                       retained = getAddresses(op.getRetained());
+    auto isSame = [&](Value a, Value b) -> Value {
+      return arith::CmpIOp::create(rewriter, loc, arith::CmpIPredicate::eq, a, b);
+    };
+    Value no = arith::ConstantIntOp::create(rewriter, loc, 0, 1),
+          yes = arith::ConstantIntOp::create(rewriter, loc, 1, 1);
+    SmallVector<Value> owners(retained.size(), no), free;
+    for (auto [i, address] : llvm::enumerate(owned)) {
+      Value condition = op.getConditions()[i], kept = no;
+      for (auto [owner, other] : llvm::zip(owners, retained)) {
+        Value same = isSame(address, other);
+        kept = arith::OrIOp::create(rewriter, loc, kept, same);
+        owner = arith::OrIOp::create(rewriter, loc, owner,
+                                     arith::AndIOp::create(rewriter, loc, condition, same));
+      }
+      for (auto [before, other] : llvm::zip(op.getConditions(), ArrayRef(owned).take_front(i)))
+        kept = arith::OrIOp::create(
+            rewriter, loc, kept,
+            arith::AndIOp::create(rewriter, loc, before, isSame(address, other)));
+      free.push_back(arith::AndIOp::create(rewriter, loc, condition,
+                                           arith::XOrIOp::create(rewriter, loc, kept, yes)));
+    }
+    for (auto [condition, memref] : llvm::zip(free, op.getMemrefs()))
+      scf::IfOp::create(rewriter, loc, condition, [&, memref = memref](OpBuilder &b, Location loc) {
+        memref::DeallocOp::create(b, loc, memref);
+        scf::YieldOp::create(b, loc);
+      });
+    rewriter.replaceOp(op, owners);
+    return success();
+  }
+};
+
+struct FreeLoopBuffersPass : flashattn::impl::FreeLoopBuffersBase<FreeLoopBuffersPass> {
+  void runOnOperation() override {
+    ModuleOp module = getOperation();
+    if (!leaksInLoops(module))
+      return;
+    markManual(module);
+    OpPassManager own(ModuleOp::getOperationName());
+    bufferization::OwnershipBasedBufferDeallocationPassOptions options;
+    options.privateFuncDynamicOwnership = true;
+    own.addPass(bufferization::createOwnershipBasedBufferDeallocationPass(options));
+    own.addPass(createCanonicalizerPass());
+    own.addPass(bufferization::createBufferDeallocationSimplificationPass());
+    if (failed(runPipeline(own, module)))
+      return signalPassFailure();
+    RewritePatternSet patterns(&getContext());
+    patterns.add<LowerDealloc>(&getContext());
+    walkAndApplyPatterns(module, std::move(patterns));
+    OpPassManager finish(ModuleOp::getOperationName());
+    finish.addPass(createConvertBufferizationToMemRefPass());
+    finish.addPass(createCanonicalizerPass());
+    finish.addPass(createCSEPass());
+    if (failed(runPipeline(finish, module)))
+      signalPassFailure();
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+/// The host: what `memref.copy` would leave to a function of MLIR's own runner becomes a loop.
+static LogicalResult expandHostCopy(RewriterBase &rewriter, memref::CopyOp copy) {
+  auto isContiguous = [](MemRefType type) {
+    return type.getLayout().isIdentity() ||
+           (memref::isStaticShapeAndContiguousRowMajor(type) && type.getNumElements() != 0);
+  };
+  auto source = dyn_cast<MemRefType>(copy.getSource().getType()),
+       target = dyn_cast<MemRefType>(copy.getTarget().getType());
+  if (!source || !target)
+    return copy.emitOpError() << "expected ranked memrefs but got " << copy.getSource().getType()
+                              << " and " << copy.getTarget().getType();
+  if (isContiguous(source) && isContiguous(target))
+    return success();
+  rewriter.setInsertionPoint(copy);
+  rewriter.replaceOpWithNewOp<linalg::CopyOp>(copy, copy.getSource(), copy.getTarget());
+  return success();
+}
+
+/// A GPU: a copy from contiguous memory to contiguous memory is the device's own.
+static void expandDeviceCopy(RewriterBase &rewriter, memref::CopyOp copy) {
+  auto isContiguous = [](Value memref) {
+    auto type = dyn_cast<MemRefType>(memref.getType());
+    return type && type.getLayout().isIdentity();
+  };
+  if (copy->getParentOfType<gpu::LaunchOp>() || copy->getParentOfType<gpu::GPUModuleOp>() ||
+      !isContiguous(copy.getSource()) || !isContiguous(copy.getTarget()))
+    return;
+  rewriter.setInsertionPoint(copy);
+  Location loc = copy.getLoc();
+  Type token = gpu::AsyncTokenType::get(copy.getContext());
+  auto before = gpu::WaitOp::create(rewriter, loc, token, ValueRange());
+  auto memcpy = gpu::MemcpyOp::create(rewriter, loc, token, before.getAsyncToken(),
+                                      copy.getTarget(), copy.getSource());
+  gpu::WaitOp::create(rewriter, loc, Type(), memcpy.getAsyncToken());
+  rewriter.eraseOp(copy);
+}
+
+namespace {
+struct ExpandCopiesPass : flashattn::impl::ExpandCopiesBase<ExpandCopiesPass> {
+  using ExpandCopiesBase::ExpandCopiesBase;
+  void runOnOperation() override {
+    SmallVector<memref::CopyOp> copies;
+    getOperation()->walk([&](memref::CopyOp copy) { copies.push_back(copy); });
+    IRRewriter rewriter(&getContext());
+    for (memref::CopyOp copy : copies)
+      if (onGPU)
+        expandDeviceCopy(rewriter, copy);
+      else if (failed(expandHostCopy(rewriter, copy)))
+        return signalPassFailure();
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Refusals
+//===----------------------------------------------------------------------===//
+
+/// Whether the host itself would read or write memory of the function, or give a kernel its own.
+static bool touchesMemory(Operation *op) {
+  if (isa<memref::LoadOp, memref::StoreOp>(op))
+    return !op->getOperand(isa<memref::StoreOp>(op)).getDefiningOp<memref::AllocaOp>();
+  return isa<linalg::LinalgOp, memref::CopyOp, memref::GetGlobalOp>(op);
+}
+
+LogicalResult mlir::flashattn::verifyHost(Operation *root) {
+  WalkResult result = root->walk<WalkOrder::PreOrder>([](Operation *op) {
+    if (isa<gpu::LaunchOp, gpu::GPUModuleOp>(op))
+      return WalkResult::skip();
+    if (!touchesMemory(op))
+      return WalkResult::advance();
+    op->emitOpError() << "would run on the host, which cannot read a GPU's memory: expected ops of "
+                         "the flashattn dialect, kernels, copies of contiguous memory, or linalg "
+                         "ops that are an output projection";
+    return WalkResult::interrupt();
+  });
+  return failure(result.wasInterrupted());
+}
+
+LogicalResult mlir::flashattn::verifyLowered(Operation *root) {
+  Operation *left = nullptr;
+  root->walk([&](Operation *op) {
+    bool isLowered = isa<ModuleOp, gpu::BinaryOp, gpu::LaunchFuncOp>(op) ||
+                     isa_and_nonnull<LLVM::LLVMDialect>(op->getDialect());
+    // A cast only says that something beside it is left.
+    if (!isLowered && (!left || isa<UnrealizedConversionCastOp>(left)))
+      left = op;
+  });
+  if (!left)
+    return success();
+  return left->emitOpError() << "is left where all is LLVM IR: expected an op that the pipelines "
+                                "lower, of arith, bufferization, flashattn, func, linalg, math, "
+                                "memref, scf, tensor or vector";
+}
+
+namespace {
+struct VerifyHostPass : flashattn::impl::VerifyHostBase<VerifyHostPass> {
+  void runOnOperation() override {
+    if (failed(verifyHost(getOperation())))
+      signalPassFailure();
+  }
+};
+
+struct VerifyLoweredPass : flashattn::impl::VerifyLoweredBase<VerifyLoweredPass> {
+  void runOnOperation() override {
+    if (failed(verifyLowered(getOperation())))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+} // namespace

@@ -1,0 +1,71 @@
+// RUN: flash-opt %s -flashattn-prepare-tensors | FileCheck %s
+
+// CHECK-LABEL: func @elementwise
+// CHECK: %[[SUM:.*]] = linalg.generic
+// CHECK: arith.addf
+// CHECK: linalg.generic {{.*}} ins(%[[SUM]]
+// CHECK: math.tanh
+func.func @elementwise(%x: tensor<4x?xf32>, %y: tensor<4x?xf32>) -> tensor<4x?xf32> {
+  %sum = arith.addf %x, %y : tensor<4x?xf32>
+  %z = math.tanh %sum : tensor<4x?xf32>
+  return %z : tensor<4x?xf32>
+}
+
+// CHECK-LABEL: func @concat
+// CHECK-NOT: tensor.concat
+// CHECK-COUNT-2: tensor.insert_slice
+func.func @concat(%x: tensor<4x?xf32>, %y: tensor<4x8xf32>) -> tensor<4x?xf32> {
+  %z = tensor.concat dim(1) %x, %y : (tensor<4x?xf32>, tensor<4x8xf32>) -> tensor<4x?xf32>
+  return %z : tensor<4x?xf32>
+}
+
+// CHECK-LABEL: func @softmax
+// CHECK-NOT: linalg.softmax
+// CHECK: arith.maxnumf
+// CHECK: math.exp
+// CHECK: arith.divf
+func.func @softmax(%x: tensor<4x8xf32>, %o: tensor<4x8xf32>) -> tensor<4x8xf32> {
+  %s = linalg.softmax dimension(1) ins(%x : tensor<4x8xf32>) outs(%o : tensor<4x8xf32>) -> tensor<4x8xf32>
+  return %s : tensor<4x8xf32>
+}
+
+// Made whole before it is stored: the input may be the output.
+// CHECK-LABEL: func @softmax_in_place
+// CHECK-SAME: (%[[X:.*]]: memref<4x8xf32>)
+// CHECK: %[[T:.*]] = bufferization.to_tensor %[[X]] restrict
+// CHECK: arith.addf
+// CHECK: %[[S:.*]] = linalg.generic
+// CHECK: arith.divf
+// CHECK: bufferization.materialize_in_destination %[[S]] in restrict writable %[[X]]
+func.func @softmax_in_place(%x: memref<4x8xf32>) {
+  linalg.softmax dimension(1) ins(%x : memref<4x8xf32>) outs(%x : memref<4x8xf32>)
+  return
+}
+
+// CHECK-LABEL: func @packs
+// CHECK: linalg.transpose
+// CHECK: linalg.transpose
+// CHECK-NOT: pack
+func.func @packs(%x: tensor<4x16xf32>, %p: tensor<2x2x2x8xf32>, %y: tensor<4x16xf32>) -> tensor<4x16xf32> {
+  %packed = linalg.pack %x inner_dims_pos = [0, 1] inner_tiles = [2, 8] into %p : tensor<4x16xf32> -> tensor<2x2x2x8xf32>
+  %z = linalg.unpack %packed inner_dims_pos = [0, 1] inner_tiles = [2, 8] into %y : tensor<2x2x2x8xf32> -> tensor<4x16xf32>
+  return %z : tensor<4x16xf32>
+}
+
+// CHECK-LABEL: func @rounds_up
+// CHECK-NOT: arith.ceildivui
+// CHECK: arith.divui
+func.func @rounds_up(%a: index, %b: index) -> index {
+  %c = arith.ceildivui %a, %b : index
+  return %c : index
+}
+
+// What can be bufferized stays: scalars, other linalg ops.
+// CHECK-LABEL: func @stays
+// CHECK-NEXT: arith.mulf %{{.*}} : f32
+// CHECK-NEXT: linalg.exp
+func.func @stays(%a: f32, %x: tensor<4xf32>, %y: tensor<4xf32>) -> (f32, tensor<4xf32>) {
+  %b = arith.mulf %a, %a : f32
+  %e = linalg.exp ins(%x : tensor<4xf32>) outs(%y : tensor<4xf32>) -> tensor<4xf32>
+  return %b, %e : f32, tensor<4xf32>
+}
