@@ -1,8 +1,8 @@
 //===- VisibleTile.cpp - the mask of a partial tile as IR ------------------===//
 //
-// Rows are vector<Mx1>, columns vector<1xN>: a pass that distributes tiles to
-// threads sees at the type what an operand depends on, and every operation runs
-// at the smallest shape that holds its result.
+// Queries are vector<Mx1>, keys vector<1xN>, or the transposes: a pass that
+// distributes tiles to threads sees at the type what an operand depends on, and
+// every operation runs at the smallest shape that holds its result.
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,7 +19,7 @@ using namespace mlir::flashattn;
 namespace {
 
 /// The base of a linear constraint is clamped to this magnitude before it becomes
-/// 32 bits wide; what the rows and columns add must be less.
+/// 32 bits wide; what the queries and keys of a tile add must be less.
 constexpr int64_t kBaseLimit = int64_t(1) << 30;
 constexpr int64_t kMaxNarrowCoefficient = int64_t(1) << 20;
 
@@ -49,13 +49,13 @@ bool implies(ArrayRef<Linear> given, Linear row) {
          simplex.isRedundantInequality(presburger::getDynamicAPIntVec(ArrayRef<int64_t>(row)));
 }
 
-/// What a value depends on: the shape it is computed at.
+/// What a value depends on, and so the shape it is computed at.
 struct Shape {
-  bool rows = false, columns = false;
+  bool queries = false, keys = false;
   bool operator==(const Shape &other) const {
-    return rows == other.rows && columns == other.columns;
+    return queries == other.queries && keys == other.keys;
   }
-  Shape join(const Shape &other) const { return {rows || other.rows, columns || other.columns}; }
+  Shape join(const Shape &other) const { return {queries || other.queries, keys || other.keys}; }
 };
 
 struct Term {
@@ -66,8 +66,9 @@ struct Term {
 class TileBuilder {
 public:
   TileBuilder(OpBuilder &builder, Location loc, Value p0, Value k0, Value nq, Value nk, int64_t m,
-              int64_t n, RowPattern pattern)
-      : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n), pattern(pattern) {}
+              int64_t n, RowPattern pattern, TileAxis columns)
+      : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n), pattern(pattern),
+        columns(columns) {}
 
   Value build(ArrayRef<IntegerSet> visible);
 
@@ -83,9 +84,12 @@ private:
     return arith::ConstantOp::create(builder, loc, attr);
   }
   Type getType(Type element, Shape shape) {
-    if (!shape.rows && !shape.columns)
+    if (!shape.queries && !shape.keys)
       return element;
-    return VectorType::get({shape.rows ? m : 1, shape.columns ? n : 1}, element);
+    int64_t sizes[] = {shape.queries ? m : 1, shape.keys ? n : 1};
+    if (columns == TileAxis::Queries)
+      std::swap(sizes[0], sizes[1]);
+    return VectorType::get(sizes, element);
   }
   Value broadcast(Term term, Shape shape) {
     if (term.shape == shape)
@@ -98,9 +102,9 @@ private:
     return {make<Op>(broadcast(a, shape), broadcast(b, shape)), shape};
   }
   template <typename Op> void combine(Term &a, Term b) { a = a.value ? binary<Op>(a, b) : b; }
-  /// Positions and keys after the first along the rows or columns, in `element`.
-  Term step(bool rows, Type element);
-  Term scaledStep(bool rows, int64_t factor);
+  /// Positions or keys after the first, in `element`.
+  Term step(bool queries, Type element);
+  Term scaledStep(bool queries, int64_t factor);
   Term compare(bool isEquality, Term lhs, Term rhs);
 
   /// base + a*i of `linear`, in 32 bits; in index where it depends on neither axis.
@@ -118,6 +122,7 @@ private:
   std::array<Value, 4> operands;
   int64_t m, n;
   RowPattern pattern;
+  TileAxis columns;
   /// Steps by axis and element type; emitted once.
   Value steps[2][2];
   std::array<Value, 2> positions; // p0 + i, k0 + j in index
@@ -125,19 +130,19 @@ private:
 
 } // namespace
 
-Term TileBuilder::step(bool rows, Type element) {
-  Shape shape{rows, !rows};
-  Value &cached = steps[rows][element.isIndex()];
+Term TileBuilder::step(bool queries, Type element) {
+  Shape shape{queries, !queries};
+  Value &cached = steps[queries][element.isIndex()];
   if (!cached) {
-    int64_t length = rows ? m : n;
+    int64_t length = queries ? m : n;
     Value step =
         vector::StepOp::create(builder, loc, VectorType::get({length}, builder.getIndexType()));
     if (!element.isIndex())
       step = make<arith::IndexCastOp>(VectorType::get({length}, element), step);
     cached = make<vector::ShapeCastOp>(getType(element, shape), step);
-    if (rows && pattern.repeat > 1)
+    if (queries && pattern.repeat > 1)
       cached = make<arith::DivUIOp>(cached, constant(cached.getType(), pattern.repeat));
-    if (rows && pattern.span < m / pattern.repeat)
+    if (queries && pattern.span < m / pattern.repeat)
       cached = make<arith::RemUIOp>(cached, constant(cached.getType(), pattern.span));
   }
   return {cached, shape};
@@ -149,15 +154,15 @@ Term TileBuilder::compare(bool isEquality, Term lhs, Term rhs) {
   return {make<arith::CmpIOp>(predicate, broadcast(lhs, shape), broadcast(rhs, shape)), shape};
 }
 
-Term TileBuilder::scaledStep(bool rows, int64_t factor) {
-  Term term = step(rows, builder.getI32Type());
+Term TileBuilder::scaledStep(bool queries, int64_t factor) {
+  Term term = step(queries, builder.getI32Type());
   if (factor != 1)
     term = binary<arith::MulIOp>(term, {constant(term.value.getType(), factor), term.shape});
   return term;
 }
 
-/// Clamping the base keeps the answer of the test, as the rows and columns together add
-/// less than the limit.
+/// Clamping the base keeps the answer of the test, as the queries and keys of a tile together
+/// add less than the limit.
 Term TileBuilder::limit(const Linear &linear) {
   Type index = builder.getIndexType(), i32 = builder.getI32Type();
   int64_t a = linear[0], b = linear[1];
@@ -187,16 +192,16 @@ Term TileBuilder::limit(const Linear &linear) {
   base = make<arith::MaxSIOp>(base, constant(index, -kBaseLimit));
   Term row{make<arith::IndexCastOp>(i32, base), {}};
   if (a == -1)
-    row = binary<arith::SubIOp>(row, step(/*rows=*/true, i32));
+    row = binary<arith::SubIOp>(row, step(/*queries=*/true, i32));
   else if (a != 0)
-    row = binary<arith::AddIOp>(row, scaledStep(/*rows=*/true, a));
+    row = binary<arith::AddIOp>(row, scaledStep(/*queries=*/true, a));
   return row;
 }
 
 Term TileBuilder::test(Term limit, int64_t b, bool isEquality) {
   Type element = getElementTypeOrSelf(limit.value.getType());
   return compare(isEquality, limit,
-                 b == 0 ? Term{constant(element, 0), {}} : scaledStep(/*rows=*/false, -b));
+                 b == 0 ? Term{constant(element, 0), {}} : scaledStep(/*queries=*/false, -b));
 }
 
 Term TileBuilder::evaluate(AffineExpr expr) {
@@ -206,11 +211,12 @@ Term TileBuilder::evaluate(AffineExpr expr) {
   if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
     return {operands[2 + symbol.getPosition()], {}};
   if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
-    bool rows = dim.getPosition() == 0;
+    bool queries = dim.getPosition() == 0;
     Value &position = positions[dim.getPosition()];
     if (!position)
-      position = binary<arith::AddIOp>({operands[dim.getPosition()], {}}, step(rows, index)).value;
-    return {position, {rows, !rows}};
+      position =
+          binary<arith::AddIOp>({operands[dim.getPosition()], {}}, step(queries, index)).value;
+    return {position, {queries, !queries}};
   }
   auto binaryExpr = cast<AffineBinaryOpExpr>(expr);
   Term lhs = evaluate(binaryExpr.getLHS());
@@ -284,9 +290,9 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
   }
 
   auto add = [&](Term test) {
-    combine<arith::AndIOp>(parts[test.shape.rows][test.shape.columns], test);
+    combine<arith::AndIOp>(parts[test.shape.queries][test.shape.keys], test);
   };
-  // Limits of the same direction along the columns make one: what depends on the whole tile
+  // Limits of the same direction along the keys make one: what depends on the whole tile
   // is compared once.
   SmallVector<std::pair<int64_t, Term>> limits;
   if (addKeyExists)
@@ -355,6 +361,6 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
 
 Value flashattn::buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
                                   Value p0, Value k0, Value nq, Value nk, int64_t m, int64_t n,
-                                  RowPattern rows) {
-  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n, rows).build(visible);
+                                  RowPattern pattern, TileAxis columns) {
+  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n, pattern, columns).build(visible);
 }

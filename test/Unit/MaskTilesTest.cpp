@@ -516,23 +516,28 @@ TEST_F(MaskTiles, VisibleTileMatchesTheSet) {
     auto constant = [&](int64_t value) -> Value {
       return arith::ConstantIndexOp::create(builder, loc, value);
     };
-    // Rows of one head, or of several one after the other or in turn.
-    RowPattern rows;
+    // Queries of one head, or of several one after the other or in turn.
+    RowPattern pattern;
     if (random.oneIn(3))
-      rows.span = random.between(1, s.tileM);
+      pattern.span = random.between(1, s.tileM);
     else if (random.oneIn(2))
-      rows.repeat = random.between(1, s.tileM);
+      pattern.repeat = random.between(1, s.tileM);
+    bool transposed = random.oneIn(2);
     Value tile = buildVisibleTile(builder, loc, sets, constant(p0), constant(k0), constant(s.nq),
-                                  constant(s.nk), s.tileM, s.tileN, rows);
-    ASSERT_EQ(tile.getType(), VectorType::get({s.tileM, s.tileN}, builder.getI1Type()));
+                                  constant(s.nk), s.tileM, s.tileN, pattern,
+                                  transposed ? TileAxis::Queries : TileAxis::Keys);
+    int64_t shape[] = {s.tileM, s.tileN};
+    if (transposed)
+      std::swap(shape[0], shape[1]);
+    ASSERT_EQ(tile.getType(), VectorType::get(shape, builder.getI1Type()));
     Interpreter interpreter;
     ASSERT_TRUE(interpreter.run(block)) << describe(sets, s);
     for (int64_t r = 0; r < s.tileM; ++r)
       for (int64_t c = 0; c < s.tileN; ++c) {
-        int64_t p = p0 + r / rows.repeat % rows.span;
+        int64_t p = p0 + r / pattern.repeat % pattern.span;
         bool expected = k0 + c < s.nk && isVisible(mask, p, k0 + c, s.nq, s.nk);
-        ASSERT_EQ(interpreter[tile][r * s.tileN + c], expected)
-            << "row " << r << ", column " << c << ", p0 = " << p0 << ", k0 = " << k0 << "\n"
+        ASSERT_EQ(interpreter[tile][transposed ? c * s.tileM + r : r * s.tileN + c], expected)
+            << "query " << r << ", key " << c << ", p0 = " << p0 << ", k0 = " << k0 << "\n"
             << describe(sets, s);
       }
   }

@@ -87,21 +87,22 @@ SmallVector<TileInterval> buildQueryIntervals(OpBuilder &builder, Location loc,
                                               Value lastKey, Value offset, Value nq, Value nk,
                                               int64_t tileM);
 
-/// Where the rows of a query tile are: row i at position (i / repeat) mod span after the first.
+/// Where the queries of a tile are: query i at position (i / repeat) mod span after the first.
 /// Several heads that share a tile follow each other (span) or take turns (repeat).
 struct RowPattern {
   int64_t repeat = 1;
   int64_t span = std::numeric_limits<int64_t>::max();
 };
 
-/// The mask of a tile, vector<MxNxi1>: element (i, j) says whether the query of row i, by `rows`
+/// The mask of a tile, vector<MxNxi1>: element (i, j) says whether the query of row i, by `pattern`
 /// from position p0 on, sees key k0 + j, which includes k0 + j < nk. `p0`, `k0`, `nq` and `nk`
-/// are index values.
+/// are index values. With `columns` the queries it is the transpose, vector<NxMxi1>.
 ///
 /// Rows are vector<Mx1>, columns vector<1xN>, and only what depends on both is
 /// computed per element: for a linear constraint one 32-bit compare.
 Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible, Value p0,
-                       Value k0, Value nq, Value nk, int64_t m, int64_t n, RowPattern rows = {});
+                       Value k0, Value nq, Value nk, int64_t m, int64_t n, RowPattern pattern = {},
+                       TileAxis columns = TileAxis::Keys);
 
 /// Whether the query at position `p` sees key `k`.
 bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);

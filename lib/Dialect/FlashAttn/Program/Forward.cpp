@@ -236,12 +236,12 @@ void ForwardBuilder::buildProgram(ProgramPoint at) {
   if (parts)
     intervals = takeShare(b, loc, intervals, part, parts);
 
-  RowPattern rows;
+  RowPattern pattern;
   if (op.getLayout() == Layout::BSHD)
-    rows.repeat = schedule.getPack();
+    pattern.repeat = schedule.getPack();
   else
-    rows.span = operands.getPositions();
-  ScoreBuilder scores(b, op, rows, /*fullTilesKeep=*/lists.has_value());
+    pattern.span = operands.getPositions();
+  ScoreBuilder scores(b, op, TileAxis::Keys, pattern, /*fullTilesKeep=*/lists.has_value());
   int64_t dv = operands.padColumns(op.getDv());
   OnlineSoftmax softmax(b, loc, schedule, dv, scores.getFactor());
   RowState state = loopOverKeys(softmax, scores, at, keys, queries.first, intervals, q);

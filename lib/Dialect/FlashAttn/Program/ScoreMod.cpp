@@ -1,6 +1,8 @@
 //===- ScoreMod.cpp --------------------------------------------------------===//
 
 #include "ScoreMod.h"
+#include "Differentiate.h"
+#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
@@ -19,6 +21,37 @@ LogicalResult mlir::flashattn::verifyScoreModVectorizes(AttentionOp op) {
       return inner.emitOpError() << "expected an elementwise op with one result in score_mod but "
                                     "got '"
                                  << inner.getName() << "'";
+  return success();
+}
+
+/// What the result of `op` changes by; `tangents` knows that of the values before it.
+static std::optional<Value> lookUpTangent(OpBuilder &b, Operation *op, const IRMapping &tangents) {
+  return buildTangent(b, op, llvm::map_to_vector(op->getOperands(), [&](Value operand) {
+                        return tangents.lookupOrNull(operand);
+                      }));
+}
+
+LogicalResult mlir::flashattn::verifyScoreModHasDerivative(AttentionOp op) {
+  if (!op.hasScoreMod())
+    return success();
+  // The tangents of the region's own scalars, built to see whether they can be.
+  Block scratch;
+  OpBuilder b(op.getContext());
+  b.setInsertionPointToEnd(&scratch);
+  IRMapping tangents;
+  Block &body = op.getScoreMod().front();
+  tangents.map(body.getArgument(0),
+               arith::ConstantOp::create(b, op.getLoc(), b.getF32FloatAttr(1)).getResult());
+  for (Operation &inner : body.without_terminator()) {
+    std::optional<Value> tangent = lookUpTangent(b, &inner, tangents);
+    if (!tangent)
+      return inner.emitOpError()
+             << "expected an op with a derivative between the score and the result of score_mod "
+                "but got '"
+             << inner.getName() << "'";
+    if (*tangent)
+      tangents.map(inner.getResult(0), *tangent);
+  }
   return success();
 }
 
@@ -45,7 +78,8 @@ public:
         loc, VectorType::get(shape, getElementTypeOrSelf(value.getType())), value);
   }
 
-  void clone(Operation &op, IRMapping &mapping) {
+  /// Returns what has been made of `op`.
+  Operation *clone(Operation &op, IRMapping &mapping) {
     SmallVector<int64_t> shape;
     SmallVector<Value> operands;
     for (Value operand : op.getOperands()) {
@@ -68,9 +102,30 @@ public:
     if (!shape.empty())
       result.setType(VectorType::get(shape, result.getType()));
     mapping.map(op.getResult(0), result);
+    return made;
+  }
+
+  /// Differentiates `made`, whose values' tangents are known to `tangents`, at its own shape.
+  void cloneTangent(Operation *made, IRMapping &tangents) {
+    ArrayRef<int64_t> shape = getShape(made->getResult(0));
+    IRMapping spread;
+    for (Value operand : made->getOperands())
+      if (Value tangent = findTangent(operand, tangents))
+        spread.map(operand, broadcast(tangent, shape));
+    std::optional<Value> tangent = lookUpTangent(b, made, spread);
+    assert(tangent && "expected a score_mod that verifyScoreModHasDerivative accepts");
+    if (*tangent)
+      tangents.map(made->getResult(0), *tangent);
   }
 
 private:
+  /// What is only broadcast changes as its source does.
+  static Value findTangent(Value value, const IRMapping &tangents) {
+    Value known = tangents.lookupOrNull(value);
+    auto broadcast = value.getDefiningOp<vector::BroadcastOp>();
+    return known || !broadcast ? known : tangents.lookupOrNull(broadcast.getSource());
+  }
+
   /// 1 where the division would trap. A tile also holds pairs that are hidden or do not exist, of
   /// which the region was never meant to be asked.
   Value getDivisor(Value dividend, Value divisor) {
@@ -105,21 +160,35 @@ private:
 };
 } // namespace
 
-Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOp op, Value scores, Value batch,
-                                     Value head, Value p0, Value k0) {
+Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOp op, Value scores,
+                                     const ScoreModPlace &at, TileAxis columns, Value *slope) {
   auto tile = cast<VectorType>(scores.getType());
   TileCloner cloner(b, op.getLoc(), tile);
   Block &body = op.getScoreMod().front();
-  IRMapping mapping;
+  IRMapping mapping, tangents;
   mapping.map(body.getArgument(0), scores);
-  mapping.map(body.getArgument(1), batch);
-  mapping.map(body.getArgument(2), head);
+  mapping.map(body.getArgument(1), at.batch);
+  mapping.map(body.getArgument(2), at.head);
+  bool queriesAlongRows = columns == TileAxis::Keys;
   for (auto [argument, first, alongRows] :
-       {std::tuple(body.getArgument(3), p0, true), {body.getArgument(4), k0, false}})
+       {std::tuple(body.getArgument(3), at.position, queriesAlongRows),
+        {body.getArgument(4), at.key, !queriesAlongRows}})
     if (!argument.use_empty())
       mapping.map(argument, cloner.indices(first, alongRows));
-  for (Operation &inner : body.without_terminator())
-    cloner.clone(inner, mapping);
-  Value result = cast<YieldOp>(body.getTerminator()).getScore();
-  return cloner.broadcast(mapping.lookupOrDefault(result), tile.getShape());
+  if (slope && !*slope)
+    *slope = TileBuilder(b, op.getLoc()).splat(tile, 1);
+  if (slope)
+    tangents.map(scores, *slope);
+  for (Operation &inner : body.without_terminator()) {
+    Operation *made = cloner.clone(inner, mapping);
+    if (slope)
+      cloner.cloneTangent(made, tangents);
+  }
+  Value result = mapping.lookupOrDefault(cast<YieldOp>(body.getTerminator()).getScore());
+  if (slope) {
+    Value tangent = tangents.lookupOrNull(result);
+    *slope = tangent ? cloner.broadcast(tangent, tile.getShape())
+                     : TileBuilder(b, op.getLoc()).splat(tile, 0);
+  }
+  return cloner.broadcast(result, tile.getShape());
 }

@@ -3,6 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCOREMOD_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCOREMOD_H
 
+#include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
 namespace mlir::flashattn {
@@ -10,11 +11,25 @@ namespace mlir::flashattn {
 /// Error at the first op of `score_mod` that has no form on vectors.
 LogicalResult verifyScoreModVectorizes(AttentionOp op);
 
-/// The score modification of `op` on `scores`, vector<MxNxf32>: element (i, j) is of the query at
-/// position p0 + i and of key k0 + j. `batch`, `head`, `p0` and `k0` are index values. Each op runs
-/// at the smallest shape that holds its result: scalars, vector<Mx1>, vector<1xN> or vector<MxN>.
-Value applyScoreMod(OpBuilder &b, AttentionOp op, Value scores, Value batch, Value head, Value p0,
-                    Value k0);
+/// B6: error at the first op of `score_mod` between its score and its result that has no
+/// derivative.
+LogicalResult verifyScoreModHasDerivative(AttentionOp op);
+
+/// What a score modification is given beside the score; index values.
+struct ScoreModPlace {
+  Value batch, head;
+  Value position; ///< of the tile's first query
+  Value key;      ///< the tile's first
+};
+
+/// The score modification of `op` on `scores`, f32: element (i, j) is of the query at position
+/// p0 + i and of key k0 + j, with `columns` the queries (j, i). Each op runs at the smallest shape
+/// that holds its result: a scalar, one row, one column or the whole tile.
+///
+/// With `slope` its derivative comes along: `*slope` is what `scores` change by, null for 1, and
+/// becomes what the result changes by, a tile like `scores`.
+Value applyScoreMod(OpBuilder &b, AttentionOp op, Value scores, const ScoreModPlace &at,
+                    TileAxis columns, Value *slope = nullptr);
 
 } // namespace mlir::flashattn
 

@@ -10,10 +10,16 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOp op, RowPattern rows, bool fullTilesKeep)
+ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOp op, TileAxis columns, RowPattern pattern,
+                           bool fullTilesKeep)
     : TileBuilder(b, op.getLoc()), op(op), m(op.getScheduleAttr().getTileM()),
-      n(op.getScheduleAttr().getTileN()), rows(rows), fullTilesKeep(fullTilesKeep),
-      visible(op.getVisibleSets()) {}
+      n(op.getScheduleAttr().getTileN()), columns(columns), pattern(pattern),
+      fullTilesKeep(fullTilesKeep), visible(op.getVisibleSets()) {}
+
+VectorType ScoreBuilder::getTileType(Type element) const {
+  return columns == TileAxis::Keys ? VectorType::get({m, n}, element)
+                                   : VectorType::get({n, m}, element);
+}
 
 Factor ScoreBuilder::getScale() const {
   if (Value scale = op.getScaleValue())
@@ -32,10 +38,12 @@ Factor ScoreBuilder::getFactor() const {
 }
 
 Value ScoreBuilder::multiply(Value q, Value k) const {
-  return product(q, k, splat(f32Vector({m, n}), 0), /*transposedRhs=*/true);
+  if (columns == TileAxis::Queries)
+    std::swap(q, k);
+  return product(q, k, splat(getTileType(b.getF32Type()), 0), /*transposedRhs=*/true);
 }
 
-/// The tile of `bias` or `keep`: vector<MxN>, 0 past the ends.
+/// The tile of `bias` or `keep`, 0 past the ends.
 Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
   SmallVector<Value> indices = {at.batch, at.head, at.queryTile, at.keyTile};
   SmallVector<int64_t> dims = {2, 3};
@@ -49,13 +57,19 @@ Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
       inBounds[i - 2] = true;
     }
   }
-  auto type = VectorType::get({m, n}, cast<MemRefType>(memref.getType()).getElementType());
+  if (columns == TileAxis::Queries) {
+    std::swap(dims[0], dims[1]);
+    std::swap(inBounds[0], inBounds[1]);
+  }
+  VectorType type = getTileType(cast<MemRefType>(memref.getType()).getElementType());
   return LoadTileOp::create(b, loc, type, memref, indices, /*below=*/Value(), dims,
                             /*shape=*/nullptr, inBounds);
 }
 
-Value ScoreBuilder::shape(Value scores, const ScorePlace &at) const {
-  VectorType type = f32Vector({m, n});
+Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *derivative) const {
+  VectorType type = getTileType(b.getF32Type());
+  if (derivative)
+    *derivative = {Value(), getScale()};
   // Multiplications wait for the next step that can take them along; the last one's are the factor.
   Factor factor = getScale();
   if (std::optional<APFloat> softcap = op.getSoftcap()) {
@@ -66,10 +80,15 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at) const {
         op.getElementType().isBF16() ? arith::FastMathFlags::afn : arith::FastMathFlags::none;
     scores = math::TanhOp::create(b, loc, scores, flags);
     factor = {cap};
+    // d/dx c tanh(x / c) = 1 - tanh^2.
+    if (derivative)
+      derivative->slope = math::FmaOp::create(b, loc, arith::NegFOp::create(b, loc, scores), scores,
+                                              splat(type, 1));
   }
   if (op.hasScoreMod()) {
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor));
-    scores = applyScoreMod(b, op, scores, at.batch, at.head, at.position, at.key);
+    scores = applyScoreMod(b, op, scores, {at.batch, at.head, at.position, at.key}, columns,
+                           derivative ? &derivative->slope : nullptr);
     factor = {};
   }
   if (Value bias = op.getBias()) {
@@ -85,18 +104,18 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at) const {
 
 /// M7: a pair is visible where the mask and `keep` both show it.
 Value ScoreBuilder::mask(Value scores, const ScorePlace &at) const {
-  auto shown = TileMaskOp::create(b, loc, VectorType::get({m, n}, b.getI1Type()));
+  auto shown = TileMaskOp::create(b, loc, getTileType(b.getI1Type()));
   Value all = shown;
   {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
-    Value visiblePairs =
-        buildVisibleTile(b, loc, visible, at.position, at.key, at.queries, at.keys, m, n, rows);
+    Value visiblePairs = buildVisibleTile(b, loc, visible, at.position, at.key, at.queries, at.keys,
+                                          m, n, pattern, columns);
     if (op.getKeep() && fullTilesKeep)
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getKeep(), at));
     TileYieldOp::create(b, loc, visiblePairs);
   }
   if (op.getKeep() && !fullTilesKeep)
     all = arith::AndIOp::create(b, loc, all, load(op.getKeep(), at));
-  return arith::SelectOp::create(b, loc, all, scores, minusInf(f32Vector({m, n})));
+  return arith::SelectOp::create(b, loc, all, scores, minusInf(getTileType(b.getF32Type())));
 }

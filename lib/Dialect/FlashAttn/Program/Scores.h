@@ -9,29 +9,41 @@
 
 namespace mlir::flashattn {
 
-/// Where a tile of scores lies: queries along its rows, keys along its columns. Index values.
+/// Where a tile of scores lies. Index values.
 struct ScorePlace {
   Value batch, head;   ///< query head
-  Value queryTile;     ///< of as many rows as the tile has positions
-  Value keyTile;       ///< of as many columns
+  Value queryTile;     ///< of as many queries as the tile has positions
+  Value keyTile;       ///< of as many as the tile has keys
   Value position;      ///< of the first query
   Value key;           ///< the first
   Value queries, keys; ///< that exist
 };
 
-/// Makes the scores of vector<MxN> tiles of one attention: rules A1 and A2 up to the mask, and M7.
-/// Whatever else shapes a score belongs here.
+/// B6: how a tile of shaped scores, where it is not hidden, changes with its products: by `slope`
+/// times `factor` each.
+struct ScoreDerivative {
+  Value slope;   ///< as the tile, f32; null where it is 1 throughout
+  Factor factor; ///< the scale (A1), which a sum over the tile may take once
+};
+
+/// Makes the scores of tiles of one attention, M queries and N keys of its schedule: rules A1 and
+/// A2 up to the mask, and M7. Whatever else shapes a score belongs here.
+///
+/// Rows are queries and columns keys, vector<MxN>, or with `columns` the queries the other way
+/// round, vector<NxM>. Everything below is of such a tile.
 class ScoreBuilder : TileBuilder {
 public:
-  /// Rows are those of the positions that `rows` says. `fullTilesKeep`: in full tiles `keep` hides
+  /// Queries are at the positions that `pattern` says. `fullTilesKeep`: in full tiles `keep` hides
   /// nothing, as where key tiles are listed.
-  ScoreBuilder(OpBuilder &b, AttentionOp op, RowPattern rows, bool fullTilesKeep);
+  ScoreBuilder(OpBuilder &b, AttentionOp op, TileAxis columns, RowPattern pattern,
+               bool fullTilesKeep);
 
-  /// q k^T, vector<MxN>.
+  /// Each query of q, vector<MxD>, times each key of k, vector<NxD>.
   Value multiply(Value q, Value k) const;
   /// The scores before the factor `getFactor()`, -inf where a pair is hidden; `products` are of
-  /// `multiply`, inside of a loop over tiles.
-  Value shape(Value products, const ScorePlace &at) const;
+  /// `multiply`, inside of a loop over tiles. With `derivative` it is set to theirs; the op's
+  /// score_mod must have one then (verifyScoreModHasDerivative).
+  Value shape(Value products, const ScorePlace &at, ScoreDerivative *derivative = nullptr) const;
   /// What takes scores to exponents of 2: the factor that they still lack when they meet the mask,
   /// times log2 e.
   Factor getFactor() const;
@@ -41,10 +53,12 @@ private:
   Factor getScale() const;
   Value load(Value memref, const ScorePlace &at) const;
   Value mask(Value scores, const ScorePlace &at) const;
+  VectorType getTileType(Type element) const;
 
   mutable AttentionOp op; ///< a handle, whose accessors are not const
   int64_t m, n;
-  RowPattern rows;
+  TileAxis columns;
+  RowPattern pattern;
   bool fullTilesKeep;
   SmallVector<IntegerSet> visible;
 };
