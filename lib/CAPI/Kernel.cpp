@@ -252,7 +252,7 @@ void capi::describe(Kernel &kernel, func::FuncOp function) {
       }
     }
     if (isa<MemRefType>(type)) {
-      Access access = getAccess(function, value);
+      Access access = getAccess(value);
       argument.direction =
           (access.reads ? FLASHATTN_INPUT : 0) | (access.writes ? FLASHATTN_OUTPUT : 0);
       argument.hasAlignedRows = isPromisedAlignedRows(value);

@@ -3,8 +3,10 @@
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Target/Tuned.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -25,8 +27,14 @@ Expected<func::FuncOp> flashattn::findFunction(ModuleOp module, StringRef name, 
     candidates.push_back(function);
     names.push_back(("'" + function.getName() + "'").str());
   }
-  if (candidates.empty())
+  if (candidates.empty()) {
+    for (auto lowered : module.getOps<LLVM::LLVMFuncOp>())
+      if (!lowered.isExternal())
+        return llvm::createStringError("expected a module that is not lowered yet, with a "
+                                       "func.func, but got llvm.func '" +
+                                       lowered.getName() + "'");
     return llvm::createStringError("the module has no public function with a body");
+  }
   std::string expected = ("expected " + option + " to be one of " + llvm::join(names, ", ")).str();
   if (!name.empty())
     return llvm::createStringError(expected + " but got '" + name + "'");
@@ -44,16 +52,32 @@ std::optional<unsigned> flashattn::getArgumentIndex(Value value, func::FuncOp fu
   return argument.getArgNumber();
 }
 
-Access flashattn::getAccess(func::FuncOp function, Value argument) {
-  Access access;
-  function.walk([&](MemoryEffectOpInterface op) {
-    SmallVector<MemoryEffects::EffectInstance> effects;
-    op.getEffectsOnValue(argument, effects);
-    for (const MemoryEffects::EffectInstance &effect : effects) {
-      access.reads |= isa<MemoryEffects::Read>(effect.getEffect());
-      access.writes |= isa<MemoryEffects::Write>(effect.getEffect());
+/// Adds how `value` is used to `access`, and what shares its memory; `seen` are those looked at.
+static void addAccess(Value value, Access &access, llvm::SmallDenseSet<Value> &seen) {
+  if (!isa<BaseMemRefType>(value.getType()) || !seen.insert(value).second)
+    return;
+  for (OpOperand &use : value.getUses()) {
+    Operation *op = use.getOwner();
+    if (auto call = dyn_cast<func::CallOp>(op)) {
+      auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, call.getCalleeAttr());
+      if (!callee || callee.isExternal())
+        access = {/*reads=*/true, /*writes=*/true};
+      else
+        addAccess(callee.getArgument(use.getOperandNumber()), access, seen);
+    } else if (isa<ViewLikeOpInterface>(op)) {
+      for (Value view : op->getResults())
+        addAccess(view, access, seen);
+    } else if (auto effects = dyn_cast<MemoryEffectOpInterface>(op)) {
+      access.reads |= effects.getEffectOnValue<MemoryEffects::Read>(value).has_value();
+      access.writes |= effects.getEffectOnValue<MemoryEffects::Write>(value).has_value();
     }
-  });
+  }
+}
+
+Access flashattn::getAccess(Value argument) {
+  Access access;
+  llvm::SmallDenseSet<Value> seen;
+  addAccess(argument, access, seen);
   return access;
 }
 

@@ -44,7 +44,7 @@ public:
     llvm::consumeError(context.takeError());
   }
 
-  Error initialize(ModuleOp lowered);
+  Error initialize(ModuleOp lowered, ArrayRef<Symbol> symbols);
   Error invoke(StringRef function, ArrayRef<void *> arguments) override;
   Expected<Entry> lookup(StringRef function) const override;
   Error launch(Entry entry, void **addresses, void *stream) override;
@@ -68,13 +68,15 @@ static void registerTranslations(MLIRContext *context) {
   context->appendDialectRegistry(registry);
 }
 
-/// The functions that the module calls and nobody has. The engine's own check comes
-/// too late: it aborts the process.
-static SmallVector<std::string> findUnresolved(const llvm::Module &module) {
+/// The functions that the module calls and nobody has, `symbols` included. The engine's own check
+/// comes too late: it aborts the process.
+static SmallVector<std::string> findUnresolved(const llvm::Module &module,
+                                               ArrayRef<Executable::Symbol> symbols) {
   SmallVector<std::string> names;
   for (const llvm::Function &function : module)
     if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty() &&
         !isRuntimeSymbol(function.getName()) &&
+        !llvm::is_contained(llvm::make_first_range(symbols), function.getName()) &&
         !llvm::sys::DynamicLibrary::SearchForAddressOfSymbol(function.getName().str()))
       names.push_back(function.getName().str());
   return names;
@@ -159,7 +161,7 @@ private:
 };
 } // namespace
 
-Error JITExecutable::initialize(ModuleOp lowered) {
+Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
   registerTranslations(lowered.getContext());
   dropPromises(lowered);
   KernelLoader loader(lowered, device);
@@ -173,7 +175,7 @@ Error JITExecutable::initialize(ModuleOp lowered) {
   auto transform = [&](llvm::Module *module) -> Error {
     if (Error error = optimize(module))
       return error;
-    unresolved = findUnresolved(*module);
+    unresolved = findUnresolved(*module, symbols);
     return Error::success();
   };
   ExecutionEngineOptions options;
@@ -190,7 +192,13 @@ Error JITExecutable::initialize(ModuleOp lowered) {
     return formatError("the module calls functions that nobody defines: {0}",
                        llvm::join(unresolved, ", "));
   engine = std::move(*made);
-  engine->registerSymbols(getRuntimeSymbols);
+  engine->registerSymbols([&](llvm::orc::MangleAndInterner mangle) {
+    llvm::orc::SymbolMap map = getRuntimeSymbols(mangle);
+    for (const auto &[name, address] : symbols)
+      map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address),
+                           llvm::JITSymbolFlags::Exported};
+    return map;
+  });
 
   if (Error error = loader.wait())
     return error;
@@ -312,9 +320,10 @@ Error JITExecutable::invoke(StringRef function, ArrayRef<void *> arguments) {
   return context.takeError();
 }
 
-Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp lowered, Device &device) {
+Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp lowered, Device &device,
+                                                         ArrayRef<Symbol> symbols) {
   auto executable = std::make_unique<JITExecutable>(device);
-  if (Error error = executable->initialize(lowered))
+  if (Error error = executable->initialize(lowered, symbols))
     return error;
   return executable;
 }

@@ -71,31 +71,20 @@ static bool takes(const ValueInfo &info, Scalar scalar, ArrayRef<int64_t> shape)
   });
 }
 
-/// The operand of attention or of its projection that an argument is, and the sizes of that op.
-static std::pair<const OperandInfo *, const OperandSizes *>
-findOperand(const Program &program, unsigned index, const ProgramSizes &sizes) {
-  const AttentionInfo &attention = *program.attention;
-  for (const OperandInfo &operand : attention.operands)
-    if (operand.argument == index)
-      return {&operand, &sizes.attention};
-  if (attention.projection)
-    for (const OperandInfo &operand : attention.projection->operands)
-      if (operand.argument == index)
-        return {&operand, &sizes.projection};
-  return {};
-}
-
 /// Completes the shape of an argument that no --input gives, as far as it follows from others.
 static Error inferShape(const Program &program, unsigned index,
                         std::vector<SmallVector<int64_t>> &shapes) {
-  if (!program.attention || !ShapedType::isDynamicShape(shapes[index]))
+  if (!ShapedType::isDynamicShape(shapes[index]))
     return Error::success();
-  Expected<ProgramSizes> known = getSizes(*program.attention, shapes);
-  if (!known)
-    return known.takeError();
-  auto [operand, sizes] = findOperand(program, index, *known);
-  if (operand && !operand->role.rule->isScalar())
-    shapes[index] = sizes->getShape(operand->role.dims);
+  Expected<std::vector<OperandSizes>> sizes = getSizes(program, shapes);
+  if (!sizes)
+    return sizes.takeError();
+  for (auto [op, known] : llvm::zip_equal(program.ops, *sizes))
+    for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources))
+      if (source.argument == index && !role.rule->isScalar())
+        for (auto [size, follows] : llvm::zip_equal(shapes[index], known.getShape(role.dims)))
+          if (ShapedType::isDynamic(size))
+            size = follows;
   return Error::success();
 }
 
@@ -103,14 +92,13 @@ static Error inferShape(const Program &program, unsigned index,
 static void fillRandom(const Program &program, unsigned index,
                        ArrayRef<SmallVector<int64_t>> shapes, uint64_t seed, HostTensor &tensor) {
   int64_t limit = ShapedType::kDynamic;
-  if (program.attention) {
-    Expected<ProgramSizes> known = getSizes(*program.attention, shapes);
-    if (!known)
-      return llvm::consumeError(known.takeError()); // the caller's, before anything runs
-    auto [operand, sizes] = findOperand(program, index, *known);
-    if (operand && operand->role.rule->limit)
-      limit = sizes->get(operand->role.rule->limit);
-  }
+  Expected<std::vector<OperandSizes>> sizes = getSizes(program, shapes);
+  if (!sizes)
+    return llvm::consumeError(sizes.takeError()); // the caller's, before anything runs
+  for (auto [op, known] : llvm::zip_equal(program.ops, *sizes))
+    for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources))
+      if (source.argument == index && role.rule->limit)
+        limit = known.get(role.rule->limit);
   if (ShapedType::isDynamic(limit))
     return tensor.fillRandom(seed);
   std::mt19937_64 random(seed);

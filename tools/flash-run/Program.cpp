@@ -2,8 +2,6 @@
 
 #include "Program.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "mlir/IR/Matchers.h"
-#include "llvm/ADT/StringExtras.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -58,122 +56,34 @@ static Value stripCasts(Value value) {
   return value;
 }
 
-/// The output that the op's result `index` is, or its destination `init`.
-static std::optional<unsigned> findOutput(func::FuncOp function, const Program &program,
-                                          Operation *op, Value init, unsigned index) {
-  std::optional<unsigned> argument = getArgumentIndex(init, function);
-  Operation *end = function.front().getTerminator();
-  for (auto [i, output] : llvm::enumerate(program.outputs)) {
-    if (output.isArgument) {
-      if (argument == output.index)
-        return i;
-      continue;
+/// The ops in the function's body and where their operands come from.
+static std::vector<OpOfFunction> findOps(func::FuncOp function) {
+  std::vector<OpOfFunction> ops;
+  // The op that has made a value, or has written it last, and its role there.
+  DenseMap<Value, std::pair<unsigned, unsigned>> producers;
+  function.walk([&](Operation *operation) {
+    std::optional<CheckedOp> op = CheckedOp::create(operation);
+    if (!op)
+      return;
+    OpOfFunction &found = ops.emplace_back();
+    found.op = std::move(*op);
+    unsigned result = 0;
+    for (auto [i, role] : llvm::enumerate(found.op.roles)) {
+      OpOfFunction::Source &source = found.sources.emplace_back();
+      source.argument = getArgumentIndex(role.value, function);
+      if (auto type = dyn_cast<ShapedType>(role.value.getType()))
+        source.shape = SmallVector<int64_t>(type.getShape());
+      Value value = stripCasts(role.value);
+      if (role.rule->is(OperandRule::Output)) {
+        if (result < operation->getNumResults())
+          value = operation->getResult(result++);
+        producers[value] = {unsigned(ops.size() - 1), unsigned(i)};
+      } else if (auto producer = producers.find(value); producer != producers.end()) {
+        source.producer = producer->second;
+      }
     }
-    if (output.index >= end->getNumOperands())
-      continue;
-    Value returned = stripCasts(end->getOperand(output.index));
-    if ((index < op->getNumResults() && returned == op->getResult(index)) ||
-        returned == stripCasts(init))
-      return i;
-  }
-  return std::nullopt;
-}
-
-/// The op's operands that are arguments of the function. An input must be one; returns why it is
-/// not.
-static std::string findOperands(func::FuncOp function, KernelOpInterface op,
-                                SmallVector<OperandInfo> &operands) {
-  for (OperandRole role : op.getOperandRoles()) {
-    std::optional<unsigned> argument = getArgumentIndex(role.value, function);
-    bool mustBe = role.value && !role.rule->isScalar() && !role.rule->is(OperandRule::Output);
-    if (mustBe && !argument)
-      return llvm::formatv("expected {0} to be an argument of function '{1}'", role.getName(),
-                           function.getName())
-          .str();
-    if (argument)
-      operands.push_back({role, *argument});
-  }
-  return {};
-}
-
-/// Finds the projection of the attention's output; returns why there is none to verify though
-/// there is a projection.
-static std::string findProjection(func::FuncOp function, const Program &program,
-                                  AttentionOp attention, std::optional<ProjectionInfo> &info) {
-  SmallVector<ProjectOp> ops;
-  function.walk([&](ProjectOp op) { ops.push_back(op); });
-  if (ops.empty())
-    return {};
-  std::string name = function.getName().str();
-  if (ops.size() != 1)
-    return llvm::formatv("expected at most one flashattn.project in function '{0}' but got {1}",
-                         name, ops.size())
-        .str();
-  ProjectOp op = ops.front();
-  Value o = stripCasts(op.getO());
-  bool follows = attention.getNumResults() != 0 ? o == attention.getResult(0)
-                                                : o == stripCasts(attention.getOInit());
-  std::optional<unsigned> w = getArgumentIndex(op.getW(), function);
-  if (!follows || !w || op.getLayout() != attention.getLayout() || op->getParentOp() != function)
-    return llvm::formatv("expected o of the flashattn.project in function '{0}' to be the "
-                         "attention's, in its layout, and w to be an argument",
-                         name)
-        .str();
-  SmallVector<OperandRole> roles = op.getOperandRoles();
-  info = ProjectionInfo{{}, roles[0], *w, findOutput(function, program, op, op.getPInit(), 0)};
-  for (const OperandRole &role : ArrayRef(roles).drop_front())
-    if (std::optional<unsigned> argument = getArgumentIndex(role.value, function))
-      info->operands.push_back({role, *argument});
-  return {};
-}
-
-/// Finds the function's attention; returns why there is none to verify.
-static std::string findAttention(func::FuncOp function, Program &program) {
-  SmallVector<AttentionOp> ops;
-  function.walk([&](AttentionOp op) { ops.push_back(op); });
-  if (ops.size() != 1)
-    return llvm::formatv("expected one flashattn.attention in function '{0}' but got {1}",
-                         function.getName(), ops.size())
-        .str();
-  AttentionOp op = ops.front();
-  AttentionInfo info;
-  auto q = getArgumentIndex(op.getQ(), function), k = getArgumentIndex(op.getK(), function),
-       v = getArgumentIndex(op.getV(), function);
-  if (!q || !k || !v || op->getParentOp() != function)
-    return llvm::formatv("expected q, k and v of the flashattn.attention in function '{0}' to be "
-                         "arguments of it",
-                         function.getName())
-        .str();
-  info.q = *q, info.k = *k, info.v = *v;
-  if (std::string reason = findOperands(function, op, info.operands); !reason.empty())
-    return reason;
-  llvm::APInt constant;
-  if (Value offset = op.getOffset(); offset && matchPattern(offset, m_ConstantInt(&constant)))
-    info.constantOffset = constant.getSExtValue();
-  else if (offset && !info.getArgument("offset"))
-    return "expected the offset to be a constant or an argument";
-  if (op.getScaleValue() && !info.getArgument("scale"))
-    return "expected the scale to be a constant or an argument";
-  if (std::optional<APFloat> softcap = op.getSoftcap())
-    info.softcap = softcap->convertToFloat();
-  if (op.hasScoreMod()) {
-    Expected<ScoreMod> scoreMod = ScoreMod::create(op.getScoreMod());
-    if (!scoreMod)
-      return llvm::toString(scoreMod.takeError());
-    info.scoreMod = std::make_shared<ScoreMod>(std::move(*scoreMod));
-  }
-  info.isBottomRight = op.getAlign() == Align::BottomRight;
-  info.isBSHD = op.getLayout() == Layout::BSHD;
-  info.scale = op.getScaleOrDefault();
-  info.sets = op.getVisibleSets();
-
-  info.o = findOutput(function, program, op, op.getOInit(), 0);
-  if (op.getLseInit())
-    info.lse = findOutput(function, program, op, op.getLseInit(), 1);
-  if (std::string reason = findProjection(function, program, op, info.projection); !reason.empty())
-    return reason;
-  program.attention = std::move(info);
-  return {};
+  });
+  return ops;
 }
 
 Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
@@ -190,8 +100,9 @@ Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
     if (!info)
       return info.takeError();
     if (isa<MemRefType>(argument.getType())) {
-      auto [reads, writes] = getAccess(function, argument);
+      auto [reads, writes] = getAccess(argument);
       info->isWriteOnly = writes && !reads;
+      info->isWritten = writes;
       if (writes && function.getNumResults() == 0)
         program.outputs.push_back({/*isArgument=*/true, unsigned(i)});
     } else if (isa<RankedTensorType>(argument.getType())) {
@@ -217,80 +128,50 @@ Expected<Program> flashattn::analyze(ModuleOp module, StringRef name) {
     program.results.push_back(*info);
     program.outputs.push_back({/*isArgument=*/false, unsigned(i)});
   }
-  program.noAttention = findAttention(function, program);
+  program.ops = findOps(function);
   return program;
 }
 
-std::optional<unsigned> AttentionInfo::getArgument(StringRef name) const {
-  for (const OperandInfo &operand : operands)
-    if (operand.role.getName() == name)
-      return operand.argument;
+std::optional<unsigned> OpOfFunction::getArgument(StringRef name) const {
+  for (auto [role, source] : llvm::zip_equal(op.roles, sources))
+    if (role.getName() == name)
+      return source.argument;
   return std::nullopt;
 }
 
-Expected<ProgramSizes> flashattn::getSizes(const AttentionInfo &info,
-                                           ArrayRef<SmallVector<int64_t>> shapes) {
-  ProgramSizes sizes;
-  std::string wrong;
-  auto add = [&](OperandSizes &to, const OperandRole &role, ArrayRef<int64_t> shape) {
-    if (wrong.empty() && !role.rule->isScalar())
-      wrong = to.add(role, shape, /*isType=*/false);
-  };
-  for (const OperandInfo &operand : info.operands)
-    add(sizes.attention, operand.role, shapes[operand.argument]);
-  if (wrong.empty())
-    wrong = explainHeads(sizes.attention.get('H'), sizes.attention.get('G'));
-  if (info.projection) {
-    const OperandRole &o = info.projection->o;
-    add(sizes.projection, o, sizes.attention.getShape(o.dims));
-    for (const OperandInfo &operand : info.projection->operands)
-      add(sizes.projection, operand.role, shapes[operand.argument]);
+Expected<std::vector<OperandSizes>> flashattn::getSizes(const Program &program,
+                                                        ArrayRef<SmallVector<int64_t>> shapes) {
+  std::vector<OperandSizes> sizes;
+  for (const OpOfFunction &op : program.ops) {
+    Expected<OperandSizes> known = getSizes(op.op, [&](unsigned role) {
+      const OpOfFunction::Source &source = op.sources[role];
+      if (source.argument)
+        return shapes[*source.argument];
+      if (!source.producer)
+        return source.shape;
+      auto [producer, place] = *source.producer;
+      return sizes[producer].getShape(program.ops[producer].op.roles[place].dims);
+    });
+    if (!known)
+      return llvm::createStringError("the inputs do not fit together: " +
+                                     llvm::toString(known.takeError()));
+    sizes.push_back(std::move(*known));
   }
-  if (!wrong.empty())
-    return llvm::createStringError("the inputs do not fit together: " + wrong);
   return sizes;
 }
 
-Expected<AttentionProblem> flashattn::getProblem(const Program &program,
-                                                 ArrayRef<const HostTensor *> arguments) {
-  const AttentionInfo &info = *program.attention;
+llvm::Error flashattn::checkInputs(const Program &program,
+                                   ArrayRef<const HostTensor *> arguments) {
   auto shapes = llvm::map_to_vector(
       arguments, [](const HostTensor *tensor) { return SmallVector<int64_t>(tensor->getShape()); });
-  Expected<ProgramSizes> sizes = getSizes(info, shapes);
+  Expected<std::vector<OperandSizes>> sizes = getSizes(program, shapes);
   if (!sizes)
     return sizes.takeError();
-  AttentionProblem problem;
-  problem.batch = sizes->attention.get('B');
-  problem.queryHeads = sizes->attention.get('H');
-  problem.keyHeads = sizes->attention.get('G');
-  problem.numQueries = sizes->attention.get('N');
-  problem.numKeys = sizes->attention.get('K');
-  problem.dim = sizes->attention.get('D');
-  problem.valueDim = sizes->attention.get('V');
-  problem.scale = info.scale;
-  problem.isBSHD = info.isBSHD;
-  problem.sets = info.sets;
-  problem.scalar = arguments[info.q]->getScalar();
-  problem.softcap = info.softcap;
-  problem.scoreMod = info.scoreMod;
-  for (const OperandInfo &operand : info.operands)
-    problem.operands.emplace_back(operand.role.getName(), arguments[operand.argument]);
-  if (const HostTensor *scale = problem.getOperand("scale")) {
-    problem.scale = scale->get(0);
-    if (!(problem.scale >= 0.999e-18 && problem.scale <= 1.001e18))
-      return llvm::createStringError(
-          llvm::formatv("expected a scale from 1e-18 to 1e18 but got {0}", problem.scale).str());
-  }
-  const HostTensor *offset = problem.getOperand("offset");
-  bool hasOffset = offset || info.constantOffset;
-  problem.offset = info.constantOffset  ? *info.constantOffset
-                   : offset             ? int64_t(offset->get(0))
-                   : info.isBottomRight ? problem.numKeys - problem.numQueries
-                                        : 0;
-  problem.followsKvLen = problem.getOperand("kv_len") && info.isBottomRight && !hasOffset;
-  if (problem.offset != llvm::SignExtend64<32>(problem.offset))
-    return llvm::createStringError("the inputs do not fit together: expected an offset from "
-                                   "-2147483648 to 2147483647 but got " +
-                                   llvm::Twine(problem.offset));
-  return problem;
+  for (const OpOfFunction &op : program.ops)
+    for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources))
+      if (source.argument)
+        if (Error error = checkScalar(role, *arguments[*source.argument]))
+          return llvm::createStringError("the inputs do not fit together: " +
+                                         llvm::toString(std::move(error)));
+  return Error::success();
 }

@@ -3,10 +3,9 @@
 #ifndef FLASH_RUN_PROGRAM_H
 #define FLASH_RUN_PROGRAM_H
 
+#include "CheckedOp.h"
 #include "GuardedDevice.h"
 #include "HostTensor.h"
-#include "Reference.h"
-#include "flashattn/Dialect/FlashAttn/IR/OperandRoles.h"
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Runtime/Executable.h"
 #include "mlir/IR/OwningOpRef.h"
@@ -21,6 +20,7 @@ struct ValueInfo {
   bool isScalar = false;
   /// Written and never read: nothing need be put in.
   bool isWriteOnly = false;
+  bool isWritten = false; ///< of an argument
   std::string getTypeName() const { return formatShape(shape, scalar); }
 };
 
@@ -30,63 +30,41 @@ struct OutputInfo {
   unsigned index;
 };
 
-/// An operand that is an argument of the function. The value of its role is gone with the module.
-struct OperandInfo {
-  OperandRole role;
-  unsigned argument;
-};
+/// An op that stands in the function itself, and where its operands come from.
+struct OpOfFunction {
+  CheckedOp op;
 
-/// The flashattn.project of the attention's output, as positions of arguments and outputs.
-struct ProjectionInfo {
-  SmallVector<OperandInfo> operands;
-  OperandRole o; ///< an argument or not
-  unsigned w;
-  std::optional<unsigned> p; ///< output
-};
-
-/// The one flashattn.attention of a function, as positions of its arguments and outputs.
-struct AttentionInfo {
-  SmallVector<OperandInfo> operands;
-  unsigned q, k, v;
-  std::optional<int64_t> constantOffset;
-  bool isBottomRight, isBSHD;
-  double scale;
-  SmallVector<IntegerSet> sets;
-  std::optional<double> softcap;
-  std::shared_ptr<const ScoreMod> scoreMod;
-  std::optional<unsigned> o, lse; ///< outputs
-  std::optional<ProjectionInfo> projection;
+  /// Where one of `op.roles` comes from.
+  struct Source {
+    std::optional<unsigned> argument; ///< of the function
+    /// An op before, by its place among the function's, and the role there.
+    std::optional<std::pair<unsigned, unsigned>> producer;
+    SmallVector<int64_t> shape; ///< of the type, dynamic where it is
+  };
+  SmallVector<Source> sources; ///< for each role
 
   /// The argument that is the operand `name`.
   std::optional<unsigned> getArgument(StringRef name) const;
 };
-
-/// The sizes of attention and of its projection.
-struct ProgramSizes {
-  OperandSizes attention, projection;
-};
-
-/// The sizes, from the shapes of the function's arguments, dynamic where they are not known yet.
-/// Errors: sizes that do not agree (rule R1).
-llvm::Expected<ProgramSizes> getSizes(const AttentionInfo &info,
-                                      ArrayRef<SmallVector<int64_t>> shapes);
 
 /// What there is to know before the module is lowered.
 struct Program {
   std::string function;
   SmallVector<ValueInfo> arguments, results;
   SmallVector<OutputInfo> outputs;
-  std::optional<AttentionInfo> attention;
-  /// Why `attention` is missing.
-  std::string noAttention;
+  std::vector<OpOfFunction> ops;
 };
 
 /// The program of function `name`, or of the only public one where that is empty.
 llvm::Expected<Program> analyze(ModuleOp module, StringRef name);
 
-/// The attention's sizes, from the arguments' shapes. Errors: sizes that do not agree.
-llvm::Expected<AttentionProblem> getProblem(const Program &program,
-                                            ArrayRef<const HostTensor *> arguments);
+/// The sizes of each op, from the shapes of the function's arguments, dynamic where they are not
+/// known yet. Errors: sizes that do not agree (rule R1).
+llvm::Expected<std::vector<OperandSizes>> getSizes(const Program &program,
+                                                   ArrayRef<SmallVector<int64_t>> shapes);
+
+/// Error unless the arguments fit together: sizes (rule R1) and offsets (rule A3).
+llvm::Error checkInputs(const Program &program, ArrayRef<const HostTensor *> arguments);
 
 struct LoweringOptions : CompileOptions {
   std::string dumpDir; ///< empty: nothing is kept

@@ -270,3 +270,41 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
     value = roundTo(problem.scalar, value);
   return result;
 }
+
+/// Rules A5 and A6 of a merge, in T.
+template <typename T>
+static T computeCombined(const CombineProblem &problem, int64_t b, int64_t h, int64_t row,
+                         SmallVectorImpl<T> &o) {
+  o.assign(problem.valueDim, T(0));
+  T infinity = std::numeric_limits<T>::infinity();
+  T sink = problem.sinkLogits ? T(problem.sinkLogits->get(h)) : -infinity, maximum = sink;
+  SmallVector<T> logs;
+  auto place = [&](int64_t part) {
+    return ((part * problem.batch + b) * problem.heads + h) * problem.numQueries + row;
+  };
+  for (int64_t part = 0; part < problem.parts; ++part) {
+    logs.push_back(problem.lseParts->get(place(part)));
+    maximum = std::max(maximum, logs.back());
+  }
+  if (llvm::all_of(logs, [&](T log) { return log == -infinity; }))
+    return sink;
+  T sum = sink == -infinity ? T(0) : std::exp(sink - maximum);
+  for (T log : logs)
+    sum += std::exp(log - maximum);
+  for (auto [part, log] : llvm::enumerate(logs)) {
+    T weight = std::exp(log - maximum) / sum;
+    for (int64_t d = 0; d < problem.valueDim && weight != 0; ++d)
+      o[d] += weight * T(problem.oParts->get(place(part) * problem.valueDim + d));
+  }
+  return maximum + std::log(sum);
+}
+
+ReferenceRow flashattn::computeCombinedRow(const CombineProblem &problem, Scalar scalar, int64_t b,
+                                           int64_t h, int64_t row) {
+  ReferenceRow result;
+  result.lse = computeCombined<double>(problem, b, h, row, result.o);
+  result.naiveLse = computeCombined<float>(problem, b, h, row, result.naiveO);
+  for (float &value : result.naiveO)
+    value = roundTo(scalar, value);
+  return result;
+}

@@ -28,7 +28,7 @@ struct AttentionProblem {
   Scalar scalar;
   /// What else shapes the scores.
   std::optional<double> softcap;
-  std::shared_ptr<const ScoreMod> scoreMod;
+  std::optional<ScoreMod> scoreMod;
   /// The operands that are given, by their names. Those that broadcast have sizes of 1 where they
   /// do.
   SmallVector<std::pair<StringRef, const HostTensor *>> operands;
@@ -49,14 +49,14 @@ struct AttentionProblem {
   }
   /// Position of query 0 of batch `b`.
   int64_t getOffset(int64_t b) const { return followsKvLen ? getNumKeys(b) - numQueries : offset; }
-  int64_t getNumRows() const { return batch * queryHeads * numQueries; }
-  /// Where row `s` of head `h` starts in a tensor with `heads` heads, `length` rows and
-  /// `width` elements a row.
-  int64_t getRowStart(int64_t b, int64_t h, int64_t s, int64_t heads, int64_t length,
-                      int64_t width) const {
-    return (isBSHD ? (b * length + s) * heads + h : (b * heads + h) * length + s) * width;
-  }
 };
+
+/// Where row `s` of head `h` starts in a tensor with `heads` heads, `length` rows and `width`
+/// elements a row.
+inline int64_t getRowStart(bool isBSHD, int64_t b, int64_t h, int64_t s, int64_t heads,
+                           int64_t length, int64_t width) {
+  return (isBSHD ? (b * length + s) * heads + h : (b * heads + h) * length + s) * width;
+}
 
 /// Keys [begin, end).
 struct KeyInterval {
@@ -84,6 +84,17 @@ struct ReferenceRow {
 ReferenceRow computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
                                  const float *keys, const float *values, int64_t b, int64_t h,
                                  int64_t row);
+
+/// One merge of attention over parts of the keys, with its sizes filled in.
+struct CombineProblem {
+  int64_t parts, batch, heads, numQueries, valueDim;
+  const HostTensor *oParts, *lseParts;
+  const HostTensor *sinkLogits; ///< null where left out
+};
+
+/// Row `row` of head `h` of batch `b`; the naive one in f32, rounded to `scalar` at the end.
+ReferenceRow computeCombinedRow(const CombineProblem &problem, Scalar scalar, int64_t b, int64_t h,
+                                int64_t row);
 
 } // namespace mlir::flashattn
 

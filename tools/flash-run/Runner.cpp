@@ -107,7 +107,7 @@ Expected<std::optional<unsigned>> Runner::findChangedInput(ArrayRef<const HostTe
       return output.isArgument ? output.index == index
                                : getResult(output.index)[1] == descriptors[index][0];
     });
-    if (program.arguments[i].isScalar || isOutput || poisoned[i])
+    if (program.arguments[i].isScalar || program.arguments[i].isWritten || isOutput || poisoned[i])
       continue;
     std::unique_ptr<uint8_t[]> now(new uint8_t[argument->getNumBytes()]);
     if (Error error = device.copyToHost(now.get(), reinterpret_cast<void *>(descriptors[i][0]),

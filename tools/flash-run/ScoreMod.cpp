@@ -106,10 +106,17 @@ llvm::Expected<ScoreMod> ScoreMod::create(Region &region) {
   auto getNumber = [&](Value value) -> llvm::Expected<unsigned> {
     if (auto found = numbers.find(value); found != numbers.end())
       return found->second;
+    if (!value.getType().isIntOrIndexOrFloat())
+      return llvm::createStringError("expected values from outside of score_mod to be scalars");
+    Step &step = mod.steps.emplace_back();
+    step.kind = Constant;
     Attribute constant;
-    if (!matchPattern(value, m_Constant(&constant)))
-      return llvm::createStringError("expected values from outside of score_mod to be constants");
-    setConstant(mod.steps.emplace_back(), constant);
+    if (matchPattern(value, m_Constant(&constant))) {
+      setConstant(step, constant);
+    } else {
+      mod.captured.push_back(value);
+      mod.capturedSteps.push_back(mod.steps.size() - 1);
+    }
     return numbers[value] = numArguments + mod.steps.size() - 1;
   };
   for (Operation &op : body) {
@@ -140,6 +147,11 @@ llvm::Expected<ScoreMod> ScoreMod::create(Region &region) {
     numbers[op.getResult(0)] = numArguments + mod.steps.size() - 1;
   }
   return mod;
+}
+
+void ScoreMod::setCaptured(unsigned index, double real, int64_t integer) {
+  steps[capturedSteps[index]].constant = real;
+  steps[capturedSteps[index]].integer = integer;
 }
 
 static bool compare(arith::CmpFPredicate predicate, double x, double y) {

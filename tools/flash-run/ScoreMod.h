@@ -13,8 +13,13 @@ namespace mlir::flashattn {
 /// The `score_mod` of an attention, taken apart, so that it outlives the lowering of its module.
 class ScoreMod {
 public:
-  /// Errors: an op that is not known here, a value from outside that is no constant.
+  /// Errors: an op that is not known here, a value from outside that is no scalar.
   static llvm::Expected<ScoreMod> create(Region &region);
+
+  /// The values from outside that are no constants; gone with the module.
+  ArrayRef<Value> getCaptured() const { return captured; }
+  /// Says what the value `index` of these is, a float or an integer.
+  void setCaptured(unsigned index, double real, int64_t integer);
 
   /// The new score, with float arithmetic in T: float or double.
   template <typename T> T evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const;
@@ -32,6 +37,8 @@ private:
   };
   std::vector<Step> steps;
   unsigned result = 0;
+  SmallVector<Value> captured;
+  SmallVector<unsigned> capturedSteps; ///< in `steps`, for each
 };
 
 } // namespace mlir::flashattn

@@ -1,9 +1,9 @@
 //===- Tune.cpp ------------------------------------------------------------===//
 
 #include "Tune.h"
+#include "Observer.h"
 #include "Progress.h"
 #include "Runner.h"
-#include "Verify.h"
 #include "flashattn/Target/Tuned.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -37,7 +37,7 @@ static std::vector<ScheduleFields> listTrials(AttentionOp op, const Machine &mac
   return trials;
 }
 
-/// Largest difference of two outputs; infinite where one is no number.
+/// Largest difference of two outputs, relative to values above 1; infinite where one is no number.
 static double getDifference(const HostTensor &a, const HostTensor &b) {
   double largest = 0;
   for (int64_t i = 0; i < a.getNumElements(); ++i) {
@@ -45,36 +45,44 @@ static double getDifference(const HostTensor &a, const HostTensor &b) {
     if (std::isnan(x) || std::isnan(y))
       return HUGE_VAL;
     if (x != y)
-      largest = std::max(largest, std::abs(x - y));
+      largest = std::max(largest, std::abs(x - y) / std::max(1.0, std::abs(y)));
   }
   return largest;
 }
 
-/// Error unless the outputs of the compiler's own choice are right: by the reference, and numbers.
-static Error checkOwn(const Program &program, const Inputs &inputs, ArrayRef<HostTensor> outputs) {
-  SmallVector<const HostTensor *> arguments, results;
-  for (const HostTensor &tensor : inputs.tensors)
-    arguments.push_back(&tensor);
-  for (const HostTensor &tensor : outputs)
-    results.push_back(&tensor);
-  Expected<AttentionProblem> problem = getProblem(program, arguments);
-  if (!problem)
-    return problem.takeError();
+/// Error unless the compiler's own choice is right, by the reference, and its outputs are numbers.
+static Error checkOwn(ModuleOp module, const Program &program, const Inputs &inputs,
+                      Device &device, const LoweringOptions &options,
+                      ArrayRef<HostTensor> outputs) {
+  OwningOpRef<ModuleOp> copy(module.clone());
+  Expected<std::unique_ptr<Observer>> observer =
+      Observer::instrument(*copy, program.function, ObserverOptions());
+  if (!observer)
+    return observer.takeError();
+  if (Error error = (*observer)->run(*copy, program, inputs, device, options).takeError())
+    return error;
   std::string lines;
   llvm::raw_string_ostream os(lines);
-  if (!verify(*problem, *program.attention, arguments, results, os))
+  if (!(*observer)->report(os))
     return llvm::createStringError("--tune: the compiler's own choice is wrong: " +
                                    StringRef(lines).rtrim());
-  const HostTensor &o = outputs[program.attention->o.value_or(0)];
-  if (getDifference(o, o) != 0)
-    return llvm::createStringError("--tune: expected inputs whose outputs are numbers but got NaN");
+  for (const HostTensor &output : outputs)
+    if (getDifference(output, output) != 0)
+      return llvm::createStringError(
+          "--tune: expected inputs whose outputs are numbers but got NaN");
   return Error::success();
 }
 
-/// Compiles and runs one schedule; fills in its time. `expected` is the first one's output.
+/// The most that outputs of two schedules differ by: two roundings of the attention's result, where
+/// values are about 1.
+static double getBound(AttentionOp op) {
+  return op.getElementType().isF16() ? 4e-3 : op.getElementType().isBF16() ? 3e-2 : 1e-4;
+}
+
+/// Compiles and runs one schedule; fills in its time. `expected` are the first one's outputs.
 static Error runTrial(Trial &trial, ModuleOp module, const Program &program, const Inputs &inputs,
-                      Device &device, LoweringOptions options, double seconds,
-                      std::optional<HostTensor> &expected) {
+                      Device &device, LoweringOptions options, double seconds, double bound,
+                      SmallVector<HostTensor> &expected) {
   options.schedule = trial.fields;
   OwningOpRef<ModuleOp> copy(module.clone());
   if (Error error = lower(*copy, options))
@@ -92,17 +100,15 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
   Expected<SmallVector<HostTensor>> outputs = runner.run();
   if (!outputs)
     return outputs.takeError();
-  HostTensor &o = (*outputs)[program.attention->o.value_or(0)];
-  if (!expected) {
-    if (Error error = checkOwn(program, inputs, *outputs))
+  if (expected.empty()) {
+    if (Error error = checkOwn(module, program, inputs, device, options, *outputs))
       return error;
-    expected = std::move(o);
+    expected = std::move(*outputs);
   } else {
-    // Two roundings of the result apart at most, where values are about 1.
-    double bound = o.getScalar() == Scalar::F16    ? 4e-3
-                   : o.getScalar() == Scalar::BF16 ? 3e-2
-                                                   : 1e-4;
-    if (double difference = getDifference(o, *expected); !(difference <= bound)) {
+    double difference = 0;
+    for (auto [output, own] : llvm::zip_equal(*outputs, expected))
+      difference = std::max(difference, getDifference(output, own));
+    if (!(difference <= bound)) {
       trial.refusal = llvm::formatv("differs by {0:e1} from the compiler's own choice", difference);
       return Error::success();
     }
@@ -116,10 +122,16 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
 
 Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
                       const LoweringOptions &options, StringRef file, double seconds) {
-  if (!program.attention)
-    return llvm::createStringError("--tune: " + program.noAttention);
-  AttentionOp op;
-  module.lookupSymbol<func::FuncOp>(program.function).walk([&](AttentionOp found) { op = found; });
+  SmallVector<AttentionOp> ops;
+  module.lookupSymbol<func::FuncOp>(program.function).walk([&](AttentionOp found) {
+    ops.push_back(found);
+  });
+  if (ops.size() != 1)
+    return llvm::createStringError(
+        llvm::formatv("--tune: expected one flashattn.attention in function '{0}' but got {1}",
+                      program.function, ops.size())
+            .str());
+  AttentionOp op = ops.front();
   if (op.getSchedule())
     return llvm::createStringError(
         "--tune: expected an attention op without a schedule of its own");
@@ -129,7 +141,7 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   std::string key = getTuningKey(op, machine->getName());
 
   std::vector<Trial> trials;
-  std::optional<HostTensor> expected;
+  SmallVector<HostTensor> expected;
   for (const ScheduleFields &fields : listTrials(op, *machine)) {
     Trial &trial = trials.emplace_back(Trial{formatFields(fields), 0, ""});
     trial.refusal = explainRefusal(op, ScheduleAttr::get(op.getContext(), fields), *machine);
@@ -137,9 +149,10 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
       continue;
     Progress progress("trying " + trial.fields);
     if (Error error =
-            runTrial(trial, module, program, inputs, device, options, seconds, expected)) {
+            runTrial(trial, module, program, inputs, device, options, seconds, getBound(op),
+                     expected)) {
       // Without the compiler's own choice there is nothing to compare with.
-      if (!expected)
+      if (expected.empty())
         return error;
       trial.refusal = llvm::toString(std::move(error));
     }

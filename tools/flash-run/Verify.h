@@ -1,21 +1,49 @@
-//===- Verify.h - outputs against what they should be -------------*- C++ -*-===//
+//===- Verify.h - results against what they should be -------------*- C++ -*-===//
 
 #ifndef FLASH_RUN_VERIFY_H
 #define FLASH_RUN_VERIFY_H
 
-#include "Program.h"
+#include "CheckedOp.h"
 
 namespace mlir::flashattn {
 
 /// Products of the reference that take about two seconds on two processors.
 constexpr double kDefaultVerifyWork = 4e9;
 
-/// Compares o, lse and the projection of o, where the function gives them, with the float64
-/// reference: all rows or, where that would take more than `maxWork` products, a sample of them.
-/// Prints a line for each. True where all is as it should be.
-bool verify(const AttentionProblem &problem, const AttentionInfo &info,
-            ArrayRef<const HostTensor *> arguments, ArrayRef<const HostTensor *> outputs,
-            raw_ostream &os, double maxWork = kDefaultVerifyWork);
+/// What was seen of one result of an op.
+struct Verdict {
+  std::string name;      ///< of the result
+  uint64_t elements = 0; ///< that were compared
+  double maxError = 0, tolerance = 0;
+  /// Relative Frobenius norm of the error and its bound, which lse has not.
+  double frobenius = 0;
+  std::optional<double> frobeniusBound;
+  /// Elements that are NaN, infinite or finite where they should be something else; the first.
+  uint64_t wrongKind = 0;
+  double firstWrong = 0, firstRight = 0;
+  bool isUnwritten = false; ///< not all finite outside of the sample
+
+  bool holds() const;
+  /// Becomes the worse of this and `other`, which is of another run.
+  void merge(const Verdict &other);
+};
+
+/// What was compared.
+struct Comparison {
+  uint64_t rows = 0, allRows = 0; ///< fewer than all: a sample
+  double work = 0;                ///< products
+  SmallVector<Verdict> verdicts;  ///< one for each result that was given
+};
+
+/// Compares the results among `values` with the float64 reference of the others: all rows or,
+/// where that would take more than `maxWork` products, a sample of them. Of a `project` its o may
+/// be left out, which is that of the attention `producer` then. Errors: sizes that do not fit.
+llvm::Expected<Comparison> compare(const CheckedOp &op, const OperandValues &values, double maxWork,
+                                   const AttentionProblem *producer = nullptr);
+
+/// "all 264 rows" or the like.
+std::string describeRows(uint64_t rows, uint64_t allRows);
+void print(const Verdict &verdict, raw_ostream &os);
 
 struct Tolerance {
   std::optional<double> absolute, relative; ///< by element type where not given

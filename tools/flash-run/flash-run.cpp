@@ -7,6 +7,7 @@
 
 #include "Inputs.h"
 #include "Npy.h"
+#include "Observer.h"
 #include "Progress.h"
 #include "Runner.h"
 #include "Tune.h"
@@ -71,8 +72,13 @@ cl::list<std::string> expectedOutputs("expected-output", cl::value_desc("@FILE.n
                                       cl::cat(dataCategory));
 
 cl::opt<bool> verifyFlag("verify",
-                         cl::desc("Compare attention with a float64 reference of its own"),
+                         cl::desc("Compare each attention, combine and project, where it stands, with a "
+                                  "float64 reference"),
                          cl::cat(checkCategory));
+cl::opt<std::string> plantedFault("verify-plant-fault", cl::Hidden,
+                                  cl::value_desc("OP[.RESULT]:ELEMENT"),
+                                  cl::desc("Make an element wrong before --verify sees it"),
+                                  cl::cat(checkCategory));
 cl::opt<std::string> benchFlag("bench", cl::ValueOptional, cl::value_desc("seconds"),
                                cl::desc("Time calls for so long (default 1)"),
                                cl::cat(checkCategory));
@@ -188,22 +194,16 @@ static std::string formatMilliseconds(double value) {
 }
 
 static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<HostTensor> results,
-                       const Program &program, const std::optional<AttentionProblem> &problem) {
+                       const Observer *observer) {
   llvm::outs() << llvm::formatv(
       "bench: median {0} ms (quartiles {1} and {2}, min {3}, max {4}; {5} batches of {6} calls)",
       formatMilliseconds(result.median), formatMilliseconds(result.lowerQuartile),
       formatMilliseconds(result.upperQuartile), formatMilliseconds(result.min),
       formatMilliseconds(result.max), result.batches, result.repeats);
-  if (problem) {
-    // A pair costs a product and a sum for each element of a row of K and of V.
-    double pairs = countVisiblePairs(*problem);
-    double flops = pairs * 2 * (problem->dim + problem->valueDim);
-    if (const std::optional<ProjectionInfo> &projection = program.attention->projection)
-      flops +=
-          2.0 * problem->numQueries * problem->batch * data.tensors[projection->w].getNumElements();
+  if (observer && observer->getPairs())
     llvm::outs() << llvm::formatv(", {0:f3} TFLOP/s of {1} visible pairs",
-                                  flops / result.median * 1e-9, uint64_t(pairs));
-  }
+                                  observer->getFlops() / result.median * 1e-9,
+                                  observer->getPairs());
   double bytes = 0;
   for (auto [i, tensor] : llvm::enumerate(data.tensors))
     if (!data.poisoned[i])
@@ -214,16 +214,10 @@ static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<H
                                 bytes / result.median * 1e-6);
 }
 
-/// All that the flags ask for. False where a check does not hold.
-static Expected<bool> runTool() {
-  if (listDevices) {
-    if (Error error = printDevices())
-      return error;
-    return true;
-  }
+/// Whether the chip, the time and the file that the flags name are such.
+static Error checkFlags(double &benchSeconds) {
   if (inputFile.empty())
     return llvm::createStringError("expected an .mlir file");
-  double benchSeconds = 1;
   if (benchFlag.getNumOccurrences() && !benchFlag.empty() &&
       (StringRef(benchFlag).getAsDouble(benchSeconds) || !(benchSeconds > 0)))
     return llvm::createStringError("expected --bench to be a positive number of seconds but got '" +
@@ -235,54 +229,34 @@ static Expected<bool> runTool() {
     if (machine->isCPU())
       return llvm::createStringError("--chip: expected a GPU but got '" + chip + "'");
   }
+  return Error::success();
+}
 
-  // What can be wrong with the file and the flags comes before anything takes time.
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  registerAllFlashAttnExtensions(registry);
-  MLIRContext context(registry);
-  // The source line says enough; kernels are long.
-  context.printOpOnDiagnostic(false);
+/// The module of the file; null after a diagnostic.
+static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIRContext &context) {
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &message);
   if (!file)
     return llvm::createStringError(message);
-  llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
-  SourceMgrDiagnosticHandler diagnostics(sources, &context);
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
   if (!module)
-    return false;
+    return OwningOpRef<ModuleOp>();
   // As the pipelines do first, so that what they make of linalg can be verified.
   IRRewriter rewriter(&context);
   raiseLinalg(rewriter, *module);
-  Expected<Program> program = analyze(*module, functionName);
-  if (!program)
-    return program.takeError();
+  return std::move(module);
+}
+
+/// The arrays of --expected-output and the paths of --output.
+static Error readOutputFlags(const Program &program, SmallVector<HostTensor> &expected,
+                             SmallVector<StringRef> &paths) {
   for (auto [flag, list] : {std::pair("output", &outputs), {"expected-output", &expectedOutputs}})
-    if (list->size() > program->outputs.size())
+    if (list->size() > program.outputs.size())
       return llvm::createStringError(
           llvm::formatv("expected at most {0} --{1} for function '{2}' but got {3}",
-                        program->outputs.size(), flag, program->function, list->size())
+                        program.outputs.size(), flag, program.function, list->size())
               .str());
-  if (verifyFlag && !program->attention)
-    return llvm::createStringError("--verify: " + program->noAttention);
-
-  std::optional<Progress> progress(std::in_place, "reading inputs");
-  Expected<Inputs> data = makeInputs(*program, inputs);
-  if (!data)
-    return data.takeError();
-  SmallVector<const HostTensor *> arguments;
-  for (const HostTensor &tensor : data->tensors)
-    arguments.push_back(&tensor);
-  std::optional<AttentionProblem> problem;
-  if (program->attention) {
-    Expected<AttentionProblem> made = getProblem(*program, arguments);
-    if (!made)
-      return made.takeError();
-    problem = std::move(*made);
-  }
-  SmallVector<HostTensor> expected;
   for (const std::string &value : expectedOutputs) {
     Expected<StringRef> path = getPath("expected-output", value);
     if (!path)
@@ -292,13 +266,137 @@ static Expected<bool> runTool() {
       return tensor.takeError();
     expected.push_back(std::move(*tensor));
   }
-  SmallVector<StringRef> outputPaths;
   for (const std::string &value : outputs) {
     Expected<StringRef> path = getPath("output", value);
     if (!path)
       return path.takeError();
-    outputPaths.push_back(*path);
+    paths.push_back(*path);
   }
+  return Error::success();
+}
+
+static LoweringOptions getLoweringOptions(const Program &program, const Device &device) {
+  LoweringOptions lowering;
+  lowering.function = program.function;
+  lowering.chip = device.isCUDA() && !chip.empty() ? chip : device.getChip();
+  lowering.schedule = schedule;
+  lowering.fuseProjection = fuseFlag;
+  lowering.dumpDir = dumpDir;
+  lowering.tunedFile = tunedFile == "none" ? ""
+                       : tunedFile.empty() ? getTunedSchedulesFile()
+                                           : tunedFile;
+  return lowering;
+}
+
+static Error runTune(ModuleOp module, const Program &program, const Inputs &data, Device &device,
+                     LoweringOptions lowering, double benchSeconds) {
+  std::string file = lowering.tunedFile;
+  if (file.empty())
+    return llvm::createStringError("--tune: expected a file to keep the schedule in: "
+                                   "--tuned-schedules=FILE, or a cache folder of the user's");
+  lowering.tunedFile.clear();
+  return tune(module, program, data, device, lowering, file,
+              benchFlag.getNumOccurrences() ? benchSeconds : 0.2);
+}
+
+namespace {
+/// A module whose ops are watched, where --verify or --bench wants that, and what became of them.
+struct Watch {
+  OwningOpRef<ModuleOp> module;
+  std::unique_ptr<Observer> observer; ///< null: nothing is watched
+  SmallVector<HostTensor> outputs;
+
+  static Expected<Watch> create(ModuleOp plain, const Program &program);
+};
+} // namespace
+
+/// Before anything takes time: what cannot be verified is said.
+Expected<Watch> Watch::create(ModuleOp plain, const Program &program) {
+  Watch watch;
+  if (tuneFlag || (!verifyFlag && !benchFlag.getNumOccurrences()))
+    return watch;
+  ObserverOptions options;
+  options.compares = verifyFlag;
+  options.fusesProjection = fuseFlag;
+  if (!plantedFault.empty()) {
+    Expected<PlantedFault> fault = PlantedFault::parse(plantedFault);
+    if (!fault)
+      return llvm::createStringError("--verify-plant-fault: " + llvm::toString(fault.takeError()));
+    options.fault = *fault;
+  }
+  watch.module = plain.clone();
+  Expected<std::unique_ptr<Observer>> observer =
+      Observer::instrument(*watch.module, program.function, options);
+  if (!observer)
+    return llvm::createStringError("--verify: " + llvm::toString(observer.takeError()));
+  watch.observer = std::move(*observer);
+  if (verifyFlag && watch.observer->getNumOps() == 0)
+    return llvm::createStringError(
+        "--verify: expected a flashattn.attention, combine or project in function '" +
+        program.function + "' or one that it calls but got none");
+  return watch;
+}
+
+/// Prints what the watched ops have done; `results` are those of the module as it is, whose code
+/// must be the same.
+static bool reportWatch(const Watch &watch, ArrayRef<HostTensor> results) {
+  bool pass = watch.observer->report(llvm::outs());
+  if (watch.observer->hasFault())
+    return pass;
+  for (auto [i, result] : llvm::enumerate(results))
+    if (result.getTypeName() != watch.outputs[i].getTypeName() ||
+        std::memcmp(result.data(), watch.outputs[i].data(), result.getNumBytes())) {
+      llvm::outs() << "verify: output " << i
+                   << " is not the same as with the ops watched: FAIL\n";
+      pass = false;
+    }
+  return pass;
+}
+
+/// All that the flags ask for. False where a check does not hold.
+static Expected<bool> runTool() {
+  if (listDevices) {
+    if (Error error = printDevices())
+      return error;
+    return true;
+  }
+  // What can be wrong with the file and the flags comes before anything takes time.
+  double benchSeconds = 1;
+  if (Error error = checkFlags(benchSeconds))
+    return error;
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  registerAllFlashAttnExtensions(registry);
+  MLIRContext context(registry);
+  // The source line says enough; kernels are long.
+  context.printOpOnDiagnostic(false);
+  llvm::SourceMgr sources;
+  SourceMgrDiagnosticHandler diagnostics(sources, &context);
+  Expected<OwningOpRef<ModuleOp>> module = readModule(sources, context);
+  if (!module)
+    return module.takeError();
+  if (!*module)
+    return false;
+  Expected<Program> program = analyze(**module, functionName);
+  if (!program)
+    return program.takeError();
+  SmallVector<HostTensor> expected;
+  SmallVector<StringRef> outputPaths;
+  if (Error error = readOutputFlags(*program, expected, outputPaths))
+    return error;
+  Expected<Watch> watch = Watch::create(**module, *program);
+  if (!watch)
+    return watch.takeError();
+
+  std::optional<Progress> progress(std::in_place, "reading inputs");
+  Expected<Inputs> data = makeInputs(*program, inputs);
+  if (!data)
+    return data.takeError();
+  SmallVector<const HostTensor *> arguments;
+  for (const HostTensor &tensor : data->tensors)
+    arguments.push_back(&tensor);
+  if (Error error = checkInputs(*program, arguments))
+    return error;
 
   Expected<std::unique_ptr<Device>> device = openDevice();
   if (!device)
@@ -306,31 +404,25 @@ static Expected<bool> runTool() {
   llvm::outs() << "device: " << (*device)->getId() << " (" << (*device)->getDescription() << ")\n";
   llvm::outs().flush();
   progress.emplace("compiling");
-  LoweringOptions lowering;
-  lowering.function = program->function;
-  lowering.chip = (*device)->isCUDA() && !chip.empty() ? chip : (*device)->getChip();
-  lowering.schedule = schedule;
-  lowering.fuseProjection = fuseFlag;
-  lowering.dumpDir = dumpDir;
-  lowering.tunedFile = tunedFile == "none" ? ""
-                       : tunedFile.empty() ? getTunedSchedulesFile()
-                                           : tunedFile;
+  LoweringOptions lowering = getLoweringOptions(*program, **device);
   if (tuneFlag) {
-    std::string file = lowering.tunedFile;
-    if (file.empty())
-      return llvm::createStringError("--tune: expected a file to keep the schedule in: "
-                                     "--tuned-schedules=FILE, or a cache folder of the user's");
-    lowering.tunedFile.clear();
     progress.reset();
-    if (Error error = tune(*module, *program, *data, **device, lowering, file,
-                           benchFlag.getNumOccurrences() ? benchSeconds : 0.2))
+    if (Error error = runTune(**module, *program, *data, **device, lowering, benchSeconds))
       return error;
     return true;
   }
-  if (Error error = lower(*module, lowering))
+  if (Error error = lower(**module, lowering))
     return error;
+  if (watch->observer) {
+    progress.emplace(verifyFlag ? "verifying" : "counting");
+    Expected<SmallVector<HostTensor>> seen =
+        watch->observer->run(*watch->module, *program, *data, **device, lowering);
+    if (!seen)
+      return seen.takeError();
+    watch->outputs = std::move(*seen);
+  }
   GuardedDevice guarded(**device);
-  Expected<std::unique_ptr<Executable>> executable = Executable::create(*module, guarded);
+  Expected<std::unique_ptr<Executable>> executable = Executable::create(**module, guarded);
   if (!executable)
     return executable.takeError();
 
@@ -347,18 +439,10 @@ static Expected<bool> runTool() {
 
   bool pass = true;
   if (verifyFlag) {
-    progress.emplace("verifying");
-    SmallVector<const HostTensor *> pointers;
-    for (const HostTensor &output : *results)
-      pointers.push_back(&output);
-    std::string text;
-    llvm::raw_string_ostream stream(text);
-    pass &= verify(*problem, *program->attention, arguments, pointers, stream);
+    pass &= reportWatch(*watch, *results);
     auto changed = runner.findChangedInput(arguments, data->poisoned);
     if (!changed)
       return changed.takeError();
-    progress.reset();
-    llvm::outs() << text;
     if (*changed) {
       llvm::outs() << "verify: argument " << **changed << ", an input, was written: FAIL\n";
       pass = false;
@@ -384,7 +468,7 @@ static Expected<bool> runTool() {
     if (!result)
       return result.takeError();
     progress.reset();
-    printBench(*result, *data, *results, *program, problem);
+    printBench(*result, *data, *results, watch->observer.get());
   }
   return pass;
 }

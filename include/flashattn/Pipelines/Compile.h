@@ -29,8 +29,8 @@ std::optional<unsigned> getArgumentIndex(Value value, func::FuncOp function);
 struct Access {
   bool reads = false, writes = false;
 };
-/// How the body uses the memref argument.
-Access getAccess(func::FuncOp function, Value argument);
+/// How a function uses its memref argument: itself or through views, here or in what it calls.
+Access getAccess(Value argument);
 
 /// f32 lanes of the host's vector registers.
 int64_t getHostVectorWidth();

@@ -17,9 +17,14 @@ class Executable {
 public:
   virtual ~Executable() = default;
 
+  /// A function of the caller's that the module may call: its name in LLVM IR and its address.
+  using Symbol = std::pair<std::string, void *>;
+
+  /// Beside the runtime's functions the module may call `symbols`.
   /// Errors: what LLVM's JIT says; for kernels the driver's own log (PTX version too
   /// new for the driver, wrong architecture, shared memory beyond the limit).
-  static llvm::Expected<std::unique_ptr<Executable>> create(ModuleOp lowered, Device &device);
+  static llvm::Expected<std::unique_ptr<Executable>> create(ModuleOp lowered, Device &device,
+                                                            llvm::ArrayRef<Symbol> symbols = {});
 
   /// Calls the C interface of `function`. Each element of `arguments` is the value of
   /// one argument: for a memref, the address of its descriptor

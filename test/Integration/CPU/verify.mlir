@@ -6,9 +6,10 @@
 // RUN: %{run} --function=causal --input=2x4x33x64xf16 --input=2x2x70x64xf16 --input=2x2x70x64xf16 --bench=0.01 | FileCheck %s --check-prefix=CAUSAL
 // CAUSAL: output 0: 2x4x33x64xf16, min
 // CAUSAL: output 1: 2x4x33xf32, min
-// CAUSAL: verify: all 264 rows
+// CAUSAL: verify: flashattn.attention at {{.*}}verify.mlir:[[#]]:10, all 264 rows
 // CAUSAL: verify o: max error {{.*}}, tolerance {{.*}}, relative Frobenius norm {{.*}}, tolerance 1.000e-03: PASS
 // CAUSAL: verify lse (relative to max(1, |lse|)): max error {{.*}}, tolerance 1.000e-03: PASS
+// CAUSAL: verify: 1 of 1 ops compared
 // Row i of 33 sees 70 - 33 + i + 1 keys: 33 * 38 + 32 * 33 / 2 pairs a head.
 // CAUSAL: bench: {{.*}} TFLOP/s of 14256 visible pairs
 
@@ -25,7 +26,7 @@
 // STRIPED: TFLOP/s of 3300 visible pairs
 
 // RUN: %{run} --function=large --input=1x32x2048x16xf16 | FileCheck %s --check-prefix=LARGE
-// LARGE: verify: a sample of {{[0-9]+}} of 65536 rows (seed 0)
+// LARGE: verify: flashattn.attention at {{.*}}, a sample of {{[0-9]+}} of 65536 rows (seed 0)
 // LARGE: verify o: {{.*}}: PASS
 
 // The fake driver's kernels do nothing, which shows.

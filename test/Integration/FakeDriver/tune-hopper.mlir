@@ -20,7 +20,7 @@
 // RUN: not env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/none.json --bench=0.0001 2>&1 | FileCheck %s --check-prefix=WRONG
 // RUN: not env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/none.json --bench=0.0001 --input=random --input=random --input=ones --input=zeros 2>&1 | FileCheck %s --check-prefix=WRONG
 // RUN: not ls %t/none.json
-// WRONG: error: --tune: the compiler's own choice is wrong: verify: all 128 rows
+// WRONG: error: --tune: the compiler's own choice is wrong: verify: flashattn.attention at {{.*}}, all 128 rows
 // WRONG: verify o: {{.*}}FAIL
 // RUN: %python %S/../Inputs/make_special.py %t
 // RUN: not env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda --tune --tuned-schedules=%t/none.json --bench=0.0001 --input=random --input=random --input=@%t/nan.npy --input=poison 2>&1 | FileCheck %s --check-prefix=NAN

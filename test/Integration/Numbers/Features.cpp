@@ -175,11 +175,11 @@ void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
       }
 }
 
-void flashattn::plantNaN(const AttentionInfo &info, const AttentionProblem &problem,
+void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem,
                          MutableArrayRef<HostTensor> arguments) {
   constexpr int64_t kTile = 128; // any schedule's tile_n or more
   const HostTensor *keep = problem.getOperand("keep");
-  std::optional<unsigned> biasArgument = info.getArgument("bias");
+  std::optional<unsigned> biasArgument = op.getArgument("bias");
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {
     int64_t existing = problem.getNumKeys(b);
@@ -201,9 +201,9 @@ void flashattn::plantNaN(const AttentionInfo &info, const AttentionProblem &prob
     for (int64_t k = 0; k < problem.numKeys; ++k) {
       if (k < existing && mayBeRead(k))
         continue;
-      for (auto [argument, width] : {std::pair(info.k, problem.dim), {info.v, problem.valueDim}})
+      for (auto [argument, width] : {std::pair(*op.getArgument("k"), problem.dim), {*op.getArgument("v"), problem.valueDim}})
         for (int64_t h = 0; h < problem.keyHeads; ++h) {
-          int64_t start = problem.getRowStart(b, h, k, problem.keyHeads, problem.numKeys, width);
+          int64_t start = getRowStart(problem.isBSHD, b, h, k, problem.keyHeads, problem.numKeys, width);
           for (int64_t d = 0; d < width; ++d)
             arguments[argument].set(start + d, kNaN);
         }

@@ -33,7 +33,7 @@ void hideBlocks(HostTensor &keep, std::mt19937 &random);
 /// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7), and
 /// in `k` and `v` at keys in tiles that the mask or `keep` hides from every query (rules M3, M7).
 /// `arguments` are the program's.
-void plantNaN(const AttentionInfo &info, const AttentionProblem &problem,
+void plantNaN(const OpOfFunction &op, const AttentionProblem &problem,
               MutableArrayRef<HostTensor> arguments);
 
 } // namespace mlir::flashattn

@@ -192,6 +192,15 @@ static std::unique_ptr<Lowered> compile(const DialectRegistry &registry, const M
   return lowered;
 }
 
+/// What the op reads.
+static OperandValues getInputs(const OpOfFunction &op, ArrayRef<const HostTensor *> arguments) {
+  OperandValues values;
+  for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources))
+    if (!role.rule->is(OperandRule::Output))
+      values.set(role.getName(), arguments[*source.argument]);
+  return values;
+}
+
 /// Runs one point; its failures, empty where it is right.
 static Expected<std::string> runCase(const Program &program, const Module &module, Shape shape,
                                      GuardedDevice &device, Executable &executable) {
@@ -216,27 +225,37 @@ static Expected<std::string> runCase(const Program &program, const Module &modul
   SmallVector<const HostTensor *> arguments;
   for (const HostTensor &tensor : inputs->tensors)
     arguments.push_back(&tensor);
-  Expected<AttentionProblem> problem = getProblem(program, arguments);
+  if (Error error = checkInputs(program, arguments))
+    return error;
+  const OpOfFunction &op = program.ops.front();
+  OperandValues values = getInputs(op, arguments);
+  Expected<AttentionProblem> problem = getProblem(op.op, values);
   if (!problem)
     return problem.takeError();
   // Of the point's own numbers, so that it is the same alone as among others.
   std::mt19937 random(seedFlag + shape.numQueries * shape.numKeys + module.dim);
-  if (std::optional<unsigned> keep = program.attention->getArgument("keep"); keep && random() % 4)
+  if (std::optional<unsigned> keep = op.getArgument("keep"); keep && random() % 4)
     hideBlocks(inputs->tensors[*keep], random);
   if (featuresFlag)
-    plantNaN(*program.attention, *problem, inputs->tensors);
+    plantNaN(op, *problem, inputs->tensors);
   Runner runner(program, device, executable);
   if (Error error = runner.upload(arguments, poisoned))
     return error;
   Expected<SmallVector<HostTensor>> results = runner.run();
   if (!results)
     return results.takeError();
-  SmallVector<const HostTensor *> outputs;
-  for (const HostTensor &output : *results)
-    outputs.push_back(&output);
+  values.set("o", &(*results)[0]);
+  values.set("lse", &(*results)[1]);
+  Expected<Comparison> comparison = flashattn::compare(op.op, values, workFlag);
+  if (!comparison)
+    return comparison.takeError();
   std::string text;
   llvm::raw_string_ostream stream(text);
-  bool pass = verify(*problem, *program.attention, arguments, outputs, stream, workFlag);
+  bool pass = true;
+  for (const Verdict &verdict : comparison->verdicts) {
+    print(verdict, stream);
+    pass &= verdict.holds();
+  }
   auto changed = runner.findChangedInput(arguments, poisoned);
   if (!changed)
     return changed.takeError();

@@ -93,7 +93,10 @@ def run(device, options, name, case):
         done = subprocess.run(["flash-run", path, f"--device={device}", "--verify", *options, *inputs],
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("verify p")]
-    passed = done.returncode == 0 and lines and lines[0].endswith("PASS")
+    if 0 in (case[3][0], case[3][7]):  # no batch, no column
+        passed = lines == ["verify p: no elements to compare"]
+    else:
+        passed = done.returncode == 0 and lines and lines[0].endswith("PASS")
     print(f"{name}: {lines[0] if lines else done.stderr.strip()}: {'ok' if passed else 'wrong'}", flush=True)
     if not passed:
         print(text, " ".join(inputs), done.stdout, done.stderr, sep="\n", flush=True)

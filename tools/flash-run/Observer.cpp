@@ -1,0 +1,580 @@
+//===- Observer.cpp --------------------------------------------------------===//
+
+#include "Observer.h"
+#include "Footprint.h"
+#include "Runner.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+
+/// What the module calls begins so.
+static constexpr StringLiteral kPrefix = "flashattn_observe_";
+
+/// A value that is handed over.
+struct Observer::Slot {
+  enum Owner { Op, Project, Captured };
+
+  Owner owner;
+  StringRef name; ///< of static storage
+  bool isOutput = false;
+  /// As it was seen last; constants of the module always are.
+  std::optional<HostTensor> value = std::nullopt;
+  bool isConstant = false;
+  CapturedValue captured = {};
+  Footprint footprint = {};
+};
+
+/// An op, or an attention and its projection, and what became of it.
+struct Observer::Unit {
+  CheckedOp op;
+  std::optional<CheckedOp> project;
+  std::vector<Slot> slots;
+  size_t numBefore = 0; ///< of `slots`, seen before the op
+
+  uint64_t runs = 0;
+  Comparison total;
+  std::string reason; ///< why it fails whatever the numbers are
+
+  unsigned getNumOps() const { return project ? 2 : 1; }
+  std::string describe() const {
+    return op.describe() + (project ? " and " + project->describe() : "");
+  }
+  OperandValues getValues(Slot::Owner owner) const {
+    OperandValues values;
+    for (const Slot &slot : slots) {
+      if (slot.owner == owner && slot.value)
+        values.set(slot.name, &*slot.value);
+      if (slot.owner == Slot::Captured && owner == Slot::Op)
+        values.captured.push_back(slot.captured);
+    }
+    return values;
+  }
+};
+
+namespace {
+/// Whom the module calls.
+Observer *current = nullptr;
+
+struct CurrentScope {
+  explicit CurrentScope(Observer *observer) { current = observer; }
+  ~CurrentScope() { current = nullptr; }
+};
+} // namespace
+
+Observer::Observer(ObserverOptions options) : options(std::move(options)) {}
+Observer::~Observer() = default;
+
+Expected<PlantedFault> PlantedFault::parse(StringRef text) {
+  PlantedFault fault;
+  auto [place, element] = text.split(':');
+  auto [op, result] = place.split('.');
+  unsigned number = 0;
+  bool isNumber = !op.getAsInteger(10, number);
+  if ((!isNumber && op != "all") || element.getAsInteger(10, fault.element) || fault.element < 0)
+    return llvm::createStringError(
+        "expected OP[.RESULT]:ELEMENT with OP a number or all but got '" + text + "'");
+  if (isNumber)
+    fault.op = number;
+  fault.result = result;
+  return fault;
+}
+
+//===----------------------------------------------------------------------===//
+// Calls into the module
+//===----------------------------------------------------------------------===//
+
+/// The value that holds the op's o.
+static Value getOutput(AttentionOp op) {
+  return op->getNumResults() ? Value(op->getResult(0)) : Value(op.getOInit());
+}
+
+/// The projection that may be made with `op` as one, if any.
+static ProjectOp findProjection(AttentionOp op) {
+  Value o = getOutput(op);
+  for (Operation *user : o.getUsers())
+    if (auto project = dyn_cast<ProjectOp>(user))
+      if (project.getO() == o && project->getBlock() == op->getBlock() &&
+          op->isBeforeInBlock(project))
+        return project;
+  return {};
+}
+
+/// Whether o of `op` lives without its projection, too.
+static bool keepsOutput(AttentionOp op, ProjectOp project) {
+  Value o = getOutput(op);
+  bool isOfFunction = op->getNumResults() == 0 && !o.getDefiningOp<memref::AllocOp>();
+  return isOfFunction ||
+         llvm::any_of(o.getUsers(), [&](Operation *user) { return user != project && user != op; });
+}
+
+/// Why the op's operands cannot be handed over; empty where they can.
+static std::string explainObstacle(const CheckedOp &op, Operation *operation) {
+  if (!op.obstacle.empty())
+    return op.obstacle;
+  for (Operation *parent = operation->getParentOp(); parent; parent = parent->getParentOp())
+    if (isa<scf::ParallelOp, scf::ForallOp, affine::AffineParallelOp>(parent))
+      return ("expected no parallel loop around it but got " + parent->getName().getStringRef())
+          .str();
+  for (const OperandRole &role : op.roles)
+    if (auto type = dyn_cast<MemRefType>(role.value.getType()); type && !type.isStrided())
+      return llvm::formatv("expected {0} to have strides but got {1}", role.getName(), type).str();
+  return {};
+}
+
+Expected<std::unique_ptr<Observer>> Observer::instrument(ModuleOp module, StringRef function,
+                                                         ObserverOptions options) {
+  module.getContext()
+      ->loadDialect<arith::ArithDialect, bufferization::BufferizationDialect,
+                    memref::MemRefDialect>();
+  std::unique_ptr<Observer> observer(new Observer(std::move(options)));
+  for (Operation &op : module.getBody()->getOperations())
+    if (auto symbol = dyn_cast<SymbolOpInterface>(op))
+      if (symbol.getName().starts_with(kPrefix))
+        return llvm::createStringError("expected no symbol named " + kPrefix + "… but got '" +
+                                       symbol.getName() + "'");
+  llvm::SetVector<func::FuncOp> functions;
+  functions.insert(module.lookupSymbol<func::FuncOp>(function));
+  for (size_t i = 0; i < functions.size(); ++i) {
+    func::FuncOp reached = functions[i];
+    reached.walk([&](func::CallOp call) {
+      auto callee = module.lookupSymbol<func::FuncOp>(call.getCallee());
+      if (callee && !callee.isExternal())
+        functions.insert(callee);
+    });
+    if (Error error = observer->addOps(module, reached))
+      return error;
+  }
+  return observer;
+}
+
+Error Observer::addOps(ModuleOp module, func::FuncOp function) {
+  std::vector<std::pair<Operation *, ProjectOp>> found;
+  llvm::SmallPtrSet<Operation *, 4> paired;
+  function.walk([&](Operation *op) {
+    if (!isa<AttentionOp, CombineOp, ProjectOp>(op) || paired.contains(op))
+      return;
+    auto attention = dyn_cast<AttentionOp>(op);
+    ProjectOp project = attention && options.fusesProjection ? findProjection(attention) : nullptr;
+    if (project)
+      paired.insert(project);
+    found.emplace_back(op, project);
+  });
+  for (auto [op, project] : found) {
+    auto unit = std::make_unique<Unit>();
+    unit->op = *CheckedOp::create(op);
+    std::string obstacle = explainObstacle(unit->op, op);
+    if (project) {
+      unit->project = CheckedOp::create(project);
+      if (obstacle.empty())
+        obstacle = explainObstacle(*unit->project, project);
+    }
+    if (!obstacle.empty() && options.compares)
+      return llvm::createStringError(
+          unit->describe() + " cannot be compared with the reference: " + obstacle +
+          "; --expected-output compares the function's outputs with files instead");
+    Unit &added = *units.emplace_back(std::move(unit));
+    addCalls(module, added, op, project);
+  }
+  return Error::success();
+}
+
+/// The elements of a constant; nothing where it is none.
+static std::optional<HostTensor> getConstant(Value value) {
+  DenseElementsAttr elements;
+  if (!matchPattern(value, m_Constant(&elements)))
+    return std::nullopt;
+  std::optional<Scalar> scalar = getScalar(elements.getElementType());
+  Expected<HostTensor> tensor = HostTensor::create(*scalar, elements.getType().getShape());
+  if (!tensor) {
+    llvm::consumeError(tensor.takeError());
+    return std::nullopt;
+  }
+  if (isFloat(*scalar)) {
+    for (auto [i, element] : llvm::enumerate(elements.getValues<APFloat>()))
+      tensor->set(i, FloatAttr::get(elements.getElementType(), element).getValueAsDouble());
+  } else {
+    for (auto [i, element] : llvm::enumerate(elements.getValues<APInt>()))
+      tensor->set(i, elements.getElementType().isInteger(1) ? double(element.getZExtValue())
+                                                            : double(element.getSExtValue()));
+  }
+  return std::move(*tensor);
+}
+
+void Observer::addCall(OpBuilder &builder, ModuleOp module, Location loc, StringRef suffix,
+                       ValueRange arguments) {
+  std::string name = (kPrefix + suffix).str();
+  auto callee = module.lookupSymbol<func::FuncOp>(name);
+  if (!callee) {
+    OpBuilder::InsertionGuard guard(builder);
+    builder.setInsertionPointToStart(module.getBody());
+    callee =
+        func::FuncOp::create(builder, loc, name, builder.getFunctionType(arguments.getTypes(), {}));
+    callee.setPrivate();
+    void *address = suffix == "scalar"   ? reinterpret_cast<void *>(seeScalar)
+                    : suffix == "finish" ? reinterpret_cast<void *>(finish)
+                                         : reinterpret_cast<void *>(seeBuffer);
+    symbols.emplace_back("_mlir_ciface_" + name, address);
+  }
+  func::CallOp::create(builder, loc, callee, arguments);
+}
+
+/// A scalar as 64 bits: floats as f64.
+static Value toBits(OpBuilder &b, Location loc, Value value) {
+  Type type = value.getType();
+  if (isa<IndexType>(type))
+    return arith::IndexCastOp::create(b, loc, b.getI64Type(), value);
+  if (auto real = dyn_cast<FloatType>(type)) {
+    if (real.getWidth() < 64)
+      value = arith::ExtFOp::create(b, loc, b.getF64Type(), value);
+    return arith::BitcastOp::create(b, loc, b.getI64Type(), value);
+  }
+  if (type.isInteger(64))
+    return value;
+  if (type.isInteger(1))
+    return arith::ExtUIOp::create(b, loc, b.getI64Type(), value);
+  return arith::ExtSIOp::create(b, loc, b.getI64Type(), value);
+}
+
+void Observer::addSlot(OpBuilder &builder, ModuleOp module, Unit &unit, Slot slot, Value value,
+                       Location loc) {
+  auto constant = [&](int64_t number) {
+    return arith::ConstantIntOp::create(builder, loc, number, 64).getResult();
+  };
+  Value unitNumber = constant(units.size() - 1), slotNumber = constant(unit.slots.size());
+  auto type = dyn_cast<ShapedType>(value.getType());
+  if (!type) {
+    slot.footprint.scalar = isa<FloatType>(value.getType()) ? Scalar::F64 : Scalar::I64;
+    addCall(builder, module, loc, "scalar", {unitNumber, slotNumber, toBits(builder, loc, value)});
+    unit.slots.push_back(std::move(slot));
+    return;
+  }
+  if (!slot.isOutput)
+    slot.value = getConstant(value);
+  slot.isConstant = slot.value.has_value();
+  slot.footprint.scalar = *getScalar(type.getElementType());
+  slot.footprint.shape.resize(type.getRank());
+  slot.footprint.strides.resize(type.getRank());
+  unit.slots.push_back(std::move(slot));
+  if (unit.slots.back().isConstant)
+    return;
+  // Every layout becomes one that says nothing.
+  SmallVector<int64_t> dynamic(type.getRank(), ShapedType::kDynamic);
+  auto layout = StridedLayoutAttr::get(builder.getContext(), ShapedType::kDynamic, dynamic);
+  if (isa<TensorType>(type))
+    value = bufferization::ToBufferOp::create(
+        builder, loc, MemRefType::get(type.getShape(), type.getElementType(), layout), value,
+        /*read_only=*/true);
+  Attribute space = cast<MemRefType>(value.getType()).getMemorySpace();
+  auto whole = MemRefType::get(dynamic, type.getElementType(), layout, space);
+  value = memref::CastOp::create(builder, loc, whole, value);
+  std::string suffix =
+      llvm::formatv("{0}x{1}", type.getRank(), getName(*getScalar(type.getElementType())));
+  addCall(builder, module, loc, suffix, {unitNumber, slotNumber, value});
+}
+
+void Observer::addCalls(ModuleOp module, Unit &unit, Operation *op, Operation *project) {
+  OpBuilder builder(op);
+  Location loc = op->getLoc();
+  for (const OperandRole &role : unit.op.roles)
+    if (!role.rule->is(OperandRule::Output))
+      addSlot(builder, module, unit, {Slot::Op, role.getName()}, role.value, loc);
+  if (unit.op.attention.scoreMod)
+    for (Value value : unit.op.attention.scoreMod->getCaptured())
+      addSlot(builder, module, unit, {Slot::Captured, ""}, value, loc);
+  unit.numBefore = unit.slots.size();
+
+  // Between the two nothing may stand, or they are not made as one.
+  builder.setInsertionPointAfter(project ? project : op);
+  unsigned result = 0;
+  for (const OperandRole &role : unit.op.roles) {
+    if (!role.rule->is(OperandRule::Output))
+      continue;
+    Value value = op->getNumResults() ? Value(op->getResult(result++)) : role.value;
+    if (project && role.getName() == "o" &&
+        !keepsOutput(cast<AttentionOp>(op), cast<ProjectOp>(project)))
+      continue;
+    addSlot(builder, module, unit, {Slot::Op, role.getName(), /*isOutput=*/true}, value, loc);
+  }
+  if (project)
+    for (const OperandRole &role : ArrayRef(unit.project->roles).drop_front()) {
+      bool isOutput = role.rule->is(OperandRule::Output);
+      Value value =
+          isOutput && project->getNumResults() ? Value(project->getResult(0)) : role.value;
+      addSlot(builder, module, unit, {Slot::Project, role.getName(), isOutput}, value, loc);
+    }
+  Value number = arith::ConstantIntOp::create(builder, loc, units.size() - 1, 64);
+  addCall(builder, module, loc, "finish", number);
+}
+
+//===----------------------------------------------------------------------===//
+// Calls out of it
+//===----------------------------------------------------------------------===//
+
+void Observer::fail(Error failure) {
+  std::string text = llvm::toString(std::move(failure));
+  if (error.empty())
+    error = text;
+}
+
+void Observer::seeScalar(int64_t number, int64_t slotNumber, int64_t bits) {
+  Unit &unit = *current->units[number];
+  Slot &slot = unit.slots[slotNumber];
+  double real;
+  std::memcpy(&real, &bits, sizeof(real));
+  slot.captured = {real, bits};
+  if (slot.owner == Slot::Captured)
+    return;
+  Expected<HostTensor> value = HostTensor::create(slot.footprint.scalar, {});
+  if (!value)
+    return current->fail(value.takeError());
+  std::memcpy(value->data(), &bits, sizeof(bits));
+  slot.value = std::move(*value);
+}
+
+void Observer::seeBuffer(int64_t number, int64_t slotNumber, int64_t *descriptor) {
+  if (!current->error.empty())
+    return;
+  Unit &unit = *current->units[number];
+  Slot &slot = unit.slots[slotNumber];
+  slot.footprint.setDescriptor(descriptor);
+  if (Error error = current->copyBuffer(unit, slot))
+    return current->fail(std::move(error));
+  if (size_t(slotNumber) + 1 != unit.numBefore)
+    return;
+  // Of sizes that do not agree the op would make writes anywhere.
+  Expected<OperandSizes> sizes = getSizes(unit.op, unit.getValues(Slot::Op));
+  if (sizes)
+    return;
+  llvm::outs().flush();
+  llvm::errs() << "flash-run: error: the operands of " << unit.op.describe()
+               << " do not fit together: " << llvm::toString(sizes.takeError()) << "\n";
+  std::_Exit(1);
+}
+
+/// Brings what the slot's footprint says to the host.
+Error Observer::copyBuffer(Unit &unit, Slot &slot) {
+  const Footprint &footprint = slot.footprint;
+  Expected<HostTensor> value = HostTensor::create(footprint.scalar, footprint.shape);
+  if (!value)
+    return value.takeError();
+  slot.value = std::move(*value);
+  // To count the work, sizes and numbers of keys are enough.
+  if (slot.value->getNumElements() == 0 || (!options.compares && slot.name != "kv_len"))
+    return Error::success();
+  if (Error error = device->synchronize())
+    return error;
+  if (slot.isOutput)
+    if (Error error = plantFault(unit, slot))
+      return error;
+  unsigned bytes = getByteWidth(footprint.scalar);
+  auto *address = reinterpret_cast<void *>(footprint.address);
+  if (footprint.isContiguous())
+    return device->copyToHost(slot.value->data(), address, slot.value->getNumBytes());
+  std::vector<uint8_t> hull(footprint.getHullBytes());
+  if (Error error = device->copyToHost(hull.data(), address, hull.size()))
+    return error;
+  for (int64_t i = 0; i < slot.value->getNumElements(); ++i)
+    std::memcpy(slot.value->data() + i * bytes, hull.data() + footprint.getByteOffset(i), bytes);
+  return Error::success();
+}
+
+/// Makes an element wrong where the options say so.
+Error Observer::plantFault(const Unit &unit, const Slot &slot) {
+  if (!options.fault || (!options.fault->result.empty() && options.fault->result != slot.name) ||
+      (options.fault->op && units[*options.fault->op].get() != &unit))
+    return Error::success();
+  Expected<HostTensor> element = HostTensor::create(slot.footprint.scalar, {1});
+  if (!element)
+    return element.takeError();
+  int64_t place = options.fault->element % slot.value->getNumElements();
+  auto *address =
+      reinterpret_cast<uint8_t *>(slot.footprint.address) + slot.footprint.getByteOffset(place);
+  if (Error error = device->copyToHost(element->data(), address, element->getNumBytes()))
+    return error;
+  double right = element->get(0);
+  element->set(0, std::isfinite(right) ? right + 1 + std::abs(right) : 0.5);
+  return device->copyToDevice(address, element->data(), element->getNumBytes());
+}
+
+void Observer::finish(int64_t number) {
+  if (!current->error.empty())
+    return;
+  Unit &unit = *current->units[number];
+  if (Error error = current->finishUnit(unit))
+    current->fail(
+        llvm::createStringError(unit.describe() + ": " + llvm::toString(std::move(error))));
+  for (Slot &slot : unit.slots)
+    if (!slot.isConstant)
+      slot.value.reset();
+}
+
+Error Observer::finishUnit(Unit &unit) {
+  ++unit.runs;
+  OperandValues values = unit.getValues(Slot::Op);
+  for (auto [op, owner] : {std::pair(&unit.op, Slot::Op),
+                           std::pair(unit.project ? &*unit.project : nullptr, Slot::Project)}) {
+    if (!op || op->kind == CheckedOp::Kind::Combine)
+      continue;
+    Expected<OperandSizes> sizes = getSizes(*op, unit.getValues(owner));
+    if (!sizes)
+      return sizes.takeError();
+    if (op->kind == CheckedOp::Kind::Project) {
+      flops += 2.0 * sizes->get('B') * sizes->get('N') * sizes->get('H') * sizes->get('V') *
+               sizes->get('E');
+      continue;
+    }
+    Expected<AttentionProblem> problem = getProblem(*op, values);
+    if (!problem)
+      return problem.takeError();
+    // A pair costs a product and a sum for each element of a row of K and of V.
+    uint64_t visible = countVisiblePairs(*problem);
+    pairs += visible;
+    flops += double(visible) * 2 * (problem->dim + problem->valueDim);
+  }
+  return options.compares ? compareUnit(unit) : Error::success();
+}
+
+/// What shares memory that must not; empty where nothing does.
+static std::string explainOverlap(ArrayRef<std::pair<StringRef, const Footprint *>> inputs,
+                                  ArrayRef<std::pair<StringRef, const Footprint *>> outputs) {
+  for (auto [i, output] : llvm::enumerate(outputs))
+    for (auto [name, other] :
+         llvm::concat<const std::pair<StringRef, const Footprint *>>(inputs, outputs.take_front(i)))
+      if (output.second->overlaps(*other))
+        return llvm::formatv("expected {0} to have memory of its own but got some of {1}'s",
+                             output.first, name)
+            .str();
+  return {};
+}
+
+Error Observer::compareUnit(Unit &unit) {
+  for (Slot::Owner owner : {Slot::Op, Slot::Project}) {
+    SmallVector<std::pair<StringRef, const Footprint *>> inputs, outputs;
+    for (const Slot &slot : unit.slots)
+      if (slot.owner == owner && !slot.isConstant && slot.footprint.address)
+        (slot.isOutput ? outputs : inputs).emplace_back(slot.name, &slot.footprint);
+    if (unit.reason.empty())
+      unit.reason = explainOverlap(inputs, outputs);
+  }
+  // Runs to come shall have something left.
+  double left = std::max(options.maxWork - unit.total.work, 0.0);
+  auto add = [&](const CheckedOp &op, const OperandValues &values,
+                 const AttentionProblem *producer) -> Error {
+    Expected<Comparison> found = compare(op, values, left, producer);
+    if (!found)
+      return found.takeError();
+    unit.total.rows += found->rows;
+    unit.total.allRows += found->allRows;
+    unit.total.work += found->rows < found->allRows ? left / 2 : found->work;
+    for (const Verdict &verdict : found->verdicts) {
+      auto known = llvm::find_if(unit.total.verdicts,
+                                 [&](const Verdict &other) { return other.name == verdict.name; });
+      if (known == unit.total.verdicts.end())
+        unit.total.verdicts.push_back(verdict);
+      else
+        known->merge(verdict);
+    }
+    return Error::success();
+  };
+  OperandValues values = unit.getValues(Slot::Op);
+  if (!unit.project)
+    return add(unit.op, values, nullptr);
+  if (values.get("o") || values.get("lse"))
+    if (Error error = add(unit.op, values, nullptr))
+      return error;
+  Expected<AttentionProblem> problem = getProblem(unit.op, values);
+  if (!problem)
+    return problem.takeError();
+  return add(*unit.project, unit.getValues(Slot::Project), &*problem);
+}
+
+//===----------------------------------------------------------------------===//
+// The whole
+//===----------------------------------------------------------------------===//
+
+Expected<SmallVector<HostTensor>> Observer::run(ModuleOp module, const Program &program,
+                                                const Inputs &inputs, Device &plain,
+                                                const LoweringOptions &options) {
+  if (this->options.fault && this->options.fault->op && *this->options.fault->op >= units.size())
+    return llvm::createStringError(
+        llvm::formatv("expected a fault in one of {0} ops but got number {1}", units.size(),
+                      *this->options.fault->op)
+            .str());
+  {
+    // What is to be said of the module is said when it is compiled without the calls.
+    ScopedDiagnosticHandler errorsOnly(module.getContext(), [](Diagnostic &diagnostic) {
+      return failure(diagnostic.getSeverity() == DiagnosticSeverity::Error);
+    });
+    LoweringOptions quiet = options;
+    quiet.dumpDir.clear();
+    if (Error error = lower(module, quiet))
+      return error;
+  }
+  GuardedDevice guarded(plain);
+  Expected<std::unique_ptr<Executable>> executable = Executable::create(module, guarded, symbols);
+  if (!executable)
+    return executable.takeError();
+  SmallVector<const HostTensor *> arguments;
+  for (const HostTensor &tensor : inputs.tensors)
+    arguments.push_back(&tensor);
+  Runner runner(program, guarded, **executable);
+  if (Error error = runner.upload(arguments, inputs.poisoned))
+    return error;
+  device = &guarded;
+  CurrentScope scope(this);
+  Expected<SmallVector<HostTensor>> outputs = runner.run();
+  device = nullptr;
+  if (outputs && !error.empty())
+    return llvm::createStringError(error);
+  return outputs;
+}
+
+unsigned Observer::getNumOps() const {
+  unsigned count = 0;
+  for (const std::unique_ptr<Unit> &unit : units)
+    count += unit->getNumOps();
+  return count;
+}
+
+bool Observer::report(raw_ostream &os) const {
+  bool pass = true;
+  unsigned compared = 0;
+  for (const std::unique_ptr<Unit> &unit : units) {
+    os << "verify: " << unit->describe();
+    if (unit->runs == 0) {
+      os << ", not reached\n";
+      continue;
+    }
+    const Comparison &total = unit->total;
+    if (unit->runs > 1)
+      os << ", " << unit->runs << " runs";
+    os << ", " << describeRows(total.rows, total.allRows);
+    if (!unit->reason.empty()) {
+      os << ": " << unit->reason << ": FAIL";
+      pass = false;
+    }
+    os << "\n";
+    for (const Verdict &verdict : total.verdicts) {
+      print(verdict, os);
+      pass &= verdict.holds();
+    }
+    if (llvm::any_of(total.verdicts, [](const Verdict &verdict) { return verdict.elements != 0; }))
+      compared += unit->getNumOps();
+  }
+  os << "verify: " << compared << " of " << getNumOps() << " ops compared"
+     << (compared ? "" : ": FAIL") << "\n";
+  return pass && compared;
+}
