@@ -103,8 +103,9 @@ def main():
 
     for file in ("check.sh", "lit.site.cfg.py"):
         shutil.copy2(os.path.join(here, file), root)
-    for file in ("LICENSE", "README.md"):
+    for file in ("LICENSE", "README.md", "CHANGELOG.md", "BENCHMARKS.md", "BENCHMARKS.png"):
         shutil.copy2(os.path.join(args.source, file), root)
+    shutil.copytree(os.path.join(args.source, "docs"), os.path.join(root, "docs"))
     for test in content.files:
         target = os.path.join(root, "test", test)
         os.makedirs(os.path.dirname(target), exist_ok=True)

@@ -1,0 +1,177 @@
+"""Checks that the lists in the documents are complete and agree with what they list.
+
+usage: check_lists.py SOURCE_ROOT, with flash-run and flash-opt on PATH
+"""
+
+import ast
+import glob
+import json
+import os
+import re
+import subprocess
+import sys
+
+ROOT = sys.argv[1]
+failures = []
+
+
+def read(name):
+    with open(os.path.join(ROOT, name), encoding="utf-8") as file:
+        return file.read()
+
+
+def section(text, heading):
+    """What stands under a heading, up to the next one of its level."""
+    level = heading.split()[0]
+    return re.split(rf"^{level} ", text.split(f"\n{heading}\n", 1)[1], flags=re.M)[0]
+
+
+def rows(text):
+    """The cells of each row of the tables in it, but for their headings."""
+    lines = [line for line in text.splitlines() if line.startswith("|")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    rules = {i for i, row in enumerate(cells) if all(re.fullmatch(r":?-+:?", cell) for cell in row)}
+    return [row for i, row in enumerate(cells) if i not in rules and i + 1 not in rules]
+
+
+def quoted(cell):
+    return re.findall(r"`([^`]+)`", cell)
+
+
+def compare(what, listed, actual):
+    for name in sorted(set(actual) - set(listed)):
+        failures.append(f"{what}: expected {name} in the list but found none")
+    for name in sorted(set(listed) - set(actual)):
+        failures.append(f"{what}: expected no {name} in the list, which does not exist")
+
+
+def help_of(tool):
+    return subprocess.run([tool, "--help"], capture_output=True, text=True, check=True).stdout
+
+
+def check_flags():
+    """flash-run's flags, but for those that every tool of LLVM has."""
+    listed = {f for row in rows(section(read("README.md"), "## flash-run")) for f in quoted(row[0])}
+    actual = set(re.findall(r"^ +(--[\w-]+)", help_of("flash-run"), re.M))
+    compare("README.md, flash-run", listed, actual - {"--help", "--help-list", "--version"})
+
+
+def check_passes():
+    listed = {name for row in rows(section(read("docs/walk.md"), "## The passes")) for name in quoted(row[0])}
+    options = re.findall(r"^ +--([\w-]+)", help_of("flash-opt"), re.M)
+    ours = re.compile(r"(convert-)?(flashattn|hopper)-")
+    compare("docs/walk.md, the passes", listed, {name for name in options if ours.match(name)})
+
+
+def check_environment():
+    listed = {name for row in rows(read("docs/environment.md")) for name in quoted(row[0])}
+    listed = {name for name in listed if re.fullmatch(r"[A-Z_]+", name)}
+    patterns = {
+        (".cpp", ".h"): r'(?:getenv|GetEnv)\("(\w+)"\)',
+        (".py",): r'environ(?:\.get\(|\[)"(\w+)"[],)]|getenv\("(\w+)"[,)]',
+        (".sh", "run"): r"\$\{(\w+):-",
+        (".txt", ".cmake"): r"ENV\{(\w+)\}",
+    }
+    found = set()
+    places = ["build.sh", ".ci/run", "CMakeLists.txt", "cmake/*", "test/lit.cfg.py", "test/Unit/lit.cfg.py"]
+    places += [f"{folder}/**/*" for folder in ("include", "lib", "tools", "python")]
+    for path in {p for place in places for p in glob.glob(os.path.join(ROOT, place), recursive=True)}:
+        for ends, pattern in patterns.items():
+            if path.endswith(ends) and os.path.isfile(path):
+                with open(path, encoding="utf-8") as file:
+                    for match in re.findall(pattern, file.read()):
+                        found.update(name for name in ([match] if isinstance(match, str) else match) if name)
+    # An argument or a variable of the script itself is in lower case.
+    found = {name for name in found if name.isupper()}
+    # LLVM reads it for the C++ side; the tests make the names of tools.
+    elsewhere = {"XDG_CACHE_HOME"} | {f"FLASHATTN_{tool}" for tool in ("PTXAS", "NVDISASM", "CUOBJDUMP")}
+    compare("docs/environment.md", listed, found | elsewhere)
+
+
+def check_c_api():
+    header = read("include/flashattn-c/FlashAttn.h")
+    actual = set(re.findall(r"\b(flashattn[A-Z]\w+)\(", header))
+    page = read("docs/c-api.md")
+    compare("docs/c-api.md", {name for name in re.findall(r"\b(flashattn[A-Z]\w+)", page)}, actual)
+
+
+def check_python():
+    """Each argument of `attention` stands somewhere."""
+    tree = ast.parse(read("python/flashattn/_attention.py"))
+    function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "attention")
+    names = {a.arg for a in function.args.kwonlyargs}
+    text = read("README.md") + read("docs/features.md")
+    compare("arguments of flashattn.attention", {n for n in names if re.search(rf"\b{n}\b", text)}, names)
+
+
+def check_speed():
+    """Each figure of the README is that of the record."""
+    readme = section(read("README.md"), "## Speed")
+    # The first table with each of these headings is the newest record of Hopper.
+    record = read("BENCHMARKS.md").split("| shape | ours | cudnn | fa2 | flex | ours / best peer |")[1]
+    record = {row[0]: row for row in rows(record.split("\n\n")[0])}
+    shapes = {shape["name"]: shape for shape in json.loads(read("python/flashattn/shapes.json"))}
+    table = rows(readme)
+    if len(table) < 8:
+        failures.append(f"README.md, speed: expected at least 8 shapes but got {len(table)}")
+    for name, sizes, dtype, _, ours, cudnn, flex in table:
+        shape, row = shapes[name], record[name]
+        expected = f"({shape['B']}, {shape['Hq']}/{shape['Hkv']}, {shape['Nk']}, {shape['D']})"
+        if (sizes, dtype) != (expected, shape["dtype"]):
+            failures.append(f"README.md, {name}: expected {expected} {shape['dtype']} but got {sizes} {dtype}")
+        if (ours, cudnn, flex) != (row[1], row[2], row[4]):
+            failures.append(f"README.md, {name}: expected {row[1]}, {row[2]}, {row[4]} but got {ours}, {cudnn}, {flex}")
+
+    def extremes(ratios):
+        return f"{min(ratios):.2f} to {max(ratios):.2f}"
+
+    beside_cudnn = {name: float(row[5]) for name, row in record.items() if row[2] != "-"}
+    decoding = beside_cudnn.pop("decode-gqa")
+    first_calls = read("BENCHMARKS.md").split("| shape | ours | cudnn | fa2 | flex |\n")[1].split("\n\n")[0]
+    first_calls = [row for row in rows("| |\n" + first_calls) if row[1].isdigit()]
+    ours = [int(row[1]) / 1000 for row in first_calls]
+    flex = [int(row[4]) / 1000 for row in first_calls if row[4] != "-"]
+    host = re.search(r"Host time of a cached Python call.*?: ([\d.]+ to [\d.]+ µs) plain", read("BENCHMARKS.md"), re.S)
+    cpu = re.search(r"CPU of that machine.*?flash-mlir ([\d.]+ ms), PyTorch ([\d.]+ ms)", read("BENCHMARKS.md"))
+    text = " ".join(readme.split())
+    for wanted in (
+        f"at {extremes(beside_cudnn.values())} times its speed, and decoding at {decoding:.2f} times",
+        f"windows at {extremes([float(row[5]) for row in record.values() if row[2] == '-'])} times FlexAttention's",
+        f"takes {min(ours):.1f} to {max(ours):.1f} s, FlexAttention's first call {min(flex):.1f} to {max(flex):.1f} s",
+        f"costs the host {host.group(1)}",
+        f"takes {cpu.group(1)}, where PyTorch's own `scaled_dot_product_attention` takes {cpu.group(2)}",
+    ):
+        if wanted not in text:
+            failures.append(f"README.md, speed: expected '{wanted}', as BENCHMARKS.md has it, but found no such text")
+
+
+def check_versions():
+    version = re.search(r"project\(flash-mlir VERSION ([\d.]+)", read("CMakeLists.txt")).group(1)
+    for name, pattern in (
+        ("CHANGELOG.md", r"^## ([\d.]+)"),
+        ("README.md", r"Version ([\d.]+),"),
+        ("python/pyproject.toml", r'^version = "([\d.]+)"'),
+        ("python/flashattn/__init__.py", r'__version__ = "([\d.]+)"'),
+    ):
+        found = re.search(pattern, read(name), re.M)
+        if not found or found.group(1) != version:
+            failures.append(f"{name}: expected version {version} but got {found and found.group(1)}")
+
+
+def check_lengths():
+    """A section of the README is at most a screen."""
+    text = read("README.md")
+    for part in re.split(r"^(?=#+ )", text, flags=re.M)[1:]:
+        heading, *lines = part.rstrip().splitlines()
+        if len(lines) >= 50:
+            failures.append(f"README.md, {heading}: expected less than 50 lines but got {len(lines)}")
+    if text.count("\n") > 320:
+        failures.append(f"README.md: expected at most 320 lines but got {text.count(chr(10))}")
+
+
+checks = [check for name, check in globals().items() if name.startswith("check_")]
+for check in checks:
+    check()
+if failures:
+    sys.exit("\n".join(f"error: {failure}" for failure in failures))
+print(f"{len(checks)} lists agree")
