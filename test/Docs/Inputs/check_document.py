@@ -249,7 +249,8 @@ class Document:
         elif block.language == "mlir":
             with open(os.path.join(self.session.work, "block.mlir"), "w", encoding="utf-8") as file:
                 file.write(block.body)
-            self.session.shell(f"build/release/bin/flash-opt {self.session.work}/block.mlir")
+            flash_opt = os.path.join(self.session.root, "build", "release", "bin", "flash-opt")
+            self.session.shell(f"{flash_opt} {self.session.work}/block.mlir")
         elif block.language:
             raise Failure(
                 f"expected a block that is run, written to a file that its first line names, or the output of "
