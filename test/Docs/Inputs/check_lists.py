@@ -53,7 +53,7 @@ def check_flags():
     """flash-run's flags, but for those that every tool of LLVM has."""
     listed = {f for row in rows(section(read("README.md"), "## flash-run")) for f in quoted(row[0])}
     actual = set(re.findall(r"^ +(--[\w-]+)", help_of("flash-run"), re.M))
-    compare("README.md, flash-run", listed, actual - {"--help", "--help-list", "--version"})
+    compare("README.md, flash-run", listed, actual - {"--help", "--help-hidden", "--help-list", "--version"})
 
 
 def check_passes():
@@ -165,8 +165,8 @@ def check_lengths():
         heading, *lines = part.rstrip().splitlines()
         if len(lines) >= 50:
             failures.append(f"README.md, {heading}: expected less than 50 lines but got {len(lines)}")
-    if text.count("\n") > 320:
-        failures.append(f"README.md: expected at most 320 lines but got {text.count(chr(10))}")
+    if text.count("\n") > 330:
+        failures.append(f"README.md: expected at most 330 lines but got {text.count(chr(10))}")
 
 
 checks = [check for name, check in globals().items() if name.startswith("check_")]
