@@ -57,7 +57,7 @@ enum FlashAttnStatus {
   /** No device, no driver, a driver too old, a launch that failed. */
   FLASHATTN_ERROR_DEVICE = 6,
   /** Tensors of a launch that do not fit the kernel or each other: number, type, rank, size,
-      stride, alignment. */
+      stride, alignment; outputs that share memory with another tensor. */
   FLASHATTN_ERROR_TENSOR = 7
 };
 
@@ -153,6 +153,15 @@ FLASHATTN_EXPORT int32_t flashattnCompile(const char *mlir, size_t length,
                                           const FlashAttnCompileOptions *options,
                                           FlashAttnKernel *kernel);
 
+/** What flashattnCompile of the same arguments refuses before it makes code: the text, the module
+    and the schedule, pinned or chosen. A hundredth of its time. Errors: as of flashattnCompile. */
+FLASHATTN_EXPORT int32_t flashattnCheck(const char *mlir, size_t length,
+                                        const FlashAttnCompileOptions *options);
+
+/** Whether `text` is a mask attribute, as in "#flashattn.window<left = 3>". Errors:
+    INVALID_ARGUMENT, with the reason. */
+FLASHATTN_EXPORT int32_t flashattnCheckMask(const char *text);
+
 /** Frees what a kernel holds on the host and the strings it gave out. Work that was launched goes
     on. NULL is fine; a kernel freed before is INVALID_HANDLE. */
 FLASHATTN_EXPORT int32_t flashattnKernelFree(FlashAttnKernel kernel);
@@ -177,6 +186,9 @@ typedef struct FlashAttnKernelInfo {
   /** What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, as in
       "sm_90a/128/128/f16/triangular", with "/decode" behind it for up to 16 queries; "" for a function without an attention, or with several. */
   const char *tuningKey;
+  /** Bytes of host memory that the kernel keeps: its texts, its code for the CPU and, for a GPU,
+     the image that the driver was given. Not what the driver makes of that. */
+  int64_t hostBytes;
 } FlashAttnKernelInfo;
 
 FLASHATTN_EXPORT int32_t flashattnKernelGetInfo(FlashAttnKernel kernel, FlashAttnKernelInfo *info);
@@ -302,7 +314,10 @@ FLASHATTN_EXPORT int32_t flashattnGetTrials(const FlashAttnTrialOptions *options
 
 /** The value of one argument. */
 typedef struct FlashAttnTensor {
-  /** The first element: device memory on CUDA, host memory on the CPU. */
+  /** The first element: device memory on CUDA, host memory on the CPU. No byte of a tensor that
+      the kernel writes may belong to another argument of the launch: the softmax of a row is
+      computed while others are written. Views that lie between each other, as slices of one packed
+      array do, share none. */
   void *data;
   int64_t sizes[FLASHATTN_MAX_RANK];
   int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, not negative */
@@ -318,7 +333,8 @@ typedef struct FlashAttnTensor {
     parts, an allocation in the stream's order (CUDA 11.2) that is freed behind them: nothing is
     copied or waited for, so the call may be captured into a graph. Any context may be current; the
     kernel's is the device's primary context.
-    Errors: TENSOR; DEVICE; UNSUPPORTED for a kernel that cannot be launched. */
+    Errors: TENSOR, also for an output that shares memory with another argument; DEVICE;
+    UNSUPPORTED for a kernel that cannot be launched. */
 FLASHATTN_EXPORT int32_t flashattnLaunch(FlashAttnKernel kernel, void *stream,
                                          const FlashAttnTensor *tensors, int32_t numTensors);
 

@@ -6,6 +6,7 @@
 #include "flashattn/InitAll.h"
 #include "flashattn/Target/Schedules.h"
 #include "flashattn/Target/Tuned.h"
+#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -157,6 +158,7 @@ static OwningOpRef<ModuleOp> parse(MLIRContext *context, StringRef text) {
   return parseSourceFile<ModuleOp>(sources, ParserConfig(context));
 }
 
+/// Without a `handle` only what is refused before any code is made.
 static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &options,
                              FlashAttnKernel *handle) {
   static const bool initialized = [] {
@@ -198,6 +200,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   if (options.useTuned)
     compilation.tunedFile = getTunedSchedulesFile();
   compilation.vectorWidth = machine->getVectorWidth();
+  compilation.scheduleOnly = !handle;
   kernel->stages.push_back({"mlir", text.str()});
   // What has a schedule is something that the chip can compute.
   bool isScheduled = false;
@@ -208,6 +211,8 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   if (failed(compile(*module, compilation)))
     return fail(isScheduled ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_UNSUPPORTED,
                 diagnostics.getErrors("the module cannot be compiled for " + kernel->chip));
+  if (!handle)
+    return FLASHATTN_OK;
   if (kernel->chip != "cpu") {
     kernel->workspaceBytes = allocatesMemory(*module) ? -1 : 0;
     std::string ptx;
@@ -249,12 +254,8 @@ extern "C" int32_t flashattnCompileOptionsInit(FlashAttnCompileOptions *options)
   return FLASHATTN_OK;
 }
 
-extern "C" int32_t flashattnCompile(const char *mlir, size_t length,
-                                    const FlashAttnCompileOptions *options,
-                                    FlashAttnKernel *kernel) {
-  if (!kernel)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the kernel but got null");
-  *kernel = nullptr;
+static int32_t compileKernel(const char *mlir, size_t length,
+                             const FlashAttnCompileOptions *options, FlashAttnKernel *kernel) {
   if (!mlir)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a module but got null");
   FlashAttnCompileOptions given;
@@ -265,4 +266,37 @@ extern "C" int32_t flashattnCompile(const char *mlir, size_t length,
     std::memcpy(&given, options, options->size);
   }
   return compileKernel(StringRef(mlir, length), given, kernel);
+}
+
+extern "C" int32_t flashattnCompile(const char *mlir, size_t length,
+                                    const FlashAttnCompileOptions *options,
+                                    FlashAttnKernel *kernel) {
+  if (!kernel)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the kernel but got null");
+  *kernel = nullptr;
+  return compileKernel(mlir, length, options, kernel);
+}
+
+extern "C" int32_t flashattnCheck(const char *mlir, size_t length,
+                                  const FlashAttnCompileOptions *options) {
+  return compileKernel(mlir, length, options, /*handle=*/nullptr);
+}
+
+extern "C" int32_t flashattnCheckMask(const char *text) {
+  if (!text)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a mask but got null");
+  DialectRegistry registry;
+  registry.insert<FlashAttnDialect>();
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  std::string errors;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    errors += (errors.empty() ? "" : "\n") + diagnostic.str();
+    return success();
+  });
+  Attribute attribute = parseAttribute(text, &context);
+  if (isa_and_nonnull<MaskAttrInterface>(attribute))
+    return FLASHATTN_OK;
+  if (attribute)
+    errors = llvm::formatv("expected a mask attribute but got {0}", attribute).str();
+  return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, errors);
 }

@@ -291,6 +291,10 @@ extern "C" int32_t flashattnKernelGetInfo(FlashAttnKernel handle, FlashAttnKerne
   result.numStages = kernel->stages.size();
   result.workspaceBytes = kernel->workspaceBytes;
   result.tuningKey = kernel->tuningKey.c_str();
+  for (const Stage &stage : kernel->stages)
+    result.hostBytes += stage.text.capacity();
+  if (kernel->executable)
+    result.hostBytes += kernel->executable->getCodeBytes();
   fillStruct(info, result);
   return FLASHATTN_OK;
 }

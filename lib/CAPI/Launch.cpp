@@ -8,6 +8,7 @@
 #include "Kernel.h"
 #include "PythonTensors.h"
 #include "flashattn/Dialect/FlashAttn/IR/OperandRoles.h"
+#include "flashattn/Runtime/Overlap.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -96,6 +97,34 @@ static int32_t checkShared(const Kernel &kernel, const FlashAttnTensor *tensors)
   return FLASHATTN_OK;
 }
 
+/// No argument that is written shares memory with another one. `places` are those of memrefs; of
+/// scalars they have no bytes.
+static int32_t checkOverlaps(const Kernel &kernel, llvm::ArrayRef<TensorPlace> places) {
+  llvm::SmallVector<uintptr_t, 16> ends;
+  for (const TensorPlace &place : places)
+    ends.push_back(place.getEnd());
+  for (int i = 0, e = places.size(); i < e; ++i)
+    for (int j = 0; j < i; ++j) {
+      // Most calls end here: nothing lies where something else begins and ends.
+      if (ends[i] <= places[j].address || ends[j] <= places[i].address)
+        continue;
+      int32_t directions = kernel.arguments[i].direction | kernel.arguments[j].direction;
+      bool isUsed = kernel.arguments[i].direction && kernel.arguments[j].direction;
+      if (!isUsed || !(directions & FLASHATTN_OUTPUT) || !shareMemory(places[i], places[j]))
+        continue;
+      auto [output, other] =
+          kernel.arguments[i].direction & FLASHATTN_OUTPUT ? std::pair(i, j) : std::pair(j, i);
+      auto format = [&](int index) {
+        return llvm::formatv("{0:x} to {1:x}", places[index].address, ends[index]).str();
+      };
+      return failWith(FLASHATTN_ERROR_TENSOR,
+                      "expected the output {0} to share no memory with {1} but got addresses {2} "
+                      "and {3}: give the output memory of its own",
+                      name(kernel, output), name(kernel, other), format(output), format(other));
+    }
+  return FLASHATTN_OK;
+}
+
 /// The kernel of a handle; null, with `status` and the message set, where it cannot be launched.
 static const Kernel *getLaunchable(FlashAttnKernel handle, int32_t &status) {
   const Kernel *kernel = getKernel(handle);
@@ -107,9 +136,9 @@ static const Kernel *getLaunchable(FlashAttnKernel handle, int32_t &status) {
 }
 
 /// Checks `tensors`, which lie at `data` or, where that is null, where they say, and calls `call`
-/// with the addresses of the arguments' values.
+/// with the addresses of the arguments' values. Without `hasMemory` nothing lies where they say.
 static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensors,
-                             int64_t numTensors, void *const *data,
+                             int64_t numTensors, void *const *data, bool hasMemory,
                              llvm::function_ref<llvm::Error(void **addresses)> call) {
   int numArguments = kernel->arguments.size();
   if (numTensors != numArguments)
@@ -122,6 +151,7 @@ static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensor
   llvm::SmallVector<int64_t, 144> words;
   llvm::SmallVector<int64_t, 16> values;
   llvm::SmallVector<void *, 16> addresses;
+  llvm::SmallVector<TensorPlace, 16> places(numArguments);
   words.resize_for_overwrite(kernel->descriptorWords);
   values.resize_for_overwrite(numArguments);
   addresses.resize_for_overwrite(numArguments);
@@ -144,6 +174,10 @@ static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensor
     void *pointer = data ? data[i] : tensor.data;
     if (int32_t status = checkTensor(*kernel, i, tensor, pointer))
       return status;
+    places[i] = {reinterpret_cast<uintptr_t>(pointer),
+                 {tensor.sizes, size_t(tensor.rank)},
+                 {tensor.strides, size_t(tensor.rank)},
+                 kernel->arguments[i].elementBytes};
     // {allocated, aligned, offset, sizes, strides}
     values[i] = reinterpret_cast<int64_t>(next);
     *next++ = reinterpret_cast<int64_t>(pointer);
@@ -154,6 +188,9 @@ static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensor
   }
   if (int32_t status = checkShared(*kernel, tensors))
     return status;
+  if (hasMemory)
+    if (int32_t status = checkOverlaps(*kernel, places))
+      return status;
   if (llvm::Error error = call(addresses.data()))
     return fail(FLASHATTN_ERROR_DEVICE, std::move(error));
   return FLASHATTN_OK;
@@ -165,9 +202,10 @@ static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTenso
   const Kernel *kernel = getLaunchable(handle, status);
   if (!kernel)
     return status;
-  return withArguments(kernel, tensors, numTensors, data, [&](void **addresses) {
-    return kernel->executable->launch(kernel->entry, addresses, stream);
-  });
+  return withArguments(kernel, tensors, numTensors, data, /*hasMemory=*/true,
+                       [&](void **addresses) {
+                         return kernel->executable->launch(kernel->entry, addresses, stream);
+                       });
 }
 
 extern "C" int32_t flashattnKernelGetWorkspace(FlashAttnKernel handle,
@@ -186,7 +224,7 @@ extern "C" int32_t flashattnKernelGetWorkspace(FlashAttnKernel handle,
        ++i)
     data.push_back(reinterpret_cast<void *>(
         kernel->arguments[i].kind == FLASHATTN_ARGUMENT_SCALAR ? tensors[i].scalar : kAnywhere));
-  return withArguments(kernel, tensors, numTensors, data.data(),
+  return withArguments(kernel, tensors, numTensors, data.data(), /*hasMemory=*/false,
                        [&](void **addresses) -> llvm::Error {
                          *bytes = 0;
                          if (kernel->workspaceBytes == 0)

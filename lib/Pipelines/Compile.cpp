@@ -114,6 +114,11 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
       return module.emitError() << "expected the CPU for projections in the epilogue of attention "
                                    "(fuse-projection) but got "
                                 << options.chip;
+    if (options.scheduleOnly) {
+      buildFlashAttnSchedulePipeline(pm, options.chip, /*vectorWidth=*/1, options.schedule,
+                                     options.visitStage);
+      return pm.run(module);
+    }
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;
@@ -127,6 +132,11 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   });
   if (result.wasInterrupted())
     return failure();
+  if (options.scheduleOnly) {
+    buildFlashAttnSchedulePipeline(pm, options.chip, vectorWidth, options.schedule,
+                                   options.visitStage);
+    return pm.run(module);
+  }
   FlashAttnToCPUOptions pipeline;
   pipeline.fuseProjection = options.fuseProjection;
   pipeline.vectorWidth = vectorWidth;

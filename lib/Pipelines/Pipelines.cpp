@@ -105,17 +105,22 @@ struct RefuseChipPass : PassWrapper<RefuseChipPass, OperationPass<>> {
 };
 } // namespace
 
-/// Attention ops to tile programs with a schedule of `chip`.
-static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
-                            StringRef schedule, bool fuseProjection,
-                            const flashattn::StageVisitor &visit) {
-  bool onGPU = chip != flashattn::Machine::kCPU;
-  flashattn::SelectScheduleOptions options;
+void flashattn::buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip,
+                                               int64_t vectorWidth, StringRef schedule,
+                                               const StageVisitor &visit) {
+  pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
+  addBufferization(pm, /*onGPU=*/chip != Machine::kCPU);
+  SelectScheduleOptions options;
   options.chip = chip.str();
   options.vectorWidth = vectorWidth;
   options.schedule = schedule.str();
-  pm.addPass(flashattn::createSelectSchedule(options));
-  addStage(pm, flashattn::PipelineStage::Scheduled, visit);
+  pm.addPass(createSelectSchedule(options));
+  addStage(pm, PipelineStage::Scheduled, visit);
+}
+
+/// Attention ops with schedules to tile programs, and what stands beside them to kernels or loops.
+static void addTilePrograms(OpPassManager &pm, bool onGPU, bool fuseProjection,
+                            const flashattn::StageVisitor &visit) {
   pm.addPass(flashattn::createTile());
   if (fuseProjection)
     pm.addPass(flashattn::createFuseProjection());
@@ -127,10 +132,8 @@ static void addTilePrograms(OpPassManager &pm, StringRef chip, int64_t vectorWid
 
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
                                             const StageVisitor &visit) {
-  pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
-  addBufferization(pm, /*onGPU=*/false);
-  addTilePrograms(pm, Machine::kCPU, options.vectorWidth, options.schedule, options.fuseProjection,
-                  visit);
+  buildFlashAttnSchedulePipeline(pm, Machine::kCPU, options.vectorWidth, options.schedule, visit);
+  addTilePrograms(pm, /*onGPU=*/false, options.fuseProjection, visit);
   pm.addPass(createExpandLoops());
   pm.addPass(createExpandRescale());
   pm.addPass(createCanonicalizerPass());
@@ -156,10 +159,8 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
                                                         : llvm::toString(machine.takeError())));
     return;
   }
-  pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
-  addBufferization(pm, /*onGPU=*/true);
-  addTilePrograms(pm, options.chip, /*vectorWidth=*/1, options.schedule, /*fuseProjection=*/false,
-                  visit);
+  buildFlashAttnSchedulePipeline(pm, options.chip, /*vectorWidth=*/1, options.schedule, visit);
+  addTilePrograms(pm, /*onGPU=*/true, /*fuseProjection=*/false, visit);
   pm.addPass(createSpecializeWarps());
   pm.addPass(createMapToGPU());
   if (!machine->hasDependentLaunch())

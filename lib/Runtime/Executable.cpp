@@ -16,8 +16,10 @@
 #include "llvm/ADT/SetVector.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
+#include "llvm/ExecutionEngine/SectionMemoryManager.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Support/DynamicLibrary.h"
+#include "llvm/Support/Memory.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 
@@ -31,6 +33,32 @@ using llvm::Error;
 using llvm::Expected;
 
 namespace {
+
+/// Gives the JIT pages and counts them.
+class CountingMapper final : public llvm::SectionMemoryManager::MemoryMapper {
+public:
+  int64_t getBytes() const { return bytes; }
+
+  llvm::sys::MemoryBlock allocateMappedMemory(llvm::SectionMemoryManager::AllocationPurpose,
+                                              size_t size, const llvm::sys::MemoryBlock *near,
+                                              unsigned flags, std::error_code &error) override {
+    llvm::sys::MemoryBlock block =
+        llvm::sys::Memory::allocateMappedMemory(size, near, flags, error);
+    bytes += block.allocatedSize();
+    return block;
+  }
+  std::error_code protectMappedMemory(const llvm::sys::MemoryBlock &block,
+                                      unsigned flags) override {
+    return llvm::sys::Memory::protectMappedMemory(block, flags);
+  }
+  std::error_code releaseMappedMemory(llvm::sys::MemoryBlock &block) override {
+    bytes -= block.allocatedSize();
+    return llvm::sys::Memory::releaseMappedMemory(block);
+  }
+
+private:
+  int64_t bytes = 0;
+};
 
 class JITExecutable final : public Executable {
 public:
@@ -48,10 +76,12 @@ public:
   Error invoke(StringRef function, ArrayRef<void *> arguments) override;
   Expected<Entry> lookup(StringRef function) const override;
   Error launch(Entry entry, void **addresses, void *stream) override;
+  int64_t getCodeBytes() const override { return mapper.getBytes(); }
   Expected<int64_t> measureWorkspace(Entry entry, void **addresses) override;
 
 private:
   Device &device;
+  CountingMapper mapper; ///< goes after the engine
   std::unique_ptr<ExecutionEngine> engine;
   /// Entry of each callable function, by its name in the module.
   llvm::StringMap<Entry> entries;
@@ -184,6 +214,7 @@ Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
   options.enableGDBNotificationListener = false;
   options.enablePerfNotificationListener = false;
   options.jitCodeGenOptLevel = llvm::CodeGenOptLevel::Aggressive;
+  options.sectionMemoryMapper = &mapper;
   Expected<std::unique_ptr<ExecutionEngine>> made =
       ExecutionEngine::create(lowered, options, std::move(*machine));
   if (!made)

@@ -125,6 +125,38 @@ static void checkOptions(void) {
   CHECK(seen.errors == 1 && seen.line == 2 && seen.column == 17 && !strcmp(seen.file, "input"));
 }
 
+/* What is refused before any code is made. */
+static void checkChecks(void) {
+  const char *text = attentionText("memref<?x?x?x64xf16>", "", "", "");
+  FlashAttnCompileOptions options;
+  flashattnCompileOptionsInit(&options);
+  options.chip = "sm_90a";
+  CHECK(flashattnCheck(text, strlen(text), &options) == FLASHATTN_OK);
+  CHECK(flashattnCheck(text, strlen(text), NULL) == FLASHATTN_OK);
+  options.schedule = "tile_m = 256, tile_n = 512, warps = 4, stages = 4, lanes = 4, dot_type = f16";
+  FAILS(flashattnCheck(text, strlen(text), &options), FLASHATTN_ERROR_UNSUPPORTED,
+        "cannot be compiled for sm_90a with the schedule given: ");
+  options.schedule = "tile_m = many";
+  FAILS(flashattnCheck(text, strlen(text), &options), FLASHATTN_ERROR_UNSUPPORTED,
+        "but got 'tile_m = many'");
+  FAILS(flashattnCheck("func.func @f(", 13, NULL), FLASHATTN_ERROR_INVALID_MODULE, "input:1:");
+  FAILS(flashattnCheck(NULL, 0, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the text of a module but got null");
+
+  CHECK(flashattnCheckMask("#flashattn.all_of<[#flashattn.causal, #flashattn.sink<2>]>") ==
+        FLASHATTN_OK);
+  FAILS(flashattnCheckMask("#flashattn.window<left = -1>"), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected window bound 'left' between 0 and 2147483648 but got -1");
+  FAILS(flashattnCheckMask("#flashattn.set<\"(p)[nq, nk] : (p >= 0)\">"),
+        FLASHATTN_ERROR_INVALID_ARGUMENT, "but got 1 dimensions and 2 symbols");
+  FAILS(flashattnCheckMask("42 : i32"), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a mask attribute but got 42 : i32");
+  FAILS(flashattnCheckMask("#flashattn.caus"), FLASHATTN_ERROR_INVALID_ARGUMENT, "caus");
+  FAILS(flashattnCheckMask(""), FLASHATTN_ERROR_INVALID_ARGUMENT, "expected");
+  FAILS(flashattnCheckMask(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the text of a mask but got null");
+}
+
 static void checkHandles(void) {
   FlashAttnKernel kernel = compileFor("cpu", attentionText(kDense, "", "", ""));
   FlashAttnKernelInfo info = {.size = sizeof(info)};
@@ -244,6 +276,20 @@ static void checkTensors(void) {
       "expected the query head count to be a multiple of the key/value head count, 3, but got 4, "
       "of "
       "argument 0 ('q') and argument 1 ('k')");
+  /* Outputs share no byte with anything else. */
+  BAD(dense, t[3].data = t[0].data,
+      "expected the output argument 3 ('o') to share no memory with argument 0 ('q') but got "
+      "addresses 0x");
+  BAD(dense, t[1].data = (char *)t[3].data + 4 * (2 * 4 * 8 * 16 - 1),
+      "expected the output argument 3 ('o') to share no memory with argument 1 ('k')");
+  BAD(dense, t[4].data = t[3].data,
+      "expected the output argument 4 ('lse') to share no memory with argument 3 ('o')");
+  t = reset();
+  t[1].data = t[2].data = t[0].data; /* inputs may */
+  CHECK(flashattnLaunch(dense, NULL, t, 5) == FLASHATTN_OK);
+  int64_t workspace = -1; /* for which no address counts */
+  t[3].data = t[0].data;
+  CHECK(flashattnKernelGetWorkspace(dense, t, 5, &workspace) == FLASHATTN_OK && workspace == 0);
   /* The same checks where all of it is packed. */
   t = reset();
   FlashAttnPackedLaunch packed = {.kernel = dense, .tensors = t, .numTensors = 5};
@@ -255,6 +301,9 @@ static void checkTensors(void) {
   packed.data[3] = (char *)t[3].data + 2;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
         "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
+  packed.data[3] = t[2].data;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
+        "expected the output argument 3 ('o') to share no memory with argument 2 ('v')");
   packed.match = 17;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected a match or 0 but got 17");
@@ -459,6 +508,7 @@ int main(void) {
   CHECK(!strcmp(flashattnGetLastError(), ""));
   checkModules();
   checkOptions();
+  checkChecks();
   checkHandles();
   checkNotLaunchable();
   checkTensors();

@@ -52,6 +52,24 @@ int main(void) {
         CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
       }
 
+  /* An output between its inputs: q, k, v and o are slices of one array [B, N, 4, H, D]. */
+  enum { kLength = 17, kHeads = 3, kPacked = 2 * kLength * 4 * kHeads * 32 };
+  float *array = malloc(kPacked * sizeof(float));
+  for (uint32_t i = 0; i < kPacked; ++i)
+    array[i] = noise(5, i);
+  FlashAttnTensor slices[4];
+  for (int i = 0; i < 4; ++i) {
+    slices[i] = describe(FLASHATTN_F32, 4, (int64_t[]){2, kHeads, kLength, 32});
+    slices[i].strides[0] = kPacked / 2, slices[i].strides[1] = 32;
+    slices[i].strides[2] = 4 * kHeads * 32;
+    slices[i].data = array + i * kHeads * 32;
+  }
+  FlashAttnKernel strided = compileFor("cpu", attentionText(kStrided, "", "", ""));
+  CHECK(flashattnLaunch(strided, NULL, slices, 4) == FLASHATTN_OK);
+  CHECK(compareAttention(&slices[0], &slices[1], &slices[2], &slices[3], NULL, 0) < 1e-5);
+  CHECK(flashattnKernelFree(strided) == FLASHATTN_OK);
+  free(array);
+
   /* Scalars: the position of query 0, and what any module computes. */
   const char *text =
       "func.func @scale(%x: memref<?xf32>, %n: index, %flag: i1, %word: i32, %y: memref<f32>,\n"

@@ -137,6 +137,8 @@ int main(void) {
     /* A program built before that field was there gets the rest. */
     FlashAttnKernelInfo older = {.size = offsetof(FlashAttnKernelInfo, tuningKey)};
     CHECK(flashattnKernelGetInfo(kernel, &older) == FLASHATTN_OK && !older.tuningKey);
+    /* The texts at least. */
+    CHECK(info.hostBytes > (int64_t)(strlen(text) + strlen(getText(kernel, "lowered"))));
     CHECK(older.numStages == info.numStages && older.size < sizeof(older));
     CHECK(!!strstr(info.notLaunchableReason, "cannot open the CUDA driver library") == !isCPU);
 

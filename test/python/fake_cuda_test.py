@@ -19,6 +19,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inp
 import stand_in_torch
 
 SHAPE = (1, 2, 8, 64)
+OUT = 0x90000000  # outputs share no memory with inputs
 
 
 class Array:
@@ -73,9 +74,9 @@ class FakeCUDATest(unittest.TestCase):
             q, k = Array((2, 4, 1, 64)), Array((2, 2, keys, 64))
             driver.fakeCUDAPeakMemory()
             before = driver.fakeCUDAPeakMemory()
-            found.append(kernel.get_workspace_bytes(q, k, k, Array((2, 4, 1, 64)), offset=-3))
+            found.append(kernel.get_workspace_bytes(q, k, k, Array((2, 4, 1, 64), OUT), offset=-3))
             self.assertEqual(driver.fakeCUDAPeakMemory(), before)
-            kernel.launch(q, k, k, Array((2, 4, 1, 64)), offset=-3)
+            kernel.launch(q, k, k, Array((2, 4, 1, 64), OUT), offset=-3)
             self.assertEqual(driver.fakeCUDAPeakMemory(), before + found[-1])
         self.assertEqual(found[0], 0)
         self.assertGreater(found[1], 0)
@@ -84,7 +85,7 @@ class FakeCUDATest(unittest.TestCase):
         self.assertEqual(plain.get_workspace_bytes(Array(), Array(), Array(), Array()), 0)
 
     def test_rows_by_address_and_strides(self):
-        out = Array()
+        out = Array(at=OUT)
         for first, rows in (
             (Array(), "dense"),
             (Array(at=0x10010), "dense"),
@@ -114,7 +115,8 @@ class FakeCUDATest(unittest.TestCase):
         for rows, name, at, strides, has_roles in cases:
             _kernel._kernels.clear()
             arrays = {n: Array() for n in "qkvo"}
-            arrays[name] = Array(at=at, strides=strides)
+            arrays["o"] = Array(at=OUT)
+            arrays[name] = Array(at=at + OUT * (name == "o"), strides=strides)
             flashattn.attention(arrays["q"], arrays["k"], arrays["v"], out=arrays["o"])
             ((_, kernel),) = [(p, k) for (p, _), k in _kernel._kernels.items()]
             what = f"{name} at {at:#x} with strides {strides}"
@@ -130,7 +132,7 @@ class FakeCUDATest(unittest.TestCase):
             ({"stream": types.SimpleNamespace(ptr=12)}, None, 12),
             ({"stream": types.SimpleNamespace(__cuda_stream__=lambda: (0, 13))}, None, 13),
         ):
-            flashattn.attention(Array(stream=producer), Array(), Array(), out=Array(), **options)
+            flashattn.attention(Array(stream=producer), Array(), Array(), out=Array(at=OUT), **options)
             self.assertEqual(self.launches[-1][0], expected)
 
     def test_torch(self):
@@ -284,13 +286,13 @@ class FakeCUDATest(unittest.TestCase):
         with self.assertRaisesRegex(
             flashattn.ArgumentError, "expected 'o' that can be written but got a read-only one"
         ):
-            flashattn.attention(Array(), Array(), Array(), out=Array(read_only=True))
+            flashattn.attention(Array(), Array(), Array(), out=Array(at=OUT, read_only=True))
 
     def fails(self, **environment):
         """The exception and its text in a process of its own, whose driver fails as told."""
         script = (
             "import sys; sys.path.insert(0, %r); from fake_cuda_test import Array; import flashattn\n"
-            "try: flashattn.attention(Array(), Array(), Array(), out=Array())\n"
+            "try: flashattn.attention(Array(), Array(), Array(), out=Array(at=0x90000000))\n"
             "except flashattn.FlashAttnError as e: print(type(e).__name__, e)"
         ) % os.path.dirname(os.path.abspath(__file__))
         done = subprocess.run(

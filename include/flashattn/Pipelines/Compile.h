@@ -44,6 +44,8 @@ struct CompileOptions {
   int64_t vectorWidth = 0; ///< CPU: f32 lanes of a register; 0: the host's
   /// CPU: projections in the epilogue of attention's programs (flashattn-fuse-projection).
   bool fuseProjection = false;
+  /// Stops behind flashattn-select-schedule: what is left of the pipeline makes code.
+  bool scheduleOnly = false;
   StageVisitor visitStage; ///< may be empty
 };
 

@@ -43,6 +43,12 @@ enum class PipelineStage {
 /// Sees the module at each stage, in order; a pipeline that fails has no further ones.
 using StageVisitor = std::function<void(PipelineStage stage, ModuleOp module)>;
 
+/// What both pipelines begin with: attention ops on tensors or memrefs to such on memrefs, each
+/// with a schedule for `chip`, "cpu" or sm_XX: `schedule`, or what fits. `vectorWidth` is as of
+/// flashattn-select-schedule.
+void buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip, int64_t vectorWidth,
+                                    StringRef schedule, const StageVisitor &visit = {});
+
 /// From attention ops on tensors or memrefs to the LLVM dialect, for Executable::create.
 /// Public functions get a C interface (`llvm.emit_c_interface`).
 void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,

@@ -45,6 +45,9 @@ public:
   /// the device than to launch kernels.
   virtual llvm::Error launch(Entry entry, void **addresses, void *stream) = 0;
 
+  /// Bytes of host memory that its code and constants take, the images of kernels among them.
+  virtual int64_t getCodeBytes() const = 0;
+
   /// The most bytes of device memory that a `launch` of the same arguments has allocated at any
   /// time: what the function asks for, for its sizes and on this device. On CUDA only: nothing is
   /// allocated or started, and the addresses of memrefs do not matter. Any number of threads may
