@@ -14,12 +14,15 @@ into. `python -m flashattn doctor` says what is found on this machine.
 
 from . import math
 from ._attention import attention
+from ._cache import CacheInfo, cache_info, set_cache_limits
 from ._kernel import Kernel, compile
 from .errors import (
     ArgumentError,
     CompileError,
     DeviceError,
     FlashAttnError,
+    KeywordError,
+    LibraryError,
     TraceError,
     UnsupportedError,
 )
@@ -30,18 +33,23 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "CacheInfo",
     "CompileError",
     "DeviceError",
     "FlashAttnError",
     "Kernel",
+    "KeywordError",
+    "LibraryError",
     "Mask",
     "TraceError",
     "UnsupportedError",
     "affine_set",
     "attention",
+    "cache_info",
     "causal",
     "compile",
     "math",
+    "set_cache_limits",
     "sink",
     "where",
     "window",

@@ -2,49 +2,39 @@
 
 A call that was made before with tensors of the same kind, sizes and strides finds its *plan*: the
 kernel, and the C structures that describe the tensors but for their addresses. What is left of such
-a call is to find the plan, to allocate the outputs and one call into the library. Plans are found
-in two ways: the library compares the tensors with those of the last few plans of the thread, where
-their type shows them to C (torch from 2.10 on); a dictionary has all plans, but its key costs three
-times as much.
+a call is to find the plan, to allocate the outputs and one call into the library, which checks what
+addresses decide: alignment, and that outputs share no memory with anything. Plans are found in two
+ways: the library compares the tensors with those of the last few plans, where their type shows them
+to C (torch from 2.10 on); a dictionary has all plans, but its key costs three times as much.
 """
 
 from __future__ import annotations
 
 import sys
-import threading
-from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, List, Literal, Mapping, Optional, Tuple, TypeVar, Union, overload
 
 import numpy
 
-from . import _features, _kernel, _library, _module, _tensors, _trace
+from . import _cache, _features, _kernel, _library, _module, _tensors, _trace
 from ._checks import ALIGNMENT, Views, check_inputs, check_outputs, device_name
-from ._library import DEVICE_CPU, pack_addresses, pack_call, pack_matched, pack_objects
+from ._library import DEVICE_CPU, pack_objects
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
-
-#: Plans are small, but lengths may vary without end.
-_MAX_PLANS = 4096
-
+from .masks import Mask
 
 #: Plans that tensors are compared with, one by one.
 _MAX_RECENT = 4
 
 
+_WORD = (1 << 64) - 1  #: bits of what stands for an argument in a launch
+
+#: A tensor of the caller's library.
+_Given = TypeVar("_Given")
+
+
 class _Fields(tuple):
     """A mapping's items, which a plan can be found by."""
 
-
-class _State(threading.local):
-    """The plans of a thread."""
-
-    def __init__(self):
-        self.plans: Dict[Any, _Plan] = {}
-        #: The plans used last, none twice.
-        self.recent: List[_Plan] = []
-
-
-_state = _State()
 
 # Of torch, once the user has imported it: the class, the function that gives a device's current
 # stream as an integer, and the address of the table that shows tensors to C, 0 where there is none.
@@ -59,13 +49,16 @@ class _Plan:
     """A kernel with arguments that need only addresses. Never changes once it is in use."""
 
     __slots__ = (
-        "kernel", "device", "launch", "launch_head", "match", "match_head", "tensors", "options", "o_shape",
-        "lse_shape", "like_o", "like_lse", "is_empty",
+        "kernel", "library", "device", "launch", "launch_head", "pack", "match", "match_head", "pack_matched",
+        "tensors", "options", "o_shape", "lse_shape", "like_o", "like_lse", "is_empty", "scale_bits",
     )  # fmt: skip
 
     def __init__(self, kernel: _kernel.Kernel, views: Views, extras: _features.Extras):
-        self.kernel = kernel
+        #: None in a plan that the kernel itself keeps.
+        self.kernel: Optional[_kernel.Kernel] = kernel
+        self.library = kernel._library
         self.device = views.q.device
+        self.scale_bits = kernel._scale_bits  #: for who brings no scale
         self.launch, self.match = kernel._library.launch, kernel._library.match
         self.o_shape, self.lse_shape = views.o.shape, views.lse_shape
         self.is_empty = 0 in self.o_shape
@@ -75,11 +68,12 @@ class _Plan:
         self.options: Any = None
         rows = [views.q, views.k, views.v, views.o]
         first = 5 if views.has_lse else 4
-        count = first + len(extras.values)
+        count = first + len(extras.values) + 1
         self.tensors = (_library.Tensor * max(5, count))()
         is_aligned = all(view.pointer % ALIGNMENT == 0 for view in rows)
         self.match_head = _library.match_head(_exchange, self.tensors, self.device, is_aligned)
         self.launch_head = _library.launch_head(kernel._handle, self.tensors, count)
+        self.pack, self.pack_matched = _library.packers(count)
         for index, view in [*enumerate(rows), *enumerate(extras.values, first)]:
             if isinstance(view, int):  # a scalar, which each launch brings
                 continue
@@ -94,19 +88,96 @@ class _Plan:
         lse.sizes[:3] = self.lse_shape
         lse.strides[:3] = _tensors._dense_strides(self.lse_shape)
 
+    def start(self, stream: int, words: List[int]) -> None:
+        """Launches with the addresses of q, k, v, o and lse and what stands for operands and scale."""
+        if self.is_empty:
+            return
+        status = self.launch(self.launch_head + self.pack(0, stream, *words))
+        if status:
+            self.library.fail(status)
 
+
+@overload
+def attention(
+    q: _Given,
+    k: Any,
+    v: Any,
+    *,
+    mask: Optional[Mask] = ...,
+    scale: Optional[float] = ...,
+    align: _module.Align = ...,
+    layout: _module.Layout = ...,
+    return_lse: Literal[False] = ...,
+    out: Any = ...,
+    schedule: Optional[_kernel.Schedule] = ...,
+    dtype: Any = ...,
+    stream: Any = ...,
+    bias: Any = ...,
+    keep: Any = ...,
+    softcap: Optional[float] = ...,
+    sink_logits: Any = ...,
+    kv_len: Any = ...,
+    offset: Optional[int] = ...,
+    score_mod: Optional[_trace.ScoreMod] = ...,
+) -> _Given: ...
+@overload
+def attention(
+    q: _Given,
+    k: Any,
+    v: Any,
+    *,
+    mask: Optional[Mask] = ...,
+    scale: Optional[float] = ...,
+    align: _module.Align = ...,
+    layout: _module.Layout = ...,
+    return_lse: Literal[True],
+    out: Any = ...,
+    schedule: Optional[_kernel.Schedule] = ...,
+    dtype: Any = ...,
+    stream: Any = ...,
+    bias: Any = ...,
+    keep: Any = ...,
+    softcap: Optional[float] = ...,
+    sink_logits: Any = ...,
+    kv_len: Any = ...,
+    offset: Optional[int] = ...,
+    score_mod: Optional[_trace.ScoreMod] = ...,
+) -> Tuple[_Given, Any]: ...
+@overload
+def attention(
+    q: _Given,
+    k: Any,
+    v: Any,
+    *,
+    mask: Optional[Mask] = ...,
+    scale: Optional[float] = ...,
+    align: _module.Align = ...,
+    layout: _module.Layout = ...,
+    return_lse: bool,
+    out: Any = ...,
+    schedule: Optional[_kernel.Schedule] = ...,
+    dtype: Any = ...,
+    stream: Any = ...,
+    bias: Any = ...,
+    keep: Any = ...,
+    softcap: Optional[float] = ...,
+    sink_logits: Any = ...,
+    kv_len: Any = ...,
+    offset: Optional[int] = ...,
+    score_mod: Optional[_trace.ScoreMod] = ...,
+) -> Union[_Given, Tuple[_Given, Any]]: ...
 def attention(
     q: Any,
     k: Any,
     v: Any,
     *,
-    mask=None,
+    mask: Optional[Mask] = None,
     scale: Optional[float] = None,
-    align: str = "bottom_right",
-    layout: str = "bhsd",
+    align: _module.Align = "bottom_right",
+    layout: _module.Layout = "bhsd",
     return_lse: bool = False,
     out: Any = None,
-    schedule: Any = None,
+    schedule: Optional[_kernel.Schedule] = None,
     dtype: Any = None,
     stream: Any = None,
     bias: Any = None,
@@ -115,7 +186,8 @@ def attention(
     sink_logits: Any = None,
     kv_len: Any = None,
     offset: Optional[int] = None,
-    score_mod: Any = None,
+    score_mod: Optional[_trace.ScoreMod] = None,
+    **unknown: Any,
 ) -> Any:
     """`softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, without the matrix of scores ever
     in memory.
@@ -131,12 +203,15 @@ def attention(
         `h // (Hq // Hkv)`.
       v: values, `[B, Hkv, Nk, Dv]`.
       mask: visible pairs, such as `flashattn.causal`; None shows all.
-      scale: factor of the scores; None is `1 / sqrt(D)`.
+      scale: factor of the scores, from 1e-18 to 1e18; None is `1 / sqrt(D)`. May change from call
+        to call: one kernel takes them all.
       align: where query 0 stands when Nq and Nk differ: at Nk - Nq ("bottom_right") or 0
         ("top_left").
       layout: "bhsd", or "bshd" where the sequence comes before the heads in q, k, v and o.
       return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, Nq]`, f32.
-      out: where to write: o, or (o, lse) with return_lse. It must not overlap the inputs.
+      out: where to write: o, or (o, lse) with return_lse. No byte of either may belong to another
+        tensor of the call; views that lie between each other, as the slices of a packed q, k, v and
+        o do, are fine. The call costs no more than one that makes its outputs.
       schedule: fields of a schedule to pin, as a mapping or as the attribute's text:
         `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "roles": {"consumers": 3}}` for
         warpgroups with roles on Hopper. What is left out follows from the rest. None takes the
@@ -148,7 +223,9 @@ def attention(
 
       bias: added to the scores, f16, bf16 or f32, of any shape that broadcasts to
         `[B, Hq, Nq, Nk]`, whatever the layout; what is broadcast is not repeated in memory. Like
-        q, k and v it is read where it lies, and so are keep, sink_logits and kv_len.
+        q, k and v it is read where it lies, and so are keep, sink_logits and kv_len. On the CPU
+        each of these four may be a list, and sink_logits and kv_len arrays of float64 and int64,
+        which are copied.
       keep: bool, broadcasts as bias does; False hides a pair that the mask shows.
       softcap: c, where scores s become `c * tanh(s / c)` before score_mod and bias.
       sink_logits: `[Hq]`, f32: a logit of each query head that joins the denominator only. A row
@@ -167,50 +244,62 @@ def attention(
       o, `[B, Hq, Nq, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
 
     Raises:
-      ArgumentError: shapes, types, devices, strides or names that do not fit.
+      ArgumentError: shapes, types, devices, strides or names that do not fit; an output that shares
+        memory with another tensor. KeywordError, a TypeError too: a keyword that there is none of.
       TraceError: a score_mod that does what no operation stands for, such as `if` on a score.
       CompileError, UnsupportedError: the compiler's diagnostic, at the first call of a kind.
-      DeviceError: no library, no driver, no device, a launch that failed.
+      LibraryError: no library.
+      DeviceError: no driver, no device, a launch that failed.
 
     Warns:
       UserWarning: a mask that hides whole rows whatever the lengths, at the first call of a kind.
     """
-    # A plan is found by everything that it was made from.
+    if unknown:
+        _features.check_keywords("attention", unknown, attention.__kwdefaults__)
     if schedule is not None and schedule.__class__ is not str:
         schedule = _hashable(schedule)
-    options: Tuple[Any, ...] = (
-        mask,
-        scale,
-        align,
-        layout,
-        return_lse,
-        schedule,
-        dtype,
-        out is None,
-    )
+    names = values = ()
+    text = None
     if not (
         bias is keep is softcap is sink_logits is kv_len is offset is None and score_mod is None
     ):
-        options += (
-            _features.check_options(softcap),
-            None if score_mod is None else _trace.text_of(score_mod),
+        softcap = _features.check_options(softcap)
+        text = None if score_mod is None else _trace.text_of(score_mod)
+        names, values = _features.settle(
+            bias=bias, keep=keep, sink_logits=sink_logits, kv_len=kv_len, offset=offset
         )
-        operands = {
-            "bias": bias,
-            "keep": keep,
-            "sink_logits": sink_logits,
-            "kv_len": kv_len,
-            "offset": offset,
-        }
-        operands = {name: value for name, value in operands.items() if value is not None}
-        if operands:
-            return _call_operands(q, k, v, out, stream, options, operands)
+    # A plan is found by everything that it was made from.
+    options = (mask, align, layout, return_lse, schedule, dtype, softcap, text, names, out is None)
+    if out is None:
+        outs: Tuple[Any, ...] = ()
+    elif not return_lse:
+        outs = (out,)
+    else:
+        outs = tuple(out) if isinstance(out, (tuple, list)) else (out,)
     kind = type(q)
-    if kind is _Tensor and type(k) is kind and type(v) is kind:
-        return _call_torch(q, k, v, out, stream, options)
-    if kind is numpy.ndarray and type(k) is kind and type(v) is kind:
-        return _call_numpy(q, k, v, out, stream, options)
-    return _attend(q, k, v, out, stream, options, None)
+    if kind is numpy.ndarray:
+        plan, key, words = _find_numpy((q, k, v, *outs, *values), options, _cache.cache.plans)
+    elif kind is _Tensor:
+        return _call_torch(q, k, v, out, outs, values, scale, stream, options)
+    else:
+        plan = key = None
+    if plan is None:
+        return _attend(q, k, v, out, stream, options, key, values, scale)
+    words.append(plan.scale_bits if scale is None else _module.scale_bits(scale))
+    plan.kernel._used = _cache.tick()
+    if out is None:
+        o = numpy.empty(plan.o_shape, q.dtype)
+        if return_lse:
+            lse = numpy.empty(plan.lse_shape, numpy.float32)
+            words[3:3] = o.__array_interface__["data"][0], lse.__array_interface__["data"][0]
+            out = o, lse
+        else:
+            words.insert(3, o.__array_interface__["data"][0])
+            out = o
+    if stream is not None:
+        _tensors.stream_pointer(stream)
+    plan.start(0, words)
+    return out
 
 
 def _hashable(fields: Any) -> Any:
@@ -226,160 +315,131 @@ def _mapping(fields: Any) -> Any:
     return {name: _mapping(value) for name, value in fields}
 
 
-def _call_torch(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
-    # Asked about anew at each call.
-    if q.requires_grad or k.requires_grad or v.requires_grad:
-        return _attend(q, k, v, out, stream, options, None)
-    has_lse = options[4]
-    o: Any = None
-    lse: Any = None
-    o_id = lse_id = 0
-    if out is not None:
-        pair = out if has_lse else (out,)
-        if (
-            type(pair) is not tuple
-            or len(pair) != (2 if has_lse else 1)
-            or any(type(t) is not _Tensor for t in pair)
-        ):
-            return _attend(q, k, v, out, stream, options, None)
-        o, lse = pair if has_lse else (out, None)
-        o_id, lse_id = id(o), id(lse) if has_lse else 0
-    plan = key = None
-    match = 0
+_Found = Tuple[Optional[_Plan], Any, List[int]]
+
+
+def _find_numpy(tensors: Tuple[Any, ...], options: Any, plans: Mapping[Any, _Plan]) -> _Found:
+    """The plan of arrays and scalars; its key, by which it can be kept; and the words of a launch but
+    for the scale."""
+    key: List[Any] = [options]
+    words: List[int] = []
+    bits = 0
+    for t in tensors:
+        kind = t.__class__
+        if kind is int:
+            key.append(kind)
+            words.append(t & _WORD)
+            continue
+        if kind is not numpy.ndarray:
+            return None, None, words
+        at, is_read_only = t.__array_interface__["data"]
+        words.append(at)
+        bits |= at
+        key += t.dtype, t.shape, t.strides, is_read_only
+    # Addresses enter by their alignment only.
+    key.append(bits & (ALIGNMENT - 1))
+    found = tuple(key)
     try:
-        for recent in _state.recent:
-            if recent.options == options:
-                match = recent.match(
-                    recent.match_head + pack_objects(id(q), id(k), id(v), o_id, lse_id)
-                )
-                if match:
-                    plan = recent
-                    break
-        else:
-            key = _torch_key(q, k, v, o, lse, options)
-            plan = _state.plans.get(key)
-    except (TypeError, ValueError, RuntimeError, BufferError):
-        key = None  # what cannot be compared, hashed or shown to C is refused by name
-    if plan is None:
-        return _attend(q, k, v, out, stream, options, key)
-    if key is not None and _exchange and not plan.is_empty:
-        others = [recent for recent in _state.recent if recent is not plan]
-        _state.recent = [plan, *others[: _MAX_RECENT - 1]]
-    o_at = lse_at = 0
-    if o is None:
-        o = _empty_like(plan.like_o)
-        o_at = o.data_ptr()
-        if has_lse:
-            lse = _empty_like(plan.like_lse)
-            lse_at = lse.data_ptr()
-    if match and stream is None:
-        call = pack_matched(match, o_at, lse_at)
-    elif plan.is_empty:
-        return (o, lse) if has_lse else o
-    else:
-        if stream is not None:
-            stream = _tensors.stream_pointer(stream)
-        elif plan.device >= 0:
-            stream = _raw_stream(plan.device)
-        lse_at = lse.data_ptr() if has_lse else 0
-        call = pack_call(
-            0, stream or 0, q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(), lse_at
-        )
-    status = plan.launch(plan.launch_head + call)
-    if status:
-        plan.kernel._library.fail(status)
-    return (o, lse) if has_lse else o
-
-
-def _torch_key(q: Any, k: Any, v: Any, o: Any, lse: Any, options: Tuple[Any, ...]) -> Any:
-    """All that a plan was made from. Addresses enter by their alignment only."""
-    # Every attribute read of a tensor costs the host about 0.1 us, so each is read once.
-    key = (
-        q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.stride(), k.stride(), v.stride(), q.is_cuda,
-        q.get_device(), k.get_device(), v.get_device(),
-        (q.data_ptr() | k.data_ptr() | v.data_ptr()) & (ALIGNMENT - 1), options,
-    )  # fmt: skip
-    for t in () if o is None else (o,) if lse is None else (o, lse):
-        bits = t.data_ptr() & (ALIGNMENT - 1)
-        key += (t.dtype, t.shape, t.stride(), t.get_device(), bits)  # type: ignore[assignment]
-    return key
-
-
-def _call_numpy(q: Any, k: Any, v: Any, out: Any, stream: Any, options: Tuple[Any, ...]) -> Any:
-    has_lse = options[4]
-    if out is not None:
-        return _attend(q, k, v, out, stream, options, None)
-    q_at, k_at, v_at = (
-        q.__array_interface__["data"][0], k.__array_interface__["data"][0], v.__array_interface__["data"][0]
-    )  # fmt: skip
-    key = (
-        q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, q.strides, k.strides, v.strides,
-        (q_at | k_at | v_at) & (ALIGNMENT - 1), options,
-    )  # fmt: skip
-    try:
-        plan = _state.plans.get(key)
+        return plans.get(found), found, words
     except TypeError:  # what cannot be hashed is refused by name
-        return _attend(q, k, v, None, stream, options, None)
-    if plan is None:
-        return _attend(q, k, v, None, stream, options, key)
-    o = numpy.empty(plan.o_shape, q.dtype)
-    lse = numpy.empty(plan.lse_shape, numpy.float32) if has_lse else None
-    if not plan.is_empty:
-        o_at = o.__array_interface__["data"][0]
-        lse_at = lse.__array_interface__["data"][0] if lse is not None else 0
-        status = plan.launch(plan.launch_head + pack_call(0, 0, q_at, k_at, v_at, o_at, lse_at))
-        if status:
-            plan.kernel._library.fail(status)
-    return (o, lse) if has_lse else o
+        return None, None, words
 
 
-def _call_operands(
+def _find_torch(tensors: Tuple[Any, ...], options: Any, plans: Mapping[Any, _Plan]) -> _Found:
+    """The same of tensors of torch. Each attribute read costs the host about 0.1 us."""
+    key: List[Any] = [options]
+    words: List[int] = []
+    try:
+        for t in tensors:
+            kind = t.__class__
+            if kind is int:
+                key.append(kind)
+                words.append(t & _WORD)
+                continue
+            if kind is not _Tensor or t.requires_grad:
+                return None, None, words
+            at = t.data_ptr()
+            words.append(at)
+            key += t.dtype, t.shape, t.stride(), t.get_device(), t.is_cuda, at & (ALIGNMENT - 1)
+        found = tuple(key)
+        return plans.get(found), found, words
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        return None, None, words  # what cannot be hashed or has no address is refused by name
+
+
+def _call_torch(
     q: Any,
     k: Any,
     v: Any,
     out: Any,
+    outs: Tuple[Any, ...],
+    values: Tuple[Any, ...],
+    scale: Any,
     stream: Any,
     options: Tuple[Any, ...],
-    operands: Dict[str, Any],
 ) -> Any:
-    """A call with operands beyond q, k and v. Those of torch find their plan by its key."""
-    # In the order of the function's arguments.
-    given = [(role, operands[role.name]) for role in _features.roles() if role.name in operands]
-    others = [value for role, value in given if not role.is_scalar]
-    if out is not None or any(type(t) is not _Tensor for t in (q, k, v, *others)):
-        return _attend(q, k, v, out, stream, options, None, operands)
-    if any(t.requires_grad for t in (q, k, v, *others)):
-        return _attend(q, k, v, out, stream, options, None, operands)
-    plan = key = None
-    options += (tuple(operands),)
-    try:
-        key = _torch_key(q, k, v, None, None, options)
-        for t in others:
-            bits = t.data_ptr() & (ALIGNMENT - 1)
-            key += (t.dtype, t.shape, t.stride(), t.get_device(), bits)
-        plan = _state.plans.get(key)
-    except (TypeError, ValueError, RuntimeError):
-        key = None
+    # What is asked about anew at each call.
+    for t in (k, v, *outs):
+        if t.__class__ is not _Tensor:
+            return _attend(q, k, v, out, stream, options, None, values, scale)
+    if q.requires_grad or k.requires_grad or v.requires_grad:
+        return _attend(q, k, v, out, stream, options, None, values, scale)
+    plan: Optional[_Plan] = None
+    key = None
+    words: List[int] = []
+    match = 0
+    return_lse = options[3]
+    if _exchange and all(value.__class__ is int for value in values):
+        ids = [id(t) for t in outs] + [0] * (2 - len(outs))
+        try:
+            for recent in _cache.cache.recent:
+                if recent.options == options:
+                    match = recent.match(
+                        recent.match_head + pack_objects(id(q), id(k), id(v), *ids)
+                    )
+                    if match:
+                        plan = recent
+                        break
+        except (TypeError, ValueError, RuntimeError, BufferError):
+            match = 0  # what cannot be compared or shown to C is refused by name
     if plan is None:
-        return _attend(q, k, v, out, stream, options, key, operands)
-    o = _empty_like(plan.like_o)
-    lse = _empty_like(plan.like_lse) if options[4] else None
-    if not plan.is_empty:
-        if stream is not None:
-            stream = _tensors.stream_pointer(stream)
-        elif plan.device >= 0:
-            stream = _raw_stream(plan.device)
-        words = [t.data_ptr() for t in ((q, k, v, o) if lse is None else (q, k, v, o, lse))]
-        for role, value in given:
-            words.append(
-                _features.check_scalar(role.name, value) & ((1 << 64) - 1)
-                if role.is_scalar
-                else value.data_ptr()
-            )
-        status = plan.launch(plan.launch_head + pack_addresses(stream or 0, words))
+        plan, key, words = _find_torch((q, k, v, *outs, *values), options, _cache.cache.plans)
+    if plan is None:
+        return _attend(q, k, v, out, stream, options, key, values, scale)
+    assert plan.kernel is not None
+    bits = plan.scale_bits if scale is None else _module.scale_bits(scale)
+    plan.kernel._used = _cache.tick()
+    if not match and _exchange and not plan.is_empty:
+        others = [recent for recent in _cache.cache.recent if recent is not plan]
+        _cache.cache.recent = [plan, *others[: _MAX_RECENT - 1]]
+    at = [0] * len(outs)
+    if out is None:
+        o = out = _empty_like(plan.like_o)
+        at = [o.data_ptr()]
+        if return_lse:
+            lse = _empty_like(plan.like_lse)
+            at.append(lse.data_ptr())
+            out = o, lse
+    if match and stream is None:
+        given = [value & _WORD for value in values]
+        status = plan.launch(plan.launch_head + plan.pack_matched(match, *at, *given, bits))
         if status:
-            plan.kernel._library.fail(status)
-    return (o, lse) if options[4] else o
+            plan.library.fail(status)
+        return out
+    if match:
+        words = [t.data_ptr() for t in (q, k, v, *outs)] + [value & _WORD for value in values]
+    if not outs:
+        words[3:3] = at
+    words.append(bits)
+    plan.start(_stream_or(stream, plan.device), words)
+    return out
+
+
+def _stream_or(stream: Any, device: int) -> int:
+    """The caller's stream, or the current one of torch."""
+    if stream is not None:
+        return _tensors.stream_pointer(stream)
+    return _raw_stream(device) if device >= 0 else 0
 
 
 def _attend(
@@ -390,13 +450,15 @@ def _attend(
     stream: Any,
     options: Tuple[Any, ...],
     key: Any,
-    operands: Mapping[str, Any] = MappingProxyType({}),
+    values: Tuple[Any, ...],
+    scale: Any,
 ) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
-    mask, scale, align, layout, return_lse, schedule, dtype, _ = options[:8]
-    softcap, score_mod = options[8:10] if len(options) > 8 else (None, None)
+    mask, align, layout, return_lse, schedule, dtype, softcap, score_mod, names, _ = options
+    operands = dict(zip(names, values))
     _learn_torch()
-    scale = _module.check_options(mask, scale, align, layout)
+    _module.check_options(mask, align, layout)
+    scale_bits = None if scale is None else _module.scale_bits(scale)
     bf16_bits = False
     if dtype is not None:
         bf16_bits = _tensors.parse_element(getattr(dtype, "__name__", dtype)) == "bf16"
@@ -435,7 +497,6 @@ def _attend(
         sizes["D"],
         sizes["V"],
         mask,
-        scale,
         align,
         layout,
         bool(return_lse),
@@ -447,47 +508,73 @@ def _attend(
         operands=extras.operands,
         queries=queries,
     )
-    plan = _Plan(_kernel.cached(problem, views["q"].device), checked, extras)
+    kernel = _kernel.cached(problem, views["q"].device)
+    plan = _Plan(kernel, checked, extras)
     if stream is None:
         stream = _stream_of(q, views["q"])
     else:
         stream = _tensors.stream_pointer(stream)
-    _start(plan, (*views.values(), o_view, lse_view), extras, stream)
+    _start(plan, (*views.values(), o_view, lse_view), extras, scale_bits, stream)
     # What torch allocates is aligned; a plan without out= counts on it.
     if key is not None and (out is not None or o_view.pointer % ALIGNMENT == 0):
         plan.options = options
         plan.like_o, plan.like_lse = like_o, like_lse
-        plans = _state.plans
-        if len(plans) >= _MAX_PLANS:
-            plans.clear()
-        plans[key] = plan
+        _cache.cache.keep_plan(kernel, key, plan)
     return (o, lse) if return_lse else o
 
 
 def launch_kernel(
-    kernel: _kernel.Kernel, q, k, v, out, lse, stream, operands: Mapping[str, Any]
+    kernel: _kernel.Kernel,
+    q: Any,
+    k: Any,
+    v: Any,
+    out: Any,
+    lse: Any,
+    scale: Any,
+    stream: Any,
+    operands: Mapping[str, Any],
 ) -> None:
     """`Kernel.launch`."""
-    plan, views, extras = _plan_of(kernel, q, k, v, out, lse, operands)
+    bits = kernel._scale_bits if scale is None else _module.scale_bits(scale)
+    names, values = _features.settle(**operands) if operands else ((), ())
+    tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
+    kind = type(q)
+    plan, key = None, None
+    words: List[int] = []
+    if kind is numpy.ndarray:
+        plan, key, words = _find_numpy(tensors, (names, lse is None), kernel._plans)
+    elif kind is _Tensor:
+        plan, key, words = _find_torch(tensors, (names, lse is None), kernel._plans)
+    if plan is not None:
+        plan.start(_stream_or(stream, plan.device), [*words, bits])
+        return
+    plan, views, extras = _plan_of(kernel, q, k, v, out, lse, dict(zip(names, values)))
     stream = _stream_of(q, views[0]) if stream is None else _tensors.stream_pointer(stream)
-    _start(plan, views, extras, stream)
+    _start(plan, views, extras, bits, stream)
+    if key is not None:
+        plan.kernel = None  # which would never go if it kept itself
+        if len(kernel._plans) >= _cache.MAX_PLANS:
+            kernel._plans.clear()
+        kernel._plans[key] = plan
 
 
 def measure_workspace(
-    kernel: _kernel.Kernel, q, k, v, out, lse, operands: Mapping[str, Any]
+    kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
 ) -> int:
     """`Kernel.get_workspace_bytes`."""
-    plan, views, extras = _plan_of(kernel, q, k, v, out, lse, operands)
+    names, values = _features.settle(**operands)
+    plan, views, extras = _plan_of(kernel, q, k, v, out, lse, dict(zip(names, values)))
     if plan.is_empty:
         return 0
     words = [view.pointer for view in views if view is not None] + extras.words()
+    words.append(kernel._scale_bits)
     for tensor, word in zip(plan.tensors, words):
         tensor.scalar = word  # counts where the argument is one
     return kernel._library.workspace(kernel._handle, plan.tensors, len(words))
 
 
 def _plan_of(
-    kernel: _kernel.Kernel, q, k, v, out, lse, operands: Mapping[str, Any]
+    kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
 ) -> Tuple[_Plan, Tuple[Optional[View], ...], _features.Extras]:
     """A plan of the caller's own, with what it was made from."""
     _learn_torch()
@@ -535,14 +622,14 @@ def _plan_of(
 
 
 def _start(
-    plan: _Plan, views: Tuple[Optional[View], ...], extras: _features.Extras, stream: int
+    plan: _Plan,
+    views: Tuple[Optional[View], ...],
+    extras: _features.Extras,
+    scale_bits: Optional[int],
+    stream: int,
 ) -> None:
-    if plan.is_empty:
-        return
     words = [view.pointer for view in views if view is not None] + extras.words()
-    status = plan.launch(plan.launch_head + pack_addresses(stream, words))
-    if status:
-        plan.kernel._library.fail(status)
+    plan.start(stream, [*words, plan.scale_bits if scale_bits is None else scale_bits])
 
 
 def _learn_torch() -> None:
@@ -565,10 +652,8 @@ def _learn_torch() -> None:
 
 
 def _stream_of(tensor: Any, view: View) -> int:
-    if view.device == DEVICE_CPU:
-        return 0
     if _tensors.is_torch(tensor):
-        return _raw_stream(view.device)
+        return _stream_or(None, view.device)
     return _tensors.current_stream(view)
 
 

@@ -88,8 +88,10 @@ def check_view(role: Role, view: View, q: View) -> None:
     if view.element not in role.elements:
         names = ["bool" if element == "i1" else element for element in role.elements]
         expected = " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
-        bits = len(names) > 1 and view.element == "uint16"
-        hint = "; dtype='bf16' says that it holds the bits of bf16" if bits else ""
+        wanted = {"f32": "float32", "i32": "int32", "bool": "bool"}[names[-1]]
+        hint = f'; convert it, as with .astype("{wanted}") or .to(torch.{wanted})'
+        if len(names) > 1 and view.element == "uint16":
+            hint = "; dtype='bf16' says that it holds the bits of bf16"
         kind = UnsupportedError if len(names) > 1 else ArgumentError
         raise kind(f"expected element type {expected} of {name!r} but got {view.element}{hint}")
     if role.like_first and view.element != q.element:

@@ -5,14 +5,17 @@ Which there are, and what each is, the library says (`Library.roles`).
 
 from __future__ import annotations
 
+import difflib
 import functools
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple, Union
+
+import numpy
 
 from . import _library, _module, _tensors
 from ._checks import ALIGNMENT, Sizes, check_strides, check_view
 from ._library import DEVICE_CPU, Role
 from ._tensors import View
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError, KeywordError, UnsupportedError
 
 _OFFSETS = 1 << 31
 
@@ -33,17 +36,83 @@ class Extras(NamedTuple):
 
 @functools.lru_cache(maxsize=None)
 def roles() -> Tuple[Role, ...]:
-    """The inputs that may be left out, in their order."""
-    return tuple(r for r in _library.get().roles() if r.is_optional and not r.is_output)
+    """The inputs that may be left out, in their order; not the scale, which every kernel takes."""
+    found = _library.get().roles()
+    return tuple(r for r in found if r.is_optional and not r.is_output and r.name != "scale")
+
+
+#: What other attentions call it, and how it is said here.
+_ELSEWHERE = {
+    "is_causal": "mask=flashattn.causal",
+    "causal": "mask=flashattn.causal",
+    "attn_mask": "keep= for truth values, bias= for numbers",
+    "key_padding_mask": "kv_len= or keep=",
+    "attn_bias": "bias=",
+    "alibi_slopes": "score_mod=",
+    "softmax_scale": "scale=",
+    "sm_scale": "scale=",
+    "logits_soft_cap": "softcap=",
+    "window_size": "mask=flashattn.window(left, right)",
+    "return_softmax_lse": "return_lse=True",
+    "enable_gqa": "none: the head counts say it",
+    "seqused_k": "kv_len=",
+    "sinks": "sink_logits=, or mask=flashattn.sink(n)",
+}
+
+
+def check_keywords(function: str, unknown: Iterable[str], known: Iterable[str]) -> None:
+    """Raises KeywordError, which names what a keyword is called here, where that is known."""
+    known = list(known)
+    for name in unknown:
+        if name in known:
+            continue
+        close = [f"{other}=" for other in difflib.get_close_matches(name, known)]
+        expected = _ELSEWHERE.get(name) or " or ".join(close)
+        hint = f"; expected {expected}" if expected else ""
+        raise KeywordError(f"{function}() got an unexpected keyword argument {name!r}{hint}")
 
 
 def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
-    """The keyword arguments of `function` that are not None. Raises TypeError for no operand."""
+    """The keyword arguments of `function` that are not None. Raises KeywordError for no operand."""
     names = [role.name for role in roles()]
-    for name in operands:
-        if name not in names:
-            raise TypeError(f"{function}() got an unexpected keyword argument {name!r}")
+    check_keywords(function, operands, names)
     return {name: operands[name] for name in names if operands.get(name) is not None}
+
+
+def settle(**operands: Any) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
+    """Names and values of what is not None, in the order of the function's arguments: scalars as
+    integers, lists as arrays, and arrays of NumPy's default types as what the operand has, where
+    that changes no number but by rounding."""
+    found = [role for role in roles() if operands.get(role.name) is not None]
+    return (
+        tuple(role.name for role in found),
+        tuple(_settle_value(role, operands[role.name]) for role in found),
+    )
+
+
+def _settle_value(role: Role, value: Any) -> Any:
+    if role.is_scalar:
+        return check_scalar(role.name, value)
+    if isinstance(value, (list, tuple)):
+        try:
+            value = numpy.asarray(value)
+        except ValueError:
+            raise ArgumentError(
+                f"expected {role.name!r} to be an array but got lists of unlike lengths"
+            ) from None
+    elif not isinstance(value, numpy.ndarray) or len(role.elements) > 1:
+        return value  # a bias of float64 may be large
+    kind = value.dtype.kind
+    if "f32" in role.elements and kind in "fiu" and value.dtype != numpy.float32:
+        return value.astype(numpy.float32)
+    if "i32" in role.elements and kind in "iu" and value.dtype != numpy.int32:
+        if value.size and not -_OFFSETS <= value.min() <= value.max() < _OFFSETS:
+            raise ArgumentError(
+                f"expected {role.name!r} from -2147483648 to 2147483647 but got {value.min()} to "
+                f"{value.max()}"
+            )
+        return value.astype(numpy.int32)
+    return value
 
 
 def check_options(softcap: Any) -> Optional[float]:

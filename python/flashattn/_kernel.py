@@ -1,20 +1,20 @@
-"""Compiled kernels: the process's cache of them, and the object that `compile` gives."""
+"""Compiled kernels: the object that `compile` gives."""
 
 from __future__ import annotations
 
 import os
 import sys
-import threading
 import warnings
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from . import _features, _library, _module, _trace
+from . import _cache, _features, _library, _module, _trace
 from ._library import DEVICE_AUTO, DEVICE_CPU
-from .errors import ArgumentError, DeviceError, UnsupportedError
+from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
 from .masks import Mask
 
 Schedule = Union[str, Mapping[str, Any]]
+
 
 def _format_fields(fields: Mapping[str, Any]) -> str:
     """`a = 1, b = <c = 2, d = x>` of a mapping, the inner list of one of its own."""
@@ -63,7 +63,8 @@ def _caller_level() -> int:
 class Kernel:
     """A compiled attention: one that serves every batch, head count and length.
 
-    Made by `flashattn.compile`. It may be launched from several threads at once.
+    Made by `flashattn.compile`. It may be launched from several threads at once. What pickle keeps of
+    it is what it was made from: it is compiled anew where it is loaded.
     """
 
     def __init__(
@@ -73,9 +74,15 @@ class Kernel:
         device: int,
         tuned: bool = True,
         function: str = _module.FUNCTION,
+        scale: Optional[float] = None,
     ):
         library = _library.get()
         self.problem = problem
+        self._recipe = (problem, chip, device, tuned, function, scale)
+        self._scale_bits = _module.scale_bits(problem.d**-0.5 if scale is None else scale)
+        #: Of launches of this kernel by hand, for tensors as they were.
+        self._plans: Dict[Any, Any] = {}
+        self._used = 0  #: the moment of its last use, as of `_cache.tick`
         self._library = library
         self._handle, warned = library.compile(
             _module.make_module(problem, function), chip=chip, device=device, schedule=problem.schedule,
@@ -86,6 +93,9 @@ class Kernel:
         self._info = library.info(self._handle)
         for message in dict.fromkeys(warned):
             warnings.warn(message, UserWarning, stacklevel=_caller_level())
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        return (Kernel, self._recipe)
 
     def __repr__(self) -> str:
         return f"<flashattn.Kernel for {self.chip}: {self.schedule}>"
@@ -138,6 +148,18 @@ class Kernel:
         """Whether `launch` can work: a kernel for a chip that is not here gives texts only."""
         return self._info.is_launchable
 
+    def explain_schedule(self, schedule: Schedule) -> str:
+        """Why there is no such kernel with this schedule; empty where there is one, as far as is
+        known before code is made, which takes a hundredth of the time."""
+        problem, chip, device, _, function, _ = self._recipe
+        fields = format_schedule(schedule, problem.element, self.chip == "cpu")
+        text = _module.make_module(problem._replace(schedule=fields), function)
+        try:
+            self._library.check(text, chip=chip, device=device, schedule=fields, tuned=False)
+        except (CompileError, UnsupportedError) as error:
+            return str(error)
+        return ""
+
     def ir(self, stage: str) -> str:
         """The text of a stage, one of `stages`. Raises ArgumentError for another name."""
         if stage not in self._info.stages:
@@ -145,18 +167,30 @@ class Kernel:
         return self._library.text(self._handle, stage)
 
     def launch(
-        self, q, k, v, out, lse=None, *, stream=None, **operands: Any
-    ) -> None:  # fmt: skip
+        self,
+        q: Any,
+        k: Any,
+        v: Any,
+        out: Any,
+        lse: Any = None,
+        *,
+        scale: Optional[float] = None,
+        stream: Any = None,
+        **operands: Any,
+    ) -> None:
         """Writes `out` (and `lse`, for a kernel with return_lse) on `stream`, by default the
-        caller's current one. `operands` are those of `flashattn.attention` by their names, bias and
+        caller's current one. `scale` is by default what the kernel was made with. `operands` are those of `flashattn.attention` by their names, bias and
         the rest, for a kernel that was compiled with them, and needed there. Shapes and errors as
-        of `flashattn.attention`; returns before a GPU is done."""
+        of `flashattn.attention`: `out` and `lse` must share no memory with each other or the rest.
+        Returns before a GPU is done."""
         from . import _attention
 
-        given = _features.given("launch", operands)
-        _attention.launch_kernel(self, q, k, v, out, lse, stream, given)
+        given = _features.given("launch", operands) if operands else {}
+        _attention.launch_kernel(self, q, k, v, out, lse, scale, stream, given)
 
-    def get_workspace_bytes(self, q, k, v, out, lse=None, **operands: Any) -> int:
+    def get_workspace_bytes(
+        self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **operands: Any
+    ) -> int:
         """Memory of a GPU that `launch` of the same arguments needs besides them: the most that it
         has allocated at any time, before the driver rounds it up. Nothing is allocated or started.
         Errors as of `launch`."""
@@ -166,26 +200,10 @@ class Kernel:
         return _attention.measure_workspace(self, q, k, v, out, lse, given)
 
 
-_lock = threading.Lock()
-_kernels: Dict[Tuple[_module.Problem, int], Kernel] = {}
-_locks: Dict[Tuple[_module.Problem, int], threading.Lock] = {}
-
-
 def cached(problem: _module.Problem, device: int) -> Kernel:
-    """The process's kernel for `problem` on `device`; compiled once, whoever asks at the same time."""
-    key = (problem, device)
-    kernel = _kernels.get(key)
-    if kernel is not None:
-        return kernel
-    with _lock:
-        lock = _locks.setdefault(key, threading.Lock())
-    with lock:
-        kernel = _kernels.get(key)
-        if kernel is None:
-            kernel = _kernels[key] = Kernel(
-                problem, "cpu" if device == DEVICE_CPU else None, device
-            )
-    return kernel
+    """The process's kernel for `problem` on `device`."""
+    chip = "cpu" if device == DEVICE_CPU else None
+    return _cache.cache.find(problem, device, lambda: Kernel(problem, chip, device))
 
 
 def compile(
@@ -195,16 +213,16 @@ def compile(
     dtype: Any = "f16",
     mask: Optional[Mask] = None,
     scale: Optional[float] = None,
-    align: str = "bottom_right",
-    layout: str = "bhsd",
+    align: _module.Align = "bottom_right",
+    layout: _module.Layout = "bhsd",
     return_lse: bool = False,
     schedule: Optional[Schedule] = None,
     chip: Optional[str] = None,
     device: Optional[int] = None,
-    rows: str = "dense",
+    rows: _module.Rows = "dense",
     tuned: bool = True,
     softcap: Optional[float] = None,
-    score_mod: Any = None,
+    score_mod: Optional[_trace.ScoreMod] = None,
     queries: Optional[int] = None,
     **operands: Any,
 ) -> Kernel:
@@ -214,7 +232,8 @@ def compile(
       head_dim: D, elements of a query or key row.
       value_dim: Dv, elements of a value or output row; D by default.
       dtype: f16, bf16 or f32, as text or as a dtype of numpy or torch.
-      mask, scale, align, layout, return_lse, schedule: as of `flashattn.attention`.
+      mask, align, layout, return_lse, schedule: as of `flashattn.attention`.
+      scale: what launches take that bring none; it is not compiled in.
       chip: "cpu", "sm_80", "sm_90a" and so on; by default that of `device`. A chip that is not in
         this machine gives a kernel whose texts can be read.
       device: number of the CUDA device; by default the first one, or the CPU where there is none.
@@ -233,7 +252,7 @@ def compile(
 
     Raises:
       CompileError, UnsupportedError: with the compiler's diagnostic.
-      DeviceError: no library, or no such device.
+      LibraryError, DeviceError: no library, or no such device.
     """
     from ._tensors import parse_element
 
@@ -254,12 +273,12 @@ def compile(
     if chip is None and device == DEVICE_AUTO:
         device = 0 if _has_cuda() else DEVICE_CPU
     is_cpu = chip == "cpu" or (chip is None and device == DEVICE_CPU)
+    _module.check_options(mask, align, layout)
     problem = _module.Problem(
         element,
         head_dim,
         head_dim if value_dim is None else value_dim,
         mask,
-        _module.check_options(mask, scale, align, layout),
         align,
         layout,
         bool(return_lse),
@@ -272,7 +291,9 @@ def compile(
         score_mod=None if score_mod is None else _trace.text_of(score_mod),
         queries=queries,
     )
-    return Kernel(problem, chip, device, tuned)
+    if scale is not None:
+        scale = _module.check_factor("scale", scale)
+    return Kernel(problem, chip, device, tuned, scale=scale)
 
 
 def _has_cuda() -> bool:

@@ -7,9 +7,16 @@ import os
 import struct
 import threading
 from pathlib import Path
-from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from .errors import ArgumentError, CompileError, DeviceError, FlashAttnError, UnsupportedError
+from .errors import (
+    ArgumentError,
+    CompileError,
+    DeviceError,
+    FlashAttnError,
+    LibraryError,
+    UnsupportedError,
+)
 
 DEVICE_AUTO, DEVICE_CPU = -1, -2
 MAX_RANK = 4
@@ -44,19 +51,15 @@ class Tensor(ctypes.Structure):
 
 
 def launch_head(kernel: int, tensors: ctypes.Array, count: int) -> bytes:
-    """A FlashAttnPackedLaunch up to what `pack_call` or `pack_matched` gives."""
+    """A FlashAttnPackedLaunch up to what one of `packers` gives."""
     return struct.pack("2Pq", kernel, ctypes.addressof(tensors), count)
 
 
-#: The rest of a FlashAttnPackedLaunch: no match (0), the stream, and the addresses of q, k, v, o and lse.
-pack_call = struct.Struct("7P").pack
-#: The same after a match: its number, and the addresses of o and lse, 0 where they were matched too.
-pack_matched = struct.Struct("P32x2P").pack
-
-
-def pack_addresses(stream: int, addresses: Sequence[int]) -> bytes:
-    """What `pack_call` gives, of any number of arguments; a scalar stands as its 64 bits."""
-    return struct.pack(f"{2 + len(addresses)}P", 0, stream, *addresses)
+def packers(count: int) -> Tuple[Callable[..., bytes], Callable[..., bytes]]:
+    """What gives the rest of a FlashAttnPackedLaunch with `count` arguments: of no match (0), the
+    stream and a word for each, its address or the 64 bits of a scalar; and of a match's number and
+    the words behind those of q, k and v, 0 for what was matched too."""
+    return struct.Struct(f"{2 + count}P").pack, struct.Struct(f"P32x{count - 3}P").pack
 
 
 def match_head(exchange: int, tensors: ctypes.Array, device: int, is_aligned: bool) -> bytes:
@@ -121,6 +124,7 @@ class _KernelInfo(ctypes.Structure):
         ("numStages", ctypes.c_int32),
         ("workspaceBytes", ctypes.c_int64),
         ("tuningKey", ctypes.c_char_p),
+        ("hostBytes", ctypes.c_int64),
     ]
 
 
@@ -207,6 +211,7 @@ class KernelInfo(NamedTuple):
     stages: List[str]
     workspace_bytes: int
     tuning_key: str  #: what tuned schedules are kept by: chip, D, Dv, type, shape of the mask
+    host_bytes: int  #: of memory that it keeps
 
 
 def candidates() -> List[Path]:
@@ -226,7 +231,7 @@ def candidates() -> List[Path]:
 
 
 def find() -> Path:
-    """The library's file. Raises DeviceError, with every place looked at."""
+    """The library's file. Raises LibraryError, with every place looked at."""
     places = candidates()
     for place in places:
         if place.is_file():
@@ -234,8 +239,18 @@ def find() -> Path:
     hint = "set FLASHATTN_LIBRARY to its path, or build it with ./build.sh build FlashAttnC"
     if os.environ.get("FLASHATTN_LIBRARY"):
         hint = "this is what FLASHATTN_LIBRARY names; unset it to use the package's own"
-    raise DeviceError(
+    raise LibraryError(
         f"expected {LIBRARY_NAME} in {', '.join(map(str, places))} but found none: {hint}"
+    )
+
+
+def _explain_need(error: str) -> str:
+    """What to do where the loader misses a library of LLVM, which it names."""
+    if "libMLIR" not in error and "libLLVM" not in error:
+        return ""
+    return (
+        "; it needs the shared libraries of LLVM and MLIR 22.1 (Debian and apt.llvm.org: libmlir-22, "
+        "libllvm22), beside it or where the loader looks; one of ./build.sh bundle needs neither"
     )
 
 
@@ -247,11 +262,11 @@ class Library:
         try:
             lib = ctypes.CDLL(str(path))
         except OSError as error:
-            raise DeviceError(f"cannot load {path}: {error}") from None
+            raise LibraryError(f"cannot load {path}: {error}{_explain_need(str(error))}") from None
         try:
             self._declare(lib)
         except AttributeError as error:
-            raise DeviceError(
+            raise LibraryError(
                 f"expected the functions of this version in {path} but got: {error}"
             ) from None
         self.lib = lib
@@ -271,6 +286,8 @@ class Library:
             ("flashattnGetDeviceInfo", [number, pointer]),
             ("flashattnCompileOptionsInit", [pointer]),
             ("flashattnCompile", [ctypes.c_char_p, ctypes.c_size_t, pointer, pointer]),
+            ("flashattnCheck", [ctypes.c_char_p, ctypes.c_size_t, pointer]),
+            ("flashattnCheckMask", [ctypes.c_char_p]),
             ("flashattnGetOperand", [ctypes.c_char_p, number, pointer]),
             ("flashattnKernelFree", [pointer]),
             ("flashattnKernelGetInfo", [pointer, pointer]),
@@ -352,8 +369,7 @@ class Library:
         self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
     ) -> Tuple[int, List[str]]:
         """A kernel's handle, which `free` takes back, and what the compiler warns of."""
-        options = _CompileOptions()
-        self._check(self.lib.flashattnCompileOptionsInit(ctypes.byref(options)))
+        options = self._options(chip, device, schedule, tuned)
         found: List[str] = []
 
         def take(user, severity, file, line, column, message):
@@ -361,10 +377,6 @@ class Library:
                 found.append(message.decode(errors="replace"))
 
         options.diagnostic = _DiagnosticCallback(take)
-        options.chip = chip.encode() if chip else None
-        options.device = device
-        options.schedule = schedule.encode() if schedule else None
-        options.useTuned = int(tuned)
         kernel = ctypes.c_void_p()
         text = mlir.encode()
         self._check(
@@ -372,6 +384,31 @@ class Library:
         )
         assert kernel.value is not None
         return kernel.value, found
+
+    def check(
+        self, mlir: str, *, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
+    ) -> None:
+        """Raises what `compile` does before it makes code."""
+        options = self._options(chip, device, schedule, tuned)
+        text = mlir.encode()
+        self._check(self.lib.flashattnCheck(text, len(text), ctypes.byref(options)))
+
+    def _options(
+        self, chip: Optional[str], device: int, schedule: Optional[str], tuned: bool
+    ) -> _CompileOptions:
+        options = _CompileOptions()
+        self._check(self.lib.flashattnCompileOptionsInit(ctypes.byref(options)))
+        options.chip = chip.encode() if chip else None
+        options.device = device
+        options.schedule = schedule.encode() if schedule else None
+        options.useTuned = int(tuned)
+        return options
+
+    def explain_mask(self, text: str) -> str:
+        """Why the text is no mask attribute; empty where it is one."""
+        if self.lib.flashattnCheckMask(text.encode()):
+            return (self.lib.flashattnGetLastError() or b"").decode(errors="replace")
+        return ""
 
     def free(self, kernel: int) -> None:
         self._check(self.lib.flashattnKernelFree(kernel))
@@ -392,6 +429,7 @@ class Library:
             stages,
             info.workspaceBytes,
             (info.tuningKey or b"").decode(),
+            info.hostBytes,
         )
 
     def text(self, kernel: int, stage: str) -> str:
@@ -454,7 +492,7 @@ _loaded: Dict[str, Library] = {}
 
 
 def get() -> Library:
-    """The library, loaded at the first call. Raises DeviceError."""
+    """The library, loaded at the first call. Raises LibraryError."""
     library = _loaded.get("library")
     if library is None:
         with _lock:

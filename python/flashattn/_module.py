@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from typing import NamedTuple, Optional, Tuple
+import struct
+from typing import Any, Literal, NamedTuple, Optional, Tuple, get_args
 
 from .errors import ArgumentError
 from .masks import Mask
 
 FUNCTION = "attention"
-ALIGNS = ("top_left", "bottom_right")
-LAYOUTS = ("bhsd", "bshd")
+Align = Literal["top_left", "bottom_right"]
+ALIGNS = get_args(Align)
+Layout = Literal["bhsd", "bshd"]
+LAYOUTS = get_args(Layout)
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
 #: How rows lie in memory: `dense` where every operand is contiguous and begins at a multiple of 16
 #: bytes; `aligned` for any strides with rows that begin at such multiples, which lets a GPU move 16
 #: bytes at once; `strided` for any strides with a unit last one.
-ROWS = ("dense", "aligned", "strided")
+Rows = Literal["dense", "aligned", "strided"]
+ROWS = get_args(Rows)
 
 
 #: So few queries have kernels of their own, which read the keys in parts.
@@ -34,14 +39,13 @@ class Operand(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """All that is compiled in. Batch, lengths and strides are not: they may vary. Nor are head
-    counts and the number of queries, unless they are given."""
+    """All that is compiled in. Batch, lengths, strides and the scale are not: they may vary. Nor are
+    head counts and the number of queries, unless they are given."""
 
     element: str  #: f16, bf16 or f32
     d: int  #: elements of a query or key row
     dv: int  #: elements of a value or output row
     mask: Optional[Mask] = None
-    scale: Optional[float] = None  #: None is 1/sqrt(d)
     align: str = "bottom_right"
     layout: str = "bhsd"
     lse: bool = False
@@ -72,22 +76,31 @@ def few_queries(queries: int) -> Optional[int]:
     return queries if 1 <= queries <= MAX_FEW_QUERIES else None
 
 
-def check_options(mask, scale, align, layout) -> Optional[float]:
-    """Raises ArgumentError for what no text can be made of; gives the scale as a float or None."""
+def check_options(mask: Any, align: Any, layout: Any) -> None:
+    """Raises ArgumentError for what no text can be made of."""
     if mask is not None and not isinstance(mask, Mask):
+        hint = "; keep= takes an array of truth values" if hasattr(mask, "dtype") else ""
         raise ArgumentError(
-            f"expected mask to be a flashattn mask or None but got {type(mask).__name__}"
+            f"expected mask to be a flashattn mask or None but got {type(mask).__name__}{hint}"
         )
     if align not in ALIGNS:
         raise ArgumentError(f"expected align top_left or bottom_right but got {align!r}")
     if layout not in LAYOUTS:
         raise ArgumentError(f"expected layout bhsd or bshd but got {layout!r}")
-    if scale is None:
-        return None
-    return check_factor("scale", scale)
 
 
-def check_factor(name: str, number) -> float:
+@functools.lru_cache(maxsize=1024)
+def _bits_of(scale: float) -> int:
+    return int(struct.unpack("<I", struct.pack("<f", check_factor("scale", scale)))[0])
+
+
+def scale_bits(scale: Any) -> int:
+    """What stands for a scale in a launch: the bits of an f32. Raises ArgumentError."""
+    # What else converts to a number may be another one next time.
+    return _bits_of(scale if scale.__class__ is float else check_factor("scale", scale))
+
+
+def check_factor(name: str, number: Any) -> float:
     """Raises ArgumentError for a scale or softcap that is none."""
     try:
         value = float(number)
@@ -115,7 +128,8 @@ def _type_of(problem: Problem, operand: Operand) -> str:
 
 
 def make_module(problem: Problem, function: str = FUNCTION) -> str:
-    """One function over memrefs, its batch and lengths dynamic, and its heads unless given."""
+    """One function over memrefs, its batch and lengths dynamic, and its heads unless given. The
+    scale is its last argument."""
     strides = "" if problem.rows == "dense" else ", strided<[?, ?, ?, 1]>"
     promise = " {flashattn.aligned_rows}" if problem.rows == "aligned" else ""
 
@@ -131,10 +145,9 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
     clauses = []
     if problem.mask is not None:
         clauses.append(f"mask({problem.mask})")
-    if problem.scale is not None:
-        # MLIR reads a float by its point; its exponent may be left out, the point may not.
-        clauses.append(f"scale({format(problem.scale, '.17e')})")
+    clauses.append("scale(%scale)")
     if problem.softcap is not None:
+        # MLIR reads a float by its point; its exponent may be left out, the point may not.
         clauses.append(f"softcap({format(problem.softcap, '.17e')})")
     if problem.align != "bottom_right":
         clauses.append(f"align({problem.align})")
@@ -154,6 +167,7 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
         promised = " {flashattn.aligned_rows}" if operand.has_aligned_rows else ""
         arguments += f", %{name}: {kind}{promised}"
         inputs += f"      {name}(%{name}{' : ' + kind if operand.dims else ''})\n"
+    arguments += ", %scale: f32"
     if problem.score_mod:
         inputs += f"      score_mod {{\n{problem.score_mod}      }}\n"
     head = " ".join(["flashattn.attention", *clauses])

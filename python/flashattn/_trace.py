@@ -16,6 +16,9 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from .errors import FlashAttnError, TraceError
 
+#: A function of (score, b, h, p, k) that gives the score.
+ScoreMod = Callable[[Any, Any, Any, Any, Any], Any]
+
 _ARGUMENTS = ("score", "b", "h", "p", "k")
 #: The last four in the region; a function's own arguments are %q, %k and so on.
 _INDICES = ("%batch", "%head", "%position", "%key")

@@ -9,6 +9,10 @@ class ArgumentError(FlashAttnError, ValueError):
     """An argument that does not fit the others: shape, type, device, layout or name."""
 
 
+class KeywordError(ArgumentError, TypeError):
+    """A keyword that a function does not have; the text names what has its meaning here."""
+
+
 class UnsupportedError(FlashAttnError):
     """A request that is well formed, but that nothing here computes."""
 
@@ -21,5 +25,9 @@ class CompileError(FlashAttnError):
     """The compiler refused; the text is its diagnostic."""
 
 
+class LibraryError(FlashAttnError):
+    """The C library, or a library that it needs: not found, or of another version."""
+
+
 class DeviceError(FlashAttnError):
-    """The library, the driver or the device: missing, too old, out of memory, or failed."""
+    """The driver or the device: missing, too old, out of memory, or failed."""

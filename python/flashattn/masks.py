@@ -8,9 +8,10 @@ where either shows it) and `&` (where both do), compare by value and can be keys
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Any, Optional, Tuple
 
-from .errors import ArgumentError
+from . import _library
+from .errors import ArgumentError, LibraryError
 
 
 class Mask:
@@ -31,12 +32,12 @@ class Mask:
         set_field(self, "_kind", kind)
         set_field(self, "_parts", parts)
 
-    def __setattr__(self, name, value):
+    def __setattr__(self, name: str, value: Any) -> None:
         raise AttributeError(f"a mask cannot be changed: tried to set {name!r}")
 
     __delattr__ = None  # type: ignore[assignment]
 
-    def __reduce__(self):
+    def __reduce__(self) -> Tuple[Any, ...]:
         return (Mask, (self._text, self._kind, self._parts))
 
     def __str__(self) -> str:
@@ -47,7 +48,7 @@ class Mask:
     def __hash__(self) -> int:
         return self._hash
 
-    def __eq__(self, other) -> bool:
+    def __eq__(self, other: object) -> bool:
         if self is other:
             return True
         return self._text == other._text if isinstance(other, Mask) else NotImplemented
@@ -68,11 +69,17 @@ def _combine(kind: str, lhs: Mask, rhs: Mask) -> Mask:
     return Mask("#flashattn.%s<[%s]>" % (kind, ", ".join(map(str, parts))), kind, parts)
 
 
-def _count(name: str, value) -> int:
+_MAX_COUNT = 1 << 31  # the verifier's bound
+
+
+def _count(name: str, value: Any) -> int:
     # bool is an int to Python, but no count to anyone; numpy's integers are counts.
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise ArgumentError(f"expected an integer {name} but got {value!r}")
-    return value.__index__()
+    count = int(value.__index__())
+    if not 0 <= count <= _MAX_COUNT:
+        raise ArgumentError(f"expected {name} between 0 and {_MAX_COUNT} but got {count}")
+    return count
 
 
 #: `k <= p`: a query sees the keys up to its own position.
@@ -101,8 +108,10 @@ def affine_set(text: str) -> Mask:
     """The pairs of an integer set: `affine_set("(p, k)[nq, nk] : (p - k >= 0, k mod 64 == 0)")`.
 
     Constraints are affine in the position `p`, the key `k` and the numbers of queries and keys `nq`
-    and `nk`, with `floordiv`, `ceildiv` and `mod` by constants. A text that does not parse is a
-    CompileError when the mask is first used.
+    and `nk`, with `floordiv`, `ceildiv` and `mod` by constants.
+
+    Raises:
+      ArgumentError: a text that is no such set.
     """
     if not isinstance(text, str):
         raise ArgumentError(f"expected the text of an integer set but got {text!r}")
@@ -110,4 +119,12 @@ def affine_set(text: str) -> Mask:
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
         for byte in text.encode()
     )
-    return Mask(f'#flashattn.set<"{escaped}">')
+    mask = Mask(f'#flashattn.set<"{escaped}">')
+    try:
+        library = _library.get()
+    except LibraryError:  # a mask can be written, printed and kept without one
+        return mask
+    reason = library.explain_mask(str(mask))
+    if reason:
+        raise ArgumentError(reason)
+    return mask

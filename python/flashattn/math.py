@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import builtins
 import sys
-from typing import Any
+from typing import Any, List
 
 import numpy
 
@@ -16,6 +16,10 @@ __all__ = [
     "abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "log", "log2", "maximum", "minimum", "rsqrt",
     "sigmoid", "sin", "sqrt", "tanh", "where",
 ]  # fmt: skip
+
+
+def __dir__() -> List[str]:
+    return sorted(__all__)
 
 
 def _is_traced(*values: Any) -> bool:

@@ -5,6 +5,7 @@
 
 import ctypes
 import os
+import subprocess
 import sys
 import threading
 import time
@@ -12,7 +13,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import _attention, _kernel, _library, causal, sink
+from flashattn import _cache, _library, _tensors, causal, sink
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import stand_in_torch
@@ -28,7 +29,7 @@ def ones(*shape, dtype=numpy.float32):
 
 class CacheTest(unittest.TestCase):
     def setUp(self):
-        _kernel._kernels.clear()
+        _cache.cache.clear()
         stand_in_torch.forget_plans()
 
     def test_one_kernel_for_all_lengths_and_heads(self):
@@ -41,14 +42,33 @@ class CacheTest(unittest.TestCase):
             o = flashattn.attention(ones(b, hq, nq, 16), ones(b, hkv, nk, 16), ones(b, hkv, nk, 16))
             numpy.testing.assert_allclose(o, 1, rtol=1e-6)
         # On the CPU no schedule counts on how many heads share a key/value head.
-        self.assertEqual(len(_kernel._kernels), 1)
-        self.assertEqual(len(_attention._state.plans), 4)
+        self.assertEqual(len(_cache.cache.kernels), 1)
+        self.assertEqual(len(_cache.cache.plans), 4)
 
     def test_one_kernel_for_all_strides(self):
         for pad in (0, 1, 5, 16):
             q = ones(2, 2, 8 + pad, 16)[:, :, :8]
             flashattn.attention(q, q, q)
-        self.assertEqual(len(_kernel._kernels), 1 if pad == 0 else 2)  # dense, and strided
+        self.assertEqual(len(_cache.cache.kernels), 1 if pad == 0 else 2)  # dense, and strided
+
+    def test_one_kernel_for_all_scales(self):
+        generator = numpy.random.default_rng(3)
+        q, k, v = (generator.standard_normal((1, 2, 9, 16), numpy.float32) for _ in range(3))
+        before = flashattn.cache_info().compiled
+        for scale in [None, *numpy.geomspace(1e-18, 1e18, 1000)]:
+            o = flashattn.attention(q, k, v, scale=scale)
+            if scale is None or 1e-3 < scale < 10:
+                scores = q @ k.swapaxes(2, 3) * numpy.float64(0.25 if scale is None else scale)
+                weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+                expected = weights / weights.sum(-1, keepdims=True) @ v
+                numpy.testing.assert_allclose(o, expected, rtol=0, atol=2e-5)
+                self.assertTrue(numpy.isfinite(o).all())
+        self.assertEqual(flashattn.cache_info().compiled, before + 1)
+        self.assertEqual(len(_cache.cache.plans), 1)
+        # The range is the verifier's, checked at every call.
+        for bad in (0, 1e-19, 1e19, float("nan"), "1", None.__class__):
+            with self.assertRaises(flashattn.ArgumentError):
+                flashattn.attention(q, k, v, scale=bad)
 
     def test_a_kernel_for_each_choice(self):
         q = ones(1, 1, 4, 16)
@@ -57,7 +77,6 @@ class CacheTest(unittest.TestCase):
             lambda: flashattn.attention(q, q, q),
             lambda: flashattn.attention(q, q, q, mask=causal),
             lambda: flashattn.attention(q, q, q, mask=sink(1)),
-            lambda: flashattn.attention(q, q, q, scale=0.5),
             lambda: flashattn.attention(q, q, q, align="top_left"),
             lambda: flashattn.attention(q, q, q, layout="bshd"),
             lambda: flashattn.attention(q, q, q, return_lse=True),
@@ -68,7 +87,7 @@ class CacheTest(unittest.TestCase):
         for count, call in enumerate(calls, 1):
             call()
             call()
-            self.assertEqual(len(_kernel._kernels), count)
+            self.assertEqual(len(_cache.cache.kernels), count)
 
     def test_eight_threads_compile_once_and_agree(self):
         generator = numpy.random.default_rng(0)
@@ -104,8 +123,8 @@ class CacheTest(unittest.TestCase):
         q = ones(1, 1, 4, 16)
         for _ in range(2):
             with self.assertRaises(flashattn.CompileError):
-                flashattn.attention(q, q, q, mask=sink(-1))
-        self.assertEqual(len(_kernel._kernels), 0)
+                flashattn.attention(q, q, q, mask=flashattn.Mask("#flashattn.sink<-1>"))
+        self.assertEqual(len(_cache.cache.kernels), 0)
         flashattn.attention(q, q, q)
 
     def test_tensors_compared_in_c(self):
@@ -141,14 +160,14 @@ class CacheTest(unittest.TestCase):
         self.assertIn(given[1], stand_in_torch.described)
 
     def test_plans_do_not_pile_up(self):
-        original, _attention._MAX_PLANS = _attention._MAX_PLANS, 8
+        original, _cache.MAX_PLANS = _cache.MAX_PLANS, 8
         try:
             for n in range(1, 40):
                 q = ones(1, 1, n, 16)
                 flashattn.attention(q, q, q)
-                self.assertLessEqual(len(_attention._state.plans), 8)
+                self.assertLessEqual(len(_cache.cache.plans), 8)
         finally:
-            _attention._MAX_PLANS = original
+            _cache.MAX_PLANS = original
 
     def test_no_memory_is_kept(self):
         q = ones(1, 2, 64, 16)
@@ -166,19 +185,187 @@ class CacheTest(unittest.TestCase):
         self.assertLess(resident() - before, 4 << 20)
 
     def test_a_call_is_cheap(self):
-        q = ones(1, 1, 1, 16)
+        q, o, lse = ones(1, 1, 1, 16), ones(1, 1, 1, 16), ones(1, 1, 1)
+        kernel = flashattn.compile(head_dim=16, dtype="f32", chip="cpu")
         for name, options in (
             ("plain", {}),
+            ("scale", {"scale": 0.5}),
             ("mask and lse", {"mask": causal, "return_lse": True}),
+            ("out", {"out": o}),
+            ("out and lse", {"out": (o, lse), "return_lse": True}),
+            ("bias and keep", {"bias": ones(1, 1), "keep": ones(1, 1, dtype=bool)}),
+            ("lengths and offset", {"kv_len": ones(1, dtype=numpy.int32), "offset": 0, "out": o}),
+            ("sinks", {"sink_logits": ones(1)}),
+            ("launch", None),
         ):
+            call = lambda: flashattn.attention(q, q, q, **options)  # noqa: E731
+            if options is None:
+                call = lambda: kernel.launch(q, q, q, o)  # noqa: E731
+            call()
             times = []
-            for _ in range(3000):
+            for _ in range(1000):
                 start = time.perf_counter()
-                flashattn.attention(q, q, q, **options)
+                call()
                 times.append(time.perf_counter() - start)
             median = sorted(times)[len(times) // 2] * 1e6
             print(f"{name}: {median:.1f} us a call")
             self.assertLess(median, LIMIT)
+
+    def test_every_kind_of_call_finds_its_plan(self):
+        """Nothing is checked anew in Python."""
+        q, o, lse = ones(1, 2, 3, 16), ones(1, 2, 3, 16), ones(1, 2, 3)
+        kernel = flashattn.compile(head_dim=16, dtype="f32", chip="cpu")
+        biased = flashattn.compile(
+            head_dim=16, dtype="f32", chip="cpu", bias=("f32", (1, 1, None, None))
+        )
+        calls = [
+            lambda: flashattn.attention(q, q, q, out=o),
+            lambda: flashattn.attention(q, q, q, out=(o, lse), return_lse=True),
+            lambda: flashattn.attention(q, q, q, out=[o, lse], return_lse=True),
+            lambda: flashattn.attention(q, q, q, bias=ones(3, 3), offset=7),
+            lambda: flashattn.attention(q, q, q, keep=ones(3, 3, dtype=bool), out=o),
+            lambda: flashattn.attention(q, q, q, kv_len=[3], sink_logits=[0.5, 1.5]),
+            lambda: flashattn.attention(q, q, q, softcap=4, scale=2),
+            lambda: kernel.launch(q, q, q, o),
+            lambda: kernel.launch(q, q, q, o, scale=3),
+            lambda: biased.launch(q, q, q, o, bias=ones(3, 3)),
+        ]
+        for call in calls:
+            call()
+        checked, original = [], _tensors.view
+        _tensors.view = lambda *given: checked.append(given) or original(*given)
+        try:
+            for call in calls:
+                call()
+        finally:
+            _tensors.view = original
+        self.assertEqual(checked, [])
+        # Whether an output may be written is asked at every call.
+        o.flags.writeable = False
+        for call in (calls[0], calls[7]):
+            with self.assertRaisesRegex(flashattn.ArgumentError, "'o' that can be written"):
+                call()
+
+
+class LimitsTest(unittest.TestCase):
+    """The kernels that are kept, which all tests of a process share."""
+
+    def setUp(self):
+        self.limits = flashattn.cache_info()[2:4]
+        _cache.cache.clear()
+
+    def tearDown(self):
+        flashattn.set_cache_limits(kernels=self.limits[0], bytes=self.limits[1])
+
+    def call(self, sinks):
+        q = ones(1, 1, 4, 16)
+        return flashattn.attention(q, q, q, mask=sink(sinks))
+
+    def kept(self):
+        return [str(problem.mask) for problem, _ in _cache.cache.kernels]
+
+    def test_least_recently_used_first(self):
+        flashattn.set_cache_limits(kernels=3)
+        for sinks in (1, 2, 3):
+            self.call(sinks)
+        self.call(1)  # by its plan
+        dropped = flashattn.cache_info().dropped
+        self.call(4)
+        self.assertEqual(sorted(self.kept()), [str(sink(n)) for n in (1, 3, 4)])
+        self.assertEqual(flashattn.cache_info().dropped, dropped + 1)
+        # Its plan went with it: a call compiles anew.
+        self.assertEqual(len(_cache.cache.plans), 3)
+        compiled = flashattn.cache_info().compiled
+        self.call(2)
+        self.assertEqual(flashattn.cache_info().compiled, compiled + 1)
+        self.assertEqual(sorted(self.kept()), [str(sink(n)) for n in (1, 2, 4)])
+
+    def test_bytes_of_code(self):
+        self.call(1)
+        each = flashattn.cache_info().bytes
+        self.assertGreater(each, 10_000)
+        flashattn.set_cache_limits(bytes=each * 5 // 2)
+        for sinks in range(2, 6):
+            self.call(sinks)
+            info = flashattn.cache_info()
+            self.assertLessEqual(info.bytes, info.max_bytes)
+        self.assertEqual(sorted(self.kept()), [str(sink(n)) for n in (4, 5)])
+        # The last one stays whatever it takes.
+        flashattn.set_cache_limits(bytes=1)
+        self.assertEqual(self.kept(), [])
+        self.call(7)
+        self.call(7)
+        self.assertEqual(self.kept(), [str(sink(7))])
+
+    def test_who_holds_a_kernel_keeps_it(self):
+        flashattn.set_cache_limits(kernels=1)
+        freed, original = [], _library.get().free
+        library = _library.get()
+        library.free = lambda handle: freed.append(handle) or original(handle)
+        try:
+            self.call(1)
+            (kernel,) = _cache.cache.kernels.values()
+            self.call(2)
+            self.assertEqual(freed, [])
+            self.assertIn("sink<1>", kernel.mlir)
+            q, o = ones(1, 1, 4, 16), ones(1, 1, 4, 16)
+            kernel.launch(q, q, q, o)
+            del kernel
+            self.assertEqual(len(freed), 1)
+        finally:
+            del library.free
+
+    def test_threads_that_drop_each_others_kernels(self):
+        flashattn.set_cache_limits(kernels=2)
+        failures = []
+
+        def work(number):
+            generator = numpy.random.default_rng(number)
+            q = generator.standard_normal((1, 1, 6, 16), numpy.float32)
+            try:
+                for turn in range(12):
+                    sinks = 1 + (number + turn) % 4
+                    o = flashattn.attention(q, q, q, mask=sink(sinks))
+                    scores = (q @ q.swapaxes(2, 3) / 4)[..., :sinks]
+                    weights = numpy.exp(scores - scores.max(-1, keepdims=True))
+                    expected = weights / weights.sum(-1, keepdims=True) @ q[:, :, :sinks]
+                    numpy.testing.assert_allclose(o, expected, atol=1e-5)
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        self.assertEqual(failures, [])
+        self.assertLessEqual(len(_cache.cache.kernels), 2)
+        kept = {id(kernel) for kernel in _cache.cache.kernels.values()}
+        self.assertTrue({id(plan.kernel) for plan in _cache.cache.plans.values()} <= kept)
+
+    def test_refused_limits(self):
+        for options, message in (
+            ({"kernels": 0}, "expected kernels to be an integer of at least 1 but got 0"),
+            ({"bytes": 1.5}, "expected bytes to be an integer of at least 1 but got 1.5"),
+            ({"kernels": True}, "expected kernels to be an integer of at least 1 but got True"),
+        ):
+            with self.assertRaisesRegex(flashattn.ArgumentError, message):
+                flashattn.set_cache_limits(**options)
+
+    def test_limits_of_the_environment(self):
+        script = "import flashattn\ntry: print(flashattn.cache_info()[2:4])\nexcept flashattn.ArgumentError as e: print(e)"
+        for value, expected in (
+            ("7", "(7, 268435456)"),
+            ("many", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got 'many'"),
+            ("", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got ''"),
+        ):
+            done = subprocess.run(
+                [sys.executable, "-c", script],
+                env={**os.environ, "FLASHATTN_CACHE_KERNELS": value},
+                capture_output=True,
+                text=True,
+            )
+            self.assertEqual(done.stdout.strip(), expected, done.stderr)
 
 
 if __name__ == "__main__":

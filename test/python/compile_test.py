@@ -3,6 +3,7 @@
 # RUN: %flashattn_python %s
 
 import gc
+import pickle
 import unittest
 
 import flashattn
@@ -148,6 +149,47 @@ class CompileTest(unittest.TestCase):
         q = numpy.zeros((1, 1, 4, 16), numpy.float32)
         with self.assertRaisesRegex(flashattn.UnsupportedError, "the kernel cannot be launched: "):
             kernel.launch(q, q, q, q)
+
+    def test_scale_is_given_at_the_launch(self):
+        q = numpy.random.default_rng(1).standard_normal((1, 2, 9, 16), numpy.float32)
+        o = numpy.empty_like(q)
+        kernel = flashattn.compile(head_dim=16, dtype="f32", scale=0.5, chip="cpu")
+        for options, scale in (({}, 0.5), ({"scale": 0.125}, 0.125), ({}, 0.5), ({"scale": 3}, 3)):
+            kernel.launch(q, q, q, o, **options)
+            numpy.testing.assert_array_equal(o, flashattn.attention(q, q, q, scale=scale))
+        flashattn.compile(head_dim=16, dtype="f32", chip="cpu").launch(q, q, q, o)
+        numpy.testing.assert_array_equal(o, flashattn.attention(q, q, q, scale=0.25))
+        with self.assertRaisesRegex(
+            flashattn.ArgumentError, "expected scale from 1e-18 to 1e18 but got 1e-19"
+        ):
+            kernel.launch(q, q, q, o, scale=1e-19)
+        with self.assertRaisesRegex(
+            flashattn.ArgumentError, "expected a finite positive scale but got -1.0"
+        ):
+            flashattn.compile(head_dim=16, scale=-1)
+
+    def test_pickles_as_what_it_was_made_from(self):
+        q = numpy.random.default_rng(2).standard_normal((1, 1, 9, 16), numpy.float32)
+        kernel = flashattn.compile(
+            head_dim=16, dtype="f32", scale=0.5, mask=window(left=2) & causal, chip="cpu",
+            score_mod=lambda score, b, h, p, k: score * 2,
+        )  # fmt: skip
+        again = pickle.loads(pickle.dumps(kernel))
+        results = []
+        for one in (kernel, again):
+            results.append(numpy.empty_like(q))
+            one.launch(q, q, q, results[-1])
+        numpy.testing.assert_array_equal(*results)
+        self.assertEqual((again.mlir, again.schedule), (kernel.mlir, kernel.schedule))
+
+    def test_schedules_are_explained_without_code(self):
+        for chip, options in (("sm_90a", {}), ("cpu", {"dtype": "f32"})):
+            kernel = flashattn.compile(head_dim=64, chip=chip, **options)
+            self.assertEqual(kernel.explain_schedule(kernel.schedule), "")
+            self.assertEqual(kernel.explain_schedule({"tile_m": 64, "tile_n": 32}), "")
+        kernel = flashattn.compile(head_dim=256, chip="sm_90")
+        reason = kernel.explain_schedule({"tile_m": 256, "tile_n": 128})
+        self.assertRegex(reason, r"needs \d+ bytes of shared memory .* of \d+ available")
 
     def test_many_kernels_come_and_go(self):
         for count in range(1, 6):

@@ -27,7 +27,7 @@ import torch
 import flashattn
 from flashattn import (
     _attention,
-    _kernel,
+    _cache,
     _library,
     _module,
     _reference,
@@ -125,7 +125,7 @@ def test_equals_flash_run():
             command = [options.flash_run, str(place / "input.mlir"), "--device=cuda"]
             command += [f"--input=@{place / letter}.npy" for letter in "qkv"]
             command += [f"--input={size}x{element}=poison", f"--input={lse_size}xf32=poison"]
-            command += [f"--output=@{place / 'o.npy'}", f"--output=@{place / 'lse.npy'}"]
+            command += [f"--input={d**-0.5!r}", f"--output=@{place / 'o.npy'}", f"--output=@{place / 'lse.npy'}"]
             done = subprocess.run(command, capture_output=True, text=True, timeout=120)
             expect(done.returncode == 0, f"flash-run: {done.stderr}")
             o, lse = attention(q, k, v, mask=mask, return_lse=True)
@@ -224,7 +224,7 @@ def test_strides_and_layouts():
     expect(equal(target, expected), "out differs")
     target.fill_(float("nan"))
     expect(bool(frame.isnan().all()), "something beside out was written")
-    rows = {problem.rows for problem, device in _kernel._kernels if device >= 0}
+    rows = {problem.rows for problem, device in _cache.cache.kernels if device >= 0}
     expect(rows == {"dense", "aligned", "strided"}, f"kernels for {rows}")
     return "transposed, bshd, padded, shifted, out="
 
@@ -358,7 +358,7 @@ def test_threads():
 
 def test_threads_compile_once():
     q, k, v = operands(d=32)
-    key = lambda: [p for p, device in _kernel._kernels if p.d == 32]  # noqa: E731
+    key = lambda: [p for p, device in _cache.cache.kernels if p.d == 32]  # noqa: E731
     expect(not key(), "compiled before")
     results, start = [], threading.Barrier(8)
 
@@ -429,20 +429,20 @@ def host_parts(q, k, v, mask=None, return_lse=False):
     """What a cached call does, step by step."""
     outputs = attention(q, k, v, mask=mask, return_lse=return_lse)
     o, lse = outputs if return_lse else (outputs, None)
-    chosen = (mask, None, "bottom_right", "bhsd", return_lse, None, None, True)
-    # Plans of other shapes may have the same options.
-    plan = _attention._state.plans[_attention._torch_key(q, k, v, None, None, chosen)]
-    call = plan.launch_head + _library.pack_call(
-        0, torch.cuda.current_stream().cuda_stream, q.data_ptr(), k.data_ptr(), v.data_ptr(), o.data_ptr(),
-        lse.data_ptr() if return_lse else 0,
-    )  # fmt: skip
+    chosen = (mask, "bottom_right", "bhsd", return_lse, None, None, None, None, (), True)
+
+    def find():
+        # Plans of other shapes may have the same options.
+        return _attention._find_torch((q, k, v), chosen, _cache.cache.plans)[0]
+
+    plan = find()
+    at = [t.data_ptr() for t in ((q, k, v, o, lse) if return_lse else (q, k, v, o))]
+    stream = torch.cuda.current_stream().cuda_stream
+    call = plan.launch_head + plan.pack(0, stream, *at, plan.scale_bits)
     expect(plan.launch(call) == 0, "a launch failed")
 
     def compare():
         return plan.match(plan.match_head + _library.pack_objects(id(q), id(k), id(v), 0, 0))
-
-    def find():
-        return _attention._state.plans.get(_attention._torch_key(q, k, v, None, None, chosen))
 
     look_up = compare if _attention._exchange else find
     expect(look_up(), "the plan is not found")

@@ -14,7 +14,9 @@ from flashattn import (
     ArgumentError,
     CompileError,
     FlashAttnError,
+    KeywordError,
     UnsupportedError,
+    _library,
     affine_set,
     attention,
     causal,
@@ -29,6 +31,8 @@ def array(*shape, dtype=numpy.float32):
 
 
 Q, K = array(2, 4, 5, 16), array(2, 2, 7, 16)
+BUFFER = array(1000)
+SELF = BUFFER[:640].reshape(2, 4, 5, 16)
 
 
 def read_only(*shape):
@@ -173,6 +177,67 @@ CASES = [
         "expected mask to be a flashattn mask or None but got str",
     ),
     (
+        lambda: attention(Q, K, K, mask=array(5, 7, dtype=bool)),
+        ArgumentError,
+        "expected mask to be a flashattn mask or None but got ndarray; keep= takes an array of truth",
+    ),
+    (
+        lambda: attention(Q, K, K, is_causal=True),
+        KeywordError,
+        "attention() got an unexpected keyword argument 'is_causal'; expected mask=flashattn.causal",
+    ),
+    (
+        lambda: attention(Q, K, K, softmax_scale=1),
+        KeywordError,
+        "unexpected keyword argument 'softmax_scale'; expected scale=",
+    ),
+    (
+        lambda: attention(Q, K, K, ouf=Q),
+        KeywordError,
+        "unexpected keyword argument 'ouf'; expected out=",
+    ),
+    (
+        lambda: attention(Q, K, K, dropout_p=0.5),
+        KeywordError,
+        "attention() got an unexpected keyword argument 'dropout_p'",
+    ),
+    (
+        lambda: compile(head_dim=16, causal=True),
+        KeywordError,
+        "compile() got an unexpected keyword argument 'causal'; expected mask=flashattn.causal",
+    ),
+    (
+        lambda: attention(SELF, SELF, SELF, out=SELF),
+        ArgumentError,
+        "expected the output argument 3 ('o') to share no memory with argument 0 ('q') but got "
+        "addresses 0x",
+    ),
+    (
+        lambda: attention(Q, SELF, Q, out=SELF),
+        ArgumentError,
+        "expected the output argument 3 ('o') to share no memory with argument 1 ('k')",
+    ),
+    (
+        lambda: attention(Q, Q, SELF, out=SELF),
+        ArgumentError,
+        "expected the output argument 3 ('o') to share no memory with argument 2 ('v')",
+    ),
+    (
+        lambda: attention(Q, K, K, bias=BUFFER[:140].reshape(4, 5, 7), out=SELF),
+        ArgumentError,
+        "expected the output argument 3 ('o') to share no memory with argument 4 ('bias')",
+    ),
+    (
+        lambda: attention(Q, K, K, return_lse=True, out=(SELF, BUFFER[639:679].reshape(2, 4, 5))),
+        ArgumentError,
+        "expected the output argument 4 ('lse') to share no memory with argument 3 ('o')",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(SELF, K, K, SELF),
+        ArgumentError,
+        "expected the output argument 3 ('o') to share no memory with argument 0 ('q')",
+    ),
+    (
         lambda: attention(Q, K, K, mask=[causal]),
         ArgumentError,
         "expected mask to be a flashattn mask or None but got list",
@@ -258,23 +323,28 @@ CASES = [
     (lambda: sink("4"), ArgumentError, "expected an integer count but got '4'"),
     (lambda: affine_set(3), ArgumentError, "expected the text of an integer set but got 3"),
     (
-        lambda: attention(Q, K, K, mask=window(left=-1)),
-        CompileError,
-        "expected window bound 'left' between 0 and 2147483648 but got -1",
+        lambda: window(left=-1),
+        ArgumentError,
+        "expected left between 0 and 2147483648 but got -1",
     ),
     (
-        lambda: attention(Q, K, K, mask=sink(-2)),
-        CompileError,
-        "expected sink count between 0 and 2147483648 but got -2",
+        lambda: window(right=(1 << 31) + 1),
+        ArgumentError,
+        "expected right between 0 and 2147483648 but got 2147483649",
     ),
     (
-        lambda: attention(Q, K, K, mask=affine_set("(p, k) : (p >= k")),
-        CompileError,
+        lambda: sink(-2),
+        ArgumentError,
+        "expected count between 0 and 2147483648 but got -2",
+    ),
+    (
+        lambda: affine_set("(p, k) : (p >= k"),
+        ArgumentError,
         'expected an integer set such as "(p, k)[nq, nk] : (p - k >= 0)" but got',
     ),
     (
-        lambda: attention(Q, K, K, mask=affine_set("(p)[nq, nk] : (p >= 0)")),
-        CompileError,
+        lambda: affine_set("(p)[nq, nk] : (p >= 0)"),
+        ArgumentError,
         "expected an affine_set over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 1 dimensions",
     ),
     (
@@ -441,9 +511,51 @@ class ErrorsTest(unittest.TestCase):
                 self.assertIn(message, str(caught.exception))
                 self.assertIsInstance(caught.exception, FlashAttnError)
 
-    def test_argument_errors_are_value_errors(self):
+    def test_kinds_that_python_has(self):
         with self.assertRaises(ValueError):
             attention(Q, K, K, align="left")
+        with self.assertRaises(TypeError):
+            attention(Q, K, K, is_causal=True)
+
+    def test_outputs_between_other_tensors(self):
+        """What lies in the same array without sharing an element is right, through a plan too."""
+        generator = numpy.random.default_rng(0)
+        packed = generator.standard_normal((2, 7, 4, 3, 16), numpy.float32)
+        q, k, v, o = (packed[:, :, i].transpose(0, 2, 1, 3) for i in range(4))
+        before = packed.copy()
+        expected = attention(q.copy(), k.copy(), v.copy())
+        for _ in range(2):
+            o[...] = 0
+            self.assertIs(attention(q, k, v, out=o), o)
+            numpy.testing.assert_array_equal(o, expected)
+        numpy.testing.assert_array_equal(packed[:, :, :3], before[:, :, :3])
+        heads = generator.standard_normal((2, 4, 7, 16), numpy.float32)
+        expected = attention(heads[:, ::2].copy(), k[:, :1].copy(), v[:, :1].copy())
+        attention(heads[:, ::2], k[:, :1], v[:, :1], out=heads[:, 1::2])
+        numpy.testing.assert_array_equal(heads[:, 1::2], expected)
+        with self.assertRaisesRegex(ArgumentError, "share no memory with argument 0"):
+            attention(heads[:, :2], k[:, :1], v[:, :1], out=heads[:, 1:3])
+
+    def test_numbers_are_no_tensors(self):
+        """Also where what else there is would find a plan."""
+        attention(Q, Q, Q)
+        for given in ((Q, 3, Q), (Q, Q, 3)):
+            with self.assertRaisesRegex(ArgumentError, "to be an array of numpy, a tensor of torch"):
+                attention(*given, out=array(*Q.shape))
+
+    def test_outputs_are_checked_where_a_plan_is_found(self):
+        out = array(*Q.shape)
+        kernel = compile(head_dim=16, chip="cpu", dtype="f32")
+        for target in (out, SELF, out):
+            for call in (
+                lambda: attention(SELF, K, K, out=target),
+                lambda: kernel.launch(SELF, K, K, target),
+            ):
+                if target is out:
+                    call()
+                    continue
+                with self.assertRaisesRegex(ArgumentError, "share no memory with argument 0"):
+                    call()
 
     def run_python(self, script, **environment):
         done = subprocess.run(
@@ -455,7 +567,7 @@ class ErrorsTest(unittest.TestCase):
         return done.stdout.strip(), done.returncode
 
     def test_no_library(self):
-        script = "import flashattn\ntry: flashattn.compile(head_dim=16)\nexcept flashattn.DeviceError as e: print(e)"
+        script = "import flashattn\ntry: flashattn.compile(head_dim=16)\nexcept flashattn.LibraryError as e: print(e)"
         text, _ = self.run_python(script, FLASHATTN_LIBRARY="/nowhere/libFlashAttnC.so")
         self.assertIn("expected libFlashAttnC.so in /nowhere/libFlashAttnC.so but found none", text)
         with tempfile.TemporaryDirectory() as folder:
@@ -463,6 +575,9 @@ class ErrorsTest(unittest.TestCase):
             path.write_text("not a library")
             text, _ = self.run_python(script, FLASHATTN_LIBRARY=str(path))
         self.assertIn(f"cannot load {path}", text)
+        self.assertNotIn("LLVM", text)
+        text = _library._explain_need("libMLIR.so.22.1: cannot open shared object file")
+        self.assertIn("it needs the shared libraries of LLVM and MLIR 22.1 (Debian", text)
         text, _ = self.run_python(script, FLASHATTN_LIBRARY="libc.so.6")
         self.assertIn("expected libFlashAttnC.so in libc.so.6 but found none", text)
 

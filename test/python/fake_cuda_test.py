@@ -13,13 +13,14 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import _attention, _kernel, _library, causal
+from flashattn import _cache, _library, _module, causal
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import stand_in_torch
 
 SHAPE = (1, 2, 8, 64)
 OUT = 0x90000000  # outputs share no memory with inputs
+SCALE = _module.scale_bits(64**-0.5)
 
 
 class Array:
@@ -44,7 +45,7 @@ def launch_stream():
 
 class FakeCUDATest(unittest.TestCase):
     def setUp(self):
-        _kernel._kernels.clear()
+        _cache.cache.clear()
         stand_in_torch.forget_plans()
         self.launches = []
         library = _library.get()
@@ -62,7 +63,7 @@ class FakeCUDATest(unittest.TestCase):
         self.addCleanup(setattr, library, "launch", original)
 
     def rows(self):
-        return [problem.rows for problem, _ in _kernel._kernels]
+        return [problem.rows for problem, _ in _cache.cache.kernels]
 
     def test_workspace_is_what_a_launch_allocates(self):
         driver = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"])
@@ -93,7 +94,7 @@ class FakeCUDATest(unittest.TestCase):
             (Array(strides=(4096, 2048, 256, 2)), "aligned"),
             (Array(strides=(4096, 2048, 130, 2)), "strided"),
         ):
-            _kernel._kernels.clear()
+            _cache.cache.clear()
             flashattn.attention(first, Array(), Array(), out=out)
             self.assertEqual(self.rows(), [rows])
 
@@ -113,12 +114,12 @@ class FakeCUDATest(unittest.TestCase):
                 cases.append(("aligned", name, 0x10000, (2048, 0, 128, 2), True))
                 cases.append(("aligned", name, 0x10000, (2048, 0, 0, 2), True))
         for rows, name, at, strides, has_roles in cases:
-            _kernel._kernels.clear()
+            _cache.cache.clear()
             arrays = {n: Array() for n in "qkvo"}
             arrays["o"] = Array(at=OUT)
             arrays[name] = Array(at=at + OUT * (name == "o"), strides=strides)
             flashattn.attention(arrays["q"], arrays["k"], arrays["v"], out=arrays["o"])
-            ((_, kernel),) = [(p, k) for (p, _), k in _kernel._kernels.items()]
+            ((_, kernel),) = [(p, k) for (p, _), k in _cache.cache.kernels.items()]
             what = f"{name} at {at:#x} with strides {strides}"
             self.assertEqual(self.rows(), [rows], what)
             self.assertEqual("roles" in kernel.schedule, has_roles, what)
@@ -138,7 +139,7 @@ class FakeCUDATest(unittest.TestCase):
     def test_torch(self):
         for exchange in (False, True):
             with self.subTest(exchange=exchange):
-                _kernel._kernels.clear()
+                _cache.cache.clear()
                 self.check_torch(exchange)
 
     def check_torch(self, exchange):
@@ -153,19 +154,19 @@ class FakeCUDATest(unittest.TestCase):
             self.assertEqual(stream, 0x500)
             self.assertEqual(match > 0, exchange and turn > 2)
             inputs = [0, 0, 0] if match else [q.at, k.at, v.at]
-            self.assertEqual(data, [*inputs, o.at, lse.at])
+            self.assertEqual(data, [*inputs, o.at, lse.at, SCALE])
             self.assertEqual(strides[0], (1024, 512, 64, 1))
-        self.assertEqual(len(_attention._state.plans), 1)
+        self.assertEqual(len(_cache.cache.plans), 1)
         moved, target = make(0x70000), make(0x80000)
         for turn in range(3):
             self.assertIs(flashattn.attention(moved, k, v, out=target, stream=33), target)
             stream, match, data, _ = self.launches[-1]
-            self.assertEqual((stream, data), (33, [moved.at, k.at, v.at, target.at]))
+            self.assertEqual((stream, data), (33, [moved.at, k.at, v.at, target.at, SCALE]))
         self.assertIs(flashattn.attention(moved, k, v, out=target), target)
         stream, match, data, _ = self.launches[-1]
         self.assertEqual((stream, match > 0), (0x500, exchange))
-        self.assertEqual(data, [0] * 4 if match else [moved.at, k.at, v.at, target.at])
-        self.assertEqual(len(_attention._state.plans), 2)
+        self.assertEqual(data, [*([0] * 4 if match else [moved.at, k.at, v.at, target.at]), SCALE])
+        self.assertEqual(len(_cache.cache.plans), 2)
         # What differs from a plan does not find it.
         again = lambda q, k=k: flashattn.attention(q, k, v, mask=causal, return_lse=True)  # noqa: E731
         again(make(0x10002))
@@ -173,7 +174,7 @@ class FakeCUDATest(unittest.TestCase):
         again(make(strides=(2048, 1024, 128, 1)))
         self.assertEqual(self.rows()[-1], "aligned")
         again(kind((1, 2, 16, 64), 0x10000))
-        self.assertEqual(len(_attention._state.plans), 5)
+        self.assertEqual(len(_cache.cache.plans), 5)
         bad = flashattn.ArgumentError
         with self.assertRaisesRegex(bad, "expected element type f16 of 'v' as in 'q' but got bf16"):
             flashattn.attention(q, k, make(dtype="torch.bfloat16"), mask=causal, return_lse=True)
@@ -211,17 +212,17 @@ class FakeCUDATest(unittest.TestCase):
             )  # fmt: skip
             stream, match, data, strides = self.launches[-1]
             self.assertEqual((stream, match), (0x500, 0))
-            extras = [bias.at, keep.at, sinks.at, lengths.at, offset % (1 << 64)]
+            extras = [bias.at, keep.at, sinks.at, lengths.at, offset % (1 << 64), SCALE]
             self.assertEqual(data, [q.at, k.at, v.at, o.at, lse.at, *extras])
             self.assertEqual(strides[5:9], [(128, 64, 8, 1), (64, 64, 8, 1), (1,), (1,)])
-        self.assertEqual(len(_attention._state.plans), 1)
-        self.assertEqual(len(_kernel._kernels), 1)
-        ((problem, _),) = _kernel._kernels
+        self.assertEqual(len(_cache.cache.plans), 1)
+        self.assertEqual(len(_cache.cache.kernels), 1)
+        ((problem, _),) = _cache.cache.kernels
         self.assertEqual(
             (problem.operand("bias").broadcast, problem.operand("bias").has_aligned_rows), ((True, False, False, False), True)
         )
         self.assertEqual(problem.operand("keep"), ("keep", "i1", "BHNK", (True, True, False, False), False))
-        (kernel,) = _kernel._kernels.values()
+        (kernel,) = _cache.cache.kernels.values()
         self.assertIn("strided<[?, ?, ?, 1]>> {flashattn.aligned_rows}", kernel.mlir)
         for options, is_aligned in (
             ({"at": 0x40002}, False),
@@ -229,10 +230,10 @@ class FakeCUDATest(unittest.TestCase):
             ({"strides": (0, 128, 16, 1)}, True),
             ({"shape": (1, 2, 8, 1)}, False),
         ):
-            _kernel._kernels.clear()
+            _cache.cache.clear()
             fields = {"shape": scores, "at": 0x40000, "dtype": "torch.bfloat16", **options}
             flashattn.attention(q, k, v, bias=kind(**fields))
-            ((problem, _),) = _kernel._kernels
+            ((problem, _),) = _cache.cache.kernels
             self.assertEqual(problem.operand("bias").has_aligned_rows, is_aligned, options)
         # A boolean takes a byte.
         for at, strides, is_aligned in (
@@ -240,10 +241,10 @@ class FakeCUDATest(unittest.TestCase):
             (0x50000, (8, 1), False),
             (0x50008, (32, 1), False),
         ):
-            _kernel._kernels.clear()
+            _cache.cache.clear()
             rows = kind((8, 8), at, dtype="torch.bool", strides=strides)
             flashattn.attention(q, k, v, keep=rows)
-            ((problem, _),) = _kernel._kernels
+            ((problem, _),) = _cache.cache.kernels
             self.assertEqual(problem.operand("keep").has_aligned_rows, is_aligned, (at, strides))
         # A score modification is found by its text, and its plan as one without it.
         factor = 2.0
@@ -276,11 +277,11 @@ class FakeCUDATest(unittest.TestCase):
             for q in tensors:
                 flashattn.attention(q, q, q)
                 self.assertEqual(self.launches[-1][2][:3], [q.at] * 3)
-        self.assertEqual(len(_attention._state.recent), 4)
+        self.assertEqual(len(_cache.cache.recent), 4)
         for turn in range(6):
             flashattn.attention(*[tensors[turn % 2]] * 3)
         self.assertGreater(self.launches[-1][1], 0)
-        self.assertEqual(len(set(map(id, _attention._state.recent))), 4)
+        self.assertEqual(len(set(map(id, _cache.cache.recent))), 4)
 
     def test_read_only_out(self):
         with self.assertRaisesRegex(

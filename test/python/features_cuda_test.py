@@ -15,7 +15,7 @@ import torch
 
 import random_cuda_test
 from cuda_test import TYPES, expect
-from flashattn import _kernel, _reference, attention
+from flashattn import _cache, _reference, attention
 from flashattn import math as fm
 from random_cuda_test import MARGIN, MASKS, POISON, choose_length, in_heads, is_untouched, place
 
@@ -325,8 +325,8 @@ def main():
             if "fatal error" in str(error) or "CUDA error" in str(error):
                 break
         # Each kind of problem has a kernel of its own, met once.
-        if len(_kernel._kernels) > 64:
-            _kernel._kernels.clear()
+        if len(_cache.cache.kernels) > 64:
+            _cache.cache.clear()
         if number % 50 == 49:
             print(f"{number + 1} of {len(problems)}, {failed} failed", flush=True)
     seconds = time.perf_counter() - start

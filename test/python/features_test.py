@@ -207,9 +207,9 @@ class FeaturesTest(unittest.TestCase):
         for element, layout in self.grid():
             for offset in (0, 5, numpy.int64(-4), 100):
                 self.check(element, layout, offset=offset, mask=causal)
-        kernels = len(flashattn._kernel._kernels)
+        kernels = len(flashattn._cache.cache.kernels)
         self.check("f32", offset=17, mask=causal)
-        self.assertEqual(len(flashattn._kernel._kernels), kernels)
+        self.assertEqual(len(flashattn._cache.cache.kernels), kernels)
 
     def test_score_mod(self):
         for element, layout in self.grid():
@@ -232,6 +232,26 @@ class FeaturesTest(unittest.TestCase):
             q, k, v = (x for x, _ in self.inputs("f32"))
             self.assertTrue(numpy.isfinite(attention(q, k, v, score_mod=score_mod)).all())
 
+    def test_default_types_of_numpy(self):
+        """Lists, int64 and float64 are what arrays of the operand's own type are."""
+        q, k, v = (x for x, _ in self.inputs("f32"))
+        batch, heads, keys = q.shape[0], q.shape[1], k.shape[2]
+        lengths, sinks = [keys - 2] * batch, [0.25 * h for h in range(heads)]
+        keep = [[n % 3 > 0 for n in range(keys)]]
+        bias = [[0.5 * (n % 2) for n in range(keys)]]
+        expected = attention(
+            q, k, v, kv_len=numpy.array(lengths, numpy.int32), keep=numpy.array(keep),
+            sink_logits=numpy.array(sinks, numpy.float32), bias=numpy.array(bias, numpy.float32),
+        )  # fmt: skip
+        kernels = len(flashattn._cache.cache.kernels)
+        for make in (list, numpy.array):
+            bias_given = bias if make is list else numpy.array(bias, numpy.float32)
+            found = attention(
+                q, k, v, kv_len=make(lengths), keep=make(keep), sink_logits=make(sinks), bias=bias_given
+            )  # fmt: skip
+            numpy.testing.assert_array_equal(found, expected)
+        self.assertEqual(len(flashattn._cache.cache.kernels), kernels)
+
     def test_captured_numbers(self):
         """A captured number is compiled in anew where it changes, and the same text is found."""
         q, k, v = (x for x, _ in self.inputs("f32"))
@@ -242,9 +262,9 @@ class FeaturesTest(unittest.TestCase):
         first, second = (attention(q, k, v, score_mod=scaled(x)) for x in (1.0, 2.0))
         numpy.testing.assert_allclose(first, attention(q, k, v), rtol=0, atol=1e-6)
         numpy.testing.assert_allclose(second, attention(q, k, v, scale=0.5), rtol=0, atol=1e-6)
-        kernels = len(flashattn._kernel._kernels)
+        kernels = len(flashattn._cache.cache.kernels)
         numpy.testing.assert_array_equal(attention(q, k, v, score_mod=scaled(2.0)), second)
-        self.assertEqual(len(flashattn._kernel._kernels), kernels)
+        self.assertEqual(len(flashattn._cache.cache.kernels), kernels)
 
     def test_together(self):
         """M7: any of them with any other."""

@@ -2,7 +2,10 @@
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
+import os
 import pickle
+import subprocess
+import sys
 import unittest
 
 import flashattn
@@ -51,8 +54,21 @@ class MaskTest(unittest.TestCase):
             self.assertIn(f"mask({mask})", kernel.mlir)
 
     def test_quotes_cannot_end_the_text(self):
+        with self.assertRaisesRegex(flashattn.ArgumentError, "expected an integer set such as"):
+            affine_set('(p, k) : (p >= 0)"> // \\')
         with self.assertRaisesRegex(flashattn.CompileError, "expected an integer set such as"):
-            flashattn.compile(head_dim=16, mask=affine_set('(p, k) : (p >= 0)"> // \\'), chip="cpu")
+            mask = flashattn.Mask('#flashattn.set<"(p, k) : (p >= 0)\\22> // \\5C">')
+            flashattn.compile(head_dim=16, mask=mask, chip="cpu")
+
+    def test_are_written_without_a_library(self):
+        script = "import flashattn; print(flashattn.affine_set('(p, k)[nq, nk] : (p >= k)'))"
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "FLASHATTN_LIBRARY": "/nowhere/libFlashAttnC.so"},
+            capture_output=True,
+            text=True,
+        )
+        self.assertEqual(done.stdout, '#flashattn.set<"(p, k)[nq, nk] : (p >= k)">\n', done.stderr)
 
     def test_are_values(self):
         self.assertEqual(window(left=3), window(left=3))

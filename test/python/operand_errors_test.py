@@ -30,6 +30,19 @@ class OnCUDA:
         }
 
 
+class Foreign:
+    """An array of another library on the CPU."""
+
+    def __init__(self, array):
+        self.array = array
+
+    def __dlpack_device__(self):
+        return (1, 0)
+
+    def __dlpack__(self, stream=None):
+        return self.array.__dlpack__()
+
+
 def with_operands(**operands):
     return lambda: attention(Q, K, K, **operands)
 
@@ -75,7 +88,7 @@ CASES = [
     (
         with_operands(bias=array(5, 7, dtype=numpy.float64)),
         UnsupportedError,
-        "expected element type f16, bf16 or f32 of 'bias' but got float64",
+        "expected element type f16, bf16 or f32 of 'bias' but got float64; convert it, as with",
     ),
     (
         with_operands(bias=array(5, 7, dtype=bool)),
@@ -143,9 +156,10 @@ CASES = [
         "expected head count of 'sink_logits' to be 4 as in 'q' but got 2",
     ),
     (
-        with_operands(sink_logits=array(4, dtype=numpy.float16)),
+        with_operands(sink_logits=array(4, dtype=complex)),
         ArgumentError,
-        "expected element type f32 of 'sink_logits' but got f16",
+        "expected element type f32 of 'sink_logits' but got complex128; convert it, as with "
+        '.astype("float32") or .to(torch.float32)',
     ),
     (
         with_operands(sink_logits=array(8)[::2]),
@@ -168,9 +182,35 @@ CASES = [
         "expected batch size of 'kv_len' to be 2 as in 'q' but got 4",
     ),
     (
-        with_operands(kv_len=array(2, dtype=numpy.int64)),
+        with_operands(kv_len=numpy.array([3, 1 << 31])),
         ArgumentError,
-        "expected element type i32 of 'kv_len' but got int64",
+        "expected 'kv_len' from -2147483648 to 2147483647 but got 3 to 2147483648",
+    ),
+    (
+        with_operands(kv_len=[3, -1 << 31, 1]),
+        ArgumentError,
+        "expected batch size of 'kv_len' to be 2 as in 'q' but got 3",
+    ),
+    (
+        with_operands(kv_len=[2.0, 3.0]),
+        ArgumentError,
+        "expected element type i32 of 'kv_len' but got float64; convert it, as with .astype(",
+    ),
+    (
+        with_operands(kv_len=[[1], [2, 3]]),
+        ArgumentError,
+        "expected 'kv_len' to be an array but got lists of unlike lengths",
+    ),
+    (
+        with_operands(keep=[1, 0, 1, 1, 0, 1, 1]),
+        ArgumentError,
+        "expected element type bool of 'keep' but got int64",
+    ),
+    (
+        with_operands(kv_len=Foreign(array(2, dtype=numpy.int64))),
+        ArgumentError,
+        "expected element type i32 of 'kv_len' but got i64; convert it, as with "
+        '.astype("int32") or .to(torch.int32)',
     ),
     (
         with_operands(kv_len=OnCUDA("<i4", 2)),
@@ -217,9 +257,9 @@ CASES = [
         "expected 'bias' in the byte order of this machine but got >f4",
     ),
     (
-        with_operands(kv_len=array(2, dtype=numpy.uint32)),
+        with_operands(kv_len=array(2, dtype=bool)),
         ArgumentError,
-        "expected element type i32 of 'kv_len' but got uint32",
+        "expected element type i32 of 'kv_len' but got i1",
     ),
     (
         with_operands(kv_len=array(2, dtype=numpy.int32)[::-1]),

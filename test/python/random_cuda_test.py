@@ -16,7 +16,7 @@ import torch
 import cuda_test
 import flashattn
 from cuda_test import TYPES, bits, expect
-from flashattn import _kernel, _reference, affine_set, attention, causal, sink, window
+from flashattn import _cache, _reference, affine_set, attention, causal, sink, window
 
 #: Mask and alignment.
 MASKS = {
@@ -257,7 +257,7 @@ def test_random():
     chooser = random.Random(options.seed)
     kinds = make_kinds(chooser)
     problems = [choose_problem(chooser, kinds) for _ in range(options.count)]
-    failures, parts, before = [], [], set(_kernel._kernels)
+    failures, parts, before = [], [], set(_cache.cache.kernels)
     for number, problem in enumerate(problems):
         if options.problem is not None and number != options.problem:
             continue
@@ -271,7 +271,7 @@ def test_random():
         if number % 100 == 99:
             print(f"  {number + 1} of {len(problems)}, {len(failures)} failed", flush=True)
     expect(not failures, f"{len(failures)} of {len(problems)} failed, first {failures[:1]}")
-    made = len(set(_kernel._kernels) - before)
+    made = len(set(_cache.cache.kernels) - before)
     return f"{len(parts)} problems, {made} kernels; largest error {max(parts):.2f} of its bound"
 
 

@@ -8,7 +8,7 @@ import ctypes
 import sys
 import types
 
-from flashattn import _attention, _tensors
+from flashattn import _attention, _cache, _tensors
 
 STREAM = 0x500  # the current one of device 0; others follow
 
@@ -150,5 +150,5 @@ def _forget():
 
 
 def forget_plans():
-    _attention._state.plans.clear()
-    _attention._state.recent = []
+    _cache.cache.plans.clear()
+    _cache.cache.recent = []

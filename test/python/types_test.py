@@ -1,0 +1,102 @@
+# Type checkers see what a call takes and gives: a wrong mask, align or score_mod is found, and a result
+# is no Any.
+# REQUIRES: python-package
+# RUN: %flashattn_python %s
+
+import importlib.util
+import inspect
+import os
+import subprocess
+import sys
+import tempfile
+import typing
+import unittest
+from pathlib import Path
+
+import flashattn
+import numpy
+from flashattn import Mask, math
+
+GOOD = """
+from typing import Tuple
+import numpy as np
+import flashattn
+from numpy.typing import NDArray
+F32 = NDArray[np.float32]
+
+def plain(q: F32) -> F32:
+    return flashattn.attention(q, q, q, mask=flashattn.causal | flashattn.sink(2), align="top_left")
+
+def both(q: F32) -> Tuple[F32, F32]:
+    o, lse = flashattn.attention(q, q, q, return_lse=True)
+    return o, lse
+
+def scored(q: F32) -> F32:
+    return flashattn.attention(
+        q, q, q, score_mod=lambda score, b, h, p, k: score + flashattn.math.exp2(-h) * (k - p)
+    )
+
+def launched(q: F32, o: F32) -> str:
+    kernel = flashattn.compile(head_dim=64, dtype="f32", rows="dense", kv_len=True)
+    kernel.launch(q, q, q, o, scale=0.5, kv_len=[3])
+    return kernel.schedule
+"""
+
+#: A line each, and what is said of it.
+BAD = {
+    'flashattn.attention(q, q, q, mask="causal")': "call-overload",
+    'flashattn.attention(q, q, q, align="bottom")': "call-overload",
+    "flashattn.attention(q, q, q, score_mod=lambda score: score)": "arg-type",
+    'x: str = flashattn.attention(q, q, q)': "assignment",
+    'flashattn.compile(head_dim=64, mask="causal")': "arg-type",
+    'flashattn.compile(head_dim=64, rows="packed")': "arg-type",
+    "flashattn.causal | 3": "operator",
+    'flashattn.window(left="3")': "arg-type",
+}
+
+
+class TypesTest(unittest.TestCase):
+    def test_hints_are_there(self):
+        for function in (flashattn.attention, flashattn.compile, flashattn.Kernel.launch):
+            hints = typing.get_type_hints(function)
+            names = set(inspect.signature(function).parameters) - {"self"}
+            self.assertEqual(names - set(hints), set(), function)
+        hints = typing.get_type_hints(flashattn.attention)
+        self.assertEqual(hints["mask"], typing.Optional[Mask])
+        self.assertEqual(typing.get_args(hints["align"]), ("top_left", "bottom_right"))
+        (score_mod, _) = typing.get_args(hints["score_mod"])
+        self.assertEqual(len(typing.get_args(score_mod)[0]), 5)
+        self.assertTrue(Path(flashattn.__file__).with_name("py.typed").is_file())
+
+    def test_modules_show_what_they_have(self):
+        self.assertEqual(dir(math), sorted(math.__all__))
+        self.assertIn("exp2", dir(math))
+        for name in math.__all__:
+            self.assertTrue(inspect.isfunction(getattr(math, name)), name)
+        for name in flashattn.__all__:
+            self.assertTrue(hasattr(flashattn, name), name)
+
+    def check(self, text):
+        with tempfile.TemporaryDirectory() as folder:
+            Path(folder, "user.py").write_text(text)
+            done = subprocess.run(
+                [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--follow-imports=silent",
+                 "--cache-dir", os.path.join(folder, "cache"), "user.py"],
+                cwd=folder, env={**os.environ, "MYPYPATH": str(Path(flashattn.__file__).parent.parent)},
+                capture_output=True, text=True,
+            )  # fmt: skip
+        self.assertEqual(done.stderr, "")
+        return done.stdout
+
+    @unittest.skipUnless(importlib.util.find_spec("mypy"), "mypy is not installed")
+    def test_strict(self):
+        self.assertEqual(self.check(GOOD), "")
+        head = "import numpy\nimport flashattn\nq = numpy.zeros((1, 1, 4, 16), numpy.float32)\n"
+        found = self.check(head + "\n".join(BAD) + "\n").splitlines()
+        for number, (line, kind) in enumerate(BAD.items(), 4):
+            said = [text for text in found if text.startswith(f"user.py:{number}: error:")]
+            self.assertTrue(any(f"[{kind}]" in text for text in said), f"{line}: {said}")
+
+
+if __name__ == "__main__":
+    unittest.main()
