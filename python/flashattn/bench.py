@@ -58,18 +58,15 @@ def sweep_shapes(longest: int = 32768) -> List[Dict[str, Any]]:
     return shapes
 
 
-def for_cpu(shape: Dict[str, Any]) -> Dict[str, Any]:
-    """The shape with fewer batches, heads and tokens, so that NumPy is done in a second."""
-    shrunk = dict(
-        shape,
-        B=1,
-        Nq=min(shape["Nq"], 1024),
-        Nk=min(shape["Nk"], 1024 if shape["Nq"] > 1 else 8192),
-    )
+def for_cpu(shape: Dict[str, Any], longest: int = 1024) -> Dict[str, Any]:
+    """The shape with fewer batches, heads and tokens, so that NumPy is done in a second. Its name says
+    what it has: batches, query heads, queries and, where these are others, keys."""
     group = shape["Hq"] // shape["Hkv"]
-    shrunk["Hq"] = max(4, group)
-    shrunk["Hkv"] = shrunk["Hq"] // group
-    return shrunk
+    heads = max(4, group)
+    nq, nk = min(shape["Nq"], longest), min(shape["Nk"], longest if shape["Nq"] > 1 else 8192)
+    sizes = "x".join(map(str, (1, heads, nq) if nq == nk else (1, heads, nq, nk)))
+    name = f"{shape['name']}@{sizes}"
+    return dict(shape, name=name, B=1, Hq=heads, Hkv=heads // group, Nq=nq, Nk=nk)
 
 
 def visible_pairs(shape: Dict[str, Any]) -> int:
@@ -335,15 +332,17 @@ def read_record(path: str) -> Dict[str, Any]:
 
 
 def keep_only(shapes: List[Dict[str, Any]], names: Optional[str]) -> List[Dict[str, Any]]:
-    """The shapes that --only names; SystemExit where there is none of a name."""
+    """The shapes that --only names, with or without the sizes behind their names; SystemExit where
+    there is none of a name."""
     if not names:
         return shapes
-    known = [shape["name"] for shape in shapes]
+    known = [{shape["name"], shape["name"].partition("@")[0]} for shape in shapes]
     wanted = names.split(",")
-    unknown = [name for name in wanted if name not in known]
+    unknown = [name for name in wanted if not any(name in both for both in known)]
     if unknown:
-        raise SystemExit(f"error: expected shapes {', '.join(known)} but got {', '.join(unknown)}")
-    return [shape for shape in shapes if shape["name"] in wanted]
+        listed = ", ".join(shape["name"] for shape in shapes)
+        raise SystemExit(f"error: expected shapes {listed} but got {', '.join(unknown)}")
+    return [shape for shape, both in zip(shapes, known) if both.intersection(wanted)]
 
 
 def show_record(path: str, only: Optional[str], chart: Optional[str]) -> int:
@@ -436,16 +435,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if chosen.from_json:
         return show_record(chosen.from_json, chosen.only, chosen.chart)
     backend = choose_backend(chosen.device)
-    shapes = sweep_shapes() if chosen.sweep else load_shapes()
+    longest = 32768 if backend.name == "cuda" else 2048 if chosen.sweep else 1024
+    shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()
     if chosen.features:
         shapes = _bench_features.with_features(shapes)
-    if backend.name == "cpu":
-        shapes = sweep_shapes(2048) if chosen.sweep else shapes
-        shapes = [
-            for_cpu(shape) if not chosen.sweep else dict(shape, B=1, Hq=4, Hkv=4)
-            for shape in shapes
-        ]
     shapes = keep_only(shapes, chosen.only)
+    if backend.name == "cpu":
+        shapes = [for_cpu(shape, longest) for shape in shapes]
 
     machine = {**backend.describe(), "python": platform.python_version()}
     say(", ".join(f"{key} {value}" for key, value in machine.items()))

@@ -12,7 +12,7 @@ import argparse
 import datetime
 import statistics
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import numpy
 
@@ -30,7 +30,7 @@ def candidates(
     return _library.get().trials(chip, element, group, packs, **lists)
 
 
-def first_line(error: Exception) -> str:
+def first_line(error: Union[Exception, str]) -> str:
     """The reason alone: what stands before it names the op and the chip, the same in every row."""
     lines = [line for line in str(error).splitlines() if line.strip()]
     text = lines[0] if lines else type(error).__name__
@@ -164,12 +164,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     packs = own.tuning_key.split("/")[4] == "banded"
     lists = {name: getattr(chosen, name) for name in _library.TRIAL_LISTS}
     tries = candidates(shape["dtype"], own.chip, shape["Hq"] // shape["Hkv"], packs, **lists)
-    kernels, refused = compile_all(
-        options, [text for text in tries if backend is None or text != own.schedule]
-    )
     if backend is None:
-        print("\n".join(f"{schedule}: {refused.get(schedule, 'fits')}" for schedule in tries))
+        for schedule in tries:
+            reason = own.explain_schedule(schedule)
+            print(f"{schedule}: {first_line(reason) if reason else 'fits'}")
         return 0
+    kernels, refused = compile_all(options, [text for text in tries if text != own.schedule])
     times, failed = measure(backend, shape, {"": own, **kernels}, chosen.rounds, chosen.ms)
     print(format_table(times, {**refused, **failed}, own.schedule, bench.flops_of(shape)))
     best = min(times, key=lambda schedule: times[schedule])

@@ -70,15 +70,20 @@ class BenchTest(unittest.TestCase):
             again = command("flashattn.bench", f"--from-json={path}")
             self.assertEqual((again.returncode, again.stdout), (0, done.stdout), again.stderr)
             part = command("flashattn.bench", f"--from-json={path}", "--only=gptoss-swa")
-            self.assertIn("| gptoss-swa |", part.stdout)
+            self.assertIn("| gptoss-swa@1x8x1024 |", part.stdout)
             self.assertNotIn("causal-1k", part.stdout)
             other = command("flashattn.bench", f"--from-json={path}", "--only=seed-small")
             self.assertIn(
-                "error: expected shapes causal-1k, gptoss-swa but got seed-small", other.stderr
+                "error: expected shapes causal-1k@1x4x1024, gptoss-swa@1x8x1024 but got seed-small",
+                other.stderr,
             )
             self.assertEqual(other.returncode, 1)
         self.assertEqual(record["machine_kind"], "cpu")
-        self.assertEqual({row["shape"] for row in record["rows"]}, {"causal-1k", "gptoss-swa"})
+        # What ran is named, not what it was made smaller from.
+        names = ["causal-1k@1x4x1024", "gptoss-swa@1x8x1024"]
+        self.assertEqual(sorted({row["shape"] for row in record["rows"]}), names)
+        self.assertEqual([shape["name"] for shape in record["shapes"]], names)
+        self.assertEqual([shape["Nq"] for shape in record["shapes"]], [1024, 1024])
         self.assertTrue({"ours", "numpy"} <= {row["peer"] for row in record["rows"]})
         for row in record["rows"]:
             if row["peer"] == "ours":
@@ -87,9 +92,9 @@ class BenchTest(unittest.TestCase):
                 self.assertGreater(row["first_call_ms"], 0)
                 self.assertGreater(row["tflops"], 0)
                 self.assertLessEqual(row["ms_low"], row["ms"])
-        self.assertIn("| causal-1k |", done.stdout)
-        self.assertIn("[1/2] causal-1k: ours ", done.stderr)
-        self.assertRegex(done.stderr, r"\[2/2\] gptoss-swa: .*  first result, ms: ours \d+")
+        self.assertIn("| causal-1k@1x4x1024 |", done.stdout)
+        self.assertIn("[1/2] causal-1k@1x4x1024: ours ", done.stderr)
+        self.assertRegex(done.stderr, r"\[2/2\] gptoss-swa@1x8x1024: .*  first result, ms: ours \d+")
 
     def test_says_that_there_is_no_gpu(self):
         try:
@@ -142,6 +147,7 @@ class BenchTest(unittest.TestCase):
         backend = bench.CPUBackend()
         shape = bench.for_cpu(
             {
+                "name": "small",
                 "B": 1,
                 "Hq": 4,
                 "Hkv": 4,
