@@ -1,5 +1,5 @@
 # Installs the project, and lets others find it: find_package(FlashAttn) gives the libraries as
-# FlashAttn::… targets.
+# FlashAttn::… targets, and pkg-config's flashattn the C library.
 
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -14,11 +14,19 @@ foreach(tool flash-opt flash-run flash-lsp-server)
     install(TARGETS ${tool} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
 endforeach()
-# The C API, for C and for Python: the header and one shared library.
-install(TARGETS FlashAttnC EXPORT FlashAttnTargets
+# The C API, for C and for Python: the header and one shared library, in an export set that knows no
+# MLIR. `cmake --install … --component capi` installs them alone.
+install(TARGETS FlashAttnC EXPORT FlashAttnCTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT capi)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/flashattn-c"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT capi)
+install(EXPORT FlashAttnCTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}"
+  COMPONENT capi)
+# From the file's own folder, so that an installed tree can be moved.
+file(RELATIVE_PATH flashattn_pc_prefix "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+configure_file(cmake/flashattn.pc.in flashattn.pc @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/flashattn.pc"
+  DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig" COMPONENT capi)
 if(TARGET flash-plugin)
   install(TARGETS flash-plugin LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
@@ -34,5 +42,6 @@ configure_package_config_file(cmake/FlashAttnConfig.cmake.in FlashAttnConfig.cma
   INSTALL_DESTINATION "${flashattn_package_dir}")
 write_basic_package_version_file(FlashAttnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/FlashAttnConfig.cmake"
-  "${PROJECT_BINARY_DIR}/FlashAttnConfigVersion.cmake" DESTINATION "${flashattn_package_dir}")
+  "${PROJECT_BINARY_DIR}/FlashAttnConfigVersion.cmake" DESTINATION "${flashattn_package_dir}"
+  COMPONENT capi)
 install(EXPORT FlashAttnTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}")

@@ -1,10 +1,13 @@
 """Puts the C library into the wheel. What it is made of stands in pyproject.toml."""
 
+import functools
 import os
 import platform
+import re
 import shutil
 import subprocess
 from pathlib import Path
+from typing import List, NamedTuple, Tuple
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
@@ -46,6 +49,33 @@ def find_library() -> Path:
     return built[0]
 
 
+class Needs(NamedTuple):
+    libraries: List[str]  #: beyond what every Linux has
+    glibc: Tuple[int, int]  #: the oldest that will do
+
+
+#: Of PEP 600: what a wheel for manylinux may take from the system.
+SYSTEM = re.compile(r"(lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|z)|ld-linux[-\w]*)\.so\.\d+$")
+
+
+@functools.lru_cache(maxsize=None)
+def needs() -> Needs:
+    """What the library needs of the machine that it goes to, as its dynamic section says."""
+    command = ["readelf", "--dynamic", "--version-info", "--wide", str(find_library())]
+    try:
+        done = subprocess.run(
+            command, env={**os.environ, "LC_ALL": "C"}, capture_output=True, text=True, check=True
+        )
+    except (OSError, subprocess.CalledProcessError) as error:
+        raise SystemExit(
+            f"error: expected readelf (binutils) to show what {NAME} needs but got: {error}"
+        ) from None
+    libraries = re.findall(r"\(NEEDED\).*\[(.+)\]", done.stdout)
+    versions = re.findall(r"GLIBC_(\d+)\.(\d+)", done.stdout)
+    oldest = max((int(major), int(minor)) for major, minor in versions)
+    return Needs([name for name in libraries if not SYSTEM.match(name)], oldest)
+
+
 class BuildWithLibrary(build_py):
     def run(self):
         super().run()
@@ -55,14 +85,27 @@ class BuildWithLibrary(build_py):
 
 
 class PlatformWheel(bdist_wheel):
-    """For every Python 3, but for one platform: the library is not Python's."""
+    """For every Python 3, but for one platform: the library is not Python's. With LLVM inside
+    (./build.sh bundle) it is a manylinux wheel of its glibc; with LLVM's shared libraries it is one
+    for this Linux, and its metadata name them."""
 
     def finalize_options(self):
         super().finalize_options()
         self.root_is_pure = False
 
     def get_tag(self):
-        return "py3", "none", f"linux_{platform.machine()}"
+        found = needs()
+        name = "linux" if found.libraries else "manylinux_{}_{}".format(*found.glibc)
+        return "py3", "none", f"{name}_{platform.machine()}"
+
+    def write_wheelfile(self, folder, *args, **options):
+        super().write_wheelfile(folder, *args, **options)
+        found = needs()
+        external = ["glibc (>={}.{})".format(*found.glibc), *found.libraries]
+        path = Path(folder, "METADATA")
+        head, separator, body = path.read_text(encoding="utf-8").partition("\n\n")
+        lines = [head.rstrip("\n"), *(f"Requires-External: {name}" for name in external)]
+        path.write_text("\n".join(lines) + (separator or "\n") + body, encoding="utf-8")
 
 
 setup(cmdclass={"build_py": BuildWithLibrary, "bdist_wheel": PlatformWheel})
