@@ -2,6 +2,7 @@
 
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Target/Tuned.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -64,6 +65,8 @@ static void addAccess(Value value, Access &access, llvm::SmallDenseSet<Value> &s
         access = {/*reads=*/true, /*writes=*/true};
       else
         addAccess(callee.getArgument(use.getOperandNumber()), access, seen);
+    } else if (isa<bufferization::ToTensorOp>(op)) {
+      access.reads = true;
     } else if (isa<ViewLikeOpInterface>(op)) {
       for (Value view : op->getResults())
         addAccess(view, access, seen);

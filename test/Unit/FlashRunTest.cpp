@@ -1,5 +1,6 @@
 //===- FlashRunTest.cpp - the pieces that flash-run checks with -------------===//
 
+#include "Footprint.h"
 #include "HostTensor.h"
 #include "Npy.h"
 #include "Reference.h"
@@ -20,6 +21,7 @@
 #include <cstring>
 #include <gtest/gtest.h>
 #include <random>
+#include <set>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -163,6 +165,92 @@ TEST(Reference, VisibleKeysAreThoseOfTheSets) {
         }
         EXPECT_EQ(countVisiblePairs(problem), pairs);
       }
+}
+
+TEST(Footprint, OverlapsWhereAByteIsShared) {
+  auto make = [](uintptr_t address, ArrayRef<int64_t> shape, ArrayRef<int64_t> strides) {
+    Footprint footprint;
+    footprint.address = address;
+    footprint.shape.assign(shape.begin(), shape.end());
+    footprint.strides.assign(strides.begin(), strides.end());
+    return footprint;
+  };
+  std::mt19937 random(1);
+  auto draw = [&](int64_t most) { return int64_t(random() % (most + 1)); };
+  unsigned overlapping = 0;
+  for (int i = 0; i < 2000; ++i) {
+    auto drawFootprint = [&] {
+      return make(1000 + 2 * draw(200), {draw(3), draw(4), draw(4)}, {draw(40), draw(9), draw(2)});
+    };
+    Footprint a = drawFootprint(), b = drawFootprint();
+    auto getBytes = [](const Footprint &footprint) {
+      std::set<uintptr_t> bytes;
+      for (int64_t element = 0; element < footprint.getNumElements(); ++element)
+        for (int byte = 0; byte < 4; ++byte)
+          bytes.insert(footprint.address + footprint.getByteOffset(element) + byte);
+      return bytes;
+    };
+    std::set<uintptr_t> first = getBytes(a), second = getBytes(b);
+    bool expected = llvm::any_of(first, [&](uintptr_t byte) { return second.count(byte); });
+    ASSERT_EQ(a.overlaps(b), expected) << i;
+    ASSERT_EQ(b.overlaps(a), expected) << i;
+    if (!first.empty()) {
+      ASSERT_EQ(a.getHullBytes(), int64_t(*first.rbegin() - a.address + 1));
+    }
+    overlapping += expected;
+  }
+  EXPECT_GT(overlapping, 100u);
+  EXPECT_LT(overlapping, 1900u);
+  EXPECT_TRUE(make(0, {1, 3, 4}, {99, 4, 1}).isContiguous());
+  EXPECT_FALSE(make(0, {2, 3, 4}, {24, 4, 1}).isContiguous());
+}
+
+// The parts of a whole: what attention over all keys gives.
+TEST(Reference, CombineGivesTheWhole) {
+  constexpr int64_t kKeys = 10, kDim = 4;
+  std::vector<float> keys(kKeys * kDim), values(kKeys * kDim);
+  std::mt19937 random(1);
+  std::normal_distribution<float> normal;
+  for (std::vector<float> *list : {&keys, &values})
+    for (float &value : *list)
+      value = normal(random);
+  SmallVector<float> query = {1, -2, 0.5, 3};
+  MLIRContext context;
+  AttentionProblem problem{};
+  problem.batch = problem.queryHeads = problem.keyHeads = problem.numQueries = 1;
+  problem.dim = problem.valueDim = kDim;
+  problem.scale = 0.5;
+  problem.scalar = Scalar::F32;
+  problem.sets = {IntegerSet::get(2, 2, getAffineConstantExpr(0, &context), false)};
+  auto attend = [&](int64_t begin, int64_t end) {
+    problem.numKeys = end - begin;
+    return computeReferenceRow(problem, query, keys.data() + begin * kDim,
+                               values.data() + begin * kDim, 0, 0, 0);
+  };
+  ReferenceRow whole = attend(0, kKeys);
+  HostTensor oParts = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1, kDim}));
+  HostTensor lseParts = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1}));
+  const int64_t bounds[] = {0, 3, 3, kKeys}; // the second part has no key (rule A6)
+  for (int64_t part = 0; part < 3; ++part) {
+    ReferenceRow row = attend(bounds[part], bounds[part + 1]);
+    lseParts.set(part, row.lse);
+    for (int64_t d = 0; d < kDim; ++d)
+      oParts.set(part * kDim + d, row.o[d]);
+  }
+  CombineProblem combine{3, 1, 1, 1, kDim, &oParts, &lseParts, nullptr};
+  ReferenceRow merged = computeCombinedRow(combine, Scalar::F32, 0, 0, 0);
+  EXPECT_NEAR(merged.lse, whole.lse, 1e-12);
+  for (int64_t d = 0; d < kDim; ++d) {
+    EXPECT_NEAR(merged.o[d], whole.o[d], 1e-12);
+    EXPECT_NEAR(merged.naiveO[d], whole.o[d], 1e-5);
+  }
+  // A sink's share goes to nobody.
+  HostTensor sinks = llvm::cantFail(HostTensor::create(Scalar::F32, {1}));
+  sinks.set(0, 1.5);
+  combine.sinkLogits = &sinks;
+  ReferenceRow sunk = computeCombinedRow(combine, Scalar::F32, 0, 0, 0);
+  EXPECT_NEAR(sunk.lse, std::log(std::exp(whole.lse) + std::exp(1.5)), 1e-12);
+  EXPECT_NEAR(sunk.o[0], whole.o[0] * std::exp(whole.lse - sunk.lse), 1e-12);
 }
 
 TEST(Reference, ScoreModIsWhatItsRegionSays) {

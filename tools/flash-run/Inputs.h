@@ -16,9 +16,10 @@ struct Inputs {
 /// What `specs`, in order of the arguments, ask for: `[TYPE=]SOURCE` or `TYPE`, with SOURCE
 /// `@FILE.npy`, `random[:SEED]`, `zeros`, `ones`, `poison` or, for scalars, a number; `TYPE`
 /// alone means random, and the seed left out is the argument's index.
-/// Arguments without: poison where they are only written, otherwise random; sizes of operands of the
-/// dialect's ops follow from the other operands. Errors name the flag: a bad form, a shape or type that the
-/// argument does not take (both), a dynamic argument without a type, a file that cannot be read.
+/// Arguments without: poison where they are only written, otherwise random; sizes of operands of
+/// the dialect's ops follow from the other operands. Errors name the flag: a bad form, a shape or
+/// type that the argument does not take (both), a dynamic argument without a type, a file that
+/// cannot be read.
 llvm::Expected<Inputs> makeInputs(const Program &program, ArrayRef<std::string> specs);
 
 } // namespace mlir::flashattn

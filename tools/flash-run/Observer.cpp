@@ -101,14 +101,11 @@ static Value getOutput(AttentionOp op) {
   return op->getNumResults() ? Value(op->getResult(0)) : Value(op.getOInit());
 }
 
-/// The projection that may be made with `op` as one, if any.
+/// The projection that may be made with `op` as one, if any: the first that follows.
 static ProjectOp findProjection(AttentionOp op) {
-  Value o = getOutput(op);
-  for (Operation *user : o.getUsers())
-    if (auto project = dyn_cast<ProjectOp>(user))
-      if (project.getO() == o && project->getBlock() == op->getBlock() &&
-          op->isBeforeInBlock(project))
-        return project;
+  for (Operation *next = op->getNextNode(); next; next = next->getNextNode())
+    if (auto project = dyn_cast<ProjectOp>(next); project && project.getO() == getOutput(op))
+      return project;
   return {};
 }
 

@@ -160,8 +160,7 @@ Expected<std::vector<OperandSizes>> flashattn::getSizes(const Program &program,
   return sizes;
 }
 
-llvm::Error flashattn::checkInputs(const Program &program,
-                                   ArrayRef<const HostTensor *> arguments) {
+llvm::Error flashattn::checkInputs(const Program &program, ArrayRef<const HostTensor *> arguments) {
   auto shapes = llvm::map_to_vector(
       arguments, [](const HostTensor *tensor) { return SmallVector<int64_t>(tensor->getShape()); });
   Expected<std::vector<OperandSizes>> sizes = getSizes(program, shapes);

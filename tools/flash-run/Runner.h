@@ -25,7 +25,8 @@ public:
   /// outputs back.
   llvm::Expected<SmallVector<HostTensor>> run();
 
-  /// The first argument that the function should not write and that is no longer as it was uploaded.
+  /// The first argument that the function should not write and that is no longer as it was
+  /// uploaded.
   llvm::Expected<std::optional<unsigned>> findChangedInput(ArrayRef<const HostTensor *> arguments,
                                                            const llvm::BitVector &poisoned);
 

@@ -51,9 +51,8 @@ static double getDifference(const HostTensor &a, const HostTensor &b) {
 }
 
 /// Error unless the compiler's own choice is right, by the reference, and its outputs are numbers.
-static Error checkOwn(ModuleOp module, const Program &program, const Inputs &inputs,
-                      Device &device, const LoweringOptions &options,
-                      ArrayRef<HostTensor> outputs) {
+static Error checkOwn(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
+                      const LoweringOptions &options, ArrayRef<HostTensor> outputs) {
   OwningOpRef<ModuleOp> copy(module.clone());
   Expected<std::unique_ptr<Observer>> observer =
       Observer::instrument(*copy, program.function, ObserverOptions());
@@ -148,9 +147,8 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     if (!trial.refusal.empty())
       continue;
     Progress progress("trying " + trial.fields);
-    if (Error error =
-            runTrial(trial, module, program, inputs, device, options, seconds, getBound(op),
-                     expected)) {
+    if (Error error = runTrial(trial, module, program, inputs, device, options, seconds,
+                               getBound(op), expected)) {
       // Without the compiler's own choice there is nothing to compare with.
       if (expected.empty())
         return error;

@@ -135,25 +135,24 @@ public:
   }
   ReferenceRow compute(int64_t i) const override {
     SmallVector<float> query(problem.dim);
-    q.getFloats(getRowStart(problem.isBSHD, b, h, i, problem.queryHeads, problem.numQueries,
-                            problem.dim),
-                problem.dim, query.data());
+    q.getFloats(
+        getRowStart(problem.isBSHD, b, h, i, problem.queryHeads, problem.numQueries, problem.dim),
+        problem.dim, query.data());
     return computeReferenceRow(problem, query, keys.data(), values.data(), b, h, i);
   }
   bool isFinite() const override { return isAllFinite(q) && isAllFinite(k) && isAllFinite(v); }
 
 private:
   /// The rows of one key/value head as floats.
-  void loadHead(const HostTensor &tensor, int64_t keyHead, int64_t width,
-                std::vector<float> &out) {
+  void loadHead(const HostTensor &tensor, int64_t keyHead, int64_t width, std::vector<float> &out) {
     out.resize(problem.numKeys * width);
     constexpr int64_t kChunk = 256;
     llvm::parallelFor(0, llvm::divideCeil(problem.numKeys, kChunk), [&](size_t chunk) {
       int64_t end = std::min(problem.numKeys, int64_t(chunk + 1) * kChunk);
       for (int64_t s = chunk * kChunk; s < end; ++s)
-        tensor.getFloats(getRowStart(problem.isBSHD, b, keyHead, s, problem.keyHeads,
-                                     problem.numKeys, width),
-                         width, out.data() + s * width);
+        tensor.getFloats(
+            getRowStart(problem.isBSHD, b, keyHead, s, problem.keyHeads, problem.numKeys, width),
+            width, out.data() + s * width);
     });
   }
 
@@ -244,11 +243,11 @@ struct ResultShape {
 
 /// Compares rows of o and lse, where they are given, with what `compute(b, h, i)` says of them;
 /// `load(b, h)` comes before those of a head.
-static void
-compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs, double work,
-            double maxWork, llvm::function_ref<void(int64_t b, int64_t h)> load,
-            llvm::function_ref<ReferenceRow(int64_t b, int64_t h, int64_t i)> compute,
-            llvm::function_ref<bool()> isFinite, Comparison &comparison) {
+static void compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs,
+                        double work, double maxWork,
+                        llvm::function_ref<void(int64_t b, int64_t h)> load,
+                        llvm::function_ref<ReferenceRow(int64_t b, int64_t h, int64_t i)> compute,
+                        llvm::function_ref<bool()> isFinite, Comparison &comparison) {
   constexpr int64_t kMaxHeads = 16;
   const HostTensor *o = values.get("o"), *lse = values.get("lse");
   std::vector<Row> rows =
@@ -278,11 +277,10 @@ compareRows(const ResultShape &shape, const OperandValues &values, Scalar inputs
   comparison.work = rows.empty() ? 0 : work / comparison.allRows * rows.size();
   if (o) {
     Difference whole = sum(oDifferences);
-    Verdict verdict = whole.judge("o", 2 * whole.maxNaive + kLeastTolerance,
-                                  getFrobeniusBound(o->getScalar()));
+    Verdict verdict =
+        whole.judge("o", 2 * whole.maxNaive + kLeastTolerance, getFrobeniusBound(o->getScalar()));
     // Rows outside of the sample must at least have been written.
-    verdict.isUnwritten =
-        comparison.rows < comparison.allRows && isFinite() && !isAllFinite(*o);
+    verdict.isUnwritten = comparison.rows < comparison.allRows && isFinite() && !isAllFinite(*o);
     comparison.verdicts.push_back(verdict);
   }
   if (lse)
@@ -294,26 +292,24 @@ static void compareAttention(const AttentionProblem &problem, const OperandValue
                              double maxWork, Comparison &comparison) {
   AttentionRows head(problem);
   double work = double(countVisiblePairs(problem)) * (problem.dim + problem.valueDim);
-  compareRows({problem.batch, problem.queryHeads, problem.numQueries, problem.valueDim,
-               problem.isBSHD},
-              values, problem.scalar, work, maxWork,
-              [&](int64_t b, int64_t h) { head.load(b, h); },
-              [&](int64_t, int64_t, int64_t i) { return head.compute(i); },
-              [&] { return head.isFinite(); }, comparison);
+  compareRows(
+      {problem.batch, problem.queryHeads, problem.numQueries, problem.valueDim, problem.isBSHD},
+      values, problem.scalar, work, maxWork, [&](int64_t b, int64_t h) { head.load(b, h); },
+      [&](int64_t, int64_t, int64_t i) { return head.compute(i); }, [&] { return head.isFinite(); },
+      comparison);
 }
 
 static void compareCombine(const CheckedOp &op, const CombineProblem &problem,
                            const OperandValues &values, double maxWork, Comparison &comparison) {
   const HostTensor *o = values.get("o");
   Scalar scalar = o ? o->getScalar() : Scalar::F32;
-  double work = double(problem.batch) * problem.heads * problem.numQueries * problem.parts *
-                problem.valueDim;
-  compareRows({problem.batch, problem.heads, problem.numQueries, problem.valueDim, op.isBSHD},
-              values, Scalar::F32, work, maxWork, [](int64_t, int64_t) {},
-              [&](int64_t b, int64_t h, int64_t i) {
-                return computeCombinedRow(problem, scalar, b, h, i);
-              },
-              [&] { return isAllFinite(*problem.oParts); }, comparison);
+  double work =
+      double(problem.batch) * problem.heads * problem.numQueries * problem.parts * problem.valueDim;
+  compareRows(
+      {problem.batch, problem.heads, problem.numQueries, problem.valueDim, op.isBSHD}, values,
+      Scalar::F32, work, maxWork, [](int64_t, int64_t) {},
+      [&](int64_t b, int64_t h, int64_t i) { return computeCombinedRow(problem, scalar, b, h, i); },
+      [&] { return isAllFinite(*problem.oParts); }, comparison);
 }
 
 /// p[b,n,e] = sum over h and d of o[b,h,n,d] w[h,d,e], o from `head`; `workOfO` is that of all of
@@ -359,8 +355,8 @@ static void compareProjection(const OperandSizes &sizes, HeadRows &head, double 
   // Sums of many products may be much larger than these.
   double tolerance = 2 * whole.maxNaive + kLeastTolerance * std::max(1.0, whole.maxReference);
   Verdict verdict = whole.judge("p", tolerance, getFrobeniusBound(w.getScalar()));
-  verdict.isUnwritten = comparison.rows < comparison.allRows && head.isFinite() &&
-                        isAllFinite(w) && !isAllFinite(p);
+  verdict.isUnwritten =
+      comparison.rows < comparison.allRows && head.isFinite() && isAllFinite(w) && !isAllFinite(p);
   comparison.verdicts.push_back(verdict);
 }
 
@@ -386,13 +382,13 @@ Expected<Comparison> flashattn::compare(const CheckedOp &op, const OperandValues
     Expected<OperandSizes> sizes = getSizes(op, values);
     if (!sizes)
       return sizes.takeError();
-    const HostTensor *o = values.get("o"), *p = values.get("p"), &w = *values.get("w");
-    if (producer && producer->batch * producer->numQueries != 0) {
+    const HostTensor *p = values.get("p"), &w = *values.get("w");
+    if (producer) {
       AttentionRows head(*producer);
       double work = double(countVisiblePairs(*producer)) * (producer->dim + producer->valueDim);
       compareProjection(*sizes, head, work, w, *p, maxWork, comparison);
-    } else if (o) {
-      GivenRows head(*o, op.isBSHD, sizes->get('H'), sizes->get('N'));
+    } else {
+      GivenRows head(*values.get("o"), op.isBSHD, sizes->get('H'), sizes->get('N'));
       compareProjection(*sizes, head, 0, w, *p, maxWork, comparison);
     }
     break;
@@ -431,8 +427,8 @@ void flashattn::print(const Verdict &verdict, raw_ostream &os) {
     return;
   }
   os << llvm::formatv("verify {0}{1}: max error {2:e3}, tolerance {3:e3}", verdict.name,
-                      verdict.name == "lse" ? " (relative to max(1, |lse|))" : "",
-                      verdict.maxError, verdict.tolerance);
+                      verdict.name == "lse" ? " (relative to max(1, |lse|))" : "", verdict.maxError,
+                      verdict.tolerance);
   if (verdict.frobeniusBound)
     os << llvm::formatv(", relative Frobenius norm {0:e3}, tolerance {1:e3}", verdict.frobenius,
                         *verdict.frobeniusBound);

@@ -12,7 +12,7 @@
 #include "Runner.h"
 #include "Tune.h"
 #include "Verify.h"
-#include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Target/Machine.h"
@@ -20,6 +20,7 @@
 #include "mlir/IR/DialectRegistry.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
+#include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/Format.h"
@@ -71,10 +72,11 @@ cl::list<std::string> expectedOutputs("expected-output", cl::value_desc("@FILE.n
                                       cl::desc("Compare the next output with a file"),
                                       cl::cat(dataCategory));
 
-cl::opt<bool> verifyFlag("verify",
-                         cl::desc("Compare each attention, combine and project, where it stands, with a "
-                                  "float64 reference"),
-                         cl::cat(checkCategory));
+cl::opt<bool>
+    verifyFlag("verify",
+               cl::desc("Compare each attention, combine and project, where it stands, with a "
+                        "float64 reference"),
+               cl::cat(checkCategory));
 cl::opt<std::string> plantedFault("verify-plant-fault", cl::Hidden,
                                   cl::value_desc("OP[.RESULT]:ELEMENT"),
                                   cl::desc("Make an element wrong before --verify sees it"),
@@ -243,8 +245,11 @@ static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIR
   if (!module)
     return OwningOpRef<ModuleOp>();
   // As the pipelines do first, so that what they make of linalg can be verified.
-  IRRewriter rewriter(&context);
-  raiseLinalg(rewriter, *module);
+  PassManager pm(&context, ModuleOp::getOperationName());
+  pm.addPass(createPrepareTensors());
+  pm.addPass(createRaiseLinalg());
+  if (failed(pm.run(*module)))
+    return OwningOpRef<ModuleOp>();
   return std::move(module);
 }
 
@@ -337,17 +342,26 @@ Expected<Watch> Watch::create(ModuleOp plain, const Program &program) {
   return watch;
 }
 
-/// Prints what the watched ops have done; `results` are those of the module as it is, whose code
-/// must be the same.
-static bool reportWatch(const Watch &watch, ArrayRef<HostTensor> results) {
+static std::vector<std::string> getKernels(ModuleOp compiled) {
+  std::vector<std::string> kernels;
+  visitPTX(compiled, [&](StringRef name, StringRef ptx) { kernels.push_back((name + ptx).str()); });
+  return kernels;
+}
+
+/// Prints what the watched ops have done; `results` are those of `plain`, the module without the
+/// calls, whose code must be the same.
+static bool reportWatch(const Watch &watch, ModuleOp plain, ArrayRef<HostTensor> results) {
   bool pass = watch.observer->report(llvm::outs());
+  if (getKernels(plain) != getKernels(*watch.module)) {
+    llvm::outs() << "verify: the kernels are not the same as with the ops watched: FAIL\n";
+    pass = false;
+  }
   if (watch.observer->hasFault())
     return pass;
   for (auto [i, result] : llvm::enumerate(results))
     if (result.getTypeName() != watch.outputs[i].getTypeName() ||
         std::memcmp(result.data(), watch.outputs[i].data(), result.getNumBytes())) {
-      llvm::outs() << "verify: output " << i
-                   << " is not the same as with the ops watched: FAIL\n";
+      llvm::outs() << "verify: output " << i << " is not the same as with the ops watched: FAIL\n";
       pass = false;
     }
   return pass;
@@ -439,7 +453,7 @@ static Expected<bool> runTool() {
 
   bool pass = true;
   if (verifyFlag) {
-    pass &= reportWatch(*watch, *results);
+    pass &= reportWatch(*watch, **module, *results);
     auto changed = runner.findChangedInput(arguments, data->poisoned);
     if (!changed)
       return changed.takeError();

@@ -23,6 +23,26 @@
 // FILES: 00-input.mlir
 // FILES: -convert-func-to-llvm.mlir
 
+// What is written through a view, or by a function that is called, is an output; so are two.
+// RUN: flash-run %s --device=cpu --function=views --input=2.5 --output=@%t.x.npy --output=@%t.y.npy | FileCheck %s --check-prefix=VIEWS
+// VIEWS: output 0: 3x8xf32, min 2.5000, max 2.5000, mean 2.500e+00, 16 not finite
+// VIEWS: output 1: 8xf32, min 2.5000, max 2.5000, mean 2.500e+00, 5 not finite
+func.func @views(%s: f32, %x: memref<3x8xf32>, %y: memref<8xf32>) {
+  %c3 = arith.constant 3 : index
+  %row = memref.subview %x[1, 0] [1, 8] [1, 1] : memref<3x8xf32> to memref<8xf32, strided<[1], offset: 8>>
+  linalg.fill ins(%s : f32) outs(%row : memref<8xf32, strided<[1], offset: 8>>)
+  call @fill(%s, %c3, %y) : (f32, index, memref<8xf32>) -> ()
+  return
+}
+
+// What is read as a tensor is read: it is not left without values because it is written, too.
+// RUN: flash-run %s --device=cpu --function=in_place --input=ones | FileCheck %s --check-prefix=PLACE
+// PLACE: output 0: 2x8xf32, min 0.1250, max 0.1250
+func.func @in_place(%x: memref<2x8xf32>) {
+  linalg.softmax dimension(1) ins(%x : memref<2x8xf32>) outs(%x : memref<2x8xf32>)
+  return
+}
+
 func.func @scale(%x: memref<?x4xf32>, %y: memref<?x4xf32>) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index

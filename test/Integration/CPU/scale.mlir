@@ -6,7 +6,7 @@
 // RUN: %{run} --function=plain --input=3 | FileCheck %s --check-prefix=PASS
 // RUN: not %{run} --function=plain --input=0 2>&1 | FileCheck %s --check-prefix=RANGE
 // RUN: not %{run} --function=plain --input=-1 2>&1 | FileCheck %s --check-prefix=RANGE
-// RANGE: error: expected a scale from 1e-18 to 1e18 but got {{0|-1}}
+// RANGE: error: the inputs do not fit together: expected a scale from 1e-18 to 1e18 but got {{0|-1}}
 func.func @plain(%q: memref<?x?x?x24xf32>, %k: memref<?x?x?x24xf32>, %v: memref<?x?x?x40xf32>,
                  %s: f32, %o: memref<?x?x?x40xf32>, %lse: memref<?x?x?xf32>) {
   flashattn.attention mask(#flashattn.causal) scale(%s)

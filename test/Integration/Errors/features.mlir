@@ -52,7 +52,7 @@ func.func @outside(%q: memref<1x1x8x16xf16>, %x: f32, %o: memref<1x1x8x16xf16>) 
 
 // An op that neither the reference nor the target knows is named, at its place.
 // RUN: not %{run} --function=unknown --verify 2>&1 | FileCheck %s --check-prefix=UNKNOWN
-// UNKNOWN: error: --verify: flashattn.attention at {{.*}}features.mlir:[[@LINE+5]]:3 cannot be compared with the reference: the reference does not know 'math.ipowi' in score_mod; --expected-output compares the function's outputs with files instead
+// UNKNOWN: error: --verify: flashattn.attention at {{.*}}features.mlir:[[@LINE+4]]:3 cannot be compared with the reference: the reference does not know 'math.ipowi' in score_mod; --expected-output compares the function's outputs with files instead
 // RUN: not %{run} --function=unknown 2>&1 | FileCheck %s --check-prefix=ILLEGAL
 // ILLEGAL: features.mlir:[[@LINE+8]]:14: error: failed to legalize operation 'math.ipowi'
 func.func @unknown(%q: memref<1x1x8x16xf16>, %o: memref<1x1x8x16xf16>) {

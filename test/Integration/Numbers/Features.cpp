@@ -201,9 +201,11 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
     for (int64_t k = 0; k < problem.numKeys; ++k) {
       if (k < existing && mayBeRead(k))
         continue;
-      for (auto [argument, width] : {std::pair(*op.getArgument("k"), problem.dim), {*op.getArgument("v"), problem.valueDim}})
+      for (auto [argument, width] :
+           {std::pair(*op.getArgument("k"), problem.dim), {*op.getArgument("v"), problem.valueDim}})
         for (int64_t h = 0; h < problem.keyHeads; ++h) {
-          int64_t start = getRowStart(problem.isBSHD, b, h, k, problem.keyHeads, problem.numKeys, width);
+          int64_t start =
+              getRowStart(problem.isBSHD, b, h, k, problem.keyHeads, problem.numKeys, width);
           for (int64_t d = 0; d < width; ++d)
             arguments[argument].set(start + d, kNaN);
         }
