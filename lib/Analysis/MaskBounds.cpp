@@ -18,17 +18,8 @@ using presburger::Simplex;
 //===----------------------------------------------------------------------===//
 
 bool bounds::dependsOnParameters(const Row &row) {
-  return llvm::any_of(ArrayRef(row).slice(First, kNumParameters),
+  return llvm::any_of(ArrayRef(row).drop_back().drop_front(First),
                       [](const DynamicAPInt &value) { return value != 0; });
-}
-
-SmallVector<Row> bounds::getContext() {
-  SmallVector<Row> rows(3, Row(kBoundColumns, DynamicAPInt(0)));
-  rows[0][Last] = 1;
-  rows[0][First] = -1;
-  rows[1][Nq] = 1;
-  rows[2][Nk] = 1;
-  return rows;
 }
 
 bool bounds::isRationallyEmpty(ArrayRef<Row> rows) {
@@ -38,22 +29,25 @@ bool bounds::isRationallyEmpty(ArrayRef<Row> rows) {
   return simplex.isEmpty();
 }
 
-static Row multiply(int factor, ArrayRef<DynamicAPInt> row) {
-  return llvm::map_to_vector<8>(
-      row, [&](const DynamicAPInt &value) { return DynamicAPInt(factor) * value; });
+static Row negate(ArrayRef<DynamicAPInt> row) {
+  return llvm::map_to_vector<8>(row, [&](const DynamicAPInt &value) { return -value; });
+}
+
+void bounds::addMultiple(Row &row, const Row &other, const DynamicAPInt &factor) {
+  for (unsigned i = 0, e = other.size() - 1; i < e; ++i)
+    row[i] += factor * other[i];
+  row.back() += factor * other.back();
 }
 
 bool bounds::implies(ArrayRef<Row> given, ArrayRef<Row> also, const Row &row) {
   SmallVector<Row> rows(given);
   llvm::append_range(rows, also);
-  rows.push_back(multiply(-1, row));
+  rows.push_back(negate(row));
   rows.back().back() -= 1;
   return isRationallyEmpty(rows);
 }
 
-/// Divides by the greatest common divisor of the coefficients; the integer
-/// points stay the same.
-static void normalize(Row &row) {
+void bounds::normalize(Row &row) {
   DynamicAPInt divisor(0);
   for (const DynamicAPInt &value : ArrayRef(row).drop_back())
     divisor = gcd(divisor, abs(value));
@@ -63,13 +57,85 @@ static void normalize(Row &row) {
     value = floorDiv(value, divisor);
 }
 
-/// Whether the row's value fits 64 bits for operands below 2^31, with room for
-/// the additions of a ceiling division.
-static bool fits(const Row &row) {
+//===----------------------------------------------------------------------===//
+// Parameters
+//===----------------------------------------------------------------------===//
+
+Row Parameters::widen(ArrayRef<DynamicAPInt> row, unsigned numKept) const {
+  Row wide(row.take_front(numKept));
+  wide.resize(getNumColumns(), DynamicAPInt(0));
+  wide.back() = row.back();
+  return wide;
+}
+
+DynamicAPInt Parameters::getMagnitude(const Row &row) const {
   DynamicAPInt sum(0);
-  for (const DynamicAPInt &value : ArrayRef(row).drop_back())
-    sum += abs(value);
-  return sum <= DynamicAPInt(int64_t(1) << 31) && abs(row.back()) <= DynamicAPInt(int64_t(1) << 61);
+  for (auto [i, value] : llvm::enumerate(ArrayRef(row).drop_back()))
+    sum += i < Quotients ? abs(value) : abs(value) * quotients[i - Quotients].magnitude;
+  return sum;
+}
+
+bool Parameters::fits(const Row &row) const {
+  return getMagnitude(row) <= DynamicAPInt(int64_t(1) << 31) &&
+         abs(row.back()) <= DynamicAPInt(int64_t(1) << 61);
+}
+
+std::optional<Row> Parameters::getFloor(Row dividend, DynamicAPInt divisor) {
+  dividend = widen(dividend);
+  // What the divisor divides stands before the quotient, and of the rest equal ones look equal:
+  // a positive coefficient first, a constant in [0, divisor).
+  Row result(getNumColumns(), DynamicAPInt(0));
+  for (auto [value, whole] : llvm::zip(dividend, result)) {
+    if (&value != &dividend.back() && value % divisor != 0)
+      continue;
+    whole = floorDiv(value, divisor);
+    value -= whole * divisor;
+  }
+  DynamicAPInt common = divisor;
+  for (const DynamicAPInt &value : ArrayRef(dividend).drop_back())
+    common = gcd(common, abs(value));
+  divisor /= common;
+  for (DynamicAPInt &value : dividend)
+    value = floorDiv(value, common);
+  const auto *leading = llvm::find_if(dividend, [](const DynamicAPInt &c) { return c != 0; });
+  if (divisor == 1 || leading == dividend.end() || leading == &dividend.back())
+    return result;
+  bool isNegative = *leading < 0;
+  if (isNegative) { // floor(-e / d) = -floor((e + d - 1) / d)
+    dividend = negate(dividend);
+    dividend.back() += divisor - 1;
+  }
+
+  const auto *known = llvm::find_if(quotients, [&](const Quotient &q) {
+    return q.divisor == divisor && widen(q.dividend) == dividend;
+  });
+  unsigned column = Quotients + (known - quotients.begin());
+  if (known == quotients.end()) {
+    if (!fits(dividend))
+      return std::nullopt;
+    quotients.push_back({dividend, divisor, ceilDiv(getMagnitude(dividend), divisor) + 1});
+    result = widen(result);
+  }
+  result[column] = isNegative ? -1 : 1;
+  return result;
+}
+
+SmallVector<Row> Parameters::getContext() const {
+  SmallVector<Row> rows(3, Row(getNumColumns(), DynamicAPInt(0)));
+  rows[0][Last] = 1;
+  rows[0][First] = -1;
+  rows[1][Nq] = 1;
+  rows[2][Nk] = 1;
+  for (auto [i, quotient] : llvm::enumerate(quotients)) {
+    // The remainder is in [0, divisor).
+    Row row = widen(quotient.dividend);
+    row[Quotients + i] = -quotient.divisor;
+    rows.push_back(row);
+    row = negate(row);
+    row.back() += quotient.divisor - 1;
+    rows.push_back(row);
+  }
+  return rows;
 }
 
 //===----------------------------------------------------------------------===//
@@ -81,21 +147,17 @@ void Bounds::add(Row row) {
   (row[X] > 0 ? lower : row[X] < 0 ? upper : conditions).push_back(std::move(row));
 }
 
-void Bounds::addAxis(TileAxis axis) {
-  Row row(kBoundColumns, DynamicAPInt(0));
-  row[X] = 1;
-  lower.push_back(row);
-  row[X] = -1;
-  row[axis == TileAxis::Keys ? Nk : Nq] = 1;
-  row.back() = -1;
-  upper.push_back(row);
-}
-
 SmallVector<Row> Bounds::all() const {
   SmallVector<Row> rows(lower);
   llvm::append_range(rows, upper);
   llvm::append_range(rows, conditions);
   return rows;
+}
+
+void Bounds::widen(const Parameters &parameters) {
+  for (SmallVector<Row> *rows : {&lower, &upper, &conditions})
+    for (Row &row : *rows)
+      row = parameters.widen(row);
 }
 
 void Bounds::simplify(ArrayRef<Row> context) {
@@ -141,6 +203,15 @@ bool Bounds::isOrdered(ArrayRef<Row> context, int64_t slack) const {
 // Sets
 //===----------------------------------------------------------------------===//
 
+std::array<Row, 2> bounds::getAxis(TileAxis axis) {
+  Row lower(Quotients + 1, DynamicAPInt(0)), upper = lower;
+  lower[X] = 1;
+  upper[X] = -1;
+  upper[axis == TileAxis::Keys ? Nk : Nq] = 1;
+  upper.back() = -1;
+  return {lower, upper};
+}
+
 FlatSet bounds::flatten(IntegerSet set, TileAxis axis) {
   std::vector<SmallVector<int64_t, 8>> flat;
   FlatLinearConstraints divisions(2, 2);
@@ -177,80 +248,6 @@ FlatSet bounds::flatten(IntegerSet set, TileAxis axis) {
     result.divisors.push_back(reprs.getDenom(i));
   }
   return result;
-}
-
-Bounds bounds::projectVisible(const FlatSet &set, TileAxis axis) {
-  unsigned columns = Locals + set.divisors.size() + 1;
-  IntegerPolyhedron poly(PresburgerSpace::getSetSpace(columns - 1));
-  for (const Row &row : set.inequalities)
-    poly.addInequality(row);
-  for (const Row &row : set.equalities)
-    poly.addEquality(row);
-  for (const Row &row : set.divisionBounds)
-    poly.addInequality(row);
-  Row end(columns, DynamicAPInt(0));
-  end[Y] = 1;
-  end[First] = -1;
-  poly.addInequality(end);
-  end[Y] = -1;
-  end[First] = 0;
-  end[Last] = 1;
-  poly.addInequality(end);
-  poly.projectOut(Y, columns - 1 - Y);
-
-  Bounds bounds;
-  bounds.addAxis(axis);
-  auto add = [&](ArrayRef<DynamicAPInt> source, int sign) {
-    Row row = multiply(sign, source);
-    normalize(row);
-    if (fits(row)) // otherwise the cover is wider, never narrower
-      bounds.add(row);
-  };
-  for (unsigned i = 0, e = poly.getNumInequalities(); i < e; ++i)
-    add(poly.getInequality(i), 1);
-  for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i) {
-    add(poly.getEquality(i), 1);
-    add(poly.getEquality(i), -1);
-  }
-  return bounds;
-}
-
-std::optional<Bounds> bounds::projectFull(const FlatSet &set, TileAxis axis) {
-  Bounds bounds;
-  bounds.addAxis(axis);
-  auto add = [&](ArrayRef<DynamicAPInt> source, int sign) {
-    Row row = multiply(sign, source);
-    // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d. Of integers,
-    // q + r >= 0 is e + d*r >= 0 and r - q >= 0 is d*r + d - 1 - e >= 0: exact. A
-    // later quotient may depend on an earlier one.
-    for (unsigned i = set.divisors.size(); i-- > 0;) {
-      DynamicAPInt factor = row[Locals + i];
-      if (factor == 0)
-        continue;
-      row[Locals + i] = 0;
-      for (auto [value, dividend] : llvm::zip(row, set.dividends[i]))
-        value = value * set.divisors[i] + factor * dividend;
-      if (factor == -1)
-        row.back() += set.divisors[i] - 1;
-      else if (factor > 1)
-        row.back() -= factor * (set.divisors[i] - 1);
-    }
-    row[row[Y] > 0 ? First : Last] += row[Y];
-    Row bound(ArrayRef(row).take_front(Y));
-    bound.push_back(row.back());
-    normalize(bound);
-    if (!fits(bound))
-      return false;
-    bounds.add(bound);
-    return true;
-  };
-  for (const Row &row : set.inequalities)
-    if (!add(row, 1))
-      return std::nullopt;
-  for (const Row &row : set.equalities)
-    if (!add(row, 1) || !add(row, -1))
-      return std::nullopt;
-  return bounds;
 }
 
 /// Whether `a` is known to be within `b`.

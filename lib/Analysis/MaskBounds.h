@@ -2,9 +2,11 @@
 //
 // Along the tiled axis the visible indices of a convex set lie between the
 // largest of some lower and the smallest of some upper bounds, affine in the
-// ends of the other axis' tile and in the lengths: the projection of the set
-// (Fourier-Motzkin). The indices that see the whole tile lie between bounds of
-// the same form: each constraint at its worst end of the tile (rules M3 to M5).
+// ends of the other axis' tile, in the lengths and in quotients of these: the
+// projection of the set (Fourier-Motzkin, with the conditions of the Omega test
+// under which it is exact over the integers). The indices that see the whole tile
+// lie between bounds of the same form: each constraint at its worst end of the
+// tile (rules M3 to M5).
 //
 //===----------------------------------------------------------------------===//
 
@@ -19,19 +21,50 @@ namespace mlir::flashattn::bounds {
 /// Coefficients and the constant of `row >= 0`.
 using Row = SmallVector<llvm::DynamicAPInt, 8>;
 
-/// Columns: the index along the tiled axis, what a bound may depend on, and what
-/// is projected out: the index along the other axis and the quotients of mod and
-/// floordiv. The constant is last.
-enum Column : unsigned { X, First, Last, Nq, Nk, Offset, Y, Locals };
-constexpr unsigned kNumParameters = Offset; // First to Offset
-/// Width of a row after the projection.
-constexpr unsigned kBoundColumns = Y + 1;
+/// Columns of a set: the index along the tiled axis, what a bound may depend on, and
+/// what is projected out: the index along the other axis and the quotients of mod and
+/// floordiv. The constant is last. In a bound the parameters' quotients follow Offset.
+enum Column : unsigned { X, First, Last, Nq, Nk, Offset, Y, Locals, Quotients = Y };
 
-/// Whether a coefficient of First to Offset is not 0.
+/// What the bounds of a plan depend on: First to Offset, and quotients of what stands before them
+/// by constants, which are a division each at run time.
+class Parameters {
+public:
+  struct Quotient {
+    Row dividend;
+    llvm::DynamicAPInt divisor;
+    /// No absolute value is above this many times 2^31.
+    llvm::DynamicAPInt magnitude;
+  };
+
+  /// Width of a bound.
+  unsigned getNumColumns() const { return Quotients + quotients.size() + 1; }
+  ArrayRef<Quotient> getQuotients() const { return quotients; }
+
+  /// floor(dividend / divisor) as a row, `dividend` a bound without X; a quotient that is not yet
+  /// there becomes a parameter. Nothing if the dividend may not fit 64 bits.
+  std::optional<Row> getFloor(Row dividend, llvm::DynamicAPInt divisor);
+
+  /// `row` of fewer quotients, or of other columns behind them, which are left out.
+  Row widen(ArrayRef<llvm::DynamicAPInt> row, unsigned numKept) const;
+  Row widen(const Row &row) const { return widen(row, row.size() - 1); }
+
+  /// Whether the row's value fits 64 bits for operands below 2^31, with room for
+  /// the additions of a ceiling division.
+  bool fits(const Row &row) const;
+
+  /// Everything that holds for the parameters: first <= last, nq >= 0, nk >= 0, and what the
+  /// quotients are.
+  SmallVector<Row> getContext() const;
+
+private:
+  llvm::DynamicAPInt getMagnitude(const Row &row) const;
+
+  SmallVector<Quotient> quotients;
+};
+
+/// Whether a coefficient of a parameter is not 0.
 bool dependsOnParameters(const Row &row);
-
-/// Everything that holds for the parameters: first <= last, nq >= 0, nk >= 0.
-SmallVector<Row> getContext();
 
 /// Whether no rational point fulfils all of `rows`, of which there is one at least.
 bool isRationallyEmpty(ArrayRef<Row> rows);
@@ -39,6 +72,13 @@ bool isRationallyEmpty(ArrayRef<Row> rows);
 /// Whether `row` holds at every integer point of `given` and `also`: a proof, not
 /// a decision.
 bool implies(ArrayRef<Row> given, ArrayRef<Row> also, const Row &row);
+
+/// Adds `factor` times a row of as many columns or fewer.
+void addMultiple(Row &row, const Row &other, const llvm::DynamicAPInt &factor);
+
+/// Divides by the greatest common divisor of the coefficients; the integer
+/// points stay the same.
+void normalize(Row &row);
 
 /// A convex set, its constraints at least 0 or equal to 0.
 struct FlatSet {
@@ -58,9 +98,8 @@ struct Bounds {
   SmallVector<Row> lower, upper, conditions;
 
   void add(Row row);
-  /// 0 <= x <= n - 1, n the length of the axis.
-  void addAxis(TileAxis axis);
   SmallVector<Row> all() const;
+  void widen(const Parameters &parameters);
   /// Drops what the rest implies. Lower bounds are only compared with lower and
   /// upper ones with upper ones: each end stays right where the interval is empty.
   void simplify(ArrayRef<Row> context);
@@ -69,12 +108,23 @@ struct Bounds {
   bool isOrdered(ArrayRef<Row> context, int64_t slack) const;
 };
 
-/// The indices with a visible pair: the projection over y in [first, last].
-Bounds projectVisible(const FlatSet &set, TileAxis axis);
+/// 0 <= x and x <= n - 1, n the length of the axis.
+std::array<Row, 2> getAxis(TileAxis axis);
+
+struct Projection {
+  Bounds bounds;
+  /// Whether nothing else lies between the bounds.
+  bool exact = true;
+};
+
+/// The indices with a visible pair: the projection over y in [first, last]. With `tile` X is not
+/// an index but a tile of so many that holds one.
+Projection projectVisible(const FlatSet &set, TileAxis axis, std::optional<int64_t> tile,
+                          Parameters &parameters);
 
 /// The indices that see every y in [first, last]; nothing if their bounds do not
 /// fit 64 bits.
-std::optional<Bounds> projectFull(const FlatSet &set, TileAxis axis);
+std::optional<Projection> projectFull(const FlatSet &set, TileAxis axis, Parameters &parameters);
 
 /// The sets that are neither empty nor within another one, for 0 <= k < nk.
 SmallVector<IntegerSet> dropRedundantSets(ArrayRef<IntegerSet> visible);

@@ -7,6 +7,7 @@
 
 #include "flashattn/Analysis/MaskTiles.h"
 #include "MaskBounds.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
@@ -26,8 +27,9 @@ namespace {
 struct Emitter {
   OpBuilder &builder;
   Location loc;
-  /// Values of the columns First to Offset; null where no bound reads one.
-  std::array<Value, kNumParameters> parameters;
+  ArrayRef<Parameters::Quotient> quotients;
+  /// Values of the columns from First on; null where no bound reads one, or has yet.
+  SmallVector<Value> parameters;
 
   template <typename Op, typename... Args> Value make(Args &&...args) {
     return builder.createOrFold<Op>(loc, std::forward<Args>(args)...);
@@ -53,15 +55,24 @@ struct Emitter {
     return make<arith::SelectOp>(condition, ifTrue, ifFalse);
   }
 
+  Value getParameter(unsigned column) {
+    Value value = parameters[column - First];
+    if (!value && column >= Quotients) {
+      const Parameters::Quotient &quotient = quotients[column - Quotients];
+      value = floorDivide(linear(quotient.dividend, 1, 0), int64_t(quotient.divisor));
+      parameters[column - First] = value;
+    }
+    return value;
+  }
   /// sign * (the row without X) + extra.
   Value linear(const Row &row, int sign, int64_t extra) {
     Value sum;
     auto addTerms = [&](bool positive) {
-      for (unsigned i = First; i <= Offset; ++i) {
+      for (unsigned i = First; i + 1 < row.size(); ++i) {
         int64_t factor = sign * int64_t(row[i]);
         if (factor == 0 || (factor > 0) != positive)
           continue;
-        Value term = parameters[i - First];
+        Value term = getParameter(i);
         if (factor != 1 && factor != -1)
           term = make<arith::MulIOp>(term, constant(sum && !positive ? -factor : factor));
         if (!sum)
@@ -109,6 +120,8 @@ struct Emitter {
 
 struct TileIntervalPlan::Interval {
   Bounds visible;
+  /// The visible bounds are those of tiles, not of indices.
+  bool ofTiles = false;
   /// The lower bound is one constant multiple of the tile: a maximum is enough
   /// to tell an empty interval.
   bool alignedBegin = false;
@@ -121,15 +134,19 @@ struct TileIntervalPlan::Interval {
   /// The full bounds are within the visible ones, for all values.
   bool fullLowerWithin = false, fullUpperWithin = false;
 
-  Interval(const FlatSet &set, TileAxis axis, int64_t tile);
+  /// Whether no tile without a visible pair lies between the bounds, and each full tile is found.
+  bool exact = false, fullExact = false;
+
+  /// Fewer rows of the bounds, and what can be said of them for all `parameters`.
+  void simplify(const Parameters &parameters, int64_t tile);
   TileInterval emit(Emitter &emitter, int64_t tile) const;
 };
 
-TileIntervalPlan::Interval::Interval(const FlatSet &set, TileAxis axis, int64_t tile)
-    : visible(projectVisible(set, axis)), full(projectFull(set, axis)) {
-  SmallVector<Row> context = getContext();
+void TileIntervalPlan::Interval::simplify(const Parameters &parameters, int64_t tile) {
+  SmallVector<Row> context = parameters.getContext();
+  visible.widen(parameters);
   visible.simplify(context);
-  if (visible.lower.size() == 1) {
+  if (visible.lower.size() == 1 && !ofTiles) {
     const Row &row = visible.lower.front();
     alignedBegin = row[X] == 1 && row.back() % DynamicAPInt(tile) == 0 && !dependsOnParameters(row);
   }
@@ -140,6 +157,7 @@ TileIntervalPlan::Interval::Interval(const FlatSet &set, TileAxis axis, int64_t 
     return;
   // A full tile needs its first index above the lower and its last below the
   // upper bounds.
+  full->widen(parameters);
   SmallVector<Row> rows(context);
   for (Row row : full->all()) {
     if (row[X] < 0)
@@ -152,21 +170,28 @@ TileIntervalPlan::Interval::Interval(const FlatSet &set, TileAxis axis, int64_t 
   }
   full->simplify(context);
   fullOrdered = full->isOrdered(context, 1);
-  fullLowerWithin = llvm::all_of(
-      visible.lower, [&](const Row &row) { return implies(context, full->lower, row); });
-  fullUpperWithin = llvm::all_of(
-      visible.upper, [&](const Row &row) { return implies(context, full->upper, row); });
+  auto isWithin = [&](ArrayRef<Row> ofFull, ArrayRef<Row> ofVisible, int64_t index) {
+    SmallVector<Row> given(ofFull);
+    for (Row &row : given)
+      if (ofTiles) {
+        row.back() += row[X] * DynamicAPInt(index);
+        row[X] *= DynamicAPInt(tile);
+      }
+    return llvm::all_of(ofVisible, [&](const Row &row) { return implies(context, given, row); });
+  };
+  fullLowerWithin = isWithin(full->lower, visible.lower, /*index=*/0);
+  fullUpperWithin = isWithin(full->upper, visible.upper, /*index=*/tile - 1);
 }
 
 TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
   TileInterval result;
   Value low = e.lower(visible), high = e.upper(visible);
-  result.begin = e.floorDivide(low, tile);
-  result.end = e.ceilDivide(high, tile);
+  result.begin = e.floorDivide(low, ofTiles ? 1 : tile);
+  result.end = e.ceilDivide(high, ofTiles ? 1 : tile);
   if (!nonEmpty && !(alignedBegin && ordered))
-    result.end = alignedBegin ? e.make<arith::MaxSIOp>(result.end, result.begin)
-                              : e.select(e.compare(arith::CmpIPredicate::sgt, high, low),
-                                         result.end, result.begin);
+    result.end = alignedBegin || ofTiles ? e.make<arith::MaxSIOp>(result.end, result.begin)
+                                         : e.select(e.compare(arith::CmpIPredicate::sgt, high, low),
+                                                    result.end, result.begin);
   if (Value holds = e.conditions(visible))
     result.end = e.select(holds, result.end, result.begin);
 
@@ -205,11 +230,28 @@ TileIntervalPlan::TileIntervalPlan(TileIntervalPlan &&) = default;
 TileIntervalPlan::~TileIntervalPlan() = default;
 
 TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile)
-    : tile(tile) {
-  for (IntegerSet set : dropRedundantSets(visible))
-    intervals.push_back(std::make_unique<Interval>(flatten(set, axis), axis, tile));
+    : parameters(std::make_unique<Parameters>()), tile(tile) {
+  SmallVector<FlatSet, 0> sets = llvm::map_to_vector<0>(
+      dropRedundantSets(visible), [&](IntegerSet set) { return flatten(set, axis); });
+  // With quotients visible indices may be some way apart; each tile between them still holds one.
+  bool ofTiles = llvm::any_of(sets, [](const FlatSet &set) { return !set.divisors.empty(); });
+  for (const FlatSet &set : sets) {
+    auto &interval = intervals.emplace_back(std::make_unique<Interval>());
+    Projection projection = projectVisible(
+        set, axis, ofTiles ? std::optional<int64_t>(tile) : std::nullopt, *parameters);
+    interval->visible = std::move(projection.bounds);
+    interval->exact = projection.exact;
+    interval->ofTiles = ofTiles;
+  }
+  for (auto [interval, set] : llvm::zip(intervals, sets))
+    if (std::optional<Projection> full = projectFull(set, axis, *parameters)) {
+      interval->full = std::move(full->bounds);
+      interval->fullExact = full->exact;
+    }
+  for (auto &interval : intervals)
+    interval->simplify(*parameters, tile);
 
-  SmallVector<Row> context = getContext();
+  SmallVector<Row> context = parameters->getContext();
   auto beginsFirst = [&](const Interval &a, const Interval &b) {
     return llvm::all_of(a.visible.lower,
                         [&](const Row &row) { return implies(context, b.visible.lower, row); });
@@ -227,10 +269,19 @@ TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, 
   }
 }
 
+bool TileIntervalPlan::isExact() const {
+  return llvm::all_of(intervals, [](const auto &interval) { return interval->exact; });
+}
+
+bool TileIntervalPlan::findsEveryFullTile() const {
+  return intervals.empty() || (intervals.size() == 1 && intervals.front()->fullExact);
+}
+
 SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location loc, Value first,
                                                  Value last, Value offset, Value nq,
                                                  Value nk) const {
-  Emitter e{builder, loc, {first, last, nq, nk, offset}};
+  Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
+  e.parameters.resize(Offset + parameters->getQuotients().size());
   size_t n = intervals.size();
   SmallVector<TileInterval> result;
   for (auto &interval : intervals)
@@ -281,6 +332,13 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
     interval.end = e.make<arith::MaxSIOp>(interval.end, start);
   }
   return result;
+}
+
+// M3
+void flashattn::remarkInexactTiles(AttentionOp op, int64_t tileN) {
+  if (!TileIntervalPlan(op.getVisibleSets(), TileAxis::Keys, tileN).isExact())
+    op.emitRemark() << "tiles of " << tileN
+                    << " keys may be visited without a visible pair under mask " << *op.getMask();
 }
 
 SmallVector<TileInterval> flashattn::buildKeyIntervals(OpBuilder &builder, Location loc,

@@ -83,6 +83,98 @@ private:
 
 } // namespace
 
+namespace {
+
+/// A mask's tiles for lengths and tile sizes, and where query 0 is.
+struct TileMap {
+  int64_t nq, nk, offset, tileM, tileN;
+  int64_t full = 0, partial = 0, empty = 0, pairs = 0;
+
+  /// The tiles of the query tile from `query` on, a character each; they are counted.
+  std::string draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> visible, Location loc,
+                   int64_t query);
+};
+
+} // namespace
+
+std::string TileMap::draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> visible, Location loc,
+                          int64_t query) {
+  // The intervals are folded from constants, in a module of their own.
+  OwningOpRef<ModuleOp> scratch = ModuleOp::create(loc);
+  OpBuilder builder = OpBuilder::atBlockEnd(scratch->getBody());
+  auto constant = [&](int64_t value) -> Value {
+    return arith::ConstantIndexOp::create(builder, loc, value);
+  };
+  int64_t rows = std::min<int64_t>(tileM, nq - query), first = offset + query;
+  std::string line(llvm::divideCeil(nk, tileN), '.');
+  for (const TileInterval &interval :
+       plan.emit(builder, loc, constant(first), constant(first + rows - 1), constant(offset),
+                 constant(nq), constant(nk))) {
+    int64_t begin = *getConstantIntValue(interval.begin);
+    int64_t fullBegin = *getConstantIntValue(interval.fullBegin);
+    int64_t fullEnd = *getConstantIntValue(interval.fullEnd);
+    int64_t end = *getConstantIntValue(interval.end);
+    for (int64_t t = begin; t < end; ++t) {
+      int64_t columns = std::min<int64_t>(tileN, nk - t * tileN);
+      if (t >= fullBegin && t < fullEnd) {
+        line[t] = '#';
+        ++full;
+        pairs += rows * columns;
+        continue;
+      }
+      line[t] = '+';
+      ++partial;
+      for (int64_t i = 0; i < rows; ++i)
+        for (int64_t j = 0; j < columns; ++j)
+          pairs += isVisible(visible, first + i, t * tileN + j, nq, nk);
+    }
+  }
+  empty += llvm::count(line, '.');
+  return line;
+}
+
+/// What several tiles look like in one place.
+static char merge(StringRef tiles) {
+  return tiles.find_first_not_of('#') == StringRef::npos   ? '#'
+         : tiles.find_first_not_of('.') == StringRef::npos ? '.'
+                                                           : '+';
+}
+
+static void printTiles(AttentionOp op, TileMap map) {
+  constexpr int64_t kMost = 100; // characters along an axis
+  SmallVector<IntegerSet> visible = op.getVisibleSets();
+  TileIntervalPlan plan(visible, TileAxis::Keys, map.tileN);
+  int64_t down = llvm::divideCeil(llvm::divideCeil(map.nq, map.tileM), kMost);
+  int64_t across = llvm::divideCeil(llvm::divideCeil(map.nk, map.tileN), kMost);
+
+  raw_ostream &os = llvm::outs();
+  os << "mask ";
+  if (std::optional<MaskAttrInterface> mask = op.getMask())
+    os << *mask;
+  else
+    os << "none";
+  os << ": nq = " << map.nq << ", nk = " << map.nk << ", tile-m = " << map.tileM
+     << ", tile-n = " << map.tileN << ", offset = " << map.offset;
+  if (down > 1 || across > 1)
+    os << ", a character for " << down << " by " << across << " tiles";
+  os << "\n";
+  for (int64_t query = 0; query < map.nq;) {
+    SmallVector<std::string> lines;
+    for (int64_t i = 0; i < down && query < map.nq; ++i, query += map.tileM)
+      lines.push_back(map.draw(plan, visible, op.getLoc(), query));
+    for (size_t tile = 0; tile < lines.front().size(); tile += across) {
+      std::string tiles;
+      for (const std::string &line : lines)
+        tiles += line.substr(tile, across);
+      os << merge(tiles);
+    }
+    os << "\n";
+  }
+  os << map.full << " full (#), " << map.partial << " partial (+), " << map.empty
+     << " not visited (.); " << map.pairs << " of " << map.nq * map.nk << " pairs visible\n";
+  os.flush();
+}
+
 LogicalResult PrintMaskTiles::draw(AttentionOp op) {
   int64_t sizes[2];
   for (auto [size, option, name, type] : {std::tuple(&sizes[0], &nq, "nq", op.getQ().getType()),
@@ -108,56 +200,15 @@ LogicalResult PrintMaskTiles::draw(AttentionOp op) {
     start = *constant;
   }
 
-  raw_ostream &os = llvm::outs();
-  os << "mask ";
-  if (std::optional<MaskAttrInterface> mask = op.getMask())
-    os << *mask;
-  else
-    os << "none";
-  os << ": nq = " << numQueries << ", nk = " << numKeys << ", tile-m = " << tileM
-     << ", tile-n = " << tileN << ", offset = " << start << "\n";
-
-  // The intervals are folded from constants, in a module of their own.
-  SmallVector<IntegerSet> visible = op.getVisibleSets();
-  TileIntervalPlan plan(visible, TileAxis::Keys, tileN);
-  Location loc = op.getLoc();
-  int64_t numTiles = llvm::divideCeil(numKeys, tileN);
-  int64_t full = 0, partial = 0, empty = 0, pairs = 0;
-  for (int64_t q = 0; q < numQueries; q += tileM) {
-    OwningOpRef<ModuleOp> scratch = ModuleOp::create(loc);
-    OpBuilder builder = OpBuilder::atBlockEnd(scratch->getBody());
-    auto constant = [&](int64_t value) -> Value {
-      return arith::ConstantIndexOp::create(builder, loc, value);
-    };
-    int64_t rows = std::min<int64_t>(tileM, numQueries - q);
-    std::string line(numTiles, '.');
-    for (const TileInterval &interval :
-         plan.emit(builder, loc, constant(start + q), constant(start + q + rows - 1),
-                   constant(start), constant(numQueries), constant(numKeys))) {
-      int64_t begin = *getConstantIntValue(interval.begin);
-      int64_t fullBegin = *getConstantIntValue(interval.fullBegin);
-      int64_t fullEnd = *getConstantIntValue(interval.fullEnd);
-      int64_t end = *getConstantIntValue(interval.end);
-      for (int64_t t = begin; t < end; ++t) {
-        int64_t columns = std::min<int64_t>(tileN, numKeys - t * tileN);
-        if (t >= fullBegin && t < fullEnd) {
-          line[t] = '#';
-          ++full;
-          pairs += rows * columns;
-          continue;
-        }
-        line[t] = '+';
-        ++partial;
-        for (int64_t i = 0; i < rows; ++i)
-          for (int64_t j = 0; j < columns; ++j)
-            pairs += isVisible(visible, start + q + i, t * tileN + j, numQueries, numKeys);
-      }
-    }
-    empty += llvm::count(line, '.');
-    os << line << "\n";
-  }
-  os << full << " full, " << partial << " partial, " << empty << " empty; " << pairs << " of "
-     << numQueries * numKeys << " pairs visible\n";
-  os.flush();
+  ScheduleAttr schedule = op.getScheduleAttr();
+  TileMap map;
+  map.nq = numQueries;
+  map.nk = numKeys;
+  map.offset = start;
+  // With packed heads a tile has as many rows of each.
+  map.tileM = tileM != 0 ? tileM : schedule ? schedule.getTileM() / schedule.getPack() : 64;
+  map.tileN = tileN != 0 ? tileN : schedule ? schedule.getTileN() : 64;
+  remarkInexactTiles(op, map.tileN);
+  printTiles(op, map);
   return success();
 }

@@ -34,3 +34,27 @@ func.func @hidden(%q: tensor<1x1x?x16xf32>, %eight: tensor<1x1x8x16xf32>, %o: te
        outs(%o : tensor<1x1x?x16xf32>) -> tensor<1x1x?x16xf32>
   return
 }
+
+// Static lengths: the positions that there are, those before the first key (rule A3) among them.
+#far = affine_set<(p, k)[nq, nk] : (k - p - 1000 == 0)>
+#near = affine_set<(p, k)[nq, nk] : (k - p - 60 == 0)>
+
+func.func @static(%q: tensor<1x1x64x16xf32>, %long: tensor<1x1x100x16xf32>, %n: tensor<1xi32>) {
+  // expected-warning @below {{mask hides every pair}}
+  %0 = flashattn.attention mask(#flashattn.set<#far>) ins(%q, %q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+       outs(%q : tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32>
+  // expected-warning @below {{mask hides every key from query positions 4 to 63 for 64 queries and 64 keys}}
+  %1 = flashattn.attention mask(#flashattn.set<#near>) ins(%q, %q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+       outs(%q : tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32>
+  // expected-warning @below {{mask hides every key from query positions -36 to -1 for 100 queries and 64 keys}}
+  %2 = flashattn.attention mask(#flashattn.causal) ins(%long, %q, %q : tensor<1x1x100x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+       outs(%long : tensor<1x1x100x16xf32>) -> tensor<1x1x100x16xf32>
+  // No position is known: other lengths and offsets show some.
+  %3 = flashattn.attention mask(#flashattn.causal) ins(%long, %q, %q : tensor<1x1x100x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+       kv_len(%n : tensor<1xi32>) outs(%long : tensor<1x1x100x16xf32>) -> tensor<1x1x100x16xf32>
+  %c5 = arith.constant 5 : index
+  // expected-warning @below {{mask hides every key from query positions 64 to 68 for 64 queries and 64 keys}}
+  %4 = flashattn.attention mask(#flashattn.window<left = 0, right = 0>) ins(%q, %q, %q : tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>, tensor<1x1x64x16xf32>)
+       offset(%c5) outs(%q : tensor<1x1x64x16xf32>) -> tensor<1x1x64x16xf32>
+  return
+}

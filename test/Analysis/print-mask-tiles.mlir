@@ -4,7 +4,7 @@
 // CHECK-NEXT: {{^########$}}
 // CHECK-NEXT: {{^########$}}
 // CHECK-NEXT: {{^########$}}
-// CHECK-NEXT: 24 full, 0 partial, 0 empty; 3072 of 3072 pairs visible
+// CHECK-NEXT: 24 full (#), 0 partial (+), 0 not visited (.); 3072 of 3072 pairs visible
 func.func @none(%q: tensor<1x1x48x16xf32>, %k: tensor<1x1x?x16xf32>) -> tensor<1x1x48x16xf32> {
   %o = tensor.empty() : tensor<1x1x48x16xf32>
   %r = flashattn.attention ins(%q, %k, %k : tensor<1x1x48x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
@@ -15,7 +15,7 @@ func.func @none(%q: tensor<1x1x48x16xf32>, %k: tensor<1x1x?x16xf32>) -> tensor<1
 // CHECK-NEXT: {{^##[+][+][.]{4}$}}
 // CHECK-NEXT: {{^####[+][+][.][.]$}}
 // CHECK-NEXT: {{^######[+][+]$}}
-// CHECK-NEXT: 12 full, 6 partial, 6 empty; 1944 of 3072 pairs visible
+// CHECK-NEXT: 12 full (#), 6 partial (+), 6 not visited (.); 1944 of 3072 pairs visible
 func.func @causal(%q: tensor<1x1x48x16xf32>, %k: tensor<1x1x?x16xf32>) -> tensor<1x1x48x16xf32> {
   %o = tensor.empty() : tensor<1x1x48x16xf32>
   %r = flashattn.attention mask(#flashattn.causal) ins(%q, %k, %k : tensor<1x1x48x16xf32>, tensor<1x1x?x16xf32>, tensor<1x1x?x16xf32>)
@@ -26,7 +26,7 @@ func.func @causal(%q: tensor<1x1x48x16xf32>, %k: tensor<1x1x?x16xf32>) -> tensor
 // CHECK-NEXT: {{^[+][+][.]{6}$}}
 // CHECK-NEXT: {{^[+]#[+][+][.]{4}$}}
 // CHECK-NEXT: {{^[+][+]##[+][+][.][.]$}}
-// CHECK-NEXT: 3 full, 9 partial, 12 empty; 1098 of 3072 pairs visible
+// CHECK-NEXT: 3 full (#), 9 partial (+), 12 not visited (.); 1098 of 3072 pairs visible
 func.func @sinks(%q: tensor<1x1x48x16xf32>, %k: tensor<1x1x?x16xf32>) -> tensor<1x1x48x16xf32> {
   %o = tensor.empty() : tensor<1x1x48x16xf32>
   %r = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 31, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)

@@ -20,6 +20,9 @@
 namespace mlir::flashattn {
 
 class AttentionOp;
+namespace bounds {
+class Parameters;
+} // namespace bounds
 
 /// Tiles [begin, end) of one interval along an axis: [begin, fullBegin) partial,
 /// [fullBegin, fullEnd) full, [fullEnd, end) partial. Index values with
@@ -41,11 +44,11 @@ enum class TileAxis {
 /// lengths, the offset and the tile on the other axis (rules M3, M5).
 ///
 /// The intervals are disjoint, ascending and hold every tile with a visible
-/// pair; in a full one every pair is visible and within the axis (rule M4). A
-/// tile without a visible pair is in no interval where every set of the mask
-/// has unit coefficients and no mod or floordiv; for other sets the bounds are
-/// those of the rational hull. A constraint of coefficients whose absolute
-/// values add up to more than 2^31 bounds no interval and leaves no full tile.
+/// pair; in a full one every pair is visible and within the axis (rule M4). Where
+/// `isExact` a tile without a visible pair is in no interval: so it is for the named
+/// masks, and for a floordiv or mod where the visible indices of a tile leave no gap
+/// as wide as a tile. A constraint of coefficients whose absolute values add up to
+/// more than 2^31 bounds no interval and leaves no full tile.
 class TileIntervalPlan {
 public:
   /// `tile` is the number of keys or queries of a tile, at least 1.
@@ -61,12 +64,19 @@ public:
   SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
                                  Value offset, Value nq, Value nk) const;
 
+  /// Whether a tile is in an interval only where it holds a visible pair, whatever the operands.
+  bool isExact() const;
+  /// Whether each tile of visible pairs alone is full, whatever the operands; of several sets,
+  /// which may show a tile together, it is not said.
+  bool findsEveryFullTile() const;
+
   /// How many `emit` gives.
   size_t size() const { return intervals.size(); }
 
   struct Interval;
 
 private:
+  std::unique_ptr<bounds::Parameters> parameters;
   SmallVector<std::unique_ptr<Interval>> intervals;
   /// ordered[i][j]: interval i begins no later than interval j, for all values.
   SmallVector<SmallVector<bool>> ordered;
@@ -107,9 +117,14 @@ Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> vi
 /// Whether the query at position `p` sees key `k`.
 bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);
 
-/// Warns at the op where its mask or constant `keep` hides every pair, or its mask every key of some
-/// positions p >= 0 whatever the lengths nq, nk >= 1 (rule M6).
+/// Warns at the op where its mask or constant `keep` hides every pair, or its mask every key of
+/// some positions: of those that the op's queries have where its lengths and offset are static,
+/// else of p >= 0 whatever the lengths nq, nk >= 1 (rule M6).
 void warnHiddenRows(AttentionOp op);
+
+/// Remarks at the op where the intervals of its mask are not known to be exact (rule M3) for tiles
+/// of `tileN` keys: some without a visible pair may be visited.
+void remarkInexactTiles(AttentionOp op, int64_t tileN);
 
 } // namespace mlir::flashattn
 

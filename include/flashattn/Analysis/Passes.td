@@ -7,17 +7,22 @@ def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
   let summary = "draw the tile map of every attention op's mask";
   let description = [{
     Prints to the standard output one line per query tile and one character per
-    key tile: `#` full (every pair visible), `+` partial, `.` not visited. The
-    map is what the intervals of rule M3 say for the given sizes. Warns about
-    rows that see no key for any length (rule M6).
+    key tile: `#` full (every pair visible), `+` partial, `.` not visited. More
+    than 100 tiles along an axis are drawn several to a character: `#` where all
+    of them are full, `.` where none is visited. The map is what the intervals of
+    rule M3 say for the given sizes. Remarks where they are not exact, and warns
+    about rows that see no key (rule M6).
 
-    Sizes come from the options, or else from the op's static sizes.
+    Sizes come from the options, or else from the op: its static sizes, and the
+    tiles of its schedule.
   }];
   let options = [
     Option<"nq", "nq", "int64_t", /*default=*/"0", "number of queries">,
     Option<"nk", "nk", "int64_t", /*default=*/"0", "number of keys">,
-    Option<"tileM", "tile-m", "int64_t", /*default=*/"64", "queries of a tile">,
-    Option<"tileN", "tile-n", "int64_t", /*default=*/"64", "keys of a tile">,
+    Option<"tileM", "tile-m", "int64_t", /*default=*/"0",
+           "queries of a tile; by default those of the op's schedule, or 64">,
+    Option<"tileN", "tile-n", "int64_t", /*default=*/"0",
+           "keys of a tile; by default those of the op's schedule, or 64">,
     Option<"offset", "offset", "int64_t", /*default=*/"0",
            "position of query 0; by default what the op says (rule A3)">,
   ];

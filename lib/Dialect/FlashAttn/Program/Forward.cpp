@@ -298,6 +298,7 @@ FailureOr<ProgramOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, Atte
   if (failed(verifyScoreModVectorizes(op)))
     return failure();
   warnHiddenRows(op);
+  remarkInexactTiles(op, op.getScheduleAttr().getTileN());
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
   ProgramOp program = ForwardBuilder(op, rewriter).build();

@@ -98,9 +98,13 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
     - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other.
     - A9: f32 means f32: a relative error of 1e-5 against float64, no silent TF32.
     - M3, M4: the key tiles that hold a visible pair are visited and no others; of those, tiles
-      whose pairs are all visible have no code for the mask.
+      whose pairs are all visible have no code for the mask. A remark says so where some other tile
+      may be visited: where the keys that a set shows lie further apart than a tile, as under
+      `k mod 256 == 0`, or for coefficients of `p` and `k` other than 1 and -1. Tiles that several
+      sets show together count as partial.
     - M5: one compiled kernel serves every B, Hq, Nq and Nk that is dynamic.
-    - M6: a mask that hides whole rows whatever the lengths gets a warning that names them.
+    - M6: a mask that hides whole rows, whatever the lengths or for static ones, gets a warning
+      that names them.
     - M7: `mask`, `keep`, `kv_len` and `bias` compose; none is dropped for another.
 
     Example:

@@ -1,0 +1,417 @@
+//===- MaskProjection.cpp - from a set to bounds along one axis ------------===//
+
+#include "MaskBounds.h"
+#include "mlir/Analysis/Presburger/IntegerRelation.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::bounds;
+using llvm::DynamicAPInt;
+using presburger::BoundType;
+using presburger::IntegerPolyhedron;
+using presburger::PresburgerSpace;
+using presburger::VarKind;
+
+//===----------------------------------------------------------------------===//
+// Visible indices
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Projects the columns behind the parameters out, one after the other.
+class Eliminator {
+public:
+  /// The polyhedron has the columns of a set's rows; what the parameters have already goes between.
+  Eliminator(IntegerPolyhedron &poly, Parameters &parameters) : poly(poly), parameters(parameters) {
+    addQuotients();
+  }
+
+  /// Whether no integer point was won.
+  bool run(bool roundToIntegers);
+
+private:
+  unsigned getNumKept() const { return parameters.getNumColumns() - 1; }
+  void addQuotients() {
+    for (; numQuotients < parameters.getQuotients().size(); ++numQuotients)
+      poly.insertVar(VarKind::SetDim, Quotients + numQuotients);
+  }
+  SmallVector<Row> getInequalities() const;
+  SmallVector<Row> getContext() const;
+  void tighten();
+  void dropWide();
+  void dropImplied();
+  bool isExact(unsigned column) const;
+  int64_t getGrowth(unsigned column) const;
+
+  IntegerPolyhedron &poly;
+  Parameters &parameters;
+  unsigned numQuotients = 0;
+  bool exact = true;
+};
+
+} // namespace
+
+SmallVector<Row> Eliminator::getInequalities() const {
+  SmallVector<Row> rows;
+  for (unsigned i = 0, e = poly.getNumInequalities(); i < e; ++i)
+    rows.emplace_back(poly.getInequality(i));
+  return rows;
+}
+
+/// What holds for the parameters, and the equalities.
+SmallVector<Row> Eliminator::getContext() const {
+  SmallVector<Row> rows = parameters.getContext();
+  for (Row &row : rows)
+    row.insert(row.end() - 1, poly.getNumVars() - getNumKept(), DynamicAPInt(0));
+  for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i)
+    for (int sign : {1, -1}) {
+      Row &row = rows.emplace_back(poly.getNumCols(), DynamicAPInt(0));
+      addMultiple(row, Row(poly.getEquality(i)), DynamicAPInt(sign));
+    }
+  return rows;
+}
+
+/// Of one column alone g*z + r >= 0 is z + floor(r / g) >= 0: so the quotients of the tile's ends
+/// become parameters.
+void Eliminator::tighten() {
+  for (unsigned i = poly.getNumInequalities(); i-- > 0;) {
+    Row row(poly.getInequality(i));
+    auto columns = llvm::make_filter_range(llvm::seq(getNumKept(), poly.getNumVars()),
+                                           [&](unsigned column) { return row[column] != 0; });
+    if (row[X] != 0 || !llvm::hasSingleElement(columns))
+      continue;
+    unsigned place = *columns.begin() - getNumKept();
+    DynamicAPInt factor = row[*columns.begin()];
+    std::optional<Row> floor;
+    if (abs(factor) != 1)
+      floor = parameters.getFloor(parameters.widen(row, getNumKept()), abs(factor));
+    if (!floor)
+      continue;
+    addQuotients();
+    floor->insert(floor->end() - 1, poly.getNumVars() - getNumKept(), DynamicAPInt(0));
+    (*floor)[getNumKept() + place] = factor > 0 ? 1 : -1;
+    poly.removeInequality(i);
+    poly.addInequality(*floor);
+  }
+}
+
+/// The products of wide coefficients cost time, and would be too wide in the end.
+void Eliminator::dropWide() {
+  const DynamicAPInt kWidest(int64_t(1) << 20);
+  for (unsigned i = poly.getNumInequalities(); i-- > 0;) {
+    ArrayRef<DynamicAPInt> row = poly.getInequality(i);
+    if (llvm::all_of(row.drop_back(), [&](const DynamicAPInt &v) { return abs(v) <= kWidest; }))
+      continue;
+    poly.removeInequality(i);
+    exact = false;
+  }
+}
+
+void Eliminator::dropImplied() {
+  SmallVector<Row> context = getContext(), rows = getInequalities();
+  for (size_t i = rows.size(); i-- > 0;) {
+    Row row = rows[i];
+    rows.erase(rows.begin() + i);
+    if (implies(context, rows, row))
+      poly.removeInequality(i);
+    else
+      rows.insert(rows.begin() + i, row);
+  }
+}
+
+/// Whether each integer point that is left has an integer at `column`: some equality has a unit
+/// there, or of each lower bound a*z >= l and upper bound b*z <= u one has a unit or
+/// a*u - b*l >= (a - 1)*(b - 1) holds anyway (the Omega test's dark shadow).
+bool Eliminator::isExact(unsigned column) const {
+  bool inEquality = false;
+  for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i) {
+    DynamicAPInt factor = abs(poly.atEq(i, column));
+    if (factor == 1)
+      return true;
+    inEquality |= factor != 0;
+  }
+  if (inEquality)
+    return false;
+  SmallVector<Row> rows = getInequalities(), context;
+  for (const Row &low : rows)
+    for (const Row &high : rows) {
+      DynamicAPInt a = low[column], b = -high[column];
+      if (a <= 1 || b <= 1)
+        continue;
+      Row dark(poly.getNumCols(), DynamicAPInt(0));
+      addMultiple(dark, low, b);
+      addMultiple(dark, high, a);
+      dark.back() -= (a - 1) * (b - 1);
+      if (context.empty())
+        context = getContext();
+      if (!implies(context, rows, dark))
+        return false;
+    }
+  return true;
+}
+
+/// How many inequalities the projection of a column makes of how many.
+int64_t Eliminator::getGrowth(unsigned column) const {
+  int64_t lower = 0, upper = 0;
+  for (unsigned i = 0, e = poly.getNumInequalities(); i < e; ++i) {
+    lower += poly.atIneq(i, column) > 0;
+    upper += poly.atIneq(i, column) < 0;
+  }
+  return lower * upper - lower - upper;
+}
+
+bool Eliminator::run(bool roundToIntegers) {
+  while (poly.getNumVars() > getNumKept()) {
+    if (roundToIntegers) {
+      tighten();
+      dropWide();
+      dropImplied();
+    }
+    auto columns = llvm::to_vector(llvm::seq(getNumKept(), poly.getNumVars()));
+    llvm::sort(columns, [&](unsigned a, unsigned b) {
+      return std::pair(getGrowth(a), a) < std::pair(getGrowth(b), b);
+    });
+    const unsigned *column =
+        llvm::find_if(columns, [&](unsigned column) { return isExact(column); });
+    exact &= column != columns.end();
+    poly.projectOut(column != columns.end() ? *column : columns.front());
+  }
+  return exact;
+}
+
+Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::optional<int64_t> tile,
+                                  Parameters &parameters) {
+  unsigned numLocals = set.divisors.size(), columns = Locals + numLocals + 1;
+  IntegerPolyhedron poly(PresburgerSpace::getSetSpace(columns - 1));
+  for (const Row &row : set.inequalities)
+    poly.addInequality(row);
+  for (const Row &row : set.equalities)
+    poly.addEquality(row);
+  for (const Row &row : set.divisionBounds)
+    poly.addInequality(row);
+  Row end(columns, DynamicAPInt(0));
+  end[Y] = 1;
+  end[First] = -1;
+  poly.addInequality(end);
+  end[Y] = -1;
+  end[First] = 0;
+  end[Last] = 1;
+  poly.addInequality(end);
+
+  Projection result;
+  for (Row row : getAxis(axis)) {
+    if (tile) {
+      Row ofSet = row;
+      ofSet.insert(ofSet.end() - 1, columns - row.size(), DynamicAPInt(0));
+      poly.addInequality(ofSet);
+      row[X] *= DynamicAPInt(*tile); // of the tile's first index
+    }
+    result.bounds.add(parameters.widen(row));
+  }
+  if (tile) {
+    // x = tile*X + rest, 0 <= rest < tile.
+    unsigned rest = poly.insertVar(VarKind::SetDim, Locals);
+    auto scale = [&](auto at, unsigned count) {
+      for (unsigned i = 0; i < count; ++i) {
+        at(i, rest) = at(i, X);
+        at(i, X) *= DynamicAPInt(*tile);
+      }
+    };
+    scale([&](unsigned i, unsigned j) -> DynamicAPInt & { return poly.atIneq(i, j); },
+          poly.getNumInequalities());
+    scale([&](unsigned i, unsigned j) -> DynamicAPInt & { return poly.atEq(i, j); },
+          poly.getNumEqualities());
+    poly.addBound(BoundType::LB, rest, 0);
+    poly.addBound(BoundType::UB, rest, *tile - 1);
+  }
+  result.exact = Eliminator(poly, parameters).run(/*roundToIntegers=*/tile.has_value());
+
+  auto add = [&](ArrayRef<DynamicAPInt> source, int sign) {
+    Row row(source.size(), DynamicAPInt(0));
+    addMultiple(row, Row(source), DynamicAPInt(sign));
+    normalize(row);
+    if (parameters.fits(row)) // otherwise the cover is wider, never narrower
+      result.bounds.add(row);
+    else
+      result.exact = false;
+  };
+  for (unsigned i = 0, e = poly.getNumInequalities(); i < e; ++i)
+    add(poly.getInequality(i), 1);
+  for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i) {
+    add(poly.getEquality(i), 1);
+    add(poly.getEquality(i), -1);
+  }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Indices that see the whole tile
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Takes each constraint of a set at its worst end of the tile.
+class WorstEnds {
+public:
+  WorstEnds(const FlatSet &set, Parameters &parameters) : set(set), parameters(parameters) {}
+
+  /// Finds the ends of the quotients; false if they do not fit 64 bits.
+  bool prepare();
+
+  /// The bound where `row >= 0` for every y; none if it does not fit 64 bits.
+  std::optional<Row> getBound(Row row);
+
+  /// Whether every bound so far is no stronger than it must be.
+  bool exact = true;
+
+private:
+  /// A quotient that does not depend on x, at either end of the tile.
+  struct Ends {
+    Row least, greatest;
+    bool rises = false, falls = false;
+  };
+  Row getLeast(const Row &row, bool &rises, bool &falls) const;
+  Row getLeast(const Row &row) {
+    bool rises = false, falls = false;
+    Row least = getLeast(row, rises, falls);
+    exact &= !(rises && falls);
+    return least;
+  }
+
+  std::optional<unsigned> findQuotientOfX(const Row &row) const;
+
+  const FlatSet &set;
+  Parameters &parameters;
+  SmallVector<std::optional<Ends>, 0> quotients; // none: it depends on x
+};
+
+} // namespace
+
+/// The least value of a row over y, where its quotients do not depend on x; whether some part of
+/// it rises with y, and some part falls, so that the least value may be reached nowhere.
+Row WorstEnds::getLeast(const Row &row, bool &rises, bool &falls) const {
+  Row least = parameters.widen(row, Y);
+  least[row[Y] > 0 ? First : Last] += row[Y];
+  rises |= row[Y] > 0;
+  falls |= row[Y] < 0;
+  for (auto [i, ends] : llvm::enumerate(quotients)) {
+    const DynamicAPInt &factor = row[Locals + i];
+    if (factor == 0)
+      continue;
+    addMultiple(least, factor > 0 ? ends->least : ends->greatest, factor);
+    rises |= factor > 0 ? ends->rises : ends->falls;
+    falls |= factor > 0 ? ends->falls : ends->rises;
+  }
+  return least;
+}
+
+bool WorstEnds::prepare() {
+  for (auto [dividend, divisor] : llvm::zip(set.dividends, set.divisors)) {
+    bool dependsOnX = dividend[X] != 0;
+    for (auto [i, ends] : llvm::enumerate(quotients))
+      dependsOnX |= dividend[Locals + i] != 0 && !ends;
+    if (dependsOnX) {
+      quotients.emplace_back();
+      continue;
+    }
+    Ends ends;
+    Row negated(dividend.size(), DynamicAPInt(0));
+    addMultiple(negated, dividend, DynamicAPInt(-1));
+    std::optional<Row> least =
+        parameters.getFloor(getLeast(dividend, ends.rises, ends.falls), divisor);
+    // floor(e / d) = -ceil(-e / d) = -floor((-e + d - 1) / d), at the least -e.
+    bool rises = false, falls = false;
+    Row mirrored = getLeast(negated, rises, falls);
+    mirrored.back() += divisor - 1;
+    std::optional<Row> greatest = parameters.getFloor(mirrored, divisor);
+    if (!least || !greatest)
+      return false;
+    ends.least = *least;
+    ends.greatest.resize(greatest->size(), DynamicAPInt(0));
+    addMultiple(ends.greatest, *greatest, DynamicAPInt(-1));
+    quotients.push_back(ends);
+  }
+  return true;
+}
+
+/// Of a row with several of one quotient of x alone, and x nowhere else, the quotient's number.
+std::optional<unsigned> WorstEnds::findQuotientOfX(const Row &row) const {
+  std::optional<unsigned> found;
+  for (auto [i, ends] : llvm::enumerate(quotients)) {
+    if (ends || row[Locals + i] == 0)
+      continue;
+    bool isAlone = !found && row[X] == 0 && abs(row[Locals + i]) > 1 && set.dividends[i][Y] == 0 &&
+                   llvm::all_of(ArrayRef(set.dividends[i]).drop_front(Locals).drop_back(),
+                                [](const DynamicAPInt &factor) { return factor == 0; });
+    if (!isAlone)
+      return std::nullopt;
+    found = i;
+  }
+  return found;
+}
+
+std::optional<Row> WorstEnds::getBound(Row row) {
+  if (std::optional<unsigned> i = findQuotientOfX(row)) {
+    // f*q + r >= 0 is q + floor(r / f) >= 0, and r - f*q >= 0 is floor(r / f) - q >= 0.
+    DynamicAPInt factor = row[Locals + *i], divisor = set.divisors[*i];
+    row[Locals + *i] = 0;
+    std::optional<Row> rest = parameters.getFloor(getLeast(row), abs(factor));
+    if (!rest)
+      return std::nullopt;
+    row.assign(row.size(), DynamicAPInt(0));
+    addMultiple(row, set.dividends[*i], DynamicAPInt(factor > 0 ? 1 : -1));
+    if (factor < 0)
+      row.back() += divisor - 1;
+    Row bound = getLeast(row);
+    addMultiple(bound, *rest, divisor);
+    normalize(bound);
+    return parameters.fits(bound) ? std::optional(bound) : std::nullopt;
+  }
+  // A quotient q = floor(e / d) is between (e - d + 1) / d and e / d. Of integers,
+  // q + r >= 0 is e + d*r >= 0 and r - q >= 0 is d*r + d - 1 - e >= 0: exact. A
+  // later quotient may depend on an earlier one.
+  for (unsigned i = set.divisors.size(); i-- > 0;) {
+    DynamicAPInt factor = row[Locals + i];
+    if (factor == 0 || quotients[i])
+      continue;
+    row[Locals + i] = 0;
+    for (auto [value, dividend] : llvm::zip(row, set.dividends[i]))
+      value = value * set.divisors[i] + factor * dividend;
+    if (factor == -1)
+      row.back() += set.divisors[i] - 1;
+    else if (factor > 1)
+      row.back() -= factor * (set.divisors[i] - 1);
+    exact &= abs(factor) == 1;
+  }
+  Row bound = getLeast(row);
+  normalize(bound);
+  if (!parameters.fits(bound))
+    return std::nullopt;
+  return bound;
+}
+
+std::optional<Projection> bounds::projectFull(const FlatSet &set, TileAxis axis,
+                                              Parameters &parameters) {
+  WorstEnds ends(set, parameters);
+  if (!ends.prepare())
+    return std::nullopt;
+  Projection result;
+  for (const Row &row : getAxis(axis))
+    result.bounds.add(parameters.widen(row));
+  auto add = [&](const Row &source, int sign) {
+    Row row(source.size(), DynamicAPInt(0));
+    addMultiple(row, source, DynamicAPInt(sign));
+    std::optional<Row> bound = ends.getBound(row);
+    if (bound)
+      result.bounds.add(*bound);
+    return bound.has_value();
+  };
+  for (const Row &row : set.inequalities)
+    if (!add(row, 1))
+      return std::nullopt;
+  for (const Row &row : set.equalities)
+    if (!add(row, 1) || !add(row, -1))
+      return std::nullopt;
+  result.exact = ends.exact;
+  return result;
+}
