@@ -57,12 +57,32 @@ func.func @f() attributes {m = #flashattn.set<4>} { return }
 
 // -----
 
-// expected-error@+1 {{expected a mask attribute but got 4}}
+// expected-error@+1 {{or an attribute of another dialect, but got 4 : i64}}
 func.func @f() attributes {m = #flashattn.any_of<[#flashattn.causal, 4]>} { return }
 
 // -----
 
-// expected-error@+1 {{expected a mask attribute but got "causal"}}
+func.func @f(%q: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{or an attribute of another dialect, but got 'casual'}}
+  %r = flashattn.attention mask(any_of<[sink<4>, casual]>)
+      ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+func.func @f(%q: tensor<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected an affine_set over the 2 dimensions (p, k) and the 2 symbols [nq, nk] but got 1 dimensions and 0 symbols}}
+  %r = flashattn.attention mask(affine_set<(p) : (p >= 0)>)
+      ins(%q, %q, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      outs(%q : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  return
+}
+
+// -----
+
+// expected-error@+1 {{or an attribute of another dialect, but got "causal"}}
 func.func @f() attributes {m = #flashattn.all_of<["causal"]>} { return }
 
 // -----
@@ -632,7 +652,7 @@ func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x
 // -----
 
 func.func @f(%q: tensor<1x2x8x16xf32>, %k: tensor<1x2x8x16xf32>, %v: tensor<1x2x8x16xf32>, %o: tensor<1x2x8x16xf32>) {
-  // expected-error@+1 {{invalid kind of attribute specified}}
+  // expected-error@+1 {{or an attribute of another dialect, but got 4 : i64}}
   %r = flashattn.attention mask(4)
       ins(%q, %k, %v : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
       outs(%o : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>

@@ -51,8 +51,49 @@ static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
   printer.printString(text);
 }
 
+static ParseResult parseMasks(AsmParser &parser, ArrayAttr &masks) {
+  SmallVector<Attribute> elements;
+  auto parseElement = [&]() -> ParseResult {
+    MaskAttrInterface mask;
+    if (parseMask(parser, mask))
+      return failure();
+    elements.push_back(mask);
+    return success();
+  };
+  if (parser.parseCommaSeparatedList(AsmParser::Delimiter::Square, parseElement))
+    return failure();
+  masks = ArrayAttr::get(parser.getContext(), elements);
+  return success();
+}
+
+static void printMasks(AsmPrinter &printer, ArrayAttr masks) { printer << masks; }
+
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.cpp.inc"
+
+ParseResult flashattn::parseMask(AsmParser &parser, MaskAttrInterface &mask) {
+  SMLoc loc = parser.getCurrentLocation();
+  Attribute attribute;
+  OptionalParseResult parsed = parser.parseOptionalAttribute(attribute);
+  StringRef name;
+  if (!parsed.has_value())
+    parsed = generatedAttributeParser(parser, &name, Type(), attribute);
+  if (parsed.has_value() && failed(*parsed))
+    return failure();
+  if (auto set = dyn_cast_if_present<IntegerSetAttr>(attribute))
+    attribute = SetAttr::getChecked([&] { return parser.emitError(loc); }, set.getContext(), set);
+  if (parsed.has_value() && !attribute)
+    return failure();
+  mask = dyn_cast_if_present<MaskAttrInterface>(attribute);
+  if (mask)
+    return success();
+  InFlightDiagnostic diag =
+      parser.emitError(loc)
+      << "expected a mask, as causal, window<left = 3, right = 0>, sink<4>, "
+         "set<\"(p, k)[nq, nk] : (p - k >= 0)\">, any_of<[…]>, all_of<[…]> or "
+         "an attribute of another dialect, but got ";
+  return attribute ? diag << attribute : diag << "'" << name << "'";
+}
 
 void FlashAttnDialect::initialize() {
   addAttributes<

@@ -78,6 +78,10 @@ static LogicalResult reifyDestinationShapes(DestinationStyleOpInterface op, OpBu
   return success();
 }
 
+static void printMask(OpAsmPrinter &printer, Operation *, MaskAttrInterface mask) {
+  printer << mask;
+}
+
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
 

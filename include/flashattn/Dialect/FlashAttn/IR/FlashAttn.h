@@ -42,6 +42,10 @@ constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 /// Most integer sets a mask may expand to (`all_of` multiplies them).
 constexpr size_t kMaxVisibleSets = 64;
 
+/// Reads a mask: an attribute of any dialect, one of this dialect's without `#flashattn.` before
+/// its name, or an affine_set, which is its set.
+ParseResult parseMask(AsmParser &parser, MaskAttrInterface &mask);
+
 /// True if the memref is, but for casts, a function's argument with `flashattn.aligned_rows`.
 bool isPromisedAlignedRows(Value memref);
 

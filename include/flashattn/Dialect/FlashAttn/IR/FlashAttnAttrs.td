@@ -82,7 +82,8 @@ def FlashAttn_SetAttr : FlashAttn_Mask<"Set", "set"> {
   let description = [{
     The set stands in quotes, `#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">`, or is an
     `affine_set` behind an alias. An `affine_set` cannot stand here in full: the text of a
-    dialect's attribute needs balanced angle brackets, and `>=` is not.
+    dialect's attribute needs balanced angle brackets, and `>=` is not. In `mask(…)` one stands
+    for its set, `mask(affine_set<(p, k)[nq, nk] : (p - k >= 0)>)`.
   }];
   let parameters = (ins "::mlir::IntegerSetAttr":$set);
   let assemblyFormat = "`<` custom<VisibleSet>($set) `>`";
@@ -93,18 +94,18 @@ def FlashAttn_AnyOfAttr : FlashAttn_Mask<"AnyOf", "any_of"> {
   let summary = "union: a pair is visible where any of the masks shows it";
   let description = [{
     A window of W keys with S sinks (rule M2) is
-    `any_of<[window<left = W-1, right = 0>, all_of<[sink<S>, causal]>]>`, each name with
-    `#flashattn.` before it.
+    `any_of<[window<left = W-1, right = 0>, all_of<[sink<S>, causal]>]>`. The names of this
+    dialect's masks need no `#flashattn.` before them, here and in `mask(…)`; they print with it.
   }];
   let parameters = (ins "::mlir::ArrayAttr":$masks);
-  let assemblyFormat = "`<` $masks `>`";
+  let assemblyFormat = "`<` custom<Masks>($masks) `>`";
   let genVerifyDecl = 1;
 }
 
 def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
   let summary = "intersection: a pair is visible where all of the masks show it";
   let parameters = (ins "::mlir::ArrayAttr":$masks);
-  let assemblyFormat = "`<` $masks `>`";
+  let assemblyFormat = "`<` custom<Masks>($masks) `>`";
   let genVerifyDecl = 1;
 }
 

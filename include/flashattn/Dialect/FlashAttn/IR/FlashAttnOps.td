@@ -151,7 +151,7 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
   let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
 
   let assemblyFormat = [{
-    (`mask` `(` $mask^ `)`)? (`scale` `(` custom<ScaleFactor>($scale, $scaleValue)^ `)`)? (`softcap` `(` $softcap^ `)`)?
+    (`mask` `(` custom<Mask>($mask)^ `)`)? (`scale` `(` custom<ScaleFactor>($scale, $scaleValue)^ `)`)? (`softcap` `(` $softcap^ `)`)?
     (`align` `(` custom<EnumKeyword>($align)^ `)`)?
     (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`schedule` `(` $schedule^ `)`)?
     `ins` `(` $q `,` $k `,` $v `:` type($q) `,` type($k) `,` type($v) `)`
