@@ -46,7 +46,8 @@ extern "C" int32_t flashattnScheduleComplete(const char *fields, int32_t element
   auto completed = completeSchedule(fields, element, onCPU != 0);
   if (!completed)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, completed.takeError());
-  *text = keepText(formatFields(*completed));
+  // Sizes that are left out are chosen for the op, when it is compiled.
+  *text = keepText(*completed ? formatFields(**completed) : fields);
   return FLASHATTN_OK;
 }
 

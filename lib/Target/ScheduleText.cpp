@@ -155,8 +155,8 @@ static Expected<RolesFields> completeRolesText(StringRef text, FloatType element
   return roles;
 }
 
-Expected<ScheduleFields> mlir::flashattn::completeSchedule(StringRef text, FloatType element,
-                                                           bool onCPU) {
+Expected<std::optional<ScheduleFields>>
+mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU) {
   GivenFields given = split(text);
   ScheduleFields fields;
   auto roles = given.find("roles");
@@ -175,11 +175,77 @@ Expected<ScheduleFields> mlir::flashattn::completeSchedule(StringRef text, Float
   fields.lanes = onCPU ? 1 : 4;
   fields.dotType = onCPU ? FloatType(Float32Type::get(element.getContext())) : element;
   visitScheduleFields(fields, reader);
-  if (hasRoles)
-    reader.require({"tile_n"});
-  else
-    reader.require({"tile_m", "tile_n"});
   if (Error error = reader.finish())
     return error;
+  if (!reader.has("tile_n") || !(hasRoles || reader.has("tile_m")))
+    return std::nullopt;
   return fields;
+}
+
+/// `fields` with those of `text` in their place, which are known to be some.
+static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, FloatType element) {
+  GivenFields given = split(text);
+  FieldReader reader("schedule", given);
+  if (auto roles = given.find("roles"); roles != given.end())
+    fields.roles = llvm::cantFail(completeRolesText(roles->second, element));
+  int64_t rows = fields.tileM;
+  visitScheduleFields(fields, reader);
+  // Without roles as many rows a warp as before.
+  if (!fields.roles && !reader.has("warps") && fields.tileM != rows)
+    fields.warps = std::max<int64_t>(1, fields.warps * fields.tileM / rows);
+  llvm::cantFail(reader.finish());
+  return fields;
+}
+
+Expected<ScheduleAttr> mlir::flashattn::pinSchedule(AttentionOp op, const Machine &machine,
+                                                    StringRef text) {
+  MLIRContext *ctx = op.getContext();
+  std::string invalid;
+  auto emitError = [&] { return mlir::emitError(op.getLoc()); };
+  auto check = [&](const ScheduleFields &fields) -> ScheduleAttr {
+    ScopedDiagnosticHandler keep(ctx, [&](Diagnostic &diagnostic) {
+      invalid = diagnostic.str();
+      return success();
+    });
+    return ScheduleAttr::getChecked(emitError, ctx, fields);
+  };
+  auto completed = completeSchedule(text, op.getElementType(), machine.isCPU());
+  if (!completed)
+    return completed.takeError();
+  if (*completed) {
+    if (ScheduleAttr schedule = check(**completed))
+      return schedule;
+    return llvm::createStringError(invalid);
+  }
+  Refusals refusals;
+  SmallVector<ScheduleAttr> candidates = getScheduleCandidates(op, machine);
+  for (bool asItIs : {true, false})
+    for (ScheduleAttr candidate : candidates) {
+      ScheduleFields fields = replaceFields(candidate.getFields(), text, op.getElementType());
+      if (asItIs != (fields == candidate.getFields()))
+        continue;
+      ScheduleAttr schedule = check(fields);
+      std::string reason = schedule ? explainRefusal(op, schedule, machine) : invalid;
+      if (reason.empty())
+        return schedule;
+      refusals.add(fields, reason);
+    }
+  return llvm::createStringError("no schedule with " + text +
+                                 " fits: " + llvm::join(refusals.getLines(), "; "));
+}
+
+void Refusals::add(const ScheduleFields &schedule, StringRef reason) {
+  auto found = llvm::find_if(reasons, [&](const Reason &r) { return r.text == reason; });
+  if (found == reasons.end())
+    found = reasons.insert(found, Reason{reason.str(), formatFields(schedule)});
+  ++found->count;
+}
+
+SmallVector<std::string> Refusals::getLines() const {
+  return llvm::map_to_vector(reasons, [](const Reason &reason) -> std::string {
+    if (reason.count == 1)
+      return llvm::formatv("{0}: {1}", reason.text, reason.firstSchedule);
+    return llvm::formatv("{0}: {1} schedules, the first of them {2}", reason.text, reason.count,
+                         reason.firstSchedule);
+  });
 }

@@ -56,9 +56,31 @@ ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
 
 /// The fields of "tile_n = 80, roles = <consumers = 3>", in any order, with what is left out:
 /// `warps`, `stages`, `lanes` and `dot_type` by the kind of machine and the operands' element type,
-/// `tile_m` and most of the roles by the numbers of consumers and blocks. Errors: fields that are
-/// unknown or missing, and values that are no numbers; not numbers that no schedule has.
-llvm::Expected<ScheduleFields> completeSchedule(StringRef text, FloatType element, bool onCPU);
+/// `tile_m` and most of the roles by the numbers of consumers and blocks. None where the sizes of
+/// the tiles are left out, which pinSchedule chooses. Errors: fields that are unknown, and values
+/// that are no numbers; not numbers that no schedule has.
+llvm::Expected<std::optional<ScheduleFields>> completeSchedule(StringRef text, FloatType element,
+                                                               bool onCPU);
+
+/// The schedule for `op` that has the fields of `text`, in any order. Those left out are what
+/// completeSchedule says; or else those of the first candidate that has the given ones and fits, or
+/// that fits once it is given them. Errors: those of completeSchedule, numbers that no schedule
+/// has, and why none fits.
+llvm::Expected<ScheduleAttr> pinSchedule(AttentionOp op, const Machine &machine, StringRef text);
+
+/// "needs … bytes: 7 schedules, such as tile_m = …", a line for each reason.
+class Refusals {
+public:
+  void add(const ScheduleFields &schedule, StringRef reason);
+  SmallVector<std::string> getLines() const;
+
+private:
+  struct Reason {
+    std::string text, firstSchedule;
+    int64_t count = 0;
+  };
+  std::vector<Reason> reasons;
+};
 
 /// The roles of so many consumers and blocks: registers are as many as a multiprocessor has for
 /// them.

@@ -2,7 +2,7 @@
 // RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=h100 2>&1 | FileCheck %s --check-prefix=CHIP
 // RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=sm_75 2>&1 | FileCheck %s --check-prefix=OLD
 // RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=cpu vector-width=12" 2>&1 | FileCheck %s --check-prefix=WIDTH
-// RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 64'" 2>&1 | FileCheck %s --check-prefix=FIELDS
+// RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 64, depth = 2'" 2>&1 | FileCheck %s --check-prefix=FIELDS
 // RUN: flash-opt %t/refused.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
 // RUN: flash-opt %t/roles.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
 // RUN: flash-opt %t/cpu.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=cpu
@@ -10,7 +10,7 @@
 // CHIP: error: expected chip 'cpu', 'sm_80', {{.*}}'sm_90', 'sm_90a', {{.*}} but got 'h100'
 // OLD: error: expected chip 'cpu', 'sm_80', {{.*}}'sm_90', 'sm_90a', {{.*}} but got 'sm_75'
 // WIDTH: error: expected a vector width that is a power of two between 1 and 64 but got 12
-// FIELDS: error: expected schedule fields 'tile_m = {{.*}}' but got 'tile_m = 64'
+// FIELDS: error: expected schedule fields tile_m, tile_n, {{.*}}, roles but got depth
 
 //--- chip.mlir
 func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -20,13 +20,10 @@ func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 }
 
 //--- refused.mlir
-// R2: every schedule tried, and why it was refused.
+// R2: why the schedules tried were refused, each reason once.
 func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
-  // expected-error@+5 {{cannot be compiled for sm_80: no schedule fits}}
-  // expected-note@+4 {{tile_m = 128, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
-  // expected-note@+3 {{tile_m = 128, tile_n = 48, warps = 4, stages = 2}}
-  // expected-note@+2 {{tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>: expected D to be a multiple of 8 up to 256 but got 20}}
-  // expected-note@+1 {{tile_m = 64, tile_n = 32, warps = 4, stages = 2}}
+  // expected-error@+2 {{cannot be compiled for sm_80: no schedule fits}}
+  // expected-note@+1 {{expected D to be a multiple of 8 up to 256 but got 20: 4 schedules, the first of them tile_m = 128, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16}}
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
     outs(%o : memref<?x?x?x20xf16>)
   return

@@ -11,11 +11,8 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// R2: an error at `op` with a note for every schedule that was refused.
-template <typename OpT>
-static LogicalResult selectSchedule(OpT op, const Machine &machine, ScheduleAttr pinned) {
-  if (!op.getSchedule() && pinned)
-    op.setScheduleAttr(pinned);
+/// R2: an error at `op` with a note for every reason for which a schedule was refused.
+template <typename OpT> static LogicalResult selectSchedule(OpT op, const Machine &machine) {
   if (ScheduleAttr given = op.getScheduleAttr()) {
     std::string reason = explainRefusal(op, given, machine);
     if (!reason.empty())
@@ -23,20 +20,31 @@ static LogicalResult selectSchedule(OpT op, const Machine &machine, ScheduleAttr
                               << " with the schedule given: " << reason;
     return success();
   }
-  SmallVector<std::pair<ScheduleAttr, std::string>> refused;
+  Refusals refusals;
   for (ScheduleAttr candidate : getScheduleCandidates(op, machine)) {
     std::string reason = explainRefusal(op, candidate, machine);
     if (reason.empty()) {
       op.setScheduleAttr(candidate);
       return success();
     }
-    refused.push_back({candidate, reason});
+    refusals.add(candidate.getFields(), reason);
   }
   InFlightDiagnostic diag = op.emitOpError() << "cannot be compiled for " << machine.getName()
                                              << ": no schedule fits";
-  for (auto &[candidate, reason] : refused)
-    diag.attachNote() << candidate << ": " << reason;
+  for (const std::string &line : refusals.getLines())
+    diag.attachNote() << line;
   return diag;
+}
+
+static LogicalResult pinFields(AttentionOp op, const Machine &machine, StringRef fields) {
+  if (op.getSchedule() || fields.empty())
+    return success();
+  llvm::Expected<ScheduleAttr> pinned = pinSchedule(op, machine, fields);
+  if (!pinned)
+    return op.emitOpError() << "cannot be compiled for " << machine.getName() << ": "
+                            << llvm::toString(pinned.takeError());
+  op.setScheduleAttr(*pinned);
+  return success();
 }
 
 namespace {
@@ -49,22 +57,20 @@ struct SelectSchedulePass : flashattn::impl::SelectScheduleBase<SelectSchedulePa
       root->emitError() << llvm::toString(machine.takeError());
       return signalPassFailure();
     }
-    ScheduleAttr pinned;
-    if (!schedule.empty()) {
-      pinned = parseScheduleFields(schedule, &getContext());
-      if (!pinned) {
-        root->emitError() << "expected schedule fields 'tile_m = …, tile_n = …, warps = …, "
-                             "stages = …, lanes = …, dot_type = …' but got '"
-                          << schedule << "'";
-        return signalPassFailure();
-      }
+    // Said once, and also where no op would say it.
+    if (auto fields = completeSchedule(schedule, Float32Type::get(&getContext()), machine->isCPU());
+        !fields) {
+      root->emitError() << llvm::toString(fields.takeError());
+      return signalPassFailure();
     }
     WalkResult result = root->walk([&](Operation *op) {
       LogicalResult selected = success();
       if (auto attention = dyn_cast<AttentionOp>(op))
-        selected = selectSchedule(attention, *machine, pinned);
+        selected = failed(pinFields(attention, *machine, schedule))
+                       ? failure()
+                       : selectSchedule(attention, *machine);
       else if (auto projection = dyn_cast<ProjectOp>(op))
-        selected = selectSchedule(projection, *machine, /*pinned=*/{});
+        selected = selectSchedule(projection, *machine);
       return failed(selected) ? WalkResult::interrupt() : WalkResult::advance();
     });
     if (result.wasInterrupted())

@@ -9,7 +9,7 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
     Puts a `#flashattn.schedule` on every `flashattn.attention` and `flashattn.project` that has none:
     the first row of the chip's table whose needs (shared memory, registers)
     fit. A schedule already there is checked and kept. Where none fits, the
-    error lists each one tried and why it was refused (rule R2).
+    error lists each reason, with the schedules that it refused (rule R2).
 
     Example: test/Dialect/FlashAttn/select-schedule.mlir
   }];
@@ -18,7 +18,7 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
     Option<"vectorWidth", "vector-width", "int64_t", "16",
            "f32 lanes of the CPU's vector registers">,
     Option<"schedule", "schedule", "std::string", "\"\"",
-           "fields of a schedule to pin on every attention that has none: 'tile_m = 128, ...'">,
+           "fields of a schedule to pin on every attention that has none, as 'tile_m = 128'; those left out are chosen">,
   ];
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
