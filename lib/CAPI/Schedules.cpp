@@ -1,8 +1,9 @@
-//===- Schedules.cpp - schedules as text ------------------------------------===//
+//===- Schedules.cpp - schedules as text, and those that were tuned ---------===//
 
 #include "flashattn/Target/Schedules.h"
 #include "Status.h"
 #include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Target/Tuned.h"
 #include "mlir/IR/MLIRContext.h"
 
 using namespace mlir;
@@ -82,5 +83,58 @@ extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, cons
   for (const ScheduleFields &fields : getTrials(problem, *machine, grid))
     lines += (lines.empty() ? "" : "\n") + formatFields(fields);
   *text = keepText(std::move(lines));
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnTunedGetPath(const char **path) {
+  if (!path)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the path but got null");
+  *path = keepText(getTunedSchedulesPath());
+  return FLASHATTN_OK;
+}
+
+/// `file`, or the user's where that is null.
+static llvm::Expected<std::string> getFile(const char *file) {
+  std::string path = file ? file : getTunedSchedulesPath();
+  if (path.empty())
+    return llvm::createStringError("expected a file for tuned schedules, or a home folder of the "
+                                   "user's, but got none");
+  return path;
+}
+
+extern "C" int32_t flashattnTunedLoad(const char *file, const char **json) {
+  if (!json)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected a place for the text but got null");
+  *json = "";
+  auto path = getFile(file);
+  if (!path)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, path.takeError());
+  auto found = loadTunedSchedules(*path);
+  if (!found)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, found.takeError());
+  *json = keepText(llvm::formatv("{0}", llvm::json::Value(std::move(*found))));
+  return FLASHATTN_OK;
+}
+
+extern "C" int32_t flashattnTunedStore(const char *file, const char *key, const char *finding) {
+  auto store = [&]() -> llvm::Error {
+    auto path = getFile(file);
+    if (!path)
+      return path.takeError();
+    if (!finding)
+      return checkTunedSchedules(*path);
+    if (!key)
+      return llvm::createStringError("expected the key of a finding but got null");
+    auto value = llvm::json::parse(finding);
+    if (!value)
+      return value.takeError();
+    llvm::json::Object *object = value->getAsObject();
+    if (!object || !object->getString("schedule"))
+      return llvm::createStringError(
+          "expected a JSON object with the schedule as finding but got " + llvm::Twine(finding));
+    return storeTunedSchedule(*path, key, std::move(*object));
+  };
+  if (llvm::Error error = store())
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, std::move(error));
   return FLASHATTN_OK;
 }

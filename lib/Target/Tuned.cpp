@@ -16,15 +16,21 @@ using llvm::Expected;
 
 static constexpr int64_t kVersion = 1;
 
-std::string mlir::flashattn::getTunedSchedulesFile() {
-  if (llvm::sys::Process::GetEnv("FLASHATTN_TUNED").value_or("1") == "0")
-    return "";
-  // $XDG_CACHE_HOME, or ~/.cache.
-  SmallString<128> path;
-  if (!llvm::sys::path::cache_directory(path))
-    return "";
+std::string mlir::flashattn::getTunedSchedulesPath() {
+  // A relative one is to be ignored, says the XDG base directory specification.
+  SmallString<128> path(llvm::sys::Process::GetEnv("XDG_CACHE_HOME").value_or(""));
+  if (!llvm::sys::path::is_absolute(path)) {
+    if (!llvm::sys::path::home_directory(path))
+      return "";
+    llvm::sys::path::append(path, ".cache");
+  }
   llvm::sys::path::append(path, "flashattn", "schedules.json");
   return path.str().str();
+}
+
+std::string mlir::flashattn::getTunedSchedulesFile() {
+  bool reads = llvm::sys::Process::GetEnv("FLASHATTN_TUNED").value_or("1") != "0";
+  return reads ? getTunedSchedulesPath() : "";
 }
 
 std::string mlir::flashattn::getTuningKey(AttentionOp op, StringRef machine) {
@@ -36,8 +42,7 @@ std::string mlir::flashattn::getTuningKey(AttentionOp op, StringRef machine) {
                        getTypeName(op.getElementType()), maskClass, isDecode(op) ? "/decode" : "");
 }
 
-/// The file's findings; none where there is no file.
-static Expected<llvm::json::Object> load(StringRef file) {
+Expected<llvm::json::Object> mlir::flashattn::loadTunedSchedules(StringRef file) {
   auto buffer = llvm::MemoryBuffer::getFile(file);
   if (!buffer) {
     if (buffer.getError() == std::errc::no_such_file_or_directory)
@@ -49,7 +54,8 @@ static Expected<llvm::json::Object> load(StringRef file) {
     if (llvm::json::Object *object = content->getAsObject())
       if (object->getInteger("version") == kVersion)
         if (llvm::json::Object *schedules = object->getObject("schedules"))
-          return std::move(*schedules);
+          if (llvm::all_of(*schedules, [](auto &entry) { return entry.second.getAsObject(); }))
+            return std::move(*schedules);
   if (!content)
     llvm::consumeError(content.takeError());
   return llvm::createStringError(llvm::formatv(
@@ -57,7 +63,7 @@ static Expected<llvm::json::Object> load(StringRef file) {
 }
 
 void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file) {
-  Expected<llvm::json::Object> found = load(file);
+  Expected<llvm::json::Object> found = loadTunedSchedules(file);
   if (!found) {
     module.emitWarning() << llvm::toString(found.takeError());
     return;
@@ -77,14 +83,38 @@ void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &machin
   });
 }
 
-Error mlir::flashattn::storeTunedSchedule(StringRef file, StringRef key, StringRef schedule,
-                                          double ms) {
-  Expected<llvm::json::Object> found = load(file);
+static Error makeFolder(StringRef file) {
+  StringRef folder = llvm::sys::path::parent_path(file); // empty for a plain name
+  if (std::error_code code =
+          folder.empty() ? std::error_code() : llvm::sys::fs::create_directories(folder))
+    return llvm::createStringError("cannot make the folder of '" + file + "': " + code.message());
+  return Error::success();
+}
+
+Error mlir::flashattn::checkTunedSchedules(StringRef file) {
+  if (Expected<llvm::json::Object> found = loadTunedSchedules(file); !found)
+    return found.takeError();
+  if (Error error = makeFolder(file))
+    return error;
+  if (llvm::sys::fs::is_directory(file))
+    return llvm::createStringError("expected a file for tuned schedules but got the folder '" +
+                                   file + "'");
+  // As writeToOutput will: a file beside it that takes its place.
+  Expected<llvm::sys::fs::TempFile> trial = llvm::sys::fs::TempFile::create(file + ".temp-%%%%%%");
+  if (!trial)
+    return llvm::createStringError("cannot write '" + file +
+                                   "': " + llvm::toString(trial.takeError()));
+  return trial->discard();
+}
+
+Error mlir::flashattn::storeTunedSchedule(StringRef file, StringRef key,
+                                          llvm::json::Object finding) {
+  Expected<llvm::json::Object> found = loadTunedSchedules(file);
   if (!found)
     return found.takeError();
-  (*found)[key] = llvm::json::Object{{"schedule", schedule}, {"ms", ms}};
-  if (std::error_code code = llvm::sys::fs::create_directories(llvm::sys::path::parent_path(file)))
-    return llvm::createStringError("cannot make the folder of '" + file + "': " + code.message());
+  (*found)[key] = std::move(finding);
+  if (Error error = makeFolder(file))
+    return error;
   llvm::json::Value content =
       llvm::json::Object{{"version", kVersion}, {"schedules", std::move(*found)}};
   return llvm::writeToOutput(file, [&](raw_ostream &os) {

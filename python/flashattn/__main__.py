@@ -103,10 +103,10 @@ def _tool_findings() -> List[Finding]:
 
 
 def _cache_findings() -> List[Finding]:
-    path = _tuned.default_path()
-    if not _tuned.enabled():
-        return [("note", "tuned", f"FLASHATTN_TUNED=0: {path} is not read")]
     try:
+        path = _tuned.default_path()
+        if not _tuned.enabled():
+            return [("note", "tuned", f"FLASHATTN_TUNED=0: {path} is not read")]
         count = len(_tuned.load(path))
     except FlashAttnError as error:
         return [("note", "tuned", str(error))]

@@ -296,6 +296,9 @@ class Library:
             ("flashattnKernelGetWorkspace", [pointer, pointer, number, pointer]),
             ("flashattnScheduleComplete", [ctypes.c_char_p, number, number, pointer]),
             ("flashattnGetTrials", [pointer, pointer]),
+            ("flashattnTunedGetPath", [pointer]),
+            ("flashattnTunedLoad", [ctypes.c_char_p, pointer]),
+            ("flashattnTunedStore", [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p]),
         ):
             function = getattr(lib, name)
             function.argtypes, function.restype = arguments, number
@@ -458,6 +461,26 @@ class Library:
             )
         )
         return (text.value or b"").decode()
+
+    def tuned_path(self) -> str:
+        """Where tuned schedules of this user are kept."""
+        text = ctypes.c_char_p()
+        self._check(self.lib.flashattnTunedGetPath(ctypes.byref(text)))
+        return os.fsdecode(text.value or b"")
+
+    def tuned_load(self, path: Optional[Path]) -> str:
+        """All findings of a file, the user's for None, as JSON. Raises ArgumentError."""
+        text = ctypes.c_char_p()
+        self._check(self.lib.flashattnTunedLoad(path and os.fsencode(path), ctypes.byref(text)))
+        return (text.value or b"{}").decode()
+
+    def tuned_store(self, path: Optional[Path], key: str, finding: Optional[str]) -> None:
+        """Adds a finding in JSON; for None only checks that it could. Raises ArgumentError."""
+        self._check(
+            self.lib.flashattnTunedStore(
+                path and os.fsencode(path), key.encode(), finding and finding.encode()
+            )
+        )
 
     def trials(
         self, chip: str, element: str, group: int, packs: bool, **lists: Optional[Sequence[int]]

@@ -13,17 +13,19 @@ import argparse
 import datetime
 import json
 import math
+import os
 import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
 import numpy
 
-from . import __version__, _bench_features, _reference, _tuned
+from . import __version__, _bench_features, _reference
 from ._backends import (
     CPUBackend,
     CUDABackend,
@@ -430,6 +432,21 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     return chosen
 
 
+def write_json(content: Any, path: Path) -> None:
+    """Writes the file whole or not at all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=str(path.parent), prefix=path.name + ".")
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump(content, file, indent=1)
+            file.write("\n")
+        os.chmod(name, 0o644)
+        os.replace(name, str(path))
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
     chosen = parse_arguments(arguments)
     if chosen.from_json:
@@ -484,12 +501,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
             + (f"  first result, ms: {firsts}" if firsts else "")
         )
         if chosen.json:
-            _tuned.write_json(
-                record, Path(chosen.json)
-            )  # what was measured survives an interruption
+            write_json(record, Path(chosen.json))  # what was measured survives an interruption
     print(format_table(record))
     if chosen.json:
-        _tuned.write_json(record, Path(chosen.json))
+        write_json(record, Path(chosen.json))
     if chosen.chart:
         draw(record, chosen.chart)
     return 1 if failed else 0

@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 import numpy
 
 from . import _kernel, _library, _tuned, bench
-from .errors import CompileError, DeviceError, UnsupportedError
+from .errors import CompileError, DeviceError, FlashAttnError, UnsupportedError
 
 
 def candidates(
@@ -160,6 +160,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
         options["device"] = _library.DEVICE_CPU if on_cpu else backend.ordinal
     # What an earlier run found must not pass for the compiler's own choice.
     own = _kernel.compile(tuned=False, **options)
+    if backend is not None and not chosen.dry_run:
+        try:
+            _tuned.check()  # not when all the time is spent
+        except FlashAttnError as error:
+            raise SystemExit(f"error: {error}") from None
     # A tile of few positions may well be of several heads.
     packs = own.tuning_key.split("/")[4] == "banded"
     lists = {name: getattr(chosen, name) for name in _library.TRIAL_LISTS}

@@ -7,6 +7,8 @@
 
 #include "Inputs/Testing.h"
 
+#include <unistd.h>
+
 static const char *getText(FlashAttnKernel kernel, const char *stage) {
   const char *text = NULL;
   size_t length = 0;
@@ -40,6 +42,32 @@ static void checkArguments(FlashAttnKernel kernel) {
     CHECK(!memcmp(found.sizes, expected[i].sizes, sizeof(found.sizes)));
     CHECK(!memcmp(found.strides, expected[i].strides, sizeof(found.strides)));
   }
+}
+
+/* Tuned schedules are kept in one file, and what is none of these is said. */
+static void checkTuned(void) {
+  const char *path = NULL, *json = NULL;
+  setenv("HOME", "/nowhere", 1);
+  setenv("XDG_CACHE_HOME", "relative", 1);
+  CHECK(flashattnTunedGetPath(&path) == FLASHATTN_OK);
+  CHECK(!strcmp(path, "/nowhere/.cache/flashattn/schedules.json"));
+  char folder[] = "/tmp/flashattn-query-XXXXXX", file[64];
+  REQUIRE(mkdtemp(folder));
+  setenv("XDG_CACHE_HOME", folder, 1);
+  CHECK(flashattnTunedGetPath(&path) == FLASHATTN_OK && strstr(path, folder) == path);
+  snprintf(file, sizeof(file), "%s/a.json", folder);
+  CHECK(flashattnTunedLoad(file, &json) == FLASHATTN_OK && !strcmp(json, "{}"));
+  CHECK(flashattnTunedStore(file, NULL, NULL) == FLASHATTN_OK && access(file, F_OK) != 0);
+  CHECK(flashattnTunedStore(file, "key", "{\"schedule\": \"tile_m = 8\", \"ms\": 1}") ==
+        FLASHATTN_OK);
+  CHECK(flashattnTunedLoad(file, &json) == FLASHATTN_OK);
+  CHECK(!strcmp(json, "{\"key\":{\"ms\":1,\"schedule\":\"tile_m = 8\"}}"));
+  CHECK(flashattnTunedStore(file, "key", "3") == FLASHATTN_ERROR_INVALID_ARGUMENT);
+  CHECK(strstr(flashattnGetLastError(), "expected a JSON object with the schedule"));
+  CHECK(flashattnTunedStore(file, NULL, "{}") == FLASHATTN_ERROR_INVALID_ARGUMENT);
+  CHECK(flashattnTunedGetPath(NULL) == FLASHATTN_ERROR_INVALID_ARGUMENT);
+  CHECK(flashattnTunedLoad(file, NULL) == FLASHATTN_ERROR_INVALID_ARGUMENT);
+  CHECK(remove(file) == 0 && rmdir(folder) == 0);
 }
 
 /* What the operands of an op are, whether a kernel has them or not. */
@@ -170,5 +198,6 @@ int main(void) {
     CHECK(flashattnKernelFree(kernel) == FLASHATTN_OK);
   }
   checkWorkspace();
+  checkTuned();
   return finish();
 }

@@ -208,6 +208,22 @@ class TuneTest(unittest.TestCase):
         self.addCleanup(restore)
         self.path = Path(self.folder, "flashattn", "schedules.json")
 
+    def test_the_folder_is_the_librarys(self):
+        self.assertEqual(_tuned.default_path(), self.path)
+        for folder in ("", "relative"):
+            os.environ["XDG_CACHE_HOME"] = folder
+            expected = Path.home() / ".cache" / "flashattn" / "schedules.json"
+            self.assertEqual(_tuned.default_path(), expected)
+
+    def test_the_file_is_checked_before_the_trials(self):
+        self.path.parent.write_text("not a folder")
+        arguments = ["--device=cpu", "--head-dim=16", "--dtype=f32", "--heads=2", "--length=64"]
+        done = command("flashattn.tune", *arguments)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stderr, "^error: cannot read '.*schedules.json': Not a directory")
+        self.assertEqual(done.stdout, "")
+        self.path.parent.unlink()
+
     def test_finds_keeps_and_uses_a_schedule(self):
         arguments = [
             "--device=cpu",
@@ -263,7 +279,7 @@ class TuneTest(unittest.TestCase):
             with self.assertRaisesRegex(
                 flashattn.FlashAttnError, "expected tuned schedules of version 1 in"
             ):
-                _tuned.store("key", {})
+                _tuned.store("key", {"schedule": own})
             self.assertEqual(self.path.read_text(), text)
         # A schedule of another version of the compiler, which this one refuses.
         self.path.unlink()

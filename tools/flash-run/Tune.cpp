@@ -139,6 +139,10 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     return machine.takeError();
   std::string key = getTuningKey(op, machine->getName());
 
+  // Not when all the time is spent.
+  if (Error error = checkTunedSchedules(file))
+    return error;
+
   std::vector<Trial> trials;
   SmallVector<HostTensor> expected;
   for (const ScheduleFields &fields : listTrials(op, *machine)) {
@@ -168,7 +172,8 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   const Trial &best = trials.front();
   if (!best.refusal.empty())
     return llvm::createStringError("--tune: no schedule fits");
-  if (Error error = storeTunedSchedule(file, key, best.fields, best.milliseconds))
+  if (Error error = storeTunedSchedule(
+          file, key, llvm::json::Object{{"schedule", best.fields}, {"ms", best.milliseconds}}))
     return error;
   llvm::outs() << "tune: best for " << key << ": " << best.fields << ", written to " << file
                << "\n";

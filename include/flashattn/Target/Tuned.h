@@ -11,11 +11,15 @@
 #include "flashattn/Target/Schedules.h"
 #include "mlir/IR/BuiltinOps.h"
 #include "llvm/Support/Error.h"
+#include "llvm/Support/JSON.h"
 
 namespace mlir::flashattn {
 
-/// schedules.json in the user's cache folder, $XDG_CACHE_HOME/flashattn or ~/.cache/flashattn.
-/// Empty where FLASHATTN_TUNED is 0, or there is no such folder to name.
+/// schedules.json in the user's cache folder: $XDG_CACHE_HOME/flashattn or, where that is not set
+/// or no absolute path, ~/.cache/flashattn. Empty where there is no such folder to name.
+std::string getTunedSchedulesPath();
+
+/// The file that compilations read: that path, or nothing where FLASHATTN_TUNED is 0.
 std::string getTunedSchedulesFile();
 
 /// What a finding holds for: the machine's name, head dimensions, element type and class of mask
@@ -28,9 +32,17 @@ std::string getTuningKey(AttentionOp op, StringRef machine);
 /// be read is a warning at the module, for a cache must not keep anyone from computing.
 void applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file);
 
-/// Adds a finding: fields of the schedule and milliseconds a call. The file is replaced whole
-/// or not at all. Errors: a file there that is none of these, or that cannot be written.
-llvm::Error storeTunedSchedule(StringRef file, StringRef key, StringRef schedule, double ms);
+/// All findings of `file`, none where it is not there. Errors: a file that is none of these.
+llvm::Expected<llvm::json::Object> loadTunedSchedules(StringRef file);
+
+/// Whether a finding could be stored, before trials take their time: makes the folder. Errors: as
+/// of storeTunedSchedule.
+llvm::Error checkTunedSchedules(StringRef file);
+
+/// Adds a finding: an object with the fields of the `schedule` as text, the milliseconds `ms` of a
+/// call, and whatever else the tuner has to say. The file is replaced whole or not at all. Errors:
+/// a file there that is none of these, or that cannot be written.
+llvm::Error storeTunedSchedule(StringRef file, StringRef key, llvm::json::Object finding);
 
 } // namespace mlir::flashattn
 

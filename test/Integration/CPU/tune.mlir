@@ -26,6 +26,24 @@
 // BAD: verify o: {{.*}}PASS
 // RUN: not flash-run %s --device=cpu --tune --tuned-schedules=%t/bad.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=KEPT
 // KEPT: error: expected tuned schedules of version 1
+// Before the trials: a file that cannot be written.
+// RUN: not flash-run %s --device=cpu --tune --tuned-schedules=/proc/flashattn/a.json --bench=0.001 2>&1 | FileCheck %s --check-prefix=NO-FOLDER --implicit-check-not="tune: "
+// NO-FOLDER: error: cannot make the folder of '/proc/flashattn/a.json': {{.+}}
+// RUN: not flash-run %s --device=cpu --tune --tuned-schedules=%t --bench=0.001 2>&1 | FileCheck %s --check-prefix=FOLDER
+// FOLDER: error: {{cannot read '.*'|expected a file for tuned schedules but got the folder '.*'}}
+// A plain name is a file of the folder at hand.
+// RUN: cd %t && flash-run %s --device=cpu --tune --tuned-schedules=mine.json --bench=0.001 | FileCheck %s --check-prefix=PLAIN
+// PLAIN: written to mine.json
+// RUN: FileCheck %s --check-prefix=FILE < %t/mine.json
+
+// The user's cache folder: an absolute $XDG_CACHE_HOME; empty or relative is as if it were not set.
+// RUN: env FLASHATTN_TUNED=1 HOME=%t/home XDG_CACHE_HOME=%t/xdg flash-run %s --device=cpu --tune --bench=0.001 | FileCheck %s --check-prefix=XDG
+// XDG: written to {{.*}}/xdg/flashattn/schedules.json
+// RUN: cd %t && env FLASHATTN_TUNED=1 HOME=%t/home XDG_CACHE_HOME= flash-run %s --device=cpu --tune --bench=0.001 | FileCheck %s --check-prefix=HOME
+// RUN: cd %t && env FLASHATTN_TUNED=1 HOME=%t/home XDG_CACHE_HOME=here flash-run %s --device=cpu --tune --bench=0.001 | FileCheck %s --check-prefix=HOME
+// HOME: written to {{.*}}/home/.cache/flashattn/schedules.json
+// RUN: not ls %t/here %t/flashattn
+
 // RUN: not flash-run %s --device=cpu --tune 2>&1 | FileCheck %s --check-prefix=NOWHERE
 // NOWHERE: error: --tune: expected a file to keep the schedule in
 
