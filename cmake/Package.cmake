@@ -14,6 +14,8 @@ foreach(tool flash-opt flash-run flash-lsp-server)
     install(TARGETS ${tool} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
 endforeach()
+install(TARGETS FlashAttnCPURuntime EXPORT FlashAttnTargets
+  LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 # The C API, for C and for Python: the header and one shared library, in an export set that knows no
 # MLIR. `cmake --install … --component capi` installs them alone.
 install(TARGETS FlashAttnC EXPORT FlashAttnCTargets

@@ -1,24 +1,35 @@
 //===- ParallelFor.cpp - the CPU target's thread pool ----------------------===//
+//
+// Needs the C++ library alone: it is also what programs link that run compiled code themselves.
+//
+//===----------------------------------------------------------------------===//
 
 #include "flashattn/Runtime/ParallelFor.h"
-#include "RuntimeContext.h"
-#include "llvm/ADT/StringRef.h"
-#include "llvm/Support/Threading.h"
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
+#include <chrono>
 #include <condition_variable>
+#include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
 #endif
 
 using namespace mlir::flashattn;
+
+static thread_local void *threadContext = nullptr;
+
+void *mlir::flashattn::getThreadContext() { return threadContext; }
+void mlir::flashattn::setThreadContext(void *context) { threadContext = context; }
 
 namespace {
 
@@ -38,7 +49,7 @@ struct Job {
   void (*body)(void *, int64_t);
   void *context;
   int64_t count;
-  RuntimeContext *runtime;
+  void *caller; ///< the thread context of who calls
   alignas(64) std::atomic<int64_t> next{0};
   alignas(64) std::atomic<int64_t> inside{0};
 
@@ -126,9 +137,9 @@ private:
       }
       if (!job)
         continue;
-      setRuntimeContext(job->runtime);
+      setThreadContext(job->caller);
       job->work();
-      setRuntimeContext(nullptr);
+      setThreadContext(nullptr);
       job->inside.fetch_sub(1, std::memory_order_release);
     }
   }
@@ -144,16 +155,31 @@ private:
   bool stopping = false;
 };
 
+/// Processors that this process may use.
+unsigned countProcessors() {
+  cpu_set_t processors;
+  if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
+    return CPU_COUNT(&processors);
+  return std::max(std::thread::hardware_concurrency(), 1u);
+}
+
 unsigned chooseThreads() {
-  unsigned threads = 0;
-  if (const char *given = std::getenv("FLASHATTN_NUM_THREADS"))
-    if (llvm::StringRef(given).getAsInteger(10, threads))
-      threads = 0;
   // More threads than this help no one and would only exhaust the process.
   constexpr unsigned kMaxThreads = 1024;
-  if (threads == 0)
-    threads = llvm::hardware_concurrency().compute_thread_count();
-  return std::clamp(threads, 1u, kMaxThreads);
+  unsigned processors = std::min(countProcessors(), kMaxThreads);
+  const char *given = std::getenv("FLASHATTN_NUM_THREADS");
+  if (!given || !*given)
+    return processors;
+  char *end;
+  errno = 0;
+  long threads = std::strtol(given, &end, 10);
+  if (*end == 0 && errno == 0 && threads >= 1 && threads <= long(kMaxThreads))
+    return threads;
+  std::fprintf(stderr,
+               "flashattn: warning: expected FLASHATTN_NUM_THREADS to be a number from 1 to %u but "
+               "got '%s'; %u threads are used\n",
+               kMaxThreads, given, processors);
+  return processors;
 }
 
 Pool &getPool() {
@@ -167,6 +193,6 @@ unsigned mlir::flashattn::getNumCPUThreads() { return getPool().size(); }
 
 extern "C" void flashattnParallelFor(int64_t count, void (*body)(void *context, int64_t i),
                                      void *context) {
-  Job job{body, context, count, getRuntimeContext()};
+  Job job{body, context, count, getThreadContext()};
   getPool().run(job);
 }

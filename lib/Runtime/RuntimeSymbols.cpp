@@ -18,10 +18,10 @@ using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
 
-static thread_local RuntimeContext *current = nullptr;
-
-RuntimeContext *mlir::flashattn::getRuntimeContext() { return current; }
-void mlir::flashattn::setRuntimeContext(RuntimeContext *context) { current = context; }
+RuntimeContext *mlir::flashattn::getRuntimeContext() {
+  return static_cast<RuntimeContext *>(getThreadContext());
+}
+void mlir::flashattn::setRuntimeContext(RuntimeContext *context) { setThreadContext(context); }
 
 void RuntimeContext::run(llvm::function_ref<Error(Device &)> call) {
   std::lock_guard<std::mutex> lock(mutex);
@@ -72,7 +72,7 @@ namespace {
 
 void run(llvm::function_ref<Error(Device &)> call) {
   // Compiled code runs only inside an executable.
-  if (current)
+  if (RuntimeContext *current = getRuntimeContext())
     current->run(call);
 }
 
@@ -96,7 +96,7 @@ void *get(llvm::function_ref<Expected<void *>(Device &)> call) {
 
 /// Copies belong to the device's own stream: a caller's would not wait for them.
 Error checkStream(Device &device) {
-  if (!current->getStream() || !device.isCUDA())
+  if (!getRuntimeContext()->getStream() || !device.isCUDA())
     return Error::success();
   return formatError("expected a function that only launches kernels but it copies or fills device "
                      "memory");
@@ -110,7 +110,7 @@ void runMemory(llvm::function_ref<Error(Device &)> call) {
 }
 
 void *memrefAlloc(uint64_t bytes) {
-  return get([&](Device &) { return current->allocate(bytes); });
+  return get([&](Device &) { return getRuntimeContext()->allocate(bytes); });
 }
 void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
   return get([&](Device &) -> Expected<void *> {
@@ -118,18 +118,18 @@ void *memrefAlignedAlloc(uint64_t alignment, uint64_t bytes) {
     if (alignment > kDeviceAlignment)
       return formatError("expected an alignment of at most {0} bytes but got {1}", kDeviceAlignment,
                          alignment);
-    return current->allocate(bytes);
+    return getRuntimeContext()->allocate(bytes);
   });
 }
 void memrefFree(void *pointer) {
-  run([&](Device &) { return current->release(pointer); });
+  run([&](Device &) { return getRuntimeContext()->release(pointer); });
 }
 
 void *mgpuMemAlloc(uint64_t bytes, void *stream, bool isHostShared) {
   return get([&](Device &) -> Expected<void *> {
     if (isHostShared)
       return formatError("gpu.alloc with host_shared is not supported");
-    return current->allocate(bytes);
+    return getRuntimeContext()->allocate(bytes);
   });
 }
 void mgpuMemFree(void *pointer, void *stream) { memrefFree(pointer); }
@@ -180,6 +180,7 @@ void *mgpuModuleGetFunction(void *module, const char *name) {
 /// Outside of any executable nothing is launched.
 void launch(void *kernel, Dim3 grid, Dim3 block, Dim3 cluster, int32_t sharedBytes,
             void **parameters) {
+  RuntimeContext *current = getRuntimeContext();
   if (!current)
     return;
   LaunchShape shape{grid, block, cluster, sharedBytes, current->getStream()};
@@ -207,7 +208,7 @@ void flashattnSetLaunchFlags(int32_t flags) {
     if (flags & ~kAllLaunchFlags)
       return formatError("expected launch flags of at most {0} but got {1}", kAllLaunchFlags,
                          flags);
-    current->setLaunchFlags(flags);
+    getRuntimeContext()->setLaunchFlags(flags);
     return Error::success();
   });
 }

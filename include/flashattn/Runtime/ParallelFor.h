@@ -13,9 +13,13 @@ extern "C" void flashattnParallelFor(int64_t count, void (*body)(void *context, 
 
 namespace mlir::flashattn {
 
-/// Threads of the pool, the caller's included: the environment's FLASHATTN_NUM_THREADS,
-/// or the processors that this process may use.
+/// Threads of the pool, the caller's included: the environment's FLASHATTN_NUM_THREADS, from 1 to
+/// 1024, or the processors that this process may use. Another value is a warning on standard error.
 unsigned getNumCPUThreads();
+
+/// Whom the code on this thread runs for. The threads of a parallel loop take it from its caller.
+void *getThreadContext();
+void setThreadContext(void *context);
 
 } // namespace mlir::flashattn
 
