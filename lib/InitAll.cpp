@@ -41,6 +41,8 @@
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
 #include "mlir/Transforms/Passes.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/TargetSelect.h"
 
 using namespace mlir;
@@ -113,6 +115,12 @@ void flashattn::registerAllFlashAttnPasses() {
   registerCSEPass();
   bufferization::registerBufferizationPasses();
   transform::registerTransformPasses();
+}
+
+void flashattn::registerVersionPrinter() {
+  llvm::cl::SetVersionPrinter([](raw_ostream &os) {
+    os << "flash-mlir " FLASHATTN_VERSION " (LLVM " LLVM_VERSION_STRING ")\n";
+  });
 }
 
 void flashattn::initializeBackEnds() {

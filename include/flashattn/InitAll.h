@@ -20,6 +20,9 @@ void registerAllFlashAttnExtensions(DialectRegistry &registry);
 /// Every pass and pipeline of the project, and the upstream passes they are used with.
 void registerAllFlashAttnPasses();
 
+/// Has --version of a tool say "flash-mlir 0.1.0 (LLVM 22.1.8)". Before options are parsed.
+void registerVersionPrinter();
+
 /// LLVM's back ends in use: the host's, for the JIT, and NVPTX.
 void initializeBackEnds();
 

@@ -155,3 +155,11 @@ void flashattn::visitPTX(ModuleOp compiled,
       if (object.getFormat() == gpu::CompilationTarget::Assembly)
         visit(binary.getName(), object.getObject().getValue().rtrim('\0'));
 }
+
+std::string flashattn::getPTX(ModuleOp compiled) {
+  std::string text;
+  visitPTX(compiled, [&](StringRef name, StringRef ptx) {
+    text += ("// kernels: " + name + "\n" + ptx.trim() + "\n").str();
+  });
+  return text;
+}

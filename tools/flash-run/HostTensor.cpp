@@ -221,6 +221,25 @@ void HostTensor::getFloats(int64_t begin, int64_t count, float *out) const {
   }
 }
 
+llvm::Expected<std::optional<HostTensor>> HostTensor::convertExactly(Scalar to) const {
+  // Integers of up to 53 bits are exact on their way; others fit into no narrower type either.
+  if (isFloat(scalar) != isFloat(to) || to == Scalar::I1)
+    return std::nullopt;
+  llvm::Expected<HostTensor> converted = create(to, shape);
+  if (!converted)
+    return converted.takeError();
+  unsigned bits = 8 * getByteWidth(to);
+  for (int64_t i = 0; i < numElements; ++i) {
+    double value = get(i);
+    if (!isFloat(to) && bits < 64 && std::abs(value) >= std::ldexp(1, bits - 1))
+      return std::nullopt;
+    converted->set(i, value);
+    if (converted->get(i) != value && !std::isnan(value))
+      return std::nullopt;
+  }
+  return std::optional(std::move(*converted));
+}
+
 /// A good mixer of a 64-bit counter (the finaliser of SplitMix64).
 static uint64_t mix(uint64_t x) {
   x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;

@@ -57,6 +57,10 @@ public:
   /// Elements [begin, begin + count) of a float tensor of at most 32 bits, exactly.
   void getFloats(int64_t begin, int64_t count, float *out) const;
 
+  /// The same values in elements of another type. Nothing where one of them cannot be held, or
+  /// between floats and integers.
+  llvm::Expected<std::optional<HostTensor>> convertExactly(Scalar to) const;
+
   /// Standard normal values (for integers: 0 or 1) that depend on the seed and the
   /// element's index alone.
   void fillRandom(uint64_t seed);

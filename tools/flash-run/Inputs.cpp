@@ -127,6 +127,27 @@ static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint
   return Error::success();
 }
 
+/// What a file holds, in elements of type `to` where that changes no value; otherwise `remedy` says
+/// what to do, as far as there is something.
+static Error convert(HostTensor &tensor, Scalar to, std::string &remedy) {
+  Scalar from = tensor.getScalar();
+  if (from == to)
+    return Error::success();
+  Expected<std::optional<HostTensor>> converted = tensor.convertExactly(to);
+  if (!converted)
+    return converted.takeError();
+  if (*converted)
+    tensor = std::move(**converted);
+  else if (isFloat(from) && to == Scalar::BF16)
+    remedy = ", whose values bf16 cannot all hold: write the upper 16 bits of float32 as uint16";
+  else if (isFloat(from) && isFloat(to))
+    remedy = (", whose values " + getName(to) +
+              " cannot all hold: round them before, as with .astype(numpy.float" +
+              llvm::Twine(8 * getByteWidth(to)) + ")")
+                 .str();
+  return Error::success();
+}
+
 Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::string> texts) {
   size_t count = program.arguments.size();
   if (texts.size() > count)
@@ -165,12 +186,15 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
       Expected<HostTensor> tensor = readNpy(path);
       if (!tensor)
         return spec.fail(llvm::toString(tensor.takeError()));
+      std::string remedy;
+      if (Error error = convert(*tensor, info.scalar, remedy))
+        return spec.fail(llvm::toString(std::move(error)));
       bool isGiven = !spec.scalar || ArrayRef(spec.shape) == tensor->getShape();
       if (!takes(info, tensor->getScalar(), tensor->getShape()) || !isGiven)
         return spec.fail(
             "expected " +
             (spec.scalar ? formatShape(spec.shape, *spec.scalar) : info.getTypeName()) + " for " +
-            describe(i) + " but the file holds " + tensor->getTypeName());
+            describe(i) + " but the file holds " + tensor->getTypeName() + remedy);
       shapes[i] = SmallVector<int64_t>(tensor->getShape());
       inputs.tensors[i] = std::move(*tensor);
     } else if (!spec.scalar && ShapedType::isDynamicShape(info.shape)) {

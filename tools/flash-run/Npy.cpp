@@ -6,6 +6,7 @@
 #include "llvm/Support/FileOutputBuffer.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/raw_ostream.h"
 
 #include <cstring>
 
@@ -64,12 +65,26 @@ static StringRef getDescr(Scalar scalar) {
   llvm_unreachable("unknown scalar");
 }
 
+/// Values whose first index runs fastest.
+static void copyFromFortran(StringRef values, HostTensor &tensor) {
+  ArrayRef<int64_t> shape = tensor.getShape();
+  size_t width = getByteWidth(tensor.getScalar());
+  for (int64_t i = 0; i < tensor.getNumElements(); ++i) {
+    int64_t from = 0, rest = i, stride = tensor.getNumElements();
+    for (size_t d = shape.size(); d-- > 0; rest /= shape[d]) {
+      stride /= shape[d];
+      from += rest % shape[d] * stride;
+    }
+    std::memcpy(tensor.data() + i * width, values.data() + from * width, width);
+  }
+}
+
 Expected<HostTensor> flashattn::readNpy(StringRef path) {
   auto fail = [&](const llvm::Twine &what) {
     return llvm::createStringError("cannot read '" + path + "': " + what);
   };
-  auto file = llvm::MemoryBuffer::getFile(path, /*IsText=*/false,
-                                          /*RequiresNullTerminator=*/false);
+  auto file = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false,
+                                                 /*RequiresNullTerminator=*/false);
   if (!file)
     return fail(file.getError().message());
   StringRef content = (*file)->getBuffer();
@@ -101,7 +116,7 @@ Expected<HostTensor> flashattn::readNpy(StringRef path) {
   if (!scalar)
     return fail("expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but "
                 "got " +
-                name);
+                name + ": save the array as one of them, as with .astype(numpy.float32)");
   SmallVector<int64_t> shape;
   SmallVector<StringRef> sizes;
   shapeText->take_until([](char c) { return c == ')'; })
@@ -114,10 +129,6 @@ Expected<HostTensor> flashattn::readNpy(StringRef path) {
       return fail("expected sizes in 'shape' but got " + text.trim());
     shape.push_back(size);
   }
-  // With at most one dimension both orders are the same.
-  if (!order->starts_with("False") && shape.size() > 1)
-    return fail("expected C order but got Fortran order");
-
   // Before memory is asked for: a damaged shape may be of any size.
   int64_t bytes = getByteWidth(*scalar);
   for (int64_t size : shape)
@@ -131,12 +142,16 @@ Expected<HostTensor> flashattn::readNpy(StringRef path) {
   Expected<HostTensor> tensor = HostTensor::create(*scalar, shape);
   if (!tensor)
     return fail(llvm::toString(tensor.takeError()));
-  if (!values.empty())
+  // With at most one dimension both orders are the same.
+  if (!order->starts_with("False") && shape.size() > 1)
+    copyFromFortran(values, *tensor);
+  else if (!values.empty())
     std::memcpy(tensor->data(), values.data(), values.size());
   return tensor;
 }
 
-Error flashattn::writeNpy(StringRef path, const HostTensor &tensor) {
+/// The magic number, the version and the header.
+static std::string getHead(const HostTensor &tensor) {
   std::string header =
       "{'descr': '" + getDescr(tensor.getScalar()).str() + "', 'fortran_order': False, 'shape': (";
   for (int64_t size : tensor.getShape())
@@ -150,22 +165,37 @@ Error flashattn::writeNpy(StringRef path, const HostTensor &tensor) {
   size_t total = llvm::alignTo(kPrefix + header.size() + 1, kAlignment);
   header.append(total - kPrefix - header.size() - 1, ' ');
   header += '\n';
+  std::string head = kMagic.str() + std::string("\1\0\0\0", kPrefix - kMagic.size());
+  llvm::support::endian::write16le(head.data() + kPrefix - 2, header.size());
+  return head + header;
+}
 
+static StringRef getValues(const HostTensor &tensor) {
+  return StringRef(reinterpret_cast<const char *>(tensor.data()), tensor.getNumBytes());
+}
+
+Error flashattn::writeNpy(StringRef path, const HostTensor &tensor) {
   auto fail = [&](Error error) {
     return llvm::createStringError("cannot write '" + path +
                                    "': " + llvm::toString(std::move(error)));
   };
-  auto file = llvm::FileOutputBuffer::create(path, total + tensor.getNumBytes());
+  std::string head = getHead(tensor);
+  auto file = llvm::FileOutputBuffer::create(path, head.size() + tensor.getNumBytes());
   if (!file)
     return fail(file.takeError());
-  uint8_t *at = (*file)->getBufferStart();
-  std::memcpy(at, kMagic.data(), kMagic.size());
-  at[6] = 1, at[7] = 0;
-  llvm::support::endian::write16le(at + 8, header.size());
-  std::memcpy(at + kPrefix, header.data(), header.size());
-  if (tensor.getNumBytes())
-    std::memcpy(at + total, tensor.data(), tensor.getNumBytes());
+  llvm::copy(getValues(tensor), llvm::copy(head, (*file)->getBufferStart()));
   if (Error error = (*file)->commit())
     return fail(std::move(error));
   return Error::success();
+}
+
+Error flashattn::writeNpy(int descriptor, const HostTensor &tensor) {
+  llvm::raw_fd_ostream os(descriptor, /*shouldClose=*/false);
+  os << getHead(tensor) << getValues(tensor);
+  os.flush();
+  if (!os.has_error())
+    return Error::success();
+  std::string why = os.error().message();
+  os.clear_error();
+  return llvm::createStringError("cannot write standard output: " + why);
 }

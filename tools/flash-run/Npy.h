@@ -1,7 +1,7 @@
 //===- Npy.h - NumPy's array files --------------------------------*- C++ -*-===//
 //
-// Versions 1 to 3 in C order, little endian: f2, f4, f8, b1, i1, i4, i8, and bf16, which
-// NumPy does not know, as u2 or V2.
+// Versions 1 to 3, little endian: f2, f4, f8, b1, i1, i4, i8, and bf16, which NumPy does not
+// know, as u2 or V2. Read in C and in Fortran order, written in C order.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,12 +12,15 @@
 
 namespace mlir::flashattn {
 
-/// Errors name the file: not there, not an .npy file, cut short, Fortran order, a type
-/// that has no scalar.
+/// `-` is standard input. Errors name the file: not there, not an .npy file, cut short, a type that
+/// has no scalar.
 llvm::Expected<HostTensor> readNpy(llvm::StringRef path);
 
 /// Writes by way of a temporary file: `path` holds the whole array or is not touched.
 llvm::Error writeNpy(llvm::StringRef path, const HostTensor &tensor);
+
+/// Writes to an open file.
+llvm::Error writeNpy(int descriptor, const HostTensor &tensor);
 
 } // namespace mlir::flashattn
 

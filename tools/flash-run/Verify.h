@@ -45,16 +45,6 @@ llvm::Expected<Comparison> compare(const CheckedOp &op, const OperandValues &val
 std::string describeRows(uint64_t rows, uint64_t allRows);
 void print(const Verdict &verdict, raw_ostream &os);
 
-struct Tolerance {
-  std::optional<double> absolute, relative; ///< by element type where not given
-};
-
-/// Compares output `index` with the array of a file, element by element: the difference
-/// at most absolute + relative * |expected|. Prints a line. Errors: shape or type.
-llvm::Expected<bool> compareExpected(unsigned index, const HostTensor &output,
-                                     const HostTensor &expected, Tolerance tolerance,
-                                     raw_ostream &os);
-
 } // namespace mlir::flashattn
 
 #endif // FLASH_RUN_VERIFY_H

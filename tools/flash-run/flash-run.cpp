@@ -5,6 +5,8 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Compare.h"
+#include "Emit.h"
 #include "Inputs.h"
 #include "Npy.h"
 #include "Observer.h"
@@ -26,6 +28,8 @@
 #include "llvm/Support/Format.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/JSON.h"
+#include "llvm/Support/Process.h"
 #include "llvm/Support/SourceMgr.h"
 
 #include <cmath>
@@ -43,8 +47,7 @@ namespace {
 cl::OptionCategory runCategory("What to run"), dataCategory("Inputs and outputs"),
     checkCategory("Checks and timing"), compileCategory("Compilation");
 
-cl::opt<std::string> inputFile(cl::Positional, cl::desc("FILE.mlir"), cl::init(""),
-                               cl::cat(runCategory));
+cl::list<std::string> files(cl::Positional, cl::desc("[FILE.mlir|-]"), cl::cat(runCategory));
 cl::opt<std::string> functionName("function", cl::value_desc("name"),
                                   cl::desc("Function to call (default: the only public one)"),
                                   cl::cat(runCategory));
@@ -60,14 +63,18 @@ cl::opt<double> timeout("timeout", cl::value_desc("seconds"),
 cl::list<std::string>
     inputs("input", cl::value_desc("[TYPE=]SOURCE"),
            cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
-                    "random[:SEED] (the default), zeros, ones, poison (NaN) or, for scalars, a "
+                    "@- (standard input), random[:SEED] (the default), zeros, ones, poison (NaN) "
+                    "or, for scalars, a "
                     "number. "
                     "Arguments without: poison where only written, otherwise random"),
            cl::cat(dataCategory));
 cl::list<std::string> outputs("output", cl::value_desc("@FILE.npy"),
                               cl::desc("Write the next output: the function's results, or, "
-                                       "without any, the memrefs that it writes"),
+                                       "without any, the memrefs that it writes. @-: to standard "
+                                       "output, and all text to standard error"),
                               cl::cat(dataCategory));
+cl::opt<bool> printOutputs("print-outputs", cl::desc("Print every element of the outputs"),
+                           cl::cat(dataCategory));
 cl::list<std::string> expectedOutputs("expected-output", cl::value_desc("@FILE.npy"),
                                       cl::desc("Compare the next output with a file"),
                                       cl::cat(dataCategory));
@@ -84,6 +91,9 @@ cl::opt<std::string> plantedFault("verify-plant-fault", cl::Hidden,
 cl::opt<std::string> benchFlag("bench", cl::ValueOptional, cl::value_desc("seconds"),
                                cl::desc("Time calls for so long (default 1)"),
                                cl::cat(checkCategory));
+cl::opt<std::string> jsonFile("json", cl::value_desc("FILE"),
+                              cl::desc("Write what was checked and timed; -: to standard output"),
+                              cl::cat(checkCategory));
 cl::opt<double> absoluteTolerance("atol", cl::value_desc("x"),
                                   cl::desc("Absolute tolerance of --expected-output"),
                                   cl::cat(checkCategory));
@@ -91,6 +101,16 @@ cl::opt<double> relativeTolerance("rtol", cl::value_desc("x"),
                                   cl::desc("Relative tolerance of --expected-output"),
                                   cl::cat(checkCategory));
 
+cl::opt<Emit> emitFlag(
+    "emit", cl::desc("Print what the module becomes, and run nothing"),
+    cl::values(clEnumValN(Emit::PTX, "ptx", "the kernels' PTX; with --chip no GPU is needed"),
+               clEnumValN(Emit::LLVM, "llvm", "LLVM IR of the code for the CPU"),
+               clEnumValN(Emit::Schedule, "schedule", "the schedules that were chosen"),
+               clEnumValN(Emit::Tiles, "tiles", "tile programs: the softmax on tile values")),
+    cl::init(Emit::None), cl::cat(compileCategory));
+cl::opt<std::string> emitFile("o", cl::value_desc("FILE"), cl::init("-"),
+                              cl::desc("Where --emit writes (default: standard output)"),
+                              cl::cat(compileCategory));
 cl::opt<std::string> chip("chip", cl::value_desc("sm_XX"),
                           cl::desc("Compile for this GPU (default: the device's)"),
                           cl::cat(compileCategory));
@@ -115,8 +135,8 @@ cl::opt<std::string> dumpDir("dump-dir", cl::value_desc("directory"),
 
 } // namespace
 
-/// `auto`, `cpu`, `cuda` or `cuda:N` to a device.
-static Expected<std::unique_ptr<Device>> openDevice() {
+/// `auto`, `cpu`, `cuda` or `cuda:N` to a device. `noGPU` says why `auto` is the CPU.
+static Expected<std::unique_ptr<Device>> openDevice(std::string &noGPU) {
   StringRef name = deviceName;
   if (name == "cpu")
     return createCPUDevice();
@@ -124,9 +144,7 @@ static Expected<std::unique_ptr<Device>> openDevice() {
     Expected<std::unique_ptr<Device>> device = createCUDADevice(0);
     if (device)
       return device;
-    // No error, most machines have no GPU; but who has one wants to know.
-    std::string reason = llvm::toString(device.takeError());
-    llvm::errs() << "flash-run: note: running on the CPU: " << reason << "\n";
+    noGPU = llvm::toString(device.takeError());
     return createCPUDevice();
   }
   int ordinal = 0;
@@ -164,9 +182,27 @@ static Expected<StringRef> getPath(const char *flag, StringRef value) {
       llvm::formatv("--{0}: expected @FILE.npy but got '{1}'", flag, value).str());
 }
 
-/// A line about an output, so that there is something to see.
+/// [[1, 2], [3, 4]], a line for each row.
+static void printValues(const HostTensor &output, size_t dim, int64_t &next) {
+  size_t rank = output.getShape().size();
+  if (dim == rank) {
+    llvm::outs() << llvm::format("%g", output.get(next++));
+    return;
+  }
+  llvm::outs() << "[";
+  for (int64_t i = 0; i < output.getShape()[dim]; ++i) {
+    if (i)
+      llvm::outs() << (dim + 1 == rank ? ", " : ",\n");
+    printValues(output, dim + 1, next);
+  }
+  llvm::outs() << "]";
+}
+
+/// A line about an output, so that there is something to see: with all values where they are few.
 static void printOutput(unsigned index, const HostTensor &output) {
-  constexpr int64_t kShown = 4;
+  constexpr int64_t kFew = 16;
+  bool showsAll = output.getNumElements() <= kFew;
+  int64_t shown = printOutputs ? 0 : showsAll ? output.getNumElements() : 4;
   double sum = 0, low = INFINITY, high = -INFINITY;
   int64_t finite = 0;
   for (int64_t i = 0; i < output.getNumElements(); ++i) {
@@ -181,9 +217,14 @@ static void printOutput(unsigned index, const HostTensor &output) {
     llvm::outs() << llvm::formatv(", min {0:f4}, max {1:f4}, mean {2:e3}", low, high, sum / finite);
   if (finite != output.getNumElements())
     llvm::outs() << llvm::formatv(", {0} not finite", output.getNumElements() - finite);
-  llvm::outs() << (output.getNumElements() ? ", first" : "");
-  for (int64_t i = 0; i < std::min(kShown, output.getNumElements()); ++i)
+  llvm::outs() << (!shown ? "" : showsAll ? ", values" : ", first");
+  for (int64_t i = 0; i < shown; ++i)
     llvm::outs() << llvm::formatv(" {0:f4}", output.get(i));
+  llvm::outs() << "\n";
+  if (!printOutputs)
+    return;
+  int64_t next = 0;
+  printValues(output, 0, next);
   llvm::outs() << "\n";
 }
 
@@ -216,10 +257,33 @@ static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<H
                                 bytes / result.median * 1e-6);
 }
 
+/// Standard input and output serve one each, and -o has something to write.
+static Error checkStreams() {
+  auto isStandard = [](const std::string &value) { return StringRef(value).ends_with("@-"); };
+  size_t readers = llvm::count_if(inputs, isStandard) + llvm::count_if(expectedOutputs, isStandard);
+  if (readers + (files.empty() || files[0] == "-") > 1)
+    return llvm::createStringError("expected one reader of standard input but got several: FILE, "
+                                   "where it is none or -, and each @-");
+  if (llvm::count_if(outputs, isStandard) + (jsonFile == "-") > 1)
+    return llvm::createStringError("expected one writer of standard output but got several: each "
+                                   "--output=@-, and --json=-");
+  if (emitFile.getNumOccurrences() && emitFlag == Emit::None)
+    return llvm::createStringError("-o: expected --emit, whose text it takes; outputs are written "
+                                   "by --output=@FILE.npy");
+  return Error::success();
+}
+
 /// Whether the chip, the time and the file that the flags name are such.
 static Error checkFlags(double &benchSeconds) {
-  if (inputFile.empty())
-    return llvm::createStringError("expected an .mlir file");
+  if (files.size() > 1)
+    return llvm::createStringError("expected one FILE but got '" + files[0] + "' and '" + files[1] +
+                                   "': a value is joined to its flag, as in --bench=1");
+  for (auto *tolerance : {&absoluteTolerance, &relativeTolerance})
+    if (tolerance->getNumOccurrences() && !(*tolerance >= 0))
+      return llvm::createStringError(
+          llvm::formatv("expected --{0} to be a number of at least 0 but got {1}",
+                        tolerance->ArgStr, double(*tolerance))
+              .str());
   if (benchFlag.getNumOccurrences() && !benchFlag.empty() &&
       (StringRef(benchFlag).getAsDouble(benchSeconds) || !(benchSeconds > 0)))
     return llvm::createStringError("expected --bench to be a positive number of seconds but got '" +
@@ -231,15 +295,26 @@ static Error checkFlags(double &benchSeconds) {
     if (machine->isCPU())
       return llvm::createStringError("--chip: expected a GPU but got '" + chip + "'");
   }
-  return Error::success();
+  return checkStreams();
 }
 
-/// The module of the file; null after a diagnostic.
+/// Whether more than a compilation is asked for.
+static bool asksToRun() {
+  return verifyFlag || benchFlag.getNumOccurrences() || tuneFlag || !outputs.empty() ||
+         !expectedOutputs.empty() || !jsonFile.empty();
+}
+
+/// The module of the file or of standard input; null after a diagnostic.
 static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIRContext &context) {
+  if (files.empty() && llvm::sys::Process::StandardInIsUserInput())
+    return llvm::createStringError("expected an .mlir file; see --help");
   std::string message;
-  std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &message);
+  std::unique_ptr<llvm::MemoryBuffer> file =
+      openInputFile(files.empty() ? "-" : StringRef(files[0]), &message);
   if (!file)
     return llvm::createStringError(message);
+  if (files.empty() && file->getBuffer().trim().empty())
+    return llvm::createStringError("expected an .mlir file, or a module on standard input");
   sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
   OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
   if (!module)
@@ -280,10 +355,10 @@ static Error readOutputFlags(const Program &program, SmallVector<HostTensor> &ex
   return Error::success();
 }
 
-static LoweringOptions getLoweringOptions(const Program &program, const Device &device) {
+static LoweringOptions getLoweringOptions(StringRef function, StringRef chip) {
   LoweringOptions lowering;
-  lowering.function = program.function;
-  lowering.chip = device.isCUDA() && !chip.empty() ? chip : device.getChip();
+  lowering.function = function;
+  lowering.chip = chip;
   lowering.schedule = schedule;
   lowering.fuseProjection = fuseFlag;
   lowering.dumpDir = dumpDir;
@@ -291,6 +366,75 @@ static LoweringOptions getLoweringOptions(const Program &program, const Device &
                        : tunedFile.empty() ? getTunedSchedulesFile()
                                            : tunedFile;
   return lowering;
+}
+
+/// --emit, and --chip where no GPU is: compiles and runs nothing. False where there is something to
+/// run, on `device`, which is opened as far as it is needed.
+static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &device,
+                                  std::string &noGPU) {
+  bool emits = emitFlag != Emit::None;
+  if (!emits && chip.empty())
+    return false;
+  if (emits && asksToRun())
+    return llvm::createStringError("--emit: expected no flag that asks for a run of the function");
+  if (!emits || chip.empty()) {
+    Expected<std::unique_ptr<Device>> opened = openDevice(noGPU);
+    if (!opened)
+      return opened.takeError();
+    device = std::move(*opened);
+  }
+  if (!emits && device->isCUDA())
+    return false;
+  if (!emits && (asksToRun() || dumpDir.empty()))
+    return llvm::createStringError(
+        "--chip: expected a CUDA device to run code for " + chip + " but got the CPU" +
+        (noGPU.empty() ? "" : " (" + noGPU + ")") +
+        ": to compile only, give --emit=ptx, or --dump-dir without a flag that asks for a run");
+  Expected<func::FuncOp> function = findFunction(module, functionName, "--function");
+  if (!function && !functionName.empty())
+    return function.takeError();
+  llvm::consumeError(function.takeError()); // all of several are compiled
+  Expected<std::string> text = emitText(
+      module, getLoweringOptions(functionName, chip.empty() ? device->getChip() : chip), emitFlag);
+  if (!text)
+    return text.takeError();
+  if (!emits) {
+    llvm::outs() << "nothing was run: compiled for " << chip << ", kept in " << dumpDir << "\n";
+    return true;
+  }
+  if (Error error = llvm::writeToOutput(emitFile, [&](raw_ostream &os) {
+        os << *text;
+        return Error::success();
+      }))
+    return llvm::createStringError("cannot write '" + emitFile +
+                                   "': " + llvm::toString(std::move(error)));
+  return true;
+}
+
+/// Writes what --json asks for, whole or not at all.
+static Error writeReport(llvm::json::Object report, int valuesFile) {
+  std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(report)));
+  if (jsonFile == "-") {
+    llvm::raw_fd_ostream(valuesFile, /*shouldClose=*/false) << text;
+    return Error::success();
+  }
+  if (Error error = llvm::writeToOutput(jsonFile, [&](raw_ostream &os) {
+        os << text;
+        return Error::success();
+      }))
+    return llvm::createStringError("cannot write '" + jsonFile +
+                                   "': " + llvm::toString(std::move(error)));
+  return Error::success();
+}
+
+static llvm::json::Object describe(const BenchResult &result) {
+  return llvm::json::Object{{"median_ms", result.median},
+                            {"min_ms", result.min},
+                            {"max_ms", result.max},
+                            {"lower_quartile_ms", result.lowerQuartile},
+                            {"upper_quartile_ms", result.upperQuartile},
+                            {"batches", result.batches},
+                            {"calls_per_batch", result.repeats}};
 }
 
 static Error runTune(ModuleOp module, const Program &program, const Inputs &data, Device &device,
@@ -367,8 +511,9 @@ static bool reportWatch(const Watch &watch, ModuleOp plain, ArrayRef<HostTensor>
   return pass;
 }
 
-/// All that the flags ask for. False where a check does not hold.
-static Expected<bool> runTool() {
+/// All that the flags ask for. False where a check does not hold. What another program reads goes
+/// to `valuesFile`.
+static Expected<bool> runTool(int valuesFile) {
   if (listDevices) {
     if (Error error = printDevices())
       return error;
@@ -391,6 +536,11 @@ static Expected<bool> runTool() {
     return module.takeError();
   if (!*module)
     return false;
+  std::string noGPU;
+  std::unique_ptr<Device> device;
+  Expected<bool> isDone = compileOnly(**module, device, noGPU);
+  if (!isDone || *isDone)
+    return isDone;
   Expected<Program> program = analyze(**module, functionName);
   if (!program)
     return program.takeError();
@@ -412,16 +562,26 @@ static Expected<bool> runTool() {
   if (Error error = checkInputs(*program, arguments))
     return error;
 
-  Expected<std::unique_ptr<Device>> device = openDevice();
-  if (!device)
-    return device.takeError();
-  llvm::outs() << "device: " << (*device)->getId() << " (" << (*device)->getDescription() << ")\n";
+  if (!device) {
+    Expected<std::unique_ptr<Device>> opened = openDevice(noGPU);
+    if (!opened)
+      return opened.takeError();
+    device = std::move(*opened);
+  }
+  // No error, most machines have no GPU; but who has one wants to know.
+  if (!noGPU.empty())
+    llvm::errs() << "flash-run: note: running on the CPU: " << noGPU << "\n";
+  llvm::outs() << "device: " << device->getId() << " (" << device->getDescription() << ")\n";
   llvm::outs().flush();
+  llvm::json::Object report{{"device", device->getId()},
+                            {"description", device->getDescription()},
+                            {"function", program->function}};
   progress.emplace("compiling");
-  LoweringOptions lowering = getLoweringOptions(*program, **device);
+  LoweringOptions lowering =
+      getLoweringOptions(program->function, chip.empty() ? device->getChip() : chip);
   if (tuneFlag) {
     progress.reset();
-    if (Error error = runTune(**module, *program, *data, **device, lowering, benchSeconds))
+    if (Error error = runTune(**module, *program, *data, *device, lowering, benchSeconds))
       return error;
     return true;
   }
@@ -430,12 +590,12 @@ static Expected<bool> runTool() {
   if (watch->observer) {
     progress.emplace(verifyFlag ? "verifying" : "counting");
     Expected<SmallVector<HostTensor>> seen =
-        watch->observer->run(*watch->module, *program, *data, **device, lowering);
+        watch->observer->run(*watch->module, *program, *data, *device, lowering);
     if (!seen)
       return seen.takeError();
     watch->outputs = std::move(*seen);
   }
-  GuardedDevice guarded(**device);
+  GuardedDevice guarded(*device);
   Expected<std::unique_ptr<Executable>> executable = Executable::create(**module, guarded);
   if (!executable)
     return executable.takeError();
@@ -461,20 +621,28 @@ static Expected<bool> runTool() {
       llvm::outs() << "verify: argument " << **changed << ", an input, was written: FAIL\n";
       pass = false;
     }
+    report["verify"] = pass;
   }
+  llvm::json::Array comparisons;
   Tolerance tolerance;
   if (absoluteTolerance.getNumOccurrences())
     tolerance.absolute = absoluteTolerance;
   if (relativeTolerance.getNumOccurrences())
     tolerance.relative = relativeTolerance;
   for (auto [i, tensor] : llvm::enumerate(expected)) {
-    Expected<bool> same = compareExpected(i, (*results)[i], tensor, tolerance, llvm::outs());
+    Expected<FileComparison> same =
+        compareExpected(i, (*results)[i], tensor, tolerance, llvm::outs());
     if (!same)
       return same.takeError();
-    pass &= *same;
+    pass &= same->wrong == 0;
+    comparisons.push_back(llvm::json::Object{{"max_error", same->maxError},
+                                             {"not_finite", same->notFinite},
+                                             {"wrong", same->wrong},
+                                             {"elements", same->elements}});
   }
+  report["expected_output"] = std::move(comparisons);
   for (auto [path, output] : llvm::zip(outputPaths, *results))
-    if (Error error = writeNpy(path, output))
+    if (Error error = path == "-" ? writeNpy(valuesFile, output) : writeNpy(path, output))
       return error;
   if (benchFlag.getNumOccurrences()) {
     progress.emplace("timing");
@@ -483,13 +651,19 @@ static Expected<bool> runTool() {
       return result.takeError();
     progress.reset();
     printBench(*result, *data, *results, watch->observer.get());
+    report["bench"] = describe(*result);
   }
+  report["pass"] = pass;
+  if (!jsonFile.empty())
+    if (Error error = writeReport(std::move(report), valuesFile))
+      return error;
   return pass;
 }
 
 int main(int argc, char **argv) {
   llvm::InitLLVM init(argc, argv);
   initializeBackEnds();
+  registerVersionPrinter();
   const cl::OptionCategory *categories[] = {&runCategory, &dataCategory, &checkCategory,
                                             &compileCategory};
   cl::HideUnrelatedOptions(categories);
@@ -511,7 +685,13 @@ int main(int argc, char **argv) {
       _exit(124);
     }).detach();
   }
-  Expected<bool> pass = runTool();
+  // What another program reads has standard output to itself.
+  int valuesFile = STDOUT_FILENO;
+  if (jsonFile == "-" || llvm::is_contained(outputs, "@-")) {
+    valuesFile = dup(STDOUT_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  Expected<bool> pass = runTool(valuesFile);
   llvm::outs().flush();
   if (!pass) {
     llvm::errs() << "flash-run: error: " << llvm::toString(pass.takeError()) << "\n";

@@ -54,6 +54,10 @@ struct CompileOptions {
 LogicalResult compile(ModuleOp module, const CompileOptions &options,
                       function_ref<void(PassManager &)> instrument = {});
 
+/// The PTX of a compiled module, each group of kernels behind a comment with its name. Empty where
+/// there are none.
+std::string getPTX(ModuleOp compiled);
+
 /// Calls `visit` with the name and PTX of each group of kernels of a compiled module.
 void visitPTX(ModuleOp compiled, function_ref<void(StringRef name, StringRef ptx)> visit);
 

@@ -16,7 +16,7 @@
 // NARROW: bench: median {{.*}} ms (quartiles {{.*}} and {{.*}}, min {{.*}}, max {{.*}}; {{.*}} batches of {{.*}} calls), {{.*}} GB/s
 
 // RUN: flash-run %s --device=cpu --function=fill --input=2.5 --input=index=3 --dump-dir=%t.dump | FileCheck %s --check-prefix=FILL
-// FILL: output 0: 8xf32, min 2.5000, max 2.5000, mean 2.500e+00, 5 not finite, first 2.5000 2.5000 2.5000 nan
+// FILL: output 0: 8xf32, min 2.5000, max 2.5000, mean 2.500e+00, 5 not finite, values 2.5000 2.5000 2.5000 nan nan nan nan nan
 // RUN: FileCheck %s --check-prefix=DUMP < %t.dump/00-input.mlir
 // DUMP: func.func @fill
 // RUN: ls %t.dump | FileCheck %s --check-prefix=FILES

@@ -12,7 +12,7 @@
 // RUN: %{run} --function=plain --input=1x2x3x24xf32 --input=1x1x0x24xf32 --input=1x1x0x40xf32 | FileCheck %s --check-prefixes=CHECK,NONE
 // RUN: not %{run} --function=plain --input=0x2x3x24xf32 --input=0x1x9x24xf32 --input=0x1x9x40xf32 | FileCheck %s --check-prefix=EMPTY
 // NONE: output 0: 1x2x3x40xf32, min 0.0000, max 0.0000
-// NONE: output 1: 1x2x3xf32, 6 not finite, first -INF
+// NONE: output 1: 1x2x3xf32, 6 not finite, values -INF
 // EMPTY: verify o: no elements to compare
 // CHECK: verify o: {{.*}}: PASS
 // CHECK: verify lse {{.*}}: PASS

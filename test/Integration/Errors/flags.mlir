@@ -1,7 +1,9 @@
 // Flags that flash-run cannot take. (Needs no device but the CPU.)
 
-// RUN: not flash-run 2>&1 | FileCheck %s --check-prefix=NO-FILE
-// NO-FILE: error: expected an .mlir file
+// RUN: not flash-run < /dev/null 2>&1 | FileCheck %s --check-prefix=NO-FILE
+// NO-FILE: error: expected an .mlir file, or a module on standard input
+// RUN: not flash-run %s --device=cpu --function=one --bench 1 2>&1 | FileCheck %s --check-prefix=JOINED
+// JOINED: error: expected one FILE but got '{{.*}}flags.mlir' and '1': a value is joined to its flag, as in --bench=1
 
 // RUN: not flash-run %s --devise=cpu 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: Unknown command line argument '--devise=cpu'
@@ -35,6 +37,18 @@
 // RUN: not flash-run %s --device=cpu --function=one --bench=-1 2>&1 | FileCheck %s --check-prefix=NEGATIVE
 // NEGATIVE: error: expected --bench to be a positive number of seconds but got '-1'
 
+// RUN: not flash-run %s --device=cpu --function=one --atol=-1 2>&1 | FileCheck %s --check-prefix=ATOL
+// ATOL: error: expected --atol to be a number of at least 0 but got -1.00
+// RUN: not flash-run %s --device=cpu --function=one --rtol=nan 2>&1 | FileCheck %s --check-prefix=RTOL
+// RTOL: error: expected --rtol to be a number of at least 0 but got nan
+
+// RUN: not flash-run - --device=cpu --function=one --input=@- < %s 2>&1 | FileCheck %s --check-prefix=READERS
+// READERS: error: expected one reader of standard input but got several: FILE, where it is none or -, and each @-
+// RUN: not flash-run %s --device=cpu --function=one --output=@- --json=- 2>&1 | FileCheck %s --check-prefix=WRITERS
+// WRITERS: error: expected one writer of standard output but got several: each --output=@-, and --json=-
+// RUN: not flash-run %s --device=cpu --function=one --json=%t.none/a.json 2>&1 | FileCheck %s --check-prefix=JSON
+// JSON: error: cannot write '{{.*}}.none/a.json':
+
 // RUN: not flash-run %s --device=cpu --function=one --timeout=0 2>&1 | FileCheck %s --check-prefix=TIMEOUT
 // TIMEOUT: error: expected --timeout to be a positive number of seconds but got 0
 
@@ -55,6 +69,15 @@
 
 // RUN: not flash-run %s --device=cpu --function=one --dump-dir=%s/below-a-file 2>&1 | FileCheck %s --check-prefix=DUMP
 // DUMP: error: cannot make directory '{{.*}}flags.mlir/below-a-file': {{.+}}
+
+// A number of threads that is none is said, once; the run goes on.
+// RUN: env FLASHATTN_NUM_THREADS=abc flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s -DGOT=abc --check-prefix=THREADS
+// RUN: env FLASHATTN_NUM_THREADS=0 flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s -DGOT=0 --check-prefix=THREADS
+// RUN: env FLASHATTN_NUM_THREADS=-1 flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s -DGOT=-1 --check-prefix=THREADS
+// THREADS: warning: expected FLASHATTN_NUM_THREADS to be a number from 1 to 1024 but got '[[GOT]]'; {{[0-9]+}} threads are used
+// THREADS-NOT: warning:
+// RUN: env FLASHATTN_NUM_THREADS=3 flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s --check-prefix=THREE --implicit-check-not=warning
+// THREE: device: cpu ({{.*}}, 3 threads)
 
 func.func @one(%x: memref<4xf32>) {
   return
