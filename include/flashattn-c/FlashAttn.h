@@ -311,7 +311,7 @@ FLASHATTN_EXPORT int32_t flashattnGetTrials(const FlashAttnTrialOptions *options
 /** Writes to `path` where tuned schedules of this user are kept, which compilations with `useTuned`
     read unless FLASHATTN_TUNED is 0: schedules.json in $XDG_CACHE_HOME/flashattn or, where that is
     not set or no absolute path, in ~/.cache/flashattn. "" where there is no such folder. `path`
-   stays valid as of flashattnScheduleComplete. */
+    stays valid as of flashattnScheduleComplete. */
 FLASHATTN_EXPORT int32_t flashattnTunedGetPath(const char **path);
 
 /** Writes to `json` the findings of `file` (NULL: the user's), an object of objects by tuning key
@@ -321,7 +321,7 @@ FLASHATTN_EXPORT int32_t flashattnTunedLoad(const char *file, const char **json)
 
 /** Adds a finding, a JSON object with `schedule` and `ms` at least, to `file` (NULL: the user's),
     which is replaced whole or not at all. With NULL as finding only says whether one could be
-   stored: makes the folder and writes nothing. Errors: INVALID_ARGUMENT. */
+    stored: makes the folder and writes nothing. Errors: INVALID_ARGUMENT. */
 FLASHATTN_EXPORT int32_t flashattnTunedStore(const char *file, const char *key,
                                              const char *finding);
 
