@@ -267,6 +267,9 @@ static Error checkStreams() {
   if (llvm::count_if(outputs, isStandard) + (jsonFile == "-") > 1)
     return llvm::createStringError("expected one writer of standard output but got several: each "
                                    "--output=@-, and --json=-");
+  if (tuneFlag && !jsonFile.empty())
+    return llvm::createStringError("--json: expected a run that is checked or timed but got --tune, "
+                                   "which keeps what it finds in --tuned-schedules");
   if (emitFile.getNumOccurrences() && emitFlag == Emit::None)
     return llvm::createStringError("-o: expected --emit, whose text it takes; outputs are written "
                                    "by --output=@FILE.npy");

@@ -52,14 +52,6 @@ func.func @packs(%x: tensor<4x16xf32>, %p: tensor<2x2x2x8xf32>, %y: tensor<4x16x
   return %z : tensor<4x16xf32>
 }
 
-// CHECK-LABEL: func @rounds_up
-// CHECK-NOT: arith.ceildivui
-// CHECK: arith.divui
-func.func @rounds_up(%a: index, %b: index) -> index {
-  %c = arith.ceildivui %a, %b : index
-  return %c : index
-}
-
 // What can be bufferized stays: scalars, other linalg ops.
 // CHECK-LABEL: func @stays
 // CHECK-NEXT: arith.mulf %{{.*}} : f32

@@ -46,6 +46,8 @@
 // READERS: error: expected one reader of standard input but got several: FILE, where it is none or -, and each @-
 // RUN: not flash-run %s --device=cpu --function=one --output=@- --json=- 2>&1 | FileCheck %s --check-prefix=WRITERS
 // WRITERS: error: expected one writer of standard output but got several: each --output=@-, and --json=-
+// RUN: not flash-run %s --device=cpu --function=one --json=%t.json --tune 2>&1 | FileCheck %s --check-prefix=TUNE
+// TUNE: error: --json: expected a run that is checked or timed but got --tune, which keeps what it finds in --tuned-schedules
 // RUN: not flash-run %s --device=cpu --function=one --json=%t.none/a.json 2>&1 | FileCheck %s --check-prefix=JSON
 // JSON: error: cannot write '{{.*}}.none/a.json':
 

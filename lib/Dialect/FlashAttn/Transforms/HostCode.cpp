@@ -9,7 +9,6 @@
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "mlir/Conversion/BufferizationToMemRef/BufferizationToMemRef.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Arith/Transforms/Passes.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
@@ -105,7 +104,6 @@ struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPa
   void runOnOperation() override {
     RewritePatternSet patterns(&getContext());
     patterns.add<Decompose, DecomposeOnMemRefs, LowerPack, LowerUnPack>(&getContext());
-    arith::populateCeilFloorDivExpandOpsPatterns(patterns);
     linalg::populateElementwiseToLinalgConversionPatterns(patterns);
     tensor::populateDecomposeTensorConcatPatterns(patterns);
     // Nothing is folded or moved: what needs no rewriting stays as it is.

@@ -75,7 +75,6 @@ def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
     `arith` and `math` ops on tensors become `linalg.generic`, `tensor.concat` becomes
     `tensor.insert_slice` ops, `linalg.softmax`, on tensors or memrefs, the `linalg.generic` ops that
     it is made of, and `linalg.pack` and `linalg.unpack` a padding, a reshape and a transposition.
-    Divisions that round up or down, which have no lowering of their own, become others.
 
     Example: test/Dialect/FlashAttn/prepare-tensors.mlir
   }];
