@@ -103,6 +103,8 @@ def scale_bits(scale: Any) -> int:
 def check_factor(name: str, number: Any) -> float:
     """Raises ArgumentError for a scale or softcap that is none."""
     try:
+        if isinstance(number, (str, bytes)):
+            raise ValueError
         value = float(number)
     except (TypeError, ValueError):
         raise ArgumentError(f"expected {name} to be a number or None but got {number!r}") from None
