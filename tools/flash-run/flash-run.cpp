@@ -82,7 +82,7 @@ cl::list<std::string> expectedOutputs("expected-output", cl::value_desc("@FILE.n
 cl::opt<bool>
     verifyFlag("verify",
                cl::desc("Compare each attention, combine and project, where it stands, with a "
-                        "float64 reference"),
+                        "float64 reference: in a run of its own, whose outputs must be the same"),
                cl::cat(checkCategory));
 cl::opt<std::string> plantedFault("verify-plant-fault", cl::Hidden,
                                   cl::value_desc("OP[.RESULT]:ELEMENT"),

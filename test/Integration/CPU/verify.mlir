@@ -26,8 +26,15 @@
 // STRIPED: TFLOP/s of 3300 visible pairs
 
 // RUN: %{run} --function=large --input=1x32x2048x16xf16 | FileCheck %s --check-prefix=LARGE
-// LARGE: verify: flashattn.attention at {{.*}}, a sample of {{[0-9]+}} of 65536 rows (seed 0)
+// Runs of a loop share what a sample may cost.
+// LARGE: verify: flashattn.attention at {{.*}}, 2 runs, a sample of {{[0-9]+}} of 131072 rows (seed 0)
 // LARGE: verify o: {{.*}}: PASS
+
+// What several ops do together, in all of their runs, whether it is compared or not: three times the
+// lower triangle of 8 keys for two heads and once all 64 pairs.
+// RUN: flash-run %s --device=cpu --function=several --bench=0.01 | FileCheck %s --check-prefix=SEVERAL
+// SEVERAL-NOT: verify
+// SEVERAL: TFLOP/s of 344 visible pairs
 
 // The fake driver's kernels do nothing, which shows.
 // RUN: %if fakecuda %{ not env FLASHATTN_CUDA_DRIVER=%fakecuda %{run} --device=cuda --function=causal --input=2x4x33x64xf16 --input=2x2x70x64xf16 --input=2x2x70x64xf16 | FileCheck %s --check-prefix=WRONG %}
@@ -63,8 +70,26 @@ func.func @striped(%q: memref<?x?x?x32xbf16>, %k: memref<?x?x?x32xbf16>, %v: mem
 
 func.func @large(%q: memref<1x32x2048x16xf16>, %k: memref<1x1x2048x16xf16>,
                  %v: memref<1x1x2048x16xf16>, %o: memref<1x32x2048x16xf16>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c2 = arith.constant 2 : index
+  scf.for %i = %c0 to %c2 step %c1 {
+    flashattn.attention
+        ins(%q, %k, %v : memref<1x32x2048x16xf16>, memref<1x1x2048x16xf16>, memref<1x1x2048x16xf16>)
+        outs(%o : memref<1x32x2048x16xf16>)
+  }
+  return
+}
+
+func.func @several(%q: memref<1x2x8x16xf32>, %o: memref<1x2x8x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c3 = arith.constant 3 : index
+  scf.for %i = %c0 to %c3 step %c1 {
+    flashattn.attention mask(#flashattn.causal)
+        ins(%q, %q, %q : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) outs(%o : memref<1x2x8x16xf32>)
+  }
   flashattn.attention
-      ins(%q, %k, %v : memref<1x32x2048x16xf16>, memref<1x1x2048x16xf16>, memref<1x1x2048x16xf16>)
-      outs(%o : memref<1x32x2048x16xf16>)
+      ins(%q, %q, %q : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) outs(%o : memref<1x2x8x16xf32>)
   return
 }
