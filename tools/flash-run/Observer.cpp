@@ -125,9 +125,6 @@ static std::string explainObstacle(const CheckedOp &op, Operation *operation) {
     if (isa<scf::ParallelOp, scf::ForallOp, affine::AffineParallelOp>(parent))
       return ("expected no parallel loop around it but got " + parent->getName().getStringRef())
           .str();
-  for (const OperandRole &role : op.roles)
-    if (auto type = dyn_cast<MemRefType>(role.value.getType()); type && !type.isStrided())
-      return llvm::formatv("expected {0} to have strides but got {1}", role.getName(), type).str();
   return {};
 }
 

@@ -106,8 +106,6 @@ llvm::Expected<ScoreMod> ScoreMod::create(Region &region) {
   auto getNumber = [&](Value value) -> llvm::Expected<unsigned> {
     if (auto found = numbers.find(value); found != numbers.end())
       return found->second;
-    if (!value.getType().isIntOrIndexOrFloat())
-      return llvm::createStringError("expected values from outside of score_mod to be scalars");
     Step &step = mod.steps.emplace_back();
     step.kind = Constant;
     Attribute constant;

@@ -13,7 +13,7 @@ namespace mlir::flashattn {
 /// The `score_mod` of an attention, taken apart, so that it outlives the lowering of its module.
 class ScoreMod {
 public:
-  /// Errors: an op that is not known here, a value from outside that is no scalar.
+  /// Errors: an op that is not known here.
   static llvm::Expected<ScoreMod> create(Region &region);
 
   /// The values from outside that are no constants; gone with the module.

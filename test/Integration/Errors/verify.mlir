@@ -35,6 +35,17 @@ func.func @never(%q: memref<1x2x16x16xf32>, %n: index, %o: memref<1x2x16x16xf32>
   return
 }
 
+// RUN: not %{run} --function=parallel 2>&1 | FileCheck %s --check-prefix=PARALLEL
+// PARALLEL: error: --verify: flashattn.attention at {{.*}}verify.mlir:[[#@LINE+5]]:5 cannot be compared with the reference: expected no parallel loop around it but got scf.parallel; --expected-output compares the function's outputs with files instead
+func.func @parallel(%q: memref<1x2x16x16xf32>, %o: memref<1x2x16x16xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  scf.parallel (%i) = (%c0) to (%c1) step (%c1) {
+    flashattn.attention ins(%q, %q, %q : memref<1x2x16x16xf32>, memref<1x2x16x16xf32>, memref<1x2x16x16xf32>) outs(%o : memref<1x2x16x16xf32>)
+  }
+  return
+}
+
 // RUN: not %{run} --function=dynamic --input=1x0x8x16xf16 --input=1x0x8x16xf16 | FileCheck %s --check-prefix=EMPTY
 // EMPTY: verify: flashattn.attention at {{.*}}, all 0 rows
 // EMPTY-NEXT: verify o: no elements to compare
