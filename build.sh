@@ -60,8 +60,10 @@ if [[ $preset == debug ]]; then
   requirements+=("$llvm/lib/clang/22/lib/linux/libclang_rt.asan-$(uname -m).a:libclang-rt-22-dev")
 fi
 
-# What only the tests of the Python package need: NumPy, and what makes and installs a wheel.
+# What only tests need: of the Python package NumPy, and what makes and installs a wheel; of the C library
+# pkg-config.
 test_requirements=(
+  "pkg-config:pkg-config"
   "import numpy:python3-numpy"
   "import pip:python3-pip"
   "import setuptools:python3-setuptools"

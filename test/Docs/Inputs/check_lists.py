@@ -67,8 +67,8 @@ def check_environment():
     listed = {name for row in rows(read("docs/environment.md")) for name in quoted(row[0])}
     listed = {name for name in listed if re.fullmatch(r"[A-Z_]+", name)}
     patterns = {
-        (".cpp", ".h"): r'(?:getenv|GetEnv)\("(\w+)"\)',
-        (".py",): r'environ(?:\.get\(|\[)"(\w+)"[],)]|getenv\("(\w+)"[,)]',
+        (".cpp", ".h", ".py"): r'(?:getenv|GetEnv|_limit_of)\("(\w+)"[,)]',
+        (".py",): r'environ(?:\.get\(|\[)"(\w+)"[],)]',
         (".sh", "run"): r"\$\{(\w+):-",
         (".txt", ".cmake"): r"ENV\{(\w+)\}",
     }
