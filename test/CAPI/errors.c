@@ -113,8 +113,9 @@ static void checkOptions(void) {
   options.diagnostic = see;
   options.diagnosticUser = &seen;
   FAILS(flashattnCompile(text, length, &options, &unused), FLASHATTN_ERROR_UNSUPPORTED,
-        "but got 'tile_m = many'");
-  CHECK(seen.errors > 0 && strstr(seen.message, "but got 'tile_m = many'"));
+        "expected an integer as schedule field tile_m but got 'many'");
+  CHECK(seen.errors > 0 &&
+        strstr(seen.message, "expected an integer as schedule field tile_m but got 'many'"));
 
   /* The callback gets the place too. */
   memset(&seen, 0, sizeof(seen));
@@ -138,7 +139,7 @@ static void checkChecks(void) {
         "cannot be compiled for sm_90a with the schedule given: ");
   options.schedule = "tile_m = many";
   FAILS(flashattnCheck(text, strlen(text), &options), FLASHATTN_ERROR_UNSUPPORTED,
-        "but got 'tile_m = many'");
+        "expected an integer as schedule field tile_m but got 'many'");
   FAILS(flashattnCheck("func.func @f(", 13, NULL), FLASHATTN_ERROR_INVALID_MODULE, "input:1:");
   FAILS(flashattnCheck(NULL, 0, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected the text of a module but got null");
