@@ -62,14 +62,14 @@ Expected<llvm::json::Object> mlir::flashattn::loadTunedSchedules(StringRef file)
       "expected tuned schedules of version {0} in {1}; delete it and tune again", kVersion, file));
 }
 
-void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file) {
+int64_t mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &machine,
+                                             StringRef file) {
   Expected<llvm::json::Object> found = loadTunedSchedules(file);
   if (!found) {
     module.emitWarning() << llvm::toString(found.takeError());
-    return;
+    return 0;
   }
-  if (found->empty())
-    return;
+  int64_t count = 0;
   module.walk([&](AttentionOp op) {
     if (op.getSchedule())
       return;
@@ -78,9 +78,12 @@ void mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &machin
       return;
     ScheduleAttr schedule =
         parseScheduleFields(finding->getString("schedule").value_or(""), op.getContext());
-    if (schedule && explainRefusal(op, schedule, machine).empty())
-      op.setScheduleAttr(schedule);
+    if (!schedule || !explainRefusal(op, schedule, machine).empty())
+      return;
+    op.setScheduleAttr(schedule);
+    ++count;
   });
+  return count;
 }
 
 static Error makeFolder(StringRef file) {

@@ -214,7 +214,8 @@ def attention(
         o do, are fine. The call costs no more than one that makes its outputs.
       schedule: fields of a schedule to pin, as a mapping or as the attribute's text:
         `{"tile_m": 64, "tile_n": 64}`, or `{"tile_n": 80, "roles": {"consumers": 3}}` for
-        warpgroups with roles on Hopper. What is left out follows from the rest. None takes the
+        warpgroups with roles on Hopper. What is left out follows from the rest; where the sizes of
+        the tiles do not, the compiler chooses them: `{"tile_m": 16}`. None takes the
         tuner's finding (FLASHATTN_TUNED=0: not) or the compiler's choice.
       dtype: "bf16" says that arrays of uint16 hold the bits of bf16. Arrays of ml_dtypes.bfloat16
         say so themselves.

@@ -85,8 +85,8 @@ class Kernel:
         self._used = 0  #: the moment of its last use, as of `_cache.tick`
         self._library = library
         self._handle, warned = library.compile(
-            _module.make_module(problem, function), chip=chip, device=device, schedule=problem.schedule,
-            tuned=tuned,
+            _module.make_module(problem._replace(schedule=None), function), chip=chip, device=device,
+            schedule=problem.schedule, tuned=tuned,
         )  # fmt: skip
         # At exit the process gives all of it back at once; the driver may be gone by then.
         weakref.finalize(self, library.free, self._handle).atexit = False
@@ -153,7 +153,7 @@ class Kernel:
         known before code is made, which takes a hundredth of the time."""
         problem, chip, device, _, function, _ = self._recipe
         fields = format_schedule(schedule, problem.element, self.chip == "cpu")
-        text = _module.make_module(problem._replace(schedule=fields), function)
+        text = _module.make_module(problem._replace(schedule=None), function)
         try:
             self._library.check(text, chip=chip, device=device, schedule=fields, tuned=False)
         except (CompileError, UnsupportedError) as error:

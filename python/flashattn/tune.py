@@ -2,8 +2,10 @@
 
 Every schedule of a small product of tile sizes, warps and stages, and of warpgroups with roles where
 the chip has them, is compiled; the compiler says why
-it refuses one. The others are compared with the compiler's own choice for numbers, timed in turn,
-and the fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it.
+it refuses one. The others are compared with the compiler's own choice for numbers and timed in turn.
+The fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it, if its
+median is 2% below that of the compiler's own choice and its upper quartile below the other's lower
+one; else the compiler's own choice does.
 """
 
 from __future__ import annotations
@@ -18,6 +20,12 @@ import numpy
 
 from . import _kernel, _library, _tuned, bench
 from .errors import CompileError, DeviceError, FlashAttnError, UnsupportedError
+
+#: What another schedule must gain on the compiler's own choice to be kept.
+MARGIN = 0.02
+
+#: Lower quartile, median and upper quartile of the milliseconds of a call.
+Times = Tuple[float, float, float]
 
 
 def candidates(
@@ -54,8 +62,8 @@ def compile_all(
 
 def measure(
     backend, shape, kernels, rounds: int, ms: float
-) -> Tuple[Dict[str, float], Dict[str, str]]:
-    """Median milliseconds of each kernel, the compiler's own choice under ""; and which failed."""
+) -> Tuple[Dict[str, Times], Dict[str, str]]:
+    """The times of each kernel, the compiler's own choice under ""; and which failed."""
     q, k, v = backend.tensors(shape)
     calls: Dict[str, Callable[[], Any]] = {}
     failed: Dict[str, str] = {}
@@ -79,19 +87,38 @@ def measure(
             continue
         calls[schedule] = lambda kernel=kernel, out=out: kernel.launch(q, k, v, out)
     times = bench.interleave(calls, backend.timer, rounds, ms)
-    return {schedule: statistics.median(values) for schedule, values in times.items()}, failed
+    return {schedule: quartiles(list(values)) for schedule, values in times.items()}, failed
+
+
+def quartiles(times: List[float]) -> Times:
+    if len(times) == 1:
+        return times[0], times[0], times[0]
+    lower, median, upper = statistics.quantiles(times, n=4, method="inclusive")
+    return lower, median, upper
+
+
+def choose(times: Dict[str, Times]) -> str:
+    """The fastest schedule whose median is below that of the compiler's own choice, "", by MARGIN,
+    and whose upper quartile is below the other's lower one; "" if none is."""
+    own_lower, own_median, _ = times[""]
+    faster = [
+        (median, schedule)
+        for schedule, (_, median, upper) in times.items()
+        if median < own_median * (1 - MARGIN) and upper < own_lower
+    ]
+    return min(faster)[1] if faster else ""
 
 
 def format_table(
-    times: Dict[str, float], refused: Dict[str, str], default: str, flops: float
+    times: Dict[str, Times], refused: Dict[str, str], default: str, flops: float
 ) -> str:
     rows = []
-    for schedule, ms in sorted(times.items(), key=lambda item: item[1]):
+    for schedule, (lower, ms, upper) in sorted(times.items(), key=lambda item: item[1][1]):
         name = f"{default} (the compiler's own)" if schedule == "" else schedule
-        rows.append((name, f"{ms:.4f}", f"{flops / ms / 1e9:.3g}"))
-    rows += [(schedule, "refused", reason) for schedule, reason in refused.items()]
-    header = ("schedule", "ms", "TFLOP/s, or why refused")
-    lines = ["| " + " | ".join(row) + " |" for row in [header, ("---",) * 3, *rows]]
+        rows.append((name, f"{ms:.4f}", f"{lower:.4f} to {upper:.4f}", f"{flops / ms / 1e9:.3g}"))
+    rows += [(schedule, "refused", "", reason) for schedule, reason in refused.items()]
+    header = ("schedule", "ms", "quartiles", "TFLOP/s, or why refused")
+    lines = ["| " + " | ".join(row) + " |" for row in [header, ("---",) * 4, *rows]]
     return "\n".join(lines)
 
 
@@ -177,17 +204,17 @@ def main(arguments: Optional[List[str]] = None) -> int:
     kernels, refused = compile_all(options, [text for text in tries if text != own.schedule])
     times, failed = measure(backend, shape, {"": own, **kernels}, chosen.rounds, chosen.ms)
     print(format_table(times, {**refused, **failed}, own.schedule, bench.flops_of(shape)))
-    best = min(times, key=lambda schedule: times[schedule])
+    best = choose(times)
     key = own.tuning_key
-    gain = times[""] / times[best]
+    gain = times[""][1] / times[best][1]
     print(
         f"best for {key}: {best or own.schedule}, {gain:.3f} times the speed of the compiler's own choice"
     )
     if not chosen.dry_run:
         finding = {
             "schedule": best or own.schedule,
-            "ms": times[best],
-            "own_ms": times[""],
+            "ms": times[best][1],
+            "own_ms": times[""][1],
             "shape": shape,
             "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
             "version": _library.get().version(),

@@ -373,6 +373,19 @@ class TuneTest(unittest.TestCase):
         self.assertTrue(all("blocks = 3" in s for s in packed))
         self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 2)
 
+    def test_tuned_only_by_more_than_the_spread(self):
+        own = (0.95, 1.0, 1.05)
+        for other, chosen in [
+            ((0.80, 0.90, 0.94), "other"),
+            ((0.80, 0.90, 0.96), ""),  # they overlap
+            ((0.90, 0.985, 0.94), ""),  # less than the margin
+        ]:
+            times = {"": own, "other": other, "slow": (2, 2, 2)}
+            self.assertEqual(tune.choose(times), chosen)
+        self.assertEqual(tune.choose({"": own}), "")
+        self.assertEqual(tune.quartiles([3, 1, 2, 5, 4]), (2, 3, 4))
+
+
 
 if __name__ == "__main__":
     unittest.main()

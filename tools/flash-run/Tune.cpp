@@ -16,11 +16,38 @@ using llvm::Expected;
 
 namespace {
 
+/// A compiled schedule with the arguments on the device.
+struct Compiled {
+  OwningOpRef<ModuleOp> module;
+  GuardedDevice device;
+  std::unique_ptr<Executable> executable;
+  std::optional<Runner> runner;
+
+  Compiled(ModuleOp source, Device &device) : module(source.clone()), device(device) {}
+};
+
 struct Trial {
   std::string fields;
-  double milliseconds = 0;
+  /// Milliseconds a call: the median, and the quartiles around it.
+  double median = 0, lowerQuartile = 0, upperQuartile = 0;
   std::string refusal; ///< empty where it ran
+  /// Kept of the compiler's own choice, and of the fastest so far.
+  std::unique_ptr<Compiled> compiled;
+
+  void setTimes(std::vector<double> times) {
+    llvm::sort(times);
+    auto quantile = [&](double q) { return times[size_t(std::lround(q * (times.size() - 1)))]; };
+    median = quantile(0.5);
+    lowerQuartile = quantile(0.25);
+    upperQuartile = quantile(0.75);
+  }
 };
+
+/// Those that are timed once more, in turn with the compiler's own choice.
+constexpr size_t kFinalists = 3;
+constexpr unsigned kRounds = 7;
+/// What another schedule must gain to be kept: a later run of another length pays for its switch.
+constexpr double kMargin = 0.02;
 
 } // namespace
 
@@ -83,17 +110,18 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
                       Device &device, LoweringOptions options, double seconds, double bound,
                       SmallVector<HostTensor> &expected) {
   options.schedule = trial.fields;
-  OwningOpRef<ModuleOp> copy(module.clone());
-  if (Error error = lower(*copy, options))
+  auto compiled = std::make_unique<Compiled>(module, device);
+  if (Error error = lower(*compiled->module, options))
     return error;
-  GuardedDevice guarded(device);
-  Expected<std::unique_ptr<Executable>> executable = Executable::create(*copy, guarded);
+  Expected<std::unique_ptr<Executable>> executable =
+      Executable::create(*compiled->module, compiled->device);
   if (!executable)
     return executable.takeError();
+  compiled->executable = std::move(*executable);
   SmallVector<const HostTensor *> arguments;
   for (const HostTensor &tensor : inputs.tensors)
     arguments.push_back(&tensor);
-  Runner runner(program, guarded, **executable);
+  Runner &runner = compiled->runner.emplace(program, compiled->device, *compiled->executable);
   if (Error error = runner.upload(arguments, inputs.poisoned))
     return error;
   Expected<SmallVector<HostTensor>> outputs = runner.run();
@@ -115,8 +143,67 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
   Expected<BenchResult> result = runner.bench(seconds);
   if (!result)
     return result.takeError();
-  trial.milliseconds = result->median;
+  trial.median = result->median;
+  trial.lowerQuartile = result->lowerQuartile;
+  trial.upperQuartile = result->upperQuartile;
+  trial.compiled = std::move(compiled);
   return Error::success();
+}
+
+/// Of all but the first, the compiler's own choice, keeps the fastest ready to run.
+static void dropSlow(MutableArrayRef<Trial> trials) {
+  SmallVector<Trial *> ready;
+  for (Trial &trial : trials.drop_front())
+    if (trial.compiled)
+      ready.push_back(&trial);
+  if (ready.size() <= kFinalists)
+    return;
+  (*llvm::max_element(ready, [](Trial *a, Trial *b) {
+    return a->median < b->median;
+  }))->compiled.reset();
+}
+
+/// Times what is ready in turn, so that what slows the machine for a while slows all of it.
+static Error runFinal(MutableArrayRef<Trial> trials, double seconds) {
+  std::vector<std::vector<double>> times(trials.size());
+  for (unsigned round = 0; round < kRounds; ++round)
+    for (auto [trial, mine] : llvm::zip(trials, times)) {
+      if (!trial.compiled)
+        continue;
+      Expected<BenchResult> result = trial.compiled->runner->bench(seconds / kRounds);
+      if (!result)
+        return result.takeError();
+      mine.push_back(result->median);
+    }
+  for (auto [trial, mine] : llvm::zip(trials, times))
+    if (trial.compiled)
+      trial.setTimes(std::move(mine));
+  return Error::success();
+}
+
+/// Whether `trial` is faster than the compiler's own choice by the margin, and by more than either
+/// of them varies.
+static bool isFaster(const Trial &trial, const Trial &own) {
+  return trial.median < own.median * (1 - kMargin) && trial.upperQuartile < own.lowerQuartile;
+}
+
+/// A line each, the fastest first; the first of `trials` is the compiler's own choice.
+static void printTrials(ArrayRef<Trial> trials) {
+  SmallVector<const Trial *> sorted;
+  for (const Trial &trial : trials)
+    sorted.push_back(&trial);
+  llvm::stable_sort(sorted, [](const Trial *a, const Trial *b) {
+    return std::tuple(!a->refusal.empty(), a->median) < std::tuple(!b->refusal.empty(), b->median);
+  });
+  for (const Trial *trial : sorted) {
+    llvm::outs() << "tune: " << trial->fields << ": ";
+    if (trial->refusal.empty())
+      llvm::outs() << llvm::formatv("{0:F4} ms, quartiles {1:F4} to {2:F4}", trial->median,
+                                    trial->lowerQuartile, trial->upperQuartile);
+    else
+      llvm::outs() << trial->refusal;
+    llvm::outs() << (trial == &trials.front() ? " (the compiler's own choice)" : "") << "\n";
+  }
 }
 
 Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
@@ -146,7 +233,8 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   std::vector<Trial> trials;
   SmallVector<HostTensor> expected;
   for (const ScheduleFields &fields : listTrials(op, *machine)) {
-    Trial &trial = trials.emplace_back(Trial{formatFields(fields), 0, ""});
+    Trial &trial = trials.emplace_back();
+    trial.fields = formatFields(fields);
     trial.refusal = explainRefusal(op, ScheduleAttr::get(op.getContext(), fields), *machine);
     if (!trial.refusal.empty())
       continue;
@@ -158,24 +246,29 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
         return error;
       trial.refusal = llvm::toString(std::move(error));
     }
+    dropSlow(trials);
   }
-  std::string own = trials.front().fields;
-  llvm::stable_sort(trials, [](const Trial &a, const Trial &b) {
-    return std::tuple(!a.refusal.empty(), a.milliseconds) <
-           std::tuple(!b.refusal.empty(), b.milliseconds);
-  });
-  for (const Trial &trial : trials)
-    llvm::outs() << "tune: " << trial.fields << ": "
-                 << (trial.refusal.empty() ? llvm::formatv("{0:F4} ms", trial.milliseconds).str()
-                                           : trial.refusal)
-                 << (trial.fields == own ? " (the compiler's own choice)" : "") << "\n";
-  const Trial &best = trials.front();
-  if (!best.refusal.empty())
+  if (!trials.front().refusal.empty())
     return llvm::createStringError("--tune: no schedule fits");
+  {
+    Progress progress("comparing the fastest");
+    if (Error error = runFinal(trials, seconds))
+      return error;
+  }
+  const Trial &own = trials.front(), *best = &own;
+  for (const Trial &trial : trials)
+    if (trial.compiled && isFaster(trial, own) && trial.median < best->median)
+      best = &trial;
+  printTrials(trials);
+  if (best == &own)
+    llvm::outs() << llvm::formatv(
+        "tune: no schedule is faster than the compiler's own choice by {0}% and by more than they "
+        "vary\n",
+        kMargin * 100);
   if (Error error = storeTunedSchedule(
-          file, key, llvm::json::Object{{"schedule", best.fields}, {"ms", best.milliseconds}}))
+          file, key, llvm::json::Object{{"schedule", best->fields}, {"ms", best->median}}))
     return error;
-  llvm::outs() << "tune: best for " << key << ": " << best.fields << ", written to " << file
+  llvm::outs() << "tune: best for " << key << ": " << best->fields << ", written to " << file
                << "\n";
   return Error::success();
 }

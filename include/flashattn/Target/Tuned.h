@@ -29,8 +29,9 @@ std::string getTuningKey(AttentionOp op, StringRef machine);
 
 /// Gives every attention op of `module` without a schedule the one that `file` has for it,
 /// where that still fits the machine. A file that is not there counts as empty; one that cannot
-/// be read is a warning at the module, for a cache must not keep anyone from computing.
-void applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file);
+/// be read is a warning at the module, for a cache must not keep anyone from computing. How many
+/// ops were given one.
+int64_t applyTunedSchedules(ModuleOp module, const Machine &machine, StringRef file);
 
 /// All findings of `file`, none where it is not there. Errors: a file that is none of these.
 llvm::Expected<llvm::json::Object> loadTunedSchedules(StringRef file);

@@ -2,7 +2,7 @@
 //
 // RUN: rm -rf %t && mkdir %t
 // RUN: flash-run %s --device=cpu --tune --tuned-schedules=%t/cache/schedules.json --bench=0.001 | FileCheck %s
-// CHECK: tune: tile_m = {{.*}} ms
+// CHECK: tune: tile_m = {{.*}} ms, quartiles {{[0-9.]+}} to {{[0-9.]+}}
 // CHECK: (the compiler's own choice)
 // CHECK: tune: best for cpu/16/16/f32/triangular: tile_m = {{.*}}, written to
 // RUN: FileCheck %s --check-prefix=FILE < %t/cache/schedules.json
@@ -15,7 +15,8 @@
 // RUN: cat %t/dump/*-flashattn-tile.mlir | FileCheck %s --check-prefix=TUNED
 // RUN: flash-run %s --device=cpu --tuned-schedules=none --dump-dir=%t/none
 // RUN: cat %t/none/*-flashattn-tile.mlir | FileCheck %s --check-prefix=OWN
-// PASS: verify o: {{.*}}PASS
+// PASS: schedule: tuned for 1 attention op, in {{.*}}given.json
+// PASS: verify {{.*}}PASS
 // TUNED: schedule(<tile_m = 4, tile_n = 8,
 // OWN: schedule(<tile_m = {{[0-9]+}}, tile_n = 64,
 
@@ -46,6 +47,14 @@
 
 // RUN: not flash-run %s --device=cpu --tune 2>&1 | FileCheck %s --check-prefix=NOWHERE
 // NOWHERE: error: --tune: expected a file to keep the schedule in
+// RUN: not flash-run %s --device=cpu --tuned-schedules=%t/none.json 2>&1 | FileCheck %s --check-prefix=MISSING
+// MISSING: error: --tuned-schedules: cannot read '{{.*}}none.json': No such file or directory; --tune writes it
+
+// A pin comes before what was tuned, and leaves the rest to the compiler.
+// RUN: flash-run %s --device=cpu --verify --schedule='tile_m = 8' --tuned-schedules=%t/given.json --dump-dir=%t/pinned | FileCheck %s --check-prefix=PINNED --implicit-check-not=tuned
+// RUN: cat %t/pinned/*-flashattn-tile.mlir | FileCheck %s --check-prefix=PIN
+// PINNED: verify {{.*}}PASS
+// PIN: schedule(<tile_m = 8, tile_n = {{[0-9]+}}, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
 
 func.func @attention(%q: tensor<1x2x64x16xf32>, %k: tensor<1x2x64x16xf32>, %v: tensor<1x2x64x16xf32>)
     -> tensor<1x2x64x16xf32> {

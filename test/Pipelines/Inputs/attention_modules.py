@@ -41,6 +41,7 @@ MASKS = {
     "set": masks.affine_set("(p, k)[nq, nk] : (k - 128 >= 0)"),
     "strided set": masks.affine_set("(p, k)[nq, nk] : (p - k >= 0, (p - k) mod 4 == 0)"),
     "blocks": masks.affine_set("(p, k)[nq, nk] : (p floordiv 64 - k floordiv 64 == 0)"),
+    "chunks": masks.affine_set("(p, k)[nq, nk] : (k - 512 * (p floordiv 512) >= 0, p - k >= 0)"),
     "disjoint": masks.affine_set("(p, k)[nq, nk] : (99 - k >= 0)")
     | masks.affine_set("(p, k)[nq, nk] : (k - 400 >= 0, 699 - k >= 0)")
     | masks.affine_set("(p, k)[nq, nk] : (k - nk + 50 >= 0)"),

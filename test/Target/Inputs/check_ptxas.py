@@ -25,9 +25,11 @@ MASKS = {
              "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
 }
 WIDE = {"wide window": "mask(#flashattn.window<left = 16383, right = 0>)"}
+# A division of the ends of each query tile.
+DIVIDED = {"chunks": "mask(affine_set<(p, k)[nq, nk] : (k - 512 * (p floordiv 512) >= 0, p - k >= 0)>)"}
 # What a row's class says of these masks: shape, and most keys of a query.
 SHAPES = {"none": ("Full", 0), "causal": ("Triangular", 0), "window": ("Banded", 1024),
-          "sinks": ("Banded", 1028), "wide window": ("Banded", 16384)}
+          "sinks": ("Banded", 1028), "wide window": ("Banded", 16384), "chunks": ("Banded", 512)}
 
 # Heads of a group in one tile's rows, in both layouts.
 PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, "
@@ -122,7 +124,7 @@ def cases(chip):
                     Case(element, 64, mask) for element in ("f16", "bf16") for mask in PACKS] + [
                         Case("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW] + [
                             Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
-                                Case("bf16", 64, "wide window"), Case("bf16", 64, "sinks", 8),
+                                Case("bf16", 64, "wide window"), Case("f16", 128, "chunks"), Case("bf16", 64, "sinks", 8),
                                 Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4)]
     # All masks share the loops' code; one head dimension sees every one of them.
     few = [("bf16", 64), ("bf16", 128), ("bf16", 256), ("f32", 16), ("f32", 32), ("f32", 128)]
@@ -130,7 +132,7 @@ def cases(chip):
             for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])] + [
                 Case(element, dim, mask) for element, dim in few for mask in FEW] + [
                     Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
-                        Case("f32", 256, "causal", chip="sm_86")]  # with less shared memory
+                        Case("f16", 128, "chunks"), Case("f32", 256, "causal", chip="sm_86")]  # with less shared memory
 
 
 def kernel_ptx(ir):
@@ -225,7 +227,7 @@ def check_kernel(ptxas, chip, nvdisasm, ptx, is_attention):
 def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
-    clauses = {**MASKS, **WIDE, **PACKS, **FEW, **KEEPS}[case.mask].replace("ELEMENT", case.element)
+    clauses = {**MASKS, **WIDE, **DIVIDED, **PACKS, **FEW, **KEEPS}[case.mask].replace("ELEMENT", case.element)
     queries = case.mask.split()[0] if case.mask in FEW else "?"
     text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.group)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
