@@ -151,7 +151,7 @@ static void checkChunks(void) {
       FlashAttnTensor odd[3];
       for (int t = 0; t < 3; ++t) {
         odd[t] = good[t];
-        odd[t].data = (void *)(intptr_t)(4096 * (t + 1));
+        odd[t].data = (void *)(((intptr_t)t + 1) << 32);
       }
       if (i >= 0)
         odd[i].data = (char *)odd[i].data + (odd[i].elementType == FLASHATTN_F32 ? 4 : 2);
@@ -174,7 +174,7 @@ static void checkChunks(void) {
   FlashAttnTensor all[5];
   for (int i = 0; i < 5; ++i) {
     all[i] = i < 4 ? describe(FLASHATTN_F16, 4, q) : describe(FLASHATTN_F32, 3, q);
-    all[i].data = (void *)(intptr_t)(4096 * (i + 1));
+    all[i].data = (void *)(((intptr_t)i + 1) << 32);
   }
   all[4].data = (char *)all[4].data + 4;
   CHECK(flashattnLaunch(kernel, NULL, all, 5) == FLASHATTN_OK);
@@ -248,13 +248,15 @@ static int64_t checkWorkspace(FlashAttnKernel kernel, FlashAttnTensor *arguments
 static void checkFewQueries(void) {
   FlashAttnKernel kernel = NULL;
   REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
-  _Alignas(16) static char data[16];
   FlashAttnTensor few[4];
   for (int i = 0; i < 4; ++i) {
     int64_t heads = i == 1 || i == 2 ? 2 : 8, length = i == 1 || i == 2 ? 5000 : 1;
-    few[i] =
-        (FlashAttnTensor){data, {3, heads, length, 64}, {heads * length * 64, length * 64, 64, 1},
-                          0,    FLASHATTN_F16,          4};
+    few[i] = (FlashAttnTensor){(void *)(((intptr_t)i + 1) << 32),
+                               {3, heads, length, 64},
+                               {heads * length * 64, length * 64, 64, 1},
+                               0,
+                               FLASHATTN_F16,
+                               4};
   }
   void *stream = &stream, *used = NULL;
   size_t before = getMemory(&used);
@@ -280,8 +282,12 @@ static void checkFewQueries(void) {
     few[i].sizes[0] = 2;
   CHECK(checkWorkspace(kernel, few, 4) != workspace);
   for (int i = 1; i < 3; ++i)
-    few[i] =
-        (FlashAttnTensor){data, {2, 2, 64, 64}, {2 * 64 * 64, 64 * 64, 64, 1}, 0, FLASHATTN_F16, 4};
+    few[i] = (FlashAttnTensor){(void *)(((intptr_t)i + 1) << 32),
+                               {2, 2, 64, 64},
+                               {2 * 64 * 64, 64 * 64, 64, 1},
+                               0,
+                               FLASHATTN_F16,
+                               4};
   CHECK(checkWorkspace(kernel, few, 4) == 0);
 
   /* What a launch refuses has no workspace. */
@@ -340,7 +346,7 @@ int main(void) {
   CHECK(!strcmp(info.tuningKey, "sm_90a/16/16/f16/triangular"));
   for (int i = 0; i < 4; ++i) {
     tensors[i] = describe(FLASHATTN_F16, 4, (int64_t[]){2, 2, 64, 16});
-    tensors[i].data = (void *)(intptr_t)(4096 * (i + 1));
+    tensors[i].data = (void *)(((intptr_t)i + 1) << 32);
   }
 
   /* A launch takes no memory: neither the first one nor any other. */
@@ -362,7 +368,7 @@ int main(void) {
   /* The GPU copies chunks of 16 bytes, whatever was promised. */
   FlashAttnTensor odd[4];
   memcpy(odd, tensors, sizeof(odd));
-  odd[1].data = (void *)(intptr_t)4098;
+  odd[1].data = (char *)odd[1].data + 2;
   FAILS(flashattnLaunch(shared, NULL, odd, 4), FLASHATTN_ERROR_TENSOR,
         "expected data of argument 1 ('k') at a multiple of 16 bytes but got 0x");
   /* Nothing to do, so nothing is launched. */

@@ -71,9 +71,10 @@ class CompileTest(unittest.TestCase):
 
     def test_schedule_pinned_in_part(self):
         kernel = flashattn.compile(head_dim=64, chip="sm_90", schedule={"tile_n": 32})
-        own = flashattn.compile(head_dim=64, chip="sm_90", tuned=False)
-        self.assertIn("tile_n = 32", kernel.schedule)
-        self.assertEqual(kernel.schedule.split(",")[0], own.schedule.split(",")[0])
+        self.assertRegex(
+            kernel.schedule,
+            r"^tile_m = \d+, tile_n = 32, warps = \d+, stages = \d+, lanes = 4, dot_type = f16",
+        )
 
     def test_pinned_schedule(self):
         kernel = flashattn.compile(head_dim=64, chip="sm_90", schedule={"tile_m": 64, "tile_n": 32})
