@@ -39,34 +39,3 @@ bool Footprint::isContiguous() const {
       return false;
   return true;
 }
-
-std::pair<std::vector<uintptr_t>, int64_t> Footprint::getRuns() const {
-  // As many of the last dimensions as lie side by side.
-  int64_t elements = 1;
-  size_t outer = shape.size();
-  while (outer > 0 && (shape[outer - 1] == 1 || strides[outer - 1] == elements))
-    elements *= shape[--outer];
-  std::vector<uintptr_t> runs;
-  for (int64_t i = 0; i < getNumElements(); i += elements)
-    runs.push_back(address + getByteOffset(i));
-  llvm::sort(runs);
-  return {std::move(runs), elements * getByteWidth(scalar)};
-}
-
-bool Footprint::overlaps(const Footprint &other) const {
-  int64_t bytes = getHullBytes(), otherBytes = other.getHullBytes();
-  if (bytes == 0 || otherBytes == 0 || address + bytes <= other.address ||
-      other.address + otherBytes <= address)
-    return false;
-  auto [runs, length] = getRuns();
-  auto [otherRuns, otherLength] = other.getRuns();
-  for (auto a = runs.begin(), b = otherRuns.begin(); a != runs.end() && b != otherRuns.end();) {
-    if (*a + length <= *b)
-      ++a;
-    else if (*b + otherLength <= *a)
-      ++b;
-    else
-      return true;
-  }
-  return false;
-}

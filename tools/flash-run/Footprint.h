@@ -4,6 +4,7 @@
 #define FLASH_RUN_FOOTPRINT_H
 
 #include "HostTensor.h"
+#include "flashattn/Runtime/Overlap.h"
 
 namespace mlir::flashattn {
 
@@ -24,12 +25,7 @@ struct Footprint {
   int64_t getHullBytes() const;
   /// Whether the elements lie side by side in order.
   bool isContiguous() const;
-  /// Whether a byte belongs to both.
-  bool overlaps(const Footprint &other) const;
-
-private:
-  /// First bytes of the runs of elements that lie side by side, in order; the bytes of a run.
-  std::pair<std::vector<uintptr_t>, int64_t> getRuns() const;
+  TensorPlace getPlace() const { return {address, shape, strides, int64_t(getByteWidth(scalar))}; }
 };
 
 } // namespace mlir::flashattn

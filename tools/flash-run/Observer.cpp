@@ -447,7 +447,7 @@ static std::string explainOverlap(ArrayRef<std::pair<StringRef, const Footprint 
   for (auto [i, output] : llvm::enumerate(outputs))
     for (auto [name, other] :
          llvm::concat<const std::pair<StringRef, const Footprint *>>(inputs, outputs.take_front(i)))
-      if (output.second->overlaps(*other))
+      if (shareMemory(output.second->getPlace(), other->getPlace()))
         return llvm::formatv("expected {0} to have memory of its own but got some of {1}'s",
                              output.first, name)
             .str();
