@@ -61,3 +61,23 @@ func.func @stays(%a: f32, %x: tensor<4xf32>, %y: tensor<4xf32>) -> (f32, tensor<
   %e = linalg.exp ins(%x : tensor<4xf32>) outs(%y : tensor<4xf32>) -> tensor<4xf32>
   return %b, %e : f32, tensor<4xf32>
 }
+
+// -----
+
+// The caller's values are overwritten only where an op has them as its destination, or a view of them.
+// CHECK-LABEL: func @arguments
+// CHECK-SAME: %{{.*}}: tensor<4xf32> {bufferization.writable = false}, %{{.*}}: tensor<4xf32>, %{{.*}}: tensor<2x2xf32>, %{{.*}}: memref<4xf32>)
+func.func @arguments(%x: tensor<4xf32>, %to: tensor<4xf32>, %view: tensor<2x2xf32>, %m: memref<4xf32>) -> (tensor<4xf32>, tensor<4xf32>) {
+  %sum = arith.addf %x, %x : tensor<4xf32>
+  %flat = tensor.collapse_shape %view [[0, 1]] : tensor<2x2xf32> into tensor<4xf32>
+  %a = linalg.exp ins(%sum : tensor<4xf32>) outs(%to : tensor<4xf32>) -> tensor<4xf32>
+  %b = linalg.exp ins(%sum : tensor<4xf32>) outs(%flat : tensor<4xf32>) -> tensor<4xf32>
+  return %a, %b : tensor<4xf32>, tensor<4xf32>
+}
+
+// CHECK-LABEL: func private @callee
+// CHECK-NOT: writable
+func.func private @callee(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %sum = arith.addf %x, %x : tensor<4xf32>
+  return %sum : tensor<4xf32>
+}

@@ -43,6 +43,29 @@ using namespace mlir::flashattn;
 // Before bufferization
 //===----------------------------------------------------------------------===//
 
+/// Whether an op names `tensor`, or a view of it, as what it writes.
+static bool isDestination(Value tensor) {
+  return llvm::any_of(tensor.getUses(), [](OpOperand &use) {
+    if (auto op = dyn_cast<DestinationStyleOpInterface>(use.getOwner()))
+      return op.isDpsInit(&use);
+    return isa<tensor::CastOp, tensor::ExpandShapeOp, tensor::CollapseShapeOp,
+               tensor::ExtractSliceOp>(use.getOwner()) &&
+           isDestination(use.getOwner()->getResult(0));
+  });
+}
+
+/// Bufferization may write to what the caller of a function brings. That is meant of destinations
+/// alone: the values of other arguments are the caller's still.
+static void protectInputs(func::FuncOp function) {
+  if (function.isExternal() || function.isPrivate())
+    return;
+  for (BlockArgument argument : function.getArguments())
+    if (isa<TensorType>(argument.getType()) && !isDestination(argument))
+      function.setArgAttr(argument.getArgNumber(),
+                          bufferization::BufferizationDialect::kWritableAttrName,
+                          BoolAttr::get(function.getContext(), false));
+}
+
 namespace {
 /// Ops that say themselves what they are made of.
 struct Decompose : OpInterfaceRewritePattern<linalg::AggregatedOpInterface> {
@@ -102,6 +125,7 @@ struct LowerUnPack : OpRewritePattern<linalg::UnPackOp> {
 
 struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPass> {
   void runOnOperation() override {
+    getOperation()->walk(protectInputs);
     RewritePatternSet patterns(&getContext());
     patterns.add<Decompose, DecomposeOnMemRefs, LowerPack, LowerUnPack>(&getContext());
     linalg::populateElementwiseToLinalgConversionPatterns(patterns);

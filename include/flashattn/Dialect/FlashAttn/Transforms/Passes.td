@@ -75,6 +75,8 @@ def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
     `arith` and `math` ops on tensors become `linalg.generic`, `tensor.concat` becomes
     `tensor.insert_slice` ops, `linalg.softmax`, on tensors or memrefs, the `linalg.generic` ops that
     it is made of, and `linalg.pack` and `linalg.unpack` a padding, a reshape and a transposition.
+    Arguments of public functions that no op has as its destination are marked as not writable: what
+    the caller brings there stays as it is.
 
     Example: test/Dialect/FlashAttn/prepare-tensors.mlir
   }];
