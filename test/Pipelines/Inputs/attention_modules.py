@@ -91,7 +91,6 @@ def problems():
             yield f"rows {rows} {layout}", dict(fields, mask=masks.causal)
             yield f"rows {rows} {layout} f32 D=40", dict(fields, element="f32", d=40, dv=40)
     yield "align top_left", dict(mask=masks.causal, align="top_left")
-    yield "scale", dict(scale=0.3)
     for group in (2, 4, 8):
         for name in ("none", "causal", "narrow sinks", "window sinks"):
             for layout in _module.LAYOUTS:
@@ -140,6 +139,11 @@ def problem_modules():
         fields = {"element": "f16", "d": 64, "dv": 64, **fields}
         operands = tuple(take_operands(fields))
         yield name, _module.make_module(_module.Problem(**fields, operands=operands))
+    # A scale that is compiled in.
+    for element in ("f16", "bf16", "f32"):
+        text = _module.make_module(_module.Problem(element, 64, 64, masks.causal))
+        assert "scale(%scale)" in text
+        yield f"scale {element}", text.replace("scale(%scale)", "scale(0.3)")
 
 
 def pinned_modules():
