@@ -11,6 +11,8 @@ install(TARGETS flashattn_options ${flashattn_libraries} EXPORT FlashAttnTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
 foreach(tool flash-opt flash-run flash-lsp-server)
   if(TARGET ${tool})
+    # LLVM's shared libraries are where the build found them.
+    set_target_properties(${tool} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
     install(TARGETS ${tool} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
   endif()
 endforeach()
