@@ -48,7 +48,8 @@ private:
   };
   Positions getPositions(const KeyRange &keys, Value row, int64_t rows) const;
   SmallVector<TileInterval> getIntervals(const KeyRange &keys, const Positions &queries) const;
-  void buildProgram(ProgramPoint at);
+  RowPattern getPattern() const;
+  void buildProgram(ProgramPoint at, const ScoreBuilder &scores, const OnlineSoftmax &softmax);
   RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
                         const ProgramPoint &at, const KeyRange &keys, Value position,
                         ArrayRef<TileInterval> intervals, Value q);
@@ -214,8 +215,19 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
 // Programs
 //===----------------------------------------------------------------------===//
 
+/// Where the heads that share a tile are in it.
+RowPattern ForwardBuilder::getPattern() const {
+  RowPattern pattern;
+  if (op.getLayout() == Layout::BSHD)
+    pattern.repeat = schedule.getPack();
+  else
+    pattern.span = operands.getPositions();
+  return pattern;
+}
+
 /// The body of the program at `at`, whose `tile` counts parts as well.
-void ForwardBuilder::buildProgram(ProgramPoint at) {
+void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
+                                  const OnlineSoftmax &softmax) {
   Value part;
   if (parts) {
     Value number = at.tile;
@@ -236,14 +248,6 @@ void ForwardBuilder::buildProgram(ProgramPoint at) {
   if (parts)
     intervals = takeShare(b, loc, intervals, part, parts);
 
-  RowPattern pattern;
-  if (op.getLayout() == Layout::BSHD)
-    pattern.repeat = schedule.getPack();
-  else
-    pattern.span = operands.getPositions();
-  ScoreBuilder scores(b, op, TileAxis::Keys, pattern, /*fullTilesKeep=*/lists.has_value());
-  int64_t dv = operands.padColumns(op.getDv());
-  OnlineSoftmax softmax(b, loc, schedule, dv, scores.getFactor());
   RowState state = loopOverKeys(softmax, scores, at, keys, queries.first, intervals, q);
 
   auto loadSink = [&]() -> Value {
@@ -255,7 +259,8 @@ void ForwardBuilder::buildProgram(ProgramPoint at) {
       softmax.finish(state, hasSink ? function_ref<Value()>(loadSink) : function_ref<Value()>());
   if (!to.type.isF32())
     finished.out = arith::TruncFOp::create(
-        b, loc, VectorType::get({schedule.getTileM(), dv}, to.type), finished.out);
+        b, loc, VectorType::get(cast<VectorType>(finished.out.getType()).getShape(), to.type),
+        finished.out);
   operands.storeOutput(finished.out, to, at);
   if (to.lse)
     operands.storeLse(softmax.logSumExp(finished), to, at);
@@ -273,6 +278,9 @@ ProgramOp ForwardBuilder::build() {
     makeLists(heads, tiles);
   }
   operands.packHeads(to);
+  // What both make of the scale is the same for all programs.
+  ScoreBuilder scores(b, op, TileAxis::Keys, getPattern(), /*fullTilesKeep=*/lists.has_value());
+  OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor());
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, heads, tiles},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
@@ -281,7 +289,8 @@ ProgramOp ForwardBuilder::build() {
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0];
   buildProgram({batch, program.getNumbers()[1], /*kvHead=*/Value(), program.getNumbers()[2],
-                /*outBatch=*/batch});
+                /*outBatch=*/batch},
+               scores, softmax);
   b.setInsertionPointAfter(program);
   if (parts)
     combineParts();
