@@ -38,7 +38,7 @@ struct Lengths {
   int64_t firstPosition = 0;
   std::optional<int64_t> lastPosition;
 
-  explicit Lengths(AttentionOp op) {
+  explicit Lengths(AttentionOpInterface op) {
     int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
     int64_t keys = op.getK().getType().getDimSize(op.getSeqDim());
     if (ShapedType::isDynamic(queries) || ShapedType::isDynamic(keys) || op.getKvLen() ||
@@ -91,9 +91,9 @@ static PresburgerSet getSeeing(ArrayRef<IntegerSet> visible, const Lengths &leng
 }
 
 // M6
-void flashattn::warnHiddenRows(AttentionOp op) {
+void flashattn::warnHiddenRows(AttentionOpInterface op) {
   if (op.getConstantKeep() == false) {
-    op.emitWarning() << "keep hides every pair";
+    op->emitWarning() << "keep hides every pair";
     return;
   }
   if (!op.getMask())
@@ -107,7 +107,7 @@ void flashattn::warnHiddenRows(AttentionOp op) {
   bool seesAny = seeing.getNumDisjuncts() != 0 ||
                  getSeeing(op.getVisibleSets(), anywhere).getNumDisjuncts() != 0;
   if (!seesAny) {
-    op.emitWarning() << "mask hides every pair";
+    op->emitWarning() << "mask hides every pair";
     return;
   }
 
@@ -141,7 +141,7 @@ void flashattn::warnHiddenRows(AttentionOp op) {
   }
   if (runs.empty())
     return;
-  InFlightDiagnostic diag = op.emitWarning()
+  InFlightDiagnostic diag = op->emitWarning()
                             << "mask hides every key from query positions " << runs;
   if (lengths.nk)
     diag << " for " << *lengths.nq << " queries and " << *lengths.nk << " keys";

@@ -335,9 +335,9 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
 }
 
 // M3
-void flashattn::remarkInexactTiles(AttentionOp op, int64_t tileN) {
+void flashattn::remarkInexactTiles(AttentionOpInterface op, int64_t tileN) {
   if (!TileIntervalPlan(op.getVisibleSets(), TileAxis::Keys, tileN).isExact())
-    op.emitRemark() << "tiles of " << tileN
+    op->emitRemark() << "tiles of " << tileN
                     << " keys may be visited without a visible pair under mask " << *op.getMask();
 }
 

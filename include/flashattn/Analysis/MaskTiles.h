@@ -19,7 +19,7 @@
 
 namespace mlir::flashattn {
 
-class AttentionOp;
+class AttentionOpInterface;
 namespace bounds {
 class Parameters;
 } // namespace bounds
@@ -120,11 +120,11 @@ bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, i
 /// Warns at the op where its mask or constant `keep` hides every pair, or its mask every key of
 /// some positions: of those that the op's queries have where its lengths and offset are static,
 /// else of p >= 0 whatever the lengths nq, nk >= 1 (rule M6).
-void warnHiddenRows(AttentionOp op);
+void warnHiddenRows(AttentionOpInterface op);
 
 /// Remarks at the op where the intervals of its mask are not known to be exact (rule M3) for tiles
 /// of `tileN` keys: some without a visible pair may be visited.
-void remarkInexactTiles(AttentionOp op, int64_t tileN);
+void remarkInexactTiles(AttentionOpInterface op, int64_t tileN);
 
 } // namespace mlir::flashattn
 

@@ -85,17 +85,17 @@ static void printMask(OpAsmPrinter &printer, Operation *, MaskAttrInterface mask
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.cpp.inc"
 
-int64_t AttentionOp::getKnownGroup() {
-  int64_t heads = getQ().getType().getDimSize(getHeadDim());
-  int64_t kvHeads = getK().getType().getDimSize(getHeadDim());
+int64_t flashattn::getKnownGroup(AttentionOpInterface op) {
+  int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
+  int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
   bool known = !ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0;
   return known ? heads / kvHeads : 1;
 }
 
-double AttentionOp::getScaleOrDefault() {
-  if (std::optional<APFloat> scale = getScale())
+double flashattn::getScaleOrDefault(AttentionOpInterface op) {
+  if (std::optional<APFloat> scale = op.getScale())
     return scale->convertToFloat();
-  return 1.0 / std::sqrt(static_cast<double>(getD()));
+  return 1.0 / std::sqrt(static_cast<double>(op.getD()));
 }
 
 StringRef AttentionOp::findInputOfHeads(bool inParts) {
@@ -106,10 +106,10 @@ StringRef AttentionOp::findInputOfHeads(bool inParts) {
   return hasScoreMod() ? "a score modification" : "";
 }
 
-SmallVector<IntegerSet> AttentionOp::getVisibleSets() {
-  if (std::optional<MaskAttrInterface> mask = getMask())
+SmallVector<IntegerSet> flashattn::getVisibleSets(AttentionOpInterface op) {
+  if (std::optional<MaskAttrInterface> mask = op.getMask())
     return mask->getVisibleSets();
-  return {IntegerSet::get(2, 2, getAffineConstantExpr(0, getContext()), {true})};
+  return {IntegerSet::get(2, 2, getAffineConstantExpr(0, op->getContext()), {true})};
 }
 
 //===----------------------------------------------------------------------===//
@@ -159,47 +159,77 @@ static bool isInFactorRange(const APFloat &value) {
   return number >= 0.999e-18 && number <= 1.001e18;
 }
 
-LogicalResult AttentionOp::verify() {
-  OperandSizes sizes;
-  if (failed(verifyOperands(*this, sizes)))
+/// What holds for attention of either direction. `sizes` takes what is known of the operands'.
+static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &sizes) {
+  if (failed(verifyOperands(op, sizes)))
     return failure();
-  if (getD() < 1 || getDv() < 1)
-    return emitOpError() << "expected head dimensions of at least 1 but got " << getD()
-                         << " of 'q' and " << getDv() << " of 'v'";
+  if (op.getD() < 1 || op.getDv() < 1)
+    return op->emitOpError() << "expected head dimensions of at least 1 but got " << op.getD()
+                             << " of 'q' and " << op.getDv() << " of 'v'";
   // A4: every key/value head serves the same number of query heads.
   if (std::string wrong = explainHeads(sizes.get('H'), sizes.get('G')); !wrong.empty())
-    return emitOpError() << wrong;
+    return op->emitOpError() << wrong;
 
-  for (auto [name, value] : {std::pair("scale", getScale()), std::pair("softcap", getSoftcap())}) {
+  for (auto [name, value] :
+       {std::pair("scale", op.getScale()), std::pair("softcap", op.getSoftcap())}) {
     if (!value)
       continue;
     if (!value->isFinite() || value->isNegative() || value->isZero())
-      return emitOpError() << "expected a finite positive " << name << " but got "
-                           << toText(*value);
+      return op->emitOpError() << "expected a finite positive " << name << " but got "
+                               << toText(*value);
     if (!isInFactorRange(*value))
-      return emitOpError() << "expected " << name << " from 1e-18 to 1e18 but got "
-                           << toText(*value);
+      return op->emitOpError() << "expected " << name << " from 1e-18 to 1e18 but got "
+                               << toText(*value);
   }
-  if (getScale() && getScaleValue())
-    return emitOpError() << "expected one scale but got an attribute, " << toText(*getScale())
-                         << ", and an operand";
+  if (op.getScale() && op.getScaleValue())
+    return op->emitOpError() << "expected one scale but got an attribute, "
+                             << toText(*op.getScale()) << ", and an operand";
+  return verifyResults(cast<DestinationStyleOpInterface>(op.getOperation()));
+}
 
-  return verifyResults(*this);
+LogicalResult AttentionOp::verify() {
+  OperandSizes sizes;
+  return verifyAttention(*this, sizes);
+}
+
+LogicalResult AttentionBackwardOp::verify() {
+  OperandSizes sizes;
+  if (failed(verifyAttention(*this, sizes)))
+    return failure();
+  for (auto [name, gradient, source, operand] :
+       {std::tuple("d_bias", getDBiasInit(), "bias", getBias()),
+        std::tuple("d_sink_logits", getDSinkLogitsInit(), "sink_logits", getSinkLogits())})
+    if (gradient && !operand)
+      return emitOpError() << "expected '" << source << "', whose gradient '" << name
+                           << "' is, but got none";
+  if (!getDBiasInit())
+    return success();
+  // B5: what is broadcast is summed over, so that the shapes say the same.
+  ShapedType bias = getBias().getType(), gradient = getDBiasInit().getType();
+  if (gradient.getElementType() != bias.getElementType() ||
+      llvm::any_of(llvm::zip_equal(gradient.getShape(), bias.getShape()), [](auto sizes) {
+        auto [mine, its] = sizes;
+        return (mine == 1) != (its == 1);
+      }))
+    return emitOpError() << "expected 'd_bias' of the type of 'bias', " << bias << ", but got "
+                         << gradient;
+  return success();
 }
 
 /// R1 for the score modification; each error stands at the op that is not as it should be.
-LogicalResult AttentionOp::verifyRegions() {
-  if (getScoreMods().size() > 1)
-    return emitOpError() << "expected at most 1 score_mod but got " << getScoreMods().size();
-  if (!hasScoreMod())
+static LogicalResult verifyScoreMod(AttentionOpInterface attention) {
+  if (attention.getScoreMods().size() > 1)
+    return attention->emitOpError()
+           << "expected at most 1 score_mod but got " << attention.getScoreMods().size();
+  if (!attention.hasScoreMod())
     return success();
-  Block &body = getScoreMod().front();
-  Builder b(getContext());
+  Block &body = attention.getScoreMod().front();
+  Builder b(attention->getContext());
   Type f32 = b.getF32Type(), index = b.getIndexType();
   SmallVector<Type> expected = {f32, index, index, index, index};
   if (!llvm::equal(body.getArgumentTypes(), expected)) {
     InFlightDiagnostic error =
-        emitOpError() << "expected score_mod of (f32, index, index, index, index) but got (";
+        attention->emitOpError() << "expected score_mod of (f32, index, index, index, index) but got (";
     llvm::interleaveComma(body.getArgumentTypes(), error);
     return error << ")";
   }
@@ -230,6 +260,10 @@ LogicalResult AttentionOp::verifyRegions() {
   return success();
 }
 
+LogicalResult AttentionOp::verifyRegions() { return verifyScoreMod(*this); }
+
+LogicalResult AttentionBackwardOp::verifyRegions() { return verifyScoreMod(*this); }
+
 //===----------------------------------------------------------------------===//
 // Canonicalisation
 //===----------------------------------------------------------------------===//
@@ -251,17 +285,17 @@ static Attribute getSplat(Value value) {
   return splat ? splat.getSplatValue<Attribute>() : Attribute();
 }
 
-std::optional<bool> AttentionOp::getConstantKeep() {
-  auto value = dyn_cast_or_null<IntegerAttr>(getSplat(getKeep()));
+std::optional<bool> flashattn::getConstantKeep(AttentionOpInterface op) {
+  auto value = dyn_cast_or_null<IntegerAttr>(getSplat(op.getKeep()));
   return value ? std::optional(!value.getValue().isZero()) : std::nullopt;
 }
 
 namespace {
 
 /// A mask one of whose sets has only constraints that always hold hides nothing.
-struct DropMaskThatHidesNothing : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+template <typename OpT> struct DropMaskThatHidesNothing : OpRewritePattern<OpT> {
+  using OpRewritePattern<OpT>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     if (!op.getMask())
       return failure();
     auto holds = [](AffineExpr e, bool isEq) {
@@ -280,11 +314,14 @@ struct DropMaskThatHidesNothing : OpRewritePattern<AttentionOp> {
 };
 
 /// A `keep` that is true everywhere and a `bias` of zeros change nothing.
-struct DropOperandsWithoutEffect : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+template <typename OpT> struct DropOperandsWithoutEffect : OpRewritePattern<OpT> {
+  using OpRewritePattern<OpT>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     auto bias = dyn_cast_or_null<FloatAttr>(getSplat(op.getBias()));
     bool dropKeep = op.getConstantKeep() == true, dropBias = bias && bias.getValue().isZero();
+    // B5: its gradient is none of zeros.
+    if constexpr (std::is_same_v<OpT, AttentionBackwardOp>)
+      dropBias &= !op.getDBiasInit();
     if (!dropKeep && !dropBias)
       return failure();
     rewriter.modifyOpInPlace(op, [&] {
@@ -298,9 +335,9 @@ struct DropOperandsWithoutEffect : OpRewritePattern<AttentionOp> {
 };
 
 /// A scale that is known at compile time is the attribute. One out of range stays what it is.
-struct TakeConstantScale : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+template <typename OpT> struct TakeConstantScale : OpRewritePattern<OpT> {
+  using OpRewritePattern<OpT>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     FloatAttr scale;
     if (!op.getScaleValue() || !matchPattern(op.getScaleValue(), m_Constant(&scale)) ||
         !isInFactorRange(scale.getValue()))
@@ -314,15 +351,15 @@ struct TakeConstantScale : OpRewritePattern<AttentionOp> {
 };
 
 /// A score modification that yields the score as it came.
-struct DropScoreModWithoutEffect : OpRewritePattern<AttentionOp> {
-  using OpRewritePattern::OpRewritePattern;
-  LogicalResult matchAndRewrite(AttentionOp op, PatternRewriter &rewriter) const override {
+template <typename OpT> struct DropScoreModWithoutEffect : OpRewritePattern<OpT> {
+  using OpRewritePattern<OpT>::OpRewritePattern;
+  LogicalResult matchAndRewrite(OpT op, PatternRewriter &rewriter) const override {
     if (!op.hasScoreMod())
       return failure();
     Block &body = op.getScoreMod().front();
     if (cast<YieldOp>(body.getTerminator()).getScore() != body.getArgument(0))
       return failure();
-    rewriter.replaceOpWithNewOp<AttentionOp>(
+    rewriter.replaceOpWithNewOp<OpT>(
         op, op->getResultTypes(), op->getOperands(), op.getProperties(),
         llvm::to_vector(op->getDiscardableAttrs()), /*numRegions=*/0);
     return success();
@@ -333,7 +370,16 @@ struct DropScoreModWithoutEffect : OpRewritePattern<AttentionOp> {
 
 /// A `tensor.cast` that forgets sizes is folded by the tensor dialect's own pattern, which serves
 /// every op in destination-passing style.
+template <typename OpT> static void addPatterns(RewritePatternSet &patterns, MLIRContext *context) {
+  patterns.add<DropMaskThatHidesNothing<OpT>, DropOperandsWithoutEffect<OpT>,
+               DropScoreModWithoutEffect<OpT>, TakeConstantScale<OpT>>(context);
+}
+
 void AttentionOp::getCanonicalizationPatterns(RewritePatternSet &patterns, MLIRContext *context) {
-  patterns.add<DropMaskThatHidesNothing, DropOperandsWithoutEffect, DropScoreModWithoutEffect,
-               TakeConstantScale>(context);
+  addPatterns<AttentionOp>(patterns, context);
+}
+
+void AttentionBackwardOp::getCanonicalizationPatterns(RewritePatternSet &patterns,
+                                                      MLIRContext *context) {
+  addPatterns<AttentionBackwardOp>(patterns, context);
 }

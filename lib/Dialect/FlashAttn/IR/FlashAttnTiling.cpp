@@ -71,6 +71,57 @@ struct Part {
 };
 } // namespace
 
+/// What a tile of an op is, and what its operands are cut by.
+namespace {
+struct TiledOp {
+  Operation *op;
+  SmallVector<Operation *> slices;
+};
+} // namespace
+
+/// Where the part of `role` lies that a tile needs: `partOf` says so of what a dimension counts, and
+/// of a dimension without an answer all is.
+static std::pair<SmallVector<OpFoldResult>, SmallVector<OpFoldResult>>
+getPart(OpBuilder &b, Location loc, const OperandRole &role,
+        function_ref<std::optional<Part>(char)> partOf) {
+  SmallVector<OpFoldResult> starts, lengths;
+  for (auto [i, dim] : llvm::enumerate(role.dims)) {
+    // What is broadcast along a dimension of the scores is for every tile of it.
+    std::optional<Part> part = dim == '1' ? std::nullopt : partOf(dim);
+    if (!part)
+      part = Part{b.getIndexAttr(0), dim == '1' ? OpFoldResult(b.getIndexAttr(1))
+                                                : getDim(b, loc, role.value, i)};
+    starts.push_back(part->offset);
+    lengths.push_back(part->size);
+  }
+  return {starts, lengths};
+}
+
+/// `op` on parts of its operands.
+static TiledOp cloneOnParts(OpBuilder &b, KernelOpInterface op,
+                            function_ref<std::optional<Part>(char)> partOf) {
+  Location loc = op->getLoc();
+  TiledOp made;
+  SmallVector<Value> operands;
+  for (const OperandRole &role : op.getOperandRoles()) {
+    if (!role.value)
+      continue;
+    if (role.rule->isScalar()) {
+      operands.push_back(role.value);
+      continue;
+    }
+    auto [starts, lengths] = getPart(b, loc, role, partOf);
+    made.slices.push_back(makeSlice(b, loc, role.value, starts, lengths));
+    operands.push_back(made.slices.back()->getResult(0));
+  }
+  SmallVector<Type> resultTypes;
+  if (op->getNumResults())
+    for (Value init : ArrayRef(operands).take_back(op->getNumResults()))
+      resultTypes.push_back(init.getType());
+  made.op = mlir::clone(b, op.getOperation(), resultTypes, operands);
+  return made;
+}
+
 /// A4: the key/value heads of a tile of query heads. It reads whole ones: it is one head, or whole
 /// groups. `hq` and `hkv` are all heads.
 static FailureOr<Part> getKVHeads(OpBuilder &b, AttentionOp op, const Part &heads, OpFoldResult hq,
@@ -113,11 +164,11 @@ static Value getPosition(OpBuilder &b, AttentionOp op, OpFoldResult first, OpFol
 
 /// The score modification goes by the batches and heads of the whole op, which `first` are added to
 /// for.
-static void shiftScoreMod(OpBuilder &b, AttentionOp op, ArrayRef<OpFoldResult> first) {
+static void shiftScoreMod(OpBuilder &b, AttentionOpInterface op, ArrayRef<OpFoldResult> first) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(op);
   SmallVector<Value> values = llvm::map_to_vector(first, [&](OpFoldResult value) {
-    return getValueOrCreateConstantIndexOp(b, op.getLoc(), value);
+    return getValueOrCreateConstantIndexOp(b, op->getLoc(), value);
   });
   Block &body = op.getScoreMod().front();
   b.setInsertionPointToStart(&body);
@@ -125,7 +176,7 @@ static void shiftScoreMod(OpBuilder &b, AttentionOp op, ArrayRef<OpFoldResult> f
     if (isConstantIntValue(first[i], 0))
       continue;
     BlockArgument own = body.getArgument(1 + i);
-    auto sum = arith::AddIOp::create(b, op.getLoc(), own, value);
+    auto sum = arith::AddIOp::create(b, op->getLoc(), own, value);
     own.replaceAllUsesExcept(sum, sum);
   }
 }
@@ -134,7 +185,6 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
                                                             ArrayRef<OpFoldResult> offsets,
                                                             ArrayRef<OpFoldResult> sizes) {
   Location loc = getLoc();
-  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
   OpFoldResult hq = getDim(b, loc, getQ(), getHeadDim()),
                hkv = getDim(b, loc, getK(), getHeadDim());
   OpFoldResult nq = getDim(b, loc, getQ(), getSeqDim()), nk = getDim(b, loc, getK(), getSeqDim());
@@ -148,41 +198,26 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   if (failed(kvHeads))
     return failure();
 
-  SmallVector<Operation *> slices;
-  SmallVector<Value> operands;
-  for (const OperandRole &role : getOperandRoles()) {
-    if (!role.value)
-      continue;
-    if (role.rule->isScalar()) {
-      operands.push_back(role.value);
-      continue;
+  TiledOp made = cloneOnParts(b, *this, [&](char dim) -> std::optional<Part> {
+    switch (dim) {
+    case 'B':
+      return Part{offsets[0], sizes[0]};
+    case 'H':
+      return Part{offsets[1], sizes[1]};
+    case 'N':
+      return Part{offsets[2], sizes[2]};
+    case 'G':
+      return *kvHeads;
     }
-    SmallVector<OpFoldResult> starts, lengths;
-    for (auto [i, dim] : llvm::enumerate(role.dims)) {
-      // What is broadcast along a dimension of the scores is for every tile of it.
-      Part part = dim == 'B'   ? Part{offsets[0], sizes[0]}
-                  : dim == 'H' ? Part{offsets[1], sizes[1]}
-                  : dim == 'N' ? Part{offsets[2], sizes[2]}
-                  : dim == 'G' ? *kvHeads
-                  : dim == '1' ? Part{zero, one}
-                               : Part{zero, getDim(b, loc, role.value, i)};
-      starts.push_back(part.offset);
-      lengths.push_back(part.size);
-    }
-    slices.push_back(makeSlice(b, loc, role.value, starts, lengths));
-    operands.push_back(slices.back()->getResult(0));
-  }
-  SmallVector<Type> resultTypes;
-  if (getNumResults())
-    for (Value init : ArrayRef(operands).take_back(getNumResults()))
-      resultTypes.push_back(init.getType());
+    return std::nullopt;
+  });
   Value position = ownPositions ? Value() : getPosition(b, *this, offsets[2], nq, nk);
-  auto tiled = cast<AttentionOp>(mlir::clone(b, getOperation(), resultTypes, operands));
+  auto tiled = cast<AttentionOp>(made.op);
   if (position)
     tiled.getOffsetMutable().assign(position);
   if (hasScoreMod())
     shiftScoreMod(b, tiled, offsets.take_front(2));
-  return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), slices};
+  return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), made.slices};
 }
 
 LogicalResult AttentionOp::getResultTilePosition(OpBuilder &b, unsigned resultNumber,
@@ -197,5 +232,79 @@ LogicalResult AttentionOp::getResultTilePosition(OpBuilder &b, unsigned resultNu
   }
   resultOffsets = inLayout(*this, offsets[0], offsets[1], offsets[2], b.getIndexAttr(0));
   resultSizes = inLayout(*this, sizes[0], sizes[1], sizes[2], getDim(b, getLoc(), getOInit(), 3));
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Backward
+//===----------------------------------------------------------------------===//
+
+/// The loops are batch and key/value head; queries and keys are reduced inside the op.
+SmallVector<utils::IteratorType> AttentionBackwardOp::getLoopIteratorTypes() {
+  return SmallVector<utils::IteratorType>(2, utils::IteratorType::parallel);
+}
+
+SmallVector<Range> AttentionBackwardOp::getIterationDomain(OpBuilder &b) {
+  OpFoldResult zero = b.getIndexAttr(0), one = b.getIndexAttr(1);
+  SmallVector<Range> domain;
+  for (unsigned dim : {0u, getHeadDim()})
+    domain.push_back({zero, getDim(b, getLoc(), getK(), dim), one});
+  return domain;
+}
+
+/// The part that a tile of batches and key/value heads needs of what a letter counts: of the query
+/// heads those of its groups.
+static std::optional<Part> getPartOf(OpBuilder &b, AttentionBackwardOp op, char dim,
+                                     ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
+  if (dim == 'B')
+    return Part{offsets[0], sizes[0]};
+  if (dim == 'G')
+    return Part{offsets[1], sizes[1]};
+  if (dim != 'H')
+    return std::nullopt;
+  Location loc = op.getLoc();
+  OpFoldResult hq = getDim(b, loc, op.getQ(), op.getHeadDim()),
+               hkv = getDim(b, loc, op.getK(), op.getHeadDim());
+  AffineExpr d0 = b.getAffineDimExpr(0), s0 = b.getAffineSymbolExpr(0),
+             s1 = b.getAffineSymbolExpr(1);
+  AffineMap toHeads = AffineMap::get(1, 2, d0 * s0.floorDiv(s1));
+  auto heads = [&](OpFoldResult kvHeads) {
+    return affine::makeComposedFoldedAffineApply(b, loc, toHeads, {kvHeads, hq, hkv});
+  };
+  return Part{heads(offsets[1]), heads(sizes[1])};
+}
+
+FailureOr<TilingResult>
+AttentionBackwardOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult> offsets,
+                                            ArrayRef<OpFoldResult> sizes) {
+  SmallVector<Range> domain = getIterationDomain(b);
+  // B3, B5: a sum over tiles is in none of them.
+  for (auto [i, dims, name] : {std::tuple(0, "B", "batches"), std::tuple(1, "HG", "heads")}) {
+    if (isConstantIntValue(offsets[i], 0) && isEqualConstantIntOrValue(sizes[i], domain[i].size))
+      continue;
+    for (const OperandRole &role : getOperandRoles())
+      if (role.value && role.rule->is(OperandRule::Output) &&
+          StringRef(role.dims).find_first_of(dims) == StringRef::npos)
+        return emitOpError() << "expected no gradient that is a sum over " << name
+                             << " to tile them but got '" << role.getName() << "'";
+  }
+  TiledOp made = cloneOnParts(
+      b, *this, [&](char dim) { return getPartOf(b, *this, dim, offsets, sizes); });
+  if (hasScoreMod())
+    shiftScoreMod(b, cast<AttentionBackwardOp>(made.op),
+                  {offsets[0], getPartOf(b, *this, 'H', offsets, sizes)->offset});
+  return TilingResult{{made.op}, SmallVector<Value>(made.op->getResults()), made.slices};
+}
+
+LogicalResult AttentionBackwardOp::getResultTilePosition(
+    OpBuilder &b, unsigned resultNumber, ArrayRef<OpFoldResult> offsets,
+    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
+    SmallVector<OpFoldResult> &resultSizes) {
+  SmallVector<OperandRole> outputs = llvm::filter_to_vector(
+      getOperandRoles(),
+      [](const OperandRole &role) { return role.value && role.rule->is(OperandRule::Output); });
+  std::tie(resultOffsets, resultSizes) =
+      getPart(b, getLoc(), outputs[resultNumber],
+              [&](char dim) { return getPartOf(b, *this, dim, offsets, sizes); });
   return success();
 }

@@ -32,6 +32,29 @@ ArrayRef<OperandRule> AttentionOp::getOperandRules() {
   return rules;
 }
 
+ArrayRef<OperandRule> AttentionBackwardOp::getOperandRules() {
+  static constexpr OperandRule rules[] = {
+      {"q", ElementRule::Float, "BHND", Rule::FollowsLayout},
+      {"k", ElementRule::LikeFirst, "BGKD", Rule::FollowsLayout},
+      {"v", ElementRule::LikeFirst, "BGKV", Rule::FollowsLayout},
+      {"o", ElementRule::LikeFirst, "BHNV", Rule::FollowsLayout},
+      {"lse", ElementRule::F32, "BHN"},
+      {"d_o", ElementRule::LikeFirst, "BHNV", Rule::FollowsLayout},
+      {"d_lse", ElementRule::F32, "BHN", Rule::Optional},
+      {"bias", ElementRule::Float, "BHNK", Rule::Optional | Rule::Broadcasts},
+      {"keep", ElementRule::I1, "BHNK", Rule::Optional | Rule::Broadcasts},
+      {"sink_logits", ElementRule::F32, "H", Rule::Optional},
+      {"kv_len", ElementRule::I32, "B", Rule::Optional, /*limit=*/'K'},
+      {"offset", ElementRule::Position, "", Rule::Optional},
+      {"scale", ElementRule::Factor, "", Rule::Optional},
+      {"dq", ElementRule::LikeFirst, "BHND", Rule::Output | Rule::FollowsLayout},
+      {"dk", ElementRule::LikeFirst, "BGKD", Rule::Output | Rule::FollowsLayout},
+      {"dv", ElementRule::LikeFirst, "BGKV", Rule::Output | Rule::FollowsLayout},
+      {"d_bias", ElementRule::Float, "BHNK", Rule::Output | Rule::Optional | Rule::Broadcasts},
+      {"d_sink_logits", ElementRule::F32, "H", Rule::Output | Rule::Optional}};
+  return rules;
+}
+
 ArrayRef<OperandRule> CombineOp::getOperandRules() {
   static constexpr OperandRule rules[] = {
       {"o_parts", ElementRule::F32, "SBHNV"},

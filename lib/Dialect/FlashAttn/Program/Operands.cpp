@@ -12,8 +12,8 @@ static int64_t getColumns(Value memref) {
   return cast<MemRefType>(memref.getType()).getShape().back();
 }
 
-Operands::Operands(OpBuilder &b, AttentionOp op)
-    : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), q(op.getQ()) {
+Operands::Operands(OpBuilder &b, AttentionOpInterface op)
+    : TileBuilder(b, op->getLoc()), op(op), schedule(op.getScheduleAttr()), q(op.getQ()) {
   sizes.queries = dim(op.getQ(), op.getSeqDim());
   sizes.keys = dim(op.getK(), op.getSeqDim());
   sizes.batches = dim(op.getQ(), 0);

@@ -40,7 +40,7 @@ struct Destination {
 class Operands : public TileBuilder {
 public:
   /// Before any program: finds the sizes. `op` has a schedule.
-  Operands(OpBuilder &b, AttentionOp op);
+  Operands(OpBuilder &b, AttentionOpInterface op);
 
   const Sizes &getSizes() const { return sizes; }
   ScheduleAttr getSchedule() const { return schedule; }
@@ -80,7 +80,7 @@ private:
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
   Value toDotType(Value tile) const;
 
-  mutable AttentionOp op; ///< a handle, whose accessors are not const
+  mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
   ScheduleAttr schedule;
   Sizes sizes;
   Value q;

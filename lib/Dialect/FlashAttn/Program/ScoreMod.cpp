@@ -12,7 +12,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-LogicalResult mlir::flashattn::verifyScoreModVectorizes(AttentionOp op) {
+LogicalResult mlir::flashattn::verifyScoreModVectorizes(AttentionOpInterface op) {
   if (!op.hasScoreMod())
     return success();
   for (Operation &inner : op.getScoreMod().front().without_terminator())
@@ -31,17 +31,17 @@ static std::optional<Value> lookUpTangent(OpBuilder &b, Operation *op, const IRM
                       }));
 }
 
-LogicalResult mlir::flashattn::verifyScoreModHasDerivative(AttentionOp op) {
+LogicalResult mlir::flashattn::verifyScoreModHasDerivative(AttentionOpInterface op) {
   if (!op.hasScoreMod())
     return success();
   // The tangents of the region's own scalars, built to see whether they can be.
   Block scratch;
-  OpBuilder b(op.getContext());
+  OpBuilder b(op->getContext());
   b.setInsertionPointToEnd(&scratch);
   IRMapping tangents;
   Block &body = op.getScoreMod().front();
   tangents.map(body.getArgument(0),
-               arith::ConstantOp::create(b, op.getLoc(), b.getF32FloatAttr(1)).getResult());
+               arith::ConstantOp::create(b, op->getLoc(), b.getF32FloatAttr(1)).getResult());
   for (Operation &inner : body.without_terminator()) {
     std::optional<Value> tangent = lookUpTangent(b, &inner, tangents);
     if (!tangent)
@@ -160,10 +160,10 @@ private:
 };
 } // namespace
 
-Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOp op, Value scores,
+Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOpInterface op, Value scores,
                                      const ScoreModPlace &at, TileAxis columns, Value *slope) {
   auto tile = cast<VectorType>(scores.getType());
-  TileCloner cloner(b, op.getLoc(), tile);
+  TileCloner cloner(b, op->getLoc(), tile);
   Block &body = op.getScoreMod().front();
   IRMapping mapping, tangents;
   mapping.map(body.getArgument(0), scores);
@@ -176,7 +176,7 @@ Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOp op, Value scores,
     if (!argument.use_empty())
       mapping.map(argument, cloner.indices(first, alongRows));
   if (slope && !*slope)
-    *slope = TileBuilder(b, op.getLoc()).splat(tile, 1);
+    *slope = TileBuilder(b, op->getLoc()).splat(tile, 1);
   if (slope)
     tangents.map(scores, *slope);
   for (Operation &inner : body.without_terminator()) {
@@ -188,7 +188,7 @@ Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOp op, Value scores,
   if (slope) {
     Value tangent = tangents.lookupOrNull(result);
     *slope = tangent ? cloner.broadcast(tangent, tile.getShape())
-                     : TileBuilder(b, op.getLoc()).splat(tile, 0);
+                     : TileBuilder(b, op->getLoc()).splat(tile, 0);
   }
   return cloner.broadcast(result, tile.getShape());
 }

@@ -9,11 +9,11 @@
 namespace mlir::flashattn {
 
 /// Error at the first op of `score_mod` that has no form on vectors.
-LogicalResult verifyScoreModVectorizes(AttentionOp op);
+LogicalResult verifyScoreModVectorizes(AttentionOpInterface op);
 
 /// B6: error at the first op of `score_mod` between its score and its result that has no
 /// derivative.
-LogicalResult verifyScoreModHasDerivative(AttentionOp op);
+LogicalResult verifyScoreModHasDerivative(AttentionOpInterface op);
 
 /// What a score modification is given beside the score; index values.
 struct ScoreModPlace {
@@ -28,7 +28,7 @@ struct ScoreModPlace {
 ///
 /// With `slope` its derivative comes along: `*slope` is what `scores` change by, null for 1, and
 /// becomes what the result changes by, a tile like `scores`.
-Value applyScoreMod(OpBuilder &b, AttentionOp op, Value scores, const ScoreModPlace &at,
+Value applyScoreMod(OpBuilder &b, AttentionOpInterface op, Value scores, const ScoreModPlace &at,
                     TileAxis columns, Value *slope = nullptr);
 
 } // namespace mlir::flashattn

@@ -10,9 +10,9 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOp op, TileAxis columns, RowPattern pattern,
+ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                            bool fullTilesKeep)
-    : TileBuilder(b, op.getLoc()), op(op), m(op.getScheduleAttr().getTileM()),
+    : TileBuilder(b, op->getLoc()), op(op), m(op.getScheduleAttr().getTileM()),
       n(op.getScheduleAttr().getTileN()), columns(columns), pattern(pattern),
       fullTilesKeep(fullTilesKeep), visible(op.getVisibleSets()) {}
 
@@ -49,7 +49,7 @@ Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
   SmallVector<int64_t> dims = {2, 3};
   SmallVector<bool> inBounds = {false, false};
   for (unsigned i = 0; i < 4; ++i) {
-    if (!AttentionOp::isBroadcastDim(memref, i))
+    if (!AttentionOpInterface::isBroadcastDim(memref, i))
       continue;
     indices[i] = index(0);
     if (i >= 2) {

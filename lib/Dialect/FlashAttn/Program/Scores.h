@@ -35,7 +35,7 @@ class ScoreBuilder : TileBuilder {
 public:
   /// Queries are at the positions that `pattern` says. `fullTilesKeep`: in full tiles `keep` hides
   /// nothing, as where key tiles are listed.
-  ScoreBuilder(OpBuilder &b, AttentionOp op, TileAxis columns, RowPattern pattern,
+  ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                bool fullTilesKeep);
 
   /// Each query of q, vector<MxD>, times each key of k, vector<NxD>.
@@ -55,7 +55,7 @@ private:
   Value mask(Value scores, const ScorePlace &at) const;
   VectorType getTileType(Type element) const;
 
-  mutable AttentionOp op; ///< a handle, whose accessors are not const
+  mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
   int64_t m, n;
   TileAxis columns;
   RowPattern pattern;

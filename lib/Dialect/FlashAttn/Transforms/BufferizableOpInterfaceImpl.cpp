@@ -64,6 +64,7 @@ struct Bufferization : DstBufferizableOpInterfaceExternalModel<Bufferization<OpT
 void flashattn::registerBufferizableOpInterfaceExternalModels(DialectRegistry &registry) {
   registry.addExtension(+[](MLIRContext *context, FlashAttnDialect *) {
     AttentionOp::attachInterface<Bufferization<AttentionOp>>(*context);
+    AttentionBackwardOp::attachInterface<Bufferization<AttentionBackwardOp>>(*context);
     CombineOp::attachInterface<Bufferization<CombineOp>>(*context);
     ProjectOp::attachInterface<Bufferization<ProjectOp>>(*context);
   });

@@ -28,6 +28,16 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnDialect.h.inc"
 #define GET_ATTRDEF_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.h.inc"
+
+namespace mlir::flashattn {
+class AttentionOpInterface;
+// What methods of that interface of the same names give.
+int64_t getKnownGroup(AttentionOpInterface op);
+double getScaleOrDefault(AttentionOpInterface op);
+std::optional<bool> getConstantKeep(AttentionOpInterface op);
+SmallVector<IntegerSet> getVisibleSets(AttentionOpInterface op);
+} // namespace mlir::flashattn
+
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOpInterfaces.h.inc"
 #define GET_OP_CLASSES
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttnOps.h.inc"

@@ -12,7 +12,7 @@ include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
 def FlashAttn_Shaped : Type<Or<[AnyRankedTensor.predicate, AnyNon0RankedMemRef.predicate]>,
                             "ranked tensor or memref", "::mlir::ShapedType">;
 
-/// An op that reads memrefs or tensors and writes `o` and, optionally, `lse`, its destinations.
+/// An op that reads memrefs or tensors and writes others, its destinations.
 class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
     : Op<FlashAttn_Dialect, mnemonic, [
         DestinationStyleOpInterface,
@@ -20,16 +20,12 @@ class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
         DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
         DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
         AttrSizedOperandSegments] # traits> {
-  /// To stand in each op's extraClassDeclaration.
+  /// To stand in the extraClassDeclaration of ops that write `o` and `lse`.
   code destinationDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return ::mlir::MutableOperandRange(getOperation(), getOInitMutable().getOperandNumber(),
                                          getLseInit() ? 2 : 1);
     }
-
-    /// Dimension of heads and of sequence in `o`, and in the `q`, `k` and `v` of attention.
-    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
-    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
   }];
   let extraClassDefinition = [{
     void $cppClass::getEffects(
@@ -45,6 +41,7 @@ class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
 }
 
 def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
+    FlashAttn_AttentionOpInterface,
     DeclareOpInterfaceMethods<TilingInterface,
       ["getLoopIteratorTypes", "getIterationDomain", "getTiledImplementation",
        "getResultTilePosition"]>]> {
@@ -165,38 +162,117 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
   }];
 
   let extraClassDeclaration = destinationDeclaration # [{
-    /// D, the length of a query or key row in elements.
-    int64_t getD() { return getQ().getType().getDimSize(3); }
-    /// Dv, the length of a value or output row in elements.
-    int64_t getDv() { return getV().getType().getDimSize(3); }
-    ::mlir::FloatType getElementType() {
-      return ::llvm::cast<::mlir::FloatType>(getQ().getType().getElementType());
-    }
-
-    /// Query heads to a key/value head (A4), 1 where that is not known.
-    int64_t getKnownGroup();
-
-    /// The factor of rule A1, given or `1/sqrt(D)`, where it is not an operand.
-    double getScaleOrDefault();
-
-    /// Whether there is a score modification (rule A2).
-    bool hasScoreMod() { return !getScoreMods().empty(); }
-    /// The score modification, which there must be.
-    ::mlir::Region &getScoreMod() { return getScoreMods().front(); }
-    /// Whether a dimension of `bias` or `keep` is the same along all of the scores' dimension.
-    static bool isBroadcastDim(::mlir::Value tensor, unsigned dim) {
-      return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
-    }
-
     /// What is read of each query head beside `q`, as messages name it; empty where nothing is. With
     /// the keys in several parts the sinks do not count: who merges the parts reads them.
     ::llvm::StringRef findInputOfHeads(bool inParts);
+  }];
 
-    /// The value of every element of `keep`, where it is a constant of one value.
-    ::std::optional<bool> getConstantKeep();
+  let hasVerifier = 1;
+  let hasRegionVerifier = 1;
+  let hasCanonicalizer = 1;
+}
 
-    /// The sets of the mask, or one set that shows every pair (rules of MaskAttrInterface).
-    ::llvm::SmallVector<::mlir::IntegerSet> getVisibleSets();
+def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward", [
+    FlashAttn_AttentionOpInterface,
+    DeclareOpInterfaceMethods<TilingInterface,
+      ["getLoopIteratorTypes", "getIterationDomain", "getTiledImplementation",
+       "getResultTilePosition"]>]> {
+  let summary = "gradients of scaled dot-product attention";
+  let description = [{
+    What a loss changes by with `q`, `k` and `v`, and on request with `bias` and `sink_logits`, of
+    which `flashattn.attention` made `o` and `lse`, where it changes by `d_o` with `o` and by
+    `d_lse` with `lse`. In destination-passing style on tensors or memrefs.
+
+    | name | type |
+    | --- | --- |
+    | `q` | `[B, Hq, Nq, D]`, f16, bf16 or f32 |
+    | `k` | `[B, Hkv, Nk, D]`, the type of `q` |
+    | `v` | `[B, Hkv, Nk, Dv]`, the type of `q` |
+    | `o`, `d_o` | `[B, Hq, Nq, Dv]`, the type of `q` |
+    | `lse` | `[B, Hq, Nq]`, f32, natural logarithm |
+    | `d_lse` (optional) | `[B, Hq, Nq]`, f32 |
+    | `bias`, `keep`, `sink_logits`, `kv_len`, `offset`, `scale` (optional) | as those of `flashattn.attention` |
+    | `dq`, `dk`, `dv` | as `q`, `k` and `v` |
+    | `d_bias` (optional) | as `bias` |
+    | `d_sink_logits` (optional) | `[Hq]`, f32 |
+
+    Everything that shaped the forward pass stands here as it did there: mask, `scale`, `softcap`,
+    `align`, `layout`, `score_mod`. The derivative of `score_mod` is derived from its region; an op
+    without one between the score and the result is an error. What a `score_mod` reads beside the
+    score has no gradient.
+
+    Rules, beside those of `flashattn.attention`:
+
+    - B1: `delta[i] = sum_d d_o[i,d] o[i,d] - d_lse[i]`, `P = e^(s-lse)`, `dv = P^T d_o`,
+      `dP = d_o v^T`, `dS = P (dP - delta)` and, behind the derivatives of B6, `dq = scale dS k`,
+      `dk = scale dS^T q`.
+    - B2: `dk` and `dv` of a key/value head sum over the query heads that read it.
+    - B3: `d_sink_logits[h] = -sum_i e^(sink_logits[h] - lse[i]) delta[i]`.
+    - B4: `deterministic` gives the same bits from run to run. Without it the order of a sum may
+      change.
+    - B5: `d_bias` is the gradient of the final scores (A2), before the scale, summed over every
+      dimension in which `bias` is broadcast.
+    - B6: a score modification and the softcap are links of the chain, the softcap's `1 - tanh^2`.
+    - B7: a hidden pair adds nothing to any gradient. A row that sees nothing has zero gradients and
+      its `d_lse` counts nothing. Keys at or past `kv_len` have zero gradients.
+    - B8: gradients are written in the operands' types; sums are f32.
+
+    Example:
+
+    ```mlir
+    %dq, %dk, %dv = flashattn.attention_backward mask(#flashattn.causal)
+        ins(%q, %k, %v, %o, %lse, %d_o : tensor<2x32x?x128xf16>, tensor<2x8x?x128xf16>,
+            tensor<2x8x?x128xf16>, tensor<2x32x?x128xf16>, tensor<2x32x?xf32>,
+            tensor<2x32x?x128xf16>)
+        outs(%dq_init, %dk_init, %dv_init : tensor<2x32x?x128xf16>, tensor<2x8x?x128xf16>,
+             tensor<2x8x?x128xf16>)
+        -> tensor<2x32x?x128xf16>, tensor<2x8x?x128xf16>, tensor<2x8x?x128xf16>
+    ```
+  }];
+
+  let arguments = (ins
+    FlashAttn_Shaped:$q, FlashAttn_Shaped:$k, FlashAttn_Shaped:$v, FlashAttn_Shaped:$o,
+    FlashAttn_Shaped:$lse, FlashAttn_Shaped:$dO, Optional<FlashAttn_Shaped>:$dLse,
+    Optional<FlashAttn_Shaped>:$bias, Optional<FlashAttn_Shaped>:$keep,
+    Optional<FlashAttn_Shaped>:$sinkLogits, Optional<FlashAttn_Shaped>:$kvLen,
+    Optional<Index>:$offset, Optional<F32>:$scaleValue,
+    FlashAttn_Shaped:$dqInit, FlashAttn_Shaped:$dkInit, FlashAttn_Shaped:$dvInit,
+    Optional<FlashAttn_Shaped>:$dBiasInit, Optional<FlashAttn_Shaped>:$dSinkLogitsInit,
+    OptionalAttr<FlashAttn_MaskAttrInterface>:$mask, OptionalAttr<F32Attr>:$scale,
+    OptionalAttr<F32Attr>:$softcap,
+    DefaultValuedAttr<FlashAttn_AlignAttr, "::mlir::flashattn::Align::BottomRight">:$align,
+    DefaultValuedAttr<FlashAttn_LayoutAttr, "::mlir::flashattn::Layout::BHSD">:$layout,
+    UnitAttr:$deterministic, OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
+  let results = (outs Variadic<AnyRankedTensor>:$results);
+  // None or one: upstream's patterns cannot clone an op with an empty region.
+  let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
+
+  let assemblyFormat = [{
+    (`mask` `(` custom<Mask>($mask)^ `)`)? (`scale` `(` custom<ScaleFactor>($scale, $scaleValue)^ `)`)? (`softcap` `(` $softcap^ `)`)?
+    (`align` `(` custom<EnumKeyword>($align)^ `)`)?
+    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`deterministic` $deterministic^)?
+    (`schedule` `(` $schedule^ `)`)?
+    `ins` `(` $q `,` $k `,` $v `,` $o `,` $lse `,` $dO `:` type($q) `,` type($k) `,` type($v) `,`
+      type($o) `,` type($lse) `,` type($dO) `)`
+    (`d_lse` `(` $dLse^ `:` type($dLse) `)`)?
+    (`bias` `(` $bias^ `:` type($bias) `)`)? (`keep` `(` $keep^ `:` type($keep) `)`)?
+    (`sink_logits` `(` $sinkLogits^ `:` type($sinkLogits) `)`)?
+    (`kv_len` `(` $kvLen^ `:` type($kvLen) `)`)?
+    (`offset` `(` $offset^ `)`)?
+    (`score_mod` $scoreMods^)?
+    `outs` `(` $dqInit `,` $dkInit `,` $dvInit `:` type($dqInit) `,` type($dkInit) `,`
+      type($dvInit) `)`
+    (`d_bias` `(` $dBiasInit^ `:` type($dBiasInit) `)`)?
+    (`d_sink_logits` `(` $dSinkLogitsInit^ `:` type($dSinkLogitsInit) `)`)?
+    attr-dict (`->` type($results)^)?
+  }];
+
+  let extraClassDeclaration = [{
+    ::mlir::MutableOperandRange getDpsInitsMutable() {
+      return ::mlir::MutableOperandRange(getOperation(), getDqInitMutable().getOperandNumber(),
+                                         3 + (getDBiasInit() ? 1 : 0) +
+                                             (getDSinkLogitsInit() ? 1 : 0));
+    }
   }];
 
   let hasVerifier = 1;
@@ -246,7 +322,11 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
     attr-dict (`->` type($results)^)?
   }];
 
-  let extraClassDeclaration = destinationDeclaration;
+  let extraClassDeclaration = destinationDeclaration # [{
+    /// Dimension of heads and of sequence in `o`.
+    unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
+    unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
+  }];
 
   let hasVerifier = 1;
 }
@@ -368,7 +448,7 @@ def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
 }
 
 def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
-    Pure, ReturnLike, Terminator, HasParent<"AttentionOp">]> {
+    Pure, ReturnLike, Terminator, ParentOneOf<["AttentionOp", "AttentionBackwardOp"]>]> {
   let summary = "the score that a score modification makes";
   let arguments = (ins F32:$score);
   let assemblyFormat = "$score attr-dict `:` type($score)";
