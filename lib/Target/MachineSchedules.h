@@ -19,8 +19,9 @@ inline SmallVector<int64_t> orElse(ArrayRef<int64_t> given, ArrayRef<int64_t> va
 
 namespace cpu {
 Candidates getCandidates(AttentionOp op, const Machine &machine);
+Candidates getCandidates(AttentionBackwardOp op, const Machine &machine);
 Candidates getCandidates(ProjectOp op, const Machine &machine);
-std::string explainRefusal(AttentionOp op, ScheduleAttr schedule);
+std::string explainRefusal(AttentionOpInterface op, ScheduleAttr schedule);
 std::string explainRefusal(ProjectOp op, ScheduleAttr schedule);
 void addTrials(const TrialProblem &problem, const Machine &machine, const TrialGrid &grid,
                AddTrial add);
@@ -29,8 +30,10 @@ void addTrials(const TrialProblem &problem, const Machine &machine, const TrialG
 /// GPUs from Ampere on: every warp does the same, products by `mma.sync`.
 namespace ampere {
 Candidates getCandidates(AttentionOp op);
+Candidates getCandidates(AttentionBackwardOp op);
 Candidates getCandidates(ProjectOp op);
 std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Machine &machine);
+std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule, const Machine &machine);
 std::string explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine);
 SharedMemoryPlan planSharedMemory(AttentionOp op, ScheduleAttr schedule);
 SharedMemoryPlan planSharedMemory(ProjectOp op, ScheduleAttr schedule);

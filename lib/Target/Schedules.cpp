@@ -45,6 +45,10 @@ Candidates mlir::flashattn::getScheduleCandidates(AttentionOp op, const Machine 
   return candidates;
 }
 
+Candidates mlir::flashattn::getScheduleCandidates(AttentionBackwardOp op, const Machine &machine) {
+  return machine.isCPU() ? cpu::getCandidates(op, machine) : ampere::getCandidates(op);
+}
+
 Candidates mlir::flashattn::getScheduleCandidates(ProjectOp op, const Machine &machine) {
   return machine.isCPU() ? cpu::getCandidates(op, machine) : ampere::getCandidates(op);
 }
@@ -60,6 +64,14 @@ SharedMemoryPlan mlir::flashattn::planSharedMemory(AttentionOp op, ScheduleAttr 
 
 SharedMemoryPlan mlir::flashattn::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {
   return ampere::planSharedMemory(op, schedule);
+}
+
+/// What tensor cores ask of the lengths of rows.
+static std::string explainHeadRefusal(AttentionOpInterface op) {
+  for (auto [name, value] : {std::pair("D", op.getD()), std::pair("Dv", op.getDv())})
+    if (value % 8 != 0 || value > 256)
+      return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name, value);
+  return "";
 }
 
 /// What tensor cores ask of operands and of a row's threads.
@@ -86,14 +98,28 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     return cpu::explainRefusal(op, schedule);
   FloatType element = op.getElementType();
   if (schedule.getDotType() == element)
-    for (auto [name, value] : {std::pair("D", op.getD()), std::pair("Dv", op.getDv())})
-      if (value % 8 != 0 || value > 256)
-        return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name,
-                             value);
+    if (std::string reason = explainHeadRefusal(op); !reason.empty())
+      return reason;
   if (std::string reason = explainElementRefusal(element, schedule); !reason.empty())
     return reason;
   return schedule.getRoles() ? warpgroups::explainRefusal(op, schedule, machine)
                              : ampere::explainRefusal(op, schedule, machine);
+}
+
+std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
+                                            const Machine &machine) {
+  for (auto [name, value] :
+       {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
+    if (value != 1)
+      return llvm::formatv("expected {0} 1 for gradients but got {1}", name, value);
+  if (machine.isCPU())
+    return cpu::explainRefusal(op, schedule);
+  FloatType element = op.getElementType();
+  if (std::string reason = explainHeadRefusal(op); !reason.empty())
+    return reason;
+  if (std::string reason = explainElementRefusal(element, schedule); !reason.empty())
+    return reason;
+  return ampere::explainRefusal(op, schedule, machine);
 }
 
 std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,

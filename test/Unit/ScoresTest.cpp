@@ -47,7 +47,10 @@ class ScoreWriter : TileBuilder {
 public:
   ScoreWriter(OpBuilder &b, AttentionOp op, TileAxis columns)
       : TileBuilder(b, op.getLoc()), op(op), columns(columns), m(op.getScheduleAttr().getTileM()),
-        n(op.getScheduleAttr().getTileN()) {}
+        n(op.getScheduleAttr().getTileN()) {
+    if (columns == TileAxis::Queries)
+      std::swap(m, n);
+  }
 
   void build(Value scores, Value slopes) {
     Value rowTiles =
@@ -101,7 +104,7 @@ public:
 private:
   AttentionOp op;
   TileAxis columns;
-  int64_t m, n;
+  int64_t m, n; ///< queries and keys of a tile
 };
 
 struct Array {

@@ -25,6 +25,10 @@ bool isDecode(AttentionOp op);
 /// Schedules to try for `op` on `machine`, best first.
 SmallVector<ScheduleAttr> getScheduleCandidates(AttentionOp op, const Machine &machine);
 
+/// The same for gradients: `tile_m` rows of a program, queries or keys, and `tile_n` of the other a
+/// step.
+SmallVector<ScheduleAttr> getScheduleCandidates(AttentionBackwardOp op, const Machine &machine);
+
 /// Most rows of a batch that a projection's tile takes from each of several batches.
 constexpr int64_t kFewProjectRows = 16;
 
@@ -37,6 +41,7 @@ int64_t getProjectDepth(ProjectOp op, ScheduleAttr schedule);
 /// Why `schedule` cannot compile `op` for `machine`: needed and available of what is
 /// short, by buffer; empty where it can (rule R2, principle "refuse early and in full").
 std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Machine &machine);
+std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule, const Machine &machine);
 std::string explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine);
 
 /// The shared memory of a program of `op`, on a GPU: the buffers q, k and v of planStagedTiles; and

@@ -81,6 +81,24 @@ Candidates ampere::getCandidates(AttentionOp op) {
   return candidates;
 }
 
+Candidates ampere::getCandidates(AttentionBackwardOp op) {
+  FloatType element = op.getElementType();
+  bool isF32 = element.isF32();
+  int64_t d = std::max(op.getD(), op.getDv());
+  Candidates candidates;
+  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
+    candidates.push_back(
+        ScheduleAttr::get(op.getContext(), makeFields(m, n, warps, stages, element)));
+  };
+  if (!isF32 && d <= 64)
+    add(64, 64, 4, 2);
+  if (!isF32)
+    add(64, 32, 4, 2);
+  add(64, 16, 4, 2);
+  add(64, 16, 4, 1);
+  return candidates;
+}
+
 Candidates ampere::getCandidates(ProjectOp op) {
   FloatType element = op.getElementType();
   int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
@@ -146,6 +164,20 @@ std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const 
   if (schedule.getQueriesInRegisters().value_or(false))
     needs.push_back({"q", registers.queries});
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
+}
+
+std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
+                                   const Machine &machine) {
+  if (schedule.getQueriesInRegisters())
+    return "expected no queries_in_registers for gradients";
+  if (std::string reason = ::explainRefusal(schedule); !reason.empty())
+    return reason;
+  int64_t m = schedule.getTileM(), n = schedule.getTileN();
+  int64_t d = padded(op.getD()), dv = padded(op.getDv());
+  SharedMemoryPlan plan =
+      planStagedTiles({{"k", m, d}, {"v", m, dv}}, {{"q", n, d}, {"d_o", n, dv}},
+                      schedule.getStages(), getBytes(op.getElementType()));
+  return plan.explainRefusal(machine.getSharedMemoryPerBlock());
 }
 
 std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine) {

@@ -26,6 +26,11 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   return {ScheduleAttr::get(ctx, fields)};
 }
 
+Candidates cpu::getCandidates(AttentionBackwardOp op, const Machine &machine) {
+  MLIRContext *ctx = op.getContext();
+  return {ScheduleAttr::get(ctx, makeFields(2 * machine.getVectorWidth(), 64, ctx))};
+}
+
 Candidates cpu::getCandidates(ProjectOp op, const Machine &machine) {
   MLIRContext *ctx = op.getContext();
   int64_t rows = op.getO().getType().getDimSize(op.getSeqDim());
@@ -57,7 +62,7 @@ static std::string explainRefusal(ScheduleAttr schedule) {
   return "";
 }
 
-std::string cpu::explainRefusal(AttentionOp op, ScheduleAttr schedule) {
+std::string cpu::explainRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
   if (std::string reason = ::explainRefusal(schedule); !reason.empty())
     return reason;
   for (auto [name, value] :

@@ -475,7 +475,7 @@ ScheduleFields ScheduleAttr::getFields() const {
 
 ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
   ScheduleFields fields = getFields();
-  fields.roles = roles.getFields();
+  fields.roles = roles ? std::optional(roles.getFields()) : std::nullopt;
   return get(getContext(), fields);
 }
 

@@ -64,7 +64,7 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
     std::optional<ProgramAxis> axis = symbolizeProgramAxis(keyword);
     if (!axis)
       return parser.emitError(loc)
-             << "expected batch, head, query_tile or column_tile but got '" << keyword << "'";
+             << "expected batch, head, query_tile, column_tile or key_tile but got '" << keyword << "'";
     axes.push_back(ProgramAxisAttr::get(builder.getContext(), *axis));
     return success();
   };
@@ -240,8 +240,10 @@ LogicalResult StoreTileOp::verify() { return verifyAccess(*this, /*mayRepeat=*/f
 //===----------------------------------------------------------------------===//
 
 void TileLoopOp::build(OpBuilder &builder, OperationState &state, ValueRange bounds, Value list,
-                       ValueRange listIndices, Value when, ValueRange inits) {
+                       ValueRange listIndices, Value when, ValueRange inits, Value rounds) {
   state.addOperands(bounds);
+  if (rounds)
+    state.addOperands(rounds);
   if (list)
     state.addOperands(list);
   state.addOperands(listIndices);
@@ -251,9 +253,9 @@ void TileLoopOp::build(OpBuilder &builder, OperationState &state, ValueRange bou
   state.addTypes(inits.getTypes());
   auto count = [](size_t n) { return static_cast<int32_t>(n); };
   state.getOrAddProperties<Properties>().setOperandSegmentSizes(
-      {count(bounds.size()), list ? 1 : 0, count(listIndices.size()), when ? 1 : 0,
+      {count(bounds.size()), rounds ? 1 : 0, list ? 1 : 0, count(listIndices.size()), when ? 1 : 0,
        count(inits.size())});
-  SmallVector<Type> types(2, builder.getIndexType());
+  SmallVector<Type> types(rounds ? 3 : 2, builder.getIndexType());
   llvm::append_range(types, inits.getTypes());
   addBlock(builder, state, types, /*terminated=*/false);
 }
@@ -281,10 +283,18 @@ ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
       parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Square, parseInterval) ||
       parser.resolveOperands(bounds, index, state.operands))
     return failure();
-  if (arguments.size() != 2)
-    return parser.emitError(loc) << "expected the step's place and tile but got "
+  bool hasRounds = succeeded(parser.parseOptionalKeyword("rounds"));
+  if (hasRounds) {
+    OpAsmParser::UnresolvedOperand rounds;
+    if (parser.parseOperand(rounds) || parser.resolveOperand(rounds, index, state.operands))
+      return failure();
+  }
+  if (arguments.size() != (hasRounds ? 3 : 2))
+    return parser.emitError(loc) << "expected the step's place and tile"
+                                 << (hasRounds ? " and its round" : "") << " but got "
                                  << arguments.size() << " arguments";
-  arguments[0].type = arguments[1].type = index;
+  for (OpAsmParser::Argument &argument : arguments)
+    argument.type = index;
   bool hasList = succeeded(parser.parseOptionalKeyword("list"));
   if (hasList) {
     OpAsmParser::UnresolvedOperand list;
@@ -319,8 +329,8 @@ ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
     return failure();
   auto count = [](size_t n) { return static_cast<int32_t>(n); };
   state.getOrAddProperties<Properties>().setOperandSegmentSizes(
-      {count(bounds.size()), hasList ? 1 : 0, count(listIndices.size()), hasWhen ? 1 : 0,
-       count(inits.size())});
+      {count(bounds.size()), hasRounds ? 1 : 0, hasList ? 1 : 0, count(listIndices.size()),
+       hasWhen ? 1 : 0, count(inits.size())});
   arguments.append(carried);
   Region *region = state.addRegion();
   if (parser.parseRegion(*region, arguments))
@@ -330,10 +340,15 @@ ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
 }
 
 void TileLoopOp::print(OpAsmPrinter &printer) {
-  printer << " (" << getPlace() << ", " << getTile() << ") in [";
+  printer << " (" << getPlace() << ", " << getTile();
+  if (getRound())
+    printer << ", " << getRound();
+  printer << ") in [";
   llvm::interleaveComma(llvm::seq(0u, getNumIntervals()), printer,
                         [&](unsigned i) { printer << "(" << getInterval(i) << ")"; });
   printer << "]";
+  if (getRounds())
+    printer << " rounds " << getRounds();
   if (getList())
     printer << " list(" << getList() << "[" << getListIndices() << "] : " << getList().getType()
             << ")";
@@ -357,7 +372,7 @@ LogicalResult TileLoopOp::verify() {
   if (getBounds().empty() || getBounds().size() % kBoundsPerInterval != 0)
     return emitOpError() << "expected " << kBoundsPerInterval
                          << " bounds for each interval but got " << getBounds().size();
-  SmallVector<Type> expected(2, IndexType::get(getContext()));
+  SmallVector<Type> expected(getRounds() ? 3 : 2, IndexType::get(getContext()));
   llvm::append_range(expected, getInits().getTypes());
   if (TypeRange(getBody()->getArgumentTypes()) != TypeRange(expected))
     return emitOpError() << "expected arguments of the types " << expected << " but got "

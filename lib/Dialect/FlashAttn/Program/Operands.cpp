@@ -122,34 +122,49 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
   return packed;
 }
 
-Value Operands::loadQueries(const ProgramPoint &at) const {
-  int64_t columns = padColumns(op.getD());
-  auto type = VectorType::get({schedule.getTileM(), columns}, op.getElementType());
-  if (isPacked()) {
-    Packed packed = pack(q, op.getLayout(), at.batch, at);
-    return toDotType(LoadTileOp::create(b, loc, type, q, packed.indices, /*below=*/Value(),
-                                        packed.dims, b.getDenseI64ArrayAttr(packed.shape),
-                                        packed.inBounds));
-  }
-  SmallVector<Value> indices = {at.batch, at.head, at.tile, index(0)};
-  if (op.getLayout() == Layout::BSHD)
-    std::swap(indices[1], indices[2]);
-  int64_t dims[] = {op.getSeqDim(), 3};
-  bool inBounds[] = {false, columns == op.getD()};
-  return toDotType(LoadTileOp::create(b, loc, type, q, indices, /*below=*/Value(), dims,
-                                      /*shape=*/nullptr, inBounds));
-}
-
-Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below) const {
+Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
+                         Value below) const {
   int64_t columns = padColumns(getColumns(memref));
-  auto type = VectorType::get({schedule.getTileN(), columns}, op.getElementType());
-  SmallVector<Value> indices = {at.batch, at.kvHead, tile, index(0)};
+  auto type = VectorType::get({rows, columns}, op.getElementType());
+  SmallVector<Value> indices = {batch, head, tile, index(0)};
   if (op.getLayout() == Layout::BSHD)
     std::swap(indices[1], indices[2]);
   int64_t dims[] = {op.getSeqDim(), 3};
   bool inBounds[] = {false, columns == getColumns(memref)};
   return toDotType(LoadTileOp::create(b, loc, type, memref, indices, below, dims,
                                       /*shape=*/nullptr, inBounds));
+}
+
+Value Operands::loadQueries(const ProgramPoint &at) const {
+  if (!isPacked())
+    return loadRows(q, at.batch, at.head, at.tile, schedule.getTileM());
+  auto type = VectorType::get({schedule.getTileM(), padColumns(op.getD())}, op.getElementType());
+  Packed packed = pack(q, op.getLayout(), at.batch, at);
+  return toDotType(LoadTileOp::create(b, loc, type, q, packed.indices, /*below=*/Value(),
+                                      packed.dims, b.getDenseI64ArrayAttr(packed.shape),
+                                      packed.inBounds));
+}
+
+Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below) const {
+  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), below);
+}
+
+/// A tile along the sequence of a memref of `layout`.
+static void storeSequence(OpBuilder &b, Location loc, Value rows, Value memref, Layout layout,
+                          ArrayRef<Value> at) {
+  SmallVector<Value> indices(at);
+  indices.push_back(arith::ConstantIndexOp::create(b, loc, 0));
+  SmallVector<int64_t> dims = {2, 3};
+  if (layout == Layout::BSHD) {
+    std::swap(indices[1], indices[2]);
+    dims[0] = 1;
+  }
+  bool inBounds[] = {false, cast<VectorType>(rows.getType()).getDimSize(1) == getColumns(memref)};
+  StoreTileOp::create(b, loc, rows, memref, indices, dims, /*shape=*/nullptr, inBounds);
+}
+
+void Operands::storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const {
+  storeSequence(b, loc, rows, memref, op.getLayout(), {batch, head, tile});
 }
 
 void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const {
@@ -159,14 +174,7 @@ void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint
                         b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
     return;
   }
-  SmallVector<Value> indices = {at.outBatch, at.head, at.tile, index(0)};
-  SmallVector<int64_t> dims = {2, 3};
-  if (to.layout == Layout::BSHD) {
-    std::swap(indices[1], indices[2]);
-    dims[0] = 1;
-  }
-  bool inBounds[] = {false, padColumns(op.getDv()) == getColumns(to.o)};
-  StoreTileOp::create(b, loc, rows, to.o, indices, dims, /*shape=*/nullptr, inBounds);
+  storeSequence(b, loc, rows, to.o, to.layout, {at.outBatch, at.head, at.tile});
 }
 
 void Operands::storeLse(Value rows, const Destination &to, const ProgramPoint &at) const {

@@ -59,6 +59,12 @@ public:
   KeyRange getAllKeys() const;
   KeyRange getKeys(const KeyRange &all, Value batch) const;
 
+  /// The tile of `rows` rows at `tile` of a memref like `q` or `k`, at a batch and a head, in the
+  /// type that products take. Rows from `below` on read as 0; null: the end.
+  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
+                 Value below = {}) const;
+  /// Writes a tile of the schedule's rows, of the memref's type.
+  void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
   /// The tile of `k` or `v` at `tile` of the keys. Rows from `below` on read as 0; null: the end.
   Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below) const;

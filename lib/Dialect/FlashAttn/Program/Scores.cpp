@@ -12,13 +12,16 @@ using namespace mlir::flashattn;
 
 ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                            bool fullTilesKeep)
-    : TileBuilder(b, op->getLoc()), op(op), m(op.getScheduleAttr().getTileM()),
-      n(op.getScheduleAttr().getTileN()), columns(columns), pattern(pattern),
-      fullTilesKeep(fullTilesKeep), visible(op.getVisibleSets()) {}
+    : TileBuilder(b, op->getLoc()), op(op), rows(op.getScheduleAttr().getTileM()),
+      columns(columns), queries(rows), keys(op.getScheduleAttr().getTileN()), pattern(pattern),
+      fullTilesKeep(fullTilesKeep), visible(op.getVisibleSets()) {
+  if (columns == TileAxis::Queries)
+    std::swap(queries, keys);
+}
 
 VectorType ScoreBuilder::getTileType(Type element) const {
-  return columns == TileAxis::Keys ? VectorType::get({m, n}, element)
-                                   : VectorType::get({n, m}, element);
+  return columns == TileAxis::Keys ? VectorType::get({queries, keys}, element)
+                                   : VectorType::get({keys, queries}, element);
 }
 
 Factor ScoreBuilder::getScale() const {
@@ -69,7 +72,7 @@ Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
 Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *derivative) const {
   VectorType type = getTileType(b.getF32Type());
   if (derivative)
-    *derivative = {Value(), getScale()};
+    *derivative = {Value(), Value(), getScale()};
   // Multiplications wait for the next step that can take them along; the last one's are the factor.
   Factor factor = getScale();
   if (std::optional<APFloat> softcap = op.getSoftcap()) {
@@ -99,23 +102,42 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *d
                  ? arith::AddFOp::create(b, loc, scores, bias).getResult()
                  : math::FmaOp::create(b, loc, scores, splat(type, factor), bias).getResult();
   }
-  return mask(scores, at);
+  Value shown = findVisible(at);
+  if (derivative)
+    derivative->shown = shown;
+  return arith::SelectOp::create(b, loc, shown, scores, minusInf(type));
+}
+
+/// A7: columns that are queries which exist. Rows that are none make nothing that is written.
+Value ScoreBuilder::findQueries(const ScorePlace &at) const {
+  auto type = VectorType::get({1, queries}, b.getI32Type());
+  Value number = arith::IndexCastOp::create(
+      b, loc, VectorType::get({queries}, b.getI32Type()),
+      vector::StepOp::create(b, loc, VectorType::get({queries}, b.getIndexType())));
+  number = vector::ShapeCastOp::create(b, loc, type, number);
+  Value left = arith::IndexCastOp::create(b, loc, b.getI32Type(),
+                                          sub(at.queries, mul(at.queryTile, queries)));
+  VectorType tile = getTileType(b.getI32Type());
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, broadcast(tile, left),
+                               vector::BroadcastOp::create(b, loc, tile, number));
 }
 
 /// M7: a pair is visible where the mask and `keep` both show it.
-Value ScoreBuilder::mask(Value scores, const ScorePlace &at) const {
+Value ScoreBuilder::findVisible(const ScorePlace &at) const {
   auto shown = TileMaskOp::create(b, loc, getTileType(b.getI1Type()));
   Value all = shown;
   {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
     Value visiblePairs = buildVisibleTile(b, loc, visible, at.position, at.key, at.queries, at.keys,
-                                          m, n, pattern, columns);
+                                          queries, keys, pattern, columns);
+    if (columns == TileAxis::Queries)
+      visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, findQueries(at));
     if (op.getKeep() && fullTilesKeep)
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getKeep(), at));
     TileYieldOp::create(b, loc, visiblePairs);
   }
   if (op.getKeep() && !fullTilesKeep)
     all = arith::AndIOp::create(b, loc, all, load(op.getKeep(), at));
-  return arith::SelectOp::create(b, loc, all, scores, minusInf(getTileType(b.getF32Type())));
+  return all;
 }

@@ -22,15 +22,16 @@ struct ScorePlace {
 /// B6: how a tile of shaped scores, where it is not hidden, changes with its products: by `slope`
 /// times `factor` each.
 struct ScoreDerivative {
+  Value shown;   ///< as the tile, i1: where it is not hidden
   Value slope;   ///< as the tile, f32; null where it is 1 throughout
   Factor factor; ///< the scale (A1), which a sum over the tile may take once
 };
 
-/// Makes the scores of tiles of one attention, M queries and N keys of its schedule: rules A1 and
+/// Makes the scores of tiles of one attention, M rows and N columns of its schedule: rules A1 and
 /// A2 up to the mask, and M7. Whatever else shapes a score belongs here.
 ///
-/// Rows are queries and columns keys, vector<MxN>, or with `columns` the queries the other way
-/// round, vector<NxM>. Everything below is of such a tile.
+/// Rows are queries and columns keys, or with `columns` the queries the other way round. Everything
+/// below is of such a tile, vector<MxN>.
 class ScoreBuilder : TileBuilder {
 public:
   /// Queries are at the positions that `pattern` says. `fullTilesKeep`: in full tiles `keep` hides
@@ -38,7 +39,7 @@ public:
   ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                bool fullTilesKeep);
 
-  /// Each query of q, vector<MxD>, times each key of k, vector<NxD>.
+  /// Each query of q, rows of D elements, times each key of k.
   Value multiply(Value q, Value k) const;
   /// The scores before the factor `getFactor()`, -inf where a pair is hidden; `products` are of
   /// `multiply`, inside of a loop over tiles. With `derivative` it is set to theirs; the op's
@@ -52,12 +53,14 @@ private:
   /// A1.
   Factor getScale() const;
   Value load(Value memref, const ScorePlace &at) const;
-  Value mask(Value scores, const ScorePlace &at) const;
+  Value findVisible(const ScorePlace &at) const;
+  Value findQueries(const ScorePlace &at) const;
   VectorType getTileType(Type element) const;
 
   mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
-  int64_t m, n;
+  int64_t rows;
   TileAxis columns;
+  int64_t queries, keys; ///< of a tile
   RowPattern pattern;
   bool fullTilesKeep;
   SmallVector<IntegerSet> visible;

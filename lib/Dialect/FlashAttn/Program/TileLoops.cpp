@@ -38,20 +38,40 @@ SmallVector<Value> mlir::flashattn::pickInterval(OpBuilder &b, Location loc, Val
   return picked;
 }
 
-scf::ForOp mlir::flashattn::splitIntervals(RewriterBase &b, TileLoopOp loop) {
+Value mlir::flashattn::countPasses(OpBuilder &b, Location loc, TileLoopOp loop) {
+  TileBuilder build(b, loc);
+  Value intervals = build.index(loop.getNumIntervals());
+  return loop.getRounds() ? build.mul(loop.getRounds(), intervals) : intervals;
+}
+
+TilePass mlir::flashattn::enterPass(OpBuilder &b, Location loc, TileLoopOp loop, Value number) {
+  if (!loop.getRounds())
+    return {number, Value()};
+  TileBuilder build(b, loc);
   if (loop.getNumIntervals() == 1)
+    return {build.index(0), number};
+  Value intervals = build.index(loop.getNumIntervals()), round = build.divide32(number, intervals);
+  return {build.sub(number, build.mul(round, intervals)), round};
+}
+
+scf::ForOp mlir::flashattn::splitIntervals(RewriterBase &b, TileLoopOp loop) {
+  if (loop.getNumIntervals() == 1 && !loop.getRounds())
     return {};
   Location loc = loop.getLoc();
   TileBuilder build(b, loc);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(loop);
-  auto outer = scf::ForOp::create(b, loc, build.index(0), build.index(loop.getNumIntervals()),
-                                  build.index(1), loop.getInits());
+  auto outer = scf::ForOp::create(b, loc, build.index(0), countPasses(b, loc, loop), build.index(1),
+                                  loop.getInits());
   b.setInsertionPointToStart(outer.getBody());
-  auto inner = TileLoopOp::create(
-      b, loc, pickInterval(b, loc, loop.getBounds(), outer.getInductionVar()), loop.getList(),
-      loop.getListIndices(), loop.getWhen(), outer.getRegionIterArgs());
-  b.mergeBlocks(loop.getBody(), inner.getBody(), inner.getBody()->getArguments());
+  TilePass pass = enterPass(b, loc, loop, outer.getInductionVar());
+  auto inner = TileLoopOp::create(b, loc, pickInterval(b, loc, loop.getBounds(), pass.interval),
+                                  loop.getList(), loop.getListIndices(), loop.getWhen(),
+                                  outer.getRegionIterArgs());
+  SmallVector<Value> arguments(inner.getBody()->getArguments());
+  if (pass.round)
+    arguments.insert(arguments.begin() + 2, pass.round);
+  b.mergeBlocks(loop.getBody(), inner.getBody(), arguments);
   b.setInsertionPointAfter(inner);
   // A loop without state has a terminator already.
   if (!loop.getInits().empty())

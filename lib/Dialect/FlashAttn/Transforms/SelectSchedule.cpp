@@ -69,6 +69,8 @@ struct SelectSchedulePass : flashattn::impl::SelectScheduleBase<SelectSchedulePa
         selected = failed(pinFields(attention, *machine, schedule))
                        ? failure()
                        : selectSchedule(attention, *machine);
+      else if (auto backward = dyn_cast<AttentionBackwardOp>(op))
+        selected = selectSchedule(backward, *machine);
       else if (auto projection = dyn_cast<ProjectOp>(op))
         selected = selectSchedule(projection, *machine);
       return failed(selected) ? WalkResult::interrupt() : WalkResult::advance();

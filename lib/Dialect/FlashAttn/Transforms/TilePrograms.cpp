@@ -44,7 +44,8 @@ struct TilePass : flashattn::impl::TileBase<TilePass> {
   void runOnOperation() override {
     if (failed(rewriteAll<AttentionOp>(getOperation(), [](RewriterBase &b, AttentionOp op) {
           return LogicalResult(tileAttention(b, op));
-        })))
+        })) ||
+        failed(rewriteAll<AttentionBackwardOp>(getOperation(), tileAttentionBackward)))
       signalPassFailure();
   }
 };

@@ -35,7 +35,8 @@ def FlashAttn_ProgramAxis : I64EnumAttr<"ProgramAxis", "what a dimension of a ti
     I64EnumAttrCase<"Batch", 0, "batch">,
     I64EnumAttrCase<"Head", 1, "head">,
     I64EnumAttrCase<"QueryTile", 2, "query_tile">,
-    I64EnumAttrCase<"ColumnTile", 3, "column_tile">]> {
+    I64EnumAttrCase<"ColumnTile", 3, "column_tile">,
+    I64EnumAttrCase<"KeyTile", 4, "key_tile">]> {
   let cppNamespace = "::mlir::flashattn";
   let genSpecializedAttr = 0;
 }
@@ -159,8 +160,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let description = [{
     | field | meaning |
     | --- | --- |
-    | `tile_m` | query rows of one program |
-    | `tile_n` | keys of one step |
+    | `tile_m` | rows of one program: queries, or, where the gradients of keys and values are made, keys |
+    | `tile_n` | what one step takes of the other: keys, or queries |
     | `warps` | warps of a program; on the CPU 1 |
     | `stages` | K/V tiles held in shared memory at once; 1 loads without overlap |
     | `lanes` | threads that share a row: the row sum is kept as so many partial sums and reduced once at the end |
@@ -186,6 +187,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::ScheduleFields getFields() const;
+    /// Null: without roles.
     ScheduleAttr withRoles(RolesAttr roles) const;
     /// At most so many parts. With 1 there are none, and `min_part_tiles` is left out.
     ScheduleAttr withSplits(int64_t splits) const;

@@ -219,6 +219,9 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     are the same but with a `list`: then intervals count the places of its last dimension, which
     holds the tiles' numbers. Where `when` is false no step is run.
 
+    With `rounds` all of this is done so many times, one round behind the other, and the round's
+    number stands behind the tile's: the query heads that share a key/value head are such rounds.
+
     `flashattn.stage` splits a step into stages.
 
     Example:
@@ -231,7 +234,7 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     }
     ```
   }];
-  let arguments = (ins Variadic<Index>:$bounds, Optional<AnyMemRef>:$list,
+  let arguments = (ins Variadic<Index>:$bounds, Optional<Index>:$rounds, Optional<AnyMemRef>:$list,
                        Variadic<Index>:$listIndices, Optional<I1>:$when,
                        Variadic<AnyType>:$inits);
   let results = (outs Variadic<AnyType>:$results);
@@ -240,10 +243,10 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
   let skipDefaultBuilders = 1;
   let builders = [
     // The region is one block with its arguments and no terminator. `bounds` are 4 for each interval;
-    // `list` and `when` may be null.
+    // `list`, `when` and `rounds` may be null.
     OpBuilder<(ins "::mlir::ValueRange":$bounds, "::mlir::Value":$list,
                    "::mlir::ValueRange":$listIndices, "::mlir::Value":$when,
-                   "::mlir::ValueRange":$inits)>];
+                   "::mlir::ValueRange":$inits, CArg<"::mlir::Value", "{}">:$rounds)>];
   let extraClassDeclaration = [{
     static constexpr unsigned kBoundsPerInterval = 4;
     ::mlir::Block *getBody() { return &getRegion().front(); }
@@ -256,8 +259,12 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     ::mlir::BlockArgument getPlace() { return getBody()->getArgument(0); }
     /// The number of its tile.
     ::mlir::BlockArgument getTile() { return getBody()->getArgument(1); }
+    /// The number of its round; null without `rounds`.
+    ::mlir::Value getRound() {
+      return getRounds() ? ::mlir::Value(getBody()->getArgument(2)) : ::mlir::Value();
+    }
     ::llvm::MutableArrayRef<::mlir::BlockArgument> getState() {
-      return getBody()->getArguments().drop_front(2);
+      return getBody()->getArguments().drop_front(getRounds() ? 3 : 2);
     }
     ::mlir::ValueRange getYielded() { return getBody()->getTerminator()->getOperands(); }
     /// Whether `load` brings another tile of rows in each step: streams its memref.

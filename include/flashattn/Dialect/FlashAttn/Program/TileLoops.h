@@ -27,8 +27,18 @@ SmallVector<TileRun> getRuns(TileLoopOp loop, unsigned i = 0);
 /// runs, or those of the only one.
 SmallVector<Value> pickInterval(OpBuilder &builder, Location loc, ValueRange bounds, Value number);
 
-/// Makes of a loop over several intervals one over their numbers with a loop over a single interval
-/// inside, so that code does not grow with the mask; null where it has one.
+/// One of the passes over an interval that a loop makes: its rounds, and in each the intervals.
+struct TilePass {
+  Value interval; ///< number
+  Value round;    ///< null where the loop has none
+};
+
+/// How many passes `loop` makes, and pass `number` of them.
+Value countPasses(OpBuilder &builder, Location loc, TileLoopOp loop);
+TilePass enterPass(OpBuilder &builder, Location loc, TileLoopOp loop, Value number);
+
+/// Makes of a loop of several passes one over their numbers with a loop over a single interval
+/// inside, so that code does not grow with the mask; null where it makes one.
 scf::ForOp splitIntervals(RewriterBase &rewriter, TileLoopOp loop);
 
 /// The number of the tile at `place` of `loop`: from its list, or the place itself.

@@ -14,6 +14,11 @@ namespace flashattn {
 /// part fastest, and a combine op follows. Errors, at the op: tensors, no schedule.
 FailureOr<ProgramOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
 
+/// Replaces `op`, on memrefs and with a schedule, by tile programs: over (batch, query head, query
+/// tile) for what is summed of each query and for dq, and over (batch, key/value head, key tile) for
+/// dk and dv. Errors, at the op: tensors, no schedule; a score_mod without a derivative.
+LogicalResult tileAttentionBackward(RewriterBase &rewriter, AttentionBackwardOp op);
+
 /// Replaces linalg ops below `root` by the dialect's ops where they say the same, and drops fills
 /// of destinations that the dialect's ops overwrite (flashattn-raise-linalg).
 void raiseLinalg(RewriterBase &rewriter, Operation *root);

@@ -1,0 +1,226 @@
+//===- Backward.cpp - flashattn-tile: gradients as programs on tile values -===//
+//
+// Programs over key tiles for dk and dv, and over query tiles for dq: which of them there are and
+// the order of what they do. What the gradient of a score is stands in ScoreGradients.
+//
+//===----------------------------------------------------------------------===//
+
+#include "ScoreGradients.h"
+#include "ScoreMod.h"
+#include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/PatternMatch.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+/// Builds the programs of one op.
+class BackwardBuilder : TileBuilder {
+public:
+  BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
+      : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
+        sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()) {}
+
+  void build();
+
+private:
+  void buildKeyPrograms(const QuerySums &sums);
+  void buildQueryPrograms(const QuerySums &sums);
+  Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
+  /// Writes the sum `rows`, f32, times `factor` where that is not 1.
+  void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
+             Value tile) const;
+  static SmallVector<Value> getBounds(ArrayRef<TileInterval> intervals);
+
+  mutable AttentionBackwardOp op; ///< a handle, whose accessors are not const
+  ScheduleAttr schedule;
+  Operands operands;
+  const Sizes &sizes;
+  KeyRange all;
+  SmallVector<IntegerSet> visible;
+};
+
+} // namespace
+
+SmallVector<Value> BackwardBuilder::getBounds(ArrayRef<TileInterval> intervals) {
+  SmallVector<Value> bounds;
+  for (const TileInterval &interval : intervals)
+    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
+  return bounds;
+}
+
+void BackwardBuilder::store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
+                            Value tile) const {
+  auto type = cast<VectorType>(rows.getType());
+  if (!factor.isOne())
+    rows = arith::MulFOp::create(b, loc, rows, splat(type, factor));
+  if (FloatType element = op.getElementType(); !element.isF32())
+    rows = arith::TruncFOp::create(b, loc, type.clone(element), rows);
+  operands.storeRows(rows, memref, batch, head, tile);
+}
+
+/// B7: zeros in rows of keys past `kv_len`, which are there and hidden.
+Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const {
+  if (!op.getKvLen())
+    return rows;
+  auto type = cast<VectorType>(rows.getType());
+  int64_t count = type.getDimSize(0);
+  Value number =
+      vector::StepOp::create(b, loc, VectorType::get({count}, b.getIndexType()));
+  auto columnType = VectorType::get({count, 1}, b.getIndexType());
+  number = vector::ShapeCastOp::create(b, loc, columnType, number);
+  Value left = broadcast(columnType, sub(keys.keys, firstKey));
+  Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, left);
+  exists = vector::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), exists);
+  return arith::SelectOp::create(b, loc, exists, rows, splat(type, 0));
+}
+
+//===----------------------------------------------------------------------===//
+// Programs over key tiles
+//===----------------------------------------------------------------------===//
+
+/// dk and dv of a tile of keys: rows are keys, and the steps go over the tiles of queries that the
+/// mask shows them, of one query head after the other (B2).
+void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
+  ScoreGradientBuilder gradients(b, op, TileAxis::Queries);
+  int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
+  auto program = ProgramOp::create(
+      b, loc, ValueRange{sizes.batches, sizes.kvHeads, ceilDiv(sizes.keys, rows)},
+      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
+        keyTile = program.getNumbers()[2];
+  KeyRange keys = operands.getKeys(all, batch);
+  Value firstKey = mul(keyTile, rows);
+  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows);
+  Value v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
+  // Of a tile past kv_len no key exists.
+  Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1)), when;
+  if (op.getKvLen()) {
+    when = less(firstKey, keys.keys);
+    lastKey = max(lastKey, firstKey);
+  }
+  SmallVector<TileInterval> intervals = buildQueryIntervals(
+      b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries, keys.keys, columns);
+
+  auto sumType = [&](Value factor) {
+    return f32Vector({rows, cast<VectorType>(factor.getType()).getDimSize(1)});
+  };
+  SmallVector<Value> state = {splat(sumType(k), 0), splat(sumType(v), 0)};
+  Factor scale;
+  if (!intervals.empty()) {
+    auto loop = TileLoopOp::create(b, loc, getBounds(intervals), /*list=*/Value(), ValueRange(),
+                                   when, state, /*rounds=*/sizes.group);
+    OpBuilder::InsertionGuard inLoop(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value tile = loop.getTile(), head = add(mul(kvHead, sizes.group), loop.getRound());
+    ScorePlace at{batch,
+                  head,
+                  tile,
+                  keyTile,
+                  add(mul(tile, columns), keys.offset),
+                  firstKey,
+                  sizes.queries,
+                  keys.keys};
+    Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
+    Value products = gradients.multiply(q, k);
+    StageOp::create(b, loc);
+    QuerySums::Loaded loaded = sums.loadColumns(at);
+    ScoreDerivative derivative;
+    Value weights = gradients.buildWeights(products, at, loaded, derivative);
+    Value dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
+    Value dP = gradients.multiply(dO, v);
+    Value dv = product(gradients.toDotType(weights), dO, loop.getState()[1]);
+    StageOp::create(b, loc);
+    Value final = gradients.buildFinal(weights, dP, loaded, derivative);
+    Value inner = gradients.toDotType(gradients.buildInner(final, derivative));
+    StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+    Value dk = product(inner, q, loop.getState()[0]);
+    TileYieldOp::create(b, loc, ValueRange{dk, dv});
+    scale = derivative.factor;
+    state.assign(loop.getResults().begin(), loop.getResults().end());
+  }
+  store(hideMissingKeys(state[0], keys, firstKey), scale, op.getDkInit(), batch, kvHead, keyTile);
+  store(hideMissingKeys(state[1], keys, firstKey), {}, op.getDvInit(), batch, kvHead, keyTile);
+}
+
+//===----------------------------------------------------------------------===//
+// Programs over query tiles
+//===----------------------------------------------------------------------===//
+
+/// dq of a tile of queries, from the tiles of keys that the mask shows them.
+void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
+  ScoreGradientBuilder gradients(b, op, TileAxis::Keys);
+  int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
+  auto program = ProgramOp::create(
+      b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
+      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
+      schedule);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
+        queryTile = program.getNumbers()[2];
+  ProgramPoint point{batch, head, div(head, sizes.group), queryTile, batch};
+  KeyRange keys = operands.getKeys(all, batch);
+  Value firstQuery = mul(queryTile, rows), position = add(firstQuery, keys.offset);
+  Value last = sub(add(min(add(firstQuery, index(rows)), sizes.queries), keys.offset), index(1));
+  Value q = operands.loadRows(op.getQ(), batch, head, queryTile, rows);
+  Value dO = operands.loadRows(op.getDO(), batch, head, queryTile, rows);
+  ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
+  SmallVector<TileInterval> intervals = buildKeyIntervals(b, loc, visible, position, last,
+                                                          sizes.queries, keys.keys, columns);
+  Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
+  Factor scale;
+  if (!intervals.empty()) {
+    QuerySums::Loaded loaded = sums.loadRows(at);
+    auto loop = TileLoopOp::create(b, loc, getBounds(intervals), /*list=*/Value(), ValueRange(),
+                                   /*when=*/Value(), dq);
+    OpBuilder::InsertionGuard inLoop(b);
+    b.setInsertionPointToStart(loop.getBody());
+    at.keyTile = loop.getTile();
+    at.key = mul(at.keyTile, columns);
+    // What lies past kv_len is there and must not be read.
+    Value below = op.getKvLen() ? keys.keys : Value();
+    Value k = operands.loadKeys(op.getK(), point, at.keyTile, below);
+    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below);
+    Value products = gradients.multiply(q, k), dP = gradients.multiply(dO, v);
+    StageOp::create(b, loc);
+    ScoreDerivative derivative;
+    Value weights = gradients.buildWeights(products, at, loaded, derivative);
+    Value final = gradients.buildFinal(weights, dP, loaded, derivative);
+    Value inner = gradients.toDotType(gradients.buildInner(final, derivative));
+    StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+    TileYieldOp::create(b, loc, product(inner, k, loop.getState()[0]));
+    scale = derivative.factor;
+    dq = loop.getResult(0);
+  }
+  store(dq, scale, op.getDqInit(), batch, head, queryTile);
+}
+
+void BackwardBuilder::build() {
+  QuerySums sums(b, op, operands);
+  buildKeyPrograms(sums);
+  buildQueryPrograms(sums);
+  sums.free();
+}
+
+LogicalResult mlir::flashattn::tileAttentionBackward(RewriterBase &rewriter,
+                                                     AttentionBackwardOp op) {
+  if (!op.hasPureBufferSemantics())
+    return op.emitOpError() << "expected memrefs; bufferize before tiling";
+  if (!op.getSchedule())
+    return op.emitOpError() << "expected a schedule; run flashattn-select-schedule before tiling";
+  if (failed(verifyScoreModVectorizes(op)) || failed(verifyScoreModHasDerivative(op)))
+    return failure();
+  warnHiddenRows(op);
+  remarkInexactTiles(op, op.getScheduleAttr().getTileN());
+  OpBuilder::InsertionGuard guard(rewriter);
+  rewriter.setInsertionPoint(op);
+  BackwardBuilder(op, rewriter).build();
+  rewriter.eraseOp(op);
+  return success();
+}
