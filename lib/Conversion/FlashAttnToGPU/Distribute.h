@@ -74,6 +74,7 @@ private:
   Value loadTileFromShared(vector::TransferReadOp op);
   // Reads of global memory (DistributeMemory.cpp)
   Value loadTileFromGlobal(LoadTileOp op);
+  Value loadRowsFromGlobal(LoadTileOp op);
   SmallVector<Value> loadRow(LoadTileOp op, SmallVector<Value> at, unsigned columnDim,
                              Value lastColumn);
   SmallVector<Value> loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns);

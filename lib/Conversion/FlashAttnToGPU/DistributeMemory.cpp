@@ -34,11 +34,34 @@ LogicalResult Distributor::load(LoadTileOp op) {
   if (isFactor(op))
     return op.emitOpError() << "expected a contraction to read shared memory; run "
                                "flashattn-stage-shared first";
+  if (op.getDims().size() == 1 && !op.getBelow() && op.getRowDim() &&
+      layout.isRow(op.getTileType())) {
+    values[op] = loadRowsFromGlobal(op);
+    return success();
+  }
   if (op.getDims().size() != 2 || op.getBelow() || !layout.isTile(op.getTileType()))
     return op.emitOpError() << "expected a tile of " << layout.tileM
                             << " rows along one dimension and no end of its own";
   values[op] = loadTileFromGlobal(op);
   return success();
+}
+
+/// One value a row, which all of the threads that share the row load. Rows past the end, of which
+/// nothing is written, read as the last one.
+Value Distributor::loadRowsFromGlobal(LoadTileOp op) {
+  int64_t dim = *op.getRowDim();
+  SmallVector<Value> at = getTileOrigin(b, op, op.getIndices()), elements;
+  Value first = add(at[dim], add(warpRow, laneRow)), last;
+  if (!op.getInBounds().front())
+    last = b.createOrFold<arith::SubIOp>(
+        loc, b.createOrFold<memref::DimOp>(loc, op.getSource(), dim), index(1));
+  for (int64_t i = 0; i < layout.rowElements(); ++i) {
+    at[dim] = add(first, 16 * (i / 2) + 8 * (i % 2));
+    if (last)
+      at[dim] = arith::MinSIOp::create(b, loc, at[dim], last);
+    elements.push_back(memref::LoadOp::create(b, loc, op.getSource(), at));
+  }
+  return vector::FromElementsOp::create(b, loc, layout.threadType(op.getTileType()), elements);
 }
 
 /// The 16 bytes of `memref` from element `at` on, aligned, as vector<4xi32>. Not a vector.load:

@@ -44,8 +44,10 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   Value tiles = build.toI32(sizes[2]);
   Value tile = arith::RemUIOp::create(b, loc, block, tiles);
   Value rest = arith::DivUIOp::create(b, loc, block, tiles);
-  // The last tile first: under a causal mask it has the most keys.
-  tile = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, tiles, tile), build.i32(1));
+  // The last tile of queries first: under a causal mask it has the most keys. And the first of keys,
+  // which has the most queries.
+  if (program.getAxis(2) != ProgramAxis::KeyTile)
+    tile = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, tiles, tile), build.i32(1));
   Value head = arith::RemUIOp::create(b, loc, rest, heads);
   Value batch = arith::DivUIOp::create(b, loc, rest, heads);
   SmallVector<Value> numbers = {build.toIndex(batch), build.toIndex(head), build.toIndex(tile)};
