@@ -43,7 +43,9 @@ void addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add)
 /// Schedules with roles: warpgroups, tensor copies, products by `wgmma`.
 namespace warpgroups {
 Candidates getCandidates(AttentionOp op);
+Candidates getCandidates(AttentionBackwardOp op);
 std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Machine &machine);
+std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule, const Machine &machine);
 SharedMemoryPlan planSharedMemory(AttentionOp op, ScheduleAttr schedule);
 void addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add);
 } // namespace warpgroups

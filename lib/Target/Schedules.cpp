@@ -46,7 +46,13 @@ Candidates mlir::flashattn::getScheduleCandidates(AttentionOp op, const Machine 
 }
 
 Candidates mlir::flashattn::getScheduleCandidates(AttentionBackwardOp op, const Machine &machine) {
-  return machine.isCPU() ? cpu::getCandidates(op, machine) : ampere::getCandidates(op);
+  if (machine.isCPU())
+    return cpu::getCandidates(op, machine);
+  Candidates candidates;
+  if (machine.hasWarpgroups() && !op.getElementType().isF32())
+    candidates = warpgroups::getCandidates(op);
+  llvm::append_range(candidates, ampere::getCandidates(op));
+  return candidates;
 }
 
 Candidates mlir::flashattn::getScheduleCandidates(ProjectOp op, const Machine &machine) {
@@ -119,7 +125,8 @@ std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr
     return reason;
   if (std::string reason = explainElementRefusal(element, schedule); !reason.empty())
     return reason;
-  return ampere::explainRefusal(op, schedule, machine);
+  return schedule.getRoles() ? warpgroups::explainRefusal(op, schedule, machine)
+                             : ampere::explainRefusal(op, schedule, machine);
 }
 
 std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,

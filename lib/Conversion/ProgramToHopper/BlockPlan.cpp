@@ -112,7 +112,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   // The producer, which has none of the loop's state, follows the tiles alone.
   for (auto [dim, index] : llvm::enumerate(load.getIndices()))
     for (Value argument : loop.getBody()->getArguments())
-      if (static_cast<int64_t>(dim) != load.getRowDim() && dependsOn(index, argument))
+      if (argument != loop.getRound() && static_cast<int64_t>(dim) != load.getRowDim() && dependsOn(index, argument))
         return load.emitOpError() << "expected the same index along dimension " << dim
                                   << " in every step but got one that depends on it";
   return success();
@@ -155,11 +155,14 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   plan.program = program;
   plan.schedule = *program.getSchedule();
   plan.roles = plan.schedule.getRoles();
-  constexpr ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile};
-  if (!llvm::equal(axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
-                   [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); }))
-    return program.emitOpError() << "expected axes(batch, head, query_tile) where the schedule has "
-                                    "roles but got "
+  auto hasAxes = [&](ProgramAxis tiles) {
+    ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head, tiles};
+    return llvm::equal(axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
+                       [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); });
+  };
+  if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile))
+    return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "
+                                    "key_tile) where the schedule has roles but got "
                                  << program.getAxes();
   FailureOr<TileLoopOp> loop = findLoop(program);
   if (failed(loop))
@@ -167,6 +170,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   plan.loop = *loop;
   plan.streams = findStreams(*loop);
   plan.intervals = loop->getNumIntervals();
+  plan.countsRounds = loop->getRounds() != nullptr;
   if (plan.intervals == 1)
     plan.firstTile = getConstantIntValue(loop->getBounds().front());
   plan.sharesIntervals = shareIntervals(plan);

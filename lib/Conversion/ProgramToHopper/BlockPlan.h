@@ -26,6 +26,7 @@ struct BlockPlan {
   SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
   bool batchesShare = false;         ///< whether batches share what a consumer itself reads
   int64_t intervals = 0;             ///< of the loop
+  bool countsRounds = false;         ///< whether the loop has rounds
   std::optional<int64_t> firstTile;  ///< where the only interval begins, if that is known
   bool sharesIntervals = false;      ///< whether the programs of a block have the same
   WarpgroupBlockPlan memory;         ///< buffers and barriers by number
@@ -42,6 +43,8 @@ struct BlockPlan {
   /// group to the next.
   int64_t getSlots() const { return roles.getQueryStages(); }
   bool isPersistent() const { return getSlots() > 1; }
+  /// Whether the loop goes over several intervals, or over them in rounds.
+  bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }
   int64_t getHeadsPerBlock() const {
     return roles.getAlong() == ProgramAxis::Head ? getConsumers() : 1;

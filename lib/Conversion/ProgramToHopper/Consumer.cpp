@@ -145,9 +145,9 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
 /// The loop of the program with tile number `tile`; the steps up to its end.
 Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
   TileLoopOp loop = plan.loop;
-  if (plan.intervals == 1)
+  if (!plan.hasPasses())
     return consumeInterval(loop, slot, /*interval=*/{}, tile, step);
-  // The loop over several intervals counts the steps of all of them.
+  // The loop over several passes counts the steps of all of them.
   b.setInsertionPoint(loop);
   scf::ForOp outer = splitIntervals(b, loop);
   outer = cast<scf::ForOp>(
@@ -155,8 +155,15 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
                                          [&](OpBuilder &, Location, ArrayRef<BlockArgument> args) {
                                            return SmallVector<Value>{args.front()};
                                          }));
-  Value next = consumeInterval(*outer.getOps<TileLoopOp>().begin(), slot, outer.getInductionVar(),
-                               tile, outer.getRegionIterArgs().back());
+  auto inner = *outer.getOps<TileLoopOp>().begin();
+  b.setInsertionPointToStart(outer.getBody());
+  Value interval;
+  if (plan.intervals > 1)
+    interval = plan.countsRounds ? arith::RemUIOp::create(b, loc, outer.getInductionVar(),
+                                                          index(plan.intervals))
+                                       .getResult()
+                                 : Value(outer.getInductionVar());
+  Value next = consumeInterval(inner, slot, interval, tile, outer.getRegionIterArgs().back());
   auto yield = cast<scf::YieldOp>(outer.getBody()->getTerminator());
   yield->setOperand(yield.getNumOperands() - 1, next);
   return outer.getResults().back();

@@ -64,25 +64,61 @@ static SmallVector<Operation *> arrivalsBehind(hopper::WgmmaOp product) {
   return arrivals;
 }
 
-/// Waits for `product` in front of its first use.
-static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
-  Location loc = product.getLoc();
-  Block *block = product->getBlock();
+/// The first op in the block of `product` that uses it, or has one inside that does.
+static Operation *findFirstUse(hopper::WgmmaOp product) {
   Operation *first = nullptr;
   for (Operation *user : product->getUsers()) {
-    Operation *here = block->findAncestorOpInBlock(*user);
+    Operation *here = product->getBlock()->findAncestorOpInBlock(*user);
     if (!first || here->isBeforeInBlock(first))
       first = here;
   }
-  if (!first)
-    first = product->getNextNode();
+  return first ? first : product->getNextNode();
+}
+
+/// Products issued behind `product` and in front of `end`.
+static int64_t countBehind(hopper::WgmmaOp product, Operation *end) {
+  int64_t count = 0;
+  for (Operation *op = product->getNextNode(); op != end; op = op->getNextNode())
+    count += isa<hopper::WgmmaOp>(op);
+  return count;
+}
+
+/// The wait between `product` and `end` behind which `product` is complete too, as products complete
+/// in the order in which they are issued; null if there is none.
+static hopper::WgmmaWaitOp findWaitThatCovers(hopper::WgmmaOp product, Operation *end) {
+  int64_t behind = 0;
+  for (Operation *op = product->getNextNode(); op != end; op = op->getNextNode()) {
+    behind += isa<hopper::WgmmaOp>(op);
+    if (auto wait = dyn_cast<hopper::WgmmaWaitOp>(op);
+        wait && static_cast<int64_t>(wait.getPending()) <= behind)
+      return wait;
+  }
+  return {};
+}
+
+/// The operand of `product` in registers that the next step's takes the place of before the wait at
+/// `end`: the registers must stay as they are until then.
+static Value findReplacedOperand(hopper::WgmmaOp product, Operation *end) {
+  auto argument = dyn_cast<BlockArgument>(product.getA());
+  auto loop = dyn_cast<scf::ForOp>(product->getParentOp());
+  if (!argument || !loop || argument.getOwner() != loop.getBody() || argument.getArgNumber() == 0)
+    return {};
+  Value next = loop.getYieldedValues()[argument.getArgNumber() - 1];
+  Operation *def = next.getDefiningOp();
+  bool isBefore = def && def->getBlock() == loop.getBody() && def->isBeforeInBlock(end);
+  return isBefore ? product.getA() : Value();
+}
+
+/// Waits for `product` in front of its first use.
+static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
+  Location loc = product.getLoc();
+  Operation *first = findFirstUse(product);
   SmallVector<Operation *> arrivals = arrivalsBehind(product);
-  int64_t pending = 0;
-  for (Operation *op = product->getNextNode(); op != first; op = op->getNextNode())
-    pending += isa<hopper::WgmmaOp>(op);
+  int64_t pending = countBehind(product, first);
+  SmallVector<Value> values = {product.getD()};
   auto wait = [&](bool held) {
-    return hopper::WgmmaWaitOp::create(b, loc, TypeRange{product.getD().getType()},
-                                       ValueRange{product.getD()}, b.getI64IntegerAttr(pending),
+    return hopper::WgmmaWaitOp::create(b, loc, ValueRange(values).getTypes(), values,
+                                       b.getI64IntegerAttr(pending),
                                        held ? b.getUnitAttr() : UnitAttr());
   };
   auto branch = dyn_cast<scf::IfOp>(first);
@@ -102,6 +138,12 @@ static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
     }
     behind = branch;
   } else {
+    if (hopper::WgmmaWaitOp covering = findWaitThatCovers(product, first)) {
+      first = covering;
+      pending = covering.getPending();
+    }
+    if (Value replaced = findReplacedOperand(product, first))
+      values.push_back(replaced);
     b.setInsertionPoint(first);
     auto waited = wait(/*held=*/false);
     b.replaceAllUsesExcept(product.getD(), waited.getResult(0), waited);
@@ -128,7 +170,8 @@ struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmm
       if (!products.back())
         return signalPassFailure();
     }
-    for (hopper::WgmmaOp product : products)
+    // The last first: its wait may be one for those before it.
+    for (hopper::WgmmaOp product : llvm::reverse(products))
       insertWait(rewriter, product);
   }
 };

@@ -55,8 +55,11 @@ Group GridBuilder::decode(Value number) {
     row = div(rest, inSection);
     flatHead = add(firstHead, sub(rest, mul(row, inSection)));
   }
-  // The groups of one head differ by at most one program, and those with more of them go first.
-  Value place = sub(sub(perHead, row), i32(1)), firstTile = place, end;
+  // The groups of one head differ by at most one program, and those with more of them go first. Of
+  // tiles of keys the first go first.
+  ProgramOp program = plan.program;
+  bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
+  Value place = ascends ? row : sub(sub(perHead, row), i32(1)), firstTile = place, end;
   TileLoopOp loop = plan.loop;
   if (loop.getList() && headsPerBlock == 1) {
     firstTile = mul(place, i32(plan.getConsumers()));

@@ -73,13 +73,20 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
 /// end.
 Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
   IRMapping first = GridBuilder(b, plan, block).numbersOf(group, index(0));
-  if (plan.intervals == 1)
+  if (!plan.hasPasses())
     return produceInterval(first, slot, /*interval=*/{}, step);
-  auto loop = scf::ForOp::create(b, loc, index(0), index(plan.intervals), index(1), step);
+  TileLoopOp program = plan.loop;
+  Value passes = index(plan.intervals);
+  if (Value rounds = program.getRounds())
+    passes = mul(clone(rounds, first), passes);
+  auto loop = scf::ForOp::create(b, loc, index(0), passes, index(1), step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  scf::YieldOp::create(
-      b, loc, produceInterval(first, slot, loop.getInductionVar(), loop.getRegionIterArg(0)));
+  TilePass pass = enterPass(b, loc, program, loop.getInductionVar());
+  if (pass.round)
+    first.map(program.getRound(), pass.round);
+  Value interval = plan.intervals > 1 ? pass.interval : Value();
+  scf::YieldOp::create(b, loc, produceInterval(first, slot, interval, loop.getRegionIterArg(0)));
   return loop.getResult(0);
 }
 

@@ -111,7 +111,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
 //===----------------------------------------------------------------------===//
 
 /// Whether the mask shows some pair of the lengths that are known.
-static bool hasVisiblePair(AttentionOp op) {
+static bool hasVisiblePair(AttentionOpInterface op) {
   int64_t lengths[] = {op.getQ().getType().getDimSize(op.getSeqDim()),
                        op.getK().getType().getDimSize(op.getSeqDim())};
   return llvm::any_of(op.getVisibleSets(), [&](IntegerSet set) {
@@ -170,8 +170,17 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   return planWarpgroupBlock(block).memory;
 }
 
+/// What tensor copies ask of an operand.
+static std::string explainRowRefusal(StringRef name, Value operand) {
+  if (!isa<MemRefType>(operand.getType()) || hasAlignedRows(operand))
+    return "";
+  return llvm::formatv("expected rows of {0} that begin at multiples of 16 bytes, as tensor copies "
+                       "take them; promise them with 'flashattn.aligned_rows'",
+                       name);
+}
+
 /// What the shapes of the op and the schedule must be.
-static std::string explainShapeRefusal(AttentionOp op, ScheduleAttr schedule,
+static std::string explainShapeRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                        const Machine &machine) {
   RolesAttr roles = schedule.getRoles();
   int64_t m = schedule.getTileM(), n = schedule.getTileN(), consumers = roles.getConsumers();
@@ -190,10 +199,8 @@ static std::string explainShapeRefusal(AttentionOp op, ScheduleAttr schedule,
     return "expected a key that some query sees, for a producer to bring, but there is none";
   for (auto [name, operand] :
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})
-    if (isa<MemRefType>(operand.getType()) && !hasAlignedRows(operand))
-      return llvm::formatv("expected rows of {0} that begin at multiples of 16 bytes, as tensor "
-                           "copies take them; promise them with 'flashattn.aligned_rows'",
-                           name);
+    if (std::string reason = explainRowRefusal(name, operand); !reason.empty())
+      return reason;
   if (roles.getAlong() != ProgramAxis::Head)
     return "";
   int64_t heads = op.getQ().getType().getDimSize(op.getHeadDim());
@@ -210,17 +217,13 @@ static std::string explainShapeRefusal(AttentionOp op, ScheduleAttr schedule,
           : llvm::formatv(" of {0} packed heads each", schedule.getPack()).str());
 }
 
-/// Registers of the consumers and of the block.
-static std::string explainRegisterRefusal(AttentionOp op, ScheduleAttr schedule) {
+/// Registers of the consumers, of which they need `needs`, and of the block.
+static std::string explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr schedule,
+                                          ArrayRef<Need> needs) {
   RolesAttr roles = schedule.getRoles();
   int64_t n = schedule.getTileN(), consumers = roles.getConsumers(), dv = op.getDv();
-  // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
-  // addresses all.
-  int64_t other = 30 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
-  if (std::string reason =
-          explainNeeds("registers a thread",
-                       {{"o", dv / 2}, {"scores", n / 2}, {"weights", n / 4}, {"other", other}},
-                       roles.getRegisters(), "that consumers have");
+  if (std::string reason = explainNeeds("registers a thread", needs, roles.getRegisters(),
+                                        "that consumers have");
       !reason.empty())
     return reason;
   // A block gets registers for all of its threads alike, in eights, and shares them out.
@@ -238,18 +241,101 @@ static std::string explainRegisterRefusal(AttentionOp op, ScheduleAttr schedule)
                       llvm::formatv("that {0} blocks begin with", roles.getBlocks()).str());
 }
 
+/// Whether a block finds room for `plan`.
+static std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,
+                                        const Machine &machine) {
+  // Each block beside the first has a KiB of the system's own (CUDA programming guide).
+  constexpr int64_t kSystem = 1024;
+  return plan.explainRefusal((machine.getSharedMemoryPerBlock() + kSystem) /
+                                 schedule.getRoles().getBlocks() -
+                             kSystem);
+}
+
 std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                        const Machine &machine) {
   if (std::string reason = explainShapeRefusal(op, schedule, machine); !reason.empty())
     return reason;
-  // Each block beside the first has a KiB of the system's own (CUDA programming guide).
-  constexpr int64_t kSystem = 1024;
-  int64_t available =
-      (machine.getSharedMemoryPerBlock() + kSystem) / schedule.getRoles().getBlocks() - kSystem;
-  if (std::string reason = warpgroups::planSharedMemory(op, schedule).explainRefusal(available);
+  if (std::string reason =
+          explainMemoryRefusal(warpgroups::planSharedMemory(op, schedule), schedule, machine);
       !reason.empty())
     return reason;
-  return explainRegisterRefusal(op, schedule);
+  // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
+  // addresses all.
+  int64_t n = schedule.getTileN();
+  int64_t other = 30 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
+  return explainRegisterRefusal(
+      op, schedule,
+      {{"o", op.getDv() / 2}, {"scores", n / 2}, {"weights", n / 4}, {"other", other}});
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
+  Candidates candidates;
+  RolesFields roles;
+  roles.consumers = 2;
+  roles.registers = 240;
+  roles.producerRegisters = 24;
+  auto add = [&](int64_t n, int64_t stages) {
+    candidates.push_back(ScheduleAttr::get(
+        op.getContext(), makeFields(n, stages, /*pack=*/1, roles, op.getElementType())));
+  };
+  if (classifyMask(op.getVisibleSets()).shape == MaskShape::Triangular)
+    roles.section = 4;
+  add(64, 2);
+  return candidates;
+}
+
+/// The memory of the programs over key tiles, and of those over query tiles.
+static std::array<SharedMemoryPlan, 2> planGradients(AttentionBackwardOp op,
+                                                     ScheduleAttr schedule) {
+  RolesAttr roles = schedule.getRoles();
+  int64_t m = schedule.getTileM(), n = schedule.getTileN();
+  int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
+  WarpgroupBlock block;
+  block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
+  block.consumers = roles.getConsumers();
+  block.stages = schedule.getStages();
+  block.slots = roles.getQueryStages();
+  SmallVector<IntegerSet> visible = op.getVisibleSets();
+  std::array<SharedMemoryPlan, 2> plans;
+  for (bool overKeys : {true, false}) {
+    block.residents = {{overKeys ? "k" : "q", m, d}, {overKeys ? "v" : "d_o", m, dv}};
+    block.streamed = {{overKeys ? "q" : "k", n, d}, {overKeys ? "d_o" : "v", n, dv}};
+    block.outputs.clear();
+    for (auto [name, columns, memref] : {std::tuple("dk", d, Value(op.getDkInit())),
+                                         {"dv", dv, Value(op.getDvInit())},
+                                         {"dq", d, Value(op.getDqInit())}})
+      if (overKeys == (StringRef(name) != "dq") &&
+          (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref)))
+        block.outputs.push_back({name, m, columns});
+    TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
+    block.intervals = TileIntervalPlan(visible, axis, n).size();
+    plans[overKeys ? 0 : 1] = planWarpgroupBlock(block).memory;
+  }
+  return plans;
+}
+
+std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
+                                       const Machine &machine) {
+  if (std::string reason = explainShapeRefusal(op, schedule, machine); !reason.empty())
+    return reason;
+  if (std::string reason = explainRowRefusal("d_o", op.getDO()); !reason.empty())
+    return reason;
+  for (const SharedMemoryPlan &plan : planGradients(op, schedule))
+    if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
+      return reason;
+  // Both sums; scores, or the gradients of weights, in f32 and as operands; what addresses all.
+  int64_t n = schedule.getTileN();
+  return explainRegisterRefusal(op, schedule,
+                                {{"dk", op.getD() / 2},
+                                 {"dv", op.getDv() / 2},
+                                 {"scores", n / 2},
+                                 {"weights", n / 4},
+                                 {"gradients", n / 4},
+                                 {"other", 30 + (op.getKeep() ? n / 2 : 0)}});
 }
 
 //===----------------------------------------------------------------------===//

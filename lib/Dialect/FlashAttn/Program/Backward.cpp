@@ -68,12 +68,8 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
     return rows;
   auto type = cast<VectorType>(rows.getType());
   int64_t count = type.getDimSize(0);
-  Value number =
-      vector::StepOp::create(b, loc, VectorType::get({count}, b.getIndexType()));
-  auto columnType = VectorType::get({count, 1}, b.getIndexType());
-  number = vector::ShapeCastOp::create(b, loc, columnType, number);
-  Value left = broadcast(columnType, sub(keys.keys, firstKey));
-  Value exists = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, left);
+  Value exists = vector::ShapeCastOp::create(b, loc, VectorType::get({count, 1}, b.getI1Type()),
+                                             isBelow(sub(keys.keys, firstKey), count));
   exists = vector::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), exists);
   return arith::SelectOp::create(b, loc, exists, rows, splat(type, 0));
 }
@@ -129,15 +125,15 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
     Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
-    QuerySums::Loaded loaded = sums.loadColumns(at);
     ScoreDerivative derivative;
-    Value weights = gradients.buildWeights(products, at, loaded, derivative);
+    Value weights = gradients.toDotType(gradients.buildWeights(
+        products, at, sums.loadColumns(QuerySums::Exponent, at), derivative));
     Value dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
     Value dP = gradients.multiply(dO, v);
-    Value dv = product(gradients.toDotType(weights), dO, loop.getState()[1]);
+    Value dv = product(weights, dO, loop.getState()[1]);
     StageOp::create(b, loc);
-    Value final = gradients.buildFinal(weights, dP, loaded, derivative);
-    Value inner = gradients.toDotType(gradients.buildInner(final, derivative));
+    Value final = gradients.buildFinal(weights, dP, sums.loadColumns(QuerySums::Delta, at));
+    Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
     StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
     Value dk = product(inner, q, loop.getState()[0]);
     TileYieldOp::create(b, loc, ValueRange{dk, dv});
@@ -176,7 +172,8 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
   Factor scale;
   if (!intervals.empty()) {
-    QuerySums::Loaded loaded = sums.loadRows(at);
+    Value exponents = sums.loadRows(QuerySums::Exponent, at),
+          deltas = sums.loadRows(QuerySums::Delta, at);
     auto loop = TileLoopOp::create(b, loc, getBounds(intervals), /*list=*/Value(), ValueRange(),
                                    /*when=*/Value(), dq);
     OpBuilder::InsertionGuard inLoop(b);
@@ -187,12 +184,13 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
     Value below = op.getKvLen() ? keys.keys : Value();
     Value k = operands.loadKeys(op.getK(), point, at.keyTile, below);
     Value v = operands.loadKeys(op.getV(), point, at.keyTile, below);
-    Value products = gradients.multiply(q, k), dP = gradients.multiply(dO, v);
+    Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
+    Value dP = gradients.multiply(dO, v);
     ScoreDerivative derivative;
-    Value weights = gradients.buildWeights(products, at, loaded, derivative);
-    Value final = gradients.buildFinal(weights, dP, loaded, derivative);
-    Value inner = gradients.toDotType(gradients.buildInner(final, derivative));
+    Value weights = gradients.buildWeights(products, at, exponents, derivative);
+    Value final = gradients.buildFinal(weights, dP, deltas);
+    Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
     StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
     TileYieldOp::create(b, loc, product(inner, k, loop.getState()[0]));
     scale = derivative.factor;

@@ -7,6 +7,7 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #include <cmath>
+#include <numeric>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -19,9 +20,11 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
+  int64_t whole = std::lcm(schedule.getTileM(), schedule.getTileN());
+  rows = mul(ceilDiv(sizes.queries, whole), whole);
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamicSizes;
-  for (Value size : {mul(sizes.batches, 2), sizes.heads, sizes.queries}) {
+  for (Value size : {mul(sizes.batches, 2), sizes.heads, rows}) {
     shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
     if (ShapedType::isDynamic(shape.back()))
       dynamicSizes.push_back(size);
@@ -35,9 +38,9 @@ void QuerySums::free() const { memref::DeallocOp::create(b, loc, buffer); }
 /// B1: delta = sum_d d_o o - d_lse, and the exponent of 2 that P's are taken against.
 void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
   const Sizes &sizes = operands.getSizes();
-  int64_t rows = schedule.getTileM();
+  int64_t count = schedule.getTileM();
   auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
+      b, loc, ValueRange{sizes.batches, sizes.heads, div(rows, index(count))},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule.withRoles({}));
   OpBuilder::InsertionGuard guard(b);
@@ -46,9 +49,9 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
   at.batch = program.getNumbers()[0];
   at.head = program.getNumbers()[1];
   at.queryTile = program.getNumbers()[2];
-  VectorType rowType = f32Vector({rows});
+  VectorType rowType = f32Vector({count});
   auto loadTile = [&](Value memref) {
-    Value tile = operands.loadRows(memref, at.batch, at.head, at.queryTile, rows);
+    Value tile = operands.loadRows(memref, at.batch, at.head, at.queryTile, count);
     auto type = cast<VectorType>(tile.getType());
     if (type.getElementType().isF32())
       return tile;
@@ -71,33 +74,29 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, minusInf(rowType));
   Value exponent = arith::MulFOp::create(b, loc, lse, splat(rowType, M_LOG2E));
   exponent = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), exponent);
-  for (auto [number, value] : {std::pair(0, exponent), {1, delta}})
-    StoreTileOp::create(b, loc, value, buffer, indicesOf(number, at), ArrayRef<int64_t>{2},
-                        /*shape=*/nullptr, ArrayRef<bool>{false});
+  Value exists = isBelow(sub(sizes.queries, mul(at.queryTile, count)), count);
+  Value inf = arith::NegFOp::create(b, loc, minusInf(rowType));
+  exponent = arith::SelectOp::create(b, loc, exists, exponent, inf);
+  delta = arith::SelectOp::create(b, loc, exists, delta, splat(rowType, 0));
+  for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
+    StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
+                        /*shape=*/nullptr, ArrayRef<bool>{true});
 }
 
-SmallVector<Value> QuerySums::indicesOf(int64_t number, const ScorePlace &at) const {
-  return {number ? add(at.batch, batches) : at.batch, at.head, at.queryTile};
+SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {
+  return {kind == Delta ? add(at.batch, batches) : at.batch, at.head, at.queryTile};
 }
 
-QuerySums::Loaded QuerySums::loadRows(const ScorePlace &at) const {
-  auto load = [&](int64_t number) -> Value {
-    return LoadTileOp::create(b, loc, f32Vector({schedule.getTileM()}), buffer,
-                              indicesOf(number, at), /*below=*/Value(), ArrayRef<int64_t>{2},
-                              /*shape=*/nullptr, ArrayRef<bool>{false});
-  };
-  Value exponent = load(0);
-  return {exponent, load(1)};
+Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
+  return LoadTileOp::create(b, loc, f32Vector({schedule.getTileM()}), buffer, indicesOf(kind, at),
+                            /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
+                            ArrayRef<bool>{true});
 }
 
-QuerySums::Loaded QuerySums::loadColumns(const ScorePlace &at) const {
-  auto load = [&](int64_t number) -> Value {
-    return LoadTileOp::create(b, loc, f32Vector({schedule.getTileM(), schedule.getTileN()}), buffer,
-                              indicesOf(number, at), /*below=*/Value(), ArrayRef<int64_t>{-1, 2},
-                              /*shape=*/nullptr, ArrayRef<bool>{true, false});
-  };
-  Value exponent = load(0);
-  return {exponent, load(1)};
+Value QuerySums::loadColumns(Kind kind, const ScorePlace &at) const {
+  return LoadTileOp::create(b, loc, f32Vector({schedule.getTileM(), schedule.getTileN()}), buffer,
+                            indicesOf(kind, at), /*below=*/Value(), ArrayRef<int64_t>{-1, 2},
+                            /*shape=*/nullptr, ArrayRef<bool>{true, true});
 }
 
 //===----------------------------------------------------------------------===//
@@ -110,32 +109,52 @@ Value ScoreGradientBuilder::spread(Value sums, VectorType tile) const {
 }
 
 Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at,
-                                         const QuerySums::Loaded &sums,
+                                         Value exponents,
                                          ScoreDerivative &derivative) const {
   auto type = cast<VectorType>(products.getType());
   Value shaped = scores.shape(products, at, &derivative);
   // P = exp2(c s - lse log2 e), one FMA and one exp2 an element.
-  Value exponent = arith::NegFOp::create(b, loc, sums.exponent);
+  Value exponent = arith::NegFOp::create(b, loc, exponents);
   exponent = math::FmaOp::create(b, loc, shaped, splat(type, factor), spread(exponent, type));
   return math::Exp2Op::create(b, loc, exponent);
 }
 
-Value ScoreGradientBuilder::buildFinal(Value weights, Value dP, const QuerySums::Loaded &sums,
-                                       const ScoreDerivative &derivative) const {
-  auto type = cast<VectorType>(weights.getType());
-  Value difference = arith::SubFOp::create(b, loc, dP, spread(sums.delta, type));
-  Value gradient = arith::MulFOp::create(b, loc, weights, difference);
-  // B7: where a weight is 0 the difference may be anything, of a key that does not exist NaN.
-  return arith::SelectOp::create(b, loc, derivative.shown, gradient, splat(type, 0));
+/// B7: a hidden pair, whose weight is 0, adds nothing, whatever it would be multiplied with: of a key
+/// that does not exist NaN. Full tiles have no such key.
+Value ScoreGradientBuilder::hide(Value gradient, Value weights, bool inFullTiles) const {
+  auto type = cast<VectorType>(gradient.getType());
+  auto isShown = [&]() -> Value {
+    Value zero = splat(cast<VectorType>(weights.getType()), 0);
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, weights, zero);
+  };
+  Value shown;
+  if (inFullTiles) {
+    shown = isShown();
+  } else {
+    auto mask = TileMaskOp::create(b, loc, type.clone(b.getI1Type()));
+    OpBuilder::InsertionGuard guard(b);
+    b.createBlock(&mask.getRegion());
+    TileYieldOp::create(b, loc, isShown());
+    shown = mask;
+  }
+  return arith::SelectOp::create(b, loc, shown, gradient, splat(type, 0));
 }
 
-Value ScoreGradientBuilder::buildInner(Value final, const ScoreDerivative &derivative) const {
+Value ScoreGradientBuilder::buildFinal(Value weights, Value dP, Value deltas) const {
+  auto type = cast<VectorType>(dP.getType());
+  Value factors = weights;
+  if (weights.getType() != type)
+    factors = arith::ExtFOp::create(b, loc, type, weights);
+  Value difference = arith::SubFOp::create(b, loc, dP, spread(deltas, type));
+  return hide(arith::MulFOp::create(b, loc, factors, difference), weights, /*inFullTiles=*/false);
+}
+
+Value ScoreGradientBuilder::buildInner(Value weights, Value final,
+                                       const ScoreDerivative &derivative) const {
   if (!derivative.slope)
     return final;
-  // B7 again: the slope at a hidden score may be infinite.
-  Value inner = arith::MulFOp::create(b, loc, final, derivative.slope);
-  return arith::SelectOp::create(b, loc, derivative.shown, inner,
-                                 splat(cast<VectorType>(final.getType()), 0));
+  // The slope at a hidden score may be anything too, and `keep` hides pairs in every tile.
+  return hide(arith::MulFOp::create(b, loc, final, derivative.slope), weights, hasKeep);
 }
 
 Value ScoreGradientBuilder::toDotType(Value tile) const {

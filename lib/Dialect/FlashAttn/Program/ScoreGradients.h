@@ -16,21 +16,20 @@ public:
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands);
   void free() const;
 
+  enum Kind { Exponent, Delta };
   /// Of the schedule's rows, vector<M>, or of the columns of a tile, each of whose rows is the same.
-  struct Loaded {
-    Value exponent, delta;
-  };
-  Loaded loadRows(const ScorePlace &at) const;
-  Loaded loadColumns(const ScorePlace &at) const;
+  Value loadRows(Kind kind, const ScorePlace &at) const;
+  Value loadColumns(Kind kind, const ScorePlace &at) const;
 
 private:
   void buildProgram(AttentionBackwardOp op, const Operands &operands);
-  /// Where a value of `number` 0, the exponent, or 1, delta, is.
-  SmallVector<Value> indicesOf(int64_t number, const ScorePlace &at) const;
+  SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
 
   ScheduleAttr schedule;
-  Value batches;
-  Value buffer; ///< memref<2B x Hq x Nq x f32>: the exponents of all batches, and their deltas
+  Value batches, rows; ///< of the batches, and N
+  /// memref<2B x Hq x N x f32>: the exponents of all batches, and their deltas. N are the queries in
+  /// whole tiles: one that is none has the exponent inf, and so weights of 0.
+  Value buffer;
 };
 
 /// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.
@@ -38,27 +37,31 @@ class ScoreGradientBuilder : public TileBuilder {
 public:
   ScoreGradientBuilder(OpBuilder &b, AttentionBackwardOp op, TileAxis columns)
       : TileBuilder(b, op.getLoc()), scores(b, op, columns, RowPattern(), /*fullTilesKeep=*/false),
-        factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()) {}
+        factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
+        hasKeep(op.getKeep() != nullptr) {}
 
   /// Each query of q times each key of k; and, of d_o and v, dP.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
-  /// P, f32, inside of a loop over tiles. `derivative` is set to the scores'.
-  Value buildWeights(Value products, const ScorePlace &at, const QuerySums::Loaded &sums,
+  /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them. `derivative` is set
+  /// to the scores'.
+  Value buildWeights(Value products, const ScorePlace &at, Value exponents,
                      ScoreDerivative &derivative) const;
-  /// The gradient of the final scores, f32: what a bias has.
-  Value buildFinal(Value weights, Value dP, const QuerySums::Loaded &sums,
-                   const ScoreDerivative &derivative) const;
+  /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products' type:
+  /// then they need half the registers. `deltas` as QuerySums gives them.
+  Value buildFinal(Value weights, Value dP, Value deltas) const;
   /// What the gradient of the final scores is for the products before their scale.
-  Value buildInner(Value final, const ScoreDerivative &derivative) const;
+  Value buildInner(Value weights, Value final, const ScoreDerivative &derivative) const;
   /// An operand of the next product.
   Value toDotType(Value tile) const;
 
 private:
   Value spread(Value sums, VectorType tile) const;
+  Value hide(Value gradient, Value weights, bool inFullTiles) const;
 
   ScoreBuilder scores;
   Factor factor;
   FloatType dotType;
+  bool hasKeep;
 };
 
 } // namespace mlir::flashattn

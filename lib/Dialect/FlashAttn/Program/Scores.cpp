@@ -72,7 +72,7 @@ Value ScoreBuilder::load(Value memref, const ScorePlace &at) const {
 Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *derivative) const {
   VectorType type = getTileType(b.getF32Type());
   if (derivative)
-    *derivative = {Value(), Value(), getScale()};
+    *derivative = {Value(), getScale()};
   // Multiplications wait for the next step that can take them along; the last one's are the factor.
   Factor factor = getScale();
   if (std::optional<APFloat> softcap = op.getSoftcap()) {
@@ -102,10 +102,7 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *d
                  ? arith::AddFOp::create(b, loc, scores, bias).getResult()
                  : math::FmaOp::create(b, loc, scores, splat(type, factor), bias).getResult();
   }
-  Value shown = findVisible(at);
-  if (derivative)
-    derivative->shown = shown;
-  return arith::SelectOp::create(b, loc, shown, scores, minusInf(type));
+  return arith::SelectOp::create(b, loc, findVisible(at), scores, minusInf(type));
 }
 
 /// A7: columns that are queries which exist. Rows that are none make nothing that is written.
@@ -131,7 +128,8 @@ Value ScoreBuilder::findVisible(const ScorePlace &at) const {
     b.createBlock(&shown.getRegion());
     Value visiblePairs = buildVisibleTile(b, loc, visible, at.position, at.key, at.queries, at.keys,
                                           queries, keys, pattern, columns);
-    if (columns == TileAxis::Queries)
+    // What is made of queries that are none is anything.
+    if (columns == TileAxis::Queries && op.hasScoreMod())
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, findQueries(at));
     if (op.getKeep() && fullTilesKeep)
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, load(op.getKeep(), at));

@@ -22,7 +22,6 @@ struct ScorePlace {
 /// B6: how a tile of shaped scores, where it is not hidden, changes with its products: by `slope`
 /// times `factor` each.
 struct ScoreDerivative {
-  Value shown;   ///< as the tile, i1: where it is not hidden
   Value slope;   ///< as the tile, f32; null where it is 1 throughout
   Factor factor; ///< the scale (A1), which a sum over the tile may take once
 };

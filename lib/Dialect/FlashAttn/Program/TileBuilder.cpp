@@ -56,6 +56,15 @@ Value TileBuilder::alongRow(Value row, int64_t columns) const {
   return vector::BroadcastOp::create(b, loc, f32Vector({rows, columns}), column);
 }
 
+Value TileBuilder::isBelow(Value end, int64_t rows) const {
+  auto column = VectorType::get({rows, 1}, b.getIndexType());
+  Value number = vector::StepOp::create(b, loc, VectorType::get({rows}, b.getIndexType()));
+  number = vector::ShapeCastOp::create(b, loc, column, number);
+  Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number,
+                                      broadcast(column, end));
+  return vector::ShapeCastOp::create(b, loc, VectorType::get({rows}, b.getI1Type()), below);
+}
+
 Value TileBuilder::product(Value lhs, Value rhs, Value acc, bool transposedRhs) const {
   AffineExpr i, j, k;
   bindDims(b.getContext(), i, j, k);

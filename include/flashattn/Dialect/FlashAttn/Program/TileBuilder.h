@@ -77,6 +77,8 @@ struct TileBuilder {
   Value minusInf(VectorType type) const;
   /// vector<M> to vector<Mx`columns`>, every column the same.
   Value alongRow(Value row, int64_t columns) const;
+  /// Whether the number of a row is below `end`, an index value: vector<`rows`xi1>.
+  Value isBelow(Value end, int64_t rows) const;
   /// acc[m,n] + lhs[m,k] rhs[k,n] or, `transposedRhs`, acc[m,n] + lhs[m,k] rhs[n,k]^T.
   Value product(Value lhs, Value rhs, Value acc, bool transposedRhs = false) const;
 
