@@ -85,7 +85,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     int64_t period = 8 * shape.back() * block.elementBytes;
     return plan.memory.add(tile.name, shape, block.elementBytes, period);
   };
-  int64_t held = block.consumers * block.slots;
+  int64_t held = block.programs * block.slots;
   bool isPersistent = block.slots > 1;
   for (const TileShape &tile : block.residents)
     plan.residents.push_back(addTiles(tile, held));
@@ -94,7 +94,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
       return plan.memory[resident].shape == getPanelShape(tile, held, block.elementBytes) &&
              !llvm::is_contained(plan.outputs, resident);
     });
-    plan.outputs.push_back(free != plan.residents.end() ? *free : addTiles(tile, block.consumers));
+    plan.outputs.push_back(free != plan.residents.end() ? *free : addTiles(tile, block.programs));
   }
   int64_t barriers = held;
   if (isPersistent) {
@@ -104,6 +104,16 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   for (const TileShape &tile : block.streamed) {
     plan.rings.push_back({addTiles(tile, block.stages), barriers, barriers + block.stages});
     barriers += 2 * block.stages;
+  }
+  constexpr int64_t kPlaces = 2, kWarps = 4, kFloat = 4;
+  plan.exchangeReady = barriers;
+  for (const TileShape &tile : block.exchanged) {
+    plan.exchanged.push_back(addTiles(tile, kPlaces));
+    barriers += kPlaces;
+  }
+  if (block.added) {
+    int64_t warps = kWarps * block.consumers;
+    plan.staging = plan.memory.add("staging", {warps, block.added / warps}, kFloat, 128);
   }
   plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);
   plan.bounds = plan.memory.add("bounds", {block.slots, block.intervals, 2}, 4, 4);

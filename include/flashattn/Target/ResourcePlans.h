@@ -78,11 +78,15 @@ int64_t getPanelColumns(int64_t columns, int64_t elementBytes);
 /// What a block of warpgroups with roles is asked to hold. Its operands' tiles are
 /// memref<copies x panels x rows x panel columns>.
 struct WarpgroupBlock {
-  SmallVector<TileShape> residents; ///< each consumer's own, as the queries are
+  SmallVector<TileShape> residents; ///< each program's own, as the queries are
   SmallVector<TileShape> streamed;  ///< shared by all, as keys and values are
-  SmallVector<TileShape> outputs;   ///< each consumer's, where they leave by tensor copies
+  SmallVector<TileShape> outputs;   ///< each program's, where they leave by tensor copies
   int64_t elementBytes = 2;         ///< of all tiles
   int64_t consumers = 1, stages = 1;
+  int64_t programs = 1; ///< of a block: one for each consumer, or one that they share
+  /// Tiles of the operands' type that consumers of one program hand each other, two places each.
+  SmallVector<TileShape> exchanged;
+  int64_t added = 0; ///< f32 elements of a tile that consumers add to global memory
   int64_t slots = 1;     ///< groups of residents; with 2 blocks are persistent
   int64_t intervals = 1; ///< key loops whose bounds the block's programs share
 };
@@ -101,8 +105,11 @@ struct WarpgroupBlockPlan {
   /// output it has done with that, but a sister may not.
   SmallVector<unsigned> outputs;
   SmallVector<RingPlan> rings;          ///< one for each streamed operand
-  int64_t residentFull = 0;             ///< the first of consumers * slots barriers
+  int64_t residentFull = 0;             ///< the first of programs * slots barriers
   std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks
+  SmallVector<unsigned> exchanged;      ///< memref<2 x panels x rows x panel columns> each
+  int64_t exchangeReady = 0;            ///< the first of two barriers for each of these
+  std::optional<unsigned> staging;      ///< memref<warps x elements x f32>: what is added
   unsigned barriers = 0;                ///< memref<barriers x i64>
   unsigned bounds = 0;                  ///< memref<slots x intervals x 2 x i32>
   std::optional<unsigned> numbers;      ///< memref<slots x 4 x i32>: what a persistent block is at

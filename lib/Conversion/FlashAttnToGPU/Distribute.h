@@ -19,6 +19,7 @@ namespace mlir::flashattn {
 struct ThreadLayout {
   int64_t tileM;     ///< rows of every tile
   int64_t rowBlocks; ///< blocks of 16 rows that one warp owns
+  int64_t warps = 4;
 
   /// vector<M>, vector<Mx1> and vector<MxL> with L the 4 lanes that share a row.
   bool isRow(VectorType type) const;
@@ -28,6 +29,9 @@ struct ThreadLayout {
   bool isTile(VectorType type) const;
   /// vector<MxN/8x4x2>: a tile whose columns are split by lane.
   bool isSplitTile(VectorType type) const;
+  /// vector<RxN>, R a part of M: as many warps as it takes share its rows, and the others have the same
+  /// rows of further columns.
+  bool isPart(VectorType type) const;
 
   int64_t rowElements() const { return 2 * rowBlocks; }
   int64_t columnElements(int64_t columns) const { return columns / 4; }
@@ -64,6 +68,10 @@ private:
   LogicalResult wgmma(hopper::WgmmaOp op);
   LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);
   LogicalResult storeTile(hopper::StoreTileOp op);
+  LogicalResult pin(hopper::PinOp op);
+  LogicalResult addTile(hopper::AddTileOp op);
+  LogicalResult loadAdded(LoadAddedOp op);
+  Value sliceForWarpgroup(Value tile, unsigned dim, int64_t size);
 
   // mma.sync (MmaSync.cpp)
   void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);
@@ -118,6 +126,7 @@ private:
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
+  Value warpgroup; ///< number, uniform over a warp; where several share the program
 };
 
 } // namespace mlir::flashattn

@@ -28,6 +28,12 @@ Value constantI32(OpBuilder &b, Location loc, int64_t value) {
   return LLVM::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
 }
 
+/// The number of this thread in its warp.
+Value createLane(OpBuilder &b, Location loc) {
+  Value thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
+  return LLVM::AndOp::create(b, loc, thread, constantI32(b, loc, 31));
+}
+
 //===----------------------------------------------------------------------===//
 // Tensor copies
 //===----------------------------------------------------------------------===//
@@ -49,7 +55,7 @@ void copyPanels(OpBuilder &b, Location loc, const SharedTile &tile, Value addres
   for (int64_t panel = 0; panel < tile.panels; ++panel) {
     Value at = address;
     if (panel) {
-      at = LLVM::AddOp::create(b, loc, address, constantI32(b, loc, panel * tile.getPanelBytes()));
+      at = LLVM::AddOp::create(b, loc, address, constantI32(b, loc, panel * tile.getPanelStrideBytes()));
       places.front() =
           LLVM::AddOp::create(b, loc, column, constantI32(b, loc, panel * tile.panelColumns));
     }
@@ -155,6 +161,73 @@ std::string BarrierLowering<BarrierWaitOp>::getText(BarrierWaitOp, OpAdaptor ada
          "mbarrier.try_wait.parity.shared::cta.b64 p, [$0], $1;\n"
          "@p bra.uni DONE_${:uid};\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
 }
+
+template <>
+std::string BarrierLowering<PublishOp>::getText(PublishOp op, OpAdaptor, OpBuilder &builder,
+                                                SmallVectorImpl<Value> &inputs) {
+  inputs.push_back(createLane(builder, op.getLoc()));
+  return "{\n.reg .pred p;\nfence.proxy.async.shared::cta;\nbar.warp.sync -1;\n"
+         "setp.eq.b32 p, $1, 0;\n@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}";
+}
+
+struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(AddTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    int64_t elements = cast<MemRefType>(op.getStaging().getType()).getDimSize(1);
+    constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
+    auto type = cast<VectorType>(op.getValue().getType());
+    Value zero = LLVM::ConstantOp::create(rewriter, loc,
+                                          rewriter.getIntegerAttr(adaptor.getWarp().getType(), 0));
+    Value warpStaging =
+        createSharedAddress(rewriter, loc, *getTypeConverter(), op.getStaging(),
+                            adaptor.getStaging(), ValueRange{adaptor.getWarp(), zero});
+    Value lane = createLane(rewriter, loc);
+    createInlinePTX(rewriter, loc,
+                    "{\n.reg .pred p;\nsetp.eq.b32 p, $0, 0;\n"
+                    "@p cp.async.bulk.wait_group.read 0;\n}\nbar.warp.sync -1;",
+                    {}, lane);
+    Value mine = LLVM::AddOp::create(
+        rewriter, loc, warpStaging,
+        LLVM::MulOp::create(rewriter, loc, lane, constantI32(rewriter, loc, kVector * kBytes)));
+    SmallVector<Value> held;
+    for (int64_t i = 0; i < type.getNumElements(); ++i)
+      held.push_back(LLVM::ExtractElementOp::create(rewriter, loc, adaptor.getValue(),
+                                                    constantI32(rewriter, loc, i)));
+    for (int64_t i = 0; i < type.getNumElements(); i += kVector) {
+      SmallVector<Value> inputs{mine};
+      llvm::append_range(inputs, ArrayRef(held).slice(i, kVector));
+      createInlinePTX(rewriter, loc,
+                      llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};",
+                                    i * kLanes * kBytes)
+                          .str(),
+                      {}, inputs);
+    }
+    Value start = LLVM::getStridedElementPtr(rewriter, loc, *getTypeConverter(),
+                                             cast<MemRefType>(op.getTarget().getType()),
+                                             adaptor.getTarget(), adaptor.getIndices());
+    Type i64 = rewriter.getI64Type();
+    Value address = LLVM::PtrToIntOp::create(rewriter, loc, i64, start);
+    Value shift = LLVM::MulOp::create(
+        rewriter, loc, adaptor.getWarp(),
+        LLVM::ConstantOp::create(
+            rewriter, loc,
+            rewriter.getIntegerAttr(adaptor.getWarp().getType(), elements * kBytes)));
+    address = LLVM::AddOp::create(rewriter, loc, address, shift);
+    createInlinePTX(rewriter, loc,
+                    llvm::formatv("{{\n.reg .pred p;\nfence.proxy.async.shared::cta;\n"
+                                  "bar.warp.sync -1;\nsetp.eq.b32 p, $2, 0;\n"
+                                  "@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+                                  "[$0], [$1], {0};\n@p cp.async.bulk.commit_group;\n}",
+                                  elements * kBytes)
+                        .str(),
+                    {}, ValueRange{address, warpStaging, lane});
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
 
 /// An op without operands to an instruction without any.
 template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
@@ -278,7 +351,7 @@ WalkResult checkConvertible(Operation *op) {
     op->emitOpError() << "expected no rings; run hopper-expand-rings first";
     return WalkResult::interrupt();
   }
-  if (!isa<WgmmaOp, WgmmaWaitOp, StoreTileOp>(op))
+  if (!isa<WgmmaOp, WgmmaWaitOp, PinOp, StoreTileOp, AddTileOp>(op))
     return WalkResult::advance();
   auto types = llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
                                         llvm::to_vector(op->getResultTypes()));
@@ -318,7 +391,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   addTensorMapConversion(converter);
   patterns.add<TmaLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
-               BarrierLowering<BarrierWaitOp>>(converter);
+               BarrierLowering<BarrierWaitOp>,
+               BarrierLowering<PublishOp>, AddTileLowering>(converter);
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
   patterns.add(lowerWaitStores);

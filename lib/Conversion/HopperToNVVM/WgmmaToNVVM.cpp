@@ -64,7 +64,7 @@ struct OperandLayout {
   /// All of the descriptor but the address. The stride offset is from 8 rows to the next 8; the
   /// leading offset is from a panel to the next where those lie along M or N, and else unused.
   uint64_t getFields() const {
-    uint64_t leading = transposed ? tile.getPanelBytes() / kUnit : 1;
+    uint64_t leading = transposed ? tile.getPanelStrideBytes() / kUnit : 1;
     uint64_t stride = 8 * tile.getRowBytes() / kUnit;
     uint64_t swizzle = 1 + llvm::Log2_64(128 / tile.getRowBytes()); // 128, 64, 32 bytes
     return leading << 16 | stride << 32 | swizzle << 62;
@@ -75,7 +75,7 @@ struct OperandLayout {
     if (transposed)
       return step * kWgmmaDepth * tile.getRowBytes() / kUnit;
     int64_t perPanel = tile.panelColumns / kWgmmaDepth;
-    return (step / perPanel * tile.getPanelBytes() + step % perPanel * kWgmmaDepth * 2) / kUnit;
+    return (step / perPanel * tile.getPanelStrideBytes() + step % perPanel * kWgmmaDepth * 2) / kUnit;
   }
 
   /// The descriptor of the tile at the shared memory address `address`.
@@ -107,7 +107,7 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
     OperandLayout b{*SharedTile::get(op.getB().getType()), op.getTransposed()};
     std::optional<OperandLayout> a;
     if (std::optional<SharedTile> tile = SharedTile::get(op.getA().getType()))
-      a = OperandLayout{*tile, /*transposed=*/false};
+      a = OperandLayout{*tile, op.getTransposedA()};
 
     // Operands: the results, A's registers or descriptor, B's descriptor, the accumulator.
     int64_t results = type.getNumElements();
@@ -142,7 +142,7 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
       text += llvm::formatv(
           "wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1} {2}, {3}, db, {4}, 1, 1{5}, {6};\n",
           n, element, registers, aText, step || op.getAcc() ? "accumulate" : "overwrite",
-          a ? ", 0" : "", op.getTransposed() ? 1 : 0);
+          a ? (op.getTransposedA() ? ", 1" : ", 0") : "", op.getTransposed() ? 1 : 0);
     }
     text += "wgmma.commit_group.sync.aligned;\n}";
 
@@ -189,6 +189,21 @@ struct WgmmaWaitLowering : ConvertOpToLLVMPattern<WgmmaWaitOp> {
   }
 };
 
+struct PinLowering : ConvertOpToLLVMPattern<PinOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(PinOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    SmallVector<Value> tied = unpackRegisters(rewriter, loc, adaptor.getValue());
+    SmallVector<Type> types = llvm::map_to_vector(tied, [](Value v) { return v.getType(); });
+    SmallVector<Value> registers = createInlinePTX(rewriter, loc, "// pinned", types, {}, tied);
+    rewriter.replaceOp(
+        op, packRegisters(rewriter, loc, cast<VectorType>(op.getResult().getType()), registers));
+    return success();
+  }
+};
+
 /// `stmatrix` stores four matrices of 8 x 8 elements, whose registers are those of an
 /// accumulator in order; lane l gives the address of row l%8 of matrix l/8: rows 0 and 8 of
 /// one group of columns, then of the next.
@@ -229,7 +244,7 @@ struct StoreTileLowering : ConvertOpToLLVMPattern<StoreTileOp> {
       // Two chunks a step; the panel's own bits and the chunk's do not meet.
       int64_t chunk = i / kRegisters * 2;
       Value at = LLVM::XOrOp::create(rewriter, loc, base, constant(chunk % chunks * kChunk));
-      at = add(at, constant(chunk / chunks * tile.getPanelBytes()));
+      at = add(at, constant(chunk / chunks * tile.getPanelStrideBytes()));
       SmallVector<Value> inputs{at};
       llvm::append_range(inputs, ArrayRef(registers).slice(i, kRegisters));
       createInlinePTX(rewriter, loc,
@@ -244,5 +259,5 @@ struct StoreTileLowering : ConvertOpToLLVMPattern<StoreTileOp> {
 
 void mlir::flashattn::hopper::populateWgmmaToNVVMPatterns(LLVMTypeConverter &converter,
                                                           RewritePatternSet &patterns) {
-  patterns.add<WgmmaLowering, WgmmaWaitLowering, StoreTileLowering>(converter);
+  patterns.add<WgmmaLowering, WgmmaWaitLowering, PinLowering, StoreTileLowering>(converter);
 }

@@ -15,7 +15,8 @@
 
 namespace mlir::flashattn {
 
-/// Numbers of named barriers: the block's, and each consumer's is that of its warpgroup.
+/// Numbers of named barriers: the block's, and each consumer's is that of its warpgroup. Consumers
+/// that share a program have the first one's.
 inline constexpr int64_t kBlockBarrier = 0;
 
 /// Programs that a block runs at once.
@@ -35,6 +36,8 @@ struct BlockValues {
   SmallVector<Value> residents; ///< memref<held tiles x panels x rows x columns> each
   SmallVector<Value> outputs;   ///< the same, or with one tile for each consumer
   SmallVector<Value> rings;
+  SmallVector<Value> exchanged; ///< memref<2 x panels x rows x columns> each
+  Value staging;                ///< memref<warps x elements x f32>
   Value barriers; ///< memref<N x i64>
   Value hulls;    ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
   Value numbers;  ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
@@ -67,7 +70,7 @@ protected:
   }
   /// Number of a consumer's residents in a slot, of their tiles and of their barriers.
   Value heldNumber(Value slot, Value consumer) {
-    return add(mul(slot, plan.getConsumers()), consumer);
+    return add(mul(slot, plan.getPrograms()), consumer);
   }
 
   const BlockPlan &plan;
@@ -150,6 +153,8 @@ private:
   void passBy(Value begin, Value end, Value first, Value step);
   void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
   void clearMissingRows(LoadTileOp load, Value tile);
+  void exchange(TileLoopOp loop, Value first, Value step);
+  void pinOperands(TileLoopOp loop);
   void meet();
   void storeOutputs(const Held &held, Value consumer);
 

@@ -49,7 +49,7 @@ static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
   int64_t columns = store.getTileType().getDimSize(1);
   int64_t written = llvm::alignTo(columns, getPanelColumns(store.getTileType()));
   int64_t width = store.getMemRefType().getShape().back();
-  return store.getTileType().getDimSize(0) == hopper::kWarpgroupRows &&
+  return store.getTileType().getDimSize(0) == plan.schedule.getTileM() &&
          (written == columns || (!ShapedType::isDynamic(width) && width <= columns));
 }
 
@@ -121,7 +121,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
 /// Whether the programs of a block all go over the same tiles.
 static bool shareIntervals(const BlockPlan &plan) {
   TileLoopOp loop = plan.loop;
-  if (loop.getList() || plan.getConsumers() == 1)
+  if (loop.getList() || plan.getPrograms() == 1)
     return true;
   ProgramOp program = plan.program;
   Value number = program.getNumbers()[plan.getHeadsPerBlock() > 1 ? 1 : 2];
@@ -129,6 +129,23 @@ static bool shareIntervals(const BlockPlan &plan) {
     ValueRange interval = loop.getInterval(i);
     return !dependsOn(interval.front(), number) && !dependsOn(interval.back(), number);
   });
+}
+
+/// Whether consumers can share the program.
+static LogicalResult verifySharing(const BlockPlan &plan) {
+  ProgramOp program = plan.program;
+  if (plan.sharesProgram() &&
+      plan.schedule.getTileM() != hopper::kWarpgroupRows * plan.getConsumers())
+    return program.emitOpError() << "expected tile_m to be 64, or 64 for each of "
+                                 << plan.getConsumers() << " consumers, but got "
+                                 << plan.schedule.getTileM();
+  if (plan.sharesProgram() && plan.isPersistent())
+    return program.emitOpError() << "expected query_stages 1 where consumers share a program but got "
+                                 << plan.getSlots();
+  for (vector::ContractionOp product : plan.exchanges)
+    if (Operation *def = product.getLhs().getDefiningOp(); !def || def->getBlock() != product->getBlock())
+      return product.emitOpError() << "expected a transposed left-hand side that is made in the loop";
+  return success();
 }
 
 static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
@@ -144,6 +161,13 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   block.outputs = shapesOf("output", plan.outputs);
   block.elementBytes = plan.schedule.getDotType().getWidth() / 8;
   block.consumers = plan.getConsumers();
+  block.programs = plan.getPrograms();
+  for (vector::ContractionOp product : plan.exchanges) {
+    VectorType tile = product.getLhsType();
+    block.exchanged.push_back({"exchanged", tile.getDimSize(0), tile.getDimSize(1)});
+  }
+  for (AddTileOp add : plan.added)
+    block.added = cast<VectorType>(add.getTile().getType()).getNumElements();
   block.stages = plan.getStages();
   block.slots = plan.getSlots();
   block.intervals = plan.intervals;
@@ -195,6 +219,14 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   for (auto store : program.getBody()->getOps<StoreTileOp>())
     if (isCopied(store, plan))
       plan.outputs.push_back(store);
+  for (auto product : plan.loop.getBody()->getOps<vector::ContractionOp>())
+    if (isLhsTransposed(product))
+      plan.exchanges.push_back(product);
+  llvm::append_range(plan.added, plan.loop.getBody()->getOps<AddTileOp>());
+  if (plan.added.size() > 1)
+    return plan.added.back().emitOpError() << "expected at most one tile of a step to be added";
+  if (failed(verifySharing(plan)))
+    return failure();
   plan.memory = planMemory(plan);
   return plan;
 }

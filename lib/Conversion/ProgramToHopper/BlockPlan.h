@@ -11,6 +11,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "flashattn/Target/ResourcePlans.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 namespace mlir::flashattn {
 
@@ -24,6 +25,9 @@ struct BlockPlan {
   SmallVector<LoadTileOp> residents; ///< tiles that a program's contractions keep
   SmallVector<LoadTileOp> streams;   ///< tiles that come anew in each step; each has a ring
   SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
+  /// Products of the loop whose left-hand side, transposed, consumers hand each other.
+  SmallVector<vector::ContractionOp> exchanges;
+  SmallVector<AddTileOp> added; ///< tiles of the loop that are added to global memory, at most one
   bool batchesShare = false;         ///< whether batches share what a consumer itself reads
   int64_t intervals = 0;             ///< of the loop
   bool countsRounds = false;         ///< whether the loop has rounds
@@ -38,6 +42,10 @@ struct BlockPlan {
   static SmallVector<LoadTileOp> findStreams(TileLoopOp loop);
 
   int64_t getConsumers() const { return roles.getConsumers(); }
+  /// Whether all consumers run one program, each 64 of its rows.
+  bool sharesProgram() const { return schedule.getTileM() > hopper::kWarpgroupRows; }
+  /// Programs that a block runs at once.
+  int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
   int64_t getStages() const { return schedule.getStages(); }
   /// Groups of programs that a block has room for. With several it is persistent: it goes from one
   /// group to the next.
@@ -47,10 +55,10 @@ struct BlockPlan {
   bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }
   int64_t getHeadsPerBlock() const {
-    return roles.getAlong() == ProgramAxis::Head ? getConsumers() : 1;
+    return roles.getAlong() == ProgramAxis::Head ? getPrograms() : 1;
   }
-  /// Whether a block may have fewer programs than consumers.
-  bool mayLackPrograms() const { return getConsumers() > 1 && getHeadsPerBlock() == 1; }
+  /// Whether a block may have fewer programs than it has room for.
+  bool mayLackPrograms() const { return getPrograms() > 1 && getHeadsPerBlock() == 1; }
 };
 
 /// Columns of a panel of `tile` in shared memory.

@@ -6,8 +6,13 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// All threads of the warpgroup.
+/// All threads of the warpgroup, or of all that share a program.
 void ConsumerBuilder::meet() {
+  if (plan.sharesProgram()) {
+    hopper::GroupBarrierOp::create(b, loc, i32(1),
+                                   hopper::kWarpgroupThreads * plan.getConsumers());
+    return;
+  }
   hopper::GroupBarrierOp::create(b, loc, toI32(block.warpgroup), hopper::kWarpgroupThreads);
 }
 
@@ -58,8 +63,8 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, Value tile) {
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
   // Whole rows: the swizzle, which moves what is in one about, does not matter.
   Value first = add(mul(max(left, index(0)), index(columns)), threadInGroup);
-  auto loop =
-      scf::ForOp::create(b, loc, first, index(rows * columns), index(hopper::kWarpgroupThreads));
+  int64_t threads = hopper::kWarpgroupThreads * (plan.sharesProgram() ? plan.getConsumers() : 1);
+  auto loop = scf::ForOp::create(b, loc, first, index(rows * columns), index(threads));
   b.setInsertionPointToStart(loop.getBody());
   Value at = div(loop.getInductionVar(), index(columns));
   Value column = sub(loop.getInductionVar(), mul(at, index(columns)));
@@ -110,6 +115,58 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
   b.eraseOp(load);
 }
 
+/// Has operands in registers made in the stage that makes them, where another stage's products take
+/// them: the sums of several products leave no registers for what they are made of.
+void ConsumerBuilder::pinOperands(TileLoopOp loop) {
+  SetVector<Value> operands;
+  for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
+    Operation *def = product.getLhs().getDefiningOp();
+    if (def && def->getBlock() == loop.getBody() && !isa<hopper::LoadTileOp>(def) &&
+        getStage(def) != getStage(product))
+      operands.insert(product.getLhs());
+  }
+  for (Value operand : operands) {
+    b.setInsertionPointAfter(operand.getDefiningOp());
+    auto pinned = hopper::PinOp::create(b, loc, operand.getType(), operand);
+    b.replaceAllUsesExcept(operand, pinned, pinned);
+  }
+}
+
+/// Lets consumers of one program hand each other what products take transposed: it goes through
+/// shared memory, by turns through one of two places. Whoever writes a place again has waited for
+/// what its sisters wrote a step later, and they for the products that read it.
+void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
+  constexpr int64_t kPlaces = 2;
+  SmallVector<vector::ContractionOp> products = llvm::filter_to_vector(
+      loop.getBody()->getOps<vector::ContractionOp>(), isLhsTransposed);
+  for (auto [i, product] : llvm::enumerate(products)) {
+    Value tiles = block.exchanged[i], tile = product.getLhs();
+    int64_t ready = plan.memory.exchangeReady + kPlaces * i;
+    auto now = [&] { return toI32(add(sub(loop.getPlace(), first), step)); };
+    b.setInsertionPointAfter(tile.getDefiningOp());
+    Value place = placeOf(now(), kPlaces);
+    hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
+    hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
+    b.setInsertionPoint(product);
+    Value turn = now();
+    place = placeOf(turn, kPlaces);
+    hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(ready)),
+                                  parityOf(turn, kPlaces));
+    Value held = hopper::LoadTileOp::create(b, loc, cast<VectorType>(tile.getType()),
+                                            tileAt(tiles, place));
+    product.getLhsMutable().assign(held);
+  }
+  for (AddTileOp added : llvm::make_early_inc_range(loop.getBody()->getOps<AddTileOp>())) {
+    b.setInsertionPoint(added);
+    SmallVector<Value> indices(added.getIndices());
+    Value &row = indices[indices.size() - 2];
+    row = mul(row, cast<VectorType>(added.getTile().getType()).getDimSize(0));
+    hopper::AddTileOp::create(b, loc, added.getTile(), block.staging, added.getTarget(), indices,
+                              /*warp=*/Value());
+    b.eraseOp(added);
+  }
+}
+
 //===----------------------------------------------------------------------===//
 // The loop
 //===----------------------------------------------------------------------===//
@@ -138,6 +195,9 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   }
   for (auto [load, ring] : llvm::zip_equal(BlockPlan::findStreams(loop), block.rings))
     useStream(loop, load, ring, hull.begin, step);
+  if (plan.sharesProgram())
+    pinOperands(loop);
+  exchange(loop, hull.begin, step);
   b.setInsertionPointAfter(loop);
   return add(step, sub(hull.end, hull.begin));
 }
@@ -194,10 +254,17 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
     b.setInsertionPoint(output);
     bool inPlace = llvm::is_contained(block.residents, buffer);
     Value tile = tileAt(buffer, inPlace ? held.number : consumer);
+    // Its place may be what sisters still read.
+    if (plan.sharesProgram())
+      meet();
     hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
     hopper::FenceAsyncSharedOp::create(b, loc);
     meet();
-    auto one = scf::IfOp::create(b, loc, block.signals, /*withElseRegion=*/false);
+    Value first = block.signals;
+    if (plan.sharesProgram())
+      first = arith::AndIOp::create(
+          b, loc, first, compare(arith::CmpIPredicate::eq, block.warpgroup, index(1)));
+    auto one = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
     b.setInsertionPointToStart(one.thenBlock());
     IRMapping none;
     hopper::TmaStoreOp::create(b, loc, tile, map, getOrigin(output, none));
@@ -220,19 +287,29 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   step = consumeLoop(held.slot, numbers[2], step);
   useResidents(held);
   storeOutputs(held, consumer);
+  if (!plan.added.empty()) {
+    // Its place in shared memory must last for the last copy's reads of it.
+    b.setInsertionPoint(target, place);
+    hopper::WaitStoresOp::create(b, loc);
+  }
   b.setInsertionPoint(target, place);
   return step;
 }
 
 void ConsumerBuilder::build() {
-  threadInGroup = arith::AndIOp::create(b, loc, block.thread, index(hopper::kWarpgroupThreads - 1));
+  threadInGroup =
+      plan.sharesProgram()
+          ? sub(block.thread, index(hopper::kWarpgroupThreads))
+          : arith::AndIOp::create(b, loc, block.thread, index(hopper::kWarpgroupThreads - 1))
+                .getResult();
   auto threads = OnThreadsOp::create(b, loc, threadInGroup, plan.schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(threads.getBody());
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,
                                  plan.roles.getRegisters(), plan.roles.getBlocks());
   hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
-  Value consumer = toIndex(sub(toI32(block.warpgroup), i32(1)));
+  Value consumer =
+      plan.sharesProgram() ? index(0) : toIndex(sub(toI32(block.warpgroup), i32(1)));
   if (!plan.isPersistent()) {
     consume(block.group, consumer, {index(0), consumer, /*pending=*/true}, index(0));
     return;

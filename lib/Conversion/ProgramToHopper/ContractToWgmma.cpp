@@ -28,7 +28,9 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
     return {};
   }
   std::optional<bool> transposed = isRhsTransposed(op);
-  if (!transposed) {
+  // A transposed left-hand side can only come from shared memory.
+  bool transposedLhs = lhs && isLhsTransposed(op);
+  if (!transposed && !transposedLhs) {
     op.emitOpError() << "expected lhs[m,k] times rhs[n,k] or rhs[k,n], as wgmma has, but got "
                      << op.getIndexingMaps();
     return {};
@@ -38,12 +40,14 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   if (matchPattern(acc, m_AnyZeroFloat()) || matchPattern(acc, m_PosZeroFloat()))
     acc = {};
   b.setInsertionPoint(op);
-  int64_t depth = op.getLhsType().getDimSize(1);
+  int64_t depth = op.getLhsType().getDimSize(transposedLhs ? 0 : 1);
   IntegerAttr part;
-  if (lhs && hopper::SharedTile::get(a.getType())->getColumns() != depth)
+  if (lhs && !transposedLhs && hopper::SharedTile::get(a.getType())->getColumns() != depth)
     part = b.getI64IntegerAttr(depth);
-  auto product = hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, rhs.getTile(), acc,
-                                         *transposed ? UnitAttr() : b.getUnitAttr(), part);
+  auto product = hopper::WgmmaOp::create(
+      b, op.getLoc(), op.getResultType(), a, rhs.getTile(), acc,
+      transposed.value_or(false) ? UnitAttr() : b.getUnitAttr(), part,
+      transposedLhs ? b.getUnitAttr() : UnitAttr());
   b.replaceOp(op, product.getD());
   if (lhs && lhs != rhs && lhs->use_empty())
     b.eraseOp(lhs);

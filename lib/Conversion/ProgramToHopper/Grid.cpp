@@ -15,7 +15,7 @@ void GridBuilder::countGroups(BlockValues &values) {
   values.batches = program.getSizes()[0];
   values.heads = program.getSizes()[1];
   values.tiles = values.tileGroups = program.getSizes()[2];
-  Value headGroups = values.heads, consumers = index(plan.getConsumers());
+  Value headGroups = values.heads, consumers = index(plan.getPrograms());
   if (plan.getHeadsPerBlock() > 1 || plan.roles.getAlong() == ProgramAxis::Head)
     headGroups = div(values.heads, consumers);
   else
@@ -62,7 +62,7 @@ Group GridBuilder::decode(Value number) {
   Value place = ascends ? row : sub(sub(perHead, row), i32(1)), firstTile = place, end;
   TileLoopOp loop = plan.loop;
   if (loop.getList() && headsPerBlock == 1) {
-    firstTile = mul(place, i32(plan.getConsumers()));
+    firstTile = mul(place, i32(plan.getPrograms()));
     end = block.tiles;
   } else if (headsPerBlock == 1) {
     Value fewer = div(toI32(block.tiles), perHead), withFewer = countSmallerGroups();
@@ -96,7 +96,7 @@ IRMapping GridBuilder::numbersOf(const Group &group, Value consumer) {
 
 SmallVector<IRMapping> GridBuilder::programsOf(const Group &group) {
   SmallVector<IRMapping> programs;
-  for (int64_t w = 0; w < plan.getConsumers(); ++w)
+  for (int64_t w = 0; w < plan.getPrograms(); ++w)
     programs.push_back(numbersOf(group, index(w)));
   return programs;
 }

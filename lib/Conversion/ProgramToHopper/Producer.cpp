@@ -101,7 +101,7 @@ void ProducerBuilder::prepareNext(Value round, Value rounds) {
   Value slot = placeOf(next, plan.getSlots());
   // What is said of the group takes the place of what all consumers have read.
   Value free = parityOf(next, plan.getSlots(), /*inverted=*/true);
-  for (int64_t w = 0; w < plan.getConsumers(); ++w)
+  for (int64_t w = 0; w < plan.getPrograms(); ++w)
     hopper::BarrierWaitOp::create(
         b, loc, block.barriers, add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
         free);

@@ -85,6 +85,10 @@ int64_t LaunchBuilder::allocate(Value pool) {
     values.rings.push_back(
         hopper::MakeRingOp::create(b, loc, type, places, values.barriers, ring.full));
   }
+  for (unsigned number : planned.exchanged)
+    values.exchanged.push_back(view(number, element));
+  if (planned.staging)
+    values.staging = view(*planned.staging, b.getF32Type());
   values.hulls = view(planned.bounds, b.getI32Type());
   if (planned.numbers)
     values.numbers = view(*planned.numbers, b.getI32Type());
@@ -101,6 +105,11 @@ void LaunchBuilder::initBlock() {
     hopper::BarrierInitOp::create(b, loc, values.barriers, index(i), b.getI64IntegerAttr(1));
   for (Value ring : values.rings)
     hopper::RingInitOp::create(b, loc, ring, plan.getConsumers());
+  constexpr int64_t kPlaces = 2, kWarps = 4;
+  for (int64_t i = 0; i < kPlaces * static_cast<int64_t>(values.exchanged.size()); ++i)
+    hopper::BarrierInitOp::create(b, loc, values.barriers,
+                                  index(plan.memory.exchangeReady + i),
+                                  b.getI64IntegerAttr(kWarps * plan.getConsumers()));
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;
   if (plan.isPersistent())

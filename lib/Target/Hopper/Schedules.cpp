@@ -163,7 +163,7 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   if (storesOutput(op, schedule))
     block.outputs = {{"o", m, dv}};
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
-  block.consumers = roles.getConsumers();
+  block.consumers = block.programs = roles.getConsumers();
   block.stages = schedule.getStages();
   block.slots = roles.getQueryStages();
   block.intervals = countIntervals(op, schedule);
@@ -189,10 +189,6 @@ static std::string explainShapeRefusal(AttentionOpInterface op, ScheduleAttr sch
                          listChips(ChipInfo::kWarpgroups), machine.getName());
   if (op.getElementType().isF32())
     return "expected elements of f16 or bf16, as wgmma has them, but got f32";
-  if (m != kRows || schedule.getWarps() != kWarps)
-    return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
-                         "got {0} and {1}",
-                         m, schedule.getWarps());
   if (n % 16 != 0 || n > 256)
     return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
   if (!hasVisiblePair(op))
@@ -251,8 +247,25 @@ static std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAt
                              kSystem);
 }
 
+/// A tile of rows that `most` warpgroups share at most.
+static std::string explainTileRefusal(ScheduleAttr schedule, int64_t most) {
+  int64_t m = schedule.getTileM();
+  if (m % kRows == 0 && m / kRows <= most && schedule.getWarps() == kWarps * m / kRows)
+    return "";
+  if (most == 1)
+    return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
+                         "got {0} and {1}",
+                         m, schedule.getWarps());
+  return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many "
+                       "for each of {0} consumers, but got {1} and {2}",
+                       most, m, schedule.getWarps());
+}
+
 std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                        const Machine &machine) {
+  if (machine.hasWarpgroups() && !op.getElementType().isF32())
+    if (std::string reason = explainTileRefusal(schedule, 1); !reason.empty())
+      return reason;
   if (std::string reason = explainShapeRefusal(op, schedule, machine); !reason.empty())
     return reason;
   if (std::string reason =
@@ -278,13 +291,18 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   roles.consumers = 2;
   roles.registers = 240;
   roles.producerRegisters = 24;
-  auto add = [&](int64_t n, int64_t stages) {
-    candidates.push_back(ScheduleAttr::get(
-        op.getContext(), makeFields(n, stages, /*pack=*/1, roles, op.getElementType())));
+  auto add = [&](int64_t m, int64_t n, int64_t stages) {
+    ScheduleFields fields = makeFields(n, stages, /*pack=*/1, roles, op.getElementType());
+    fields.tileM = m;
+    fields.warps = kWarps * m / kRows;
+    candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
   if (classifyMask(op.getVisibleSets()).shape == MaskShape::Triangular)
     roles.section = 4;
-  add(64, 2);
+  // Sums of dq come from all programs, in any order (B4).
+  if (!op.getDeterministic() && op.getD() == 128)
+    add(2 * kRows, 64, 2);
+  add(kRows, 64, 2);
   return candidates;
 }
 
@@ -297,6 +315,7 @@ static std::array<SharedMemoryPlan, 2> planGradients(AttentionBackwardOp op,
   WarpgroupBlock block;
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
   block.consumers = roles.getConsumers();
+  block.programs = m > kRows ? 1 : block.consumers;
   block.stages = schedule.getStages();
   block.slots = roles.getQueryStages();
   SmallVector<IntegerSet> visible = op.getVisibleSets();
@@ -311,6 +330,10 @@ static std::array<SharedMemoryPlan, 2> planGradients(AttentionBackwardOp op,
       if (overKeys == (StringRef(name) != "dq") &&
           (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref)))
         block.outputs.push_back({name, m, columns});
+    if (m > kRows) {
+      block.exchanged = {{"ds", m, n}};
+      block.added = n * d;
+    }
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = TileIntervalPlan(visible, axis, n).size();
     plans[overKeys ? 0 : 1] = planWarpgroupBlock(block).memory;
@@ -324,6 +347,11 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (std::string reason = explainRowRefusal("d_o", op.getDO()); !reason.empty())
     return reason;
+  if (std::string reason = explainTileRefusal(schedule, schedule.getRoles().getConsumers());
+      !reason.empty())
+    return reason;
+  if (op.getDeterministic() && schedule.getTileM() > kRows)
+    return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any order";
   for (const SharedMemoryPlan &plan : planGradients(op, schedule))
     if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
       return reason;

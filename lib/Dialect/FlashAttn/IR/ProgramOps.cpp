@@ -235,6 +235,35 @@ int64_t StoreTileOp::getInnerRows() { return innerRowsOf(*this); }
 
 LogicalResult StoreTileOp::verify() { return verifyAccess(*this, /*mayRepeat=*/false); }
 
+/// What holds for a tile that programs add to.
+static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memref, size_t indices,
+                                 int64_t parts) {
+  if (memref.getRank() < 2 || !memref.getElementType().isF32() || !memref.getLayout().isIdentity())
+    return op->emitOpError() << "expected a memref of f32 without gaps, of 2 dimensions or more, but "
+                                "got "
+                             << memref;
+  if (static_cast<int64_t>(indices) != memref.getRank())
+    return op->emitOpError() << "expected an index for each of " << memref.getRank()
+                             << " dimensions but got " << indices;
+  if (tile.getDimSize(1) != memref.getShape().back())
+    return op->emitOpError() << "expected a tile of all " << memref.getShape().back()
+                             << " columns but got " << tile;
+  if (tile.getDimSize(0) % 16 != 0 || tile.getDimSize(1) % (8 * parts) != 0)
+    return op->emitOpError() << "expected rows in 16s and columns in 8s for each of " << parts
+                             << " parts but got " << tile;
+  return success();
+}
+
+LogicalResult AddTileOp::verify() {
+  return verifyAdded(*this, cast<VectorType>(getTile().getType()),
+                     cast<MemRefType>(getTarget().getType()), getIndices().size(), getParts());
+}
+
+LogicalResult LoadAddedOp::verify() {
+  return verifyAdded(*this, cast<VectorType>(getTile().getType()),
+                     cast<MemRefType>(getSource().getType()), getIndices().size(), getParts());
+}
+
 //===----------------------------------------------------------------------===//
 // Loops over tiles
 //===----------------------------------------------------------------------===//

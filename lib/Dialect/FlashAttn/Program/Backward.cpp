@@ -29,6 +29,14 @@ public:
 private:
   void buildKeyPrograms(const QuerySums &sums);
   void buildQueryPrograms(const QuerySums &sums);
+  void buildSumPrograms(const QuerySums &sums);
+  /// Whether the programs over key tiles make dq too, of which each adds its share. They do where the
+  /// warpgroups of a block share a program, and a program has keys enough for it to pay.
+  bool addsQueries() const {
+    return schedule.getRoles() && schedule.getTileM() > schedule.getTileN();
+  }
+  /// Parts of the columns of such a share.
+  int64_t getParts() const { return schedule.getTileM() / schedule.getTileN(); }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
   /// Writes the sum `rows`, f32, times `factor` where that is not 1.
   void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
@@ -41,6 +49,7 @@ private:
   const Sizes &sizes;
   KeyRange all;
   SmallVector<IntegerSet> visible;
+  Factor scale; ///< of dq and dk: what sums of products still lack
 };
 
 } // namespace
@@ -107,7 +116,6 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
     return f32Vector({rows, cast<VectorType>(factor.getType()).getDimSize(1)});
   };
   SmallVector<Value> state = {splat(sumType(k), 0), splat(sumType(v), 0)};
-  Factor scale;
   if (!intervals.empty()) {
     auto loop = TileLoopOp::create(b, loc, getBounds(intervals), /*list=*/Value(), ValueRange(),
                                    when, state, /*rounds=*/sizes.group);
@@ -128,6 +136,7 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
     ScoreDerivative derivative;
     Value weights = gradients.toDotType(gradients.buildWeights(
         products, at, sums.loadColumns(QuerySums::Exponent, at), derivative));
+    StageOp::create(b, loc);
     Value dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
     Value dP = gradients.multiply(dO, v);
     Value dv = product(weights, dO, loop.getState()[1]);
@@ -136,6 +145,12 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
     Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
     StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
     Value dk = product(inner, q, loop.getState()[0]);
+    if (Value gradient = sums.getQueryGradients()) {
+      StageOp::create(b, loc, /*lag=*/1, /*behind=*/1);
+      Value dq = productOfTransposed(
+          inner, k, splat(f32Vector({columns, cast<VectorType>(k.getType()).getDimSize(1)}), 0));
+      AddTileOp::create(b, loc, dq, gradient, ValueRange{batch, head, tile, index(0)}, getParts());
+    }
     TileYieldOp::create(b, loc, ValueRange{dk, dv});
     scale = derivative.factor;
     state.assign(loop.getResults().begin(), loop.getResults().end());
@@ -170,7 +185,6 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   SmallVector<TileInterval> intervals = buildKeyIntervals(b, loc, visible, position, last,
                                                           sizes.queries, keys.keys, columns);
   Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
-  Factor scale;
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, at),
           deltas = sums.loadRows(QuerySums::Delta, at);
@@ -199,10 +213,33 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   store(dq, scale, op.getDqInit(), batch, head, queryTile);
 }
 
+/// dq of a tile of queries from what the programs over key tiles have added up.
+void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
+  int64_t rows = schedule.getTileN();
+  ScheduleFields fields = schedule.withRoles({}).getFields();
+  fields.tileM = rows;
+  fields.warps = rows / 16;
+  auto program = ProgramOp::create(
+      b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
+      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
+      ScheduleAttr::get(b.getContext(), fields));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
+        tile = program.getNumbers()[2];
+  Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
+                                 sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
+                                 getParts());
+  store(dq, scale, op.getDqInit(), batch, head, tile);
+}
+
 void BackwardBuilder::build() {
-  QuerySums sums(b, op, operands);
+  QuerySums sums(b, op, operands, addsQueries());
   buildKeyPrograms(sums);
-  buildQueryPrograms(sums);
+  if (addsQueries())
+    buildSumPrograms(sums);
+  else
+    buildQueryPrograms(sums);
   sums.free();
 }
 

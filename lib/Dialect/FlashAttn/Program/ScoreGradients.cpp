@@ -16,24 +16,36 @@ using namespace mlir::flashattn;
 // Sums
 //===----------------------------------------------------------------------===//
 
-QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands)
+Value QuerySums::allocate(ArrayRef<Value> sizes) const {
+  SmallVector<int64_t> shape;
+  SmallVector<Value> dynamicSizes;
+  for (Value size : sizes) {
+    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
+    if (ShapedType::isDynamic(shape.back()))
+      dynamicSizes.push_back(size);
+  }
+  return memref::AllocOp::create(b, loc, MemRefType::get(shape, b.getF32Type()), dynamicSizes);
+}
+
+QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
+                     bool sumsQueries)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
   int64_t whole = std::lcm(schedule.getTileM(), schedule.getTileN());
   rows = mul(ceilDiv(sizes.queries, whole), whole);
-  SmallVector<int64_t> shape;
-  SmallVector<Value> dynamicSizes;
-  for (Value size : {mul(sizes.batches, 2), sizes.heads, rows}) {
-    shape.push_back(getConstantIntValue(size).value_or(ShapedType::kDynamic));
-    if (ShapedType::isDynamic(shape.back()))
-      dynamicSizes.push_back(size);
-  }
-  buffer = memref::AllocOp::create(b, loc, MemRefType::get(shape, b.getF32Type()), dynamicSizes);
+  buffer = allocate({mul(sizes.batches, 2), sizes.heads, rows});
+  if (sumsQueries)
+    gradients =
+        allocate({sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
   buildProgram(op, operands);
 }
 
-void QuerySums::free() const { memref::DeallocOp::create(b, loc, buffer); }
+void QuerySums::free() const {
+  memref::DeallocOp::create(b, loc, buffer);
+  if (gradients)
+    memref::DeallocOp::create(b, loc, gradients);
+}
 
 /// B1: delta = sum_d d_o o - d_lse, and the exponent of 2 that P's are taken against.
 void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
@@ -81,6 +93,12 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
   for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
                         /*shape=*/nullptr, ArrayRef<bool>{true});
+  if (!gradients)
+    return;
+  int64_t columns = cast<MemRefType>(gradients.getType()).getShape().back();
+  StoreTileOp::create(b, loc, splat(f32Vector({count, columns}), 0), gradients,
+                      ValueRange{at.batch, at.head, at.queryTile, index(0)},
+                      ArrayRef<int64_t>{2, 3}, /*shape=*/nullptr, ArrayRef<bool>{true, true});
 }
 
 SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {

@@ -13,16 +13,20 @@ namespace mlir::flashattn {
 class QuerySums : public TileBuilder {
 public:
   /// Makes room for them and, in programs of their own, the sums.
-  QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands);
+  /// Where `sumsQueries` there is a sum of dq too, of zeros.
+  QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, bool sumsQueries);
   void free() const;
 
   enum Kind { Exponent, Delta };
   /// Of the schedule's rows, vector<M>, or of the columns of a tile, each of whose rows is the same.
   Value loadRows(Kind kind, const ScorePlace &at) const;
   Value loadColumns(Kind kind, const ScorePlace &at) const;
+  /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
+  Value getQueryGradients() const { return gradients; }
 
 private:
   void buildProgram(AttentionBackwardOp op, const Operands &operands);
+  Value allocate(ArrayRef<Value> sizes) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
 
   ScheduleAttr schedule;
@@ -30,6 +34,7 @@ private:
   /// memref<2B x Hq x N x f32>: the exponents of all batches, and their deltas. N are the queries in
   /// whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer;
+  Value gradients;
 };
 
 /// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.

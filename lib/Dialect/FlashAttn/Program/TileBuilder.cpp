@@ -79,6 +79,17 @@ Value TileBuilder::product(Value lhs, Value rhs, Value acc, bool transposedRhs) 
                                                               IteratorType::reduction});
 }
 
+Value TileBuilder::productOfTransposed(Value lhs, Value rhs, Value acc) const {
+  AffineExpr i, j, k;
+  bindDims(b.getContext(), i, j, k);
+  using Maps = ArrayRef<ArrayRef<AffineExpr>>;
+  using vector::IteratorType;
+  return vector::ContractionOp::create(b, loc, lhs, rhs, acc, Maps{{k, i}, {k, j}, {i, j}},
+                                       ArrayRef<IteratorType>{IteratorType::parallel,
+                                                              IteratorType::parallel,
+                                                              IteratorType::reduction});
+}
+
 Value TileBuilder::clone(Value v, IRMapping &mapping, Operation *scope) const {
   if (Value known = mapping.lookupOrNull(v))
     return known;
@@ -102,6 +113,16 @@ std::optional<bool> mlir::flashattn::isRhsTransposed(vector::ContractionOp op) {
       (!is(1, k, j) && !is(1, j, k)))
     return std::nullopt;
   return is(1, j, k);
+}
+
+bool mlir::flashattn::isLhsTransposed(vector::ContractionOp op) {
+  AffineExpr i, j, k;
+  bindDims(op.getContext(), i, j, k);
+  SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  auto is = [&](unsigned operand, AffineExpr x, AffineExpr y) {
+    return maps[operand] == AffineMap::get(3, 0, {x, y}, op.getContext());
+  };
+  return op.getKind() == vector::CombiningKind::ADD && is(0, k, i) && is(1, k, j) && is(2, i, j);
 }
 
 bool mlir::flashattn::dependsOn(Value v, Value from) {

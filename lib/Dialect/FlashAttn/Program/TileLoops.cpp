@@ -106,6 +106,7 @@ private:
   struct Stage {
     SmallVector<Operation *> ops;
     bool lags;
+    int64_t behind; ///< of a stage that lags: the stage of the next step before it
   };
   /// A step on its way: what it has of the body's values.
   struct Step {
@@ -143,11 +144,11 @@ private:
 } // namespace
 
 void LoopExpander::findStages() {
-  stages.push_back({{}, false});
+  stages.push_back({{}, false, 0});
   for (Operation &op : loop.getBody()->without_terminator()) {
     auto stage = dyn_cast<StageOp>(op);
     if (stage)
-      stages.push_back({{}, stage.getLag() != 0});
+      stages.push_back({{}, stage.getLag() != 0, static_cast<int64_t>(stage.getBehind())});
     else
       stages.back().ops.push_back(&op);
   }
@@ -309,23 +310,23 @@ void LoopExpander::takeState(Step &step, ValueRange state) {
       step.values.map(argument, state[llvm::find(carried, yielded) - carried.begin()]);
 }
 
-/// The stages of `step` that do not lag and, behind the first, those of the step `before` that do;
+/// The stages of `step` that do not lag and, each behind its own, those of the step `before` that do;
 /// null if there was none and the state is complete.
 LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
-  bool isFirst = true;
-  for (const Stage &stage : stages) {
+  for (auto [number, stage] : llvm::enumerate(stages)) {
     if (stage.lags)
       continue;
     if (failed(copyStages(step, stage)))
       return failure();
-    if (std::exchange(isFirst, false) && before)
-      for (const Stage &late : stages)
-        if (late.lags && failed(copyStages(*before, late)))
-          return failure();
-    if (before)
-      for (auto [argument, yielded] : llvm::zip_equal(loop.getState(), loop.getYielded()))
-        if (isOfLaggingStage(yielded))
-          step.values.map(argument, before->values.lookup(yielded));
+    if (!before)
+      continue;
+    for (const Stage &late : stages)
+      if (late.lags && late.behind == static_cast<int64_t>(number) &&
+          failed(copyStages(*before, late)))
+        return failure();
+    for (auto [argument, yielded] : llvm::zip_equal(loop.getState(), loop.getYielded()))
+      if (isOfLaggingStage(yielded) && before->values.contains(yielded))
+        step.values.map(argument, before->values.lookup(yielded));
   }
   return success();
 }

@@ -131,7 +131,7 @@ std::optional<SharedTile> SharedTile::get(Type type) {
       !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(memref))
     return std::nullopt;
   SharedTile tile{memref.getDimSize(0), memref.getDimSize(1), memref.getDimSize(2),
-                  memref.getElementType()};
+                  /*panelStride=*/0, memref.getElementType()};
   if ((!tile.elementType.isF16() && !tile.elementType.isBF16()) ||
       !isSwizzledRow(tile.panelColumns) || tile.panels < 1 || tile.rows < 1)
     return std::nullopt;
@@ -141,7 +141,10 @@ std::optional<SharedTile> SharedTile::get(Type type) {
       strides[1] != tile.panelColumns)
     return std::nullopt;
   // A panel that follows another begins where the swizzle does.
-  if (tile.panels > 1 && (strides[0] != tile.rows * tile.panelColumns || tile.rows % 8 != 0))
+  tile.panelStride = strides[0];
+  if (tile.panels > 1 && (ShapedType::isDynamic(strides[0]) || tile.rows % 8 != 0 ||
+                          strides[0] < tile.rows * tile.panelColumns ||
+                          strides[0] % (8 * tile.panelColumns) != 0))
     return std::nullopt;
   return tile;
 }

@@ -233,6 +233,8 @@ int64_t WgmmaOp::getContraction() {
   if (auto vector = dyn_cast<VectorType>(getA().getType()))
     return getVectorColumns(vector);
   auto memref = cast<MemRefType>(getA().getType());
+  if (getTransposedA())
+    return memref.getDimSize(1);
   return memref.getDimSize(0) * memref.getDimSize(2);
 }
 
@@ -245,8 +247,8 @@ static LogicalResult verifyVectors(Operation *op, ValueRange values) {
       continue;
     if (type.isScalable() || type.getRank() < 1 || type.getRank() > 2)
       return op->emitOpError() << "expected vectors of one or two dimensions but got " << type;
-    if (type.getRank() == 2 && type.getDimSize(0) != kWarpgroupRows)
-      return op->emitOpError() << "expected " << kWarpgroupRows << " rows but got " << type;
+    if (type.getRank() == 2 && type.getDimSize(0) % kWarpgroupRows != 0)
+      return op->emitOpError() << "expected rows in " << kWarpgroupRows << "s but got " << type;
     if (!first)
       first = type;
     if (type.getRank() != first.getRank())
@@ -274,10 +276,13 @@ LogicalResult WgmmaOp::verify() {
     FailureOr<SharedTile> a = verifyTile(*this, "a", getA());
     if (failed(a))
       return failure();
-    if (a->rows != kWarpgroupRows)
-      return emitOpError() << "expected " << kWarpgroupRows << " rows of 'a' but got "
+    auto d = cast<VectorType>(getD().getType());
+    int64_t rows = d.getRank() == 2 ? d.getDimSize(0) : kWarpgroupRows;
+    if ((getTransposedA() ? a->getColumns() : a->rows) != rows)
+      return emitOpError() << "expected " << rows
+                           << (getTransposedA() ? " columns" : " rows") << " of 'a' but got "
                            << getA().getType();
-    aColumns = a->getColumns();
+    aColumns = getTransposedA() ? a->rows : a->getColumns();
   }
   if (aElement != b->elementType)
     return emitOpError() << "expected element type " << aElement << " of 'b' as in 'a' but got "
@@ -357,5 +362,29 @@ LogicalResult StoreTileOp::verify() {
     return emitOpError() << "expected one thread's part of " << kWarpgroupRows
                          << " rows and a multiple of 16 first columns of " << getTile().getType()
                          << " but got " << type;
+  return success();
+}
+
+LogicalResult PublishOp::verify() { return verifyBarriers(*this, getBarriers()); }
+
+LogicalResult AddTileOp::verify() {
+  auto staging = cast<MemRefType>(getStaging().getType());
+  if (staging.getRank() != 2 || !staging.getElementType().isF32() || !staging.hasStaticShape() ||
+      !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) || !staging.getLayout().isIdentity())
+    return emitOpError() << "expected staging of warps x f32 in shared memory but got " << staging;
+  auto target = cast<MemRefType>(getTarget().getType());
+  if (!target.getElementType().isF32() || !target.getLayout().isIdentity())
+    return emitOpError() << "expected a target of f32 without gaps but got " << target;
+  if (static_cast<int64_t>(getIndices().size()) != target.getRank())
+    return emitOpError() << "expected an index for each of " << target.getRank()
+                         << " dimensions but got " << getIndices().size();
+  auto value = cast<VectorType>(getValue().getType());
+  int64_t elements = value.getRank() == 1 ? 32 * value.getNumElements()
+                                          : value.getNumElements() / staging.getDimSize(0);
+  if (elements != staging.getDimSize(1) || elements % 128 != 0)
+    return emitOpError() << "expected " << elements
+                         << " elements of staging for each warp, in 128s, but got " << staging;
+  if ((value.getRank() == 1) != (getWarp() != nullptr))
+    return emitOpError() << "expected the number of the warp where the value is a thread's part";
   return success();
 }

@@ -199,6 +199,51 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<
   }];
 }
 
+def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "add a tile to what other programs add to as well";
+  let description = [{
+    Adds the tile to that at `indices` of `target`, whose last two dimensions have rows in whole tiles
+    and the tile's columns; the last but one index counts tiles. Programs add in any order.
+
+    Where an element of the tile lies within its place is the target's own affair: of `parts` parts
+    of its columns, each as `rows x columns / parts` threads' accumulators have them. Only
+    `flashattn.load_added` reads them.
+
+    Example:
+
+    ```mlir
+    flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2
+        : vector<64x128xf32>, memref<?x?x?x128xf32>
+    ```
+  }];
+  let arguments = (ins VectorOfRankAndType<[2], [F32]>:$tile,
+                       Arg<AnyMemRef, "", [MemRead, MemWrite]>:$target, Variadic<Index>:$indices,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$parts);
+  let assemblyFormat = [{
+    $tile `to` $target `[` $indices `]` `parts` $parts attr-dict `:` type($tile) `,` type($target)
+  }];
+}
+
+def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffects<[MemRead]>]> {
+  let summary = "a tile that programs have added to";
+  let description = [{
+    What `flashattn.add_tile` of as many rows, columns and parts has made of the place at `indices`.
+
+    Example:
+
+    ```mlir
+    %dq = flashattn.load_added %sums[%b, %h, %t, %c0] parts 2
+        : memref<?x?x?x128xf32> -> vector<64x128xf32>
+    ```
+  }];
+  let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$parts);
+  let results = (outs VectorOfRankAndType<[2], [F32]>:$tile);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `parts` $parts attr-dict `:` type($source) `->` type($tile)
+  }];
+}
+
 //===----------------------------------------------------------------------===//
 // Loops over tiles
 //===----------------------------------------------------------------------===//
@@ -277,14 +322,16 @@ def FlashAttn_StageOp : Op<FlashAttn_Dialect, "stage", [
   let summary = "a new stage of a step begins";
   let description = [{
     What stands behind it, up to the next one, is a stage of its own. One with `lag` 1 may run a step
-    later than the stages before it, right behind the first stage of that step; only stages behind it
-    and the next step's may use its values. It has effects so that nothing moves across it.
+    later than the stages before it, right behind stage `behind` of that step, counted from 0; only
+    stages behind it and the next step's may use its values. It has effects so that nothing moves
+    across it.
 
-    Example: `flashattn.stage lag 1`
+    Example: `flashattn.stage lag 1 behind 2`
   }];
   let arguments = (ins DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<1>]>,
-                                         "0">:$lag);
-  let assemblyFormat = "(`lag` $lag^)? attr-dict";
+                                         "0">:$lag,
+                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntNonNegative]>, "0">:$behind);
+  let assemblyFormat = "(`lag` $lag^)? (`behind` $behind^)? attr-dict";
 }
 
 def FlashAttn_TileMaskOp : FlashAttn_ProgramLevelOp<"tile_mask", [

@@ -81,6 +81,8 @@ struct TileBuilder {
   Value isBelow(Value end, int64_t rows) const;
   /// acc[m,n] + lhs[m,k] rhs[k,n] or, `transposedRhs`, acc[m,n] + lhs[m,k] rhs[n,k]^T.
   Value product(Value lhs, Value rhs, Value acc, bool transposedRhs = false) const;
+  /// acc[m,n] + lhs[k,m]^T rhs[k,n]
+  Value productOfTransposed(Value lhs, Value rhs, Value acc) const;
 
   /// `v` at the insertion point with what `mapping` says: copies of the ops inside of `scope` that
   /// compute it, each made once and then known to `mapping`. What stands outside stays.
@@ -93,6 +95,9 @@ struct TileBuilder {
 /// Whether the right-hand side of `op`, lhs[m,k] times rhs[k,n], is given as rhs[n,k]; nothing
 /// where `op` is no such product.
 std::optional<bool> isRhsTransposed(vector::ContractionOp op);
+
+/// Whether `op` is lhs[k,m]^T rhs[k,n].
+bool isLhsTransposed(vector::ContractionOp op);
 
 /// Whether `v` is computed from `from`.
 bool dependsOn(Value v, Value from);

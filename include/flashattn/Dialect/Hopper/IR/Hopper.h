@@ -41,6 +41,7 @@ constexpr int64_t kTensorMapAlignment = 64;
 /// 32, 64 or 128 bytes in the swizzle of that width.
 struct SharedTile {
   int64_t panels, rows, panelColumns;
+  int64_t panelStride; ///< elements from a panel to the next: more than its own in a slice of rows
   Type elementType;
 
   /// The tile of `type`, or none if `type` is not one.
@@ -48,8 +49,10 @@ struct SharedTile {
 
   int64_t getColumns() const { return panels * panelColumns; }
   int64_t getRowBytes() const { return panelColumns * elementType.getIntOrFloatBitWidth() / 8; }
-  int64_t getPanelBytes() const { return rows * getRowBytes(); }
-  int64_t getBytes() const { return panels * getPanelBytes(); }
+  int64_t getPanelStrideBytes() const {
+    return panelStride * elementType.getIntOrFloatBitWidth() / 8;
+  }
+  int64_t getBytes() const { return panels * rows * getRowBytes(); }
   /// What a panel's first byte must be a multiple of: eight rows, the swizzle's period.
   int64_t getAlignment() const { return 8 * getRowBytes(); }
 };

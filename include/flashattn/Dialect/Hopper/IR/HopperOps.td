@@ -366,13 +366,16 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma"> {
     | | rows | columns |
     | --- | --- | --- |
     | `a` in shared memory (`PxRxC`) | R = 64 | P*C = K |
+    | `a` with `transposed_a`, in shared memory | K | 64 |
     | `a` in registers | 64 | K |
     | `b` | N | K |
     | `b` with `transposed` | K | N |
     | `acc`, `d` | 64 | N |
 
     K is a multiple of 16 and the same in `a` and `b`; with `depth` only so much of both is
-    contracted. N is a multiple of 8 up to 256, and may be less than what `b` has.
+    contracted. N is a multiple of 8 up to 256, and may be less than what `b` has. On whole tiles
+    several warpgroups may share a product: each has 64 of its rows or, of 64 rows in all, a part of
+    the columns.
 
     Examples:
 
@@ -384,10 +387,12 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma"> {
     ```
   }];
   let arguments = (ins Hopper_WgmmaA:$a, AnyMemRef:$b, Optional<Hopper_F32Vector>:$acc,
-                       UnitAttr:$transposed, OptionalAttr<I64Attr>:$depth);
+                       UnitAttr:$transposed, OptionalAttr<I64Attr>:$depth,
+                       UnitAttr:$transposedA);
   let results = (outs Hopper_F32Vector:$d);
   let assemblyFormat = [{
-    $a `,` $b (`,` $acc^)? (`transposed` $transposed^)? (`depth` `(` $depth^ `)`)? attr-dict
+    $a `,` $b (`,` $acc^)? (`transposed_a` $transposedA^)? (`transposed` $transposed^)?
+    (`depth` `(` $depth^ `)`)? attr-dict
     `:` custom<WgmmaTypes>(type($a), type($b), type($acc), type($d))
   }];
   let extraClassDeclaration = [{
@@ -455,6 +460,56 @@ def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
   }];
   let arguments = (ins Hopper_F16Vector:$value, AnyMemRef:$tile);
   let assemblyFormat = "$value `to` $tile attr-dict `:` type($value) `,` type($tile)";
+}
+
+def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]> {
+  let summary = "a value that is made here";
+  let description = [{
+    Gives the value. What makes it runs before, where LLVM would move it to its first use: past waits,
+    with all that it is made of in registers until then.
+
+    Example: `%p = hopper.pin %weights : vector<128x64xf16>`
+  }];
+  let arguments = (ins Hopper_F16Vector:$value);
+  let results = (outs Hopper_F16Vector:$result);
+  let assemblyFormat = "$value attr-dict `:` type($value)";
+  let hasVerifier = 0;
+}
+
+def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
+  let summary = "what a warp wrote to shared memory is there for products: arrive";
+  let description = [{
+    All threads of the warp run it, and one arrives: behind the barrier's phase, asynchronous products
+    of whoever waited for it see what the warps that arrived had written.
+
+    Example: `hopper.publish %bars[%i] : memref<4xi64, #gpu.address_space<workgroup>>`
+  }];
+  let arguments = (ins AnyMemRef:$barriers, Index:$index);
+  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
+}
+
+def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> {
+  let summary = "add a tile to global memory asynchronously";
+  let description = [{
+    `flashattn.add_tile` by way of `staging` in shared memory, memref<W x E x f32> of E elements for
+    each of W warps: a warp's accumulators as they are, four of a thread next to each other, threads
+    in turn. One copy that adds, a warp; it begins by waiting until the warp's last one has read the
+    staging. On whole tiles the value is the tile; or it is what a thread holds, and `warp` the number
+    of its warp.
+
+    Example:
+
+    ```mlir
+    hopper.add_tile %dq through %staging to %sums[%b, %h, %row, %c0]
+        : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x?x?x128xf32>
+    ```
+  }];
+  let arguments = (ins Hopper_F32Vector:$value, AnyMemRef:$staging, AnyMemRef:$target,
+                       Variadic<Index>:$indices, Optional<Index>:$warp);
+  let assemblyFormat = [{
+    $value `through` $staging `to` $target `[` $indices `]` (`warp` $warp^)? attr-dict
+    `:` type($value) `,` type($staging) `,` type($target)
+  }];
 }
 
 #endif // FLASHATTN_HOPPER_OPS_TD
