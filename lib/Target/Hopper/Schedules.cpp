@@ -301,7 +301,7 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     roles.section = 4;
   // Sums of dq come from all programs, in any order (B4).
   if (!op.getDeterministic() && op.getD() == 128)
-    add(2 * kRows, 64, 2);
+    add(2 * kRows, 64, 3);
   add(kRows, 64, 2);
   return candidates;
 }

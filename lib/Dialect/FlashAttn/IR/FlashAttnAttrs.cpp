@@ -475,7 +475,14 @@ ScheduleFields ScheduleAttr::getFields() const {
 
 ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
   ScheduleFields fields = getFields();
-  fields.roles = roles ? std::optional(roles.getFields()) : std::nullopt;
+  fields.roles = roles.getFields();
+  return get(getContext(), fields);
+}
+
+ScheduleAttr ScheduleAttr::withoutRoles() const {
+  ScheduleFields fields = getFields();
+  fields.roles.reset();
+  fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
 

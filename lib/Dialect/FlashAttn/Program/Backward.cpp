@@ -216,7 +216,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
 /// dq of a tile of queries from what the programs over key tiles have added up.
 void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   int64_t rows = schedule.getTileN();
-  ScheduleFields fields = schedule.withRoles({}).getFields();
+  ScheduleFields fields = schedule.withoutRoles().getFields();
   fields.tileM = rows;
   fields.warps = rows / 16;
   auto program = ProgramOp::create(

@@ -54,7 +54,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.heads, div(rows, index(count))},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      schedule.withRoles({}));
+      schedule.withoutRoles());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   ScorePlace at;

@@ -187,8 +187,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::ScheduleFields getFields() const;
-    /// Null: without roles.
     ScheduleAttr withRoles(RolesAttr roles) const;
+    /// For programs of the same rows whose warps all do the same, which have two stages at most.
+    ScheduleAttr withoutRoles() const;
     /// At most so many parts. With 1 there are none, and `min_part_tiles` is left out.
     ScheduleAttr withSplits(int64_t splits) const;
   }];
