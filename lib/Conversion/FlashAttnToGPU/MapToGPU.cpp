@@ -15,8 +15,8 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// A program (b, h, t) to a launch of B*H*T blocks in one dimension: only x reaches past
-/// 65,535 blocks.
+/// A program of up to four sizes to a launch of as many blocks as they make in one dimension: only
+/// x reaches past 65,535 blocks.
 static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   TileBuilder build(b, program.getLoc());
   Location loc = program.getLoc();
@@ -24,11 +24,14 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   if (!schedule)
     return program.emitOpError() << "expected a schedule, which says how many warps run it";
   ValueRange sizes = program.getSizes();
-  if (sizes.size() != 3)
-    return program.emitOpError() << "expected a tile program of 3 sizes but got " << sizes.size();
+  if (sizes.size() > 4)
+    return program.emitOpError() << "expected a tile program of 1 to 4 sizes but got "
+                                 << sizes.size();
   b.setInsertionPoint(program);
   Value one = build.index(1);
-  Value blocks = build.mul(build.mul(sizes[0], sizes[1]), sizes[2]);
+  Value blocks = sizes[0];
+  for (Value size : sizes.drop_front())
+    blocks = build.mul(blocks, size);
   // A grid of no blocks is an error to the driver.
   Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, blocks, build.index(0));
   auto guard = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
@@ -40,17 +43,23 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   gpu::TerminatorOp::create(b, loc);
   b.setInsertionPoint(onThreads.getBody()->getTerminator());
   // 32-bit division: block numbers are below 2^31, and 64-bit division is a call's worth of code.
-  Value block = build.toI32(launch.getBlockIds().x), heads = build.toI32(sizes[1]);
-  Value tiles = build.toI32(sizes[2]);
-  Value tile = arith::RemUIOp::create(b, loc, block, tiles);
-  Value rest = arith::DivUIOp::create(b, loc, block, tiles);
-  // The last tile of queries first: under a causal mask it has the most keys. And the first of keys,
-  // which has the most queries.
-  if (program.getAxis(2) != ProgramAxis::KeyTile)
-    tile = arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, tiles, tile), build.i32(1));
-  Value head = arith::RemUIOp::create(b, loc, rest, heads);
-  Value batch = arith::DivUIOp::create(b, loc, rest, heads);
-  SmallVector<Value> numbers = {build.toIndex(batch), build.toIndex(head), build.toIndex(tile)};
+  Value rest = build.toI32(launch.getBlockIds().x);
+  SmallVector<Value> numbers(sizes.size());
+  for (int64_t i = sizes.size() - 1; i >= 0; --i) {
+    Value size = build.toI32(sizes[i]), number = rest;
+    if (i > 0) {
+      number = arith::RemUIOp::create(b, loc, rest, size);
+      rest = arith::DivUIOp::create(b, loc, rest, size);
+    }
+    // The last tile of queries first: under a causal mask it has the most keys. And the first of
+    // keys, which has the most queries.
+    if (&numbers[i] == &numbers.back() && program.getAxis(i) != ProgramAxis::KeyTile)
+      number =
+          arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, size, number), build.i32(1));
+    numbers[i] = number;
+  }
+  for (Value &number : numbers)
+    number = build.toIndex(number);
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
   b.eraseOp(program);

@@ -11,9 +11,9 @@ func.func @no_schedule(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %
 
 // -----
 
-func.func @two_sizes(%b: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
-  // expected-error @+1 {{'flashattn.program' op expected a tile program of 3 sizes but got 2}}
-  flashattn.program (%i, %k) in (%b, %t) axes(batch, query_tile)
+func.func @five_sizes(%b: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
+  // expected-error @+1 {{'flashattn.program' op expected a tile program of 1 to 4 sizes but got 5}}
+  flashattn.program (%i, %h, %j, %k, %l) in (%b, %b, %t, %t, %t) axes(batch, head, query_tile, key_tile, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
     memref.store %x, %m[%i, %k] : memref<?x?xf32>
   }

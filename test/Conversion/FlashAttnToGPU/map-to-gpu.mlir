@@ -29,6 +29,43 @@ func.func @programs(%b: index, %h: index, %t: index, %m: memref<?x?x?xf32>, %x: 
   return
 }
 
+// The first tile of keys comes first.
+// CHECK-LABEL: func @four_sizes
+// CHECK-SAME: %[[B:.*]]: index, %[[H:.*]]: index, %[[I:.*]]: index, %[[J:.*]]: index
+// CHECK: %[[BH:.*]] = arith.muli %[[B]], %[[H]]
+// CHECK: %[[BHI:.*]] = arith.muli %[[BH]], %[[I]]
+// CHECK: %[[BLOCKS:.*]] = arith.muli %[[BHI]], %[[J]]
+// CHECK: gpu.launch blocks(%[[X:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[BLOCKS]],
+// CHECK: %[[BLOCK:.*]] = arith.index_castui %[[X]]
+// CHECK: %[[J32:.*]] = arith.index_castui %[[J]]
+// CHECK: %[[LAST:.*]] = arith.remui %[[BLOCK]], %[[J32]]
+// CHECK: %[[REST:.*]] = arith.divui %[[BLOCK]], %[[J32]]
+// CHECK: arith.remui %[[REST]], %{{.*}}
+// CHECK: %[[KEYS:.*]] = arith.index_castui %[[LAST]]
+// CHECK: memref.store %{{.*}}, %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %[[KEYS]]]
+func.func @four_sizes(%b: index, %h: index, %i: index, %j: index, %m: memref<?x?x?x?xf32>, %x: f32) {
+  flashattn.program (%p, %q, %r, %s) in (%b, %h, %i, %j) axes(batch, head, query_tile, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+    memref.store %x, %m[%p, %q, %r, %s] : memref<?x?x?x?xf32>
+  }
+  return
+}
+
+// Programs of one size are blocks as they are.
+// CHECK-LABEL: func @one_size
+// CHECK-SAME: %[[H:[a-z0-9]+]]: index
+// CHECK: gpu.launch blocks(%[[X:.*]], %{{.*}}, %{{.*}}) in (%{{.*}} = %[[H]],
+// CHECK: %[[BLOCK:.*]] = arith.index_castui %[[X]]
+// CHECK-NOT: arith.remui
+// CHECK: gpu.terminator
+func.func @one_size(%h: index, %m: memref<?xf32>, %x: f32) {
+  flashattn.program (%p) in (%h) axes(head)
+      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) {
+    memref.store %x, %m[%p] : memref<?xf32>
+  }
+  return
+}
+
 // A loop that is no program stays.
 // CHECK-LABEL: func @other
 // CHECK-NEXT: scf.forall

@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "ScoreGradients.h"
+#include "BiasGradients.h"
 #include "ScoreMod.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
@@ -240,6 +240,8 @@ void BackwardBuilder::build() {
     buildSumPrograms(sums);
   else
     buildQueryPrograms(sums);
+  buildBiasGradient(b, op, operands, sums);
+  buildSinkGradient(b, op, operands, sums);
   sums.free();
 }
 

@@ -16,7 +16,7 @@ using namespace mlir::flashattn;
 // Sums
 //===----------------------------------------------------------------------===//
 
-Value QuerySums::allocate(ArrayRef<Value> sizes) const {
+Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes) {
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamicSizes;
   for (Value size : sizes) {
@@ -34,10 +34,10 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
   const Sizes &sizes = operands.getSizes();
   int64_t whole = std::lcm(schedule.getTileM(), schedule.getTileN());
   rows = mul(ceilDiv(sizes.queries, whole), whole);
-  buffer = allocate({mul(sizes.batches, 2), sizes.heads, rows});
+  buffer = allocateF32(b, loc, {mul(sizes.batches, 2), sizes.heads, rows});
   if (sumsQueries)
-    gradients =
-        allocate({sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
+    gradients = allocateF32(
+        b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
   buildProgram(op, operands);
 }
 
@@ -86,6 +86,8 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, minusInf(rowType));
   Value exponent = arith::MulFOp::create(b, loc, lse, splat(rowType, M_LOG2E));
   exponent = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), exponent);
+  // B7: nor does its d_lse count.
+  delta = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), delta);
   Value exists = isBelow(sub(sizes.queries, mul(at.queryTile, count)), count);
   Value inf = arith::NegFOp::create(b, loc, minusInf(rowType));
   exponent = arith::SelectOp::create(b, loc, exists, exponent, inf);
@@ -105,16 +107,20 @@ SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {
   return {kind == Delta ? add(at.batch, batches) : at.batch, at.head, at.queryTile};
 }
 
+Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
+                      ArrayRef<int64_t> dims) const {
+  constexpr int64_t kHeads = 1;
+  return LoadTileOp::create(
+      b, loc, type, buffer, indicesOf(kind, at), /*below=*/Value(), dims, /*shape=*/nullptr,
+      llvm::map_to_vector(dims, [](int64_t dim) { return dim != kHeads; }));
+}
+
 Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
-  return LoadTileOp::create(b, loc, f32Vector({schedule.getTileM()}), buffer, indicesOf(kind, at),
-                            /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
-                            ArrayRef<bool>{true});
+  return load(kind, at, f32Vector({schedule.getTileM()}), {2});
 }
 
 Value QuerySums::loadColumns(Kind kind, const ScorePlace &at) const {
-  return LoadTileOp::create(b, loc, f32Vector({schedule.getTileM(), schedule.getTileN()}), buffer,
-                            indicesOf(kind, at), /*below=*/Value(), ArrayRef<int64_t>{-1, 2},
-                            /*shape=*/nullptr, ArrayRef<bool>{true, true});
+  return load(kind, at, f32Vector({schedule.getTileM(), schedule.getTileN()}), {-1, 2});
 }
 
 //===----------------------------------------------------------------------===//

@@ -8,6 +8,9 @@
 
 namespace mlir::flashattn {
 
+/// memref<`sizes` x f32>, uninitialised.
+Value allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes);
+
 /// What the gradients need of each query, f32, made once before them: B1's delta, and the
 /// log-sum-exp as an exponent of 2.
 class QuerySums : public TileBuilder {
@@ -21,12 +24,14 @@ public:
   /// Of the schedule's rows, vector<M>, or of the columns of a tile, each of whose rows is the same.
   Value loadRows(Kind kind, const ScorePlace &at) const;
   Value loadColumns(Kind kind, const ScorePlace &at) const;
+  /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same throughout;
+  /// on these `at` counts tiles. Queries are cut as the schedule's rows or columns are, or finer.
+  Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
   /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
   Value getQueryGradients() const { return gradients; }
 
 private:
   void buildProgram(AttentionBackwardOp op, const Operands &operands);
-  Value allocate(ArrayRef<Value> sizes) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
 
   ScheduleAttr schedule;

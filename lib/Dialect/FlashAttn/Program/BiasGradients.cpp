@@ -1,0 +1,447 @@
+//===- BiasGradients.cpp ---------------------------------------------------===//
+//
+// What a score's gradient is stands in ScoreGradients; here it is summed over what a bias is
+// broadcast along, and the sinks' from what is known of each query.
+//
+//===----------------------------------------------------------------------===//
+
+#include "BiasGradients.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+
+#include <cmath>
+#include <numeric>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// Sums of rows
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Sums of a tile's rows, and of what programs leave of them.
+class RowSumBuilder : protected TileBuilder {
+public:
+  RowSumBuilder(OpBuilder &b, AttentionBackwardOp op) : TileBuilder(b, op.getLoc()) {
+    // Many small programs: there is little to do, and each goes over it in order.
+    ScheduleFields fields = op.getScheduleAttr().withRoles({}).getFields();
+    fields.stages = 1;
+    fields.tileN = std::max(fields.tileM, fields.tileN);
+    if (fields.lanes > 1) {
+      fields.tileN = std::gcd<int64_t>(fields.tileM, 64);
+      fields.tileM = 16;
+      fields.warps = 1;
+    }
+    small = ScheduleAttr::get(b.getContext(), fields);
+  }
+
+protected:
+  /// `sum` and the sum of each row of `tile`.
+  Value addRows(Value tile, Value sum) const {
+    return vector::MultiDimReductionOp::create(b, loc, tile, sum, ArrayRef<bool>{false, true},
+                                               vector::CombiningKind::ADD);
+  }
+  /// Writes f32 `values` in the memref's type.
+  void store(Value values, Value memref, ValueRange indices, ArrayRef<int64_t> dims) const;
+  /// Writes the sums of memref<BxHxCxf32> `source` along its last dimension to `target`, [B, H, 1,
+  /// 1], or, summed over the batches too, to [H].
+  void sumHeads(Value source, Value target) const;
+
+  ScheduleAttr small; ///< of programs whose rows are heads
+};
+
+} // namespace
+
+void RowSumBuilder::store(Value values, Value memref, ValueRange indices,
+                          ArrayRef<int64_t> dims) const {
+  auto type = cast<VectorType>(values.getType());
+  Type element = cast<MemRefType>(memref.getType()).getElementType();
+  if (element != type.getElementType())
+    values = arith::TruncFOp::create(b, loc, type.clone(element), values);
+  StoreTileOp::create(b, loc, values, memref, indices, dims, /*shape=*/nullptr,
+                      SmallVector<bool>(dims.size(), false));
+}
+
+void RowSumBuilder::sumHeads(Value source, Value target) const {
+  bool ofAllBatches = cast<MemRefType>(target.getType()).getRank() == 1;
+  int64_t rows = small.getTileM(), columns = small.getTileN();
+  SmallVector<Value> programs = {ceilDiv(dim(source, 1), rows)};
+  SmallVector<ProgramAxis> axes = {ProgramAxis::Head};
+  if (!ofAllBatches) {
+    programs.insert(programs.begin(), dim(source, 0));
+    axes.insert(axes.begin(), ProgramAxis::Batch);
+  }
+  Value batches = ofAllBatches ? dim(source, 0) : Value();
+  Value zero = index(0), tiles = ceilDiv(dim(source, 2), columns);
+  auto program = ProgramOp::create(b, loc, programs, axes, small);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  auto loop = TileLoopOp::create(b, loc, ValueRange{zero, zero, zero, tiles}, /*list=*/Value(),
+                                 ValueRange(), /*when=*/Value(), splat(f32Vector({rows}), 0),
+                                 /*rounds=*/batches);
+  Value heads = program.getNumbers().back();
+  Value batch = ofAllBatches ? loop.getRound() : Value(program.getNumbers().front());
+  {
+    OpBuilder::InsertionGuard inLoop(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value tile = LoadTileOp::create(b, loc, f32Vector({rows, columns}), source,
+                                    ValueRange{batch, heads, loop.getTile()}, /*below=*/Value(),
+                                    ArrayRef<int64_t>{1, 2}, /*shape=*/nullptr,
+                                    ArrayRef<bool>{false, false});
+    TileYieldOp::create(b, loc, addRows(tile, loop.getState().front()));
+  }
+  if (ofAllBatches)
+    store(loop.getResult(0), target, heads, {0});
+  else
+    store(loop.getResult(0), target, {batch, heads, zero, zero}, {1});
+}
+
+//===----------------------------------------------------------------------===//
+// A bias
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class BiasGradientBuilder : RowSumBuilder {
+public:
+  BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
+                      const QuerySums &sums);
+
+  void build();
+
+private:
+  bool isSame(unsigned dim) const {
+    return AttentionOpInterface::isBroadcastDim(op.getDBiasInit(), dim);
+  }
+  ProgramOp createProgram(ArrayRef<Value> tiles, ArrayRef<ProgramAxis> axes) const;
+  void buildElements() const;
+  void buildKeys() const;
+  void buildQueries(Value target) const;
+
+  ScorePlace enterRound(ProgramOp program, Value round) const;
+  Value buildScores(const ScoreGradientBuilder &gradients, const ScorePlace &at,
+                    TileAxis columns) const;
+  SmallVector<TileInterval> findKeyTiles(Value queryTile, const KeyRange &keys) const;
+  TileLoopOp sumTiles(ArrayRef<TileInterval> intervals, Value when) const;
+  Value quotient(Value x, Value y) const;
+
+  mutable AttentionBackwardOp op; ///< a handle, whose accessors are not const
+  const Operands &operands;
+  const QuerySums &sums;
+  const Sizes &sizes;
+  ScheduleAttr schedule;
+  int64_t rows, columns; ///< of a tile
+  KeyRange all;
+  SmallVector<IntegerSet> visible;
+  bool sumsBatches, sumsHeads;
+  /// Whether a program's pairs of batch and head have the same keys, at the same positions.
+  bool sharesKeys;
+  Value rounds; ///< pairs of batch and head that a program sums over; null where it is one
+};
+
+} // namespace
+
+/// Tiles of what the op's schedule has or of less: a step reads both factors of both products, whose
+/// batch and head change with it, and a program of scores holds two tiles of them and a sum.
+static ScheduleAttr getSchedule(AttentionBackwardOp op) {
+  ScheduleFields fields = op.getScheduleAttr().withRoles({}).getFields();
+  fields.stages = 1;
+  if (fields.lanes > 1) {
+    fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
+    fields.tileN = std::gcd<int64_t>(fields.tileN, std::max(op.getD(), op.getDv()) <= 64 ? 64 : 32);
+    fields.warps = fields.tileM / 16;
+  }
+  return ScheduleAttr::get(op.getContext(), fields);
+}
+
+BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
+                                         const Operands &operands, const QuerySums &sums)
+    : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
+      all(operands.getAllKeys()), visible(op.getVisibleSets()) {
+  schedule = getSchedule(op);
+  // What makes scores takes the tiles' sizes from the op, whose other programs are there already.
+  op.setScheduleAttr(schedule);
+  rows = schedule.getTileM();
+  columns = schedule.getTileN();
+  sumsBatches = isSame(0) && !isConstantIntValue(sizes.batches, 1);
+  sumsHeads = isSame(1) && !isConstantIntValue(sizes.heads, 1);
+  sharesKeys = !op.getKvLen() || !sumsBatches;
+  if (sumsBatches || sumsHeads)
+    rounds = mul(sumsBatches ? sizes.batches : index(1), sumsHeads ? sizes.heads : index(1));
+}
+
+/// Programs for each batch and head of the bias and each of `tiles`.
+ProgramOp BiasGradientBuilder::createProgram(ArrayRef<Value> tiles,
+                                             ArrayRef<ProgramAxis> axes) const {
+  SmallVector<Value> programs = {sumsBatches ? index(1) : sizes.batches,
+                                 sumsHeads ? index(1) : sizes.heads};
+  SmallVector<ProgramAxis> allAxes = {ProgramAxis::Batch, ProgramAxis::Head};
+  llvm::append_range(programs, tiles);
+  llvm::append_range(allAxes, axes);
+  return ProgramOp::create(b, loc, programs, allAxes, schedule);
+}
+
+/// Unsigned; in 32 bits where the divisor is known only at run time.
+Value BiasGradientBuilder::quotient(Value x, Value y) const {
+  return getConstantIntValue(y) ? div(x, y) : divide32(x, y);
+}
+
+/// The batch and the head of round `round`, null where there is one, of a program.
+ScorePlace BiasGradientBuilder::enterRound(ProgramOp program, Value round) const {
+  ScorePlace at;
+  at.batch = program.getNumbers()[0];
+  at.head = program.getNumbers()[1];
+  if (sumsBatches && sumsHeads) {
+    at.batch = quotient(round, sizes.heads);
+    at.head = sub(round, mul(at.batch, sizes.heads));
+  } else if (sumsBatches) {
+    at.batch = round;
+  } else if (sumsHeads) {
+    at.head = round;
+  }
+  at.queries = sizes.queries;
+  return at;
+}
+
+/// The gradients of the final scores of a tile, f32; inside of a loop over tiles.
+Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, const ScorePlace &at,
+                                       TileAxis axis) const {
+  int64_t queries = rows, keys = columns;
+  if (axis == TileAxis::Queries)
+    std::swap(queries, keys);
+  Value kvHead = quotient(at.head, sizes.group);
+  Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, queries);
+  Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, keys);
+  Value products = gradients.multiply(q, k);
+  auto load = [&](QuerySums::Kind kind) {
+    return axis == TileAxis::Keys ? sums.load(kind, at, f32Vector({rows}), {2})
+                                  : sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
+  };
+  ScoreDerivative derivative;
+  Value weights = gradients.buildWeights(products, at, load(QuerySums::Exponent), derivative);
+  Value dO = operands.loadRows(op.getDO(), at.batch, at.head, at.queryTile, queries);
+  Value v = operands.loadRows(op.getV(), at.batch, kvHead, at.keyTile, keys);
+  return gradients.buildFinal(weights, gradients.multiply(dO, v), load(QuerySums::Delta));
+}
+
+/// Tiles [0, count) of which none is known to be full.
+static SmallVector<TileInterval> allTiles(Value zero, Value count) {
+  return {{zero, zero, zero, count}};
+}
+
+/// The tiles of keys that queries of `queryTile` see; `keys` are known where `sharesKeys`.
+SmallVector<TileInterval> BiasGradientBuilder::findKeyTiles(Value queryTile,
+                                                            const KeyRange &keys) const {
+  if (!sharesKeys)
+    return allTiles(index(0), ceilDiv(sizes.keys, columns));
+  Value first = mul(queryTile, rows), end = min(add(first, index(rows)), sizes.queries);
+  return buildKeyIntervals(b, loc, visible, add(first, keys.offset),
+                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns);
+}
+
+/// A loop, its body empty, with the sums of a tile's rows as state.
+TileLoopOp BiasGradientBuilder::sumTiles(ArrayRef<TileInterval> intervals, Value when) const {
+  SmallVector<Value> bounds;
+  for (const TileInterval &interval : intervals)
+    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
+  return TileLoopOp::create(b, loc, bounds, /*list=*/Value(), ValueRange(), when,
+                            splat(f32Vector({rows}), 0), rounds);
+}
+
+/// A bias with queries and keys: a program for each tile of both.
+void BiasGradientBuilder::buildElements() const {
+  ScoreGradientBuilder gradients(b, op, TileAxis::Keys);
+  ProgramOp program = createProgram({ceilDiv(sizes.queries, rows), ceilDiv(sizes.keys, columns)},
+                                    {ProgramAxis::QueryTile, ProgramAxis::KeyTile});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  ValueRange numbers = program.getNumbers();
+  Value queryTile = numbers[2], keyTile = numbers[3];
+  KeyRange keys = sharesKeys ? operands.getKeys(all, numbers[0]) : KeyRange();
+  // A tile that the mask hides has nothing to sum.
+  Value shown = arith::ConstantOp::create(b, loc, b.getBoolAttr(false));
+  for (const TileInterval &interval : findKeyTiles(queryTile, keys)) {
+    Value reached =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, keyTile, interval.begin);
+    Value inside = b.createOrFold<arith::AndIOp>(loc, reached, less(keyTile, interval.end));
+    shown = b.createOrFold<arith::OrIOp>(loc, shown, inside);
+  }
+  // The rounds of the one tile are the steps of a loop.
+  Value zero = index(0);
+  auto loop = TileLoopOp::create(b, loc, ValueRange{zero, zero, zero, rounds ? rounds : index(1)},
+                                 /*list=*/Value(), ValueRange(), shown,
+                                 splat(f32Vector({rows, columns}), 0));
+  {
+    OpBuilder::InsertionGuard inLoop(b);
+    b.setInsertionPointToStart(loop.getBody());
+    ScorePlace at = enterRound(program, loop.getTile());
+    if (!sharesKeys)
+      keys = operands.getKeys(all, at.batch);
+    at.queryTile = queryTile;
+    at.keyTile = keyTile;
+    at.position = add(mul(queryTile, rows), keys.offset);
+    at.key = mul(keyTile, columns);
+    at.keys = keys.keys;
+    Value scores = buildScores(gradients, at, TileAxis::Keys);
+    TileYieldOp::create(b, loc,
+                        arith::AddFOp::create(b, loc, loop.getState().front(), scores).getResult());
+  }
+  store(loop.getResult(0), op.getDBiasInit(), numbers, {2, 3});
+}
+
+/// A bias that is the same for all queries: rows are keys, and their sums go over the tiles of
+/// queries that see them.
+void BiasGradientBuilder::buildKeys() const {
+  ScoreGradientBuilder gradients(b, op, TileAxis::Queries);
+  ProgramOp program = createProgram(ceilDiv(sizes.keys, rows), ProgramAxis::KeyTile);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  ValueRange numbers = program.getNumbers();
+  Value keyTile = numbers[2], firstKey = mul(keyTile, rows), when;
+  KeyRange keys;
+  SmallVector<TileInterval> intervals;
+  if (sharesKeys) {
+    keys = operands.getKeys(all, numbers[0]);
+    // Of a tile past kv_len no key exists.
+    Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
+    if (op.getKvLen()) {
+      when = less(firstKey, keys.keys);
+      lastKey = max(lastKey, firstKey);
+    }
+    intervals = buildQueryIntervals(b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries,
+                                    keys.keys, columns);
+  } else {
+    intervals = allTiles(index(0), ceilDiv(sizes.queries, columns));
+  }
+  Value sum = splat(f32Vector({rows}), 0);
+  if (!intervals.empty()) {
+    TileLoopOp loop = sumTiles(intervals, when);
+    OpBuilder::InsertionGuard inLoop(b);
+    b.setInsertionPointToStart(loop.getBody());
+    ScorePlace at = enterRound(program, loop.getRound());
+    if (!sharesKeys)
+      keys = operands.getKeys(all, at.batch);
+    at.queryTile = loop.getTile();
+    at.keyTile = keyTile;
+    at.position = add(mul(at.queryTile, columns), keys.offset);
+    at.key = firstKey;
+    at.keys = keys.keys;
+    Value scores = buildScores(gradients, at, TileAxis::Queries);
+    TileYieldOp::create(b, loc, addRows(scores, loop.getState().front()));
+    sum = loop.getResult(0);
+  }
+  store(sum, op.getDBiasInit(), {numbers[0], numbers[1], index(0), keyTile}, {3});
+}
+
+/// A bias that is the same for all keys: the sum of each query, to `target`, [B, H, Nq] or as the
+/// bias.
+void BiasGradientBuilder::buildQueries(Value target) const {
+  ScoreGradientBuilder gradients(b, op, TileAxis::Keys);
+  ProgramOp program = createProgram(ceilDiv(sizes.queries, rows), ProgramAxis::QueryTile);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  ValueRange numbers = program.getNumbers();
+  Value queryTile = numbers[2];
+  KeyRange keys = sharesKeys ? operands.getKeys(all, numbers[0]) : KeyRange();
+  SmallVector<TileInterval> intervals = findKeyTiles(queryTile, keys);
+  Value sum = splat(f32Vector({rows}), 0);
+  if (!intervals.empty()) {
+    TileLoopOp loop = sumTiles(intervals, /*when=*/Value());
+    OpBuilder::InsertionGuard inLoop(b);
+    b.setInsertionPointToStart(loop.getBody());
+    ScorePlace at = enterRound(program, loop.getRound());
+    if (!sharesKeys)
+      keys = operands.getKeys(all, at.batch);
+    at.queryTile = queryTile;
+    at.keyTile = loop.getTile();
+    at.position = add(mul(queryTile, rows), keys.offset);
+    at.key = mul(at.keyTile, columns);
+    at.keys = keys.keys;
+    Value scores = buildScores(gradients, at, TileAxis::Keys);
+    TileYieldOp::create(b, loc, addRows(scores, loop.getState().front()));
+    sum = loop.getResult(0);
+  }
+  SmallVector<Value> indices(numbers);
+  if (cast<MemRefType>(target.getType()).getRank() == 4)
+    indices.push_back(index(0));
+  store(sum, target, indices, {2});
+}
+
+void BiasGradientBuilder::build() {
+  if (!isSame(2))
+    return isSame(3) ? buildQueries(op.getDBiasInit()) : buildElements();
+  if (!isSame(3))
+    return buildKeys();
+  // The same for all queries, too: the queries' sums are summed.
+  Value queries = allocateF32(
+      b, loc,
+      {sumsBatches ? index(1) : sizes.batches, sumsHeads ? index(1) : sizes.heads, sizes.queries});
+  buildQueries(queries);
+  sumHeads(queries, op.getDBiasInit());
+  memref::DeallocOp::create(b, loc, queries);
+}
+
+void mlir::flashattn::buildBiasGradient(OpBuilder &b, AttentionBackwardOp op,
+                                        const Operands &operands, const QuerySums &sums) {
+  if (op.getDBiasInit())
+    BiasGradientBuilder(b, op, operands, sums).build();
+}
+
+//===----------------------------------------------------------------------===//
+// Sinks
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+class SinkGradientBuilder : RowSumBuilder {
+public:
+  using RowSumBuilder::RowSumBuilder;
+  void build(AttentionBackwardOp op, const Sizes &sizes, const QuerySums &sums) const;
+};
+
+} // namespace
+
+/// B3: rows are heads and columns queries, as many as fill QuerySums' whole tiles. Each tile leaves
+/// its rows' sums, which are summed then: heads alone are too few programs for a GPU.
+void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
+                                const QuerySums &sums) const {
+  int64_t rows = small.getTileM(), columns = small.getTileN();
+  Value tiles = ceilDiv(sizes.queries, columns);
+  Value partial = allocateF32(b, loc, {sizes.batches, sizes.heads, tiles});
+  auto program = ProgramOp::create(
+      b, loc, ValueRange{sizes.batches, ceilDiv(sizes.heads, rows), tiles},
+      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile}, small);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(program.getBody());
+    ValueRange numbers = program.getNumbers();
+    VectorType rowType = f32Vector({rows}), type = f32Vector({rows, columns});
+    Value sink = LoadTileOp::create(b, loc, rowType, op.getSinkLogits(), numbers[1],
+                                    /*below=*/Value(), ArrayRef<int64_t>{0}, /*shape=*/nullptr,
+                                    ArrayRef<bool>{false});
+    ScorePlace at;
+    at.batch = numbers[0];
+    at.head = numbers[1];
+    at.queryTile = numbers[2];
+    auto load = [&](QuerySums::Kind kind) { return sums.load(kind, at, type, {1, 2}); };
+    sink = arith::MulFOp::create(b, loc, sink, splat(rowType, M_LOG2E));
+    Value weights =
+        arith::SubFOp::create(b, loc, alongRow(sink, columns), load(QuerySums::Exponent));
+    weights = math::Exp2Op::create(b, loc, weights);
+    Value gradients = arith::MulFOp::create(b, loc, weights,
+                                            arith::NegFOp::create(b, loc, load(QuerySums::Delta)));
+    store(addRows(gradients, splat(rowType, 0)), partial, numbers, {1});
+  }
+  sumHeads(partial, op.getDSinkLogitsInit());
+  memref::DeallocOp::create(b, loc, partial);
+}
+
+void mlir::flashattn::buildSinkGradient(OpBuilder &b, AttentionBackwardOp op,
+                                        const Operands &operands, const QuerySums &sums) {
+  if (op.getDSinkLogitsInit())
+    SinkGradientBuilder(b, op).build(op, operands.getSizes(), sums);
+}

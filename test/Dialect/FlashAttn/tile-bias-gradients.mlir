@@ -1,0 +1,150 @@
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80" -flashattn-tile -canonicalize -cse -mlir-print-local-scope | FileCheck %s
+
+// The gradients of a bias and of sinks: programs of their own without roles, each with all that its
+// elements are sums of, so that nothing of a score is in memory and a sum has one order.
+
+// B5: a bias with queries and keys: a program for each tile of both, whose steps are the batches that
+// it is summed over. A tile that the mask hides has none, and a sum is rounded once.
+// CHECK-LABEL: func @elements
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<2x4x?x64xf16>, %[[K:[a-z0-9]+]]: memref<2x2x?x64xf16>
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+// CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[J]], %{{.*}}
+// CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %[[BELOW]]
+// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[BATCH:.*]]) in [(%c0, %c0, %c0, %c2)] when %[[SHOWN]] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64x64xf32> {
+// CHECK: %[[GROUP:.*]] = arith.divui %[[H]], %c2
+// CHECK: flashattn.load_tile %[[Q]][%[[BATCH]], %[[H]], %[[I]], %c0]
+// CHECK: flashattn.load_tile %[[K]][%[[BATCH]], %[[GROUP]], %[[J]], %c0]
+// CHECK: arith.cmpf une
+// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x64xi1>, vector<64x64xf32>
+// CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[STATE]], %[[SCORES]]
+// CHECK-NEXT: flashattn.tile_yield %[[NEXT]]
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[SUM]] : vector<64x64xf32> to vector<64x64xbf16>
+// CHECK-NEXT: flashattn.store_tile %[[ROUNDED]] to %{{.*}}[%[[B]], %[[H]], %[[I]], %[[J]]] dims [2, 3] in_bounds [false, false]
+func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
+                %lse: memref<2x4x?xf32>, %bias: memref<1x4x?x?xbf16>,
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<1x4x?x?xbf16>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
+          memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
+      bias(%bias : memref<1x4x?x?xbf16>)
+      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      d_bias(%d : memref<1x4x?x?xbf16>)
+  return
+}
+
+// -----
+
+// One that is the same for all queries: rows are keys. A7: keys and positions are those of the
+// round's batch, so that every tile of queries is a step, and the mask decides.
+// CHECK-LABEL: func @keys
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[J:.*]]) in (%c1, %c1, %{{.*}}) axes(batch, head, key_tile)
+// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[I:.*]], %[[ROUND:.*]]) in [(%c0, %c0, %c0, %{{.*}})] rounds %c8 iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64xf32> {
+// CHECK: %[[BATCH:.*]] = arith.divui %[[ROUND]], %c4
+// CHECK: %[[DONE:.*]] = arith.muli %[[BATCH]], %c4
+// CHECK: %[[HEAD:.*]] = arith.subi %[[ROUND]], %[[DONE]]
+// CHECK: memref.load %{{.*}}[%[[BATCH]]] : memref<2xi32>
+// CHECK: flashattn.load_tile %{{.*}}[%[[BATCH]], %[[HEAD]], %[[I]], %c0]
+// CHECK: arith.cmpf une
+// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x64xi1>, vector<64x64xf32>
+// CHECK-NEXT: vector.multi_reduction <add>, %[[SCORES]], %[[STATE]] [1] : vector<64x64xf32> to vector<64xf32>
+// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[H]], %c0, %[[J]]] dims [3] in_bounds [false] : vector<64xf16>
+func.func @keys(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
+                %lse: memref<2x4x?xf32>, %bias: memref<1x1x1x?xf16>, %len: memref<2xi32>,
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<1x1x1x?xf16>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
+          memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
+      bias(%bias : memref<1x1x1x?xf16>) kv_len(%len : memref<2xi32>)
+      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      d_bias(%d : memref<1x1x1x?xf16>)
+  return
+}
+
+// -----
+
+// One that is the same for all keys: rows are queries.
+// CHECK-LABEL: func @queries
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%c0, %c0, %{{.*}}, %{{.*}})] iter_args
+// CHECK: flashattn.store_tile %[[SUM]] to %{{.*}}[%[[B]], %[[H]], %[[I]], %c0] dims [2] in_bounds [false] : vector<64xf32>
+func.func @queries(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
+                %lse: memref<2x4x?xf32>, %bias: memref<2x4x?x1xf32>,
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<2x4x?x1xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
+          memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
+      bias(%bias : memref<2x4x?x1xf32>)
+      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      d_bias(%d : memref<2x4x?x1xf32>)
+  return
+}
+
+// -----
+
+// One that is the same for both: what the queries have goes through memory, an f32 each, and rows are
+// heads then.
+// CHECK-LABEL: func @heads
+// CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<1x4x?xf32>
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c1, %c4, %{{.*}}) axes(batch, head, query_tile)
+// CHECK: %[[SUM:.*]] = flashattn.tile_loop {{.*}} rounds %c2
+// CHECK: flashattn.store_tile %[[SUM]] to %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [2]
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]]) in (%c1, %c1) axes(batch, head) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) {
+// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[I:.*]]) in [(%c0, %c0, %c0, %{{.*}})] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<16xf32> {
+// CHECK: %[[TILE:.*]] = flashattn.load_tile %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, false]
+// CHECK: vector.multi_reduction <add>, %[[TILE]], %[[STATE]] [1]
+// CHECK: flashattn.store_tile %[[SUM]] to %{{.*}}[%[[B]], %[[H]], %c0, %c0] dims [1] in_bounds [false]
+// CHECK: memref.dealloc %[[SUMS]]
+func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
+                %lse: memref<2x4x?xf32>, %bias: memref<1x4x1x1xf32>,
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<1x4x1x1xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
+          memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
+      bias(%bias : memref<1x4x1x1xf32>)
+      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      d_bias(%d : memref<1x4x1x1xf32>)
+  return
+}
+
+// -----
+
+// B3: rows are heads and columns queries: e^(sink - lse) of each, as an exponent of 2, times -delta.
+// Tiles of queries have programs of their own; what they leave is summed last, over the batches too.
+// CHECK-LABEL: func @sinks
+// CHECK-SAME: %[[SINKS:[a-z0-9]+]]: memref<4xf32>, %{{[a-z0-9]+}}: memref<2x4x?x64xf16>
+// CHECK-DAG: %[[LOG2E:.*]] = arith.constant dense<1.44269502> : vector<16xf32>
+// CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<4x4x?xf32>
+// CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<2x4x?xf32>
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) {
+// CHECK: %[[SINK:.*]] = flashattn.load_tile %[[SINKS]][%[[H]]] dims [0] in_bounds [false] : memref<4xf32> -> vector<16xf32>
+// CHECK: arith.mulf %[[SINK]], %[[LOG2E]]
+// CHECK: %[[LSE:.*]] = flashattn.load_tile %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]
+// CHECK: %[[EXPONENT:.*]] = arith.subf %{{.*}}, %[[LSE]]
+// CHECK: %[[WEIGHT:.*]] = math.exp2 %[[EXPONENT]]
+// CHECK: %[[DELTAS:.*]] = arith.addi %[[B]], %c2
+// CHECK: %[[DELTA:.*]] = flashattn.load_tile %[[QUERIES]][%[[DELTAS]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]
+// CHECK: %[[MINUS:.*]] = arith.negf %[[DELTA]]
+// CHECK: %[[GRADIENT:.*]] = arith.mulf %[[WEIGHT]], %[[MINUS]]
+// CHECK: vector.multi_reduction <add>, %[[GRADIENT]]
+// CHECK: flashattn.store_tile %{{.*}} to %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1]
+// CHECK: flashattn.program (%[[H:.*]]) in (%c1) axes(head)
+// CHECK: flashattn.tile_loop (%{{.*}}, %[[I:.*]], %[[B:.*]]) in [(%c0, %c0, %c0, %{{.*}})] rounds %c2
+// CHECK: flashattn.load_tile %[[SUMS]][%[[B]], %[[H]], %[[I]]] dims [1, 2]
+// CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[H]]] dims [0] in_bounds [false] : vector<16xf32>, memref<4xf32>
+// CHECK: memref.dealloc %[[SUMS]]
+func.func @sinks(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
+                %lse: memref<2x4x?xf32>, %sinks: memref<4xf32>,
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<4xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
+          memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
+      sink_logits(%sinks : memref<4xf32>)
+      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      d_sink_logits(%d : memref<4xf32>)
+  return
+}
