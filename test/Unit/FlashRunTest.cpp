@@ -14,6 +14,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/APFloat.h"
 #include "llvm/ADT/SmallVectorExtras.h"
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -280,6 +281,311 @@ TEST(Reference, ScoreModIsWhatItsRegionSays) {
           EXPECT_DOUBLE_EQ(mod->evaluate<double>(s, 0, h, p, k), expected);
           EXPECT_FLOAT_EQ(mod->evaluate<float>(s, 0, h, p, k), expected);
         }
+}
+
+/// The score modification of a module's attention.
+ScoreMod parseScoreMod(MLIRContext &context, StringRef body) {
+  std::string text =
+      "func.func @f(%q: memref<1x1x4x16xf32>) {\n"
+      "flashattn.attention ins(%q, %q, %q : memref<1x1x4x16xf32>, memref<1x1x4x16xf32>, "
+      "memref<1x1x4x16xf32>) score_mod {\n"
+      "^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):\n"
+      "%half = arith.constant 0.5 : f32\n%one = arith.constant 1.0 : f32\n" +
+      body.str() + "\nflashattn.yield %y : f32\n} outs(%q : memref<1x1x4x16xf32>)\nreturn\n}";
+  OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
+  std::optional<ScoreMod> mod;
+  if (module)
+    module->walk([&](AttentionOp op) { mod = llvm::cantFail(ScoreMod::create(op.getScoreMod())); });
+  return std::move(*mod);
+}
+
+// Every op that has a slope, where it has one, and those that have none.
+TEST(Reference, ScoreModsAreDifferentiated) {
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  MLIRContext context(registry);
+  const char *bodies[] = {
+      "%y = arith.addf %s, %s : f32",
+      "%y = arith.subf %half, %s : f32",
+      "%y = arith.mulf %s, %s : f32",
+      "%y = arith.divf %half, %s : f32",
+      "%a = arith.addf %s, %one : f32  %y = arith.divf %s, %a : f32",
+      "%a = arith.mulf %s, %s : f32  %y = arith.remf %a, %half : f32",
+      "%a = arith.mulf %s, %half : f32  %y = arith.remf %one, %a : f32",
+      "%y = arith.negf %s : f32",
+      "%a = arith.mulf %s, %s : f32  %y = arith.maximumf %a, %s : f32",
+      "%a = arith.mulf %s, %s : f32  %y = arith.maxnumf %s, %a : f32",
+      "%a = arith.mulf %s, %s : f32  %y = arith.minimumf %a, %s : f32",
+      "%a = arith.mulf %s, %s : f32  %y = arith.minnumf %s, %a : f32",
+      "%y = math.fma %s, %s, %s : f32",
+      "%a = arith.subf %s, %one : f32  %y = math.absf %a : f32",
+      "%y = math.exp %s : f32",
+      "%y = math.exp2 %s : f32",
+      "%y = math.expm1 %s : f32",
+      "%y = math.log %s : f32",
+      "%y = math.log2 %s : f32",
+      "%y = math.log1p %s : f32",
+      "%y = math.tanh %s : f32",
+      "%y = math.sin %s : f32",
+      "%y = math.cos %s : f32",
+      "%y = math.sqrt %s : f32",
+      "%y = math.rsqrt %s : f32",
+      "%y = math.powf %s, %half : f32",
+      "%y = math.powf %half, %s : f32",
+      "%y = math.powf %s, %s : f32",
+      "%a = arith.negf %s : f32  %c = arith.constant 3.0 : f32  %y = math.powf %a, %c : f32",
+      "%y = math.erf %s : f32",
+      "%y = math.floor %s : f32",
+      "%y = math.ceil %s : f32",
+      "%a = arith.cmpf ogt, %s, %one : f32  %u = math.exp %s : f32  %y = arith.select %a, %u, %s : "
+      "f32",
+      "%a = arith.fptosi %s : f32 to i32  %u = arith.sitofp %a : i32 to f32  %y = arith.mulf %u, "
+      "%s : f32",
+      "%a = arith.truncf %s : f32 to bf16  %y = arith.extf %a : bf16 to f32",
+      // What the score does not reach, where the slope of the function is infinite.
+      "%z = arith.subf %half, %half : f32  %a = math.sqrt %z : f32  %y = arith.addf %a, %s : f32",
+  };
+  constexpr double kStep = 1e-6;
+  for (const char *body : bodies) {
+    ScoreMod mod = parseScoreMod(context, body);
+    for (double s : {0.3, 0.9, 1.7, 2.4}) {
+      auto evaluate = [&](double at) { return mod.evaluate<double>(at, 0, 1, 5, 7); };
+      auto [value, slope] = mod.differentiate<double>(s, 0, 1, 5, 7);
+      EXPECT_EQ(value, evaluate(s)) << body;
+      EXPECT_NEAR(slope, (evaluate(s + kStep) - evaluate(s - kStep)) / (2 * kStep), 1e-7)
+          << body << " at " << s;
+      EXPECT_NEAR(mod.differentiate<float>(s, 0, 1, 5, 7).second, slope, 1e-4) << body;
+    }
+  }
+}
+
+/// A small attention of all that shapes scores, with its gradients' operands.
+struct SmallProblem {
+  static constexpr int64_t kBatch = 2, kHeads = 4, kKeyHeads = 2, kQueries = 5, kKeys = 7, kDim = 4,
+                           kValueDim = 3;
+  AttentionProblem problem{};
+  llvm::StringMap<HostTensor> tensors;
+  int64_t every = 5; ///< one of so many elements is looked at
+
+  HostTensor &add(StringRef name, ArrayRef<int64_t> shape, Scalar scalar = Scalar::F32) {
+    HostTensor tensor = llvm::cantFail(HostTensor::create(scalar, shape));
+    tensor.fillRandom(tensors.size());
+    // What steps change exactly.
+    if (scalar == Scalar::F32)
+      for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+        tensor.set(i, std::round(tensor.get(i) * 64) / 64);
+    HostTensor &added = tensors.try_emplace(name, std::move(tensor)).first->second;
+    problem.operands.emplace_back(name, &added);
+    return added;
+  }
+
+  HostTensor &get(StringRef name) { return tensors.find(name)->second; }
+
+  explicit SmallProblem(bool isBSHD) {
+    problem.batch = kBatch, problem.queryHeads = kHeads, problem.keyHeads = kKeyHeads;
+    problem.numQueries = kQueries, problem.numKeys = kKeys;
+    problem.dim = kDim, problem.valueDim = kValueDim;
+    problem.scale = 0.75, problem.offset = kKeys - kQueries;
+    problem.isBSHD = isBSHD;
+    problem.scalar = Scalar::F32;
+    auto addRows = [&](StringRef name, int64_t heads, int64_t length, int64_t width) {
+      if (isBSHD)
+        std::swap(heads, length);
+      add(name, {kBatch, heads, length, width});
+    };
+    addRows("q", kHeads, kQueries, kDim);
+    addRows("k", kKeyHeads, kKeys, kDim);
+    addRows("v", kKeyHeads, kKeys, kValueDim);
+    addRows("d_o", kHeads, kQueries, kValueDim);
+  }
+
+  ForwardRow computeForward(int64_t b, int64_t h, int64_t i, int64_t every = 1) {
+    std::vector<float> keys(kKeys * kDim), values(kKeys * kValueDim);
+    SmallVector<float> query(kDim);
+    int64_t keyHead = h / (kHeads / kKeyHeads);
+    readHead(get("k"), problem.isBSHD, b, keyHead, kKeyHeads, kKeys, kDim, keys.data());
+    readHead(get("v"), problem.isBSHD, b, keyHead, kKeyHeads, kKeys, kValueDim, values.data());
+    get("q").getFloats(getRowStart(problem.isBSHD, b, h, i, kHeads, kQueries, kDim), kDim,
+                       query.data());
+    return computeForwardRow(problem, query, keys.data(), values.data(), b, h, i, every);
+  }
+
+  void forEachRow(llvm::function_ref<void(int64_t b, int64_t h, int64_t i)> visit) {
+    for (int64_t b = 0; b < kBatch; ++b)
+      for (int64_t h = 0; h < kHeads; ++h)
+        for (int64_t i = 0; i < kQueries; ++i)
+          visit(b, h, i);
+  }
+
+  /// What gradients are taken of; rows that see nothing do not count (rule B7).
+  double computeLoss() {
+    double loss = 0;
+    forEachRow([&](int64_t b, int64_t h, int64_t i) {
+      ForwardRow row = computeForward(b, h, i);
+      int64_t start = getRowStart(problem.isBSHD, b, h, i, kHeads, kQueries, kValueDim);
+      for (int64_t d = 0; d < kValueDim; ++d)
+        loss += row.o[d] * get("d_o").get(start + d);
+      if (const HostTensor *dLse = problem.getOperand("d_lse"); dLse && std::isfinite(row.lse))
+        loss += row.lse * dLse->get((b * kHeads + h) * kQueries + i);
+    });
+    return loss;
+  }
+
+  /// By central differences.
+  double differentiate(StringRef name, int64_t element) {
+    constexpr double kStep = 1.0 / 2048;
+    HostTensor &tensor = get(name);
+    double value = tensor.get(element);
+    tensor.set(element, value + kStep);
+    double above = computeLoss();
+    tensor.set(element, value - kStep);
+    double below = computeLoss();
+    tensor.set(element, value);
+    return (above - below) / (2 * kStep);
+  }
+
+  /// Adds o and lse as the attention gives them.
+  void addForward() {
+    SmallVector<int64_t> shape(get("d_o").getShape());
+    HostTensor &o = add("o", shape, Scalar::F64);
+    HostTensor &lse = add("lse", {kBatch, kHeads, kQueries}, Scalar::F64);
+    forEachRow([&](int64_t b, int64_t h, int64_t i) {
+      ForwardRow row = computeForward(b, h, i);
+      int64_t start = getRowStart(problem.isBSHD, b, h, i, kHeads, kQueries, kValueDim);
+      for (int64_t d = 0; d < kValueDim; ++d)
+        o.set(start + d, row.o[d]);
+      lse.set((b * kHeads + h) * kQueries + i, row.lse);
+    });
+  }
+
+  void expectGradient(StringRef name, int64_t element, double exact, double naive) {
+    if (element % every)
+      return;
+    double expected = differentiate(name, element);
+    EXPECT_NEAR(exact, expected, 2e-5) << name.str() << " " << element;
+    EXPECT_NEAR(naive, exact, 2e-5) << name.str() << " " << element;
+  }
+
+  void expectRow(StringRef name, int64_t start, const GradientRow &row) {
+    for (size_t d = 0; d < row.exact.size(); ++d) {
+      expectGradient(name, start + d, row.exact[d], row.naive[d]);
+      EXPECT_TRUE(!row.isHidden || row.exact[d] == 0);
+    }
+  }
+
+  /// Each gradient against differences of the loss.
+  void expectGradients() {
+    addForward();
+    Gradients gradients(problem);
+    const HostTensor *bias = problem.getOperand("bias");
+    std::vector<double> exactBias(bias ? bias->getNumElements() : 0), exactSinks(kHeads);
+    std::vector<float> naiveBias(exactBias.size()), naiveSinks(kHeads);
+    for (int64_t b = 0; b < kBatch; ++b)
+      for (int64_t g = 0; g < kKeyHeads; ++g) {
+        gradients.load(b, g);
+        for (int64_t k = 0; k < kKeys; ++k) {
+          Gradients::KeyRows rows = gradients.computeKeyRows(k);
+          expectRow("k", getRowStart(problem.isBSHD, b, g, k, kKeyHeads, kKeys, kDim), rows.dk);
+          expectRow("v", getRowStart(problem.isBSHD, b, g, k, kKeyHeads, kKeys, kValueDim),
+                    rows.dv);
+        }
+        for (int64_t h = 2 * g; h < 2 * g + 2; ++h) {
+          for (int64_t i = 0; i < kQueries; ++i) {
+            expectRow("q", getRowStart(problem.isBSHD, b, h, i, kHeads, kQueries, kDim),
+                      gradients.computeQueryRow(h, i));
+            if (!bias)
+              continue;
+            ArrayRef<int64_t> shape = bias->getShape();
+            int64_t start = 0, width = shape[3], places[] = {b, h, i};
+            for (auto [size, place] : llvm::zip(shape, places))
+              start = start * size + (size == 1 ? 0 : place);
+            gradients.addScoreRow(h, i, MutableArrayRef(exactBias).slice(start * width, width),
+                                  MutableArrayRef(naiveBias).slice(start * width, width));
+          }
+          if (problem.getOperand("sink_logits"))
+            gradients.addSink(h, exactSinks[h], naiveSinks[h]);
+        }
+      }
+    for (size_t n = 0; n < exactBias.size(); ++n)
+      expectGradient("bias", n, exactBias[n], naiveBias[n]);
+    for (int64_t h = 0; h < kHeads && problem.getOperand("sink_logits"); ++h)
+      expectGradient("sink_logits", h, exactSinks[h], naiveSinks[h]);
+  }
+};
+
+IntegerSet parseMask(MLIRContext &context, StringRef constraints) {
+  return parseIntegerSet(("(p, k)[nq, nk] : (" + constraints + ")").str(), &context);
+}
+
+TEST(Reference, GradientsAreThoseOfTheLoss) {
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  MLIRContext context(registry);
+  for (bool isBSHD : {false, true}) {
+    SmallProblem plain(isBSHD);
+    plain.problem.sets = {parseMask(context, "p >= 0")};
+    plain.expectGradients();
+    // A window and a first key: the first rows see one key or none.
+    SmallProblem masked(isBSHD);
+    masked.problem.sets = {parseMask(context, "p - k >= 0, k - p + 2 >= 0"),
+                           parseMask(context, "0 - k >= 0, p - k - 3 >= 0")};
+    masked.problem.offset = -1;
+    masked.add("d_lse", {2, 4, 5});
+    masked.add("keep", {2, 1, 5, 7}, Scalar::I1);
+    masked.expectGradients();
+    // Sinks, a score modification behind a softcap, and keys that do not exist.
+    SmallProblem sunk(isBSHD);
+    sunk.problem.sets = {parseMask(context, "p - k >= 0")};
+    sunk.problem.softcap = 2;
+    sunk.problem.scoreMod = parseScoreMod(context, R"(
+      %i = arith.index_cast %k : index to i32
+      %f = arith.sitofp %i : i32 to f32
+      %u = arith.mulf %s, %s : f32
+      %v = math.tanh %u : f32
+      %c = arith.mulf %f, %half : f32
+      %y = math.fma %v, %c, %s : f32)");
+    sunk.problem.followsKvLen = true;
+    HostTensor &length = sunk.add("kv_len", {2}, Scalar::I32);
+    length.set(0, 6), length.set(1, 3); // two rows of the second batch see no key
+    sunk.add("d_lse", {2, 4, 5});
+    sunk.add("sink_logits", {4});
+    sunk.expectGradients();
+  }
+}
+
+// Rule B5: a bias of every broadcast.
+TEST(Reference, BiasGradientsAreSummedAlongItsBroadcasts) {
+  MLIRContext context;
+  for (unsigned bits = 0; bits < 16; ++bits) {
+    SmallProblem biased(/*isBSHD=*/false);
+    biased.problem.sets = {parseMask(context, "p - k >= 0")};
+    biased.problem.softcap = 3;
+    biased.every = 13;
+    biased.add("bias", {bits & 1 ? 2 : 1, bits & 2 ? 4 : 1, bits & 4 ? 5 : 1, bits & 8 ? 7 : 1});
+    biased.expectGradients();
+  }
+}
+
+// What stands in for an attention that is too large: the same but for the sampling.
+TEST(Reference, ForwardOfSomeKeysIsNearThatOfAll) {
+  MLIRContext context;
+  SmallProblem small(/*isBSHD=*/false);
+  small.problem.sets = {parseMask(context, "p >= 0")};
+  for (bool hasSinks : {false, true}) {
+    if (hasSinks)
+      small.add("sink_logits", {4});
+    // The same key seven times.
+    for (StringRef name : {"k", "v"}) {
+      HostTensor &tensor = small.get(name);
+      int64_t width = tensor.getShape()[3];
+      for (int64_t i = 0; i < tensor.getNumElements(); ++i)
+        tensor.set(i, tensor.get(i % width));
+    }
+    ForwardRow all = small.computeForward(1, 2, 3), some = small.computeForward(1, 2, 3, 7);
+    EXPECT_NEAR(some.lse, all.lse, 1e-12);
+    for (int64_t d = 0; d < 3; ++d)
+      EXPECT_NEAR(some.o[d], all.o[d], 1e-12);
+  }
 }
 
 } // namespace

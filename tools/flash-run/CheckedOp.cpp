@@ -2,6 +2,7 @@
 
 #include "CheckedOp.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -26,7 +27,7 @@ std::string flashattn::formatPlace(Location location) {
 }
 
 std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
-  if (!isa<AttentionOp, CombineOp, ProjectOp>(operation))
+  if (!isa<AttentionOpInterface, CombineOp, ProjectOp>(operation))
     return std::nullopt;
   CheckedOp op;
   op.name = operation->getName().getStringRef();
@@ -44,8 +45,8 @@ std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
     op.isBSHD = project.getLayout() == Layout::BSHD;
     return op;
   }
-  auto attention = cast<AttentionOp>(operation);
-  op.kind = Kind::Attention;
+  auto attention = cast<AttentionOpInterface>(operation);
+  op.kind = isa<AttentionOp>(operation) ? Kind::Attention : Kind::AttentionBackward;
   op.isBSHD = attention.getLayout() == Layout::BSHD;
   op.attention.isBottomRight = attention.getAlign() == Align::BottomRight;
   op.attention.scale = attention.getScaleOrDefault();
@@ -60,6 +61,48 @@ std::optional<CheckedOp> CheckedOp::create(Operation *operation) {
       op.obstacle = llvm::toString(scoreMod.takeError());
   }
   return op;
+}
+
+std::optional<HostTensor> flashattn::getConstant(Value value) {
+  Attribute constant;
+  if (!matchPattern(value, m_Constant(&constant)))
+    return std::nullopt;
+  auto elements = dyn_cast<DenseElementsAttr>(constant);
+  auto typed = dyn_cast<TypedAttr>(constant);
+  if (!typed)
+    return std::nullopt;
+  Type type = elements ? elements.getElementType() : typed.getType();
+  std::optional<Scalar> scalar = getScalar(type);
+  if (!scalar)
+    return std::nullopt;
+  Expected<HostTensor> tensor =
+      HostTensor::create(*scalar, elements ? elements.getType().getShape() : ArrayRef<int64_t>());
+  if (!tensor) {
+    llvm::consumeError(tensor.takeError());
+    return std::nullopt;
+  }
+  auto setReal = [&](int64_t i, const APFloat &element) {
+    tensor->set(i, FloatAttr::get(type, element).getValueAsDouble());
+  };
+  auto setInteger = [&](int64_t i, const APInt &element) {
+    tensor->set(
+        i, double(type.isInteger(1) ? int64_t(element.getZExtValue()) : element.getSExtValue()));
+  };
+  if (!elements) {
+    if (auto real = dyn_cast<FloatAttr>(constant))
+      setReal(0, real.getValue());
+    else if (auto integer = dyn_cast<IntegerAttr>(constant))
+      setInteger(0, integer.getValue());
+    else
+      return std::nullopt;
+  } else if (isFloat(*scalar)) {
+    for (auto [i, element] : llvm::enumerate(elements.getValues<APFloat>()))
+      setReal(i, element);
+  } else {
+    for (auto [i, element] : llvm::enumerate(elements.getValues<APInt>()))
+      setInteger(i, element);
+  }
+  return std::move(*tensor);
 }
 
 const HostTensor *OperandValues::get(StringRef name) const {

@@ -17,10 +17,10 @@ struct AttentionAttributes {
   std::optional<ScoreMod> scoreMod;
 };
 
-/// A flashattn.attention, combine or project, taken apart, so that it outlives the lowering of its
-/// module.
+/// A flashattn.attention, attention_backward, combine or project, taken apart, so that it outlives
+/// the lowering of its module.
 struct CheckedOp {
-  enum class Kind { Attention, Combine, Project };
+  enum class Kind { Attention, AttentionBackward, Combine, Project };
 
   Kind kind = Kind::Attention;
   std::string name;  ///< "flashattn.attention"
@@ -41,6 +41,9 @@ struct CheckedOp {
 
 /// Where an op is in its file: "file.mlir:3:8".
 std::string formatPlace(Location location);
+
+/// The elements of a constant, or a scalar one; nothing where the value is none.
+std::optional<HostTensor> getConstant(Value value);
 
 /// A scalar that a score modification captures, a float or an integer.
 struct CapturedValue {
@@ -73,7 +76,7 @@ llvm::Expected<OperandSizes> getSizes(const CheckedOp &op, const OperandValues &
 /// Error where `value` is a scalar that its role does not take (rules A1, A3).
 llvm::Error checkScalar(const OperandRole &role, const HostTensor &value);
 
-/// An attention with its values. Errors: sizes or scalars that do not fit.
+/// An attention, forward or backward, with its values. Errors: sizes or scalars that do not fit.
 llvm::Expected<AttentionProblem> getProblem(const CheckedOp &op, const OperandValues &values);
 
 /// A combine with its values. Errors: sizes that do not fit.

@@ -3,7 +3,9 @@
 #include "Inputs.h"
 #include "Npy.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Parallel.h"
 
+#include <cmath>
 #include <random>
 
 using namespace mlir;
@@ -127,6 +129,95 @@ static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint
   return Error::success();
 }
 
+/// What the attention of a backward op reads. Nothing where some of it is neither an argument that
+/// holds something nor a constant.
+static std::optional<OperandValues> getForwardValues(const OpOfFunction &op, const Inputs &inputs) {
+  OperandValues values;
+  auto find = [&](const OpOfFunction::Source &source) -> const HostTensor * {
+    if (source.argument)
+      return inputs.poisoned[*source.argument] ? nullptr : &inputs.tensors[*source.argument];
+    return source.constant.get();
+  };
+  for (auto [role, source] : llvm::zip_equal(op.op.roles, op.sources)) {
+    if (role.rule->is(OperandRule::Output) ||
+        llvm::is_contained({"o", "lse", "d_o", "d_lse"}, role.getName()))
+      continue;
+    const HostTensor *value = find(source);
+    if (!value)
+      return std::nullopt;
+    values.set(role.getName(), value);
+  }
+  for (const OpOfFunction::Source &source : op.captured) {
+    const HostTensor *value = find(source);
+    if (!value)
+      return std::nullopt;
+    values.captured.push_back({value->get(0), int64_t(value->get(0))});
+  }
+  return values;
+}
+
+/// The argument that is the operand `name` of `op` and has no other part in the program.
+static std::optional<unsigned> findOwnArgument(const Program &program, const OpOfFunction &op,
+                                               StringRef name) {
+  std::optional<unsigned> argument = op.getArgument(name);
+  for (const OpOfFunction &other : program.ops)
+    for (auto [role, source] : llvm::zip_equal(other.op.roles, other.sources))
+      if (argument && source.argument == argument && role.getName() != name)
+        return std::nullopt;
+  return argument;
+}
+
+/// o and lse of all rows, into those of the two that are given.
+static void fillRows(const AttentionProblem &problem, int64_t every, HostTensor *o,
+                     HostTensor *lse) {
+  std::vector<float> keys(problem.numKeys * problem.dim),
+      values(problem.numKeys * problem.valueDim);
+  for (int64_t b = 0; b < problem.batch; ++b)
+    for (int64_t h = 0; h < problem.queryHeads; ++h) {
+      int64_t keyHead = h / (problem.queryHeads / problem.keyHeads); // rule A4
+      readHead(*problem.getOperand("k"), problem.isBSHD, b, keyHead, problem.keyHeads,
+               problem.numKeys, problem.dim, keys.data());
+      readHead(*problem.getOperand("v"), problem.isBSHD, b, keyHead, problem.keyHeads,
+               problem.numKeys, problem.valueDim, values.data());
+      llvm::parallelFor(0, problem.numQueries, [&](size_t i) {
+        auto getStart = [&](int64_t width) {
+          return getRowStart(problem.isBSHD, b, h, i, problem.queryHeads, problem.numQueries,
+                             width);
+        };
+        SmallVector<float> query(problem.dim);
+        problem.getOperand("q")->getFloats(getStart(problem.dim), problem.dim, query.data());
+        ForwardRow row =
+            computeForwardRow(problem, query, keys.data(), values.data(), b, h, i, every);
+        for (int64_t d = 0; o && d < problem.valueDim; ++d)
+          o->set(getStart(problem.valueDim) + d, row.o[d]);
+        if (lse)
+          lse->set((b * problem.queryHeads + h) * problem.numQueries + i, row.lse);
+      });
+    }
+}
+
+void flashattn::fillForward(const Program &program, const OpOfFunction &op,
+                            const llvm::BitVector &wanted, double maxWork, Inputs &inputs) {
+  if (op.op.kind != CheckedOp::Kind::AttentionBackward)
+    return;
+  auto find = [&](StringRef name) -> HostTensor * {
+    std::optional<unsigned> argument = findOwnArgument(program, op, name);
+    return argument && wanted[*argument] ? &inputs.tensors[*argument] : nullptr;
+  };
+  HostTensor *o = find("o"), *lse = find("lse");
+  std::optional<OperandValues> values = getForwardValues(op, inputs);
+  if ((!o && !lse) || !values)
+    return;
+  for (auto [name, tensor] : {std::pair<StringRef, HostTensor *>("o", o), {"lse", lse}})
+    if (tensor)
+      values->set(name, tensor);
+  Expected<AttentionProblem> problem = getProblem(op.op, *values);
+  if (!problem)
+    return llvm::consumeError(problem.takeError()); // the caller's, before anything runs
+  double work = double(countVisiblePairs(*problem)) * (problem->dim + problem->valueDim);
+  fillRows(*problem, std::max(1.0, std::ceil(work / maxWork)), o, lse);
+}
+
 /// What a file holds, in elements of type `to` where that changes no value; otherwise `remedy` says
 /// what to do, as far as there is something.
 static Error convert(HostTensor &tensor, Scalar to, std::string &remedy) {
@@ -148,7 +239,8 @@ static Error convert(HostTensor &tensor, Scalar to, std::string &remedy) {
   return Error::success();
 }
 
-Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::string> texts) {
+Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::string> texts,
+                                       double maxWork) {
   size_t count = program.arguments.size();
   if (texts.size() > count)
     return llvm::createStringError(
@@ -227,5 +319,10 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
     }
     inputs.tensors[i] = std::move(*tensor);
   }
+  llvm::BitVector wanted(count);
+  for (size_t i = 0; i < count; ++i)
+    wanted[i] = !inputs.poisoned[i] && (i >= specs.size() || specs[i].source == "random");
+  for (const OpOfFunction &op : program.ops)
+    fillForward(program, op, wanted, maxWork, inputs);
   return inputs;
 }

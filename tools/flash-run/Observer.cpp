@@ -9,7 +9,6 @@
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
-#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
 #include "llvm/Support/FormatVariadic.h"
 
@@ -158,7 +157,7 @@ Error Observer::addOps(ModuleOp module, func::FuncOp function) {
   std::vector<std::pair<Operation *, ProjectOp>> found;
   llvm::SmallPtrSet<Operation *, 4> paired;
   function.walk([&](Operation *op) {
-    if (!isa<AttentionOp, CombineOp, ProjectOp>(op) || paired.contains(op))
+    if (!isa<AttentionOpInterface, CombineOp, ProjectOp>(op) || paired.contains(op))
       return;
     auto attention = dyn_cast<AttentionOp>(op);
     ProjectOp project = attention && options.fusesProjection ? findProjection(attention) : nullptr;
@@ -183,28 +182,6 @@ Error Observer::addOps(ModuleOp module, func::FuncOp function) {
     addCalls(module, added, op, project);
   }
   return Error::success();
-}
-
-/// The elements of a constant; nothing where it is none.
-static std::optional<HostTensor> getConstant(Value value) {
-  DenseElementsAttr elements;
-  if (!matchPattern(value, m_Constant(&elements)))
-    return std::nullopt;
-  std::optional<Scalar> scalar = getScalar(elements.getElementType());
-  Expected<HostTensor> tensor = HostTensor::create(*scalar, elements.getType().getShape());
-  if (!tensor) {
-    llvm::consumeError(tensor.takeError());
-    return std::nullopt;
-  }
-  if (isFloat(*scalar)) {
-    for (auto [i, element] : llvm::enumerate(elements.getValues<APFloat>()))
-      tensor->set(i, FloatAttr::get(elements.getElementType(), element).getValueAsDouble());
-  } else {
-    for (auto [i, element] : llvm::enumerate(elements.getValues<APInt>()))
-      tensor->set(i, elements.getElementType().isInteger(1) ? double(element.getZExtValue())
-                                                            : double(element.getSExtValue()));
-  }
-  return std::move(*tensor);
 }
 
 void Observer::addCall(OpBuilder &builder, ModuleOp module, Location loc, StringRef suffix,
@@ -433,10 +410,14 @@ Error Observer::finishUnit(Unit &unit) {
     Expected<AttentionProblem> problem = getProblem(*op, values);
     if (!problem)
       return problem.takeError();
-    // A pair costs a product and a sum for each element of a row of K and of V.
+    // A pair costs a product and a sum for each element of a row of K and of V; backward for each
+    // product that has its shape: S, dQ and dK, and dP and dV.
     uint64_t visible = countVisiblePairs(*problem);
     pairs += visible;
-    flops += double(visible) * 2 * (problem->dim + problem->valueDim);
+    bool isBackward = op->kind == CheckedOp::Kind::AttentionBackward;
+    flops +=
+        double(visible) * 2 *
+        (isBackward ? 3 * problem->dim + 2 * problem->valueDim : problem->dim + problem->valueDim);
   }
   return options.compares ? compareUnit(unit) : Error::success();
 }

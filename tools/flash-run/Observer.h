@@ -1,8 +1,9 @@
 //===- Observer.h - watches the dialect's ops of a module at work -*- C++ -*-===//
 //
-// Calls to the observer stand in the module before and behind each attention, combine and project
-// and hand over the op's operands and results as they are in memory at that moment. So each is
-// compared with the reference where it stands, whatever lies before and behind it.
+// Calls to the observer stand in the module before and behind each attention, attention_backward,
+// combine and project and hand over the op's operands and results as they are in memory at that
+// moment. So each is compared with the reference where it stands, whatever lies before and behind
+// it.
 //
 //===----------------------------------------------------------------------===//
 

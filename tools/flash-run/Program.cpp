@@ -80,8 +80,13 @@ static std::vector<OpOfFunction> findOps(func::FuncOp function) {
         producers[value] = {unsigned(ops.size() - 1), unsigned(i)};
       } else if (auto producer = producers.find(value); producer != producers.end()) {
         source.producer = producer->second;
+      } else if (std::optional<HostTensor> constant = getConstant(value)) {
+        source.constant = std::make_shared<HostTensor>(std::move(*constant));
       }
     }
+    if (found.op.attention.scoreMod)
+      for (Value value : found.op.attention.scoreMod->getCaptured())
+        found.captured.emplace_back().argument = getArgumentIndex(value, function);
   });
   return ops;
 }

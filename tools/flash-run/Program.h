@@ -40,8 +40,10 @@ struct OpOfFunction {
     /// An op before, by its place among the function's, and the role there.
     std::optional<std::pair<unsigned, unsigned>> producer;
     SmallVector<int64_t> shape; ///< of the type, dynamic where it is
+    std::shared_ptr<const HostTensor> constant; ///< null where it is none
   };
-  SmallVector<Source> sources; ///< for each role
+  SmallVector<Source> sources;  ///< for each role
+  SmallVector<Source> captured; ///< for each value that the score modification captures
 
   /// The argument that is the operand `name`.
   std::optional<unsigned> getArgument(StringRef name) const;

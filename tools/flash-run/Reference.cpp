@@ -191,16 +191,30 @@ static double getOfScores(const HostTensor &tensor, const RowPlace &place, int64
   return tensor.get(index);
 }
 
-/// Rules A1 and A2 up to the mask, in T.
+/// Rules A1 and A2 up to the mask, in T. `slope`, where it is given, becomes the derivative by the
+/// scaled product (rule B6).
 template <typename T>
 static T computeScore(const AttentionProblem &problem, const RowPlace &place, int64_t k,
-                      const float *query, const float *key) {
+                      const float *query, const float *key, T *slope = nullptr) {
   T score = T(problem.scale) * dot<T>(query, key, problem.dim);
-  if (problem.softcap)
-    score = T(*problem.softcap) * std::tanh(score / T(*problem.softcap));
-  if (problem.scoreMod)
-    score = problem.scoreMod->evaluate<T>(score, place.b, place.h,
-                                          place.row + problem.getOffset(place.b), k);
+  if (slope)
+    *slope = 1;
+  if (problem.softcap) {
+    T bent = std::tanh(score / T(*problem.softcap));
+    score = T(*problem.softcap) * bent;
+    if (slope)
+      *slope = 1 - bent * bent;
+  }
+  if (problem.scoreMod) {
+    int64_t p = place.row + problem.getOffset(place.b);
+    if (slope) {
+      auto [value, derivative] = problem.scoreMod->differentiate<T>(score, place.b, place.h, p, k);
+      score = value;
+      *slope *= derivative;
+    } else {
+      score = problem.scoreMod->evaluate<T>(score, place.b, place.h, p, k);
+    }
+  }
   if (place.bias)
     score += T(getOfScores(*place.bias, place, k));
   return score;
@@ -253,14 +267,19 @@ static SmallVector<KeyInterval> keepOnly(const RowPlace &place, ArrayRef<KeyInte
   return kept;
 }
 
+/// The keys that a row sees through the mask and `keep`.
+static SmallVector<KeyInterval> getShownKeys(const AttentionProblem &problem,
+                                             const RowPlace &place) {
+  SmallVector<KeyInterval> visible = getVisibleKeys(problem, place.row, place.b);
+  return place.keep ? keepOnly(place, visible) : visible;
+}
+
 ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
                                             const float *keys, const float *values, int64_t b,
                                             int64_t h, int64_t row) {
   ReferenceRow result;
   RowPlace place(problem, b, h, row);
-  SmallVector<KeyInterval> visible = getVisibleKeys(problem, row, b);
-  if (place.keep)
-    visible = keepOnly(place, visible);
+  SmallVector<KeyInterval> visible = getShownKeys(problem, place);
   result.lse = computeRow<double>(
       problem, place, visible, query.data(), keys, values, [](double p) { return p; }, result.o);
   result.naiveLse = computeRow<float>(
@@ -270,6 +289,214 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
     value = roundTo(problem.scalar, value);
   return result;
 }
+
+ForwardRow flashattn::computeForwardRow(const AttentionProblem &problem, ArrayRef<float> query,
+                                        const float *keys, const float *values, int64_t b,
+                                        int64_t h, int64_t row, int64_t every) {
+  RowPlace place(problem, b, h, row);
+  SmallVector<KeyInterval> some;
+  int64_t count = 0;
+  for (KeyInterval interval : getShownKeys(problem, place))
+    for (int64_t k = interval.begin; k < interval.end; ++k)
+      if (count++ % every == 0)
+        some.push_back({k, k + 1});
+  // Each key stands for those left out, which the sink does not.
+  const HostTensor *sinkLogits = std::exchange(place.sinkLogits, nullptr);
+  ForwardRow result;
+  result.lse = computeRow<double>(
+      problem, place, some, query.data(), keys, values, [](double p) { return p; }, result.o);
+  result.lse += std::log(double(every));
+  if (!sinkLogits)
+    return result;
+  double sink = sinkLogits->get(h), larger = std::max(result.lse, sink);
+  if (larger == -std::numeric_limits<double>::infinity())
+    return result;
+  double lse = larger + std::log(std::exp(result.lse - larger) + std::exp(sink - larger));
+  for (double &value : result.o)
+    value *= std::exp(result.lse - lse);
+  result.lse = lse;
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients
+//===----------------------------------------------------------------------===//
+
+void flashattn::readHead(const HostTensor &tensor, bool isBSHD, int64_t b, int64_t h, int64_t heads,
+                         int64_t length, int64_t width, float *out) {
+  constexpr int64_t kChunk = 256;
+  llvm::parallelFor(0, llvm::divideCeil(length, kChunk), [&](size_t chunk) {
+    int64_t end = std::min(length, int64_t(chunk + 1) * kChunk);
+    for (int64_t s = chunk * kChunk; s < end; ++s)
+      tensor.getFloats(getRowStart(isBSHD, b, h, s, heads, length, width), width, out + s * width);
+  });
+}
+
+/// Whether the mask shows a pair: straight from its sets.
+static bool isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k) {
+  Point point{row + problem.getOffset(b), problem.numQueries, problem.getNumKeys(b)};
+  return k < point.nk && llvm::any_of(problem.sets, [&](IntegerSet set) {
+           return llvm::all_of(llvm::enumerate(set.getConstraints()), [&](auto constraint) {
+             int64_t value = evaluate(constraint.value(), point, k);
+             return set.isEq(constraint.index()) ? value == 0 : value >= 0;
+           });
+         });
+}
+
+void GradientRow::add(double exactFactor, float naiveFactor, const float *row) {
+  isHidden = false;
+  for (size_t d = 0; d < exact.size(); ++d) {
+    exact[d] += exactFactor * double(row[d]);
+    naive[d] += naiveFactor * row[d];
+  }
+}
+
+void GradientRow::round(Scalar scalar, double factor) {
+  for (float &value : naive)
+    value = roundTo(scalar, value * float(factor));
+}
+
+Gradients::Gradients(const AttentionProblem &problem)
+    : problem(problem), group(problem.queryHeads / std::max<int64_t>(problem.keyHeads, 1)) {}
+
+void Gradients::load(int64_t newBatch, int64_t keyHead) {
+  b = newBatch, firstHead = keyHead * group;
+  auto read = [&](StringRef name, int64_t first, int64_t count, int64_t heads, int64_t length,
+                  int64_t width, std::vector<float> &out) {
+    out.resize(count * length * width);
+    for (int64_t h = 0; h < count; ++h)
+      readHead(*problem.getOperand(name), problem.isBSHD, b, first + h, heads, length, width,
+               out.data() + h * length * width);
+  };
+  int64_t rows = problem.numQueries;
+  read("k", keyHead, 1, problem.keyHeads, problem.numKeys, problem.dim, keys);
+  read("v", keyHead, 1, problem.keyHeads, problem.numKeys, problem.valueDim, values);
+  read("q", firstHead, group, problem.queryHeads, rows, problem.dim, queries);
+  read("d_o", firstHead, group, problem.queryHeads, rows, problem.valueDim, outputGradients);
+  // Rule B1.
+  const HostTensor &o = *problem.getOperand("o"), *dLse = problem.getOperand("d_lse");
+  lse.resize(group * rows), delta.resize(group * rows), naiveDelta.resize(group * rows);
+  llvm::parallelFor(0, group * rows, [&](size_t n) {
+    int64_t h = firstHead + n / rows, i = n % rows;
+    int64_t start =
+        getRowStart(problem.isBSHD, b, h, i, problem.queryHeads, rows, problem.valueDim);
+    const float *dO = outputGradients.data() + n * problem.valueDim;
+    double exact = 0;
+    float naive = 0;
+    for (int64_t d = 0; d < problem.valueDim; ++d) {
+      double value = o.get(start + d);
+      exact += value * dO[d];
+      naive += float(value) * dO[d];
+    }
+    int64_t place = (b * problem.queryHeads + h) * rows + i;
+    double given = dLse ? dLse->get(place) : 0;
+    delta[n] = exact - given;
+    naiveDelta[n] = naive - float(given);
+    lse[n] = problem.getOperand("lse")->get(place);
+  });
+}
+
+Gradients::Query Gradients::getQuery(int64_t h, int64_t i) const {
+  int64_t n = (h - firstHead) * problem.numQueries + i;
+  return {h,
+          i,
+          queries.data() + n * problem.dim,
+          outputGradients.data() + n * problem.valueDim,
+          lse[n],
+          delta[n],
+          naiveDelta[n]};
+}
+
+void Gradients::forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const {
+  if (query.lse == -std::numeric_limits<double>::infinity())
+    return;
+  for (KeyInterval interval : getShownKeys(problem, RowPlace(problem, b, query.h, query.i)))
+    for (int64_t k = interval.begin; k < interval.end; ++k)
+      visit(k);
+}
+
+template <typename T>
+Gradients::Pair<T> Gradients::computePair(const Query &query, T delta, int64_t k) const {
+  T slope;
+  T score = computeScore<T>(problem, RowPlace(problem, b, query.h, query.i), k, query.q,
+                            keys.data() + k * problem.dim, &slope);
+  T p = std::exp(score - T(query.lse));
+  // Even where the slope is infinite.
+  if (p == 0)
+    return {0, 0, 0};
+  T dP = dot<T>(query.dO, values.data() + k * problem.valueDim, problem.valueDim);
+  return {p, p * (dP - delta), slope};
+}
+
+double Gradients::computeExactDS(const Query &query, int64_t k, double &p) const {
+  Pair<double> pair = computePair<double>(query, query.delta, k);
+  p = pair.p;
+  return pair.dScore * pair.slope;
+}
+
+float Gradients::computeNaiveDS(const Query &query, int64_t k, float &p) const {
+  Pair<float> pair = computePair<float>(query, query.naiveDelta, k);
+  p = roundTo(problem.scalar, pair.p);
+  return roundTo(problem.scalar, pair.dScore * pair.slope);
+}
+
+GradientRow Gradients::computeQueryRow(int64_t h, int64_t i) const {
+  GradientRow dq(problem.dim);
+  Query query = getQuery(h, i);
+  forEachKey(query, [&](int64_t k) {
+    double exactP;
+    float naiveP;
+    dq.add(problem.scale * computeExactDS(query, k, exactP), computeNaiveDS(query, k, naiveP),
+           keys.data() + k * problem.dim);
+  });
+  dq.round(problem.scalar, problem.scale);
+  return dq;
+}
+
+Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
+  KeyRows rows{GradientRow(problem.dim), GradientRow(problem.valueDim)};
+  for (int64_t h = firstHead; h < firstHead + group; ++h)
+    for (int64_t i = 0; i < problem.numQueries; ++i) {
+      RowPlace place(problem, b, h, i);
+      Query query = getQuery(h, i);
+      if (query.lse == -std::numeric_limits<double>::infinity() || !isVisible(problem, b, i, k) ||
+          (place.keep && getOfScores(*place.keep, place, k) == 0))
+        continue;
+      double exactP;
+      float naiveP;
+      rows.dk.add(problem.scale * computeExactDS(query, k, exactP),
+                  computeNaiveDS(query, k, naiveP), query.q);
+      rows.dv.add(exactP, naiveP, query.dO);
+    }
+  rows.dk.round(problem.scalar, problem.scale);
+  rows.dv.round(problem.scalar, 1);
+  return rows;
+}
+
+void Gradients::addScoreRow(int64_t h, int64_t i, MutableArrayRef<double> exact,
+                            MutableArrayRef<float> naive) const {
+  Query query = getQuery(h, i);
+  forEachKey(query, [&](int64_t k) {
+    size_t at = exact.size() == 1 ? 0 : k;
+    exact[at] += computePair<double>(query, query.delta, k).dScore;
+    naive[at] += computePair<float>(query, query.naiveDelta, k).dScore;
+  });
+}
+
+void Gradients::addSink(int64_t h, double &exact, float &naive) const {
+  double sink = problem.getOperand("sink_logits")->get(h);
+  for (int64_t i = 0; i < problem.numQueries; ++i) {
+    Query query = getQuery(h, i);
+    if (query.lse == -std::numeric_limits<double>::infinity())
+      continue;
+    exact -= std::exp(sink - query.lse) * query.delta;
+    naive -= std::exp(float(sink) - float(query.lse)) * query.naiveDelta;
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Merges
+//===----------------------------------------------------------------------===//
 
 /// Rules A5 and A6 of a merge, in T.
 template <typename T>

@@ -58,6 +58,10 @@ inline int64_t getRowStart(bool isBSHD, int64_t b, int64_t h, int64_t s, int64_t
   return (isBSHD ? (b * length + s) * heads + h : (b * heads + h) * length + s) * width;
 }
 
+/// Rows of head `h` of batch `b`, side by side, as floats.
+void readHead(const HostTensor &tensor, bool isBSHD, int64_t b, int64_t h, int64_t heads,
+              int64_t length, int64_t width, float *out);
+
 /// Keys [begin, end).
 struct KeyInterval {
   int64_t begin, end;
@@ -84,6 +88,81 @@ struct ReferenceRow {
 ReferenceRow computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
                                  const float *keys, const float *values, int64_t b, int64_t h,
                                  int64_t row);
+
+/// What the attention itself gives: o and lse in float64. With `every` above 1 from a sample of the
+/// keys only, one in so many, for inputs of large problems.
+struct ForwardRow {
+  SmallVector<double> o;
+  double lse;
+};
+ForwardRow computeForwardRow(const AttentionProblem &problem, ArrayRef<float> query,
+                             const float *keys, const float *values, int64_t b, int64_t h,
+                             int64_t row, int64_t every);
+
+/// A row of a gradient in float64, and what plain low-precision arithmetic makes of it: scores, P
+/// and dS in f32; P and dS rounded to the element type where products take them; sums in f32, and
+/// the row rounded at the end.
+struct GradientRow {
+  explicit GradientRow(int64_t width) : exact(width), naive(width) {}
+  /// Adds a row times a factor.
+  void add(double exactFactor, float naiveFactor, const float *row);
+  /// What is done at the end: the naive row times a factor, rounded.
+  void round(Scalar scalar, double factor);
+
+  SmallVector<double> exact;
+  SmallVector<float> naive;
+  /// No pair adds anything: all of it is 0, exactly (rule B7).
+  bool isHidden = true;
+};
+
+/// The gradients of an attention by its operands (rules B1 to B8), those of one batch and one
+/// key/value head, with the query heads that read it, at a time.
+class Gradients {
+public:
+  /// `problem` has the operands of a flashattn.attention_backward.
+  explicit Gradients(const AttentionProblem &problem);
+
+  void load(int64_t b, int64_t keyHead);
+  /// Of those loaded: row `i` of dq of query head `h`, and row `k` of dk and of dv.
+  GradientRow computeQueryRow(int64_t h, int64_t i) const;
+  struct KeyRows {
+    GradientRow dk, dv;
+  };
+  KeyRows computeKeyRows(int64_t k) const;
+  /// Adds the gradients of the final scores of row `i` of query head `h`, for d_bias (rule B5):
+  /// that of key `k` to element `k`, or all to the only one.
+  void addScoreRow(int64_t h, int64_t i, MutableArrayRef<double> exact,
+                   MutableArrayRef<float> naive) const;
+  /// Adds what all rows of query head `h` give to its d_sink_logits (rule B3).
+  void addSink(int64_t h, double &exact, float &naive) const;
+
+private:
+  /// A row of queries, and its delta (rule B1).
+  struct Query {
+    int64_t h, i;
+    const float *q, *dO;
+    double lse, delta;
+    float naiveDelta;
+  };
+  /// P and the final score's gradient, and the score's derivative by the one that the product of a
+  /// query and a key gives (rule B6).
+  template <typename T> struct Pair { T p, dScore, slope; };
+  Query getQuery(int64_t h, int64_t i) const;
+  /// Calls `visit` for the keys that a row sees (rules B7, A6).
+  void forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const;
+  template <typename T> Pair<T> computePair(const Query &query, T delta, int64_t k) const;
+  /// The gradient of what the product of a query and a key gives, as products take it.
+  double computeExactDS(const Query &query, int64_t k, double &p) const;
+  float computeNaiveDS(const Query &query, int64_t k, float &p) const;
+
+  const AttentionProblem &problem;
+  const int64_t group; ///< query heads to a key/value head
+  int64_t b = 0, firstHead = 0;
+  /// Rows of the heads that are loaded, the query heads one behind the other.
+  std::vector<float> queries, outputGradients, keys, values;
+  std::vector<double> lse, delta;
+  std::vector<float> naiveDelta;
+};
 
 /// One merge of attention over parts of the keys, with its sizes filled in.
 struct CombineProblem {

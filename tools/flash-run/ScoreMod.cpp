@@ -22,12 +22,13 @@ enum Kind : int {
   AddI, SubI, MulI, DivSI, DivUI, RemSI, RemUI, FloorDivSI, CeilDivSI, AndI, OrI, XOrI, ShLI,
   ShRSI, ShRUI, MaxSI, MinSI, MaxUI, MinUI, AbsI,
 };
+} // namespace
 
-struct Slot {
+struct ScoreMod::Slot {
   double f = 0;
   int64_t i = 0;
+  double slope = 0; ///< of a float, by the score
 };
-} // namespace
 
 static Kind getKind(StringRef name) {
   return llvm::StringSwitch<Kind>(name)
@@ -193,8 +194,49 @@ static bool compare(arith::CmpIPredicate predicate, int64_t x, int64_t y) {
 }
 
 template <typename T>
-T ScoreMod::evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const {
-  SmallVector<Slot, 32> slots = {{double(score), 0}, {0, b}, {0, h}, {0, p}, {0, k}};
+T ScoreMod::getSlope(const Step &step, ArrayRef<Slot> slots, T value) {
+  auto f = [&](unsigned i) { return T(slots[step.operands[i]].f); };
+  auto d = [&](unsigned i) { return T(slots[step.operands[i]].slope); };
+  // What the score does not reach has no slope, even where 1 / f(0) is infinite.
+  if (llvm::all_of(step.operands, [&](unsigned i) { return slots[i].slope == 0; }))
+    return 0;
+  constexpr double kLn2 = 0.693147180559945309417, kTwoBySqrtPi = 1.12837916709551257390;
+  switch (step.kind) {
+  case Copy: return d(0);
+  case AddF: return d(0) + d(1);
+  case SubF: return d(0) - d(1);
+  case MulF: return d(0) * f(1) + f(0) * d(1);
+  case DivF: return (d(0) - value * d(1)) / f(1);
+  case RemF: return d(0) - std::trunc(f(0) / f(1)) * d(1);
+  case NegF: return -d(0);
+  case Max: return f(0) >= f(1) || std::isnan(f(1)) ? d(0) : d(1);
+  case Min: return f(0) <= f(1) || std::isnan(f(1)) ? d(0) : d(1);
+  case Fma: return d(0) * f(1) + f(0) * d(1) + d(2);
+  case AbsF: return f(0) < 0 ? -d(0) : d(0);
+  case Exp: return value * d(0);
+  case Exp2: return value * T(kLn2) * d(0);
+  case ExpM1: return std::exp(f(0)) * d(0);
+  case Log: return d(0) / f(0);
+  case Log2: return d(0) / (f(0) * T(kLn2));
+  case Log1P: return d(0) / (1 + f(0));
+  case Tanh: return (1 - value * value) * d(0);
+  case Sin: return std::cos(f(0)) * d(0);
+  case Cos: return -std::sin(f(0)) * d(0);
+  case Sqrt: return d(0) / (2 * value);
+  case RSqrt: return -value / (2 * f(0)) * d(0);
+  case Pow: {
+    // A constant exponent takes bases below 0, which have no logarithm.
+    T slope = d(0) == 0 ? 0 : f(1) * std::pow(f(0), f(1) - 1) * d(0);
+    return d(1) == 0 ? slope : slope + value * std::log(f(0)) * d(1);
+  }
+  case Erf: return T(kTwoBySqrtPi) * std::exp(-f(0) * f(0)) * d(0);
+  default: return 0; // steps, and what makes integers
+  }
+}
+
+template <typename T, bool WithSlopes>
+ScoreMod::Slot ScoreMod::run(T score, int64_t b, int64_t h, int64_t p, int64_t k) const {
+  SmallVector<Slot, 32> slots = {{double(score), 0, 1}, {0, b}, {0, h}, {0, p}, {0, k}};
   slots.reserve(slots.size() + steps.size());
   for (const Step &step : steps) {
     auto f = [&](unsigned i) { return T(slots[step.operands[i]].f); };
@@ -202,7 +244,7 @@ T ScoreMod::evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const 
     auto u = [&](unsigned i) { return uint64_t(n(i)); };
     Slot slot;
     switch (step.kind) {
-    case Constant: slot = {double(T(step.constant)), step.integer}; break;
+    case Constant: slot = {double(T(step.constant)), step.integer, 0}; break;
     case Copy: slot = slots[step.operands[0]]; break;
     case IntToFloat: slot.f = T(n(0)); break;
     case FloatToInt: slot.i = int64_t(f(0)); break;
@@ -259,10 +301,28 @@ T ScoreMod::evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const 
       slot.i &= 1;
     else if (step.bits < 64)
       slot.i = llvm::SignExtend64(slot.i, step.bits);
+    // A select has the slope of what it takes.
+    if (WithSlopes && step.kind != Select)
+      slot.slope = getSlope<T>(step, slots, slot.f);
     slots.push_back(slot);
   }
-  return slots[result].f;
+  return slots[result];
+}
+
+template <typename T>
+T ScoreMod::evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const {
+  return run<T, false>(score, b, h, p, k).f;
+}
+
+template <typename T>
+std::pair<T, T> ScoreMod::differentiate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const {
+  Slot slot = run<T, true>(score, b, h, p, k);
+  return {slot.f, slot.slope};
 }
 
 template float ScoreMod::evaluate(float, int64_t, int64_t, int64_t, int64_t) const;
 template double ScoreMod::evaluate(double, int64_t, int64_t, int64_t, int64_t) const;
+template std::pair<float, float> ScoreMod::differentiate(float, int64_t, int64_t, int64_t,
+                                                         int64_t) const;
+template std::pair<double, double> ScoreMod::differentiate(double, int64_t, int64_t, int64_t,
+                                                           int64_t) const;

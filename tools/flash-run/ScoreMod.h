@@ -24,7 +24,13 @@ public:
   /// The new score, with float arithmetic in T: float or double.
   template <typename T> T evaluate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const;
 
+  /// The new score, and its derivative with respect to the old one (rule B6). Where there is none,
+  /// as of the larger of two equal values, that of one side.
+  template <typename T>
+  std::pair<T, T> differentiate(T score, int64_t b, int64_t h, int64_t p, int64_t k) const;
+
 private:
+  struct Slot;
   struct Step {
     /// Numbers of the values that it reads; its own is its place in `steps`, behind the
     /// arguments.
@@ -35,6 +41,12 @@ private:
     int64_t integer = 0;   ///< of a constant, as an integer
     int kind = 0;          ///< which case of `evaluate`
   };
+  /// The value that is yielded and, where it is asked for, its derivative.
+  template <typename T, bool WithSlopes>
+  Slot run(T score, int64_t b, int64_t h, int64_t p, int64_t k) const;
+  /// The derivative of a step's result, `value`, by those of its operands.
+  template <typename T> static T getSlope(const Step &step, ArrayRef<Slot> slots, T value);
+
   std::vector<Step> steps;
   unsigned result = 0;
   SmallVector<Value> captured;

@@ -208,10 +208,14 @@ static void printTrials(ArrayRef<Trial> trials) {
 
 Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
                       const LoweringOptions &options, StringRef file, double seconds) {
+  auto function = module.lookupSymbol<func::FuncOp>(program.function);
+  if (function.walk([](AttentionBackwardOp) { return WalkResult::interrupt(); }).wasInterrupted())
+    return llvm::createStringError(
+        "--tune: expected no flashattn.attention_backward, whose schedules are not tuned, in "
+        "function '" +
+        program.function + "'");
   SmallVector<AttentionOp> ops;
-  module.lookupSymbol<func::FuncOp>(program.function).walk([&](AttentionOp found) {
-    ops.push_back(found);
-  });
+  function.walk([&](AttentionOp found) { ops.push_back(found); });
   if (ops.size() != 1)
     return llvm::createStringError(
         llvm::formatv("--tune: expected one flashattn.attention in function '{0}' but got {1}",

@@ -1,6 +1,6 @@
 //===- Verify.cpp ----------------------------------------------------------===//
 
-#include "Verify.h"
+#include "Difference.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Parallel.h"
@@ -15,78 +15,6 @@ using llvm::Expected;
 
 namespace {
 
-/// What was seen of one output, or of a part of it.
-struct Difference {
-  double maxError = 0, maxNaive = 0, maxReference = 0;
-  double sumSquaredError = 0, sumSquared = 0;
-  uint64_t elements = 0;
-  uint64_t wrongKind = 0; ///< NaN, infinite or finite where the reference is not so
-  double firstWrong = 0, firstRight = 0;
-
-  /// A value beside what it should be, in float64 and in plain arithmetic. Distances are
-  /// in units of `unit`.
-  void add(double value, double reference, double naive, double unit = 1) {
-    ++elements;
-    // What is infinite or NaN must be so exactly; there is no distance to it.
-    if (!std::isfinite(reference) || !std::isfinite(value)) {
-      bool same = std::isnan(reference) ? std::isnan(value) : value == reference;
-      if (!same && wrongKind++ == 0)
-        firstWrong = value, firstRight = reference;
-      return;
-    }
-    double error = std::abs(value - reference) / unit;
-    maxError = std::max(maxError, error);
-    maxReference = std::max(maxReference, std::abs(reference));
-    if (std::isfinite(naive))
-      maxNaive = std::max(maxNaive, std::abs(naive - reference) / unit);
-    sumSquaredError += error * error;
-    sumSquared += reference * reference;
-  }
-
-  void merge(const Difference &other) {
-    if (wrongKind == 0)
-      firstWrong = other.firstWrong, firstRight = other.firstRight;
-    elements += other.elements;
-    wrongKind += other.wrongKind;
-    maxError = std::max(maxError, other.maxError);
-    maxNaive = std::max(maxNaive, other.maxNaive);
-    maxReference = std::max(maxReference, other.maxReference);
-    sumSquaredError += other.sumSquaredError;
-    sumSquared += other.sumSquared;
-  }
-
-  double getFrobenius() const {
-    return sumSquared > 0 ? std::sqrt(sumSquaredError / sumSquared) : std::sqrt(sumSquaredError);
-  }
-
-  Verdict judge(StringRef name, double tolerance, std::optional<double> frobeniusBound) const {
-    Verdict verdict;
-    verdict.name = name;
-    verdict.elements = elements;
-    verdict.maxError = maxError;
-    verdict.tolerance = tolerance;
-    verdict.frobenius = getFrobenius();
-    verdict.frobeniusBound = frobeniusBound;
-    verdict.wrongKind = wrongKind;
-    verdict.firstWrong = firstWrong;
-    verdict.firstRight = firstRight;
-    return verdict;
-  }
-};
-
-/// A row of a group of rows that are neighbours: those of a head, or of a batch.
-struct Row {
-  int64_t group, i;
-};
-
-constexpr unsigned kSampleSeed = 0;
-constexpr double kLeastTolerance = 1e-5;
-
-/// Bound of the relative Frobenius norm by element type (rule A9 for f32).
-double getFrobeniusBound(Scalar scalar) {
-  return scalar == Scalar::F16 ? 1e-3 : scalar == Scalar::BF16 ? 8e-3 : 1e-5;
-}
-
 /// The rows of one head of attention's output, as they should be.
 class HeadRows {
 public:
@@ -99,20 +27,6 @@ public:
 };
 
 } // namespace
-
-static bool isAllFinite(const HostTensor &tensor) {
-  std::atomic<bool> finite{true};
-  constexpr int64_t kChunk = 1 << 16;
-  llvm::parallelFor(0, llvm::divideCeil(tensor.getNumElements(), kChunk), [&](size_t chunk) {
-    int64_t end = std::min(tensor.getNumElements(), int64_t(chunk + 1) * kChunk);
-    for (int64_t i = chunk * kChunk; i < end; ++i)
-      if (!std::isfinite(tensor.get(i))) {
-        finite = false;
-        return;
-      }
-  });
-  return finite;
-}
 
 namespace {
 
@@ -130,8 +44,12 @@ public:
     if (loaded == wanted)
       return;
     loaded = wanted;
-    loadHead(k, keyHead, problem.dim, keys);
-    loadHead(v, keyHead, problem.valueDim, values);
+    for (auto [tensor, width, out] :
+         {std::tuple(&k, problem.dim, &keys), std::tuple(&v, problem.valueDim, &values)}) {
+      out->resize(problem.numKeys * width);
+      readHead(*tensor, problem.isBSHD, b, keyHead, problem.keyHeads, problem.numKeys, width,
+               out->data());
+    }
   }
   ReferenceRow compute(int64_t i) const override {
     SmallVector<float> query(problem.dim);
@@ -143,19 +61,6 @@ public:
   bool isFinite() const override { return isAllFinite(q) && isAllFinite(k) && isAllFinite(v); }
 
 private:
-  /// The rows of one key/value head as floats.
-  void loadHead(const HostTensor &tensor, int64_t keyHead, int64_t width, std::vector<float> &out) {
-    out.resize(problem.numKeys * width);
-    constexpr int64_t kChunk = 256;
-    llvm::parallelFor(0, llvm::divideCeil(problem.numKeys, kChunk), [&](size_t chunk) {
-      int64_t end = std::min(problem.numKeys, int64_t(chunk + 1) * kChunk);
-      for (int64_t s = chunk * kChunk; s < end; ++s)
-        tensor.getFloats(
-            getRowStart(problem.isBSHD, b, keyHead, s, problem.keyHeads, problem.numKeys, width),
-            width, out.data() + s * width);
-    });
-  }
-
   const AttentionProblem &problem;
   const HostTensor &q, &k, &v;
   int64_t b = 0, h = 0, loaded = -1;
@@ -186,38 +91,6 @@ private:
 
 } // namespace
 
-/// All rows, or a sample spread over at most `maxGroups` groups, each one's first and last row
-/// included. `work` is that of all rows.
-static std::vector<Row> chooseRows(int64_t groups, int64_t rowsOfGroup, double work,
-                                   int64_t maxGroups, double maxWork) {
-  std::vector<Row> rows;
-  if (groups * rowsOfGroup == 0)
-    return rows;
-  if (work <= maxWork) {
-    for (int64_t group = 0; group < groups; ++group)
-      for (int64_t i = 0; i < rowsOfGroup; ++i)
-        rows.push_back({group, i});
-    return rows;
-  }
-  int64_t chosenGroups = std::min(groups, maxGroups);
-  double workPerRow = std::max(work / groups / rowsOfGroup, 1.0);
-  int64_t wanted =
-      std::max<int64_t>(std::min<double>(maxWork / workPerRow / chosenGroups, rowsOfGroup), 4);
-  std::mt19937_64 random(kSampleSeed);
-  for (int64_t n = 0; n < chosenGroups; ++n) {
-    // Spread over all groups, the last included.
-    int64_t group = chosenGroups == 1 ? 0 : n * (groups - 1) / (chosenGroups - 1);
-    std::vector<int64_t> chosen = {0, rowsOfGroup - 1};
-    while (int64_t(chosen.size()) < wanted)
-      chosen.push_back(random() % rowsOfGroup);
-    llvm::sort(chosen);
-    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
-    for (int64_t i : chosen)
-      rows.push_back({group, i});
-  }
-  return rows;
-}
-
 /// Calls `visit` with the group and the places [begin, end) in `rows` of each group.
 static void forEachGroup(ArrayRef<Row> rows,
                          llvm::function_ref<void(int64_t group, size_t begin, size_t end)> visit) {
@@ -226,13 +99,6 @@ static void forEachGroup(ArrayRef<Row> rows,
       ++end;
     visit(rows[begin].group, begin, end);
   }
-}
-
-static Difference sum(ArrayRef<Difference> parts) {
-  Difference whole;
-  for (const Difference &part : parts)
-    whole.merge(part);
-  return whole;
 }
 
 /// The sizes of `o` and `lse`, which attention and combine have alike.
@@ -369,6 +235,13 @@ Expected<Comparison> flashattn::compare(const CheckedOp &op, const OperandValues
     if (!problem)
       return problem.takeError();
     compareAttention(*problem, values, maxWork, comparison);
+    break;
+  }
+  case CheckedOp::Kind::AttentionBackward: {
+    Expected<AttentionProblem> problem = getProblem(op, values);
+    if (!problem)
+      return problem.takeError();
+    compareGradients(*problem, values, maxWork, comparison);
     break;
   }
   case CheckedOp::Kind::Combine: {

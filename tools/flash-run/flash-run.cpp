@@ -61,14 +61,15 @@ cl::opt<double> timeout("timeout", cl::value_desc("seconds"),
                         cl::desc("Stop with exit status 124 when it takes longer"),
                         cl::cat(runCategory));
 
-cl::list<std::string>
-    inputs("input", cl::value_desc("[TYPE=]SOURCE"),
-           cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
-                    "@- (standard input), random[:SEED] (the default), zeros, ones, poison (NaN) "
-                    "or, for scalars, a "
-                    "number. "
-                    "Arguments without: poison where only written, otherwise random"),
-           cl::cat(dataCategory));
+cl::list<std::string> inputs(
+    "input", cl::value_desc("[TYPE=]SOURCE"),
+    cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
+             "@- (standard input), random[:SEED] (the default), zeros, ones, poison (NaN) "
+             "or, for scalars, a "
+             "number. "
+             "Arguments without: poison where only written, otherwise random. Without a seed "
+             "an attention_backward's o and lse are what its attention gives"),
+    cl::cat(dataCategory));
 cl::list<std::string> outputs("output", cl::value_desc("@FILE.npy"),
                               cl::desc("Write the next output: the function's results, or, "
                                        "without any, the memrefs that it writes. @-: to standard "
@@ -80,11 +81,12 @@ cl::list<std::string> expectedOutputs("expected-output", cl::value_desc("@FILE.n
                                       cl::desc("Compare the next output with a file"),
                                       cl::cat(dataCategory));
 
-cl::opt<bool>
-    verifyFlag("verify",
-               cl::desc("Compare each attention, combine and project, where it stands, with a "
-                        "float64 reference: in a run of its own, whose outputs must be the same"),
-               cl::cat(checkCategory));
+cl::opt<bool> verifyFlag(
+    "verify",
+    cl::desc(
+        "Compare each attention, attention_backward, combine and project, where it "
+        "stands, with a float64 reference: in a run of its own, whose outputs must be the same"),
+    cl::cat(checkCategory));
 cl::opt<std::string> plantedFault("verify-plant-fault", cl::Hidden,
                                   cl::value_desc("OP[.RESULT]:ELEMENT"),
                                   cl::desc("Make an element wrong before --verify sees it"),
@@ -512,7 +514,8 @@ Expected<Watch> Watch::create(ModuleOp plain, const Program &program) {
   watch.observer = std::move(*observer);
   if (verifyFlag && watch.observer->getNumOps() == 0)
     return llvm::createStringError(
-        "--verify: expected a flashattn.attention, combine or project in function '" +
+        "--verify: expected a flashattn.attention, attention_backward, combine or project in "
+        "function '" +
         program.function + "' or one that it calls but got none");
   return watch;
 }

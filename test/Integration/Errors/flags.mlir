@@ -60,7 +60,7 @@
 // CPU-CHIP: error: --chip: expected a GPU but got 'cpu'
 
 // RUN: not flash-run %s --device=cpu --function=one --verify 2>&1 | FileCheck %s --check-prefix=VERIFY
-// VERIFY: error: --verify: expected a flashattn.attention, combine or project in function 'one' or one that it calls but got none
+// VERIFY: error: --verify: expected a flashattn.attention, attention_backward, combine or project in function 'one' or one that it calls but got none
 
 // RUN: not flash-run %s --device=cpu --function=forever --input=zeros --timeout=1 2>&1 | FileCheck %s --check-prefix=FOREVER
 // FOREVER: error: timed out after 1.00 seconds

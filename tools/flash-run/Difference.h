@@ -1,0 +1,124 @@
+//===- Difference.h - what comparisons with the reference share --*- C++ -*-===//
+
+#ifndef FLASH_RUN_DIFFERENCE_H
+#define FLASH_RUN_DIFFERENCE_H
+
+#include "Verify.h"
+
+#include <cmath>
+
+namespace mlir::flashattn {
+
+constexpr unsigned kSampleSeed = 0;
+constexpr double kLeastTolerance = 1e-5;
+
+/// What was seen of one output, or of a part of it.
+struct Difference {
+  double maxError = 0, maxNaive = 0, maxReference = 0;
+  double sumSquaredError = 0, sumSquaredNaive = 0, sumSquared = 0;
+  uint64_t elements = 0;
+  uint64_t wrongKind = 0; ///< NaN, infinite or finite where the reference is not so
+  double firstWrong = 0, firstRight = 0;
+
+  /// A value beside what it should be, in float64 and in plain arithmetic. Distances are
+  /// in units of `unit`.
+  void add(double value, double reference, double naive, double unit = 1) {
+    ++elements;
+    // What is infinite or NaN must be so exactly; there is no distance to it.
+    if (!std::isfinite(reference) || !std::isfinite(value)) {
+      bool same = std::isnan(reference) ? std::isnan(value) : value == reference;
+      if (!same && wrongKind++ == 0)
+        firstWrong = value, firstRight = reference;
+      return;
+    }
+    double error = std::abs(value - reference) / unit;
+    maxError = std::max(maxError, error);
+    maxReference = std::max(maxReference, std::abs(reference));
+    if (std::isfinite(naive)) {
+      double naiveError = std::abs(naive - reference) / unit;
+      maxNaive = std::max(maxNaive, naiveError);
+      sumSquaredNaive += naiveError * naiveError;
+    }
+    sumSquaredError += error * error;
+    sumSquared += reference * reference;
+  }
+
+  /// A value that is 0 or wrong.
+  void addZero(double value) {
+    ++elements;
+    if (value != 0 && wrongKind++ == 0)
+      firstWrong = value, firstRight = 0;
+  }
+
+  void merge(const Difference &other) {
+    if (wrongKind == 0)
+      firstWrong = other.firstWrong, firstRight = other.firstRight;
+    elements += other.elements;
+    wrongKind += other.wrongKind;
+    maxError = std::max(maxError, other.maxError);
+    maxNaive = std::max(maxNaive, other.maxNaive);
+    maxReference = std::max(maxReference, other.maxReference);
+    sumSquaredError += other.sumSquaredError;
+    sumSquaredNaive += other.sumSquaredNaive;
+    sumSquared += other.sumSquared;
+  }
+
+  double getFrobenius() const { return divideBySum(sumSquaredError); }
+
+  /// The verdict on a gradient. The bound on the relative norm, `frobeniusBound`, gives way where
+  /// what cancels is so much more than what is left that plain arithmetic does not keep it, and
+  /// there is none on what is nothing but rounding.
+  Verdict judgeGradient(StringRef name, double frobeniusBound) const {
+    constexpr double kRounding = 1e-6;
+    std::optional<double> bound;
+    if (std::sqrt(sumSquared) > kRounding * std::sqrt(double(elements)))
+      bound = std::max(frobeniusBound, 2 * divideBySum(sumSquaredNaive));
+    return judge(name, 3 * maxNaive + kLeastTolerance, bound);
+  }
+
+  Verdict judge(StringRef name, double tolerance, std::optional<double> frobeniusBound) const {
+    Verdict verdict;
+    verdict.name = name;
+    verdict.elements = elements;
+    verdict.maxError = maxError;
+    verdict.tolerance = tolerance;
+    verdict.frobenius = getFrobenius();
+    verdict.frobeniusBound = frobeniusBound;
+    verdict.wrongKind = wrongKind;
+    verdict.firstWrong = firstWrong;
+    verdict.firstRight = firstRight;
+    return verdict;
+  }
+
+private:
+  double divideBySum(double squares) const {
+    return std::sqrt(sumSquared > 0 ? squares / sumSquared : squares);
+  }
+};
+
+/// A row of a group of rows that are neighbours: those of a head, or of a batch.
+struct Row {
+  int64_t group, i;
+};
+
+/// Bound of the relative Frobenius norm by element type (rule A9 for f32).
+inline double getFrobeniusBound(Scalar scalar) {
+  return scalar == Scalar::F16 ? 1e-3 : scalar == Scalar::BF16 ? 8e-3 : 1e-5;
+}
+
+bool isAllFinite(const HostTensor &tensor);
+
+/// All rows, or a sample spread over at most `maxGroups` groups, each one's first and last row
+/// included; in order. `work` is that of all rows.
+std::vector<Row> chooseRows(int64_t groups, int64_t rowsOfGroup, double work, int64_t maxGroups,
+                            double maxWork);
+
+Difference sum(ArrayRef<Difference> parts);
+
+/// Compares the gradients among `values` with those of `problem`, into `comparison`.
+void compareGradients(const AttentionProblem &problem, const OperandValues &values, double maxWork,
+                      Comparison &comparison);
+
+} // namespace mlir::flashattn
+
+#endif // FLASH_RUN_DIFFERENCE_H
