@@ -156,13 +156,14 @@ static std::optional<OperandValues> getForwardValues(const OpOfFunction &op, con
   return values;
 }
 
-/// The argument that is the operand `name` of `op` and has no other part in the program.
+/// The argument that is the operand `name` of `op`, where no op writes it or reads it as another.
 static std::optional<unsigned> findOwnArgument(const Program &program, const OpOfFunction &op,
                                                StringRef name) {
   std::optional<unsigned> argument = op.getArgument(name);
   for (const OpOfFunction &other : program.ops)
     for (auto [role, source] : llvm::zip_equal(other.op.roles, other.sources))
-      if (argument && source.argument == argument && role.getName() != name)
+      if (argument && source.argument == argument &&
+          (role.getName() != name || role.rule->is(OperandRule::Output)))
         return std::nullopt;
   return argument;
 }

@@ -455,11 +455,13 @@ GradientRow Gradients::computeQueryRow(int64_t h, int64_t i) const {
 
 Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
   KeyRows rows{GradientRow(problem.dim), GradientRow(problem.valueDim)};
-  for (int64_t h = firstHead; h < firstHead + group; ++h)
-    for (int64_t i = 0; i < problem.numQueries; ++i) {
+  for (int64_t i = 0; i < problem.numQueries; ++i) {
+    if (!isVisible(problem, b, i, k))
+      continue;
+    for (int64_t h = firstHead; h < firstHead + group; ++h) {
       RowPlace place(problem, b, h, i);
       Query query = getQuery(h, i);
-      if (query.lse == -std::numeric_limits<double>::infinity() || !isVisible(problem, b, i, k) ||
+      if (query.lse == -std::numeric_limits<double>::infinity() ||
           (place.keep && getOfScores(*place.keep, place, k) == 0))
         continue;
       double exactP;
@@ -468,6 +470,7 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
                   computeNaiveDS(query, k, naiveP), query.q);
       rows.dv.add(exactP, naiveP, query.dO);
     }
+  }
   rows.dk.round(problem.scalar, problem.scale);
   rows.dv.round(problem.scalar, 1);
   return rows;

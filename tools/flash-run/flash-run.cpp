@@ -690,7 +690,12 @@ static Expected<bool> runTool(int valuesFile) {
       return result.takeError();
     progress.reset();
     printBench(*result, *data, *results, watch->observer.get());
-    report["bench"] = describe(*result);
+    llvm::json::Object bench = describe(*result);
+    if (watch->observer) {
+      bench["visible_pairs"] = watch->observer->getPairs();
+      bench["operations"] = watch->observer->getFlops();
+    }
+    report["bench"] = std::move(bench);
   }
   report["pass"] = pass;
   if (!jsonFile.empty())

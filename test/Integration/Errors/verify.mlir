@@ -23,6 +23,16 @@ func.func @part(%x: memref<1x1x24x16xf32>) {
   return
 }
 
+// A gradient in the memory of what it is made of.
+// RUN: not %{run} --function=gradient | FileCheck %s --check-prefix=GRADIENT
+// GRADIENT: verify: flashattn.attention_backward at {{.*}}verify.mlir:[[#@LINE+4]]:3, {{.*}}: expected dk to have memory of its own but got some of d_o's: FAIL
+!g = memref<1x2x16x16xf32>
+!l = memref<1x2x16xf32>
+func.func @gradient(%q: !g, %o: !g, %lse: !l, %d_o: !g, %dq: !g, %dv: !g) {
+  flashattn.attention_backward ins(%q, %q, %q, %o, %lse, %d_o : !g, !g, !g, !g, !l, !g) outs(%dq, %d_o, %dv : !g, !g, !g)
+  return
+}
+
 // RUN: not %{run} --function=never --input=random --input=0 | FileCheck %s --check-prefix=NEVER
 // NEVER: verify: flashattn.attention at {{.*}}verify.mlir:[[#@LINE+6]]:5, not reached
 // NEVER-NEXT: verify: 0 of 1 ops compared: FAIL
