@@ -478,8 +478,7 @@ struct SmallProblem {
     addForward();
     Gradients gradients(problem);
     const HostTensor *bias = problem.getOperand("bias");
-    std::vector<double> exactBias(bias ? bias->getNumElements() : 0), exactSinks(kHeads);
-    std::vector<float> naiveBias(exactBias.size()), naiveSinks(kHeads);
+    std::vector<GradientSum> biasSums(bias ? bias->getNumElements() : 0), sinkSums(kHeads);
     for (int64_t b = 0; b < kBatch; ++b)
       for (int64_t g = 0; g < kKeyHeads; ++g) {
         gradients.load(b, g);
@@ -499,17 +498,16 @@ struct SmallProblem {
             int64_t start = 0, width = shape[3], places[] = {b, h, i};
             for (auto [size, place] : llvm::zip(shape, places))
               start = start * size + (size == 1 ? 0 : place);
-            gradients.addScoreRow(h, i, MutableArrayRef(exactBias).slice(start * width, width),
-                                  MutableArrayRef(naiveBias).slice(start * width, width));
+            gradients.addScoreRow(h, i, MutableArrayRef(biasSums).slice(start * width, width));
           }
           if (problem.getOperand("sink_logits"))
-            gradients.addSink(h, exactSinks[h], naiveSinks[h]);
+            gradients.addSink(h, sinkSums[h]);
         }
       }
-    for (size_t n = 0; n < exactBias.size(); ++n)
-      expectGradient("bias", n, exactBias[n], naiveBias[n]);
+    for (size_t n = 0; n < biasSums.size(); ++n)
+      expectGradient("bias", n, biasSums[n].exact, biasSums[n].naive);
     for (int64_t h = 0; h < kHeads && problem.getOperand("sink_logits"); ++h)
-      expectGradient("sink_logits", h, exactSinks[h], naiveSinks[h]);
+      expectGradient("sink_logits", h, sinkSums[h].exact, sinkSums[h].naive);
   }
 };
 

@@ -20,9 +20,9 @@ struct Difference {
   uint64_t wrongKind = 0; ///< NaN, infinite or finite where the reference is not so
   double firstWrong = 0, firstRight = 0;
 
-  /// A value beside what it should be, in float64 and in plain arithmetic. Distances are
-  /// in units of `unit`.
-  void add(double value, double reference, double naive, double unit = 1) {
+  /// A value beside what it should be, in float64 and in plain arithmetic, which counts as wrong by
+  /// `leastNaive` or more. Distances are in units of `unit`.
+  void add(double value, double reference, double naive, double unit = 1, double leastNaive = 0) {
     ++elements;
     // What is infinite or NaN must be so exactly; there is no distance to it.
     if (!std::isfinite(reference) || !std::isfinite(value)) {
@@ -35,7 +35,7 @@ struct Difference {
     maxError = std::max(maxError, error);
     maxReference = std::max(maxReference, std::abs(reference));
     if (std::isfinite(naive)) {
-      double naiveError = std::abs(naive - reference) / unit;
+      double naiveError = std::max(std::abs(naive - reference) / unit, leastNaive);
       maxNaive = std::max(maxNaive, naiveError);
       sumSquaredNaive += naiveError * naiveError;
     }
@@ -73,7 +73,8 @@ struct Difference {
     std::optional<double> bound;
     if (std::sqrt(sumSquared) > kRounding * std::sqrt(double(elements)))
       bound = std::max(frobeniusBound, 2 * divideBySum(sumSquaredNaive));
-    return judge(name, 3 * maxNaive + kLeastTolerance, bound);
+    double least = kLeastTolerance * std::max(1.0, maxReference);
+    return judge(name, 3 * maxNaive + least, bound);
   }
 
   Verdict judge(StringRef name, double tolerance, std::optional<double> frobeniusBound) const {

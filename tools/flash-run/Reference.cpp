@@ -423,9 +423,9 @@ Gradients::Pair<T> Gradients::computePair(const Query &query, T delta, int64_t k
   T p = std::exp(score - T(query.lse));
   // Even where the slope is infinite.
   if (p == 0)
-    return {0, 0, 0};
+    return {0, 0, 0, 0};
   T dP = dot<T>(query.dO, values.data() + k * problem.valueDim, problem.valueDim);
-  return {p, p * (dP - delta), slope};
+  return {p, p * (dP - delta), slope, p * (std::abs(dP) + std::abs(delta))};
 }
 
 double Gradients::computeExactDS(const Query &query, int64_t k, double &p) const {
@@ -476,24 +476,27 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
   return rows;
 }
 
-void Gradients::addScoreRow(int64_t h, int64_t i, MutableArrayRef<double> exact,
-                            MutableArrayRef<float> naive) const {
+void Gradients::addScoreRow(int64_t h, int64_t i, MutableArrayRef<GradientSum> sums) const {
   Query query = getQuery(h, i);
   forEachKey(query, [&](int64_t k) {
-    size_t at = exact.size() == 1 ? 0 : k;
-    exact[at] += computePair<double>(query, query.delta, k).dScore;
-    naive[at] += computePair<float>(query, query.naiveDelta, k).dScore;
+    GradientSum &sum = sums[sums.size() == 1 ? 0 : k];
+    Pair<double> pair = computePair<double>(query, query.delta, k);
+    sum.exact += pair.dScore;
+    sum.naive += computePair<float>(query, query.naiveDelta, k).dScore;
+    sum.magnitude += pair.magnitude;
   });
 }
 
-void Gradients::addSink(int64_t h, double &exact, float &naive) const {
+void Gradients::addSink(int64_t h, GradientSum &sum) const {
   double sink = problem.getOperand("sink_logits")->get(h);
   for (int64_t i = 0; i < problem.numQueries; ++i) {
     Query query = getQuery(h, i);
     if (query.lse == -std::numeric_limits<double>::infinity())
       continue;
-    exact -= std::exp(sink - query.lse) * query.delta;
-    naive -= std::exp(float(sink) - float(query.lse)) * query.naiveDelta;
+    double part = std::exp(sink - query.lse) * query.delta;
+    sum.exact -= part;
+    sum.naive -= std::exp(float(sink) - float(query.lse)) * query.naiveDelta;
+    sum.magnitude += std::abs(part);
   }
 }
 

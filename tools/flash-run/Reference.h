@@ -115,6 +115,14 @@ struct GradientRow {
   bool isHidden = true;
 };
 
+/// An element of a gradient that many rows of scores add to, in float64 and in f32.
+struct GradientSum {
+  double exact = 0;
+  float naive = 0;
+  /// Of what is added and what that is the difference of: rounding takes its share of it.
+  double magnitude = 0;
+};
+
 /// The gradients of an attention by its operands (rules B1 to B8), those of one batch and one
 /// key/value head, with the query heads that read it, at a time.
 class Gradients {
@@ -131,10 +139,9 @@ public:
   KeyRows computeKeyRows(int64_t k) const;
   /// Adds the gradients of the final scores of row `i` of query head `h`, for d_bias (rule B5):
   /// that of key `k` to element `k`, or all to the only one.
-  void addScoreRow(int64_t h, int64_t i, MutableArrayRef<double> exact,
-                   MutableArrayRef<float> naive) const;
+  void addScoreRow(int64_t h, int64_t i, MutableArrayRef<GradientSum> sums) const;
   /// Adds what all rows of query head `h` give to its d_sink_logits (rule B3).
-  void addSink(int64_t h, double &exact, float &naive) const;
+  void addSink(int64_t h, GradientSum &sum) const;
 
 private:
   /// A row of queries, and its delta (rule B1).
@@ -144,9 +151,9 @@ private:
     double lse, delta;
     float naiveDelta;
   };
-  /// P and the final score's gradient, and the score's derivative by the one that the product of a
-  /// query and a key gives (rule B6).
-  template <typename T> struct Pair { T p, dScore, slope; };
+  /// P and the final score's gradient, the score's derivative by the one that the product of a
+  /// query and a key gives (rule B6), and what the gradient is the difference of.
+  template <typename T> struct Pair { T p, dScore, slope, magnitude; };
   Query getQuery(int64_t h, int64_t i) const;
   /// Calls `visit` for the keys that a row sees (rules B7, A6).
   void forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const;

@@ -33,8 +33,7 @@ private:
   Part dq, dk, dv;
   const HostTensor *dBias, *dSinkLogits;
   /// Rows of d_bias and elements of d_sink_logits, which several heads add to.
-  std::vector<double> exactBias, exactSinks;
-  std::vector<float> naiveBias, naiveSinks;
+  std::vector<GradientSum> biasSums, sinkSums;
 };
 } // namespace
 
@@ -76,13 +75,10 @@ GradientComparison::GradientComparison(const AttentionProblem &problem, const Op
     int64_t most =
         std::clamp<double>(share * scores / std::max(rowWork, 1.0) / shape[2], 1, kMaxGroups);
     biasRows = choose(shape[0] * shape[1], shape[2], scores, most);
-    exactBias.resize(biasRows.size() * shape[3]);
-    naiveBias.resize(biasRows.size() * shape[3]);
+    biasSums.resize(biasRows.size() * shape[3]);
   }
-  if (dSinkLogits) {
-    exactSinks.resize(problem.queryHeads);
-    naiveSinks.resize(problem.queryHeads);
-  }
+  if (dSinkLogits)
+    sinkSums.resize(problem.queryHeads);
 }
 
 void GradientComparison::addRow(Part &part, size_t n, int64_t h, int64_t i, int64_t heads,
@@ -108,9 +104,17 @@ void GradientComparison::addBias(int64_t b, int64_t firstHead) {
     for (int64_t h = firstHead; h < firstHead + group; ++h)
       for (int64_t i = 0; i < problem.numQueries; ++i)
         if (reads(shape[1], biasGroup % shape[1], h) && reads(shape[2], biasRow, i))
-          gradients.addScoreRow(h, i, MutableArrayRef(exactBias).slice(n * shape[3], shape[3]),
-                                MutableArrayRef(naiveBias).slice(n * shape[3], shape[3]));
+          gradients.addScoreRow(h, i, MutableArrayRef(biasSums).slice(n * shape[3], shape[3]));
   });
+}
+
+/// Adds an element that is a sum. A sum in plain arithmetic may well be right by chance; it counts
+/// as wrong by a rounding of what was summed.
+static void addSum(Difference &whole, const HostTensor &tensor, int64_t index,
+                   const GradientSum &sum) {
+  constexpr double kRounding = 0x1p-24;
+  float naive = roundTo(tensor.getScalar(), sum.naive);
+  whole.add(tensor.get(index), sum.exact, naive, /*unit=*/1, kRounding * sum.magnitude);
 }
 
 void GradientComparison::run(Comparison &comparison) {
@@ -138,7 +142,7 @@ void GradientComparison::run(Comparison &comparison) {
       addBias(b, firstHead);
     if (dSinkLogits)
       for (int64_t h = firstHead; h < firstHead + group; ++h)
-        gradients.addSink(h, exactSinks[h], naiveSinks[h]);
+        gradients.addSink(h, sinkSums[h]);
   }
   comparison.rows = queryRows.size() + keyRows.size() + biasRows.size();
   comparison.allRows = groups * (group * problem.numQueries + problem.numKeys);
@@ -162,14 +166,14 @@ void GradientComparison::run(Comparison &comparison) {
     int64_t width = dBias->getShape()[3], rowsOfGroup = dBias->getShape()[2];
     for (auto [n, row] : llvm::enumerate(biasRows))
       for (int64_t k = 0; k < width; ++k)
-        whole.add(dBias->get((row.group * rowsOfGroup + row.i) * width + k),
-                  exactBias[n * width + k], roundTo(dBias->getScalar(), naiveBias[n * width + k]));
+        addSum(whole, *dBias, (row.group * rowsOfGroup + row.i) * width + k,
+               biasSums[n * width + k]);
     judge("d_bias", *dBias, whole);
   }
   if (dSinkLogits) {
     Difference whole;
     for (int64_t h = 0; h < problem.queryHeads; ++h)
-      whole.add(dSinkLogits->get(h), exactSinks[h], naiveSinks[h]);
+      addSum(whole, *dSinkLogits, h, sinkSums[h]);
     judge("d_sink_logits", *dSinkLogits, whole);
   }
 }
