@@ -225,8 +225,8 @@ typedef struct FlashAttnArgumentInfo {
   int32_t alignedRows;
   int64_t sizes[FLASHATTN_MAX_RANK];   /**< -1 where any will do */
   int64_t strides[FLASHATTN_MAX_RANK]; /**< in elements, -1 where any will do */
-  /** What it is to the function's only attention, projection or combination: a name of
-      flashattnGetOperand; or "". */
+  /** What it is to the function's only attention, backward attention, projection or combination: a
+      name of flashattnGetOperand; or "". */
   const char *role;
 } FlashAttnArgumentInfo;
 
@@ -254,8 +254,8 @@ typedef struct FlashAttnOperandInfo {
   const char *dims;
 } FlashAttnOperandInfo;
 
-/** Operand `index` of an op: "attention", "combine" or "project". Strings live as long as the
-    library. */
+/** Operand `index` of an op: "attention", "attention_backward", "combine" or "project". Strings live
+    as long as the library. */
 FLASHATTN_EXPORT int32_t flashattnGetOperand(const char *op, int32_t index,
                                              FlashAttnOperandInfo *info);
 
@@ -362,7 +362,7 @@ FLASHATTN_EXPORT int32_t flashattnKernelGetWorkspace(FlashAttnKernel kernel,
                                                      const FlashAttnTensor *tensors,
                                                      int32_t numTensors, int64_t *bytes);
 
-enum { FLASHATTN_MAX_PACKED = 16 };
+enum { FLASHATTN_MAX_PACKED = 24 };
 
 /** A launch behind one pointer, for callers that pay for each argument: a foreign function
     interface packs words faster than it converts arguments. */

@@ -87,7 +87,7 @@ static std::string print(ModuleOp module) {
 /// The fields of each attention's schedule, a line each.
 static std::string printSchedules(ModuleOp module) {
   std::string text;
-  module->walk([&](AttentionOp attention) {
+  module->walk([&](AttentionOpInterface attention) {
     text += (text.empty() ? "" : "\n") + getScheduleFields(attention.getScheduleAttr());
   });
   return text;

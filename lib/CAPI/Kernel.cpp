@@ -352,12 +352,15 @@ extern "C" int32_t flashattnGetOperand(const char *op, int32_t index, FlashAttnO
     return status;
   auto rules = llvm::StringSwitch<ArrayRef<OperandRule>>(op)
                    .Case("attention", AttentionOp::getOperandRules())
+                   .Case("attention_backward", AttentionBackwardOp::getOperandRules())
                    .Case("combine", CombineOp::getOperandRules())
                    .Case("project", ProjectOp::getOperandRules())
                    .Default({});
   if (rules.empty())
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected the op to be 'attention', 'combine' or 'project' but got '{0}'", op);
+                    "expected the op to be 'attention', 'attention_backward', 'combine' or "
+                    "'project' but got '{0}'",
+                    op);
   if (index < 0 || size_t(index) >= rules.size())
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
                     "expected an operand number below {0} but got {1}", rules.size(), index);

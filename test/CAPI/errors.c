@@ -308,9 +308,9 @@ static void checkTensors(void) {
   packed.match = 17;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected a match or 0 but got 17");
-  packed.numTensors = 17;
+  packed.numTensors = 25;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected 0 to 16 tensors but got 17");
+        "expected 0 to 24 tensors but got 25");
   packed = (FlashAttnPackedLaunch){.kernel = dense, .numTensors = 5};
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected tensors but got null");
@@ -429,7 +429,8 @@ static void checkOperands(void) {
   FAILS(flashattnGetOperand(NULL, 0, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected the name of an op but got null");
   FAILS(flashattnGetOperand("softmax", 0, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected the op to be 'attention', 'combine' or 'project' but got 'softmax'");
+        "expected the op to be 'attention', 'attention_backward', 'combine' or 'project' "
+        "but got 'softmax'");
   FAILS(flashattnGetOperand("project", 3, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected an operand number below 3 but got 3");
   FAILS(flashattnGetOperand("project", -1, &info), FLASHATTN_ERROR_INVALID_ARGUMENT,

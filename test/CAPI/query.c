@@ -101,6 +101,18 @@ static void checkOperands(void) {
     CHECK(found.kind ==
           (*expected[i].dims ? FLASHATTN_ARGUMENT_MEMREF : FLASHATTN_ARGUMENT_SCALAR));
   }
+  /* The backward's, of which any may be there in a packed launch. */
+  static const char *const gradients[] = {
+      "q",           "k",      "v",      "o",     "lse", "d_o", "d_lse", "bias",   "keep",
+      "sink_logits", "kv_len", "offset", "scale", "dq",  "dk",  "dv",    "d_bias", "d_sink_logits"};
+  enum { kGradients = sizeof(gradients) / sizeof(*gradients), kFirstOutput = 13 };
+  CHECK(kGradients <= FLASHATTN_MAX_PACKED);
+  for (int i = 0; i < kGradients; ++i) {
+    FlashAttnOperandInfo found = {.size = sizeof(found)};
+    REQUIRE(flashattnGetOperand("attention_backward", i, &found) == FLASHATTN_OK);
+    CHECK(found.numOperands == kGradients && !strcmp(found.name, gradients[i]));
+    CHECK(found.direction == (i < kFirstOutput ? FLASHATTN_INPUT : FLASHATTN_OUTPUT));
+  }
   FlashAttnOperandInfo p = {.size = sizeof(p)}, parts = {.size = sizeof(parts)};
   CHECK(flashattnGetOperand("project", 2, &p) == FLASHATTN_OK);
   CHECK(!strcmp(p.name, "p") && !strcmp(p.dims, "BNE") && p.likeFirst == 2);
