@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple, Optional, Tuple
+from typing import Dict, Mapping, Tuple
 
 from . import _module, _tensors
 from ._library import DEVICE_CPU, Role
@@ -15,18 +15,6 @@ _SIZES = {
     "B": "batch size", "H": "head count", "G": "head count", "N": "query length", "K": "key length",
     "D": "head dimension", "V": "head dimension",
 }  # fmt: skip
-
-
-class Views(NamedTuple):
-    """Checked operands; strides of dimensions of one element are as in a dense tensor."""
-
-    q: View
-    k: View
-    v: View
-    o: View
-    lse_shape: Tuple[int, ...]
-    has_lse: bool
-    rows: str
 
 
 class Sizes:
@@ -59,10 +47,12 @@ def device_name(device: int) -> str:
 
 
 def check_inputs(views: Dict[str, View], roles: Dict[str, Role], layout: str) -> Sizes:
-    """Checks q, k and v. Raises ArgumentError and UnsupportedError."""
+    """Checks the inputs that no call leaves out. Raises ArgumentError and UnsupportedError."""
     for name, view in views.items():
         check_view(roles[name], view, views["q"])
         check_strides(name, view)
+        if not roles[name].has_rows:
+            check_contiguous(name, view)
     sizes = Sizes(layout)
     for name, view in views.items():
         sizes.add(roles[name], view.shape)
@@ -122,56 +112,47 @@ def check_strides(name: str, view: View) -> None:
             )
 
 
-def check_outputs(
-    inputs: Dict[str, View],
-    outputs: Dict[str, Optional[View]],
-    roles: Dict[str, Role],
-    sizes: Sizes,
-) -> Views:
-    """Checks o and, where it is there, lse."""
-    q = inputs["q"]
-    for name, view in outputs.items():
-        if view is None:
-            continue
-        role = roles[name]
-        shape, element = sizes.shape(role), q.element if role.like_first else role.elements[0]
-        if view.shape != shape:
-            raise ArgumentError(
-                f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}"
-            )
-        if view.element != element:
-            raise ArgumentError(
-                f"expected element type {element} of {name!r} but got {view.element}"
-            )
-        _check_device(name, view, q)
-        if not view.writable:
-            raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
-        check_strides(name, view)
-        if 0 not in shape and any(
-            size > 1 and stride == 0 for size, stride in zip(shape, view.strides)
-        ):
-            raise ArgumentError(
-                f"expected distinct elements of {name!r} but got strides {list(view.strides)}"
-            )
-    lse, lse_shape = outputs["lse"], sizes.shape(roles["lse"])
-    if lse is not None and _settle(lse)[0].strides != _tensors._dense_strides(lse_shape):
-        raise ArgumentError(f"expected a contiguous 'lse' but got strides {list(lse.strides)}")
+def check_contiguous(name: str, view: View) -> None:
+    """Of tensors with a number for each row, which kernels take densely alone."""
+    if _settle(view)[0].strides != _tensors._dense_strides(view.shape):
+        raise ArgumentError(f"expected a contiguous {name!r} but got strides {list(view.strides)}")
 
-    o = outputs["o"]
-    assert o is not None
-    settled = [_settle(view) for view in (*inputs.values(), o)]
-    is_cpu = q.device == DEVICE_CPU
-    if all(dense for _, dense, _ in settled):
-        rows = "dense"
-    elif not is_cpu and all(aligned for _, _, aligned in settled):
-        rows = "aligned"
-    else:
-        rows = "strided"
+
+def check_output(role: Role, view: View, shape: Tuple[int, ...], element: str, q: View) -> None:
+    """Checks an output that has to be of `shape` and `element`."""
+    name = role.name
+    if view.shape != shape:
+        raise ArgumentError(f"expected shape {list(shape)} of {name!r} but got {list(view.shape)}")
+    if view.element != element:
+        raise ArgumentError(f"expected element type {element} of {name!r} but got {view.element}")
+    _check_device(name, view, q)
+    if not view.writable:
+        raise ArgumentError(f"expected {name!r} that can be written but got a read-only one")
+    check_strides(name, view)
+    if 0 not in shape and any(
+        size > 1 and stride == 0 for size, stride in zip(shape, view.strides)
+    ):
+        raise ArgumentError(
+            f"expected distinct elements of {name!r} but got strides {list(view.strides)}"
+        )
+    if not role.has_rows and not role.broadcasts:
+        check_contiguous(name, view)
+
+
+def settle(views: Mapping[str, View], roles: Mapping[str, Role]) -> Tuple[Dict[str, View], str]:
+    """The views with strides of dimensions of one element as in a dense tensor, and how the rows of
+    those that have some lie: one of `_module.ROWS`."""
+    settled = {name: _settle(view) for name, view in views.items()}
+    rows = [settled[name] for name in views if roles[name].has_rows]
+    is_cpu = rows[0][0].device == DEVICE_CPU
+    is_dense = all(dense for _, dense, _ in rows)
+    is_aligned = not is_cpu and all(aligned for _, _, aligned in rows)
     # A GPU is promised whole chunks of dense rows too.
-    if rows == "dense" and not is_cpu and not all(aligned for _, _, aligned in settled):
-        rows = "strided"
-    views = [view for view, _, _ in settled]
-    return Views(views[0], views[1], views[2], views[3], lse_shape, lse is not None, rows)
+    if is_dense and (is_cpu or is_aligned):
+        kind = "dense"
+    else:
+        kind = "aligned" if is_aligned else "strided"
+    return {name: view for name, (view, _, _) in settled.items()}, kind
 
 
 def _settle(view: View) -> Tuple[View, bool, bool]:

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tup
 import numpy
 
 from . import _library, _module, _tensors
-from ._checks import ALIGNMENT, Sizes, check_strides, check_view
+from ._checks import ALIGNMENT, Sizes, check_contiguous, check_strides, check_view
 from ._library import DEVICE_CPU, Role
 from ._tensors import View
 from .errors import ArgumentError, KeywordError, UnsupportedError
@@ -26,18 +26,11 @@ class Extras(NamedTuple):
     operands: Tuple[_module.Operand, ...]
     values: Tuple[Union[View, int], ...]  #: the number of a scalar
 
-    def words(self) -> List[int]:
-        """What stands for them in a packed launch: addresses, and the 64 bits of a scalar."""
-        return [
-            value.pointer if isinstance(value, View) else value & ((1 << 64) - 1)
-            for value in self.values
-        ]
-
 
 @functools.lru_cache(maxsize=None)
-def roles() -> Tuple[Role, ...]:
+def roles(op: str = "attention") -> Tuple[Role, ...]:
     """The inputs that may be left out, in their order; not the scale, which every kernel takes."""
-    found = _library.get().roles()
+    found = _library.get().roles(op)
     return tuple(r for r in found if r.is_optional and not r.is_output and r.name != "scale")
 
 
@@ -54,6 +47,7 @@ _ELSEWHERE = {
     "logits_soft_cap": "softcap=",
     "window_size": "mask=flashattn.window(left, right)",
     "return_softmax_lse": "return_lse=True",
+    "dout": "do, the sixth argument,",
     "enable_gqa": "none: the head counts say it",
     "seqused_k": "kv_len=",
     "sinks": "sink_logits=, or mask=flashattn.sink(n)",
@@ -79,11 +73,13 @@ def given(function: str, operands: Mapping[str, Any]) -> Dict[str, Any]:
     return {name: operands[name] for name in names if operands.get(name) is not None}
 
 
-def settle(**operands: Any) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
+def settle(
+    operands: Mapping[str, Any], op: str = "attention"
+) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
     """Names and values of what is not None, in the order of the function's arguments: scalars as
     integers, lists as arrays, and arrays of NumPy's default types as what the operand has, where
     that changes no number but by rounding."""
-    found = [role for role in roles() if operands.get(role.name) is not None]
+    found = [role for role in roles(op) if operands.get(role.name) is not None]
     return (
         tuple(role.name for role in found),
         tuple(_settle_value(role, operands[role.name]) for role in found),
@@ -138,12 +134,15 @@ def check(
     sizes: Sizes,
     bf16_bits: bool,
     compiled: Optional[_module.Problem] = None,
+    op: str = "attention",
+    has_gradient: bool = False,
 ) -> Extras:
     """Rule R1 for what is known at run time, and that the operands are those of the problem that a
-    kernel was compiled for. Raises ArgumentError and UnsupportedError."""
+    kernel was compiled for. `has_gradient`: that of the bias is asked for, and so what an expanded
+    one repeats stays apart (B5). Raises ArgumentError and UnsupportedError."""
     found: List[_module.Operand] = []
     values: List[Union[View, int]] = []
-    for role in roles():
+    for role in roles(op):
         name, value = role.name, operands.get(role.name)
         expected = compiled.operand(name) if compiled else None
         if value is None:
@@ -157,15 +156,8 @@ def check(
             found.append(_module.Operand(name, role.elements[0], role.dims))
             continue
         view = _tensors.view(name, value, bf16_bits)
-        rank = len(role.dims)
-        if role.broadcasts and len(view.shape) > rank:
-            raise ArgumentError(
-                f"expected {name!r} of rank {rank} at most but got rank {len(view.shape)}"
-            )
-        strides, missing = view.strides, rank - len(view.shape) if role.broadcasts else 0
-        view = view._replace(
-            shape=(1,) * missing + view.shape, strides=(0,) * missing + strides
-        )
+        strides = view.strides
+        view = _extend(role, view)
         check_view(role, view, q)
         if expected and view.element != expected.element:
             raise ArgumentError(
@@ -173,24 +165,49 @@ def check(
             )
         sizes.add(role, view.shape)
         if role.broadcasts:
-            view, operand = _settle_broadcasts(role, view, strides, expected)
+            is_whole = has_gradient and name == "bias"
+            view, operand = _settle_broadcasts(role, view, strides, expected, is_whole)
         else:
             check_strides(name, view)
+            if len(role.dims) > 1:
+                check_contiguous(name, view)
             operand = _module.Operand(name, view.element, role.dims)
         values.append(view)
         found.append(operand)
     return Extras(tuple(found), tuple(values))
 
 
+def settle_gradient(role: Role, view: View) -> Tuple[View, _module.Operand]:
+    """The same of the gradient of an operand, an output."""
+    if role.broadcasts:
+        return _settle_broadcasts(role, _extend(role, view), view.strides, None, is_whole=True)
+    return view, _module.Operand(role.name, view.element, role.dims)
+
+
+def _extend(role: Role, view: View) -> View:
+    """What broadcasts with as many dimensions as the scores have."""
+    rank = len(role.dims)
+    if role.broadcasts and len(view.shape) > rank:
+        raise ArgumentError(
+            f"expected {role.name!r} of rank {rank} at most but got rank {len(view.shape)}"
+        )
+    missing = rank - len(view.shape) if role.broadcasts else 0
+    return view._replace(shape=(1,) * missing + view.shape, strides=(0,) * missing + view.strides)
+
+
 def _settle_broadcasts(
-    role: Role, view: View, given: Tuple[int, ...], compiled: Optional[_module.Operand]
+    role: Role,
+    view: View,
+    given: Tuple[int, ...],
+    compiled: Optional[_module.Operand],
+    is_whole: bool,
 ) -> Tuple[View, _module.Operand]:
     """A tensor with size 1 where it is broadcast, and what of it is compiled in. `given` are the
     strides of the caller's tensor."""
     shape, strides = view.shape, view.strides
     is_empty = 0 in shape
     # What an expanded tensor repeats is read once.
-    broadcast = tuple(n == 1 or (s == 0 and n > 1) for n, s in zip(shape, strides))
+    broadcast = tuple(n == 1 or (s == 0 and n > 1 and not is_whole) for n, s in zip(shape, strides))
     if compiled:
         broadcast = compiled.broadcast
     shape = tuple(

@@ -73,7 +73,7 @@ class Kernel:
         chip: Optional[str],
         device: int,
         tuned: bool = True,
-        function: str = _module.FUNCTION,
+        function: Optional[str] = None,
         scale: Optional[float] = None,
     ):
         library = _library.get()

@@ -161,6 +161,11 @@ class Role(NamedTuple):
     broadcasts: bool
     follows_layout: bool
 
+    @property
+    def has_rows(self) -> bool:
+        """Whether its last dimension is a row that products take; others count heads, queries, keys."""
+        return self.dims[-1:] in ("D", "V")
+
     def dims_in(self, layout: str) -> str:
         if layout == "bhsd" or not self.follows_layout:
             return self.dims

@@ -5,16 +5,17 @@ from __future__ import annotations
 import functools
 import math
 import struct
-from typing import Any, Literal, NamedTuple, Optional, Tuple, get_args
+from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, get_args
 
 from .errors import ArgumentError
 from .masks import Mask
 
-FUNCTION = "attention"
 Align = Literal["top_left", "bottom_right"]
 ALIGNS = get_args(Align)
 Layout = Literal["bhsd", "bshd"]
 LAYOUTS = get_args(Layout)
+#: Outputs of the backward that are there on request.
+GRADIENTS = ("d_bias", "d_sink_logits")
 ELEMENT_BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
 #: How rows lie in memory: `dense` where every operand is contiguous and begins at a multiple of 16
@@ -60,6 +61,9 @@ class Problem(NamedTuple):
     operands: Tuple[Operand, ...] = ()  #: in the order of the function's arguments
     score_mod: Optional[str] = None  #: the region's block, as `_trace.trace` gives it
     queries: Optional[int] = None  #: for up to 16 a schedule cuts the keys into parts
+    #: "attention", or "attention_backward", whose operands end with the gradients of operands
+    op: str = "attention"
+    deterministic: bool = False
 
     def operand(self, name: str) -> Optional[Operand]:
         """What is compiled in of an operand, None where it is left out."""
@@ -115,35 +119,38 @@ def check_factor(name: str, number: Any) -> float:
     return value
 
 
+#: The tensors that an op always takes, inputs and outputs, by what their dimensions count.
+_INPUTS = {"q": "BHND", "k": "BGKD", "v": "BGKV"}
+_TENSORS = {
+    "attention": (_INPUTS, {"o": "BHNV"}),
+    "attention_backward": (
+        {**_INPUTS, "o": "BHNV", "lse": "BHN", "d_o": "BHNV"},
+        {f"d{name}": dims for name, dims in _INPUTS.items()},
+    ),
+}
+
+
 def _type_of(problem: Problem, operand: Operand) -> str:
     """The type of an operand: sizes that are not compiled in are `?`."""
     if not operand.dims:
         return operand.element
     q_heads, kv_heads = problem.heads or ("?", "?")
     known = {"H": q_heads, "G": kv_heads, "D": problem.d, "V": problem.dv}
-    sizes = [str(known.get(dim, "?")) for dim in operand.dims]
-    strides = ""
+    has_rows, dims, strides = operand.dims[-1] in "DV", operand.dims, ""
+    if has_rows:
+        known["N"] = problem.queries or "?"
+        if problem.layout == "bshd":
+            dims = dims[0] + dims[2] + dims[1] + dims[3]
+    sizes = [str(known.get(dim, "?")) for dim in dims]
     if operand.broadcast:
         sizes = ["1" if same else size for same, size in zip(operand.broadcast, sizes)]
+    if operand.broadcast or (has_rows and problem.rows != "dense"):
         strides = f", strided<[{'?, ' * (len(sizes) - 1)}1]>"
     return f"memref<{'x'.join(sizes)}x{operand.element}{strides}>"
 
 
-def make_module(problem: Problem, function: str = FUNCTION) -> str:
-    """One function over memrefs, its batch and lengths dynamic, and its heads unless given. The
-    scale is its last argument."""
-    strides = "" if problem.rows == "dense" else ", strided<[?, ?, ?, 1]>"
-    promise = " {flashattn.aligned_rows}" if problem.rows == "aligned" else ""
-
-    q_heads, kv_heads = problem.heads or ("?", "?")
-
-    def rows(heads, length, width):
-        dims = f"{heads}x{length}" if problem.layout == "bhsd" else f"{length}x{heads}"
-        return f"memref<?x{dims}x{width}x{problem.element}{strides}>"
-
-    queries = problem.queries or "?"
-    q, k = rows(q_heads, queries, problem.d), rows(kv_heads, "?", problem.d)
-    v, o = rows(kv_heads, "?", problem.dv), rows(q_heads, queries, problem.dv)
+def _clauses(problem: Problem) -> str:
+    """What stands between the op's name and its operands."""
     clauses = []
     if problem.mask is not None:
         clauses.append(f"mask({problem.mask})")
@@ -155,30 +162,58 @@ def make_module(problem: Problem, function: str = FUNCTION) -> str:
         clauses.append(f"align({problem.align})")
     if problem.layout != "bhsd":
         clauses.append(f"layout({problem.layout})")
+    if problem.deterministic:
+        clauses.append("deterministic")
     if problem.schedule:
         clauses.append(f"schedule(<{problem.schedule}>)")
-    lse = f"memref<?x{q_heads}x?xf32>"
-    arguments = ", ".join(f"%{name}: {kind}{promise}" for name, kind in zip("qkvo", (q, k, v, o)))
-    outs, out_types = "%o", o
+    return " ".join(clauses)
+
+
+def make_module(problem: Problem, function: Optional[str] = None) -> str:
+    """One function over memrefs, its batch and lengths dynamic, and its heads unless given; by
+    default of the op's name. Its arguments are the tensors that the op always takes, lse, the
+    operands, of a gradient the outputs, and the scale."""
+
+    def make(names: Mapping[str, str]) -> List[Operand]:
+        is_aligned = problem.rows == "aligned"
+        return [
+            Operand(
+                name,
+                problem.element if dims[-1] in "DV" else "f32",
+                dims,
+                has_aligned_rows=is_aligned and dims[-1] in "DV",
+            )
+            for name, dims in names.items()
+        ]
+
+    inputs, outputs = map(make, _TENSORS[problem.op])
     if problem.lse:
-        arguments += f", %lse: {lse}"
-        outs, out_types = "%o, %lse", f"{o}, {lse}"
-    inputs = ""
-    for operand in problem.operands:
-        name, kind = operand.name, _type_of(problem, operand)
-        promised = " {flashattn.aligned_rows}" if operand.has_aligned_rows else ""
-        arguments += f", %{name}: {kind}{promised}"
-        inputs += f"      {name}(%{name}{' : ' + kind if operand.dims else ''})\n"
-    arguments += ", %scale: f32"
-    if problem.score_mod:
-        inputs += f"      score_mod {{\n{problem.score_mod}      }}\n"
-    head = " ".join(["flashattn.attention", *clauses])
+        outputs.append(Operand("lse", "f32", "BHN"))
+    extras = [operand for operand in problem.operands if operand.name not in GRADIENTS]
+    gradients = [operand for operand in problem.operands if operand.name in GRADIENTS]
+    if problem.op == "attention":
+        arguments = [*inputs, *outputs, *extras]
+    else:
+        arguments = [*inputs, *extras, *outputs, *gradients]
+
+    def declare(operand: Operand) -> str:
+        promise = " {flashattn.aligned_rows}" if operand.has_aligned_rows else ""
+        return f"%{operand.name}: {_type_of(problem, operand)}{promise}"
+
+    def use(clause: str, operands: Sequence[Operand]) -> str:
+        names = ", ".join(f"%{operand.name}" for operand in operands)
+        types = ", ".join(_type_of(problem, operand) for operand in operands if operand.dims)
+        return f"      {clause}({names}{' : ' + types if types else ''})\n"
+
+    score_mod = f"      score_mod {{\n{problem.score_mod}      }}\n" if problem.score_mod else ""
     return (
-        f"func.func @{function}({arguments}) {{\n"
-        f"  {head}\n"
-        f"      ins(%q, %k, %v : {q}, {k}, {v})\n"
-        f"{inputs}"
-        f"      outs({outs} : {out_types})\n"
+        f"func.func @{function or problem.op}({', '.join(map(declare, arguments))}, %scale: f32) {{\n"
+        f"  flashattn.{problem.op} {_clauses(problem)}\n"
+        f"{use('ins', inputs)}"
+        f"{''.join(use(operand.name, [operand]) for operand in extras)}"
+        f"{score_mod}"
+        f"{use('outs', outputs)}"
+        f"{''.join(use(operand.name, [operand]) for operand in gradients)}"
         f"  return\n"
         f"}}\n"
     )

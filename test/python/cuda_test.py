@@ -26,11 +26,12 @@ import torch
 
 import flashattn
 from flashattn import (
-    _attention,
     _cache,
     _library,
     _module,
+    _plans,
     _reference,
+    _torch,
     attention,
     causal,
     sink,
@@ -433,7 +434,7 @@ def host_parts(q, k, v, mask=None, return_lse=False):
 
     def find():
         # Plans of other shapes may have the same options.
-        return _attention._find_torch((q, k, v), chosen, _cache.cache.plans)[0]
+        return _plans.find_torch((q, k, v), chosen, _cache.cache.plans)[0]
 
     plan = find()
     at = [t.data_ptr() for t in ((q, k, v, o, lse) if return_lse else (q, k, v, o))]
@@ -444,16 +445,16 @@ def host_parts(q, k, v, mask=None, return_lse=False):
     def compare():
         return plan.match(plan.match_head + _library.pack_objects(id(q), id(k), id(v), 0, 0))
 
-    look_up = compare if _attention._exchange else find
+    look_up = compare if _torch.exchange else find
     expect(look_up(), "the plan is not found")
     parts = {
         "C launch": lambda outputs=outputs: plan.launch(call),  # which it keeps
         "plan look-up": look_up,
-        "output o": lambda: torch.empty_like(plan.like_o),
+        "output o": lambda: torch.empty_like(plan.like[0]),
         "timer": lambda: None,
     }
     if return_lse:
-        parts["output lse"] = lambda: torch.empty_like(plan.like_lse)
+        parts["output lse"] = lambda: torch.empty_like(plan.like[1])
     return parts
 
 
@@ -523,13 +524,12 @@ def test_refusals():
     )
     leaf = q.clone().requires_grad_()
     raises(
-        flashattn.UnsupportedError, "without gradients but got 'q'", lambda: attention(leaf, k, v)
+        flashattn.UnsupportedError,
+        "expected no out with tensors that require gradients",
+        lambda: attention(leaf, k, v, out=torch.empty_like(q)),
     )
     with torch.no_grad():
         expect(equal(attention(leaf, k, v), attention(q, k, v)), "a leaf under no_grad differs")
-    raises(
-        flashattn.UnsupportedError, "without gradients but got 'q'", lambda: attention(leaf, k, v)
-    )
     odd = make(1, 1, 8, 20)
     raises(
         flashattn.UnsupportedError,

@@ -188,7 +188,7 @@ class FakeCUDATest(unittest.TestCase):
         with self.assertRaisesRegex(
             flashattn.UnsupportedError, "expected tensors without gradients but got 'q'"
         ):
-            again(q)
+            flashattn.attention_backward(q, k, v, q, kind((1, 2, 8), 0x9000, "torch.float32"), q)
         q.requires_grad = False
         with self.assertRaisesRegex(bad, "expected 'k' on cuda:0 as 'q' but got cuda:1"):
             again(q, make(device=1))
@@ -255,7 +255,8 @@ class FakeCUDATest(unittest.TestCase):
         with self.assertRaisesRegex(
             flashattn.UnsupportedError, "expected tensors without gradients but got 'bias'"
         ):
-            flashattn.attention(q, k, v, bias=bias)
+            lse = kind(q.shape[:3], 0x9000, "torch.float32")
+            flashattn.attention_backward(q, k, v, q, lse, q, bias=bias)
         with self.assertRaisesRegex(
             flashattn.ArgumentError, "expected 'keep' on cuda:0 as 'q' but got cuda:1"
         ):

@@ -8,7 +8,7 @@ import ctypes
 import sys
 import types
 
-from flashattn import _attention, _cache, _tensors
+from flashattn import _cache, _tensors, _torch
 
 STREAM = 0x500  # the current one of device 0; others follow
 
@@ -145,7 +145,7 @@ def _as(kind, tensor):
 
 
 def _forget():
-    _attention._Tensor, _attention._exchange = None, 0
+    _torch.Tensor, _torch.exchange = None, 0
     forget_plans()
 
 

@@ -1,0 +1,250 @@
+"""`flashattn.attention_backward`: finds plans, and checks what has none."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple, TypeVar, overload
+
+import numpy
+
+from . import _cache, _features, _kernel, _module, _plans, _tensors, _torch, _trace
+from .errors import ArgumentError
+from .masks import Mask
+
+_OP = "attention_backward"
+
+#: A tensor of the caller's library.
+_Given = TypeVar("_Given")
+
+
+@overload
+def attention_backward(
+    q: _Given,
+    k: Any,
+    v: Any,
+    o: Any,
+    lse: Any,
+    do: Any,
+    *,
+    d_lse: Any = ...,
+    mask: Optional[Mask] = ...,
+    scale: Optional[float] = ...,
+    align: _module.Align = ...,
+    layout: _module.Layout = ...,
+    deterministic: bool = ...,
+    return_d_bias: Literal[False] = ...,
+    return_d_sink_logits: Literal[False] = ...,
+    out: Any = ...,
+    schedule: Optional[_kernel.Schedule] = ...,
+    dtype: Any = ...,
+    stream: Any = ...,
+    bias: Any = ...,
+    keep: Any = ...,
+    softcap: Optional[float] = ...,
+    sink_logits: Any = ...,
+    kv_len: Any = ...,
+    offset: Optional[int] = ...,
+    score_mod: Optional[_trace.ScoreMod] = ...,
+) -> Tuple[_Given, _Given, _Given]: ...
+@overload
+def attention_backward(
+    q: _Given,
+    k: Any,
+    v: Any,
+    o: Any,
+    lse: Any,
+    do: Any,
+    *,
+    d_lse: Any = ...,
+    mask: Optional[Mask] = ...,
+    scale: Optional[float] = ...,
+    align: _module.Align = ...,
+    layout: _module.Layout = ...,
+    deterministic: bool = ...,
+    return_d_bias: bool = ...,
+    return_d_sink_logits: bool = ...,
+    out: Any = ...,
+    schedule: Optional[_kernel.Schedule] = ...,
+    dtype: Any = ...,
+    stream: Any = ...,
+    bias: Any = ...,
+    keep: Any = ...,
+    softcap: Optional[float] = ...,
+    sink_logits: Any = ...,
+    kv_len: Any = ...,
+    offset: Optional[int] = ...,
+    score_mod: Optional[_trace.ScoreMod] = ...,
+) -> Tuple[Any, ...]: ...
+def attention_backward(
+    q: Any,
+    k: Any,
+    v: Any,
+    o: Any,
+    lse: Any,
+    do: Any,
+    *,
+    d_lse: Any = None,
+    mask: Optional[Mask] = None,
+    scale: Optional[float] = None,
+    align: _module.Align = "bottom_right",
+    layout: _module.Layout = "bhsd",
+    deterministic: bool = False,
+    return_d_bias: bool = False,
+    return_d_sink_logits: bool = False,
+    out: Any = None,
+    schedule: Optional[_kernel.Schedule] = None,
+    dtype: Any = None,
+    stream: Any = None,
+    bias: Any = None,
+    keep: Any = None,
+    softcap: Optional[float] = None,
+    sink_logits: Any = None,
+    kv_len: Any = None,
+    offset: Optional[int] = None,
+    score_mod: Optional[_trace.ScoreMod] = None,
+    **unknown: Any,
+) -> Any:
+    """What a loss changes by with q, k and v, where it changes by `do` with o.
+
+    Tensors of torch that require gradients need no call of this: `flashattn.attention` takes part in
+    torch's autograd.
+
+    Args:
+      q, k, v: as of `flashattn.attention`.
+      o, lse: what it gave of them, with return_lse.
+      do: the gradient of o, as o.
+      d_lse: the gradient of lse, as lse, where the loss depends on it.
+      mask, scale, align, layout, bias, keep, softcap, sink_logits, kv_len, offset, score_mod: as they
+        were there. The derivative of score_mod is derived from its operations; the numbers that it
+        captures have no gradient.
+      deterministic: whether the same call gives the same bits each time.
+      return_d_bias: also give the gradient of bias, of its shape and type: the sum over what it is
+        broadcast along. An expanded tensor of torch has one for each element.
+      return_d_sink_logits: also give the gradient of sink_logits, `[Hq]`, f32.
+      out: where to write: a tuple of what is returned. No byte of them may belong to another tensor
+        of the call.
+      schedule, dtype, stream: as of `flashattn.attention`.
+
+    Returns:
+      (dq, dk, dv), of the shapes and the type of q, k and v, then d_bias and d_sink_logits where they
+      are asked for. Sums are f32. Rows that see no key, keys that no row sees and keys past kv_len
+      have gradients of 0.
+
+    Raises:
+      As `flashattn.attention` does.
+    """
+    if unknown:
+        _features.check_keywords(_OP, unknown, attention_backward.__kwdefaults__)
+    if schedule is not None and schedule.__class__ is not str:
+        schedule = _plans.hashable(schedule)
+    softcap = _features.check_options(softcap)
+    text = None if score_mod is None else _trace.text_of(score_mod)
+    operands = {
+        "d_lse": d_lse, "bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len,
+        "offset": offset,
+    }  # fmt: skip
+    wanted = tuple(["d_bias"] * bool(return_d_bias) + ["d_sink_logits"] * bool(return_d_sink_logits))
+    options = (mask, align, layout, bool(deterministic), schedule, dtype, softcap, text)
+    return differentiate((q, k, v, o, lse, do), operands, wanted, out, stream, scale, options)
+
+
+def differentiate(
+    given: Tuple[Any, ...],
+    operands: Mapping[str, Any],
+    wanted: Tuple[str, ...],
+    out: Any,
+    stream: Any,
+    scale: Any,
+    options: Tuple[Any, ...],
+) -> Tuple[Any, ...]:
+    """`attention_backward` of q, k, v, o, lse and do, with `wanted`, the gradients of operands that
+    are asked for, and with the text of a score_mod in the `options`."""
+    names, values = _features.settle(operands, _OP)
+    wanted = ("dq", "dk", "dv", *wanted)
+    # A plan is found by everything that it was made from.
+    options = (*options, names, wanted, out is None)
+    outs = tuple(out) if isinstance(out, (tuple, list)) else ()
+    tensors = (*given, *values, *outs)
+    kind = type(given[0])
+    plan = key = None
+    words: List[int] = []
+    if out is not None and len(outs) != len(wanted):
+        pass  # refused by name
+    elif kind is numpy.ndarray:
+        plan, key, words = _plans.find_numpy(tensors, options, _cache.cache.plans)
+    elif kind is _torch.Tensor:
+        plan, key, words = _plans.find_torch(tensors, options, _cache.cache.plans)
+    if plan is None:
+        return _run(given, out, stream, options, key, values, scale)
+    bits = plan.scale_bits if scale is None else _module.scale_bits(scale)
+    plan.kernel._used = _cache.tick()
+    if out is None:
+        if kind is numpy.ndarray:
+            outs = tuple(map(numpy.empty, plan.shapes, plan.like))
+            words += [array.__array_interface__["data"][0] for array in outs]
+        else:
+            outs = tuple(map(_torch.empty_like, plan.like))
+            words += [tensor.data_ptr() for tensor in outs]
+    if kind is numpy.ndarray:
+        stream = 0 if stream is None else _tensors.stream_pointer(stream)
+    else:
+        stream = _torch.stream_or(stream, plan.device)
+    words.append(bits)
+    plan.start(stream, words)
+    return outs
+
+
+def _run(
+    tensors: Tuple[Any, ...],
+    out: Any,
+    stream: Any,
+    options: Tuple[Any, ...],
+    key: Any,
+    values: Tuple[Any, ...],
+    scale: Any,
+) -> Tuple[Any, ...]:
+    """The call in full. With a `key`, the next one like it finds the plan."""
+    mask, align, layout, deterministic, schedule, dtype, softcap, score_mod, names, wanted, _ = options
+    operands = dict(zip(names, values))
+    _torch.learn()
+    _module.check_options(mask, align, layout)
+    scale_bits = None if scale is None else _module.scale_bits(scale)
+    sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}
+    for name in wanted[3:]:
+        if sources[name] not in operands:
+            raise ArgumentError(f"expected {sources[name]} for return_{name} but got None")
+    given = dict(zip(("q", "k", "v", "o", "lse", "d_o"), tensors))
+    call = _plans.check_call(
+        _OP, given, operands, layout, _plans.is_bf16(dtype), has_gradient="d_bias" in wanted
+    )
+    found = _split_out(out, wanted)
+    outputs = {name: _plans.output_of(call, name, found[name]) for name in wanted}
+    if "d_bias" in wanted:
+        bias = _tensors.view("bias", operands["bias"], call.bf16_bits)
+        outputs["d_bias"] = _plans.Output(
+            found["d_bias"], bias.shape, bias.element, operands["bias"]
+        )
+    return _plans.run(
+        call,
+        outputs,
+        _plans.Plan,
+        key,
+        options,
+        stream,
+        scale_bits,
+        schedule=schedule,
+        mask=mask,
+        align=align,
+        layout=layout,
+        deterministic=deterministic,
+        softcap=softcap,
+        score_mod=score_mod,
+    )
+
+
+def _split_out(out: Any, wanted: Tuple[str, ...]) -> Dict[str, Any]:
+    if out is None:
+        return dict.fromkeys(wanted)
+    if not isinstance(out, (tuple, list)) or len(out) != len(wanted):
+        found = f"{len(out)} of them" if isinstance(out, (tuple, list)) else type(out).__name__
+        raise ArgumentError(f"expected out to be a tuple ({', '.join(wanted)}) but got {found}")
+    return dict(zip(wanted, out))

@@ -1,0 +1,66 @@
+"""What is used of torch, once the user has imported it; nothing here imports it."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from . import _library, _tensors
+from .errors import UnsupportedError
+
+#: None until torch is there: the class, two functions, and what gives a device's current stream as
+#: an integer.
+Tensor: Any = None
+empty_like: Any = None
+raw_stream: Any = None
+grad_enabled: Any = None
+#: The address of the table that shows tensors to C, 0 where there is none.
+exchange = 0
+
+
+def learn() -> None:
+    """Finds torch where the user has imported it."""
+    global Tensor, empty_like, raw_stream, grad_enabled, exchange
+    if Tensor is not None:
+        return
+    torch = sys.modules.get("torch")
+    if torch is None or not hasattr(torch, "Tensor"):
+        return
+    raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    if raw_stream is None:
+        raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
+    grad_enabled = torch.is_grad_enabled
+    empty_like = torch.empty_like
+    # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
+    if hasattr(torch._C, "_dlpack_exchange_api"):
+        exchange = _library.exchange_address(torch.Tensor)
+    Tensor = torch.Tensor
+
+
+def stream_or(stream: Any, device: int) -> int:
+    """The caller's stream, or the current one of torch."""
+    if stream is not None:
+        return _tensors.stream_pointer(stream)
+    return raw_stream(device) if device >= 0 else 0
+
+
+def stream_of(tensor: Any, view: _tensors.View) -> int:
+    """The stream to launch on where the caller names none."""
+    if _tensors.is_torch(tensor):
+        return stream_or(None, view.device)
+    return _tensors.current_stream(view)
+
+
+def needs_gradient(tensor: Any) -> bool:
+    """Whether torch would record what is computed of it."""
+    return _tensors.is_torch(tensor) and bool(tensor.requires_grad) and bool(grad_enabled())
+
+
+def refuse_gradients(**tensors: Any) -> None:
+    """Raises UnsupportedError where torch would have to record what it cannot."""
+    for name, tensor in tensors.items():
+        if needs_gradient(tensor):
+            raise UnsupportedError(
+                f"expected tensors without gradients but got {name!r} with requires_grad; "
+                "call it under torch.no_grad(), or on tensor.detach()"
+            )
