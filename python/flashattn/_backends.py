@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 
-from . import _bench_features, _kernel, _library, _reference
+from . import _bench_backward, _bench_features, _kernel, _library, _reference
 from ._bench_features import mask_of
 
 
@@ -124,17 +124,16 @@ class CPUBackend:
 
     matmul_name = "512^3 f32, numpy"
 
+    @staticmethod
+    def make(generator, shape, heads, length):
+        x = generator.standard_normal((shape["B"], heads, length, shape["D"]), numpy.float32)
+        if shape["dtype"] == "f32":
+            return x
+        return x.astype(numpy.float16) if shape["dtype"] == "f16" else _reference.bf16_from_f32(x)
+
     def tensors(self, shape):
         generator = numpy.random.default_rng(0)
-
-        def make(heads, length):
-            x = generator.standard_normal((shape["B"], heads, length, shape["D"]), numpy.float32)
-            if shape["dtype"] == "f32":
-                return x
-            return (
-                x.astype(numpy.float16) if shape["dtype"] == "f16" else _reference.bf16_from_f32(x)
-            )
-
+        make = functools.partial(self.make, generator, shape)
         self.bias = _bench_features.make_bias(
             shape,
             lambda b, h, n, m: _reference.bf16_from_f32(
@@ -154,9 +153,26 @@ class CPUBackend:
     def ours(self, shape, q, k, v) -> Callable[[], Any]:
         from . import attention
 
-        mask, dtype = mask_of(shape), "bf16" if shape["dtype"] == "bf16" else None
+        mask, dtype = mask_of(shape), self.dtype_of(shape)
         options = _bench_features.options_of(shape, self.bias, self.keep)
         return lambda: attention(q, k, v, mask=mask, dtype=dtype, **options)
+
+    def dtype_of(self, shape):
+        """What says that arrays hold the bits of bf16."""
+        return "bf16" if shape["dtype"] == "bf16" else None
+
+    def gradient(self, shape):
+        """Of o."""
+        generator = numpy.random.default_rng(1)
+        return self.make(generator, shape, shape["Hq"], shape["Nq"])
+
+    def gradient_peers(self, shape, q, k, v, do) -> _bench_backward.Makers:
+        if shape.get("feature"):
+            return {}
+        found = {"numpy": lambda: _bench_backward.numpy_peer(self, shape, q, k, v, do)}
+        if self.torch:
+            found["torch"] = lambda: self.torch_gradient_peer(shape, q, k, v, do)
+        return found
 
     def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
         if shape.get("feature"):
@@ -170,23 +186,39 @@ class CPUBackend:
         group = shape["Hq"] // shape["Hkv"]
         x, y, z = (self.float32(t, shape) for t in (q, k, v))
         y, z = (numpy.repeat(t, group, axis=1) for t in (y, z))
+        weigh = self.numpy_weights(shape)
+        return lambda: weigh(x, y) @ z
+
+    def numpy_weights(self, shape):
+        """What makes the softmax of the scores of all pairs."""
         nq, nk = shape["Nq"], shape["Nk"]
         rows, keys = numpy.arange(nq)[:, None] + nk - nq, numpy.arange(nk)[None, :]
         hidden = ~_reference.visible(mask_of(shape), rows, keys, nq, nk)
         scale = numpy.float32(1 / math.sqrt(shape["D"]))
 
-        def call():
+        def weigh(x, y):
             scores = x @ y.swapaxes(-1, -2)
             scores *= scale
             scores[..., hidden] = -numpy.inf
             scores -= scores.max(axis=-1, keepdims=True)
             numpy.exp(scores, out=scores)
             scores /= scores.sum(axis=-1, keepdims=True)
-            return scores @ z
+            return scores
 
-        return call
+        return weigh
 
     def torch_peer(self, shape, q, k, v):
+        call, x, y, z = self._torch_attention(shape, q, k, v)
+        return lambda: call(x, y, z)
+
+    def torch_gradient_peer(self, shape, q, k, v, do):
+        call, *leaves = self._torch_attention(shape, q, k, v)
+        leaves = tuple(x.requires_grad_() for x in leaves)
+        upper = self.torch.from_numpy(self.float32(do, shape)).to(leaves[0].dtype)
+        return _bench_backward.autograd_call(self.torch, call(*leaves), leaves, upper)
+
+    def _torch_attention(self, shape, q, k, v):
+        """torch's own function, and tensors for it with as many heads of keys as of queries."""
         torch = self.torch
         if shape["mask"] not in ("none", "causal") or shape["Nq"] not in (1, shape["Nk"]):
             raise ValueError("torch takes no such mask without a matrix of it")
@@ -195,7 +227,12 @@ class CPUBackend:
         group = shape["Hq"] // shape["Hkv"]
         y, z = (t.repeat_interleave(group, 1) for t in (y, z))
         call = torch.nn.functional.scaled_dot_product_attention
-        return lambda: call(x, y, z, is_causal=shape["mask"] == "causal")
+        return functools.partial(call, is_causal=shape["mask"] == "causal"), x, y, z
+
+    @staticmethod
+    def numbers(x) -> numpy.ndarray:
+        """An array of NumPy of one of f32."""
+        return x
 
     def head(self, x, b, h, shape) -> numpy.ndarray:
         return self.float32(numpy.ascontiguousarray(x[b, h]), shape)
@@ -243,13 +280,13 @@ class CUDABackend:
         times = interleave({"copy": lambda: y.copy_(x)}, self.timer, rounds, ms)["copy"]
         return 2 * x.numel() * 4 / statistics.median(times) / 1e6
 
+    def make(self, shape, heads, length):
+        size = (shape["B"], heads, length, shape["D"])
+        return self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]])
+
     def tensors(self, shape):
         self.torch.manual_seed(0)
-
-        def make(heads, length):
-            size = (shape["B"], heads, length, shape["D"])
-            return self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]])
-
+        make = functools.partial(self.make, shape)
         self.bias = _bench_features.make_bias(
             shape,
             lambda *size: self.torch.randn(size, device="cuda", dtype=self.types[shape["dtype"]]),
@@ -331,8 +368,36 @@ class CUDABackend:
             q, k, v, score_mod=score_mod, block_mask=block_mask, enable_gqa=grouped
         )
 
+    @staticmethod
+    def dtype_of(shape):
+        """Tensors say themselves what they hold."""
+        return None
+
+    @staticmethod
+    def numbers(x) -> numpy.ndarray:
+        """An array of NumPy of one of f32."""
+        return x.cpu().numpy()
+
+    def gradient(self, shape):
+        """Of o."""
+        return self.make(shape, shape["Hq"], shape["Nq"])
+
+    def gradient_peers(self, shape, q, k, v, do) -> _bench_backward.Makers:
+        """Those that torch's autograd differentiates, and FlashAttention-3 and -4."""
+        leaves = tuple(x.detach().requires_grad_() for x in (q, k, v))
+        if self.bias is not None:
+            self.bias = self.bias.detach().requires_grad_()
+            leaves = (*leaves, self.bias)
+        call = functools.partial(_bench_backward.autograd_call, self.torch, leaves=leaves, do=do)
+        forward = self.peers(shape, *leaves[:3])
+        found = {name: lambda make=make: call(make()()) for name, make in forward.items()}
+        return {
+            **found,
+            **_bench_backward.flash_attention_peers(self.torch, shape, q, k, v, do),
+        }
+
     def head(self, x, b, h, shape) -> numpy.ndarray:
-        return x[b, h].float().cpu().numpy()
+        return x[b, h].detach().float().cpu().numpy()
 
     def empty_out(self, q):
         return self.torch.empty_like(q)

@@ -111,7 +111,7 @@ def attention_backward(
     Args:
       q, k, v: as of `flashattn.attention`.
       o, lse: what it gave of them, with return_lse.
-      do: the gradient of o, as o.
+      do: the gradient of o, as o; 'd_o' in messages, as the op has it.
       d_lse: the gradient of lse, as lse, where the loss depends on it.
       mask, scale, align, layout, bias, keep, softcap, sink_logits, kv_len, offset, score_mod: as they
         were there. The derivative of score_mod is derived from its operations; the numbers that it

@@ -100,20 +100,28 @@ def fields_of(shape: Dict[str, Any], is_cpu: bool) -> Dict[str, Any]:
     return fields
 
 
+def sample(size: int, count: int) -> numpy.ndarray:
+    """Some of so many numbers, the first and the last among them."""
+    return numpy.unique(numpy.append(numpy.arange(0, size, max(1, size // count)), size - 1))
+
+
 def reference_of(
-    shape: Dict[str, Any], h: int, rows: numpy.ndarray, bias_head: Callable[[int], numpy.ndarray]
+    shape: Dict[str, Any],
+    h: int,
+    rows: numpy.ndarray,
+    bias_head: Callable[[int], numpy.ndarray],
+    keys: numpy.ndarray,
 ) -> Dict[str, Any]:
-    """What `_reference.attention_head` takes for head h and some of its rows."""
+    """What `_reference.shape_scores` takes for head h, some of its rows and some keys."""
     feature = shape.get("feature")
     if feature == "softcap":
         return {"softcap": SOFTCAP}
     if feature == "bias":
-        return {"bias": bias_head(h)[rows]}
+        return {"bias": bias_head(h)[rows][:, keys]}
     if feature == "alibi":
         positions = rows[:, None] + shape["Nk"] - shape["Nq"]
-        keys = numpy.arange(shape["Nk"])[None, :]
         modify = alibi(shape["Hq"])
-        return {"modify": lambda scores: modify(scores, 0, h, positions, keys)}
+        return {"modify": lambda scores: modify(scores, 0, h, positions, keys[None, :])}
     return {}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import numpy
 
@@ -64,6 +64,33 @@ def count_visible(mask: Optional[Mask], nq: int, nk: int, align: str = "bottom_r
     return total
 
 
+def shape_scores(
+    q: numpy.ndarray,
+    k: numpy.ndarray,
+    scale: float,
+    softcap: Optional[float] = None,
+    modify: Any = None,
+    bias: Any = 0,
+    derive: bool = False,
+) -> Tuple[numpy.ndarray, Any]:
+    """The final scores of rule A2 in the type of `q`, and with `derive` what they change by with those
+    that are only scaled (rule B6); `modify` is a score modification of the array of scores."""
+    scores, slope = (q @ k.T) * q.dtype.type(scale), numpy.ones((), q.dtype)
+    if softcap is not None:
+        cap = q.dtype.type(softcap)
+        capped = numpy.tanh(scores / cap)
+        scores, slope = cap * capped, 1 - capped**2
+    if modify is not None and derive:
+        # Differences of float64, right to some ten digits whatever the function does.
+        exact = scores.astype(numpy.float64)
+        step = 1e-5 * (1 + numpy.abs(exact))
+        rise = numpy.asarray(modify(exact + step)) - modify(exact - step)
+        slope = (slope * (rise / (2 * step))).astype(q.dtype)
+    if modify is not None:
+        scores = numpy.broadcast_to(modify(scores), scores.shape)
+    return (scores + numpy.asarray(bias, q.dtype)).astype(q.dtype), slope
+
+
 def attention_head(
     q: numpy.ndarray,
     k: numpy.ndarray,
@@ -71,21 +98,13 @@ def attention_head(
     seen: numpy.ndarray,
     scale: float,
     round_to: Any = None,
-    softcap: Optional[float] = None,
-    modify: Any = None,
-    bias: Any = 0,
     sink: float = -numpy.inf,
+    **features: Any,
 ) -> Tuple[numpy.ndarray, numpy.ndarray]:
     """o and lse of one head in the type of `q` (rules A2, A5, A6); `round_to` rounds the
-    probabilities, `modify` is a score modification of the array of scores."""
+    probabilities, `features` are those of `shape_scores`."""
     with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
-        scores = (q @ k.T) * q.dtype.type(scale)
-        if softcap is not None:
-            cap = q.dtype.type(softcap)
-            scores = cap * numpy.tanh(scores / cap)
-        if modify is not None:
-            scores = numpy.broadcast_to(modify(scores), scores.shape)
-        scores = (scores + numpy.asarray(bias, q.dtype)).astype(q.dtype)
+        scores, _ = shape_scores(q, k, scale, **features)
         scores = numpy.where(seen, scores, -numpy.inf)
         top = numpy.maximum(scores.max(axis=1, initial=-numpy.inf), q.dtype.type(sink))
         base = numpy.where(numpy.isfinite(top), top, 0)
@@ -95,6 +114,47 @@ def attention_head(
         if round_to is not None:
             probabilities = round_to(probabilities)
         return probabilities @ v, top + numpy.log(total)
+
+
+#: Relative norms of errors.
+FROBENIUS = {"f16": 1e-3, "bf16": 8e-3, "f32": 1e-5}
+
+
+class HeadGradients(NamedTuple):
+    """What one query head adds to gradients."""
+
+    dq: numpy.ndarray
+    dk: numpy.ndarray
+    dv: numpy.ndarray
+    d_scores: numpy.ndarray  #: of the final scores, which a bias adds to
+    d_sink: float
+
+
+def head_gradients(
+    q: numpy.ndarray,
+    k: numpy.ndarray,
+    v: numpy.ndarray,
+    do: numpy.ndarray,
+    lse: numpy.ndarray,
+    delta: numpy.ndarray,
+    seen: numpy.ndarray,
+    scale: float,
+    round_to: Any = None,
+    sink: float = -numpy.inf,
+    **features: Any,
+) -> HeadGradients:
+    """Rules B1, B3, B6 and B7 in the type of `q`, for any of a head's queries and keys; `delta` is
+    `sum(do * o) - d_lse` of each row. `round_to` rounds what products take."""
+    round_to = round_to or (lambda values: values)
+    with numpy.errstate(invalid="ignore", over="ignore"):
+        scores, slope = shape_scores(q, k, scale, derive=True, **features)
+        weights = numpy.where(seen, numpy.exp(scores - lse[:, None]), 0).astype(q.dtype)
+        d_scores = numpy.where(seen, weights * (do @ v.T - delta[:, None]), 0).astype(q.dtype)
+        inner = numpy.where(seen, d_scores * slope, 0).astype(q.dtype)
+        d_sink = -float((numpy.exp(sink - lse[lse > -numpy.inf]) * delta[lse > -numpy.inf]).sum())
+    inner, factor = round_to(inner), q.dtype.type(scale)
+    dq, dk = factor * (inner @ k), factor * (inner.T @ q)
+    return HeadGradients(dq, dk, round_to(weights).T @ do, d_scores, d_sink)
 
 
 def bf16_from_f32(values: numpy.ndarray) -> numpy.ndarray:
@@ -137,3 +197,19 @@ def check_head(
     bound = 2 * float(numpy.abs(round_to(naive) - exact).max(initial=0)) + 1e-5
     error = numpy.abs(o.astype(numpy.float64) - exact)
     return float("inf") if numpy.isnan(error).any() else float(error.max(initial=0)), bound
+
+
+def explain_gradient(found: Any, exact: Any, naive: Any, element: str) -> str:
+    """What is wrong with a gradient, empty where nothing is: it may be off by three times what plain
+    arithmetic in the low precision, `naive`, is off, plus 1e-5, and by FROBENIUS, plus 1e-6 each:
+    what cancels, as where a row sees one key, is 0 but for the rounding of its terms."""
+    error = numpy.abs(found.astype(numpy.float64) - exact)
+    bound = 3 * float(numpy.abs(naive - exact).max(initial=0)) + 1e-5
+    worst = float("inf") if numpy.isnan(error).any() else float(error.max(initial=0))
+    if not worst <= bound:
+        return f"error {worst:.2e} exceeds {bound:.2e}"
+    size = float(numpy.linalg.norm(exact))
+    if not numpy.linalg.norm(error) <= FROBENIUS[element] * size + 1e-6 * exact.size**0.5:
+        relative = float(numpy.linalg.norm(error)) / (size or 1)
+        return f"relative error {relative:.2e} exceeds {FROBENIUS[element]:.0e}"
+    return ""

@@ -2,9 +2,11 @@
 
 Each round times every implementation once, in a new random order, because a card's clock moves with
 its load; a figure is the median over the rounds. TFLOP/s count the pairs that the mask leaves
-visible, two products of D and Dv multiply-adds each. On CUDA the peers are cuDNN and
-FlashAttention-2 through torch's scaled_dot_product_attention, and compiled FlexAttention; on the
-CPU NumPy, and torch where it is installed.
+visible, two products of D and Dv multiply-adds each, and with --backward 2.5 times that. On CUDA the
+peers are cuDNN and FlashAttention-2 through torch's scaled_dot_product_attention, and compiled
+FlexAttention; on the CPU NumPy, and torch where it is installed. --backward times what torch's autograd
+runs of these, and of FlashAttention-3 and -4 where flash_attn_interface and flash_attn.cute are
+installed.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from typing import Any, Dict, List, Optional
 
 import numpy
 
-from . import __version__, _bench_features, _reference
+from . import __version__, _bench_backward, _bench_features, _reference
 from ._backends import (
     CPUBackend,
     CUDABackend,
@@ -88,15 +90,17 @@ def visible_pairs(shape: Dict[str, Any]) -> int:
     return int(pairs.sum())
 
 
-def flops_of(shape: Dict[str, Any]) -> float:
+def flops_of(shape: Dict[str, Any], is_backward: bool = False) -> float:
     pairs = visible_pairs(shape)
-    return 4.0 * shape["B"] * shape["Hq"] * shape["D"] * pairs
+    forward = 4.0 * shape["B"] * shape["Hq"] * shape["D"] * pairs
+    return forward * _bench_backward.FLOPS if is_backward else forward
 
 
-def bytes_of(shape: Dict[str, Any]) -> float:
-    """Bytes of q, k, v and o, each moved once."""
+def bytes_of(shape: Dict[str, Any], is_backward: bool = False) -> float:
+    """Bytes of q, k, v and o, each moved once; of gradients with as many for them."""
     rows = shape["B"] * (2 * shape["Hq"] * shape["Nq"] + 2 * shape["Hkv"] * shape["Nk"])
-    return float(rows * shape["D"] * BYTES[shape["dtype"]])
+    tensors = 2 if is_backward else 1
+    return float(tensors * rows * shape["D"] * BYTES[shape["dtype"]])
 
 
 def say(text: str) -> None:
@@ -109,8 +113,7 @@ def check(backend, shape, q, k, v, o) -> None:
     heads = shape["B"] * shape["Hq"]
     nq, nk, group = shape["Nq"], shape["Nk"], shape["Hq"] // shape["Hkv"]
     # A few rows of each head: all of a long one would take minutes.
-    step = max(1, nq // 256)
-    rows = numpy.unique(numpy.append(numpy.arange(0, nq, step), nq - 1))
+    rows = _bench_features.sample(nq, 256)
     seen = _reference.visible(
         mask_of(shape), rows[:, None] + nk - nq, numpy.arange(nk)[None, :], nq, nk
     )
@@ -122,7 +125,7 @@ def check(backend, shape, q, k, v, o) -> None:
         key, value = (backend.head(x, b, h // group, shape) for x in (k, v))
         scale = 1 / math.sqrt(shape["D"])
         features = _bench_features.reference_of(
-            shape, h, rows, lambda h: backend.head(backend.bias, 0, h, shape)
+            shape, h, rows, lambda h: backend.head(backend.bias, 0, h, shape), numpy.arange(nk)
         )
         error, bound = _reference.check_head(
             result, query, key, value, seen, scale, shape["dtype"], **features
@@ -136,7 +139,11 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
     q, k, v = backend.tensors(shape)
     calls, first_ms, refused = {}, {}, []
     schedule = None
-    makers = {OURS: lambda: backend.ours(shape, q, k, v), **backend.peers(shape, q, k, v)}
+    backward = _bench_backward.Backward(backend, shape, q, k, v) if arguments.backward else None
+    if backward:
+        makers = backward.makers(OURS)
+    else:
+        makers = {OURS: lambda: backend.ours(shape, q, k, v), **backend.peers(shape, q, k, v)}
     for name, make in makers.items():
         if arguments.peers is not None and name != OURS and name not in arguments.peers:
             continue
@@ -149,7 +156,9 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
             first_ms[name] = (time.perf_counter() - start) * 1e3
             if name == OURS:
                 # The call may have found the kernel of an earlier shape.
-                first_ms[name], kernel = first_result(backend, shape, q, k, v)
+                first_ms[name], kernel = (
+                    backward.first_result() if backward else first_result(backend, shape, q, k, v)
+                )
                 schedule = kernel.schedule
         except Exception as error:  # whatever a peer raises is its refusal
             if name == OURS and not arguments.keep_going:
@@ -166,12 +175,15 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
             )
             continue
         if name == OURS and arguments.check:
-            check(backend, shape, q, k, v, result)
+            if backward:
+                backward.check(result)
+            else:
+                check(backend, shape, q, k, v, result)
         calls[name] = call
         del result
     times = interleave(calls, backend.timer, arguments.rounds, arguments.ms)
 
-    flops, moved = flops_of(shape), bytes_of(shape)
+    flops, moved = (count(shape, arguments.backward) for count in (flops_of, bytes_of))
     median = {name: statistics.median(values) for name, values in times.items()}
     rivals = [value for name, value in median.items() if name != OURS]
     # Where moving the operands once takes longer than the products at the matmul's rate.
@@ -248,10 +260,11 @@ def format_table(record: Dict[str, Any]) -> str:
         rule = ["---"] + ["---:"] * (len(table[0]) - 1)
         return "\n".join("| " + " | ".join(row) + " |" for row in [table[0], rule, *table[1:]])
 
+    of_gradients = " for the gradients" if record.get("backward") else ""
     header = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
     return (
         f"{record['date']}, commit {record['commit']}, {header}\n\n"
-        f"TFLOP/s of visible pairs, median of {record['rounds']} rounds in random order. The limit of a shape "
+        f"TFLOP/s of visible pairs{of_gradients}, median of {record['rounds']} rounds in random order. The limit of a shape "
         f"is the matmul's rate ({record['matmul_name']}: {record['matmul_tflops']:.3g} TFLOP/s) or, where "
         f"moving the operands takes longer, the copy's ({record['copy_gbs']:.0f} GB/s).\n\n{lines(speeds)}\n\n"
         f"From the text of a module (ours) or the first call to the first result, milliseconds, compilation "
@@ -400,6 +413,11 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         help="a softcap, a bias, ALiBi as score_mod and a keep of documents, each on llama3-gqa, "
         "beside FlexAttention",
     )
+    parser.add_argument(
+        "--backward",
+        action="store_true",
+        help="time the gradients of q, k and v (and of a bias) instead, of shapes with more than one query",
+    )
     parser.add_argument("--check", action="store_true", help="compare with float64 before timing")
     parser.add_argument(
         "--keep-going", action="store_true", help="go on where a shape of ours fails"
@@ -419,7 +437,8 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         parser.error(
             f"expected at least 1 round and more than 0 ms but got {chosen.rounds} and {chosen.ms}"
         )
-    beside = [name for name in ("peers", "sweep", "features", "check", "json") if getattr(chosen, name)]
+    times = ("peers", "sweep", "features", "backward", "check", "json")
+    beside = [name for name in times if getattr(chosen, name)]
     if chosen.from_json and beside:
         parser.error(f"expected --only and --chart beside --from-json but got --{beside[0]}")
     if chosen.features and chosen.sweep:
@@ -456,6 +475,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()
     if chosen.features:
         shapes = _bench_features.with_features(shapes)
+    if chosen.backward:
+        shapes = _bench_backward.with_gradients(shapes)
     shapes = keep_only(shapes, chosen.only)
     if backend.name == "cpu":
         shapes = [for_cpu(shape, longest) for shape in shapes]
@@ -475,6 +496,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         "copy_gbs": copy,
         "rounds": chosen.rounds,
         "ms": chosen.ms,
+        "backward": chosen.backward,
         "shapes": shapes,
         "rows": [],
     }

@@ -11,7 +11,18 @@ import unittest
 from pathlib import Path
 
 import flashattn
-from flashattn import _kernel, _reference, _tuned, affine_set, bench, causal, sink, tune, window
+from flashattn import (
+    _bench_backward,
+    _kernel,
+    _reference,
+    _tuned,
+    affine_set,
+    bench,
+    causal,
+    sink,
+    tune,
+    window,
+)
 
 HIDDEN_DRIVER = {"FLASHATTN_CUDA_DRIVER": "/nowhere/libcuda.so"}
 
@@ -96,6 +107,31 @@ class BenchTest(unittest.TestCase):
         self.assertIn("[1/2] causal-1k@1x4x1024: ours ", done.stderr)
         self.assertRegex(done.stderr, r"\[2/2\] gptoss-swa@1x8x1024: .*  first result, ms: ours \d+")
 
+    def test_gradients_on_the_cpu(self):
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "record.json")
+            done = command(
+                "flashattn.bench", "--device=cpu", "--backward", "--only=gptoss-swa", "--rounds=1", "--ms=1",
+                "--check", f"--json={path}",
+            )  # fmt: skip
+            self.assertEqual(done.returncode, 0, done.stderr)
+            record = json.loads(path.read_text())
+            again = command("flashattn.bench", f"--from-json={path}")
+            self.assertEqual((again.returncode, again.stdout), (0, done.stdout), again.stderr)
+        self.assertTrue(record["backward"])
+        rows = {row["peer"]: row for row in record["rows"]}
+        self.assertTrue({"ours", "numpy"} <= set(rows))
+        (shape,) = record["shapes"]
+        flops = 2.5 * bench.flops_of(shape)
+        self.assertAlmostEqual(rows["ours"]["tflops"], flops / rows["ours"]["ms"] / 1e9)
+        self.assertRegex(rows["ours"]["schedule"], r"^tile_m = \d+, ")
+        self.assertGreater(rows["ours"]["first_call_ms"], 0)
+        self.assertIn("TFLOP/s of visible pairs for the gradients", done.stdout)
+        # One query is nobody's training.
+        done = command("flashattn.bench", "--device=cpu", "--backward", "--only=decode-gqa")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("but got decode-gqa", done.stderr)
+
     def test_says_that_there_is_no_gpu(self):
         try:
             import torch
@@ -164,6 +200,24 @@ class BenchTest(unittest.TestCase):
         o[0, 3, 63, 5] += 1e-3
         with self.assertRaisesRegex(ValueError, "error 1.00e-03 of batch 0, head 3 exceeds"):
             bench.check(backend, shape, q, k, v, o)
+
+    def test_a_wrong_gradient_is_found(self):
+        sizes = {"B": 2, "Hq": 4, "Hkv": 2, "Nq": 40, "Nk": 64, "D": 16}
+        shape = {"name": "small", **sizes, "dtype": "f16", "mask": "causal"}
+        for feature in (None, "softcap", "alibi", "keep"):
+            shape.update(feature=feature, documents=2)
+            backend = bench.CPUBackend()
+            backward = _bench_backward.Backward(backend, shape, *backend.tensors(shape))
+            found = backward.ours()()
+            backward.check(found)
+            for name, gradient in zip(("dq", "dk", "dv"), found):
+                right = gradient[0, 0, 0, 3]
+                gradient[0, 0, 0, 3] += 0.5
+                with self.assertRaisesRegex(
+                    ValueError, rf"^{name} of batch 0, head 0: error 5.00e-01 exceeds \d"
+                ):
+                    backward.check(found)
+                gradient[0, 0, 0, 3] = right
 
     def test_counts_visible_pairs(self):
         shapes = {shape["name"]: shape for shape in bench.load_shapes()}

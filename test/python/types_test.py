@@ -36,6 +36,12 @@ def scored(q: F32) -> F32:
         q, q, q, score_mod=lambda score, b, h, p, k: score + flashattn.math.exp2(-h) * (k - p)
     )
 
+def differentiated(q: F32, o: F32, lse: F32) -> Tuple[F32, F32, F32]:
+    return flashattn.attention_backward(q, q, q, o, lse, o, mask=flashattn.causal, d_lse=lse)
+
+def with_bias(q: F32, o: F32, lse: F32, wanted: bool) -> int:
+    return len(flashattn.attention_backward(q, q, q, o, lse, o, bias=lse, return_d_bias=wanted))
+
 def launched(q: F32, o: F32) -> str:
     kernel = flashattn.compile(head_dim=64, dtype="f32", rows="dense", kv_len=True)
     kernel.launch(q, q, q, o, scale=0.5, kv_len=[3])
@@ -48,6 +54,10 @@ BAD = {
     'flashattn.attention(q, q, q, align="bottom")': "call-overload",
     "flashattn.attention(q, q, q, score_mod=lambda score: score)": "arg-type",
     'x: str = flashattn.attention(q, q, q)': "assignment",
+    'flashattn.attention_backward(q, q, q, q, q, q, layout="bdhs")': "call-overload",
+    "flashattn.attention_backward(q, q, q, q)": "call-overload",
+    "dq, dk = flashattn.attention_backward(q, q, q, q, q, q)": "misc",
+    "x: int = flashattn.attention_backward(q, q, q, q, q, q)[0]": "assignment",
     'flashattn.compile(head_dim=64, mask="causal")': "arg-type",
     'flashattn.compile(head_dim=64, rows="packed")': "arg-type",
     "flashattn.causal | 3": "operator",
@@ -57,7 +67,12 @@ BAD = {
 
 class TypesTest(unittest.TestCase):
     def test_hints_are_there(self):
-        for function in (flashattn.attention, flashattn.compile, flashattn.Kernel.launch):
+        for function in (
+            flashattn.attention,
+            flashattn.attention_backward,
+            flashattn.compile,
+            flashattn.Kernel.launch,
+        ):
             hints = typing.get_type_hints(function)
             names = set(inspect.signature(function).parameters) - {"self"}
             self.assertEqual(names - set(hints), set(), function)
