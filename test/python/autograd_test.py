@@ -1,0 +1,168 @@
+# Tensors of torch on the CPU: attention takes part in torch's autograd.
+# REQUIRES: python-package, torch
+# RUN: %flashattn_python %s
+
+import unittest
+
+import torch
+from flashattn import UnsupportedError, attention, attention_backward, causal, window
+from flashattn import math as fm
+from torch.nn.functional import scaled_dot_product_attention
+
+
+def bend(score, b, h, p, k):
+    return score * fm.sigmoid(score) - 0.1 * (p - k)
+
+
+def plain(q, k, v, seen, bias=None, sink_logits=None, score_mod=None, softcap=None):
+    """o and lse by torch's own operations."""
+    group = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(group, 1) for x in (k, v))
+    scores = q @ k.transpose(-1, -2) / q.shape[-1] ** 0.5
+    if softcap:
+        scores = softcap * torch.tanh(scores / softcap)
+    if score_mod:
+        p, key = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])[None]
+        scores = score_mod(scores, 0, 0, p + k.shape[2] - q.shape[2], key)
+    if bias is not None:
+        scores = scores + bias
+    scores = scores.masked_fill(~seen, -torch.inf)
+    lse = scores.logsumexp(-1)
+    if sink_logits is not None:
+        lse = torch.logaddexp(lse, sink_logits[None, :, None].expand(lse.shape))
+    return torch.exp(scores - lse[..., None]) @ v, lse
+
+
+class AutogradTest(unittest.TestCase):
+    def setUp(self):
+        torch.manual_seed(31)
+
+    def inputs(self, dtype=torch.float32, hkv=2, nq=20, nk=33):
+        make = lambda h, n: torch.randn(2, h, n, 16, dtype=dtype, requires_grad=True)  # noqa: E731
+        return make(4, nq), make(hkv, nk), make(hkv, nk)
+
+    def compare(self, loss, leaves, rtol=1e-5, **options):
+        """Gradients of the same loss through attention and through torch's own operations."""
+        q, k, v = leaves[:3]
+        position = torch.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2]
+        key = torch.arange(k.shape[2])[None]
+        seen = key <= position if options.get("mask") is causal else key > -1
+        mask = options.pop("mask", None)
+        result = loss(*attention(q, k, v, mask=mask, return_lse=True, **options))
+        found = torch.autograd.grad(result, leaves, materialize_grads=True)
+        exact = [x.detach().double().requires_grad_() for x in leaves]
+        given = dict(options)
+        for name, leaf in zip([n for n in ("bias", "sink_logits") if n in options], exact[3:]):
+            given[name] = leaf
+        result = loss(*plain(*exact[:3], seen, **given))
+        wanted = torch.autograd.grad(result, exact, materialize_grads=True)
+        for mine, other, leaf in zip(found, wanted, leaves):
+            self.assertEqual((mine.dtype, mine.shape), (leaf.dtype, leaf.shape))
+            difference = (mine.double() - other).norm()
+            self.assertLessEqual(float(difference), rtol * float(other.norm()) + 1e-6)
+
+    def test_gradients(self):
+        weigh = torch.randn(2, 4, 20, 16)
+        only_o = lambda o, lse: (o * weigh).sum()  # noqa: E731
+        both = lambda o, lse: (o * weigh).sum() + lse.square().sum()  # noqa: E731
+        for options in ({}, {"mask": causal}, {"softcap": 3.0}, {"score_mod": bend, "mask": causal}):
+            for loss in (only_o, both, lambda o, lse: lse.sum(), lambda o, lse: o.sum()):
+                with self.subTest(**options):
+                    self.compare(loss, self.inputs(), **options)
+
+    def test_types(self):
+        weigh = torch.randn(2, 4, 20, 16)
+        for dtype, rtol in ((torch.float16, 1e-3), (torch.bfloat16, 8e-3)):
+            self.compare(
+                lambda o, lse: (o.float() * weigh).sum(), self.inputs(dtype), rtol, mask=causal
+            )
+
+    def test_operands_that_require_gradients(self):
+        weigh = torch.randn(2, 4, 20, 16)
+        loss = lambda o, lse: (o * weigh).sum() + lse.square().sum()  # noqa: E731
+        leaves = self.inputs()
+        bias = torch.randn(4, 1, 33, requires_grad=True)
+        sinks = torch.randn(4, requires_grad=True)
+        self.compare(loss, (*leaves, bias), bias=bias, mask=causal)
+        self.compare(loss, (*leaves, sinks), sink_logits=sinks, mask=causal)
+        self.compare(loss, (*leaves, bias, sinks), bias=bias, sink_logits=sinks)
+        # Expanded by torch: its own backward sums what repeats.
+        narrow = torch.randn(1, 1, 20, 33, requires_grad=True)
+        wide = attention(*leaves, bias=narrow.expand(2, 4, 20, 33))
+        once = attention(*leaves, bias=narrow)
+        first, second = (torch.autograd.grad((o * weigh).sum(), narrow)[0] for o in (wide, once))
+        torch.testing.assert_close(first, second, rtol=1e-5, atol=1e-5)
+
+    def test_only_what_is_asked_for(self):
+        q, k, v = (x.detach() for x in self.inputs())
+        sinks = torch.randn(4, requires_grad=True)
+        o = attention(q, k, v, sink_logits=sinks)
+        (found,) = torch.autograd.grad(o.sum(), sinks)
+        self.assertEqual(found.shape, (4,))
+        v.requires_grad_()
+        o = attention(q, k, v, bias=torch.zeros(20, 33))
+        o.sum().backward()
+        self.assertIsNone(q.grad)
+        self.assertEqual(v.grad.shape, v.shape)
+        with torch.no_grad():
+            self.assertFalse(attention(q, k, v).requires_grad)
+        self.assertFalse(attention(q, k, v.detach()).requires_grad)
+        self.assertFalse(attention(q, k, v.detach(), return_lse=True)[1].requires_grad)
+
+    def test_as_torch_has_it(self):
+        q, k, v = self.inputs(hkv=4, nk=20)
+        mine = torch.autograd.grad(attention(q, k, v, mask=causal).sum(), (q, k, v))
+        other = torch.autograd.grad(
+            scaled_dot_product_attention(q, k, v, is_causal=True).sum(), (q, k, v)
+        )
+        for found, wanted in zip(mine, other):
+            torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
+
+    def test_parameters_views_and_layout(self):
+        wide = torch.nn.Parameter(torch.randn(2, 20, 3, 4, 16))
+        q, k, v = wide.unbind(2)
+        o = attention(q, k, v, layout="bshd", mask=window(left=5, right=0))
+        o.transpose(1, 2).square().sum().backward()
+        self.assertEqual(wide.grad.shape, wide.shape)
+        swapped = [x.detach().transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v)]
+        attention(*swapped, mask=window(left=5, right=0)).square().sum().backward()
+        for index, x in enumerate(swapped):
+            torch.testing.assert_close(
+                wide.grad[:, :, index].transpose(1, 2), x.grad, rtol=1e-5, atol=1e-5
+            )
+
+    def test_the_same_graph_twice(self):
+        q, k, v = self.inputs()
+        o = attention(q, k, v)
+        do = torch.randn_like(o)
+        first, second = (torch.autograd.grad(o, (q, k, v), do, retain_graph=True) for _ in range(2))
+        for mine, other in zip(first, second):
+            torch.testing.assert_close(mine, other, rtol=0, atol=0)
+        lse = attention(q, k, v, return_lse=True)[1]
+        with torch.no_grad():
+            direct = attention_backward(q, k, v, o, lse, do)
+        for mine, other in zip(first, direct):
+            torch.testing.assert_close(mine, other, rtol=0, atol=0)
+
+    def test_refusals(self):
+        q, k, v = self.inputs()
+        with self.assertRaisesRegex(
+            UnsupportedError, "expected no out with tensors that require gradients but got one"
+        ):
+            attention(q, k, v, out=torch.empty_like(q))
+        o, lse = attention(q, k, v, return_lse=True)
+        with self.assertRaisesRegex(
+            UnsupportedError, "expected tensors without gradients but got 'q' with requires_grad"
+        ):
+            attention_backward(q, k, v, o, lse, o)
+        (dq,) = torch.autograd.grad(o.square().sum(), q, create_graph=True)
+        with self.assertRaisesRegex(RuntimeError, "once_differentiable"):
+            dq.sum().backward()
+        with torch.no_grad():
+            o.zero_()
+        with self.assertRaisesRegex(RuntimeError, "modified by an inplace operation"):
+            o.sum().backward()
+
+
+if __name__ == "__main__":
+    unittest.main()
