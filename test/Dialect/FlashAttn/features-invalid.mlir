@@ -356,7 +356,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
 // -----
 
 func.func @f(%x: f32) {
-  // expected-error@+1 {{'flashattn.yield' op expects parent op 'flashattn.attention'}}
+  // expected-error@+1 {{'flashattn.yield' op expects parent op to be one of 'flashattn.attention, flashattn.attention_backward'}}
   flashattn.yield %x : f32
 }
 

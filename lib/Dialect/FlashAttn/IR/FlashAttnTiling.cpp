@@ -7,6 +7,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/StructuredOpsUtils.h"
+#include "mlir/Interfaces/ShapedOpInterfaces.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -15,6 +16,20 @@ static OpFoldResult getDim(OpBuilder &b, Location loc, Value shaped, int64_t dim
   if (isa<RankedTensorType>(shaped.getType()))
     return tensor::getMixedSize(b, loc, shaped, dim);
   return memref::getMixedSize(b, loc, shaped, dim);
+}
+
+/// Whether two sizes are the same number, as far as it shows: a dimension may have been asked for
+/// twice.
+static bool isSame(OpFoldResult a, OpFoldResult b) {
+  if (isEqualConstantIntOrValue(a, b))
+    return true;
+  auto getDimOp = [](OpFoldResult size) {
+    auto value = dyn_cast<Value>(size);
+    return value ? value.getDefiningOp<ShapedDimOpInterface>() : ShapedDimOpInterface();
+  };
+  ShapedDimOpInterface x = getDimOp(a), y = getDimOp(b);
+  return x && y && x.getShapedValue() == y.getShapedValue() &&
+         isEqualConstantIntOrValue(x.getDimension(), y.getDimension());
 }
 
 /// The part of `source` at `offsets` of `sizes`, unit strides.
@@ -129,7 +144,7 @@ static FailureOr<Part> getKVHeads(OpBuilder &b, AttentionOp op, const Part &head
   std::optional<int64_t> hqValue = getConstantIntValue(hq), hkvValue = getConstantIntValue(hkv);
   if (hqValue && hkvValue && *hqValue == *hkvValue)
     return heads;
-  if (isConstantIntValue(heads.offset, 0) && isEqualConstantIntOrValue(heads.size, hq))
+  if (isConstantIntValue(heads.offset, 0) && isSame(heads.size, hq))
     return Part{heads.offset, hkv};
   std::optional<int64_t> size = getConstantIntValue(heads.size), group;
   if (hqValue && hkvValue && *hkvValue != 0)
@@ -188,7 +203,7 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   OpFoldResult hq = getDim(b, loc, getQ(), getHeadDim()),
                hkv = getDim(b, loc, getK(), getHeadDim());
   OpFoldResult nq = getDim(b, loc, getQ(), getSeqDim()), nk = getDim(b, loc, getK(), getSeqDim());
-  bool wholeQueries = isConstantIntValue(offsets[2], 0) && isEqualConstantIntOrValue(sizes[2], nq);
+  bool wholeQueries = isConstantIntValue(offsets[2], 0) && isSame(sizes[2], nq);
   // A3: with kv_len the position of query 0 is each batch's own, so that no one offset can
   // stand for it. Then come all queries of a batch, or nothing asks for positions.
   bool ownPositions = getKvLen() && !getOffset() && getAlign() == Align::BottomRight;
@@ -211,10 +226,12 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
     }
     return std::nullopt;
   });
-  Value position = ownPositions ? Value() : getPosition(b, *this, offsets[2], nq, nk);
   auto tiled = cast<AttentionOp>(made.op);
-  if (position)
-    tiled.getOffsetMutable().assign(position);
+  if (!ownPositions) {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(tiled);
+    tiled.getOffsetMutable().assign(getPosition(b, *this, offsets[2], nq, nk));
+  }
   if (hasScoreMod())
     shiftScoreMod(b, tiled, offsets.take_front(2));
   return TilingResult{{tiled}, SmallVector<Value>(tiled->getResults()), made.slices};
@@ -280,7 +297,7 @@ AttentionBackwardOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult>
   SmallVector<Range> domain = getIterationDomain(b);
   // B3, B5: a sum over tiles is in none of them.
   for (auto [i, dims, name] : {std::tuple(0, "B", "batches"), std::tuple(1, "HG", "heads")}) {
-    if (isConstantIntValue(offsets[i], 0) && isEqualConstantIntOrValue(sizes[i], domain[i].size))
+    if (isConstantIntValue(offsets[i], 0) && isSame(sizes[i], domain[i].size))
       continue;
     for (const OperandRole &role : getOperandRoles())
       if (role.value && role.rule->is(OperandRule::Output) &&
