@@ -56,6 +56,62 @@ static void printScaleFactor(OpAsmPrinter &printer, Operation *, FloatAttr scale
     printer.printAttributeWithoutType(scale);
 }
 
+using OperandParse = OpAsmParser::UnresolvedOperand;
+
+/// As many operands as there are names, with their types; a missing one is told from the others by
+/// nothing but their number.
+static ParseResult parseNamedOperands(OpAsmParser &parser, StringRef names,
+                                      ArrayRef<OperandParse *> operands, ArrayRef<Type *> types) {
+  SmallVector<OperandParse> values;
+  SmallVector<Type> theirTypes;
+  SMLoc loc = parser.getCurrentLocation();
+  if (parser.parseOperandList(values))
+    return failure();
+  if (values.size() != operands.size())
+    return parser.emitError(loc) << "expected the " << operands.size() << " operands " << names
+                                 << " but got " << values.size();
+  loc = parser.getCurrentLocation();
+  if (parser.parseColonTypeList(theirTypes))
+    return failure();
+  if (theirTypes.size() != types.size())
+    return parser.emitError(loc) << "expected the types of " << names << ", " << types.size()
+                                 << ", but got " << theirTypes.size();
+  for (auto [operand, value] : llvm::zip(operands, values))
+    *operand = value;
+  for (auto [type, found] : llvm::zip(types, theirTypes))
+    *type = found;
+  return success();
+}
+
+static void printNamedOperands(OpAsmPrinter &printer, ValueRange values) {
+  printer << values << " : " << values.getTypes();
+}
+
+static ParseResult parseGradientInputs(OpAsmParser &parser, OperandParse &q, OperandParse &k,
+                                       OperandParse &v, OperandParse &o, OperandParse &lse,
+                                       OperandParse &dO, Type &qType, Type &kType, Type &vType,
+                                       Type &oType, Type &lseType, Type &dOType) {
+  return parseNamedOperands(parser, "q, k, v, o, lse and d_o", {&q, &k, &v, &o, &lse, &dO},
+                            {&qType, &kType, &vType, &oType, &lseType, &dOType});
+}
+
+template <typename... TypeTs>
+static void printGradientInputs(OpAsmPrinter &printer, Operation *, Value q, Value k, Value v,
+                                Value o, Value lse, Value dO, TypeTs...) {
+  printNamedOperands(printer, {q, k, v, o, lse, dO});
+}
+
+static ParseResult parseGradients(OpAsmParser &parser, OperandParse &dq, OperandParse &dk,
+                                  OperandParse &dv, Type &dqType, Type &dkType, Type &dvType) {
+  return parseNamedOperands(parser, "dq, dk and dv", {&dq, &dk, &dv}, {&dqType, &dkType, &dvType});
+}
+
+template <typename... TypeTs>
+static void printGradients(OpAsmPrinter &printer, Operation *, Value dq, Value dk, Value dv,
+                           TypeTs...) {
+  printNamedOperands(printer, {dq, dk, dv});
+}
+
 /// Memory that is read and written: that of the operands; tensors have none.
 static void getDestinationEffects(
     DestinationStyleOpInterface op,
@@ -192,6 +248,27 @@ LogicalResult AttentionOp::verify() {
   return verifyAttention(*this, sizes);
 }
 
+/// B5: what is broadcast is summed over, so that the types say the same, as far as sizes are
+/// static: a cast that is folded may make one of them so.
+static bool haveSameShape(ShapedType a, ShapedType b) {
+  return a.getElementType() == b.getElementType() && succeeded(verifyCompatibleShape(a, b));
+}
+
+/// B8: a gradient that lay where something else does would be read, or written again, before all is
+/// done.
+static LogicalResult verifyOwnMemory(AttentionBackwardOp op) {
+  if (op->getNumResults() != 0)
+    return success();
+  SmallVector<OperandRole> roles = op.getOperandRoles();
+  for (const OperandRole &gradient : roles)
+    for (const OperandRole &other : roles)
+      if (gradient.value && gradient.rule->is(OperandRule::Output) && gradient.rule != other.rule &&
+          gradient.value == other.value)
+        return op.emitOpError() << "expected memory of its own of '" << gradient.getName()
+                                << "' but got that of '" << other.getName() << "'";
+  return success();
+}
+
 LogicalResult AttentionBackwardOp::verify() {
   OperandSizes sizes;
   if (failed(verifyAttention(*this, sizes)))
@@ -202,18 +279,10 @@ LogicalResult AttentionBackwardOp::verify() {
     if (gradient && !operand)
       return emitOpError() << "expected '" << source << "', whose gradient '" << name
                            << "' is, but got none";
-  if (!getDBiasInit())
-    return success();
-  // B5: what is broadcast is summed over, so that the shapes say the same.
-  ShapedType bias = getBias().getType(), gradient = getDBiasInit().getType();
-  if (gradient.getElementType() != bias.getElementType() ||
-      llvm::any_of(llvm::zip_equal(gradient.getShape(), bias.getShape()), [](auto sizes) {
-        auto [mine, its] = sizes;
-        return (mine == 1) != (its == 1);
-      }))
-    return emitOpError() << "expected 'd_bias' of the type of 'bias', " << bias << ", but got "
-                         << gradient;
-  return success();
+  if (getDBiasInit() && !haveSameShape(getBias().getType(), getDBiasInit().getType()))
+    return emitOpError() << "expected 'd_bias' of the type of 'bias', " << getBias().getType()
+                         << ", but got " << getDBiasInit().getType();
+  return verifyOwnMemory(*this);
 }
 
 /// R1 for the score modification; each error stands at the op that is not as it should be.

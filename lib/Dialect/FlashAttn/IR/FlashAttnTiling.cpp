@@ -84,25 +84,41 @@ namespace {
 struct Part {
   OpFoldResult offset, size;
 };
-} // namespace
+
+/// What a tile needs of what each letter counts: of one without an answer all.
+struct Parts {
+  Part batches, heads, kvHeads;
+  std::optional<Part> queries;
+
+  std::optional<Part> operator()(char dim) const {
+    switch (dim) {
+    case 'B':
+      return batches;
+    case 'H':
+      return heads;
+    case 'G':
+      return kvHeads;
+    case 'N':
+      return queries;
+    }
+    return std::nullopt;
+  }
+};
 
 /// What a tile of an op is, and what its operands are cut by.
-namespace {
 struct TiledOp {
   Operation *op;
   SmallVector<Operation *> slices;
 };
 } // namespace
 
-/// Where the part of `role` lies that a tile needs: `partOf` says so of what a dimension counts, and
-/// of a dimension without an answer all is.
+/// Where the part of `role` lies that a tile needs.
 static std::pair<SmallVector<OpFoldResult>, SmallVector<OpFoldResult>>
-getPart(OpBuilder &b, Location loc, const OperandRole &role,
-        function_ref<std::optional<Part>(char)> partOf) {
+getPart(OpBuilder &b, Location loc, const OperandRole &role, const Parts &parts) {
   SmallVector<OpFoldResult> starts, lengths;
   for (auto [i, dim] : llvm::enumerate(role.dims)) {
     // What is broadcast along a dimension of the scores is for every tile of it.
-    std::optional<Part> part = dim == '1' ? std::nullopt : partOf(dim);
+    std::optional<Part> part = dim == '1' ? std::nullopt : parts(dim);
     if (!part)
       part = Part{b.getIndexAttr(0), dim == '1' ? OpFoldResult(b.getIndexAttr(1))
                                                 : getDim(b, loc, role.value, i)};
@@ -113,8 +129,7 @@ getPart(OpBuilder &b, Location loc, const OperandRole &role,
 }
 
 /// `op` on parts of its operands.
-static TiledOp cloneOnParts(OpBuilder &b, KernelOpInterface op,
-                            function_ref<std::optional<Part>(char)> partOf) {
+static TiledOp cloneOnParts(OpBuilder &b, KernelOpInterface op, const Parts &parts) {
   Location loc = op->getLoc();
   TiledOp made;
   SmallVector<Value> operands;
@@ -125,7 +140,7 @@ static TiledOp cloneOnParts(OpBuilder &b, KernelOpInterface op,
       operands.push_back(role.value);
       continue;
     }
-    auto [starts, lengths] = getPart(b, loc, role, partOf);
+    auto [starts, lengths] = getPart(b, loc, role, parts);
     made.slices.push_back(makeSlice(b, loc, role.value, starts, lengths));
     operands.push_back(made.slices.back()->getResult(0));
   }
@@ -213,19 +228,9 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   if (failed(kvHeads))
     return failure();
 
-  TiledOp made = cloneOnParts(b, *this, [&](char dim) -> std::optional<Part> {
-    switch (dim) {
-    case 'B':
-      return Part{offsets[0], sizes[0]};
-    case 'H':
-      return Part{offsets[1], sizes[1]};
-    case 'N':
-      return Part{offsets[2], sizes[2]};
-    case 'G':
-      return *kvHeads;
-    }
-    return std::nullopt;
-  });
+  TiledOp made = cloneOnParts(b, *this,
+                              {/*batches=*/{offsets[0], sizes[0]}, /*heads=*/{offsets[1], sizes[1]},
+                               *kvHeads, /*queries=*/Part{offsets[2], sizes[2]}});
   auto tiled = cast<AttentionOp>(made.op);
   if (!ownPositions) {
     OpBuilder::InsertionGuard guard(b);
@@ -269,26 +274,25 @@ SmallVector<Range> AttentionBackwardOp::getIterationDomain(OpBuilder &b) {
   return domain;
 }
 
-/// The part that a tile of batches and key/value heads needs of what a letter counts: of the query
-/// heads those of its groups.
-static std::optional<Part> getPartOf(OpBuilder &b, AttentionBackwardOp op, char dim,
-                                     ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
-  if (dim == 'B')
-    return Part{offsets[0], sizes[0]};
-  if (dim == 'G')
-    return Part{offsets[1], sizes[1]};
-  if (dim != 'H')
-    return std::nullopt;
+/// What a tile of batches and key/value heads needs: with these heads the query heads of their
+/// groups (rule A4).
+static Parts getParts(OpBuilder &b, AttentionBackwardOp op, ArrayRef<OpFoldResult> offsets,
+                      ArrayRef<OpFoldResult> sizes) {
   Location loc = op.getLoc();
   OpFoldResult hq = getDim(b, loc, op.getQ(), op.getHeadDim()),
                hkv = getDim(b, loc, op.getK(), op.getHeadDim());
+  Parts parts{/*batches=*/{offsets[0], sizes[0]}, /*heads=*/{offsets[1], hq},
+              /*kvHeads=*/{offsets[1], sizes[1]}, /*queries=*/std::nullopt};
+  if (isConstantIntValue(offsets[1], 0) && isSame(sizes[1], hkv))
+    return parts;
   AffineExpr d0 = b.getAffineDimExpr(0), s0 = b.getAffineSymbolExpr(0),
              s1 = b.getAffineSymbolExpr(1);
   AffineMap toHeads = AffineMap::get(1, 2, d0 * s0.floorDiv(s1));
-  auto heads = [&](OpFoldResult kvHeads) {
+  auto getHeads = [&](OpFoldResult kvHeads) {
     return affine::makeComposedFoldedAffineApply(b, loc, toHeads, {kvHeads, hq, hkv});
   };
-  return Part{heads(offsets[1]), heads(sizes[1])};
+  parts.heads = {getHeads(offsets[1]), getHeads(sizes[1])};
+  return parts;
 }
 
 FailureOr<TilingResult>
@@ -305,11 +309,11 @@ AttentionBackwardOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult>
         return emitOpError() << "expected no gradient that is a sum over " << name
                              << " to tile them but got '" << role.getName() << "'";
   }
-  TiledOp made = cloneOnParts(
-      b, *this, [&](char dim) { return getPartOf(b, *this, dim, offsets, sizes); });
+  Parts parts = getParts(b, *this, offsets, sizes);
+  TiledOp made = cloneOnParts(b, *this, parts);
   if (hasScoreMod())
     shiftScoreMod(b, cast<AttentionBackwardOp>(made.op),
-                  {offsets[0], getPartOf(b, *this, 'H', offsets, sizes)->offset});
+                  {parts.batches.offset, parts.heads.offset});
   return TilingResult{{made.op}, SmallVector<Value>(made.op->getResults()), made.slices};
 }
 
@@ -321,7 +325,6 @@ LogicalResult AttentionBackwardOp::getResultTilePosition(
       getOperandRoles(),
       [](const OperandRole &role) { return role.value && role.rule->is(OperandRule::Output); });
   std::tie(resultOffsets, resultSizes) =
-      getPart(b, getLoc(), outputs[resultNumber],
-              [&](char dim) { return getPartOf(b, *this, dim, offsets, sizes); });
+      getPart(b, getLoc(), outputs[resultNumber], getParts(b, *this, offsets, sizes));
   return success();
 }

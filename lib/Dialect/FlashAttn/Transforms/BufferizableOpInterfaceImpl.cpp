@@ -3,6 +3,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/Bufferization/IR/DstBufferizableOpInterfaceImpl.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 
 using namespace mlir;
 using namespace mlir::bufferization;
@@ -20,6 +21,18 @@ static LogicalResult verifyUnitStride(Operation *op, unsigned operand, Value buf
          << "expected unit stride in the last dimension of the buffer of operand " << operand
          << " but got " << type
          << "; bufferize functions with function-boundary-type-conversion=identity-layout-map";
+}
+
+/// A buffer of its own for a result: the analysis lets several that nobody reads share one.
+static FailureOr<Value> makeBuffer(OpBuilder &b, Location loc, Value like,
+                                   const BufferizationOptions &options) {
+  auto type = cast<MemRefType>(like.getType());
+  SmallVector<Value> sizes;
+  for (auto [i, size] : llvm::enumerate(type.getShape()))
+    if (ShapedType::isDynamic(size))
+      sizes.push_back(memref::DimOp::create(b, loc, like, i));
+  return options.createAlloc(b, loc, MemRefType::get(type.getShape(), type.getElementType()),
+                             sizes);
 }
 
 namespace {
@@ -41,6 +54,7 @@ struct Bufferization : DstBufferizableOpInterfaceExternalModel<Bufferization<OpT
     OpBuilder::InsertionGuard guard(rewriter);
     rewriter.setInsertionPoint(op);
     SmallVector<Value> operands, results;
+    SmallPtrSet<Value, 8> destinations;
     for (OpOperand &operand : op->getOpOperands()) {
       Value value = operand.get();
       if (isa<TensorType>(value.getType())) {
@@ -48,8 +62,15 @@ struct Bufferization : DstBufferizableOpInterfaceExternalModel<Bufferization<OpT
         if (failed(buffer) || failed(verifyUnitStride(op, operand.getOperandNumber(), *buffer)))
           return failure();
         value = *buffer;
-        if (destination.isDpsInit(&operand))
+        if (destination.isDpsInit(&operand)) {
+          if (!destinations.insert(operand.get()).second) {
+            FailureOr<Value> own = makeBuffer(rewriter, op->getLoc(), value, options);
+            if (failed(own))
+              return failure();
+            value = *own;
+          }
           results.push_back(value);
+        }
       }
       operands.push_back(value);
     }

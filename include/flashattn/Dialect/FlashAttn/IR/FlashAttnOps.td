@@ -196,6 +196,9 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     | `d_bias` (optional) | as `bias` |
     | `d_sink_logits` (optional) | `[Hq]`, f32 |
 
+    `d_bias` has the shape of `bias`, with a size of 1 where that is broadcast. On memrefs each
+    gradient has memory of its own.
+
     Everything that shaped the forward pass stands here as it did there: mask, `scale`, `softcap`,
     `align`, `layout`, `score_mod`. The derivative of `score_mod` is derived from its region; an op
     without one between the score and the result is an error. What a `score_mod` reads beside the
@@ -252,16 +255,16 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     (`align` `(` custom<EnumKeyword>($align)^ `)`)?
     (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`deterministic` $deterministic^)?
     (`schedule` `(` $schedule^ `)`)?
-    `ins` `(` $q `,` $k `,` $v `,` $o `,` $lse `,` $dO `:` type($q) `,` type($k) `,` type($v) `,`
-      type($o) `,` type($lse) `,` type($dO) `)`
+    `ins` `(` custom<GradientInputs>($q, $k, $v, $o, $lse, $dO, type($q), type($k), type($v),
+      type($o), type($lse), type($dO)) `)`
     (`d_lse` `(` $dLse^ `:` type($dLse) `)`)?
     (`bias` `(` $bias^ `:` type($bias) `)`)? (`keep` `(` $keep^ `:` type($keep) `)`)?
     (`sink_logits` `(` $sinkLogits^ `:` type($sinkLogits) `)`)?
     (`kv_len` `(` $kvLen^ `:` type($kvLen) `)`)?
     (`offset` `(` $offset^ `)`)?
     (`score_mod` $scoreMods^)?
-    `outs` `(` $dqInit `,` $dkInit `,` $dvInit `:` type($dqInit) `,` type($dkInit) `,`
-      type($dvInit) `)`
+    `outs` `(` custom<Gradients>($dqInit, $dkInit, $dvInit, type($dqInit), type($dkInit),
+      type($dvInit)) `)`
     (`d_bias` `(` $dBiasInit^ `:` type($dBiasInit) `)`)?
     (`d_sink_logits` `(` $dSinkLogitsInit^ `:` type($dSinkLogitsInit) `)`)?
     attr-dict (`->` type($results)^)?
