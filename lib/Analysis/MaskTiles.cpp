@@ -335,10 +335,10 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
 }
 
 // M3
-void flashattn::remarkInexactTiles(AttentionOpInterface op, int64_t tileN) {
-  if (!TileIntervalPlan(op.getVisibleSets(), TileAxis::Keys, tileN).isExact())
-    op->emitRemark() << "tiles of " << tileN
-                    << " keys may be visited without a visible pair under mask " << *op.getMask();
+void flashattn::remarkInexactTiles(AttentionOpInterface op, int64_t tile, TileAxis axis) {
+  if (!TileIntervalPlan(op.getVisibleSets(), axis, tile).isExact())
+    op->emitRemark() << "tiles of " << tile << (axis == TileAxis::Keys ? " keys" : " queries")
+                     << " may be visited without a visible pair under mask " << *op.getMask();
 }
 
 SmallVector<TileInterval> flashattn::buildKeyIntervals(OpBuilder &builder, Location loc,

@@ -69,7 +69,7 @@ struct PrintMaskTiles : flashattn::impl::PrintMaskTilesBase<PrintMaskTiles> {
         return signalPassFailure();
       }
     }
-    WalkResult result = getOperation()->walk([&](AttentionOp op) {
+    WalkResult result = getOperation()->walk([&](AttentionOpInterface op) {
       warnHiddenRows(op);
       return WalkResult(draw(op));
     });
@@ -78,7 +78,7 @@ struct PrintMaskTiles : flashattn::impl::PrintMaskTilesBase<PrintMaskTiles> {
   }
 
 private:
-  LogicalResult draw(AttentionOp op);
+  LogicalResult draw(AttentionOpInterface op);
 };
 
 } // namespace
@@ -88,34 +88,53 @@ namespace {
 /// A mask's tiles for lengths and tile sizes, and where query 0 is.
 struct TileMap {
   int64_t nq, nk, offset, tileM, tileN;
+  TileAxis axis = TileAxis::Keys; ///< that of the tiles of a line
   int64_t full = 0, partial = 0, empty = 0, pairs = 0;
 
-  /// The tiles of the query tile from `query` on, a character each; they are counted.
+  bool areLinesQueries() const { return axis == TileAxis::Keys; }
+  int64_t getLineLength() const { return areLinesQueries() ? nq : nk; }
+  int64_t getLineTile() const { return areLinesQueries() ? tileM : tileN; }
+  int64_t getLength() const { return areLinesQueries() ? nk : nq; }
+  int64_t getTile() const { return areLinesQueries() ? tileN : tileM; }
+
+  /// The tiles of the line from query (or key) `first` on, a character each; they are counted.
   std::string draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> visible, Location loc,
-                   int64_t query);
+                   int64_t first);
+  int64_t countPairs(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t queries,
+                     int64_t keys) const;
 };
 
 } // namespace
 
+int64_t TileMap::countPairs(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t queries,
+                            int64_t keys) const {
+  int64_t count = 0;
+  for (int64_t i = 0; i < queries; ++i)
+    for (int64_t j = 0; j < keys; ++j)
+      count += isVisible(visible, p + i, k + j, nq, nk);
+  return count;
+}
+
 std::string TileMap::draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> visible, Location loc,
-                          int64_t query) {
+                          int64_t first) {
   // The intervals are folded from constants, in a module of their own.
   OwningOpRef<ModuleOp> scratch = ModuleOp::create(loc);
   OpBuilder builder = OpBuilder::atBlockEnd(scratch->getBody());
   auto constant = [&](int64_t value) -> Value {
     return arith::ConstantIndexOp::create(builder, loc, value);
   };
-  int64_t rows = std::min<int64_t>(tileM, nq - query), first = offset + query;
-  std::string line(llvm::divideCeil(nk, tileN), '.');
+  int64_t rows = std::min(getLineTile(), getLineLength() - first);
+  int64_t start = areLinesQueries() ? offset + first : first;
+  std::string line(llvm::divideCeil(getLength(), getTile()), '.');
   for (const TileInterval &interval :
-       plan.emit(builder, loc, constant(first), constant(first + rows - 1), constant(offset),
+       plan.emit(builder, loc, constant(start), constant(start + rows - 1), constant(offset),
                  constant(nq), constant(nk))) {
     int64_t begin = *getConstantIntValue(interval.begin);
     int64_t fullBegin = *getConstantIntValue(interval.fullBegin);
     int64_t fullEnd = *getConstantIntValue(interval.fullEnd);
     int64_t end = *getConstantIntValue(interval.end);
     for (int64_t t = begin; t < end; ++t) {
-      int64_t columns = std::min<int64_t>(tileN, nk - t * tileN);
+      int64_t columns = std::min(getTile(), getLength() - t * getTile());
       if (t >= fullBegin && t < fullEnd) {
         line[t] = '#';
         ++full;
@@ -124,9 +143,8 @@ std::string TileMap::draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> vis
       }
       line[t] = '+';
       ++partial;
-      for (int64_t i = 0; i < rows; ++i)
-        for (int64_t j = 0; j < columns; ++j)
-          pairs += isVisible(visible, first + i, t * tileN + j, nq, nk);
+      pairs += areLinesQueries() ? countPairs(visible, start, t * tileN, rows, columns)
+                                 : countPairs(visible, offset + t * tileM, start, columns, rows);
     }
   }
   empty += llvm::count(line, '.');
@@ -140,12 +158,12 @@ static char merge(StringRef tiles) {
                                                            : '+';
 }
 
-static void printTiles(AttentionOp op, TileMap map) {
+static void printTiles(AttentionOpInterface op, TileMap map) {
   constexpr int64_t kMost = 100; // characters along an axis
   SmallVector<IntegerSet> visible = op.getVisibleSets();
-  TileIntervalPlan plan(visible, TileAxis::Keys, map.tileN);
-  int64_t down = llvm::divideCeil(llvm::divideCeil(map.nq, map.tileM), kMost);
-  int64_t across = llvm::divideCeil(llvm::divideCeil(map.nk, map.tileN), kMost);
+  TileIntervalPlan plan(visible, map.axis, map.getTile());
+  int64_t down = llvm::divideCeil(llvm::divideCeil(map.getLineLength(), map.getLineTile()), kMost);
+  int64_t across = llvm::divideCeil(llvm::divideCeil(map.getLength(), map.getTile()), kMost);
 
   raw_ostream &os = llvm::outs();
   os << "mask ";
@@ -155,13 +173,15 @@ static void printTiles(AttentionOp op, TileMap map) {
     os << "none";
   os << ": nq = " << map.nq << ", nk = " << map.nk << ", tile-m = " << map.tileM
      << ", tile-n = " << map.tileN << ", offset = " << map.offset;
+  if (!map.areLinesQueries())
+    os << ", a line for each tile of keys";
   if (down > 1 || across > 1)
     os << ", a character for " << down << " by " << across << " tiles";
   os << "\n";
-  for (int64_t query = 0; query < map.nq;) {
+  for (int64_t first = 0; first < map.getLineLength();) {
     SmallVector<std::string> lines;
-    for (int64_t i = 0; i < down && query < map.nq; ++i, query += map.tileM)
-      lines.push_back(map.draw(plan, visible, op.getLoc(), query));
+    for (int64_t i = 0; i < down && first < map.getLineLength(); ++i, first += map.getLineTile())
+      lines.push_back(map.draw(plan, visible, op->getLoc(), first));
     for (size_t tile = 0; tile < lines.front().size(); tile += across) {
       std::string tiles;
       for (const std::string &line : lines)
@@ -175,17 +195,17 @@ static void printTiles(AttentionOp op, TileMap map) {
   os.flush();
 }
 
-LogicalResult PrintMaskTiles::draw(AttentionOp op) {
+LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   int64_t sizes[2];
   for (auto [size, option, name, type] : {std::tuple(&sizes[0], &nq, "nq", op.getQ().getType()),
                                           std::tuple(&sizes[1], &nk, "nk", op.getK().getType())}) {
     *size = *option != 0 ? option->getValue() : type.getDimSize(op.getSeqDim());
     if (ShapedType::isDynamic(*size))
-      return op.emitError() << "expected option '" << name << "' as the size is dynamic in "
-                            << type;
+      return op->emitError() << "expected option '" << name << "' as the size is dynamic in "
+                             << type;
     if (*size < 1)
-      return op.emitError() << "expected a size of at least 1 for '" << name << "' but got "
-                            << *size;
+      return op->emitError() << "expected a size of at least 1 for '" << name << "' but got "
+                             << *size;
   }
   auto [numQueries, numKeys] = sizes;
 
@@ -196,7 +216,7 @@ LogicalResult PrintMaskTiles::draw(AttentionOp op) {
   } else if (Value operand = op.getOffset()) {
     std::optional<int64_t> constant = getConstantIntValue(operand);
     if (!constant)
-      return op.emitError() << "expected option 'offset' as the op's offset is not a constant";
+      return op->emitError() << "expected option 'offset' as the op's offset is not a constant";
     start = *constant;
   }
 
@@ -210,5 +230,10 @@ LogicalResult PrintMaskTiles::draw(AttentionOp op) {
   map.tileN = tileN != 0 ? tileN : schedule ? schedule.getTileN() : 64;
   remarkInexactTiles(op, map.tileN);
   printTiles(op, map);
+  if (isa<AttentionBackwardOp>(*op)) {
+    map.axis = TileAxis::Queries;
+    remarkInexactTiles(op, map.tileM, map.axis);
+    printTiles(op, map);
+  }
   return success();
 }

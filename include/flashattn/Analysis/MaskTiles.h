@@ -122,9 +122,9 @@ bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, i
 /// else of p >= 0 whatever the lengths nq, nk >= 1 (rule M6).
 void warnHiddenRows(AttentionOpInterface op);
 
-/// Remarks at the op where the intervals of its mask are not known to be exact (rule M3) for tiles
-/// of `tileN` keys: some without a visible pair may be visited.
-void remarkInexactTiles(AttentionOpInterface op, int64_t tileN);
+/// Remarks at the op where the intervals of its mask along `axis` are not known to be exact (rule
+/// M3) for tiles of `tile` keys or queries: some without a visible pair may be visited.
+void remarkInexactTiles(AttentionOpInterface op, int64_t tile, TileAxis axis = TileAxis::Keys);
 
 } // namespace mlir::flashattn
 

@@ -4,7 +4,7 @@
 include "mlir/Pass/PassBase.td"
 
 def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
-  let summary = "draw the tile map of every attention op's mask";
+  let summary = "draw the tile maps of every attention op's mask";
   let description = [{
     Prints to the standard output one line per query tile and one character per
     key tile: `#` full (every pair visible), `+` partial, `.` not visited. More
@@ -12,6 +12,10 @@ def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
     of them are full, `.` where none is visited. The map is what the intervals of
     rule M3 say for the given sizes. Remarks where they are not exact, and warns
     about rows that see no key (rule M6).
+
+    The gradients of keys and values go the other way, over the query tiles of a
+    key tile: for `flashattn.attention_backward` a second map has a line per key
+    tile and a character per query tile.
 
     Sizes come from the options, or else from the op: its static sizes, and the
     tiles of its schedule.
