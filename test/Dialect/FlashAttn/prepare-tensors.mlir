@@ -75,6 +75,18 @@ func.func @arguments(%x: tensor<4xf32>, %to: tensor<4xf32>, %view: tensor<2x2xf3
   return %a, %b : tensor<4xf32>, tensor<4xf32>
 }
 
+// Of the gradients' op too: the destinations may be written to, what it reads may not.
+// CHECK-LABEL: func @gradients
+// CHECK-SAME: %{{.*}}: tensor<1x2x8x16xf32> {bufferization.writable = false}, %{{.*}}: tensor<1x2x8xf32> {bufferization.writable = false},
+// CHECK-SAME: %{{.*}}: tensor<1x2x8x16xf32>, %{{.*}}: tensor<1x2x8x16xf32>, %{{.*}}: tensor<1x2x8x16xf32>)
+func.func @gradients(%q: tensor<1x2x8x16xf32>, %lse: tensor<1x2x8xf32>, %dq: tensor<1x2x8x16xf32>, %dk: tensor<1x2x8x16xf32>, %dv: tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32> {
+  %r:3 = flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8xf32>, tensor<1x2x8x16xf32>)
+      outs(%dq, %dk, %dv : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      -> tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>
+  return %r#0 : tensor<1x2x8x16xf32>
+}
+
 // CHECK-LABEL: func private @callee
 // CHECK-NOT: writable
 func.func private @callee(%x: tensor<4xf32>) -> tensor<4xf32> {

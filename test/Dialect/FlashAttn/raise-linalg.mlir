@@ -117,3 +117,56 @@ func.func @others(%o: tensor<2x4x37x16xf32>, %w: tensor<4x16x40xf32>, %o12: tens
   } -> tensor<2x37x40xf32>
   return %0, %1, %2, %3 : tensor<2x4x37x40xf32>, tensor<2x37x40xf32>, tensor<2x37x40xf32>, tensor<2x37x40xf32>
 }
+
+// -----
+
+// The gradients' destinations are not read: of their fills the optional ones' go too, but not that of an operand.
+// CHECK-LABEL: func @gradients
+// CHECK-SAME: (%{{[a-z0-9]+}}: tensor<1x2x8x16xf32>, %[[DQ:[a-z0-9]+]]: tensor<1x2x8x16xf32>,
+// CHECK: %[[LSE:.*]] = linalg.fill
+// CHECK-NOT: linalg.fill
+// CHECK: flashattn.attention_backward ins({{.*}}) d_lse(%[[LSE]] : {{.*}}) {{.*}} outs(%[[DQ]], %[[DQ]], %[[DQ]] : {{.*}}) d_bias(%{{.*}} : tensor<1x1x8x8xf32>) d_sink_logits(
+func.func @gradients(%q: tensor<1x2x8x16xf32>, %dq: tensor<1x2x8x16xf32>, %lse: tensor<1x2x8xf32>, %bias: tensor<1x1x8x8xf32>, %sinks: tensor<2xf32>)
+    -> (tensor<1x2x8x16xf32>, tensor<1x1x8x8xf32>, tensor<2xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %l = linalg.fill ins(%zero : f32) outs(%lse : tensor<1x2x8xf32>) -> tensor<1x2x8xf32>
+  %f = linalg.fill ins(%zero : f32) outs(%dq : tensor<1x2x8x16xf32>) -> tensor<1x2x8x16xf32>
+  %b = linalg.fill ins(%zero : f32) outs(%bias : tensor<1x1x8x8xf32>) -> tensor<1x1x8x8xf32>
+  %s = linalg.fill ins(%zero : f32) outs(%sinks : tensor<2xf32>) -> tensor<2xf32>
+  %r:5 = flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8xf32>, tensor<1x2x8x16xf32>)
+      d_lse(%l : tensor<1x2x8xf32>) bias(%bias : tensor<1x1x8x8xf32>) sink_logits(%sinks : tensor<2xf32>)
+      outs(%f, %f, %f : tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>)
+      d_bias(%b : tensor<1x1x8x8xf32>) d_sink_logits(%s : tensor<2xf32>)
+      -> tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x2x8x16xf32>, tensor<1x1x8x8xf32>, tensor<2xf32>
+  return %r#0, %r#3, %r#4 : tensor<1x2x8x16xf32>, tensor<1x1x8x8xf32>, tensor<2xf32>
+}
+
+// On memrefs, over other ops that have nothing to do with them.
+// CHECK-LABEL: func @gradients_in_memory
+// CHECK-NOT: linalg.fill
+// CHECK-COUNT-2: flashattn.attention_backward
+func.func @gradients_in_memory(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>, %dq: memref<1x2x8x16xf32>, %dk: memref<1x2x8x16xf32>, %dv: memref<1x2x8x16xf32>,
+                               %dq2: memref<1x2x8x16xf32>, %dk2: memref<1x2x8x16xf32>, %dv2: memref<1x2x8x16xf32>) {
+  %zero = arith.constant 0.0 : f32
+  linalg.fill ins(%zero : f32) outs(%dq2 : memref<1x2x8x16xf32>)
+  linalg.fill ins(%zero : f32) outs(%dv : memref<1x2x8x16xf32>)
+  flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8xf32>, memref<1x2x8x16xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
+  flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8xf32>, memref<1x2x8x16xf32>)
+      outs(%dq2, %dk2, %dv2 : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
+  return
+}
+
+// What the op reads too is filled still.
+// CHECK-LABEL: func @read_and_written
+// CHECK: linalg.fill
+// CHECK-NEXT: flashattn.attention
+func.func @read_and_written(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>) {
+  %one = arith.constant 1.0 : f32
+  linalg.fill ins(%one : f32) outs(%q : memref<1x2x8x16xf32>)
+  flashattn.attention ins(%q, %k, %k : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) outs(%q : memref<1x2x8x16xf32>)
+  return
+}

@@ -27,8 +27,9 @@ using namespace mlir::flashattn;
 static linalg::FillOp findFill(Operation *op, Value destination) {
   if (isa<TensorType>(destination.getType()))
     return destination.getDefiningOp<linalg::FillOp>();
-  // What goes by another name too might be read by it.
-  if (isa_and_nonnull<ViewLikeOpInterface>(destination.getDefiningOp()) ||
+  // What goes by another name too might be read by it, or by the op itself.
+  if (llvm::count(op->getOperands(), destination) != 1 ||
+      isa_and_nonnull<ViewLikeOpInterface>(destination.getDefiningOp()) ||
       llvm::any_of(destination.getUsers(), llvm::IsaPred<ViewLikeOpInterface>))
     return {};
   for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
@@ -36,7 +37,7 @@ static linalg::FillOp findFill(Operation *op, Value destination) {
       if (fill.getOutputs()[0] == destination)
         return fill;
     // Who knows what others do.
-    bool isKnown = isa<AttentionOp, ProjectOp, CombineOp, linalg::LinalgOp>(before) &&
+    bool isKnown = isa<KernelOpInterface, linalg::LinalgOp>(before) &&
                    !llvm::is_contained(before->getOperands(), destination);
     if (!isMemoryEffectFree(before) && !isKnown && !isa<memref::AllocOp>(before))
       return {};
@@ -178,7 +179,7 @@ void mlir::flashattn::raiseLinalg(RewriterBase &rewriter, Operation *root) {
     raise(rewriter, op);
   // Destinations of the dialect's ops are not read.
   root->walk([&](DestinationStyleOpInterface op) {
-    if (!isa<AttentionOp, ProjectOp, CombineOp>(op.getOperation()))
+    if (!isa<KernelOpInterface>(op.getOperation()))
       return;
     for (OpOperand &init : op.getDpsInitsMutable()) {
       Value without = dropFill(rewriter, op, init.get());
