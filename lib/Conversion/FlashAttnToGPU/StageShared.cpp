@@ -16,6 +16,7 @@
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
 
 namespace mlir::flashattn {
@@ -46,16 +47,30 @@ private:
     SmallVector<bool> inBounds;
   };
 
+  /// A loop whose tiles are staged. Rounds of one interval follow each other without a pause: a
+  /// round's last step brings the first tiles of the next one.
+  struct StagedLoop {
+    TileLoopOp loop;
+    scf::ForOp rounds; ///< around it, or null
+  };
+  /// A step of such a loop.
+  struct Step {
+    Value place;
+    Value round;  ///< null without rounds
+    Value number; ///< of all steps: which buffer it has
+  };
+
   Value view(const SharedBuffer &buffer);
   void copyTile(const Copy &copy, Value buffer, Value stage);
   void copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow);
   void commit();
   void commitAndWait();
   void readFrom(LoadTileOp load, Value buffer, Value stage);
-  Value stageOf(Value place);
-  void copyAt(TileLoopOp loop, Value place);
-  void stageResident(LoadTileOp load, Value buffer, ArrayRef<LoadTileOp> streamed);
-  void stageLoop(TileLoopOp loop);
+  Value stageOf(Value number);
+  void copyAt(const StagedLoop &staged, const Step &step);
+  void stageResident(LoadTileOp load, Value buffer, bool isHeld);
+  Step enterRound(const StagedLoop &staged, Value round, Value place);
+  void stageLoop(const StagedLoop &staged);
 
   RewriterBase &b;
   OnThreadsOp program;
@@ -201,10 +216,10 @@ void Stager::readFrom(LoadTileOp load, Value buffer, Value stage) {
                                                ArrayRef<bool>{true, true});
 }
 
-Value Stager::stageOf(Value place) {
+Value Stager::stageOf(Value number) {
   if (schedule.getStages() == 1)
     return index(0);
-  return arith::AndIOp::create(b, loc, place, index(schedule.getStages() - 1));
+  return arith::AndIOp::create(b, loc, number, index(schedule.getStages() - 1));
 }
 
 /// The tiles of `block` that threads share. What shapes scores one by one, such as a bias, each
@@ -228,13 +243,16 @@ static LogicalResult verifyChunks(LoadTileOp load) {
   return success();
 }
 
-/// Issues the copies of all tiles of the step at `place`. Those of the last step may be cut short.
-void Stager::copyAt(TileLoopOp loop, Value place) {
+/// Issues the copies of all tiles of a step. Those of the last step may be cut short.
+void Stager::copyAt(const StagedLoop &staged, const Step &step) {
+  TileLoopOp loop = staged.loop;
   bool lastIsFull = getRuns(loop).back().isFull;
-  Value stage = stageOf(place);
+  Value stage = stageOf(step.number);
   IRMapping mapping;
-  mapping.map(loop.getPlace(), place);
-  mapping.map(loop.getTile(), getTileNumber(b, loc, loop, place));
+  mapping.map(loop.getPlace(), step.place);
+  mapping.map(loop.getTile(), getTileNumber(b, loc, loop, step.place));
+  if (step.round)
+    mapping.map(scf::ForOp(staged.rounds).getInductionVar(), step.round);
   for (LoadTileOp load : sharedLoads(*loop.getBody())) {
     SmallVector<Value> indices =
         llvm::map_to_vector(load.getIndices(), [&](Value v) { return clone(v, mapping, loop); });
@@ -245,57 +263,76 @@ void Stager::copyAt(TileLoopOp loop, Value place) {
   }
 }
 
-void Stager::stageLoop(TileLoopOp loop) {
+/// The step at `place` of `round`, null where there are none.
+Stager::Step Stager::enterRound(const StagedLoop &staged, Value round, Value place) {
+  if (!round)
+    return {place, round, place};
+  SmallVector<TileRun> runs = getRuns(staged.loop);
+  Value steps = sub(runs.back().end, runs.front().begin);
+  return {place, round, add(place, mul(round, steps))};
+}
+
+void Stager::stageLoop(const StagedLoop &staged) {
+  TileLoopOp loop = staged.loop;
+  scf::ForOp rounds = staged.rounds;
   SmallVector<TileRun> runs = getRuns(loop);
   if (runs.empty())
     return;
-  bool doubled = schedule.getStages() > 1;
-  auto guardedCopy = [&](Value place) {
-    auto guarded = scf::IfOp::create(b, loc, less(place, runs.back().end),
-                                     /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard guard(b);
+  Value begin = runs.front().begin, end = runs.back().end;
+  auto guardedCopy = [&](Value guard, const Step &step) {
+    auto guarded = scf::IfOp::create(b, loc, guard, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard inside(b);
     b.setInsertionPointToStart(guarded.thenBlock());
-    copyAt(loop, place);
+    copyAt(staged, step);
   };
   SmallVector<LoadTileOp> loads = sharedLoads(*loop.getBody());
+  bool doubled = schedule.getStages() > 1;
   if (doubled) {
     // Whoever still reads the buffers from an earlier interval must be done.
-    b.setInsertionPoint(loop);
+    b.setInsertionPoint(rounds ? rounds.getOperation() : loop.getOperation());
     gpu::BarrierOp::create(b, loc);
-    guardedCopy(runs.front().begin);
+    Value any = less(begin, end), first;
+    if (rounds) {
+      first = rounds.getLowerBound();
+      any = arith::AndIOp::create(b, loc, any, less(first, rounds.getUpperBound()));
+    }
+    guardedCopy(any, enterRound(staged, first, begin));
     commit();
   }
   b.setInsertionPointToStart(loop.getBody());
-  Value place = loop.getPlace();
+  Step step = enterRound(staged, rounds ? rounds.getInductionVar() : Value(), loop.getPlace());
   if (doubled) {
     // After this the tile is whole and the other buffer, read one step ago, is free.
     commitAndWait();
-    guardedCopy(arith::AddIOp::create(b, loc, place, index(1)));
+    Value one = index(1);
+    Step next = {arith::AddIOp::create(b, loc, step.place, one), Value(), Value()};
+    Value exists = less(next.place, end);
+    next.number = rounds ? add(step.number, one) : next.place;
+    if (rounds) {
+      next.place = select(exists, next.place, begin);
+      next.round = select(exists, step.round, add(step.round, one));
+      exists = less(next.round, rounds.getUpperBound());
+    }
+    guardedCopy(exists, next);
     commit();
   } else {
     gpu::BarrierOp::create(b, loc);
-    copyAt(loop, place);
+    copyAt(staged, step);
     commitAndWait();
   }
   for (LoadTileOp load : loads) {
     b.setInsertionPoint(load);
-    readFrom(load, bufferOf.lookup(load), stageOf(place));
+    readFrom(load, bufferOf.lookup(load), stageOf(step.number));
   }
 }
 
-/// A tile that is read once, before the loops: the queries. Of what is streamed the second are the
-/// values.
-void Stager::stageResident(LoadTileOp load, Value buffer, ArrayRef<LoadTileOp> streamed) {
+/// A tile that is read once, before the loops: the queries.
+void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
   b.setInsertionPoint(load);
   copyTile({load, getTileOrigin(b, load, load.getIndices()), SmallVector<bool>(load.getInBounds())},
            buffer, index(0));
   commitAndWait();
-  LoadTileOp values = streamed.size() > 1 ? streamed[1] : load;
-  MmaRegisters registers =
-      countMmaRegisters(schedule.getTileM(), schedule.getTileN(), schedule.getWarps(),
-                        load.getTileType().getDimSize(1), values.getTileType().getDimSize(1),
-                        schedule.getDotType().isF32(), /*hasKeep=*/false);
-  if (schedule.getQueriesInRegisters().value_or(holdsQueries(registers))) {
+  if (isHeld) {
     readFrom(load, buffer, index(0));
     return;
   }
@@ -307,6 +344,24 @@ void Stager::stageResident(LoadTileOp load, Value buffer, ArrayRef<LoadTileOp> s
     readFrom(copy, buffer, index(0));
   }
   b.eraseOp(load);
+}
+
+/// What a thread holds of the residents, and of sums that go from step to step and such that do
+/// not.
+static MmaRegisters countRegisters(ScheduleAttr schedule, ArrayRef<LoadTileOp> residents,
+                                   TileLoopOp loop) {
+  auto count = [&](int64_t queryColumns, int64_t scoreColumns, int64_t outputColumns) {
+    return countMmaRegisters(schedule.getTileM(), scoreColumns, schedule.getWarps(), queryColumns,
+                             outputColumns, schedule.getDotType().isF32(), /*hasKeep=*/false);
+  };
+  int64_t held = 0, scores = 0, sums = 0;
+  for (LoadTileOp load : residents)
+    held += load.getTileType().getDimSize(1);
+  for (auto contraction : loop.getBody()->getOps<vector::ContractionOp>()) {
+    bool isSum = !matchPattern(contraction.getAcc(), m_AnyZeroFloat());
+    (isSum ? sums : scores) += cast<VectorType>(contraction.getType()).getDimSize(1);
+  }
+  return count(held, scores, sums);
 }
 
 /// The tiles' shapes, as they are planned.
@@ -335,21 +390,28 @@ LogicalResult Stager::run() {
     for (LoadTileOp load : sharedLoads(*block))
       if (failed(verifyChunks(load)))
         return failure();
-  for (TileLoopOp &loop : loops)
-    if (scf::ForOp outer = splitIntervals(b, loop))
-      loop = *outer.getBody()->getOps<TileLoopOp>().begin();
   SmallVector<LoadTileOp> resident = sharedLoads(*program.getBody()), streamed;
-  for (TileLoopOp loop : loops)
+  SmallVector<StagedLoop> staged;
+  bool isHeld = schedule.getQueriesInRegisters().value_or(true);
+  for (TileLoopOp loop : loops) {
     llvm::append_range(streamed, sharedLoads(*loop.getBody()));
+    if (!schedule.getQueriesInRegisters())
+      isHeld &= holdsQueries(countRegisters(schedule, resident, loop));
+    bool isRound = loop.getRounds() && loop.getNumIntervals() == 1;
+    scf::ForOp outer = splitIntervals(b, loop);
+    if (outer)
+      loop = *outer.getBody()->getOps<TileLoopOp>().begin();
+    staged.push_back({loop, isRound ? outer : scf::ForOp()});
+  }
   SharedMemoryPlan plan =
       planStagedTiles(getShapes(resident), getShapes(streamed), schedule.getStages(),
                       schedule.getDotType().getWidth() / 8);
   const SharedBuffer *next = plan.getBuffers().begin();
   for (LoadTileOp load : resident)
-    stageResident(load, view(*next++), streamed);
+    stageResident(load, view(*next++), isHeld);
   for (LoadTileOp load : streamed)
     bufferOf[load] = view(*next++);
-  for (TileLoopOp loop : loops)
+  for (const StagedLoop &loop : staged)
     stageLoop(loop);
   auto launch = program->getParentOfType<gpu::LaunchOp>();
   b.setInsertionPoint(launch);

@@ -168,8 +168,6 @@ std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const 
 
 std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                    const Machine &machine) {
-  if (schedule.getQueriesInRegisters())
-    return "expected no queries_in_registers for gradients";
   if (std::string reason = ::explainRefusal(schedule); !reason.empty())
     return reason;
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
