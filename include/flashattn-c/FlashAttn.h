@@ -254,8 +254,8 @@ typedef struct FlashAttnOperandInfo {
   const char *dims;
 } FlashAttnOperandInfo;
 
-/** Operand `index` of an op: "attention", "attention_backward", "combine" or "project". Strings live
-    as long as the library. */
+/** Operand `index` of an op: "attention", "attention_backward", "combine" or "project". Strings
+   live as long as the library. */
 FLASHATTN_EXPORT int32_t flashattnGetOperand(const char *op, int32_t index,
                                              FlashAttnOperandInfo *info);
 

@@ -168,7 +168,7 @@ TEST_F(ResourcePlans, OutputsInPlace) {
   block.residents = {{"q", 64, 128}};
   block.streamed = {{"k", 80, 128}, {"v", 80, 128}};
   block.outputs = {{"o", 64, 128}};
-  block.consumers = 3;
+  block.consumers = block.programs = 3;
   block.stages = 2;
   EXPECT_EQ(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
   block.outputs[0].columns = 64;

@@ -86,7 +86,7 @@ struct WarpgroupBlock {
   int64_t programs = 1; ///< of a block: one for each consumer, or one that they share
   /// Tiles of the operands' type that consumers of one program hand each other, two places each.
   SmallVector<TileShape> exchanged;
-  int64_t added = 0; ///< f32 elements of a tile that consumers add to global memory
+  int64_t added = 0;     ///< f32 elements of a tile that consumers add to global memory
   int64_t slots = 1;     ///< groups of residents; with 2 blocks are persistent
   int64_t intervals = 1; ///< key loops whose bounds the block's programs share
 };

@@ -29,8 +29,8 @@ struct ThreadLayout {
   bool isTile(VectorType type) const;
   /// vector<MxN/8x4x2>: a tile whose columns are split by lane.
   bool isSplitTile(VectorType type) const;
-  /// vector<RxN>, R a part of M: as many warps as it takes share its rows, and the others have the same
-  /// rows of further columns.
+  /// vector<RxN>, R a part of M: as many warps as it takes share its rows, and the others have the
+  /// same rows of further columns.
   bool isPart(VectorType type) const;
 
   int64_t rowElements() const { return 2 * rowBlocks; }

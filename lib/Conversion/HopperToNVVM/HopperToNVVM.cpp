@@ -55,7 +55,8 @@ void copyPanels(OpBuilder &b, Location loc, const SharedTile &tile, Value addres
   for (int64_t panel = 0; panel < tile.panels; ++panel) {
     Value at = address;
     if (panel) {
-      at = LLVM::AddOp::create(b, loc, address, constantI32(b, loc, panel * tile.getPanelStrideBytes()));
+      at = LLVM::AddOp::create(b, loc, address,
+                               constantI32(b, loc, panel * tile.getPanelStrideBytes()));
       places.front() =
           LLVM::AddOp::create(b, loc, column, constantI32(b, loc, panel * tile.panelColumns));
     }
@@ -199,11 +200,10 @@ struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
     for (int64_t i = 0; i < type.getNumElements(); i += kVector) {
       SmallVector<Value> inputs{mine};
       llvm::append_range(inputs, ArrayRef(held).slice(i, kVector));
-      createInlinePTX(rewriter, loc,
-                      llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};",
-                                    i * kLanes * kBytes)
-                          .str(),
-                      {}, inputs);
+      createInlinePTX(
+          rewriter, loc,
+          llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};", i * kLanes * kBytes).str(),
+          {}, inputs);
     }
     Value start = LLVM::getStridedElementPtr(rewriter, loc, *getTypeConverter(),
                                              cast<MemRefType>(op.getTarget().getType()),
@@ -391,8 +391,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   addTensorMapConversion(converter);
   patterns.add<TmaLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
-               BarrierLowering<BarrierWaitOp>,
-               BarrierLowering<PublishOp>, AddTileLowering>(converter);
+               BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>, AddTileLowering>(
+      converter);
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
   patterns.add(lowerWaitStores);

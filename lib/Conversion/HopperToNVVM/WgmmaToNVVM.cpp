@@ -75,7 +75,8 @@ struct OperandLayout {
     if (transposed)
       return step * kWgmmaDepth * tile.getRowBytes() / kUnit;
     int64_t perPanel = tile.panelColumns / kWgmmaDepth;
-    return (step / perPanel * tile.getPanelStrideBytes() + step % perPanel * kWgmmaDepth * 2) / kUnit;
+    return (step / perPanel * tile.getPanelStrideBytes() + step % perPanel * kWgmmaDepth * 2) /
+           kUnit;
   }
 
   /// The descriptor of the tile at the shared memory address `address`.

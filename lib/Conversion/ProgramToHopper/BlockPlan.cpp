@@ -112,7 +112,8 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   // The producer, which has none of the loop's state, follows the tiles alone.
   for (auto [dim, index] : llvm::enumerate(load.getIndices()))
     for (Value argument : loop.getBody()->getArguments())
-      if (argument != loop.getRound() && static_cast<int64_t>(dim) != load.getRowDim() && dependsOn(index, argument))
+      if (argument != loop.getRound() && static_cast<int64_t>(dim) != load.getRowDim() &&
+          dependsOn(index, argument))
         return load.emitOpError() << "expected the same index along dimension " << dim
                                   << " in every step but got one that depends on it";
   return success();
@@ -140,11 +141,13 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
                                  << plan.getConsumers() << " consumers, but got "
                                  << plan.schedule.getTileM();
   if (plan.sharesProgram() && plan.isPersistent())
-    return program.emitOpError() << "expected query_stages 1 where consumers share a program but got "
-                                 << plan.getSlots();
+    return program.emitOpError()
+           << "expected query_stages 1 where consumers share a program but got " << plan.getSlots();
   for (vector::ContractionOp product : plan.exchanges)
-    if (Operation *def = product.getLhs().getDefiningOp(); !def || def->getBlock() != product->getBlock())
-      return product.emitOpError() << "expected a transposed left-hand side that is made in the loop";
+    if (Operation *def = product.getLhs().getDefiningOp();
+        !def || def->getBlock() != product->getBlock())
+      return product.emitOpError()
+             << "expected a transposed left-hand side that is made in the loop";
   return success();
 }
 
@@ -181,8 +184,9 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   plan.roles = plan.schedule.getRoles();
   auto hasAxes = [&](ProgramAxis tiles) {
     ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head, tiles};
-    return llvm::equal(axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
-                       [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); });
+    return llvm::equal(
+        axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
+        [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); });
   };
   if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile))
     return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "

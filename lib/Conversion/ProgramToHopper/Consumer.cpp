@@ -9,8 +9,7 @@ using namespace mlir::flashattn;
 /// All threads of the warpgroup, or of all that share a program.
 void ConsumerBuilder::meet() {
   if (plan.sharesProgram()) {
-    hopper::GroupBarrierOp::create(b, loc, i32(1),
-                                   hopper::kWarpgroupThreads * plan.getConsumers());
+    hopper::GroupBarrierOp::create(b, loc, i32(1), hopper::kWarpgroupThreads * plan.getConsumers());
     return;
   }
   hopper::GroupBarrierOp::create(b, loc, toI32(block.warpgroup), hopper::kWarpgroupThreads);
@@ -137,8 +136,8 @@ void ConsumerBuilder::pinOperands(TileLoopOp loop) {
 /// what its sisters wrote a step later, and they for the products that read it.
 void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   constexpr int64_t kPlaces = 2;
-  SmallVector<vector::ContractionOp> products = llvm::filter_to_vector(
-      loop.getBody()->getOps<vector::ContractionOp>(), isLhsTransposed);
+  SmallVector<vector::ContractionOp> products =
+      llvm::filter_to_vector(loop.getBody()->getOps<vector::ContractionOp>(), isLhsTransposed);
   for (auto [i, product] : llvm::enumerate(products)) {
     Value tiles = block.exchanged[i], tile = product.getLhs();
     int64_t ready = plan.memory.exchangeReady + kPlaces * i;
@@ -152,8 +151,8 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     place = placeOf(turn, kPlaces);
     hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(ready)),
                                   parityOf(turn, kPlaces));
-    Value held = hopper::LoadTileOp::create(b, loc, cast<VectorType>(tile.getType()),
-                                            tileAt(tiles, place));
+    Value held =
+        hopper::LoadTileOp::create(b, loc, cast<VectorType>(tile.getType()), tileAt(tiles, place));
     product.getLhsMutable().assign(held);
   }
   for (AddTileOp added : llvm::make_early_inc_range(loop.getBody()->getOps<AddTileOp>())) {
@@ -219,10 +218,10 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
   b.setInsertionPointToStart(outer.getBody());
   Value interval;
   if (plan.intervals > 1)
-    interval = plan.countsRounds ? arith::RemUIOp::create(b, loc, outer.getInductionVar(),
-                                                          index(plan.intervals))
-                                       .getResult()
-                                 : Value(outer.getInductionVar());
+    interval = plan.countsRounds
+                   ? arith::RemUIOp::create(b, loc, outer.getInductionVar(), index(plan.intervals))
+                         .getResult()
+                   : Value(outer.getInductionVar());
   Value next = consumeInterval(inner, slot, interval, tile, outer.getRegionIterArgs().back());
   auto yield = cast<scf::YieldOp>(outer.getBody()->getTerminator());
   yield->setOperand(yield.getNumOperands() - 1, next);
@@ -262,8 +261,8 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
     meet();
     Value first = block.signals;
     if (plan.sharesProgram())
-      first = arith::AndIOp::create(
-          b, loc, first, compare(arith::CmpIPredicate::eq, block.warpgroup, index(1)));
+      first = arith::AndIOp::create(b, loc, first,
+                                    compare(arith::CmpIPredicate::eq, block.warpgroup, index(1)));
     auto one = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
     b.setInsertionPointToStart(one.thenBlock());
     IRMapping none;
@@ -297,19 +296,17 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
 }
 
 void ConsumerBuilder::build() {
-  threadInGroup =
-      plan.sharesProgram()
-          ? sub(block.thread, index(hopper::kWarpgroupThreads))
-          : arith::AndIOp::create(b, loc, block.thread, index(hopper::kWarpgroupThreads - 1))
-                .getResult();
+  threadInGroup = plan.sharesProgram() ? sub(block.thread, index(hopper::kWarpgroupThreads))
+                                       : arith::AndIOp::create(b, loc, block.thread,
+                                                               index(hopper::kWarpgroupThreads - 1))
+                                             .getResult();
   auto threads = OnThreadsOp::create(b, loc, threadInGroup, plan.schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(threads.getBody());
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,
                                  plan.roles.getRegisters(), plan.roles.getBlocks());
   hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
-  Value consumer =
-      plan.sharesProgram() ? index(0) : toIndex(sub(toI32(block.warpgroup), i32(1)));
+  Value consumer = plan.sharesProgram() ? index(0) : toIndex(sub(toI32(block.warpgroup), i32(1)));
   if (!plan.isPersistent()) {
     consume(block.group, consumer, {index(0), consumer, /*pending=*/true}, index(0));
     return;

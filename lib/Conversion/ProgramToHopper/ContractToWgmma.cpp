@@ -44,10 +44,9 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   IntegerAttr part;
   if (lhs && !transposedLhs && hopper::SharedTile::get(a.getType())->getColumns() != depth)
     part = b.getI64IntegerAttr(depth);
-  auto product = hopper::WgmmaOp::create(
-      b, op.getLoc(), op.getResultType(), a, rhs.getTile(), acc,
-      transposed.value_or(false) ? UnitAttr() : b.getUnitAttr(), part,
-      transposedLhs ? b.getUnitAttr() : UnitAttr());
+  auto product = hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, rhs.getTile(), acc,
+                                         transposed.value_or(false) ? UnitAttr() : b.getUnitAttr(),
+                                         part, transposedLhs ? b.getUnitAttr() : UnitAttr());
   b.replaceOp(op, product.getD());
   if (lhs && lhs != rhs && lhs->use_empty())
     b.eraseOp(lhs);
@@ -87,8 +86,8 @@ static int64_t countBehind(hopper::WgmmaOp product, Operation *end) {
   return count;
 }
 
-/// The wait between `product` and `end` behind which `product` is complete too, as products complete
-/// in the order in which they are issued; null if there is none.
+/// The wait between `product` and `end` behind which `product` is complete too, as products
+/// complete in the order in which they are issued; null if there is none.
 static hopper::WgmmaWaitOp findWaitThatCovers(hopper::WgmmaOp product, Operation *end) {
   int64_t behind = 0;
   for (Operation *op = product->getNextNode(); op != end; op = op->getNextNode()) {

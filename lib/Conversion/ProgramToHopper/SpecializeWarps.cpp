@@ -107,8 +107,7 @@ void LaunchBuilder::initBlock() {
     hopper::RingInitOp::create(b, loc, ring, plan.getConsumers());
   constexpr int64_t kPlaces = 2, kWarps = 4;
   for (int64_t i = 0; i < kPlaces * static_cast<int64_t>(values.exchanged.size()); ++i)
-    hopper::BarrierInitOp::create(b, loc, values.barriers,
-                                  index(plan.memory.exchangeReady + i),
+    hopper::BarrierInitOp::create(b, loc, values.barriers, index(plan.memory.exchangeReady + i),
                                   b.getI64IntegerAttr(kWarps * plan.getConsumers()));
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;

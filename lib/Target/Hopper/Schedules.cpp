@@ -218,8 +218,8 @@ static std::string explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr 
                                           ArrayRef<Need> needs) {
   RolesAttr roles = schedule.getRoles();
   int64_t n = schedule.getTileN(), consumers = roles.getConsumers(), dv = op.getDv();
-  if (std::string reason = explainNeeds("registers a thread", needs, roles.getRegisters(),
-                                        "that consumers have");
+  if (std::string reason =
+          explainNeeds("registers a thread", needs, roles.getRegisters(), "that consumers have");
       !reason.empty())
     return reason;
   // A block gets registers for all of its threads alike, in eights, and shares them out.
@@ -242,9 +242,8 @@ static std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAt
                                         const Machine &machine) {
   // Each block beside the first has a KiB of the system's own (CUDA programming guide).
   constexpr int64_t kSystem = 1024;
-  return plan.explainRefusal((machine.getSharedMemoryPerBlock() + kSystem) /
-                                 schedule.getRoles().getBlocks() -
-                             kSystem);
+  return plan.explainRefusal(
+      (machine.getSharedMemoryPerBlock() + kSystem) / schedule.getRoles().getBlocks() - kSystem);
 }
 
 /// A tile of rows that `most` warpgroups share at most.
@@ -256,9 +255,10 @@ static std::string explainTileRefusal(ScheduleAttr schedule, int64_t most) {
     return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "
                          "got {0} and {1}",
                          m, schedule.getWarps());
-  return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many "
-                       "for each of {0} consumers, but got {1} and {2}",
-                       most, m, schedule.getWarps());
+  return llvm::formatv(
+      "expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many "
+      "for each of {0} consumers, but got {1} and {2}",
+      most, m, schedule.getWarps());
 }
 
 std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
@@ -351,7 +351,8 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
       !reason.empty())
     return reason;
   if (op.getDeterministic() && schedule.getTileM() > kRows)
-    return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any order";
+    return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any "
+           "order";
   for (const SharedMemoryPlan &plan : planGradients(op, schedule))
     if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
       return reason;

@@ -298,7 +298,8 @@ static LogicalResult verifyScoreMod(AttentionOpInterface attention) {
   SmallVector<Type> expected = {f32, index, index, index, index};
   if (!llvm::equal(body.getArgumentTypes(), expected)) {
     InFlightDiagnostic error =
-        attention->emitOpError() << "expected score_mod of (f32, index, index, index, index) but got (";
+        attention->emitOpError()
+        << "expected score_mod of (f32, index, index, index, index) but got (";
     llvm::interleaveComma(body.getArgumentTypes(), error);
     return error << ")";
   }
@@ -428,9 +429,9 @@ template <typename OpT> struct DropScoreModWithoutEffect : OpRewritePattern<OpT>
     Block &body = op.getScoreMod().front();
     if (cast<YieldOp>(body.getTerminator()).getScore() != body.getArgument(0))
       return failure();
-    rewriter.replaceOpWithNewOp<OpT>(
-        op, op->getResultTypes(), op->getOperands(), op.getProperties(),
-        llvm::to_vector(op->getDiscardableAttrs()), /*numRegions=*/0);
+    rewriter.replaceOpWithNewOp<OpT>(op, op->getResultTypes(), op->getOperands(),
+                                     op.getProperties(), llvm::to_vector(op->getDiscardableAttrs()),
+                                     /*numRegions=*/0);
     return success();
   }
 };

@@ -120,8 +120,8 @@ getPart(OpBuilder &b, Location loc, const OperandRole &role, const Parts &parts)
     // What is broadcast along a dimension of the scores is for every tile of it.
     std::optional<Part> part = dim == '1' ? std::nullopt : parts(dim);
     if (!part)
-      part = Part{b.getIndexAttr(0), dim == '1' ? OpFoldResult(b.getIndexAttr(1))
-                                                : getDim(b, loc, role.value, i)};
+      part = Part{b.getIndexAttr(0),
+                  dim == '1' ? OpFoldResult(b.getIndexAttr(1)) : getDim(b, loc, role.value, i)};
     starts.push_back(part->offset);
     lengths.push_back(part->size);
   }
@@ -295,9 +295,9 @@ static Parts getParts(OpBuilder &b, AttentionBackwardOp op, ArrayRef<OpFoldResul
   return parts;
 }
 
-FailureOr<TilingResult>
-AttentionBackwardOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult> offsets,
-                                            ArrayRef<OpFoldResult> sizes) {
+FailureOr<TilingResult> AttentionBackwardOp::getTiledImplementation(OpBuilder &b,
+                                                                    ArrayRef<OpFoldResult> offsets,
+                                                                    ArrayRef<OpFoldResult> sizes) {
   SmallVector<Range> domain = getIterationDomain(b);
   // B3, B5: a sum over tiles is in none of them.
   for (auto [i, dims, name] : {std::tuple(0, "B", "batches"), std::tuple(1, "HG", "heads")}) {
@@ -317,13 +317,15 @@ AttentionBackwardOp::getTiledImplementation(OpBuilder &b, ArrayRef<OpFoldResult>
   return TilingResult{{made.op}, SmallVector<Value>(made.op->getResults()), made.slices};
 }
 
-LogicalResult AttentionBackwardOp::getResultTilePosition(
-    OpBuilder &b, unsigned resultNumber, ArrayRef<OpFoldResult> offsets,
-    ArrayRef<OpFoldResult> sizes, SmallVector<OpFoldResult> &resultOffsets,
-    SmallVector<OpFoldResult> &resultSizes) {
-  SmallVector<OperandRole> outputs = llvm::filter_to_vector(
-      getOperandRoles(),
-      [](const OperandRole &role) { return role.value && role.rule->is(OperandRule::Output); });
+LogicalResult AttentionBackwardOp::getResultTilePosition(OpBuilder &b, unsigned resultNumber,
+                                                         ArrayRef<OpFoldResult> offsets,
+                                                         ArrayRef<OpFoldResult> sizes,
+                                                         SmallVector<OpFoldResult> &resultOffsets,
+                                                         SmallVector<OpFoldResult> &resultSizes) {
+  SmallVector<OperandRole> outputs =
+      llvm::filter_to_vector(getOperandRoles(), [](const OperandRole &role) {
+        return role.value && role.rule->is(OperandRule::Output);
+      });
   std::tie(resultOffsets, resultSizes) =
       getPart(b, getLoc(), outputs[resultNumber], getParts(b, *this, offsets, sizes));
   return success();

@@ -64,7 +64,8 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
     std::optional<ProgramAxis> axis = symbolizeProgramAxis(keyword);
     if (!axis)
       return parser.emitError(loc)
-             << "expected batch, head, query_tile, column_tile or key_tile but got '" << keyword << "'";
+             << "expected batch, head, query_tile, column_tile or key_tile but got '" << keyword
+             << "'";
     axes.push_back(ProgramAxisAttr::get(builder.getContext(), *axis));
     return success();
   };
@@ -239,9 +240,10 @@ LogicalResult StoreTileOp::verify() { return verifyAccess(*this, /*mayRepeat=*/f
 static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memref, size_t indices,
                                  int64_t parts) {
   if (memref.getRank() < 2 || !memref.getElementType().isF32() || !memref.getLayout().isIdentity())
-    return op->emitOpError() << "expected a memref of f32 without gaps, of 2 dimensions or more, but "
-                                "got "
-                             << memref;
+    return op->emitOpError()
+           << "expected a memref of f32 without gaps, of 2 dimensions or more, but "
+              "got "
+           << memref;
   if (static_cast<int64_t>(indices) != memref.getRank())
     return op->emitOpError() << "expected an index for each of " << memref.getRank()
                              << " dimensions but got " << indices;

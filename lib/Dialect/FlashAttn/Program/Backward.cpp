@@ -30,8 +30,8 @@ private:
   void buildKeyPrograms(const QuerySums &sums);
   void buildQueryPrograms(const QuerySums &sums);
   void buildSumPrograms(const QuerySums &sums);
-  /// Whether the programs over key tiles make dq too, of which each adds its share. They do where the
-  /// warpgroups of a block share a program, and a program has keys enough for it to pay.
+  /// Whether the programs over key tiles make dq too, of which each adds its share. They do where
+  /// the warpgroups of a block share a program, and a program has keys enough for it to pay.
   bool addsQueries() const {
     return schedule.getRoles() && schedule.getTileM() > schedule.getTileN();
   }
@@ -122,14 +122,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     Value tile = loop.getTile(), head = add(mul(kvHead, sizes.group), loop.getRound());
-    ScorePlace at{batch,
-                  head,
-                  tile,
-                  keyTile,
-                  add(mul(tile, columns), keys.offset),
-                  firstKey,
-                  sizes.queries,
-                  keys.keys};
+    ScorePlace at{batch,    head,          tile,     keyTile, add(mul(tile, columns), keys.offset),
+                  firstKey, sizes.queries, keys.keys};
     Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
@@ -182,8 +176,8 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   Value q = operands.loadRows(op.getQ(), batch, head, queryTile, rows);
   Value dO = operands.loadRows(op.getDO(), batch, head, queryTile, rows);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
-  SmallVector<TileInterval> intervals = buildKeyIntervals(b, loc, visible, position, last,
-                                                          sizes.queries, keys.keys, columns);
+  SmallVector<TileInterval> intervals =
+      buildKeyIntervals(b, loc, visible, position, last, sizes.queries, keys.keys, columns);
   Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, at),

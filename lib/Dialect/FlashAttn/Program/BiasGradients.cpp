@@ -28,7 +28,7 @@ class RowSumBuilder : protected TileBuilder {
 public:
   RowSumBuilder(OpBuilder &b, AttentionBackwardOp op) : TileBuilder(b, op.getLoc()) {
     // Many small programs: there is little to do, and each goes over it in order.
-    ScheduleFields fields = op.getScheduleAttr().withRoles({}).getFields();
+    ScheduleFields fields = op.getScheduleAttr().withoutRoles().getFields();
     fields.stages = 1;
     fields.tileN = std::max(fields.tileM, fields.tileN);
     if (fields.lanes > 1) {
@@ -145,10 +145,10 @@ private:
 
 } // namespace
 
-/// Tiles of what the op's schedule has or of less: a step reads both factors of both products, whose
-/// batch and head change with it, and a program of scores holds two tiles of them and a sum.
+/// Tiles of what the op's schedule has or of less: a step reads both factors of both products,
+/// whose batch and head change with it, and a program of scores holds two tiles of them and a sum.
 static ScheduleAttr getSchedule(AttentionBackwardOp op) {
-  ScheduleFields fields = op.getScheduleAttr().withRoles({}).getFields();
+  ScheduleFields fields = op.getScheduleAttr().withoutRoles().getFields();
   fields.stages = 1;
   if (fields.lanes > 1) {
     fields.tileM = std::gcd<int64_t>(fields.tileM, 64);

@@ -75,15 +75,13 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
                               ArrayRef<bool>{false});
   };
   Value products = arith::MulFOp::create(b, loc, loadTile(op.getDO()), loadTile(op.getO()));
-  Value delta = vector::MultiDimReductionOp::create(b, loc, products, splat(rowType, 0),
-                                                    ArrayRef<bool>{false, true},
-                                                    vector::CombiningKind::ADD);
+  Value delta = vector::MultiDimReductionOp::create(
+      b, loc, products, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   if (op.getDLse())
     delta = arith::SubFOp::create(b, loc, delta, loadRow(op.getDLse()));
   Value lse = loadRow(op.getLse());
   // A6: a row that sees nothing has only hidden scores, -inf, which are taken against 0.
-  Value empty =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, minusInf(rowType));
+  Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, minusInf(rowType));
   Value exponent = arith::MulFOp::create(b, loc, lse, splat(rowType, M_LOG2E));
   exponent = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), exponent);
   // B7: nor does its d_lse count.
@@ -110,9 +108,9 @@ SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {
 Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
                       ArrayRef<int64_t> dims) const {
   constexpr int64_t kHeads = 1;
-  return LoadTileOp::create(
-      b, loc, type, buffer, indicesOf(kind, at), /*below=*/Value(), dims, /*shape=*/nullptr,
-      llvm::map_to_vector(dims, [](int64_t dim) { return dim != kHeads; }));
+  return LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at), /*below=*/Value(), dims,
+                            /*shape=*/nullptr,
+                            llvm::map_to_vector(dims, [](int64_t dim) { return dim != kHeads; }));
 }
 
 Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
@@ -132,8 +130,7 @@ Value ScoreGradientBuilder::spread(Value sums, VectorType tile) const {
   return sums.getType() == tile ? sums : alongRow(sums, tile.getDimSize(1));
 }
 
-Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at,
-                                         Value exponents,
+Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, Value exponents,
                                          ScoreDerivative &derivative) const {
   auto type = cast<VectorType>(products.getType());
   Value shaped = scores.shape(products, at, &derivative);
@@ -143,8 +140,8 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at,
   return math::Exp2Op::create(b, loc, exponent);
 }
 
-/// B7: a hidden pair, whose weight is 0, adds nothing, whatever it would be multiplied with: of a key
-/// that does not exist NaN. Full tiles have no such key.
+/// B7: a hidden pair, whose weight is 0, adds nothing, whatever it would be multiplied with: of a
+/// key that does not exist NaN. Full tiles have no such key.
 Value ScoreGradientBuilder::hide(Value gradient, Value weights, bool inFullTiles) const {
   auto type = cast<VectorType>(gradient.getType());
   auto isShown = [&]() -> Value {

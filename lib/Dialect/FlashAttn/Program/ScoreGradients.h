@@ -21,11 +21,13 @@ public:
   void free() const;
 
   enum Kind { Exponent, Delta };
-  /// Of the schedule's rows, vector<M>, or of the columns of a tile, each of whose rows is the same.
+  /// Of the schedule's rows, vector<M>, or of the columns of a tile, each of whose rows is the
+  /// same.
   Value loadRows(Kind kind, const ScorePlace &at) const;
   Value loadColumns(Kind kind, const ScorePlace &at) const;
-  /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same throughout;
-  /// on these `at` counts tiles. Queries are cut as the schedule's rows or columns are, or finer.
+  /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same
+  /// throughout; on these `at` counts tiles. Queries are cut as the schedule's rows or columns are,
+  /// or finer.
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
   /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
   Value getQueryGradients() const { return gradients; }
@@ -36,8 +38,8 @@ private:
 
   ScheduleAttr schedule;
   Value batches, rows; ///< of the batches, and N
-  /// memref<2B x Hq x N x f32>: the exponents of all batches, and their deltas. N are the queries in
-  /// whole tiles: one that is none has the exponent inf, and so weights of 0.
+  /// memref<2B x Hq x N x f32>: the exponents of all batches, and their deltas. N are the queries
+  /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer;
   Value gradients;
 };
@@ -56,8 +58,8 @@ public:
   /// to the scores'.
   Value buildWeights(Value products, const ScorePlace &at, Value exponents,
                      ScoreDerivative &derivative) const;
-  /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products' type:
-  /// then they need half the registers. `deltas` as QuerySums gives them.
+  /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products'
+  /// type: then they need half the registers. `deltas` as QuerySums gives them.
   Value buildFinal(Value weights, Value dP, Value deltas) const;
   /// What the gradient of the final scores is for the products before their scale.
   Value buildInner(Value weights, Value final, const ScoreDerivative &derivative) const;

@@ -10,10 +10,10 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
-                           bool fullTilesKeep)
-    : TileBuilder(b, op->getLoc()), op(op), rows(op.getScheduleAttr().getTileM()),
-      columns(columns), queries(rows), keys(op.getScheduleAttr().getTileN()), pattern(pattern),
+ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns,
+                           RowPattern pattern, bool fullTilesKeep)
+    : TileBuilder(b, op->getLoc()), op(op), rows(op.getScheduleAttr().getTileM()), columns(columns),
+      queries(rows), keys(op.getScheduleAttr().getTileN()), pattern(pattern),
       fullTilesKeep(fullTilesKeep), visible(op.getVisibleSets()) {
   if (columns == TileAxis::Queries)
     std::swap(queries, keys);

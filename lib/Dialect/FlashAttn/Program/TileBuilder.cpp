@@ -60,8 +60,8 @@ Value TileBuilder::isBelow(Value end, int64_t rows) const {
   auto column = VectorType::get({rows, 1}, b.getIndexType());
   Value number = vector::StepOp::create(b, loc, VectorType::get({rows}, b.getIndexType()));
   number = vector::ShapeCastOp::create(b, loc, column, number);
-  Value below = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number,
-                                      broadcast(column, end));
+  Value below =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, number, broadcast(column, end));
   return vector::ShapeCastOp::create(b, loc, VectorType::get({rows}, b.getI1Type()), below);
 }
 

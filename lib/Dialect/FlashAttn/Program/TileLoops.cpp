@@ -310,8 +310,8 @@ void LoopExpander::takeState(Step &step, ValueRange state) {
       step.values.map(argument, state[llvm::find(carried, yielded) - carried.begin()]);
 }
 
-/// The stages of `step` that do not lag and, each behind its own, those of the step `before` that do;
-/// null if there was none and the state is complete.
+/// The stages of `step` that do not lag and, each behind its own, those of the step `before` that
+/// do; null if there was none and the state is complete.
 LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
   for (auto [number, stage] : llvm::enumerate(stages)) {
     if (stage.lags)

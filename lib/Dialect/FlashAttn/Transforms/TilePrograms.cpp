@@ -42,9 +42,9 @@ static LogicalResult rewriteAll(Operation *root,
 namespace {
 struct TilePass : flashattn::impl::TileBase<TilePass> {
   void runOnOperation() override {
-    if (failed(rewriteAll<AttentionOp>(getOperation(), [](RewriterBase &b, AttentionOp op) {
-          return LogicalResult(tileAttention(b, op));
-        })) ||
+    if (failed(rewriteAll<AttentionOp>(
+            getOperation(),
+            [](RewriterBase &b, AttentionOp op) { return LogicalResult(tileAttention(b, op)); })) ||
         failed(rewriteAll<AttentionBackwardOp>(getOperation(), tileAttentionBackward)))
       signalPassFailure();
   }

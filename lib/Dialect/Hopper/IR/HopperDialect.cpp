@@ -142,9 +142,9 @@ std::optional<SharedTile> SharedTile::get(Type type) {
     return std::nullopt;
   // A panel that follows another begins where the swizzle does.
   tile.panelStride = strides[0];
-  if (tile.panels > 1 && (ShapedType::isDynamic(strides[0]) || tile.rows % 8 != 0 ||
-                          strides[0] < tile.rows * tile.panelColumns ||
-                          strides[0] % (8 * tile.panelColumns) != 0))
+  if (tile.panels > 1 &&
+      (ShapedType::isDynamic(strides[0]) || tile.rows % 8 != 0 ||
+       strides[0] < tile.rows * tile.panelColumns || strides[0] % (8 * tile.panelColumns) != 0))
     return std::nullopt;
   return tile;
 }

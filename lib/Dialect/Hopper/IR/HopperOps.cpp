@@ -279,9 +279,8 @@ LogicalResult WgmmaOp::verify() {
     auto d = cast<VectorType>(getD().getType());
     int64_t rows = d.getRank() == 2 ? d.getDimSize(0) : kWarpgroupRows;
     if ((getTransposedA() ? a->getColumns() : a->rows) != rows)
-      return emitOpError() << "expected " << rows
-                           << (getTransposedA() ? " columns" : " rows") << " of 'a' but got "
-                           << getA().getType();
+      return emitOpError() << "expected " << rows << (getTransposedA() ? " columns" : " rows")
+                           << " of 'a' but got " << getA().getType();
     aColumns = getTransposedA() ? a->rows : a->getColumns();
   }
   if (aElement != b->elementType)
@@ -370,7 +369,8 @@ LogicalResult PublishOp::verify() { return verifyBarriers(*this, getBarriers());
 LogicalResult AddTileOp::verify() {
   auto staging = cast<MemRefType>(getStaging().getType());
   if (staging.getRank() != 2 || !staging.getElementType().isF32() || !staging.hasStaticShape() ||
-      !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) || !staging.getLayout().isIdentity())
+      !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) ||
+      !staging.getLayout().isIdentity())
     return emitOpError() << "expected staging of warps x f32 in shared memory but got " << staging;
   auto target = cast<MemRefType>(getTarget().getType());
   if (!target.getElementType().isF32() || !target.getLayout().isIdentity())

@@ -15,8 +15,8 @@ namespace flashattn {
 FailureOr<ProgramOp> tileAttention(RewriterBase &rewriter, AttentionOp op);
 
 /// Replaces `op`, on memrefs and with a schedule, by tile programs: over (batch, query head, query
-/// tile) for what is summed of each query and for dq, and over (batch, key/value head, key tile) for
-/// dk and dv. Errors, at the op: tensors, no schedule; a score_mod without a derivative.
+/// tile) for what is summed of each query and for dq, and over (batch, key/value head, key tile)
+/// for dk and dv. Errors, at the op: tensors, no schedule; a score_mod without a derivative.
 LogicalResult tileAttentionBackward(RewriterBase &rewriter, AttentionBackwardOp op);
 
 /// Replaces linalg ops below `root` by the dialect's ops where they say the same, and drops fills

@@ -1,0 +1,127 @@
+//===- DistributeWarpgroups.cpp - flashattn-distribute: Hopper's ops -------===//
+//
+// What a thread has of products of warpgroups, and of tiles that go to and from shared memory whole.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Distribute.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// This warpgroup's part of a tile in shared memory: `size` panels (`dim` 0) or rows (1).
+Value Distributor::sliceForWarpgroup(Value tile, unsigned dim, int64_t size) {
+  auto type = cast<MemRefType>(tile.getType());
+  SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)), strides(3, b.getIndexAttr(1)), sizes;
+  for (int64_t extent : type.getShape())
+    sizes.push_back(b.getIndexAttr(extent));
+  offsets[dim] = mul(warpgroup, size);
+  sizes[dim] = b.getIndexAttr(size);
+  return memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
+}
+
+/// Warpgroups that share a product each have 64 of its rows or, where it has no more, some of its
+/// columns.
+LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
+  auto tile = cast<VectorType>(op.getD().getType());
+  VectorType type = layout.threadType(tile);
+  Value a = isDistributed(op.getA().getType()) ? mapped(op.getA()) : op.getA();
+  Value acc = op.getAcc() ? mapped(op.getAcc()) : Value(), rhs = op.getB();
+  if (!type || !a || (op.getAcc() && !acc))
+    return op.emitOpError() << "has no distribution to threads of its operands";
+  constexpr int64_t kRows = hopper::kWarpgroupRows;
+  if (warpgroup && isa<MemRefType>(a.getType()) && tile.getDimSize(0) > kRows) {
+    int64_t panelColumns = cast<MemRefType>(a.getType()).getDimSize(2);
+    a = op.getTransposedA() ? sliceForWarpgroup(a, 0, kRows / panelColumns)
+                            : sliceForWarpgroup(a, 1, kRows);
+  }
+  if (layout.isPart(tile)) {
+    auto memref = cast<MemRefType>(rhs.getType());
+    int64_t parts = layout.tileM / tile.getDimSize(0);
+    if (!op.getTransposed() || memref.getDimSize(0) % parts != 0)
+      return op.emitOpError() << "expected panels of columns for each of " << parts
+                              << " warpgroups but got " << memref;
+    rhs = sliceForWarpgroup(rhs, 0, memref.getDimSize(0) / parts);
+  }
+  values[op.getD()] =
+      hopper::WgmmaOp::create(b, loc, type, a, rhs, acc, op.getTransposedAttr(), op.getDepthAttr(),
+                              op.getTransposedAAttr());
+  return success();
+}
+
+LogicalResult Distributor::wgmmaWait(hopper::WgmmaWaitOp op) {
+  SmallVector<Value> held;
+  for (Value value : op.getValues()) {
+    held.push_back(mapped(value));
+    if (!held.back())
+      return op.emitOpError() << "has no distribution to threads of its operand";
+  }
+  auto wait = hopper::WgmmaWaitOp::create(b, loc, ValueRange(held).getTypes(), held,
+                                          op.getPendingAttr(), op.getHeldAttr());
+  for (auto [oldResult, newResult] : llvm::zip(op.getResults(), wait.getResults()))
+    values[oldResult] = newResult;
+  return success();
+}
+
+LogicalResult Distributor::storeTile(hopper::StoreTileOp op) {
+  Value held = mapped(op.getValue());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  Value tile = op.getTile();
+  if (warpgroup)
+    tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
+  hopper::StoreTileOp::create(b, loc, held, tile);
+  return success();
+}
+
+LogicalResult Distributor::pin(hopper::PinOp op) {
+  Value held = mapped(op.getValue());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  values[op.getResult()] = hopper::PinOp::create(b, loc, held.getType(), held);
+  return success();
+}
+
+LogicalResult Distributor::addTile(hopper::AddTileOp op) {
+  Value held = mapped(op.getValue());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
+  hopper::AddTileOp::create(b, loc, held, op.getStaging(), op.getTarget(), op.getIndices(), warp);
+  return success();
+}
+
+/// What warp w of the rows and part p of the columns had: four elements of each lane next to each
+/// other, the two rows' of 8 columns.
+LogicalResult Distributor::loadAdded(LoadAddedOp op) {
+  auto tile = cast<VectorType>(op.getTile().getType());
+  int64_t parts = op.getParts(), groups = tile.getDimSize(1) / 8 / parts;
+  if (!layout.isTile(tile) || layout.rowBlocks != 1)
+    return op.emitOpError() << "expected a tile of " << 16 * layout.warps << " rows but got " << tile;
+  constexpr int64_t kVector = 4, kGroup = 32 * kVector;
+  auto source = cast<MemRefType>(op.getSource().getType());
+  int64_t columns = tile.getDimSize(1), rank = source.getRank();
+  // Counted from the place's first element, over its rows.
+  Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
+  SmallVector<Value> at(op.getIndices());
+  at[rank - 2] = mul(at[rank - 2], tile.getDimSize(0));
+  auto vector = VectorType::get({kVector}, b.getF32Type());
+  SmallVector<Value> elements;
+  for (int64_t part = 0; part < parts; ++part)
+    for (int64_t group = 0; group < groups; ++group) {
+      Value element = add(add(mul(warp, groups * kGroup), mul(lane, kVector)),
+                          (part * layout.warps * groups + group) * kGroup);
+      SmallVector<Value> place(at);
+      place[rank - 2] =
+          add(at[rank - 2], arith::DivUIOp::create(b, loc, element, index(columns)).getResult());
+      place[rank - 1] = arith::RemUIOp::create(b, loc, element, index(columns));
+      auto loaded = vector::LoadOp::create(b, loc, vector, op.getSource(), place,
+                                           /*nontemporal=*/false, llvm::Align(16));
+      auto split = vector::ToElementsOp::create(b, loc, loaded);
+      elements.append(split->result_begin(), split->result_end());
+    }
+  values[op.getTile()] =
+      vector::FromElementsOp::create(b, loc, layout.threadType(tile), elements);
+  return success();
+}
