@@ -7,7 +7,7 @@
 func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected axes(batch, head, query_tile) where the schedule has roles but got}}
+  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has roles but got}}
   flashattn.program (%b, %h) in (%n, %n) axes(batch, head)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
   }

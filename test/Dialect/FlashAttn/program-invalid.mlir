@@ -25,8 +25,8 @@ func.func @axes(%n: index) {
 // -----
 
 func.func @axis_name(%n: index) {
-  // expected-error @+1 {{expected batch, head, query_tile or column_tile but got 'key_tile'}}
-  flashattn.program (%i) in (%n) axes(key_tile) {
+  // expected-error @+1 {{expected batch, head, query_tile, column_tile or key_tile but got 'row_tile'}}
+  flashattn.program (%i) in (%n) axes(row_tile) {
   }
   return
 }
@@ -175,7 +175,7 @@ func.func @stored_rows(%o: memref<?x64xf16>, %t: vector<32x64xf16>, %n: index) {
 
 func.func @interval(%n: index) {
   // expected-error @+1 {{'flashattn.tile_loop' op expected 4 bounds for each interval but got 3}}
-  "flashattn.tile_loop"(%n, %n, %n) <{operandSegmentSizes = array<i32: 3, 0, 0, 0, 0>}> ({
+  "flashattn.tile_loop"(%n, %n, %n) <{operandSegmentSizes = array<i32: 3, 0, 0, 0, 0, 0>}> ({
   ^bb0(%i: index, %j: index):
     "flashattn.tile_yield"() : () -> ()
   }) : (index, index, index) -> ()

@@ -25,12 +25,12 @@
 // CHECK-NEXT: flashattn.store_tile %[[ROUNDED]] to %{{.*}}[%[[B]], %[[H]], %[[I]], %[[J]]] dims [2, 3] in_bounds [false, false]
 func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %bias: memref<1x4x?x?xbf16>,
-                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<1x4x?x?xbf16>) {
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %dv: memref<2x2x?x64xf16>, %d: memref<1x4x?x?xbf16>) {
   flashattn.attention_backward mask(#flashattn.causal)
       ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
           memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
       bias(%bias : memref<1x4x?x?xbf16>)
-      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      outs(%dq, %dk, %dv : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
       d_bias(%d : memref<1x4x?x?xbf16>)
   return
 }
@@ -53,12 +53,12 @@ func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memr
 // CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[H]], %c0, %[[J]]] dims [3] in_bounds [false] : vector<64xf16>
 func.func @keys(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %bias: memref<1x1x1x?xf16>, %len: memref<2xi32>,
-                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<1x1x1x?xf16>) {
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %dv: memref<2x2x?x64xf16>, %d: memref<1x1x1x?xf16>) {
   flashattn.attention_backward mask(#flashattn.causal)
       ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
           memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
       bias(%bias : memref<1x1x1x?xf16>) kv_len(%len : memref<2xi32>)
-      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      outs(%dq, %dk, %dv : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
       d_bias(%d : memref<1x1x1x?xf16>)
   return
 }
@@ -74,12 +74,12 @@ func.func @keys(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2
 // CHECK: flashattn.store_tile %[[SUM]] to %{{.*}}[%[[B]], %[[H]], %[[I]], %c0] dims [2] in_bounds [false] : vector<64xf32>
 func.func @queries(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %bias: memref<2x4x?x1xf32>,
-                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<2x4x?x1xf32>) {
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %dv: memref<2x2x?x64xf16>, %d: memref<2x4x?x1xf32>) {
   flashattn.attention_backward mask(#flashattn.causal)
       ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
           memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
       bias(%bias : memref<2x4x?x1xf32>)
-      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      outs(%dq, %dk, %dv : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
       d_bias(%d : memref<2x4x?x1xf32>)
   return
 }
@@ -101,12 +101,12 @@ func.func @queries(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memre
 // CHECK: memref.dealloc %[[SUMS]]
 func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %bias: memref<1x4x1x1xf32>,
-                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<1x4x1x1xf32>) {
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %dv: memref<2x2x?x64xf16>, %d: memref<1x4x1x1xf32>) {
   flashattn.attention_backward mask(#flashattn.causal)
       ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
           memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
       bias(%bias : memref<1x4x1x1xf32>)
-      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      outs(%dq, %dk, %dv : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
       d_bias(%d : memref<1x4x1x1xf32>)
   return
 }
@@ -139,12 +139,12 @@ func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<
 // CHECK: memref.dealloc %[[SUMS]]
 func.func @sinks(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %sinks: memref<4xf32>,
-                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %d: memref<4xf32>) {
+                %dq: memref<2x4x?x64xf16>, %dk: memref<2x2x?x64xf16>, %dv: memref<2x2x?x64xf16>, %d: memref<4xf32>) {
   flashattn.attention_backward mask(#flashattn.causal)
       ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>,
           memref<2x4x?x64xf16>, memref<2x4x?xf32>, memref<2x4x?x64xf16>)
       sink_logits(%sinks : memref<4xf32>)
-      outs(%dq, %dk, %dk : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
+      outs(%dq, %dk, %dv : memref<2x4x?x64xf16>, memref<2x2x?x64xf16>, memref<2x2x?x64xf16>)
       d_sink_logits(%d : memref<4xf32>)
   return
 }

@@ -87,7 +87,7 @@ func.func @no_tile(%m: !hopper.tensor_map<80x64xf16>, %t: memref<2x80x64xf16>, %
 // -----
 
 !bars = memref<4xi64, #gpu.address_space<workgroup>>
-!tile = memref<2x80x64xf16, strided<[10240, 64, 1]>, #gpu.address_space<workgroup>>
+!tile = memref<2x80x64xf16, strided<[2560, 64, 1]>, #gpu.address_space<workgroup>>
 func.func @gaps(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: index) {
   // expected-error @+1 {{expected 'tile' to be a tile in shared memory}}
   hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to !tile, !bars
@@ -197,7 +197,7 @@ func.func @mixed(%a: vector<64x64xf16>, %b: !t) {
 
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @rows(%a: !t, %b: !t) {
-  // expected-error @+1 {{expected 64 rows but got 'vector<128x64xf32>'}}
+  // expected-error @+1 {{expected 128 rows of 'a' but got 'memref<1x64x64xf16, #gpu.address_space<workgroup>>'}}
   %d = hopper.wgmma %a, %b : !t, !t -> vector<128x64xf32>
   return
 }
@@ -422,7 +422,7 @@ func.func @store_tile_element(%x: vector<64x128xbf16>, %t: !tile) {
 // -----
 
 func.func @store_tile_of_80(%x: vector<80x64xf16>, %t: memref<1x80x64xf16, #gpu.address_space<workgroup>>) {
-  // expected-error @+1 {{expected 64 rows but got 'vector<80x64xf16>'}}
+  // expected-error @+1 {{expected rows in 64s but got 'vector<80x64xf16>'}}
   hopper.store_tile %x to %t : vector<80x64xf16>, memref<1x80x64xf16, #gpu.address_space<workgroup>>
   return
 }
