@@ -11,7 +11,18 @@ from typing import Any, List, Literal, Mapping, Optional, Tuple, TypeVar, Union,
 
 import numpy
 
-from . import _autograd, _cache, _features, _kernel, _library, _module, _plans, _tensors, _torch, _trace
+from . import (
+    _autograd,
+    _cache,
+    _features,
+    _kernel,
+    _library,
+    _module,
+    _plans,
+    _tensors,
+    _torch,
+    _trace,
+)
 from ._checks import ALIGNMENT, device_name
 from ._library import DEVICE_CPU, pack_objects
 from ._tensors import View
@@ -209,7 +220,13 @@ def attention(
         softcap = _features.check_options(softcap)
         text = None if score_mod is None else _trace.text_of(score_mod)
         names, values = _features.settle(
-            {"bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len, "offset": offset}
+            {
+                "bias": bias,
+                "keep": keep,
+                "sink_logits": sink_logits,
+                "kv_len": kv_len,
+                "offset": offset,
+            }
         )
     # A plan is found by everything that it was made from.
     options = (mask, align, layout, return_lse, schedule, dtype, softcap, text, names, out is None)

@@ -88,7 +88,10 @@ def _function() -> Any:
                 next(tensors) if is_tensor else other
                 for is_tensor, other in zip(ctx.are_tensors, ctx.others)
             ]
-            return (None, *_gradients(ctx.call, inputs, o, lse, do, d_lse, ctx.needs_input_grad[1:]))
+            return (
+                None,
+                *_gradients(ctx.call, inputs, o, lse, do, d_lse, ctx.needs_input_grad[1:]),
+            )
 
     return FlashAttention
 

@@ -142,7 +142,9 @@ def attention_backward(
         "d_lse": d_lse, "bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len,
         "offset": offset,
     }  # fmt: skip
-    wanted = tuple(["d_bias"] * bool(return_d_bias) + ["d_sink_logits"] * bool(return_d_sink_logits))
+    wanted = tuple(
+        ["d_bias"] * bool(return_d_bias) + ["d_sink_logits"] * bool(return_d_sink_logits)
+    )
     options = (mask, align, layout, bool(deterministic), schedule, dtype, softcap, text)
     return differentiate((q, k, v, o, lse, do), operands, wanted, out, stream, scale, options)
 
@@ -203,7 +205,9 @@ def _run(
     scale: Any,
 ) -> Tuple[Any, ...]:
     """The call in full. With a `key`, the next one like it finds the plan."""
-    mask, align, layout, deterministic, schedule, dtype, softcap, score_mod, names, wanted, _ = options
+    mask, align, layout, deterministic, schedule, dtype, softcap, score_mod, names, wanted, _ = (
+        options
+    )
     operands = dict(zip(names, values))
     _torch.learn()
     _module.check_options(mask, align, layout)

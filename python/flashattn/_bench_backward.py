@@ -103,7 +103,9 @@ class Backward:
         shape, kv_head = self.shape, h // self._group
         round_to = _reference.rounder(shape["dtype"]) if kind == "low" else None
         kind = numpy.float32 if kind == "low" else kind
-        q, o, do = (self._rows(x, b, h)[rows].astype(kind) for x in (self.inputs[0], self.o, self.do))
+        q, o, do = (
+            self._rows(x, b, h)[rows].astype(kind) for x in (self.inputs[0], self.o, self.do)
+        )
         k, v = (self._rows(x, b, kv_head)[keys].astype(kind) for x in self.inputs[1:])
         nq, nk = shape["Nq"], shape["Nk"]
         seen = _reference.visible(mask_of(shape), rows[:, None] + nk - nq, keys[None, :], nq, nk)
@@ -152,7 +154,9 @@ def autograd_call(torch: Any, o: Any, leaves: Tuple[Any, ...], do: Any) -> Calla
     return lambda: torch.autograd.grad(o, leaves, do, retain_graph=True)
 
 
-def flash_attention_peers(torch: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: Any) -> Makers:
+def flash_attention_peers(
+    torch: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: Any
+) -> Makers:
     """FlashAttention-3 and -4 where their packages are installed, in their order of dimensions."""
     found: Makers = {}
     modules = {"fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}

@@ -219,9 +219,7 @@ def _settle_broadcasts(
             f"expected unit stride in the last dimension of {role.name!r} but got {strides[-1]}"
         )
     if not is_empty and any(s < 0 and not same for s, same in zip(strides, broadcast)):
-        raise ArgumentError(
-            f"expected strides of at least 0 of {role.name!r} but got {given}"
-        )
+        raise ArgumentError(f"expected strides of at least 0 of {role.name!r} but got {given}")
     dense = _tensors._dense_strides(shape)
     strides = tuple(d if same or is_empty else s for s, d, same in zip(strides, dense, broadcast))
     # A GPU loads several elements of an aligned row at once.

@@ -209,7 +209,9 @@ class _Checked(NamedTuple):
 
     tensors: Tuple[Any, ...]
     views: Dict[str, View]
-    values: Tuple[Union[View, int], ...]  #: all arguments in the function's order, but for the scale
+    values: Tuple[
+        Union[View, int], ...
+    ]  #: all arguments in the function's order, but for the scale
     gradients: Tuple[_module.Operand, ...]
     rows: str
 
@@ -283,9 +285,11 @@ def run(
         if any(checked.views[name].pointer % ALIGNMENT for name in outputs):
             return checked.tensors
         plan.like = tuple(
-            _tensors.shape_like(output.like, output.shape, output.element)
-            if _tensors.is_torch(output.like)
-            else tensor.dtype
+            (
+                _tensors.shape_like(output.like, output.shape, output.element)
+                if _tensors.is_torch(output.like)
+                else tensor.dtype
+            )
             for output, tensor in zip(outputs.values(), checked.tensors)
         )
     plan.options = options

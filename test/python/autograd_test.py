@@ -65,7 +65,12 @@ class AutogradTest(unittest.TestCase):
         weigh = torch.randn(2, 4, 20, 16)
         only_o = lambda o, lse: (o * weigh).sum()  # noqa: E731
         both = lambda o, lse: (o * weigh).sum() + lse.square().sum()  # noqa: E731
-        for options in ({}, {"mask": causal}, {"softcap": 3.0}, {"score_mod": bend, "mask": causal}):
+        for options in (
+            {},
+            {"mask": causal},
+            {"softcap": 3.0},
+            {"score_mod": bend, "mask": causal},
+        ):
             for loss in (only_o, both, lambda o, lse: lse.sum(), lambda o, lse: o.sum()):
                 with self.subTest(**options):
                     self.compare(loss, self.inputs(), **options)

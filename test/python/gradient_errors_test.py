@@ -63,7 +63,11 @@ CASES = [
         "expected element type f32 of 'o' as in 'q' but got f16",
     ),
     (call(o=None), ArgumentError, "expected 'o' to be an array of numpy, a tensor of torch"),
-    (call(o=OnCUDA("<f4", 2, 4, 5, 16)), ArgumentError, "expected 'o' on the CPU as 'q' but got cuda:0"),
+    (
+        call(o=OnCUDA("<f4", 2, 4, 5, 16)),
+        ArgumentError,
+        "expected 'o' on the CPU as 'q' but got cuda:0",
+    ),
     (
         call(lse=None),
         ArgumentError,
@@ -196,7 +200,11 @@ CASES = [
         UnsupportedError,
         "expected element type f16, bf16 or f32 of 'q' but got f64",
     ),
-    (call(mask="causal"), ArgumentError, "expected mask to be a flashattn mask or None but got str"),
+    (
+        call(mask="causal"),
+        ArgumentError,
+        "expected mask to be a flashattn mask or None but got str",
+    ),
     (call(align="left"), ArgumentError, "expected align top_left or bottom_right but got 'left'"),
     (call(scale=-1), ArgumentError, "expected a finite positive scale but got -1.0"),
     (call(softcap=0), ArgumentError, "expected a finite positive softcap but got 0.0"),
@@ -234,7 +242,9 @@ class GradientErrorsTest(unittest.TestCase):
         forward = set(inspect.signature(attention).parameters) - {"return_lse"}
         self.assertEqual(forward - set(parameters), set())
         for name in parameters:
-            self.assertIn(name, attention_backward.__doc__.replace("**unknown", "unknown") + "unknown")
+            self.assertIn(
+                name, attention_backward.__doc__.replace("**unknown", "unknown") + "unknown"
+            )
 
     def test_a_refused_call_writes_nothing(self):
         outs = tuple(numpy.full(x.shape, numpy.nan, numpy.float32) for x in (Q, K, K))

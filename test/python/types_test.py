@@ -57,7 +57,7 @@ BAD = {
     'flashattn.attention_backward(q, q, q, q, q, q, layout="bdhs")': "call-overload",
     "flashattn.attention_backward(q, q, q, q)": "call-overload",
     "dq, dk = flashattn.attention_backward(q, q, q, q, q, q)": "misc",
-    "x: int = flashattn.attention_backward(q, q, q, q, q, q)[0]": "assignment",
+    "number: int = flashattn.attention_backward(q, q, q, q, q, q)[0]": "assignment",
     'flashattn.compile(head_dim=64, mask="causal")': "arg-type",
     'flashattn.compile(head_dim=64, rows="packed")': "arg-type",
     "flashattn.causal | 3": "operator",
