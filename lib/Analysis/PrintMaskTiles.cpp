@@ -85,17 +85,16 @@ private:
 
 namespace {
 
-/// A mask's tiles for lengths and tile sizes, and where query 0 is.
+/// A mask's tiles for lengths and tile sizes, and where query 0 is. A line stands for `tileM`
+/// queries and a character for `tileN` keys, or the other way round.
 struct TileMap {
   int64_t nq, nk, offset, tileM, tileN;
-  TileAxis axis = TileAxis::Keys; ///< that of the tiles of a line
+  TileAxis axis = TileAxis::Keys; ///< what characters stand for
   int64_t full = 0, partial = 0, empty = 0, pairs = 0;
 
   bool areLinesQueries() const { return axis == TileAxis::Keys; }
   int64_t getLineLength() const { return areLinesQueries() ? nq : nk; }
-  int64_t getLineTile() const { return areLinesQueries() ? tileM : tileN; }
   int64_t getLength() const { return areLinesQueries() ? nk : nq; }
-  int64_t getTile() const { return areLinesQueries() ? tileN : tileM; }
 
   /// The tiles of the line from query (or key) `first` on, a character each; they are counted.
   std::string draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> visible, Location loc,
@@ -123,9 +122,9 @@ std::string TileMap::draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> vis
   auto constant = [&](int64_t value) -> Value {
     return arith::ConstantIndexOp::create(builder, loc, value);
   };
-  int64_t rows = std::min(getLineTile(), getLineLength() - first);
+  int64_t rows = std::min(tileM, getLineLength() - first);
   int64_t start = areLinesQueries() ? offset + first : first;
-  std::string line(llvm::divideCeil(getLength(), getTile()), '.');
+  std::string line(llvm::divideCeil(getLength(), tileN), '.');
   for (const TileInterval &interval :
        plan.emit(builder, loc, constant(start), constant(start + rows - 1), constant(offset),
                  constant(nq), constant(nk))) {
@@ -134,7 +133,7 @@ std::string TileMap::draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> vis
     int64_t fullEnd = *getConstantIntValue(interval.fullEnd);
     int64_t end = *getConstantIntValue(interval.end);
     for (int64_t t = begin; t < end; ++t) {
-      int64_t columns = std::min(getTile(), getLength() - t * getTile());
+      int64_t columns = std::min(tileN, getLength() - t * tileN);
       if (t >= fullBegin && t < fullEnd) {
         line[t] = '#';
         ++full;
@@ -144,7 +143,7 @@ std::string TileMap::draw(const TileIntervalPlan &plan, ArrayRef<IntegerSet> vis
       line[t] = '+';
       ++partial;
       pairs += areLinesQueries() ? countPairs(visible, start, t * tileN, rows, columns)
-                                 : countPairs(visible, offset + t * tileM, start, columns, rows);
+                                 : countPairs(visible, offset + t * tileN, start, columns, rows);
     }
   }
   empty += llvm::count(line, '.');
@@ -161,9 +160,9 @@ static char merge(StringRef tiles) {
 static void printTiles(AttentionOpInterface op, TileMap map) {
   constexpr int64_t kMost = 100; // characters along an axis
   SmallVector<IntegerSet> visible = op.getVisibleSets();
-  TileIntervalPlan plan(visible, map.axis, map.getTile());
-  int64_t down = llvm::divideCeil(llvm::divideCeil(map.getLineLength(), map.getLineTile()), kMost);
-  int64_t across = llvm::divideCeil(llvm::divideCeil(map.getLength(), map.getTile()), kMost);
+  TileIntervalPlan plan(visible, map.axis, map.tileN);
+  int64_t down = llvm::divideCeil(llvm::divideCeil(map.getLineLength(), map.tileM), kMost);
+  int64_t across = llvm::divideCeil(llvm::divideCeil(map.getLength(), map.tileN), kMost);
 
   raw_ostream &os = llvm::outs();
   os << "mask ";
@@ -174,13 +173,13 @@ static void printTiles(AttentionOpInterface op, TileMap map) {
   os << ": nq = " << map.nq << ", nk = " << map.nk << ", tile-m = " << map.tileM
      << ", tile-n = " << map.tileN << ", offset = " << map.offset;
   if (!map.areLinesQueries())
-    os << ", a line for each tile of keys";
+    os << ", a line for tile-m keys, a character for tile-n queries";
   if (down > 1 || across > 1)
     os << ", a character for " << down << " by " << across << " tiles";
   os << "\n";
   for (int64_t first = 0; first < map.getLineLength();) {
     SmallVector<std::string> lines;
-    for (int64_t i = 0; i < down && first < map.getLineLength(); ++i, first += map.getLineTile())
+    for (int64_t i = 0; i < down && first < map.getLineLength(); ++i, first += map.tileM)
       lines.push_back(map.draw(plan, visible, op->getLoc(), first));
     for (size_t tile = 0; tile < lines.front().size(); tile += across) {
       std::string tiles;
@@ -232,7 +231,7 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   printTiles(op, map);
   if (isa<AttentionBackwardOp>(*op)) {
     map.axis = TileAxis::Queries;
-    remarkInexactTiles(op, map.tileM, map.axis);
+    remarkInexactTiles(op, map.tileN, map.axis);
     printTiles(op, map);
   }
   return success();

@@ -14,8 +14,8 @@ def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
     about rows that see no key (rule M6).
 
     The gradients of keys and values go the other way, over the query tiles of a
-    key tile: for `flashattn.attention_backward` a second map has a line per key
-    tile and a character per query tile.
+    key tile: for `flashattn.attention_backward` a second map has a line per tile
+    of `tile-m` keys and a character per tile of `tile-n` queries.
 
     Sizes come from the options, or else from the op: its static sizes, and the
     tiles of its schedule.

@@ -248,7 +248,8 @@ LogicalResult mlir::flashattn::tileAttentionBackward(RewriterBase &rewriter,
   if (failed(verifyScoreModVectorizes(op)) || failed(verifyScoreModHasDerivative(op)))
     return failure();
   warnHiddenRows(op);
-  remarkInexactTiles(op, op.getScheduleAttr().getTileN());
+  for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries})
+    remarkInexactTiles(op, op.getScheduleAttr().getTileN(), axis);
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
   BackwardBuilder(op, rewriter).build();

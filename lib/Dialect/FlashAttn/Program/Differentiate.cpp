@@ -174,8 +174,14 @@ std::optional<Value> Rules::trigonometry() const {
 std::optional<Value> flashattn::buildTangent(OpBuilder &b, Operation *op,
                                              ArrayRef<Value> tangents) {
   bool isActive = llvm::any_of(tangents, [](Value tangent) { return bool(tangent); });
-  if (!isActive || !isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType())))
+  if (!isActive)
     return Value();
+  if (!isa<FloatType>(getElementTypeOrSelf(op->getResult(0).getType()))) {
+    // Integers change in steps, but the bits of a number may become a number again.
+    if (isa<arith::BitcastOp>(op))
+      return std::nullopt;
+    return Value();
+  }
   Rules rules{b, op, tangents};
   for (auto rule : {&Rules::arithmetic, &Rules::powers, &Rules::trigonometry})
     if (std::optional<Value> tangent = (rules.*rule)())

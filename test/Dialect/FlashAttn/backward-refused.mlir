@@ -1,0 +1,124 @@
+// RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_90a -flashattn-tile -verify-diagnostics -o /dev/null
+
+// What a target cannot do, or no target can, is an error at the op before anything is made of it (rule R2).
+
+func.func @pack(%q: memref<1x8x64x64xf16>, %k: memref<1x2x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                %dk: memref<1x2x64x64xf16>, %dv: memref<1x2x64x64xf16>) {
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected pack 1 for gradients but got 4}}
+  flashattn.attention_backward
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 4>)
+      ins(%q, %k, %k, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x2x64x64xf16>, memref<1x2x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x2x64x64xf16>, memref<1x2x64x64xf16>)
+  return
+}
+
+// -----
+
+func.func @splits(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                  %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected splits 1 for gradients but got 2}}
+  flashattn.attention_backward
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2>)
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
+  return
+}
+
+// -----
+
+func.func @head_dimension(%q: memref<1x8x64x20xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x20xf16>,
+                          %dk: memref<1x8x64x20xf16>, %dv: memref<1x8x64x20xf16>) {
+  // expected-error@+2 {{cannot be compiled for sm_90a: no schedule fits}}
+  // expected-note@+1 {{expected D to be a multiple of 8 up to 256 but got 20: }}
+  flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x20xf16>, memref<1x8x64x20xf16>, memref<1x8x64x20xf16>,
+          memref<1x8x64x20xf16>, memref<1x8x64xf32>, memref<1x8x64x20xf16>)
+      outs(%dq, %dk, %dv : memref<1x8x64x20xf16>, memref<1x8x64x20xf16>, memref<1x8x64x20xf16>)
+  return
+}
+
+// -----
+
+func.func @dot_type(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                    %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
+  // expected-error@+1 {{cannot be compiled for sm_90a with the schedule given: expected}}
+  flashattn.attention_backward
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16>)
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
+  return
+}
+
+// -----
+
+// B6: an op without a derivative between the score and the result. What does not depend on the score needs none.
+
+func.func @derivative(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                      %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>, %x: f32) {
+  flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        %u = arith.remf %x, %x : f32
+        %t = arith.mulf %s, %u : f32
+        // expected-error@+1 {{'arith.remf' op expected an op with a derivative between the score and the result of score_mod but got 'arith.remf'}}
+        %y = arith.remf %t, %x : f32
+        flashattn.yield %y : f32
+      }
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
+  return
+}
+
+// -----
+
+// The bits of the score may become a number again.
+
+func.func @bits(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>, %x: i32) {
+  flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error@+1 {{'arith.bitcast' op expected an op with a derivative between the score and the result of score_mod but got 'arith.bitcast'}}
+        %bits = arith.bitcast %s : f32 to i32
+        %more = arith.addi %bits, %x : i32
+        %y = arith.bitcast %more : i32 to f32
+        flashattn.yield %y : f32
+      }
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
+  return
+}
+
+// -----
+
+func.func @elementwise(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                       %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
+  flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      score_mod {
+      ^bb0(%s: f32, %b: index, %h: index, %i: index, %j: index):
+        // expected-error@+1 {{'math.sincos' op expected an elementwise op with one result in score_mod but got 'math.sincos'}}
+        %x, %y = math.sincos %s : f32
+        flashattn.yield %y : f32
+      }
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
+  return
+}
+
+// -----
+
+func.func @tensors(%q: tensor<1x8x64x64xf16>, %lse: tensor<1x8x64xf32>) -> tensor<1x8x64x64xf16> {
+  // expected-error@+1 {{'flashattn.attention_backward' op expected memrefs; bufferize before tiling}}
+  %r:3 = flashattn.attention_backward
+      ins(%q, %q, %q, %q, %lse, %q : tensor<1x8x64x64xf16>, tensor<1x8x64x64xf16>, tensor<1x8x64x64xf16>,
+          tensor<1x8x64x64xf16>, tensor<1x8x64xf32>, tensor<1x8x64x64xf16>)
+      outs(%q, %q, %q : tensor<1x8x64x64xf16>, tensor<1x8x64x64xf16>, tensor<1x8x64x64xf16>)
+      -> tensor<1x8x64x64xf16>, tensor<1x8x64x64xf16>, tensor<1x8x64x64xf16>
+  return %r#1 : tensor<1x8x64x64xf16>
+}
