@@ -4,6 +4,7 @@
 #include "HostTensor.h"
 #include "Npy.h"
 #include "Reference.h"
+#include "Verify.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -583,6 +584,26 @@ TEST(Reference, ForwardOfSomeKeysIsNearThatOfAll) {
     EXPECT_NEAR(some.lse, all.lse, 1e-12);
     for (int64_t d = 0; d < 3; ++d)
       EXPECT_NEAR(some.o[d], all.o[d], 1e-12);
+  }
+}
+
+// Rule B4: what two runs may differ by where the order of sums is not fixed.
+TEST(Verify, RunsAreCloseOrNot) {
+  for (auto [scalar, near, far] :
+       {std::tuple(Scalar::F32, 1e-4, 1e-3), std::tuple(Scalar::F16, 0.0625, 0.25),
+        std::tuple(Scalar::BF16, 0.5, 2.0)}) {
+    HostTensor a = llvm::cantFail(HostTensor::create(scalar, {3}));
+    HostTensor b = llvm::cantFail(HostTensor::create(scalar, {3}));
+    auto isCloseWith = [&](double x, double y) {
+      a.set(0, 64), b.set(0, 64), a.set(1, -16), b.set(1, -16), a.set(2, x), b.set(2, y);
+      return areClose(a, b);
+    };
+    EXPECT_TRUE(isCloseWith(16, 16 + near));
+    EXPECT_FALSE(isCloseWith(16, 16 + far));
+    EXPECT_TRUE(isCloseWith(NAN, NAN));
+    EXPECT_TRUE(isCloseWith(-INFINITY, -INFINITY));
+    EXPECT_FALSE(isCloseWith(NAN, 0));
+    EXPECT_FALSE(isCloseWith(INFINITY, 64));
   }
 }
 

@@ -180,6 +180,8 @@ Error Observer::addOps(ModuleOp module, func::FuncOp function) {
           "; --expected-output compares the function's outputs with files instead");
     Unit &added = *units.emplace_back(std::move(unit));
     addCalls(module, added, op, project);
+    if (auto backward = dyn_cast<AttentionBackwardOp>(op))
+      deterministic &= backward.getDeterministic();
   }
   return Error::success();
 }

@@ -58,6 +58,8 @@ public:
 
   bool hasFault() const { return options.fault.has_value(); }
   unsigned getNumOps() const;
+  /// Whether outputs are the same bits from run to run (rule B4).
+  bool isDeterministic() const { return deterministic; }
   /// What all ops together did: visible pairs of attention, and floating-point operations.
   uint64_t getPairs() const { return pairs; }
   double getFlops() const { return flops; }
@@ -92,6 +94,7 @@ private:
   std::string error;
   uint64_t pairs = 0;
   double flops = 0;
+  bool deterministic = true;
 };
 
 } // namespace flashattn

@@ -41,6 +41,10 @@ struct Comparison {
 llvm::Expected<Comparison> compare(const CheckedOp &op, const OperandValues &values, double maxWork,
                                    const AttentionProblem *producer = nullptr);
 
+/// Whether two float tensors of one type differ by no more than sums in another order do: 1e-5 and
+/// two roundings of their type, where the largest value is 1.
+bool areClose(const HostTensor &a, const HostTensor &b);
+
 /// "all 264 rows" or the like.
 std::string describeRows(uint64_t rows, uint64_t allRows);
 void print(const Verdict &verdict, raw_ostream &os);

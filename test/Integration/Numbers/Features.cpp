@@ -91,6 +91,13 @@ Features Features::draw(std::mt19937 &random) {
   return features;
 }
 
+void Features::drawGradients(std::mt19937 &random) {
+  hasDLse = random() % 2;
+  hasDBias = !bias.empty() && random() % 4;
+  hasDSinkLogits = hasSinkLogits && random() % 4;
+  isDeterministic = random() % 4 == 0;
+}
+
 std::string Features::name() const {
   std::string text;
   auto add = [&](StringRef part) { text += (text.empty() ? "" : "+") + part.str(); };
@@ -108,6 +115,14 @@ std::string Features::name() const {
     add("kv_len");
   if (hasOffset)
     add("offset");
+  if (hasDLse)
+    add("d_lse");
+  if (hasDBias)
+    add("d_bias");
+  if (hasDSinkLogits)
+    add("d_sink_logits");
+  if (isDeterministic)
+    add("deterministic");
   return text;
 }
 
@@ -178,7 +193,8 @@ void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
 void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem,
                          MutableArrayRef<HostTensor> arguments) {
   constexpr int64_t kTile = 128; // any schedule's tile_n or more
-  const HostTensor *keep = problem.getOperand("keep");
+  bool isBackward = op.op.kind == CheckedOp::Kind::AttentionBackward;
+  const HostTensor *keep = isBackward ? nullptr : problem.getOperand("keep");
   std::optional<unsigned> biasArgument = op.getArgument("bias");
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {

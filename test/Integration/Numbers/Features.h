@@ -15,8 +15,11 @@ struct Features {
   bool hasOffset = false, hasSinkLogits = false, hasKvLen = false;
   std::string softcap;   ///< a number, or empty
   unsigned scoreMod = 0; ///< number of a score modification of getNumScoreMods(), 0 for none
+  /// Of gradients (rules B1, B3 to B5).
+  bool hasDLse = false, hasDBias = false, hasDSinkLogits = false, isDeterministic = false;
 
   static Features draw(std::mt19937 &random);
+  void drawGradients(std::mt19937 &random);
   static unsigned getNumScoreMods();
 
   std::string name() const;
@@ -31,8 +34,8 @@ struct Features {
 void hideBlocks(HostTensor &keep, std::mt19937 &random);
 
 /// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7), and
-/// in `k` and `v` at keys in tiles that the mask or `keep` hides from every query (rules M3, M7).
-/// `arguments` are the program's.
+/// in `k` and `v` at keys in tiles that the mask hides from every query (rule M3), or `keep` does
+/// (rule M7), which the gradients read. `arguments` are the program's.
 void plantNaN(const OpOfFunction &op, const AttentionProblem &problem,
               MutableArrayRef<HostTensor> arguments);
 

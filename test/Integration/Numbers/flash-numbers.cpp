@@ -3,7 +3,8 @@
 // Every mask, element type and head dimension is one module, compiled once; all head
 // groupings and lengths run through that one kernel (rule M5). Outputs start as NaN, guard
 // margins stand around every buffer, and o and lse must agree with the reference.
-// With --features the modules are drawn at random from all that shapes a score, too.
+// With --features the modules are drawn at random from all that shapes a score, too. With
+// --backward they are of the gradients, of an o and lse that the reference gives.
 //
 //===----------------------------------------------------------------------===//
 
@@ -50,6 +51,8 @@ static cl::opt<std::string>
 static cl::opt<unsigned>
     featuresFlag("features", cl::desc("instead of the grid, this many modules of random features"),
                  cl::init(0), cl::cat(category));
+static cl::opt<bool> backwardFlag("backward", cl::desc("gradients: flashattn.attention_backward"),
+                                  cl::cat(category));
 static cl::opt<double>
     workFlag("work",
              cl::desc("products of the reference for one point, above which rows are sampled"),
@@ -106,7 +109,10 @@ struct Module {
       name += "/" + extra;
     return name;
   }
-  std::string text() const {
+  std::string text() const { return backwardFlag ? gradientText() : attentionText(); }
+
+private:
+  std::string attentionText() const {
     std::string t = llvm::formatv("memref<?x?x?x{0}x{1}>", dim, type);
     std::string tv = llvm::formatv("memref<?x?x?x{0}x{1}>", valueDim, type);
     return llvm::formatv(
@@ -117,6 +123,35 @@ struct Module {
         "  return\n}\n",
         t, tv, features.parameters(), mask->clause, features.attributeClauses(), mask->place,
         features.operandClauses());
+  }
+  std::string gradientText() const {
+    std::string t = llvm::formatv("memref<?x?x?x{0}x{1}>", dim, type);
+    std::string tv = llvm::formatv("memref<?x?x?x{0}x{1}>", valueDim, type);
+    // What follows from the sizes of others comes behind them.
+    std::string parameters = features.parameters(), clauses = features.operandClauses(), results;
+    if (features.hasDLse) {
+      parameters += "%d_lse: memref<?x?x?xf32>, ";
+      clauses = "\n      d_lse(%d_lse : memref<?x?x?xf32>)" + clauses;
+    }
+    std::string written = "%dq: " + t + ", %dk: " + t + ", %dv: " + tv;
+    if (features.hasDBias) {
+      written += ", %d_bias: memref<" + features.bias + ">";
+      results += " d_bias(%d_bias : memref<" + features.bias + ">)";
+    }
+    if (features.hasDSinkLogits) {
+      written += ", %d_sinks: memref<?xf32>";
+      results += " d_sink_logits(%d_sinks : memref<?xf32>)";
+    }
+    return llvm::formatv("func.func @gradients(%query: {0}, %key: {0}, %value: {1}, {2}%o: {1}, "
+                         "%lse: memref<?x?x?xf32>, %d_o: {1}, {3}) {{\n"
+                         "  flashattn.attention_backward {4} {5} {6} {7}\n"
+                         "      ins(%query, %key, %value, %o, %lse, %d_o : {0}, {0}, {1}, {1}, "
+                         "memref<?x?x?xf32>, {1})"
+                         "{8}\n      outs(%dq, %dk, %dv : {0}, {0}, {1}){9}\n"
+                         "  return\n}\n",
+                         t, tv, parameters, written, mask->clause, features.attributeClauses(),
+                         mask->place, features.isDeterministic ? "deterministic" : "", clauses,
+                         results);
   }
 };
 
@@ -164,6 +199,8 @@ static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, boo
   for (unsigned i = 0; i < count; ++i) {
     Module module{&masks[random() % std::size(masks)], types[random() % std::size(types)],
                   dims[i % std::size(dims)], 0, Features::draw(random)};
+    if (backwardFlag)
+      module.features.drawGradients(random);
     module.valueDim = random() % 2 ? module.dim : dims[random() % std::size(dims)];
     modules.push_back(std::move(module));
   }
@@ -212,13 +249,13 @@ static Expected<std::string> runCase(const Program &program, const Module &modul
                          module.type, seedFlag * 16 + argument)
         .str();
   };
-  // What else there is follows from these; o and lse start as NaN.
+  // What else there is follows from these; outputs start as NaN.
   std::vector<std::string> specs = {getSpec(shape.queryHeads, shape.numQueries, module.dim, 0),
                                     getSpec(shape.keyHeads, shape.numKeys, module.dim, 1),
                                     getSpec(shape.keyHeads, shape.numKeys, module.valueDim, 2)};
   if (module.features.hasOffset)
     specs.push_back(llvm::formatv("index={0}", shape.numKeys / 2));
-  Expected<Inputs> inputs = makeInputs(program, specs);
+  Expected<Inputs> inputs = makeInputs(program, specs, workFlag);
   if (!inputs)
     return inputs.takeError();
   const llvm::BitVector &poisoned = inputs->poisoned;
@@ -234,8 +271,11 @@ static Expected<std::string> runCase(const Program &program, const Module &modul
     return problem.takeError();
   // Of the point's own numbers, so that it is the same alone as among others.
   std::mt19937 random(seedFlag + shape.numQueries * shape.numKeys + module.dim);
-  if (std::optional<unsigned> keep = op.getArgument("keep"); keep && random() % 4)
+  if (std::optional<unsigned> keep = op.getArgument("keep"); keep && random() % 4) {
     hideBlocks(inputs->tensors[*keep], random);
+    llvm::BitVector wanted = poisoned;
+    fillForward(program, op, wanted.flip(), workFlag, *inputs);
+  }
   if (featuresFlag)
     plantNaN(op, *problem, inputs->tensors);
   Runner runner(program, device, executable);
@@ -244,8 +284,10 @@ static Expected<std::string> runCase(const Program &program, const Module &modul
   Expected<SmallVector<HostTensor>> results = runner.run();
   if (!results)
     return results.takeError();
-  values.set("o", &(*results)[0]);
-  values.set("lse", &(*results)[1]);
+  const HostTensor *result = results->begin();
+  for (const OperandRole &role : op.op.roles)
+    if (role.rule->is(OperandRule::Output))
+      values.set(role.getName(), result++);
   Expected<Comparison> comparison = flashattn::compare(op.op, values, workFlag);
   if (!comparison)
     return comparison.takeError();
