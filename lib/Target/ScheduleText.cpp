@@ -197,8 +197,8 @@ static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, Float
   return fields;
 }
 
-Expected<ScheduleAttr> mlir::flashattn::pinSchedule(AttentionOp op, const Machine &machine,
-                                                    StringRef text) {
+template <typename OpT>
+static Expected<ScheduleAttr> pin(OpT op, const Machine &machine, StringRef text) {
   MLIRContext *ctx = op.getContext();
   std::string invalid;
   auto emitError = [&] { return mlir::emitError(op.getLoc()); };
@@ -232,6 +232,16 @@ Expected<ScheduleAttr> mlir::flashattn::pinSchedule(AttentionOp op, const Machin
     }
   return llvm::createStringError("no schedule with " + text +
                                  " fits: " + llvm::join(refusals.getLines(), "; "));
+}
+
+Expected<ScheduleAttr> mlir::flashattn::pinSchedule(AttentionOp op, const Machine &machine,
+                                                    StringRef text) {
+  return pin(op, machine, text);
+}
+
+Expected<ScheduleAttr> mlir::flashattn::pinSchedule(AttentionBackwardOp op, const Machine &machine,
+                                                    StringRef text) {
+  return pin(op, machine, text);
 }
 
 void Refusals::add(const ScheduleFields &schedule, StringRef reason) {

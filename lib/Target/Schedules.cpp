@@ -80,6 +80,13 @@ static std::string explainHeadRefusal(AttentionOpInterface op) {
   return "";
 }
 
+/// Fields of what makes gradients, for what does not.
+static std::string explainGradientFields(ScheduleAttr schedule) {
+  if (schedule.getTileQ())
+    return llvm::formatv("expected tile_q for gradients alone but got {0}", schedule.getTileQ());
+  return schedule.getApart() ? "expected apart for gradients alone" : "";
+}
+
 /// What tensor cores ask of operands and of a row's threads.
 static std::string explainElementRefusal(FloatType element, ScheduleAttr schedule) {
   if (schedule.getDotType() != element)
@@ -100,6 +107,8 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
   StringRef ofHeads = op.findInputOfHeads(schedule.getSplits() > 1);
   if (pack != 1 && !ofHeads.empty())
     return llvm::formatv("expected pack 1 with {0} but got {1}", ofHeads, pack);
+  if (std::string reason = explainGradientFields(schedule); !reason.empty())
+    return reason;
   if (machine.isCPU())
     return cpu::explainRefusal(op, schedule);
   FloatType element = op.getElementType();
@@ -118,6 +127,8 @@ std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)
       return llvm::formatv("expected {0} 1 for gradients but got {1}", name, value);
+  if (schedule.getRoles() && schedule.getTileQ())
+    return llvm::formatv("expected no tile_q with roles but got {0}", schedule.getTileQ());
   if (machine.isCPU())
     return cpu::explainRefusal(op, schedule);
   FloatType element = op.getElementType();
@@ -137,6 +148,8 @@ std::string mlir::flashattn::explainRefusal(ProjectOp op, ScheduleAttr schedule,
        {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
     if (value != 1)
       return llvm::formatv("expected {0} 1 for a projection but got {1}", name, value);
+  if (std::string reason = explainGradientFields(schedule); !reason.empty())
+    return reason;
   if (machine.isCPU())
     return cpu::explainRefusal(op, schedule);
   if (std::string reason = explainElementRefusal(op.getElementType(), schedule); !reason.empty())

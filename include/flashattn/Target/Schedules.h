@@ -72,6 +72,8 @@ llvm::Expected<std::optional<ScheduleFields>> completeSchedule(StringRef text, F
 /// that fits once it is given them. Errors: those of completeSchedule, numbers that no schedule
 /// has, and why none fits.
 llvm::Expected<ScheduleAttr> pinSchedule(AttentionOp op, const Machine &machine, StringRef text);
+llvm::Expected<ScheduleAttr> pinSchedule(AttentionBackwardOp op, const Machine &machine,
+                                         StringRef text);
 
 /// "needs … bytes: 7 schedules, such as tile_m = …", a line for each reason.
 class Refusals {

@@ -1,6 +1,7 @@
 //===- DistributeWarpgroups.cpp - flashattn-distribute: Hopper's ops -------===//
 //
-// What a thread has of products of warpgroups, and of tiles that go to and from shared memory whole.
+// What a thread has of products of warpgroups, and of tiles that go to and from shared memory
+// whole.
 //
 //===----------------------------------------------------------------------===//
 
@@ -44,9 +45,8 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
                               << " warpgroups but got " << memref;
     rhs = sliceForWarpgroup(rhs, 0, memref.getDimSize(0) / parts);
   }
-  values[op.getD()] =
-      hopper::WgmmaOp::create(b, loc, type, a, rhs, acc, op.getTransposedAttr(), op.getDepthAttr(),
-                              op.getTransposedAAttr());
+  values[op.getD()] = hopper::WgmmaOp::create(b, loc, type, a, rhs, acc, op.getTransposedAttr(),
+                                              op.getDepthAttr(), op.getTransposedAAttr());
   return success();
 }
 
@@ -98,7 +98,8 @@ LogicalResult Distributor::loadAdded(LoadAddedOp op) {
   auto tile = cast<VectorType>(op.getTile().getType());
   int64_t parts = op.getParts(), groups = tile.getDimSize(1) / 8 / parts;
   if (!layout.isTile(tile) || layout.rowBlocks != 1)
-    return op.emitOpError() << "expected a tile of " << 16 * layout.warps << " rows but got " << tile;
+    return op.emitOpError() << "expected a tile of " << 16 * layout.warps << " rows but got "
+                            << tile;
   constexpr int64_t kVector = 4, kGroup = 32 * kVector;
   auto source = cast<MemRefType>(op.getSource().getType());
   int64_t columns = tile.getDimSize(1), rank = source.getRank();
@@ -121,7 +122,6 @@ LogicalResult Distributor::loadAdded(LoadAddedOp op) {
       auto split = vector::ToElementsOp::create(b, loc, loaded);
       elements.append(split->result_begin(), split->result_end());
     }
-  values[op.getTile()] =
-      vector::FromElementsOp::create(b, loc, layout.threadType(tile), elements);
+  values[op.getTile()] = vector::FromElementsOp::create(b, loc, layout.threadType(tile), elements);
   return success();
 }

@@ -18,6 +18,10 @@ namespace {
 struct AttentionRow {
   int64_t bits, maxD, tileM, tileN, warps, stages;
 };
+struct GradientRow {
+  int64_t bits, maxD, tileM, tileN, warps, stages, tileQ;
+  bool apart;
+};
 struct DecodeRow {
   int64_t bits, maxD, tileN;
 };
@@ -25,6 +29,10 @@ struct DecodeRow {
 
 static constexpr AttentionRow kAttentionTable[] = {
 #define ATTENTION(...) {__VA_ARGS__},
+#include "Schedules.def"
+};
+static constexpr GradientRow kGradientTable[] = {
+#define GRADIENTS(...) {__VA_ARGS__},
 #include "Schedules.def"
 };
 static constexpr DecodeRow kDecodeTable[] = {
@@ -83,19 +91,25 @@ Candidates ampere::getCandidates(AttentionOp op) {
 
 Candidates ampere::getCandidates(AttentionBackwardOp op) {
   FloatType element = op.getElementType();
-  bool isF32 = element.isF32();
-  int64_t d = std::max(op.getD(), op.getDv());
+  int64_t d = std::max(op.getD(), op.getDv()), bits = element.getIntOrFloatBitWidth();
   Candidates candidates;
-  auto add = [&](int64_t m, int64_t n, int64_t warps, int64_t stages) {
-    candidates.push_back(
-        ScheduleAttr::get(op.getContext(), makeFields(m, n, warps, stages, element)));
+  auto add = [&](const GradientRow &row) {
+    ScheduleFields fields = makeFields(row.tileM, row.tileN, row.warps, row.stages, element);
+    fields.tileQ = row.tileQ == row.tileM ? 0 : row.tileQ;
+    if (row.apart)
+      fields.apart = true;
+    candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
-  if (!isF32 && d <= 64)
-    add(64, 64, 4, 2);
-  if (!isF32)
-    add(64, 32, 4, 2);
-  add(64, 16, 4, 2);
-  add(64, 16, 4, 1);
+  const GradientRow *widest = nullptr;
+  for (const GradientRow &row : kGradientTable) {
+    if (row.bits != bits)
+      continue;
+    widest = &row;
+    if (d <= row.maxD)
+      add(row);
+  }
+  if (candidates.empty())
+    add(*widest);
   return candidates;
 }
 
@@ -166,16 +180,39 @@ std::string ampere::explainRefusal(AttentionOp op, ScheduleAttr schedule, const 
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
 }
 
-std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
-                                   const Machine &machine) {
-  if (std::string reason = ::explainRefusal(schedule); !reason.empty())
+/// Of the programs over key tiles or over query tiles, whose rows are `schedule`'s.
+static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule, bool overKeys,
+                                  const Machine &machine) {
+  if (std::string reason = explainRefusal(schedule); !reason.empty())
     return reason;
+  FloatType element = op.getElementType();
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
   SharedMemoryPlan plan =
-      planStagedTiles({{"k", m, d}, {"v", m, dv}}, {{"q", n, d}, {"d_o", n, dv}},
-                      schedule.getStages(), getBytes(op.getElementType()));
-  return plan.explainRefusal(machine.getSharedMemoryPerBlock());
+      planStagedTiles({{overKeys ? "k" : "q", m, d}, {overKeys ? "v" : "d_o", m, dv}},
+                      {{overKeys ? "q" : "k", n, d}, {overKeys ? "d_o" : "v", n, dv}},
+                      schedule.getStages(), getBytes(element));
+  if (std::string reason = plan.explainRefusal(machine.getSharedMemoryPerBlock()); !reason.empty())
+    return reason;
+  // 16 rows of n f32 are n / 2 registers a lane.
+  int64_t rowBlocks = m / (16 * schedule.getWarps());
+  int64_t dk = rowBlocks * d / 2, scores = rowBlocks * n / 2;
+  SmallVector<Need> needs = {
+      {overKeys ? "dk" : "dq", dk}, {"scores", scores}, {"gradients", scores}};
+  if (overKeys && !schedule.getApart().value_or(false))
+    needs.push_back({"dv", rowBlocks * dv / 2});
+  if (schedule.getQueriesInRegisters().value_or(false))
+    needs.push_back(
+        {overKeys ? "k and v" : "q and d_o", rowBlocks * (d + dv) / 4 * (element.isF32() ? 4 : 1)});
+  return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
+}
+
+std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
+                                   const Machine &machine) {
+  std::string reason = ::explainRefusal(op, schedule, /*overKeys=*/true, machine);
+  return reason.empty()
+             ? ::explainRefusal(op, schedule.forQueryTiles(), /*overKeys=*/false, machine)
+             : reason;
 }
 
 std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine) {

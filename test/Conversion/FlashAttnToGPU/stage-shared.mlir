@@ -213,3 +213,68 @@ func.func @aligned_rows(%k: memref<?x64xf16, strided<[?, 1], offset: ?>> {flasha
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// Rounds over one interval are one pass over the buffers: the last step of a round brings the first
+// tile of the next one. Two products read one copy of what is streamed.
+// CHECK-LABEL: func @rounds
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<?x?x64xf16>, %[[BEGIN:[a-z0-9]+]]: index, %[[END:[a-z0-9]+]]: index, %[[ROUNDS:[a-z0-9]+]]: index
+// CHECK: %[[QS:.*]] = memref.view %{{.*}} to memref<2x16x64xf16, #gpu.address_space<workgroup>>
+// CHECK-NOT: memref.view
+// CHECK: gpu.barrier
+// CHECK: %[[SOME:.*]] = arith.cmpi slt, %[[BEGIN]], %[[END]]
+// CHECK: %[[ANY:.*]] = arith.cmpi sgt, %[[ROUNDS]], %c0
+// CHECK: %[[BOTH:.*]] = arith.andi %[[SOME]], %[[ANY]]
+// CHECK: scf.if %[[BOTH]]
+// CHECK:   %[[STAGE0:.*]] = arith.andi %[[BEGIN]], %c1
+// CHECK:   nvgpu.device_async_copy %[[Q]][%c0,
+// CHECK: scf.for %[[R:.*]] = %c0 to %[[ROUNDS]] step %c1
+// CHECK-NOT: gpu.barrier
+// CHECK:   flashattn.tile_loop (%[[J:.*]], %{{.*}}) in [(%[[BEGIN]], %[[BEGIN]], %[[END]], %[[END]])]
+// CHECK:     %[[STEPS:.*]] = arith.subi %[[END]], %[[BEGIN]]
+// CHECK:     %[[DONE:.*]] = arith.muli %[[R]], %[[STEPS]]
+// CHECK:     %[[NUMBER:.*]] = arith.addi %[[J]], %[[DONE]]
+// CHECK:     nvgpu.device_async_wait
+// CHECK:     gpu.barrier
+// CHECK:     %[[NEXT:.*]] = arith.addi %[[J]], %c1
+// CHECK:     %[[INSIDE:.*]] = arith.cmpi slt, %[[NEXT]], %[[END]]
+// CHECK:     %[[NEXTNUMBER:.*]] = arith.addi %[[NUMBER]], %c1
+// CHECK:     %[[NEXTPLACE:.*]] = arith.select %[[INSIDE]], %[[NEXT]], %[[BEGIN]]
+// CHECK:     %[[R1:.*]] = arith.addi %[[R]], %c1
+// CHECK:     %[[NEXTROUND:.*]] = arith.select %[[INSIDE]], %[[R]], %[[R1]]
+// CHECK:     %[[EXISTS:.*]] = arith.cmpi slt, %[[NEXTROUND]], %[[ROUNDS]]
+// CHECK:     scf.if %[[EXISTS]]
+// CHECK:       %[[STAGE:.*]] = arith.andi %[[NEXTNUMBER]], %c1
+// CHECK:       %[[ROW:.*]] = arith.muli %[[NEXTPLACE]], %c16
+// CHECK:       nvgpu.device_async_copy %[[Q]][%[[NEXTROUND]], %{{.*}}], %[[QS]][%[[STAGE]],
+// CHECK:     %[[MINE:.*]] = arith.andi %[[NUMBER]], %c1
+// CHECK:     %[[QT:.*]] = vector.transfer_read %[[QS]][%[[MINE]], %c0, %c0]
+// CHECK:     %[[S:.*]] = vector.contract {{.*}}, %[[QT]],
+// CHECK:     vector.contract {{.*}}, %[[QT]],
+func.func @rounds(%q: memref<?x?x64xf16>, %begin: index, %end: index, %rounds: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  %sums = arith.constant dense<0.0> : vector<64x64xf32>
+  %one = arith.constant dense<1.0> : vector<64x64xf16>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %r = flashattn.tile_loop (%i, %j, %h) in [(%begin, %begin, %end, %end)] rounds %rounds iter_args(%acc = %sums) -> (vector<64x64xf32>) {
+        %qt = flashattn.load_tile %q[%h, %j, %c0] dims [1, 2] in_bounds [false, true] : memref<?x?x64xf16> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %one, %qt, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        %p = arith.truncf %s : vector<64x16xf32> to vector<64x16xf16>
+        %sum = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %qt, %acc : vector<64x16xf16>, vector<16x64xf16> into vector<64x64xf32>
+        flashattn.tile_yield %sum : vector<64x64xf32>
+      }
+    }
+    gpu.terminator
+  }
+  return
+}

@@ -174,6 +174,11 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'tile_q' between 0 and 1024 but got 2048}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 2048>} { return }
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'queries_in_registers' only without roles, whose products read the queries from shared memory}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = true, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>} { return }
 

@@ -78,6 +78,7 @@ func.func @masks() attributes {
 
 // CHECK-LABEL: func @roles
 // CHECK-SAME: alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>
+// CHECK-SAME: gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>
 // CHECK-SAME: limits = #flashattn.roles<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale = 0, section = 65535>
 // One block a multiprocessor goes without saying.
 // CHECK-SAME: once = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1>
@@ -93,6 +94,7 @@ func.func @masks() attributes {
 // CHECK-SAME: terse = #flashattn.roles<consumers = 1, along = query_tile, registers = 24, producer_registers = 24, rescale = 0, section = 1, blocks = 8>
 func.func @roles() attributes {
   alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>,
+  gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>,
   limits = #flashattn.roles<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale = 0, section = 65535>,
   once = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 1>,
   packed = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8,

@@ -53,9 +53,9 @@ WARPGROUP_INSTRUCTIONS = (
 REGISTER_FILE, MOST_REGISTERS = 65536, 255
 
 
-# An attention: element type, head dimension, name of the mask, query heads of a key/value head (0:
-# unknown), and the chip where it is not that of the test.
-Case = collections.namedtuple("Case", "element dim mask group chip", defaults=(0, None))
+# An attention, or its gradients: element type, head dimension, name of the mask, query heads of a
+# key/value head (0: unknown), the chip where it is not that of the test, and which of the two.
+Case = collections.namedtuple("Case", "element dim mask group chip op", defaults=(0, None, "attention"))
 
 TABLES = pathlib.Path(__file__).resolve().parents[3] / "lib" / "Target"
 
@@ -86,8 +86,16 @@ def row_classes(chip):
         return
     for row in table("Ampere", "ATTENTION"):
         names = ("tile_m", "tile_n", "warps", "stages")
-        yield (row, lambda case, row=row: case.mask not in FEW and bits[case.element] == row[0]
-               and case.dim <= int(row[1]), dict(zip(names, row[2:])))
+        yield (row, lambda case, row=row: case.op == "attention" and case.mask not in FEW
+               and bits[case.element] == row[0] and case.dim <= int(row[1]),
+               dict(zip(names, row[2:])))
+    for row in table("Ampere", "GRADIENTS"):
+        names = ("tile_m", "tile_n", "warps", "stages", "tile_q", "apart")
+        fields = dict(zip(names, row[2:]))
+        if fields["tile_q"] == fields["tile_m"]:
+            fields["tile_q"] = "none"
+        yield (row, lambda case, row=row: case.op == "gradients" and bits[case.element] == row[0]
+               and case.dim <= int(row[1]), fields)
     for row in table("Ampere", "DECODE"):
         yield (row, lambda case, row=row: case.mask in FEW and bits[case.element] == row[0]
                and case.dim <= int(row[1]), {"tile_n": row[2]})
@@ -95,9 +103,11 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
+    left_out = {"tile_q": "none", "apart": "false"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     for number, (_, includes, row) in enumerate(classes):
-        if includes(case) and all(fields.get(name, "1") == value for name, value in row.items()):
+        if includes(case) and all(fields.get(name, left_out.get(name, "1")) == value
+                                  for name, value in row.items()):
             return number
     return None
 
@@ -111,6 +121,19 @@ def module(element, dim, clauses, queries="?", keep=False, group=0):
     return f"""
 func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}{parameter}) {{
   flashattn.attention {clauses} ins(%q, %k, %v : {q}, {t}, {t}) {keep} outs(%o, %lse : {q}, {lse})
+  return
+}}
+"""
+
+
+def gradients(element, dim, clauses, group=0):
+    heads, kv_heads = (2 * group, 2) if group else ("?", "?")
+    t, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x?x{dim}x{element}>"
+    lse = f"memref<?x{heads}x?xf32>"
+    return f"""
+func.func @gradients(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}, %do: {q}, %dq: {q}, %dk: {t}, %dv: {t}) {{
+  flashattn.attention_backward {clauses} ins(%q, %k, %v, %o, %lse, %do : {q}, {t}, {t}, {q}, {lse}, {q})
+    outs(%dq, %dk, %dv : {q}, {t}, {t})
   return
 }}
 """
@@ -132,7 +155,12 @@ def cases(chip):
             for dim in (16, 32, 64, 128, 256) for mask in (MASKS if dim == 64 else ["causal"])] + [
                 Case(element, dim, mask) for element, dim in few for mask in FEW] + [
                     Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
-                        Case("f16", 128, "chunks"), Case("f32", 256, "causal", chip="sm_86")]  # with less shared memory
+                        Case("f16", 128, "chunks"), Case("f32", 256, "causal", chip="sm_86")] + [  # with less shared memory
+                            Case(element, dim, mask, group, chip, "gradients") for element, dim, mask, group, chip in
+                            [("bf16", 64, mask, 0, None) for mask in MASKS] +
+                            [("f16", dim, "causal", 0, None) for dim in (16, 64, 80, 128, 192, 256)] +
+                            [("f32", dim, "causal", 0, None) for dim in (32, 64, 128, 256)] +
+                            [("bf16", 128, "sinks", 4, None), ("f32", 256, "causal", 0, "sm_86")]]
 
 
 def kernel_ptx(ir):
@@ -229,8 +257,13 @@ def check(ptxas, chip, nvdisasm, case):
     chip = case.chip or chip
     clauses = {**MASKS, **WIDE, **DIVIDED, **PACKS, **FEW, **KEEPS}[case.mask].replace("ELEMENT", case.element)
     queries = case.mask.split()[0] if case.mask in FEW else "?"
-    text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.group)
+    if case.op == "gradients":
+        text = gradients(case.element, case.dim, clauses, case.group)
+    else:
+        text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.group)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
+    if case.op != "attention":
+        name = f"{case.op} {name}"
     chosen, done = [subprocess.run(["flash-opt", f"-{step}=chip={chip}"], input=text,
                                    capture_output=True, text=True)
                     for step in ("flashattn-select-schedule", "flashattn-to-nvvm")]

@@ -398,7 +398,7 @@ bool RolesFields::operator==(const RolesFields &o) const {
 bool ScheduleFields::operator==(const ScheduleFields &o) const {
   auto tie = [](const ScheduleFields &f) {
     return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
-                    f.minPartTiles, f.queriesInRegisters, f.roles);
+                    f.minPartTiles, f.tileQ, f.queriesInRegisters, f.apart, f.roles);
   };
   return tie(*this) == tie(o);
 }
@@ -469,7 +469,9 @@ ScheduleFields ScheduleAttr::getFields() const {
           getPack(),
           getSplits(),
           getMinPartTiles(),
+          getTileQ(),
           getQueriesInRegisters(),
+          getApart(),
           getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
 }
 
@@ -494,6 +496,13 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   return get(getContext(), fields);
 }
 
+ScheduleAttr ScheduleAttr::forQueryTiles() const {
+  ScheduleFields fields = getFields();
+  if (fields.tileQ)
+    fields.tileM = std::exchange(fields.tileQ, 0);
+  return get(getContext(), fields);
+}
+
 Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
   ScheduleFields fields;
   ScheduleFieldParser visitor{parser};
@@ -509,7 +518,8 @@ Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
     return {};
   return getChecked(emitError, parser.getContext(), fields.tileM, fields.tileN, fields.warps,
                     fields.stages, fields.lanes, fields.dotType, fields.pack, fields.splits,
-                    fields.minPartTiles, fields.queriesInRegisters, roles);
+                    fields.minPartTiles, fields.tileQ, fields.queriesInRegisters, fields.apart,
+                    roles);
 }
 
 void ScheduleAttr::print(AsmPrinter &printer) const {
@@ -519,10 +529,21 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
                                    FloatType dotType, int64_t pack, int64_t splits,
-                                   int64_t minPartTiles, std::optional<bool> queriesInRegisters,
-                                   RolesAttr roles) {
-  ScheduleFields fields{tileM,   tileN, warps,  stages,       lanes,
-                        dotType, pack,  splits, minPartTiles, queriesInRegisters,
+                                   int64_t minPartTiles, int64_t tileQ,
+                                   std::optional<bool> queriesInRegisters,
+                                   std::optional<bool> apart, RolesAttr roles) {
+  ScheduleFields fields{tileM,
+                        tileN,
+                        warps,
+                        stages,
+                        lanes,
+                        dotType,
+                        pack,
+                        splits,
+                        minPartTiles,
+                        tileQ,
+                        queriesInRegisters,
+                        apart,
                         {}};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);

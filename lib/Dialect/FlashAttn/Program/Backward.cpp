@@ -27,7 +27,11 @@ public:
   void build();
 
 private:
-  void buildKeyPrograms(const QuerySums &sums);
+  /// Which gradients a program over key tiles makes: both, or one.
+  struct KeySums {
+    bool dk, dv;
+  };
+  void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void buildQueryPrograms(const QuerySums &sums);
   void buildSumPrograms(const QuerySums &sums);
   /// Whether the programs over key tiles make dq too, of which each adds its share. They do where
@@ -89,7 +93,7 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
 
 /// dk and dv of a tile of keys: rows are keys, and the steps go over the tiles of queries that the
 /// mask shows them, of one query head after the other (B2).
-void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
+void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries);
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
   auto program = ProgramOp::create(
@@ -102,7 +106,9 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
   KeyRange keys = operands.getKeys(all, batch);
   Value firstKey = mul(keyTile, rows);
   Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows);
-  Value v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
+  Value v;
+  if (wanted.dk)
+    v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
   // Of a tile past kv_len no key exists.
   Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1)), when;
   if (op.getKvLen()) {
@@ -112,10 +118,14 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
   SmallVector<TileInterval> intervals = buildQueryIntervals(
       b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries, keys.keys, columns);
 
-  auto sumType = [&](Value factor) {
-    return f32Vector({rows, cast<VectorType>(factor.getType()).getDimSize(1)});
+  auto zeros = [&](int64_t columns) {
+    return splat(f32Vector({rows, operands.padColumns(columns)}), 0);
   };
-  SmallVector<Value> state = {splat(sumType(k), 0), splat(sumType(v), 0)};
+  SmallVector<Value> state;
+  if (wanted.dk)
+    state.push_back(zeros(op.getD()));
+  if (wanted.dv)
+    state.push_back(zeros(op.getDv()));
   if (!intervals.empty()) {
     auto loop = TileLoopOp::create(b, loc, getBounds(intervals), /*list=*/Value(), ValueRange(),
                                    when, state, /*rounds=*/sizes.group);
@@ -132,25 +142,35 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums) {
         products, at, sums.loadColumns(QuerySums::Exponent, at), derivative));
     StageOp::create(b, loc);
     Value dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
-    Value dP = gradients.multiply(dO, v);
-    Value dv = product(weights, dO, loop.getState()[1]);
-    StageOp::create(b, loc);
-    Value final = gradients.buildFinal(weights, dP, sums.loadColumns(QuerySums::Delta, at));
-    Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
-    StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
-    Value dk = product(inner, q, loop.getState()[0]);
-    if (Value gradient = sums.getQueryGradients()) {
-      StageOp::create(b, loc, /*lag=*/1, /*behind=*/1);
-      Value dq = productOfTransposed(
-          inner, k, splat(f32Vector({columns, cast<VectorType>(k.getType()).getDimSize(1)}), 0));
-      AddTileOp::create(b, loc, dq, gradient, ValueRange{batch, head, tile, index(0)}, getParts());
+    SmallVector<Value> yielded;
+    Value dP = wanted.dk ? gradients.multiply(dO, v) : Value();
+    if (wanted.dv)
+      yielded.push_back(product(weights, dO, loop.getState().back()));
+    if (wanted.dk) {
+      StageOp::create(b, loc);
+      Value final = gradients.buildFinal(weights, dP, sums.loadColumns(QuerySums::Delta, at));
+      Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
+      StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+      yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
+      if (Value gradient = sums.getQueryGradients()) {
+        StageOp::create(b, loc, /*lag=*/1, /*behind=*/1);
+        Value dq = productOfTransposed(
+            inner, k, splat(f32Vector({columns, cast<VectorType>(k.getType()).getDimSize(1)}), 0));
+        AddTileOp::create(b, loc, dq, gradient, ValueRange{batch, head, tile, index(0)},
+                          getParts());
+      }
     }
-    TileYieldOp::create(b, loc, ValueRange{dk, dv});
+    TileYieldOp::create(b, loc, yielded);
     scale = derivative.factor;
     state.assign(loop.getResults().begin(), loop.getResults().end());
   }
-  store(hideMissingKeys(state[0], keys, firstKey), scale, op.getDkInit(), batch, kvHead, keyTile);
-  store(hideMissingKeys(state[1], keys, firstKey), {}, op.getDvInit(), batch, kvHead, keyTile);
+  auto storeSum = [&](Value sum, const Factor &factor, Value memref) {
+    store(hideMissingKeys(sum, keys, firstKey), factor, memref, batch, kvHead, keyTile);
+  };
+  if (wanted.dk)
+    storeSum(state.front(), scale, op.getDkInit());
+  if (wanted.dv)
+    storeSum(state.back(), {}, op.getDvInit());
 }
 
 //===----------------------------------------------------------------------===//
@@ -229,11 +249,20 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
 
 void BackwardBuilder::build() {
   QuerySums sums(b, op, operands, addsQueries());
-  buildKeyPrograms(sums);
-  if (addsQueries())
+  if (schedule.getApart().value_or(false)) {
+    buildKeyPrograms(sums, {/*dk=*/false, /*dv=*/true});
+    buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/false});
+  } else {
+    buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/true});
+  }
+  if (addsQueries()) {
     buildSumPrograms(sums);
-  else
+  } else {
+    schedule = schedule.forQueryTiles();
+    // What makes scores takes the tiles' sizes from the op, whose other programs are there already.
+    op.setScheduleAttr(schedule);
     buildQueryPrograms(sums);
+  }
   buildBiasGradient(b, op, operands, sums);
   buildSinkGradient(b, op, operands, sums);
   sums.free();

@@ -150,6 +150,8 @@ private:
 static ScheduleAttr getSchedule(AttentionBackwardOp op) {
   ScheduleFields fields = op.getScheduleAttr().withoutRoles().getFields();
   fields.stages = 1;
+  fields.tileQ = 0;
+  fields.apart.reset();
   if (fields.lanes > 1) {
     fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
     fields.tileN = std::gcd<int64_t>(fields.tileN, std::max(op.getD(), op.getDv()) <= 64 ? 64 : 32);
@@ -163,8 +165,7 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
       all(operands.getAllKeys()), visible(op.getVisibleSets()) {
   schedule = getSchedule(op);
-  // What makes scores takes the tiles' sizes from the op, whose other programs are there already.
-  op.setScheduleAttr(schedule);
+  op.setScheduleAttr(schedule); // as for the programs over query tiles
   rows = schedule.getTileM();
   columns = schedule.getTileN();
   sumsBatches = isSame(0) && !isConstantIntValue(sizes.batches, 1);

@@ -32,7 +32,8 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
-  int64_t whole = std::lcm(schedule.getTileM(), schedule.getTileN());
+  int64_t whole = std::lcm(std::lcm(schedule.getTileM(), schedule.getTileN()),
+                           schedule.forQueryTiles().getTileM());
   rows = mul(ceilDiv(sizes.queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(sizes.batches, 2), sizes.heads, rows});
   if (sumsQueries)
@@ -114,7 +115,7 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
 }
 
 Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
-  return load(kind, at, f32Vector({schedule.getTileM()}), {2});
+  return load(kind, at, f32Vector({schedule.forQueryTiles().getTileM()}), {2});
 }
 
 Value QuerySums::loadColumns(Kind kind, const ScorePlace &at) const {

@@ -21,7 +21,7 @@ public:
   void free() const;
 
   enum Kind { Exponent, Delta };
-  /// Of the schedule's rows, vector<M>, or of the columns of a tile, each of whose rows is the
+  /// Of the rows of a query tile, vector<M>, or of the columns of a tile, each of whose rows is the
   /// same.
   Value loadRows(Kind kind, const ScorePlace &at) const;
   Value loadColumns(Kind kind, const ScorePlace &at) const;

@@ -36,15 +36,17 @@ template <typename OpT> static LogicalResult selectSchedule(OpT op, const Machin
   return diag;
 }
 
-static LogicalResult pinFields(AttentionOp op, const Machine &machine, StringRef fields) {
+/// With `fields` in their place.
+template <typename OpT>
+static LogicalResult selectSchedule(OpT op, const Machine &machine, StringRef fields) {
   if (op.getSchedule() || fields.empty())
-    return success();
+    return selectSchedule(op, machine);
   llvm::Expected<ScheduleAttr> pinned = pinSchedule(op, machine, fields);
   if (!pinned)
     return op.emitOpError() << "cannot be compiled for " << machine.getName() << ": "
                             << llvm::toString(pinned.takeError());
   op.setScheduleAttr(*pinned);
-  return success();
+  return selectSchedule(op, machine);
 }
 
 namespace {
@@ -66,11 +68,9 @@ struct SelectSchedulePass : flashattn::impl::SelectScheduleBase<SelectSchedulePa
     WalkResult result = root->walk([&](Operation *op) {
       LogicalResult selected = success();
       if (auto attention = dyn_cast<AttentionOp>(op))
-        selected = failed(pinFields(attention, *machine, schedule))
-                       ? failure()
-                       : selectSchedule(attention, *machine);
+        selected = selectSchedule(attention, *machine, schedule);
       else if (auto backward = dyn_cast<AttentionBackwardOp>(op))
-        selected = selectSchedule(backward, *machine);
+        selected = selectSchedule(backward, *machine, schedule);
       else if (auto projection = dyn_cast<ProjectOp>(op))
         selected = selectSchedule(projection, *machine);
       return failed(selected) ? WalkResult::interrupt() : WalkResult::advance();

@@ -169,20 +169,23 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
     | `min_part_tiles` (8 if left out) | with `splits`: the fewest key tiles of a part where there are several |
-    | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; without it as registers allow. Not with `roles` |
+    | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries |
+    | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
+    | `apart` (optional) | of gradients: whether those of keys and those of values are made by programs of their own, which have room for wider heads and make the scores twice |
     | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
 
     `flashattn-select-schedule` fills it in; one already on the op is kept.
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
-                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles,
+                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles, "int64_t":$tileQ,
                         OptionalParameter<"::std::optional<bool>">:$queriesInRegisters,
+                        OptionalParameter<"::std::optional<bool>">:$apart,
                         OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
     return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.lanes,
-                 fields.dotType, fields.pack, fields.splits, fields.minPartTiles,
-                 fields.queriesInRegisters,
+                 fields.dotType, fields.pack, fields.splits, fields.minPartTiles, fields.tileQ,
+                 fields.queriesInRegisters, fields.apart,
                  fields.roles ? RolesAttr::get($_ctxt, *fields.roles) : RolesAttr());
   }]>];
   let extraClassDeclaration = [{
@@ -192,6 +195,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     ScheduleAttr withoutRoles() const;
     /// At most so many parts. With 1 there are none, and `min_part_tiles` is left out.
     ScheduleAttr withSplits(int64_t splits) const;
+    /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
+    ScheduleAttr forQueryTiles() const;
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

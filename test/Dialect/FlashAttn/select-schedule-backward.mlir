@@ -1,0 +1,46 @@
+// RUN: flash-opt %s -flashattn-select-schedule=chip=sm_80 | FileCheck %s
+// RUN: flash-opt %s -flashattn-select-schedule=chip=sm_86 | FileCheck %s --check-prefix=SM86
+// RUN: flash-opt %s "-flashattn-select-schedule=chip=sm_80 schedule='tile_n = 16'" | FileCheck %s --check-prefix=PINNED
+// RUN: flash-opt %s "-flashattn-select-schedule=chip=sm_80 schedule='apart = true, stages = 1'" | FileCheck %s --check-prefix=APART
+// RUN: flash-opt %s "-flashattn-select-schedule=chip=cpu schedule='tile_q = 8, apart = true'" | FileCheck %s --check-prefix=CPU
+
+// Rows of keys and of queries, which may differ.
+// CHECK-LABEL: @half
+// CHECK: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// SM86-LABEL: @half
+// SM86: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// What is left out of a pin comes from the table.
+// PINNED-LABEL: @half
+// PINNED: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// APART-LABEL: @half
+// APART: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16, apart = true>)
+// CPU-LABEL: @half
+// CPU: lanes = 1, dot_type = f32, tile_q = 8, apart = true>)
+func.func @half(%q: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Two sums of a wide head do not fit one program.
+// CHECK-LABEL: @wide
+// CHECK: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>)
+func.func @wide(%q: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>)
+    outs(%q, %q, %q : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+  return
+}
+
+// With less shared memory a block has fewer rows.
+// CHECK-LABEL: @single
+// CHECK: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f32, apart = true>)
+// SM86-LABEL: @single
+// SM86: schedule(<tile_m = 32, tile_n = 16, warps = 2, stages = 1, lanes = 4, dot_type = f32, apart = true>)
+func.func @single(%q: memref<?x?x?x256xf32>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?xf32>, memref<?x?x?x256xf32>)
+    outs(%q, %q, %q : memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?x256xf32>)
+  return
+}
