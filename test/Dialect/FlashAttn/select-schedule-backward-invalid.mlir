@@ -1,90 +1,90 @@
 // RUN: split-file %s %t
 // RUN: flash-opt %t/gradients.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
 // RUN: flash-opt %t/others.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
-// RUN: not flash-opt %t/pinned.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 48'" 2>&1 | FileCheck %s
+// RUN: not flash-opt %t/pinned.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 40'" 2>&1 | FileCheck %s
 
-// CHECK: error: {{.*}} cannot be compiled for sm_80: no schedule with tile_m = 48 fits: expected tile_m to be a multiple of 16 rows for each of
+// CHECK: error: {{.*}} cannot be compiled for sm_80: no schedule with tile_m = 40 fits: expected tile_m to be a multiple of 16 rows for each of
 
 //--- gradients.mlir
 // R2: why the schedules tried were refused, each reason once.
-func.func @head_dim(%q: memref<?x?x?x20xf16>, %lse: memref<?x?x?xf32>) {
+func.func @head_dim(%q: memref<?x?x?x20xf16>, %dq: memref<?x?x?x20xf16>, %dk: memref<?x?x?x20xf16>, %dv: memref<?x?x?x20xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+2 {{cannot be compiled for sm_80: no schedule fits}}
   // expected-note@+1 {{expected D to be a multiple of 8 up to 256 but got 20:}}
   flashattn.attention_backward  ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?xf32>, memref<?x?x?x20xf16>) outs(%q, %q, %q : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
+      : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?xf32>, memref<?x?x?x20xf16>) outs(%dq, %dk, %dv : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
   return
 }
 
 // -----
 
-func.func @shared_memory(%q: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
+func.func @shared_memory(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{with the schedule given: needs 196608 bytes of shared memory (k 32768, v 32768, q 65536, d_o 65536) of 166912 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%q, %q, %q : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+      : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
 
 // -----
 
 // Rows of queries may be others than those of keys.
-func.func @queries_shared_memory(%q: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+func.func @queries_shared_memory(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 294912 bytes of shared memory (q 131072, d_o 131072, k 16384, v 16384) of 166912 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 512>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
 
 // -----
 
-func.func @registers(%q: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+func.func @registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 384 registers a thread for accumulators (dk 128, scores 64, gradients 64, dv 128) of 200 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 2, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
 
 // -----
 
-func.func @queries_registers(%q: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+func.func @queries_registers(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 288 registers a thread for accumulators (dq 192, scores 48, gradients 48) of 200 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 192>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
 
 // -----
 
-func.func @residents(%q: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+func.func @residents(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{needs 224 registers a thread for accumulators (dk 64, scores 16, gradients 16, dv 64, k and v 64) of 200 available}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = true>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
 
 // -----
 
-func.func @rows(%q: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m to be a multiple of 16 rows for each of 4 warps but got 48}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 48>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @pack(%q: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+func.func @pack(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected pack 1 for gradients but got 2}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 2>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @roles(%q: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+func.func @roles(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected no tile_q with roles but got 128}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }
 
@@ -113,8 +113,8 @@ func.func @project(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: mem
 }
 
 //--- pinned.mlir
-func.func @pinned(%q: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+func.func @pinned(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward  ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }

@@ -9,27 +9,27 @@
 // CHECK: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
 // SM86-LABEL: @half
 // SM86: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
-// What is left out of a pin comes from the table.
+// What is left out of a pin comes from the row of the table that has it.
 // PINNED-LABEL: @half
-// PINNED: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// PINNED: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>)
 // APART-LABEL: @half
 // APART: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16, apart = true>)
 // CPU-LABEL: @half
 // CPU: lanes = 1, dot_type = f32, tile_q = 8, apart = true>)
-func.func @half(%q: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+func.func @half(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
-    outs(%q, %q, %q : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
 
 // Two sums of a wide head do not fit one program.
 // CHECK-LABEL: @wide
 // CHECK: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>)
-func.func @wide(%q: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
+func.func @wide(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>)
-    outs(%q, %q, %q : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
 
@@ -38,9 +38,9 @@ func.func @wide(%q: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
 // CHECK: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f32, apart = true>)
 // SM86-LABEL: @single
 // SM86: schedule(<tile_m = 32, tile_n = 16, warps = 2, stages = 1, lanes = 4, dot_type = f32, apart = true>)
-func.func @single(%q: memref<?x?x?x256xf32>, %lse: memref<?x?x?xf32>) {
+func.func @single(%q: memref<?x?x?x256xf32>, %dq: memref<?x?x?x256xf32>, %dk: memref<?x?x?x256xf32>, %dv: memref<?x?x?x256xf32>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?xf32>, memref<?x?x?x256xf32>)
-    outs(%q, %q, %q : memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?x256xf32>)
+    outs(%dq, %dk, %dv : memref<?x?x?x256xf32>, memref<?x?x?x256xf32>, memref<?x?x?x256xf32>)
   return
 }
