@@ -107,10 +107,15 @@ private:
   Term scaledStep(bool queries, int64_t factor);
   Term compare(bool isEquality, Term lhs, Term rhs);
 
-  /// base + a*i of `linear`, in 32 bits; in index where it depends on neither axis.
+  /// Coefficients of `linear` along the rows and the columns of the tile.
+  int64_t ofRows(const Linear &linear) const { return linear[areRowsQueries() ? 0 : 1]; }
+  int64_t ofColumns(const Linear &linear) const { return linear[areRowsQueries() ? 1 : 0]; }
+  bool areRowsQueries() const { return columns == TileAxis::Keys; }
+  /// The base and the rows' part of `linear`, in 32 bits; in index where it depends on neither axis.
   Term limit(const Linear &linear);
-  /// limit >= -b*j, or equal.
-  Term test(Term limit, int64_t b, bool isEquality);
+  /// limit >= -factor * column, or equal. A thread has few rows and many columns: what it holds are
+  /// the rows' limits.
+  Term test(Term limit, int64_t factor, bool isEquality);
   /// The value of an expression in index arithmetic, each part at its own shape.
   Term evaluate(AffineExpr expr);
   /// The conjunction of a set's constraints that depend on neither axis, on
@@ -165,8 +170,6 @@ Term TileBuilder::scaledStep(bool queries, int64_t factor) {
 /// add less than the limit.
 Term TileBuilder::limit(const Linear &linear) {
   Type index = builder.getIndexType(), i32 = builder.getI32Type();
-  int64_t a = linear[0], b = linear[1];
-
   Value base;
   for (bool positive : {true, false})
     for (unsigned i = 0; i < operands.size(); ++i) {
@@ -185,23 +188,25 @@ Term TileBuilder::limit(const Linear &linear) {
     base = constant(index, linear[4]);
   else if (linear[4] != 0)
     base = make<arith::AddIOp>(base, constant(index, linear[4]));
-  if (a == 0 && b == 0)
+  if (linear[0] == 0 && linear[1] == 0)
     return {base, {}};
 
   base = make<arith::MinSIOp>(base, constant(index, kBaseLimit));
   base = make<arith::MaxSIOp>(base, constant(index, -kBaseLimit));
   Term row{make<arith::IndexCastOp>(i32, base), {}};
-  if (a == -1)
-    row = binary<arith::SubIOp>(row, step(/*queries=*/true, i32));
-  else if (a != 0)
-    row = binary<arith::AddIOp>(row, scaledStep(/*queries=*/true, a));
+  int64_t factor = ofRows(linear);
+  if (factor == -1)
+    row = binary<arith::SubIOp>(row, step(/*queries=*/areRowsQueries(), i32));
+  else if (factor != 0)
+    row = binary<arith::AddIOp>(row, scaledStep(/*queries=*/areRowsQueries(), factor));
   return row;
 }
 
-Term TileBuilder::test(Term limit, int64_t b, bool isEquality) {
+Term TileBuilder::test(Term limit, int64_t factor, bool isEquality) {
   Type element = getElementTypeOrSelf(limit.value.getType());
   return compare(isEquality, limit,
-                 b == 0 ? Term{constant(element, 0), {}} : scaledStep(/*queries=*/false, -b));
+                 factor == 0 ? Term{constant(element, 0), {}}
+                             : scaledStep(/*queries=*/!areRowsQueries(), -factor));
 }
 
 Term TileBuilder::evaluate(AffineExpr expr) {
@@ -292,7 +297,7 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
   auto add = [&](Term test) {
     combine<arith::AndIOp>(parts[test.shape.queries][test.shape.keys], test);
   };
-  // Limits of the same direction along the keys make one: what depends on the whole tile
+  // Limits of the same direction along the columns make one: what depends on the whole tile
   // is compared once.
   SmallVector<std::pair<int64_t, Term>> limits;
   if (addKeyExists)
@@ -307,18 +312,18 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
       add(compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}}));
       continue;
     }
-    int64_t a = (*c.linear)[0], b = (*c.linear)[1];
+    int64_t factor = ofColumns(*c.linear);
     Term mine = limit(*c.linear);
-    auto *same = llvm::find_if(limits, [&](const auto &other) { return other.first == b; });
-    if (c.isEquality || (a == 0 && b == 0))
-      add(test(mine, b, c.isEquality));
+    auto *same = llvm::find_if(limits, [&](const auto &other) { return other.first == factor; });
+    if (c.isEquality || ((*c.linear)[0] == 0 && (*c.linear)[1] == 0))
+      add(test(mine, factor, c.isEquality));
     else if (same == limits.end())
-      limits.push_back({b, mine});
+      limits.push_back({factor, mine});
     else
       combine<arith::MinSIOp>(same->second, mine);
   }
-  for (const auto &[b, bound] : limits)
-    add(test(bound, b, /*isEquality=*/false));
+  for (const auto &[factor, bound] : limits)
+    add(test(bound, factor, /*isEquality=*/false));
 }
 
 Value TileBuilder::build(ArrayRef<IntegerSet> visible) {

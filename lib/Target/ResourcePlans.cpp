@@ -111,6 +111,8 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.exchanged.push_back(addTiles(tile, kPlaces));
     barriers += kPlaces;
   }
+  for (int64_t elements : block.rows)
+    plan.rows.push_back(plan.memory.add("row", {block.stages, elements}, kFloat, 128));
   if (block.added) {
     int64_t warps = kWarps * block.consumers;
     plan.staging = plan.memory.add("staging", {warps, block.added / warps}, kFloat, 128);

@@ -86,6 +86,8 @@ struct WarpgroupBlock {
   int64_t programs = 1; ///< of a block: one for each consumer, or one that they share
   /// Tiles of the operands' type that consumers of one program hand each other, two places each.
   SmallVector<TileShape> exchanged;
+  /// f32 elements of each row that comes with a streamed tile.
+  SmallVector<int64_t> rows;
   int64_t added = 0;     ///< f32 elements of a tile that consumers add to global memory
   int64_t slots = 1;     ///< groups of residents; with 2 blocks are persistent
   int64_t intervals = 1; ///< key loops whose bounds the block's programs share
@@ -105,6 +107,7 @@ struct WarpgroupBlockPlan {
   /// output it has done with that, but a sister may not.
   SmallVector<unsigned> outputs;
   SmallVector<RingPlan> rings;          ///< one for each streamed operand
+  SmallVector<unsigned> rows;           ///< memref<stages x elements x f32> each
   int64_t residentFull = 0;             ///< the first of programs * slots barriers
   std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks
   SmallVector<unsigned> exchanged;      ///< memref<2 x panels x rows x panel columns> each

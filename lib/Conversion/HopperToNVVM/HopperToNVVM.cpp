@@ -86,6 +86,35 @@ struct TmaLoadLowering : ConvertOpToLLVMPattern<TmaLoadOp> {
   }
 };
 
+struct BulkLoadLowering : ConvertOpToLLVMPattern<BulkLoadOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(BulkLoadOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    auto type = cast<MemRefType>(op.getPlaces().getType());
+    Value zero = LLVM::ConstantOp::create(
+        rewriter, loc, rewriter.getIntegerAttr(adaptor.getPlace().getType(), 0));
+    Value place = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getPlaces(),
+                                      adaptor.getPlaces(), ValueRange{adaptor.getPlace(), zero});
+    Value barrier = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getBarriers(),
+                                        adaptor.getBarriers(), adaptor.getIndex());
+    Value source = LLVM::getStridedElementPtr(rewriter, loc, *getTypeConverter(),
+                                              cast<MemRefType>(op.getSource().getType()),
+                                              adaptor.getSource(), adaptor.getIndices());
+    source = LLVM::PtrToIntOp::create(rewriter, loc, rewriter.getI64Type(), source);
+    createInlinePTX(
+        rewriter, loc,
+        llvm::formatv("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+                      "[$0], [$1], {0}, [$2];",
+                      type.getDimSize(1) * type.getElementTypeBitWidth() / 8)
+            .str(),
+        {}, ValueRange{place, source, barrier});
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct TmaStoreLowering : ConvertOpToLLVMPattern<TmaStoreOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
@@ -389,7 +418,7 @@ struct ConvertHopperToNVVMPass : flashattn::impl::ConvertHopperToNVVMBase<Conver
 void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
                                           RewritePatternSet &patterns) {
   addTensorMapConversion(converter);
-  patterns.add<TmaLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
+  patterns.add<TmaLoadLowering, BulkLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
                BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>, AddTileLowering>(
       converter);

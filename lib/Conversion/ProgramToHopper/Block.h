@@ -37,6 +37,7 @@ struct BlockValues {
   SmallVector<Value> outputs;   ///< the same, or with one tile for each consumer
   SmallVector<Value> rings;
   SmallVector<Value> exchanged; ///< memref<2 x panels x rows x columns> each
+  SmallVector<Value> rows;      ///< memref<stages x elements x f32> each
   Value staging;                ///< memref<warps x elements x f32>
   Value barriers; ///< memref<N x i64>
   Value hulls;    ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
@@ -148,10 +149,12 @@ private:
 
   Value consume(const Group &group, Value consumer, const Held &held, Value step);
   void useResidents(const Held &held);
+  void hideBounds(TileLoopOp loop);
   Value consumeLoop(Value slot, Value tile, Value step);
   Value consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile, Value step);
   void passBy(Value begin, Value end, Value first, Value step);
   void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
+  void useRows(TileLoopOp loop, Value first, Value step);
   void clearMissingRows(LoadTileOp load, Value tile);
   void exchange(TileLoopOp loop, Value first, Value step);
   void pinOperands(TileLoopOp loop);

@@ -69,6 +69,39 @@ SmallVector<LoadTileOp> BlockPlan::findStreams(TileLoopOp loop) {
   return streams;
 }
 
+/// Whether a step has the elements of `load` at its tile's place, whole and aligned.
+static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
+  VectorType tile = load.getTileType();
+  int64_t last = load.getMemRefType().getRank() - 1;
+  return tile.getRank() == 2 && tile.getElementType().isF32() && tile.getDimSize(1) % 4 == 0 &&
+         load.getDims() == ArrayRef<int64_t>{-1, last} && llvm::all_of(load.getInBounds(), [](bool b) {
+           return b;
+         }) && !load.getBelow() && load.getIndices()[last] == loop.getTile() &&
+         loop->getParentOp()->isProperAncestor(load) && hasAlignedRows(load.getSource());
+}
+
+SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop) {
+  SmallVector<Row> rows;
+  for (auto load : loop.getBody()->getOps<LoadTileOp>()) {
+    if (!isStreamedRow(load, loop))
+      continue;
+    // Who gives the stream's tile back is one thread: all have read the row by the end of a product
+    // that all make of it.
+    for (auto [i, stream] : llvm::enumerate(findStreams(loop))) {
+      Operation *last = nullptr;
+      for (Operation *user : stream->getUsers())
+        if (!last || last->isBeforeInBlock(user))
+          last = user;
+      auto product = dyn_cast<vector::ContractionOp>(last);
+      if (product && dependsOn(product.getLhs(), load.getTile())) {
+        rows.push_back({load, static_cast<unsigned>(i)});
+        break;
+      }
+    }
+  }
+  return rows;
+}
+
 /// The loop of `program` that streams tiles, of which there is one.
 static FailureOr<TileLoopOp> findLoop(ProgramOp program) {
   SmallVector<TileLoopOp> loops;
@@ -169,6 +202,8 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
     VectorType tile = product.getLhsType();
     block.exchanged.push_back({"exchanged", tile.getDimSize(0), tile.getDimSize(1)});
   }
+  for (const BlockPlan::Row &row : plan.rows)
+    block.rows.push_back(LoadTileOp(row.load).getTileType().getDimSize(1));
   for (AddTileOp add : plan.added)
     block.added = cast<VectorType>(add.getTile().getType()).getNumElements();
   block.stages = plan.getStages();
@@ -197,6 +232,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
     return failure();
   plan.loop = *loop;
   plan.streams = findStreams(*loop);
+  plan.rows = findRows(*loop);
   plan.intervals = loop->getNumIntervals();
   plan.countsRounds = loop->getRounds() != nullptr;
   if (plan.intervals == 1)

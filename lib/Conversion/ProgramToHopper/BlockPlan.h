@@ -18,12 +18,19 @@ namespace mlir::flashattn {
 /// A block of warpgroups for the programs of `program`: a producer, and consumers that each run
 /// one of them.
 struct BlockPlan {
+  /// Elements along the columns of a tile, the same in all its rows, that come anew in each step.
+  struct Row {
+    LoadTileOp load;
+    unsigned stream; ///< whose tile they come with
+  };
+
   ProgramOp program;
   ScheduleAttr schedule;
   RolesAttr roles;
   TileLoopOp loop;                   ///< the one that reads `streams`
   SmallVector<LoadTileOp> residents; ///< tiles that a program's contractions keep
   SmallVector<LoadTileOp> streams;   ///< tiles that come anew in each step; each has a ring
+  SmallVector<Row> rows;             ///< what comes with their tiles
   SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
   /// Products of the loop whose left-hand side, transposed, consumers hand each other.
   SmallVector<vector::ContractionOp> exchanges;
@@ -40,10 +47,12 @@ struct BlockPlan {
 
   /// The loads in `loop` whose tiles come through rings, in their order.
   static SmallVector<LoadTileOp> findStreams(TileLoopOp loop);
+  /// The loads in `loop` of rows that come with the tiles of a stream, in their order.
+  static SmallVector<Row> findRows(TileLoopOp loop);
 
   int64_t getConsumers() const { return roles.getConsumers(); }
   /// Whether all consumers run one program, each 64 of its rows.
-  bool sharesProgram() const { return schedule.getTileM() > hopper::kWarpgroupRows; }
+  bool sharesProgram() const { return schedule.sharesProgram(); }
   /// Programs that a block runs at once.
   int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
   int64_t getStages() const { return schedule.getStages(); }

@@ -114,14 +114,32 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
   b.eraseOp(load);
 }
 
+/// Takes the rows that come with the streams' tiles from where those are held.
+void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
+  for (auto [row, places] : llvm::zip_equal(BlockPlan::findRows(loop), block.rows)) {
+    LoadTileOp load = row.load;
+    b.setInsertionPoint(load);
+    Value now = toI32(add(sub(loop.getPlace(), first), step));
+    Value place = placeOf(now, plan.getStages());
+    b.replaceOpWithNewOp<LoadTileOp>(load, load.getTileType(), places, ValueRange{place, index(0)},
+                                     /*below=*/Value(), ArrayRef<int64_t>{-1, 1},
+                                     /*shape=*/nullptr, load.getInBounds());
+  }
+}
+
 /// Has operands in registers made in the stage that makes them, where another stage's products take
 /// them: the sums of several products leave no registers for what they are made of.
 void ConsumerBuilder::pinOperands(TileLoopOp loop) {
   SetVector<Value> operands;
   for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
     Operation *def = product.getLhs().getDefiningOp();
+    // What sisters read is stored where it is made.
     if (def && def->getBlock() == loop.getBody() && !isa<hopper::LoadTileOp>(def) &&
-        getStage(def) != getStage(product))
+        getStage(def) != getStage(product) &&
+        llvm::none_of(def->getUsers(), [](Operation *user) {
+          auto other = dyn_cast<vector::ContractionOp>(user);
+          return other && isLhsTransposed(other);
+        }))
       operands.insert(product.getLhs());
   }
   for (Value operand : operands) {
@@ -192,6 +210,7 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
     b.setInsertionPointAfter(loop);
     passBy(arith::SelectOp::create(b, loc, any, own.end, hull.end), hull.end, hull.begin, step);
   }
+  useRows(loop, hull.begin, step);
   for (auto [load, ring] : llvm::zip_equal(BlockPlan::findStreams(loop), block.rings))
     useStream(loop, load, ring, hull.begin, step);
   if (plan.sharesProgram())
@@ -199,6 +218,14 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   exchange(loop, hull.begin, step);
   b.setInsertionPointAfter(loop);
   return add(step, sub(hull.end, hull.begin));
+}
+
+/// Where LLVM knows which tiles a loop begins and ends with, it makes their masks before all of it,
+/// once for all rounds: a register for each pair of a tile. It sees through no shuffle.
+void ConsumerBuilder::hideBounds(TileLoopOp loop) {
+  b.setInsertionPoint(loop);
+  for (OpOperand &bound : loop.getBoundsMutable())
+    bound.assign(fromLane0(bound.get()));
 }
 
 /// The loop of the program with tile number `tile`; the steps up to its end.
@@ -222,6 +249,7 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
                    ? arith::RemUIOp::create(b, loc, outer.getInductionVar(), index(plan.intervals))
                          .getResult()
                    : Value(outer.getInductionVar());
+  hideBounds(inner);
   Value next = consumeInterval(inner, slot, interval, tile, outer.getRegionIterArgs().back());
   auto yield = cast<scf::YieldOp>(outer.getBody()->getTerminator());
   yield->setOperand(yield.getNumOperands() - 1, next);

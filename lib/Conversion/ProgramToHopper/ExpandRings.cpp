@@ -38,9 +38,15 @@ public:
     wait(ring.getEmpty(), op.getStep(), /*inverted=*/true);
     Value stage = stageOf(op.getStep()), tile = tileAt(ring.getTiles(), stage);
     Value full = add(stage, index(ring.getFull()));
-    int64_t bytes = SharedTile::get(tile.getType())->getBytes();
+    int64_t bytes = SharedTile::get(tile.getType())->getBytes() + op.getBeside().value_or(0);
     BarrierExpectOp::create(b, loc, ring.getBarriers(), full, b.getI64IntegerAttr(bytes));
     TmaLoadOp::create(b, loc, op.getMap(), op.getCoordinates(), tile, ring.getBarriers(), full);
+  }
+
+  void putRow(RingPutRowOp op) {
+    Value stage = stageOf(op.getStep());
+    BulkLoadOp::create(b, loc, op.getSource(), op.getIndices(), op.getPlaces(), stage,
+                       ring.getBarriers(), add(stage, index(ring.getFull())));
   }
 
   Value get(RingGetOp op) {
@@ -78,7 +84,7 @@ struct ExpandRingsPass : flashattn::impl::ExpandRingsBase<ExpandRingsPass> {
         users.push_back(op);
     });
     for (Operation *op : users) {
-      if (!isa<RingInitOp, RingPutOp, RingGetOp, RingReleaseOp>(op)) {
+      if (!isa<RingInitOp, RingPutOp, RingPutRowOp, RingGetOp, RingReleaseOp>(op)) {
         op->emitOpError() << "expected hopper ops alone to use a ring but got '" << op->getName()
                           << "'";
         return signalPassFailure();
@@ -93,6 +99,8 @@ struct ExpandRingsPass : flashattn::impl::ExpandRingsBase<ExpandRingsPass> {
         expander.init(init);
       else if (auto put = dyn_cast<RingPutOp>(op))
         expander.put(put);
+      else if (auto put = dyn_cast<RingPutRowOp>(op))
+        expander.putRow(put);
       else if (auto get = dyn_cast<RingGetOp>(op))
         rewriter.replaceAllUsesWith(get.getTile(), expander.get(get));
       else

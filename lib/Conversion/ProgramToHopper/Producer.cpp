@@ -49,6 +49,9 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
     for (auto [dim, v] : llvm::enumerate(load.getIndices()))
       if (dim != load.getRowDim())
         clone(v, mapping);
+  for (const BlockPlan::Row &row : plan.rows)
+    for (Value v : LoadTileOp(row.load).getIndices().drop_back())
+      clone(v, mapping);
   SmallVector<Value> place;
   for (Value outer : program.getListIndices())
     place.push_back(clone(outer, mapping));
@@ -61,9 +64,25 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   // Loaded before what it is loaded for may have to wait.
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
-  for (auto [load, map, ring] : llvm::zip_equal(plan.streams, block.streamMaps, block.rings)) {
+  for (auto [i, load, map, ring] :
+       llvm::enumerate(plan.streams, block.streamMaps, block.rings)) {
     LoadTileOp stream = load;
-    hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping, number));
+    auto put = hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping, number),
+                                         /*beside=*/IntegerAttr());
+    int64_t beside = 0;
+    for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {
+      if (row.stream != i)
+        continue;
+      LoadTileOp elements = row.load;
+      SmallVector<Value> indices;
+      for (Value v : elements.getIndices().drop_back())
+        indices.push_back(clone(v, mapping));
+      indices.push_back(mul(number, elements.getTileType().getDimSize(1)));
+      beside += hopper::RingPutRowOp::create(b, loc, ring, now, elements.getSource(), indices, places)
+                    .getBytes();
+    }
+    if (beside)
+      put.setBeside(beside);
   }
   b.setInsertionPointAfter(loop);
   return add(step, sub(range.end, range.begin));

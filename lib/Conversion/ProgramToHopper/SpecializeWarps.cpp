@@ -87,6 +87,8 @@ int64_t LaunchBuilder::allocate(Value pool) {
   }
   for (unsigned number : planned.exchanged)
     values.exchanged.push_back(view(number, element));
+  for (unsigned number : planned.rows)
+    values.rows.push_back(view(number, b.getF32Type()));
   if (planned.staging)
     values.staging = view(*planned.staging, b.getF32Type());
   values.hulls = view(planned.bounds, b.getI32Type());

@@ -183,7 +183,7 @@ static std::string explainRowRefusal(StringRef name, Value operand) {
 static std::string explainShapeRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                        const Machine &machine) {
   RolesAttr roles = schedule.getRoles();
-  int64_t m = schedule.getTileM(), n = schedule.getTileN(), consumers = roles.getConsumers();
+  int64_t n = schedule.getTileN(), consumers = roles.getConsumers();
   if (!machine.hasWarpgroups())
     return llvm::formatv("expected chip {0} for roles but got {1}",
                          listChips(ChipInfo::kWarpgroups), machine.getName());
@@ -300,9 +300,11 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   if (classifyMask(op.getVisibleSets()).shape == MaskShape::Triangular)
     roles.section = 4;
   // Sums of dq come from all programs, in any order (B4).
-  if (!op.getDeterministic() && op.getD() == 128)
-    add(2 * kRows, 64, 3);
-  add(kRows, 64, 2);
+  if (!op.getDeterministic()) {
+    add(2 * kRows, 2 * kRows, 2);
+    add(2 * kRows, kRows, 3);
+  }
+  add(kRows, kRows, 2);
   return candidates;
 }
 
@@ -315,7 +317,7 @@ static std::array<SharedMemoryPlan, 2> planGradients(AttentionBackwardOp op,
   WarpgroupBlock block;
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
   block.consumers = roles.getConsumers();
-  block.programs = m > kRows ? 1 : block.consumers;
+  block.programs = schedule.sharesProgram() ? 1 : block.consumers;
   block.stages = schedule.getStages();
   block.slots = roles.getQueryStages();
   SmallVector<IntegerSet> visible = op.getVisibleSets();
@@ -330,7 +332,9 @@ static std::array<SharedMemoryPlan, 2> planGradients(AttentionBackwardOp op,
       if (overKeys == (StringRef(name) != "dq") &&
           (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref)))
         block.outputs.push_back({name, m, columns});
-    if (m > kRows) {
+    // What a query's scores are taken against, and what is subtracted from its gradients.
+    block.rows.assign(overKeys ? 2 : 0, n);
+    if (schedule.sharesProgram()) {
       block.exchanged = {{"ds", m, n}};
       block.added = n * d;
     }
@@ -350,14 +354,21 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (std::string reason = explainTileRefusal(schedule, schedule.getRoles().getConsumers());
       !reason.empty())
     return reason;
-  if (op.getDeterministic() && schedule.getTileM() > kRows)
+  RolesAttr roles = schedule.getRoles();
+  int64_t m = schedule.getTileM(), n = schedule.getTileN();
+  // Of dq each warpgroup has its rows, or else whole panels of its columns.
+  int64_t panels = kRows * roles.getConsumers();
+  if (schedule.sharesProgram() && n != m && (n != kRows || op.getD() % panels != 0))
+    return llvm::formatv("expected tile_n {0}, or 64 and D a multiple of {1}, where consumers share "
+                         "a program but got {2} and {3}",
+                         m, panels, n, op.getD());
+  if (op.getDeterministic() && schedule.sharesProgram())
     return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any "
            "order";
   for (const SharedMemoryPlan &plan : planGradients(op, schedule))
     if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
       return reason;
   // Both sums; scores, or the gradients of weights, in f32 and as operands; what addresses all.
-  int64_t n = schedule.getTileN();
   return explainRegisterRefusal(op, schedule,
                                 {{"dk", op.getD() / 2},
                                  {"dv", op.getDv() / 2},

@@ -1,8 +1,10 @@
 //===- AlignedRows.cpp - memrefs whose rows start at 16 bytes -------------===//
 
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -49,6 +51,14 @@ bool flashattn::isPromisedAlignedRows(Value memref) {
          function.getArgAttr(argument.getArgNumber(), FlashAttnDialect::getAlignedRowsAttrName());
 }
 
+/// Whether a size is `factor` times something, as those are of what the compiler allocates.
+static bool isMultipleOf(Value size, int64_t factor) {
+  APInt constant;
+  auto product = size.getDefiningOp<arith::MulIOp>();
+  return product && matchPattern(product.getRhs(), m_ConstantInt(&constant)) &&
+         constant.getSExtValue() % factor == 0;
+}
+
 bool flashattn::hasAlignedRows(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   if (isPromisedAlignedRows(memref))
@@ -61,7 +71,10 @@ bool flashattn::hasAlignedRows(Value memref) {
   if (type.getRank() == 0 || failed(type.getStridesAndOffset(strides, offset)))
     return false;
   // The identity layout is known to be dense even where its sizes are not.
-  if (type.getLayout().isIdentity())
-    return aligned(type.getShape().back());
+  if (type.getLayout().isIdentity()) {
+    auto buffer = memref.getDefiningOp<memref::AllocOp>();
+    return aligned(type.getShape().back()) || (buffer && type.isDynamicDim(type.getRank() - 1) &&
+                                               isMultipleOf(buffer.getDynamicSizes().back(), chunk));
+  }
   return aligned(offset) && llvm::all_of(ArrayRef(strides).drop_back(), aligned);
 }

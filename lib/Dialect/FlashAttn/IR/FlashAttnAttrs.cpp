@@ -496,6 +496,11 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   return get(getContext(), fields);
 }
 
+bool ScheduleAttr::sharesProgram() const {
+  constexpr int64_t kWarpsOfGroup = 4;
+  return getRoles() && getWarps() > kWarpsOfGroup;
+}
+
 ScheduleAttr ScheduleAttr::forQueryTiles() const {
   ScheduleFields fields = getFields();
   if (fields.tileQ)

@@ -35,11 +35,9 @@ private:
   void buildQueryPrograms(const QuerySums &sums);
   void buildSumPrograms(const QuerySums &sums);
   /// Whether the programs over key tiles make dq too, of which each adds its share. They do where
-  /// the warpgroups of a block share a program, and a program has keys enough for it to pay.
-  bool addsQueries() const {
-    return schedule.getRoles() && schedule.getTileM() > schedule.getTileN();
-  }
-  /// Parts of the columns of such a share.
+  /// the warpgroups of a block share a program, which has keys enough for it to pay.
+  bool addsQueries() const { return schedule.sharesProgram(); }
+  /// Parts of the columns of such a share, where warpgroups have no rows each.
   int64_t getParts() const { return schedule.getTileM() / schedule.getTileN(); }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
   /// Writes the sum `rows`, f32, times `factor` where that is not 1.

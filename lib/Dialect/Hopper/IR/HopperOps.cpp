@@ -130,6 +130,32 @@ LogicalResult TmaLoadOp::verify() {
 
 LogicalResult TmaStoreOp::verify() { return verifyCopy(*this); }
 
+static int64_t getPlaceBytes(MemRefType places) {
+  return places.getDimSize(1) * places.getElementTypeBitWidth() / 8;
+}
+
+/// Places of elements in shared memory for a copy from `source`.
+static LogicalResult verifyElements(Operation *op, Value source, ValueRange indices, Value places) {
+  auto type = cast<MemRefType>(places.getType()), from = cast<MemRefType>(source.getType());
+  if (type.getRank() != 2 || !type.hasStaticShape() || !type.getLayout().isIdentity() ||
+      !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type) ||
+      !type.getElementType().isIntOrFloat() || getPlaceBytes(type) % 16 != 0)
+    return op->emitOpError() << "expected places of 16 bytes or a multiple in shared memory but got "
+                             << type;
+  if (from.getElementType() != type.getElementType())
+    return op->emitOpError() << "expected a source of " << type.getElementType() << " but got "
+                             << from;
+  if (static_cast<int64_t>(indices.size()) != from.getRank())
+    return op->emitOpError() << "expected an index for each of " << from.getRank()
+                             << " dimensions but got " << indices.size();
+  return success();
+}
+
+LogicalResult BulkLoadOp::verify() {
+  return failure(failed(verifyElements(*this, getSource(), getIndices(), getPlaces())) ||
+                 failed(verifyBarriers(*this, getBarriers())));
+}
+
 //===----------------------------------------------------------------------===//
 // Barriers
 //===----------------------------------------------------------------------===//
@@ -178,6 +204,18 @@ LogicalResult RingPutOp::verify() {
       map.getElementType() != ring.getElementType())
     return emitOpError() << "expected the box of " << map << " to be a panel of a tile of " << ring;
   return verifyCoordinates(*this, getCoordinates());
+}
+
+int64_t RingPutRowOp::getBytes() { return getPlaceBytes(cast<MemRefType>(getPlaces().getType())); }
+
+LogicalResult RingPutRowOp::verify() {
+  if (failed(verifyElements(*this, getSource(), getIndices(), getPlaces())))
+    return failure();
+  int64_t places = cast<MemRefType>(getPlaces().getType()).getDimSize(0);
+  if (places != getRingType().getStages())
+    return emitOpError() << "expected " << getRingType().getStages()
+                         << " places, as the ring has, but got " << places;
+  return success();
 }
 
 LogicalResult RingGetOp::inferReturnTypes(MLIRContext *, std::optional<Location>,

@@ -81,6 +81,29 @@ def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
   }];
 }
 
+def Hopper_BulkLoadOp : Hopper_OrderedOp<"bulk_load"> {
+  let summary = "copy elements to shared memory asynchronously";
+  let description = [{
+    As many as place `place` of `places`, memref<S x E x T>, has, from `indices` of a memref in global
+    memory on, where they lie next to each other; 16 bytes or a multiple, which begin at one. Issued by
+    every thread that runs it, so by one. Completes their bytes on the barrier.
+
+    Example:
+
+    ```mlir
+    hopper.bulk_load %sums[%b, %h, %row] to %places[%stage], %full[%stage]
+        : memref<?x?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>,
+          memref<4xi64, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$source, Variadic<Index>:$indices, AnyMemRef:$places, Index:$place,
+                       AnyMemRef:$barriers, Index:$index);
+  let assemblyFormat = [{
+    $source `[` $indices `]` `to` $places `[` $place `]` `,` $barriers `[` $index `]` attr-dict
+    `:` type($source) `to` type($places) `,` type($barriers)
+  }];
+}
+
 def Hopper_TmaStoreOp : Hopper_OrderedOp<"tma_store"> {
   let summary = "copy a tile from shared memory asynchronously";
   let description = [{
@@ -257,14 +280,44 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put"> {
     hopper.ring_put %ring at %step from %m[%b, %h, %row, %c0]
         : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
     ```
+
+    With `beside` so many bytes come beside the tile, each by a `hopper.ring_put_row` behind.
   }];
   let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Hopper_AnyTensorMap:$map,
-                       Variadic<Index>:$coordinates);
+                       Variadic<Index>:$coordinates, OptionalAttr<I64Attr>:$beside);
   let assemblyFormat = [{
-    $ring `at` $step `from` $map `[` $coordinates `]` attr-dict `:` type($ring) `,` type($map)
+    $ring `at` $step `from` $map `[` $coordinates `]` (`beside` $beside^)? attr-dict
+    `:` type($ring) `,` type($map)
   }];
   let extraClassDeclaration = ringDeclaration # [{
     TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
+  }];
+}
+
+def Hopper_RingPutRowOp : Hopper_RingOp<"ring_put_row"> {
+  let summary = "bring elements that come beside the tile of a step";
+  let description = [{
+    Behind the `hopper.ring_put` of the step, of the same thread: begins the copy
+    (`hopper.bulk_load`) to the step's place of `places`, of which there are as many as of the ring's,
+    and which is got and released with the tile.
+
+    Example:
+
+    ```mlir
+    hopper.ring_put_row %ring at %step from %sums[%b, %h, %row] to %places
+        : !hopper.ring<3x2x64x64xf16>, memref<?x?x?xf32>,
+          memref<3x64xf32, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Hopper_AnyRing:$ring, Index:$step, AnyMemRef:$source, Variadic<Index>:$indices,
+                       AnyMemRef:$places);
+  let assemblyFormat = [{
+    $ring `at` $step `from` $source `[` $indices `]` `to` $places attr-dict
+    `:` type($ring) `,` type($source) `,` type($places)
+  }];
+  let extraClassDeclaration = ringDeclaration # [{
+    /// Bytes of a place.
+    int64_t getBytes();
   }];
 }
 
