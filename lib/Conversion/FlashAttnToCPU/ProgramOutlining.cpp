@@ -94,7 +94,10 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
       position = arith::RemUIOp::create(b, loc, linear, size);
       linear = arith::DivUIOp::create(b, loc, linear, size);
     }
-    if (i == static_cast<int64_t>(sizes.size()) - 1) {
+    // The longest programs first: of a causal mask those of the last queries, and of the first
+    // keys.
+    if (i == static_cast<int64_t>(sizes.size()) - 1 &&
+        cast<ProgramAxisAttr>(program.getAxes()[i]).getValue() != ProgramAxis::KeyTile) {
       Value one = arith::ConstantIndexOp::create(b, loc, 1);
       Value last = arith::SubIOp::create(b, loc, size, one);
       position = arith::SubIOp::create(b, loc, last, position);

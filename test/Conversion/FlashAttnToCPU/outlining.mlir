@@ -56,6 +56,30 @@ func.func @negate(%x: memref<?x?xf32>, %y: memref<?x?xf32>) {
 
 // -----
 
+// Tiles of keys run forwards: of a causal mask the first ones have most queries.
+
+// CHECK-LABEL: func.func private @keys_program(
+// CHECK:         %[[LINEAR:.*]] = arith.index_cast %{{.*}} : i64 to index
+// CHECK:         %[[TILE:.*]] = arith.remui %[[LINEAR]], %{{.*}} : index
+// CHECK:         arith.muli %[[TILE]], %{{.*}} : index
+func.func @keys(%x: memref<?x?xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %zero = arith.constant dense<0.0> : vector<32xf32>
+  %b = memref.dim %x, %c0 : memref<?x?xf32>
+  %n = memref.dim %x, %c1 : memref<?x?xf32>
+  %tiles = arith.ceildivui %n, %c32 : index
+  flashattn.program (%i, %t) in (%b, %tiles) axes(head, key_tile)
+      schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
+    %row = arith.muli %t, %c32 : index
+    vector.transfer_write %zero, %x[%i, %row] {in_bounds = [false]} : vector<32xf32>, memref<?x?xf32>
+  }
+  return
+}
+
+// -----
+
 // A forall that is no tile program stays.
 
 // CHECK-LABEL: func.func @other
