@@ -232,8 +232,8 @@ static int64_t checkWorkspace(FlashAttnKernel kernel, FlashAttnTensor *arguments
   int64_t workspace = -1;
   size_t before = getMemory(&used);
   getPeakMemory();
-  FlashAttnTensor nowhere[8];
-  REQUIRE(count <= 8);
+  FlashAttnTensor nowhere[FLASHATTN_MAX_PACKED];
+  REQUIRE(count <= FLASHATTN_MAX_PACKED);
   memcpy(nowhere, arguments, sizeof(*nowhere) * (size_t)count);
   for (int i = 0; i < count; ++i)
     nowhere[i].data = NULL;
@@ -303,6 +303,55 @@ static void checkFewQueries(void) {
   FAILS(flashattnKernelGetWorkspace(kernel, few, 4, &workspace), FLASHATTN_ERROR_TENSOR,
         "expected stride ");
   flashattnKernelFree(kernel);
+}
+
+#define ROWS "memref<?x?x?x128xf16>"
+#define SUMS "memref<?x?x?xf32>"
+#define BIAS "memref<?x?x1x1xf32>"
+#define SINKS "memref<?xf32>"
+
+/* The workspace of gradients of 2 x 4 heads of 300 queries and 2 x 2 of 200 keys; with `hasAll` a
+   bias of each head, and sinks, have some too. */
+static int64_t measureGradients(const char *chip, const char *clauses, int hasAll) {
+  char text[2048];
+  snprintf(
+      text, sizeof(text),
+      "func.func @gradients(%%q: " ROWS ", %%k: " ROWS ", %%v: " ROWS ", %%o: " ROWS ",\n"
+      "    %%lse: " SUMS ", %%do: " ROWS ", %%dq: " ROWS ", %%dk: " ROWS ", %%dv: " ROWS "%s) {\n"
+      "  flashattn.attention_backward %s\n"
+      "      ins(%%q, %%k, %%v, %%o, %%lse, %%do : " ROWS ", " ROWS ", " ROWS ", " ROWS ", " SUMS
+      ", " ROWS ") %s\n"
+      "      outs(%%dq, %%dk, %%dv : " ROWS ", " ROWS ", " ROWS ") %s\n  return\n}\n",
+      hasAll ? ", %bias: " BIAS ", %sinks: " SINKS ", %d_bias: " BIAS ", %d_sinks: " SINKS : "",
+      clauses, hasAll ? "bias(%bias : " BIAS ") sink_logits(%sinks : " SINKS ")" : "",
+      hasAll ? "d_bias(%d_bias : " BIAS ") d_sink_logits(%d_sinks : " SINKS ")" : "");
+  const int64_t q[4] = {2, 4, 300, 128}, k[4] = {2, 2, 200, 128}, bias[4] = {2, 4, 1, 1},
+                sinks[1] = {4};
+  FlashAttnTensor t[13] = {describe(FLASHATTN_F16, 4, q),     describe(FLASHATTN_F16, 4, k),
+                           describe(FLASHATTN_F16, 4, k),     describe(FLASHATTN_F16, 4, q),
+                           describe(FLASHATTN_F32, 3, q),     describe(FLASHATTN_F16, 4, q),
+                           describe(FLASHATTN_F16, 4, q),     describe(FLASHATTN_F16, 4, k),
+                           describe(FLASHATTN_F16, 4, k),     describe(FLASHATTN_F32, 4, bias),
+                           describe(FLASHATTN_F32, 1, sinks), describe(FLASHATTN_F32, 4, bias),
+                           describe(FLASHATTN_F32, 1, sinks)};
+  for (int i = 0; i < 13; ++i)
+    t[i].data = (void *)(((intptr_t)i + 1) << 32);
+  FlashAttnKernel kernel = compileFor(chip, text);
+  int64_t workspace = checkWorkspace(kernel, t, hasAll ? 13 : 9);
+  flashattnKernelFree(kernel);
+  return workspace;
+}
+
+/* Two f32 of each query, which are in whole tiles, and a row of them where programs add up dq; one
+   more of each query for the gradient of a bias. None grows with the queries and the keys. */
+static void checkGradients(void) {
+  const int64_t heads = 2 * 4, f32 = 4;
+  const int64_t of128 = heads * 384 * f32, of64 = heads * 320 * f32, beside = heads * 300 * f32;
+  CHECK(measureGradients("sm_90a", "", 0) == of128 * (2 + 128));
+  CHECK(measureGradients("sm_90a", "", 1) == of128 * (2 + 128) + beside);
+  CHECK(measureGradients("sm_90a", "deterministic", 0) == of64 * 2);
+  CHECK(measureGradients("sm_80", "", 0) == of64 * 2);
+  CHECK(measureGradients("sm_80", "deterministic", 1) == of64 * 2 + beside);
 }
 
 /* Memory in several pieces: the most at any time counts. */
@@ -392,6 +441,7 @@ int main(void) {
 
   checkMemory();
   checkFewQueries();
+  checkGradients();
   checkPeak();
   CHECK(checkWorkspace(shared, tensors, 4) == 0);
   int64_t workspace = 0;
