@@ -16,7 +16,16 @@ import torch
 import cuda_test
 import flashattn
 from cuda_test import TYPES, bits, expect
-from flashattn import _cache, _reference, affine_set, attention, causal, sink, window
+from flashattn import (
+    _cache,
+    _reference,
+    affine_set,
+    attention,
+    attention_backward,
+    causal,
+    sink,
+    window,
+)
 
 #: Mask and alignment.
 MASKS = {
@@ -295,6 +304,34 @@ def test_repeat():
     return f"5 shapes, {turns} times each"
 
 
+def test_repeat_gradients():
+    """The same bits 1,000 times of gradients that are deterministic, as rule B4 has it."""
+    turns = 1000 if options.device == "cuda" else 3
+    for batch, heads, kv_heads, nq, nk, d, element, mask in (
+        (1, 8, 8, 1024, 1024, 128, "f16", "none"),
+        (2, 6, 2, 777, 1333, 128, "bf16", "causal"),
+        (1, 16, 2, 2000, 2000, 64, "bf16", "sinks"),
+        (1, 4, 4, 515, 515, 256, "f16", "causal"),
+        (2, 4, 2, 300, 300, 64, "f32", "causal"),
+    ):
+        q, k, v = cuda_test.operands(batch, heads, kv_heads, nq, nk, d, element, options.device)
+        do = torch.randn_like(q)
+        bias = torch.randn(1, heads, 1, nk, dtype=q.dtype, device=options.device)
+        sinks = torch.randn(heads, device=options.device)
+        shaped = {"mask": MASKS[mask][0], "bias": bias, "sink_logits": sinks}
+        o, lse = attention(q, k, v, return_lse=True, **shaped)
+        call = lambda: attention_backward(  # noqa: E731
+            q, k, v, o, lse, do, deterministic=True, return_d_bias=True, return_d_sink_logits=True, **shaped
+        )  # fmt: skip
+        expected = call()
+        differs = torch.zeros((), dtype=torch.bool, device=options.device)
+        for _ in range(turns):
+            for found, first in zip(call(), expected):
+                differs |= (bits(found) != bits(first)).any()
+        expect(not bool(differs), f"D = {d}, {element}, {mask}: a repetition differs")
+    return f"5 shapes, {turns} times each"
+
+
 def test_many_heads():
     """More heads, more batches and more of both than a dimension of a grid has blocks."""
     for batch, heads, kv_heads, nq, nk, mask in (
@@ -346,7 +383,7 @@ def test_large():
     return f"{length * d} elements along the length, {heads * 64 * d} along the heads"
 
 
-TESTS = [test_random, test_repeat, test_many_heads, test_large]
+TESTS = [test_random, test_repeat, test_repeat_gradients, test_many_heads, test_large]
 
 
 def main():
