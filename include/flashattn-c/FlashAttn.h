@@ -184,7 +184,9 @@ typedef struct FlashAttnKernelInfo {
      the arguments: see flashattnKernelGetWorkspace. On the CPU 0. */
   int64_t workspaceBytes;
   /** What tuned schedules are kept by: chip, D, Dv, element type and shape of the mask, as in
-      "sm_90a/128/128/f16/triangular", with "/decode" behind it for up to 16 queries; "" for a function without an attention, or with several. */
+      "sm_90a/128/128/f16/triangular", with "/decode" behind it for up to 16 queries, "/backward"
+     for gradients and "/backward/deterministic"; "" for a function without an attention, or with
+      several. Of a function with both that of the attention. */
   const char *tuningKey;
   /** Bytes of host memory that the kernel keeps: its texts, its code for the CPU and, for a GPU,
      the image that the driver was given. Not what the driver makes of that. */
@@ -300,6 +302,8 @@ typedef struct FlashAttnTrialOptions {
   FlashAttnNumbers tileM, tileN, warps, stages;
   /** Numbers of these ask for schedules with roles alone. */
   FlashAttnNumbers consumers, registers, blocks, pack;
+  /** Nonzero: schedules of flashattn.attention_backward. Callers of before it leave it out. */
+  int32_t gradients;
 } FlashAttnTrialOptions;
 
 /** Writes to `text` the schedules that are worth timing, a line each, as of

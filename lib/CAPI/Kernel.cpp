@@ -200,7 +200,8 @@ static void describeRoles(Kernel &kernel, func::FuncOp function) {
     if (llvm::count_if(ops, [&](Operation *o) { return o->getName() == op->getName(); }) != 1)
       continue;
     // Masks have the same shape whatever the width of vectors.
-    if (auto attention = dyn_cast<AttentionOp>(*op))
+    auto attention = dyn_cast<AttentionOpInterface>(*op);
+    if (attention && (kernel.tuningKey.empty() || isa<AttentionOp>(*op)))
       kernel.tuningKey = getTuningKey(attention, kernel.chip);
     describeOperands(kernel, function, op);
   }

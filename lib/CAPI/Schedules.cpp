@@ -53,7 +53,8 @@ extern "C" int32_t flashattnScheduleComplete(const char *fields, int32_t element
 }
 
 extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, const char **text) {
-  if (int32_t status = checkStruct(options, "FlashAttnTrialOptions"))
+  if (int32_t status =
+          checkStruct(options, "FlashAttnTrialOptions", offsetof(FlashAttnTrialOptions, gradients)))
     return status;
   if (!options->chip || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
@@ -79,6 +80,7 @@ extern "C" int32_t flashattnGetTrials(const FlashAttnTrialOptions *options, cons
   problem.element = element;
   problem.group = options->group;
   problem.packs = options->packs != 0;
+  problem.gradients = options->size == sizeof(*options) && options->gradients != 0;
   std::string lines;
   for (const ScheduleFields &fields : getTrials(problem, *machine, grid))
     lines += (lines.empty() ? "" : "\n") + formatFields(fields);

@@ -171,6 +171,14 @@ TrialProblem TrialProblem::of(AttentionOp op) {
   return problem;
 }
 
+TrialProblem TrialProblem::of(AttentionBackwardOp op) {
+  TrialProblem problem;
+  problem.element = op.getElementType();
+  problem.group = op.getKnownGroup();
+  problem.gradients = true;
+  return problem;
+}
+
 std::vector<ScheduleFields> mlir::flashattn::getTrials(const TrialProblem &problem,
                                                        const Machine &machine,
                                                        const TrialGrid &grid) {

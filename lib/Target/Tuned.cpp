@@ -33,13 +33,18 @@ std::string mlir::flashattn::getTunedSchedulesFile() {
   return reads ? getTunedSchedulesPath() : "";
 }
 
-std::string mlir::flashattn::getTuningKey(AttentionOp op, StringRef machine) {
+std::string mlir::flashattn::getTuningKey(AttentionOpInterface op, StringRef machine) {
   MaskShape shape = classifyMask(op.getVisibleSets()).shape;
   StringRef maskClass = shape == MaskShape::Full         ? "full"
                         : shape == MaskShape::Triangular ? "triangular"
                                                          : "banded";
+  StringRef kind = "";
+  if (auto forward = dyn_cast<AttentionOp>(*op))
+    kind = isDecode(forward) ? "/decode" : "";
+  else if (auto backward = dyn_cast<AttentionBackwardOp>(*op))
+    kind = backward.getDeterministic() ? "/backward/deterministic" : "/backward";
   return llvm::formatv("{0}/{1}/{2}/{3}/{4}{5}", machine, op.getD(), op.getDv(),
-                       getTypeName(op.getElementType()), maskClass, isDecode(op) ? "/decode" : "");
+                       getTypeName(op.getElementType()), maskClass, kind);
 }
 
 Expected<llvm::json::Object> mlir::flashattn::loadTunedSchedules(StringRef file) {
@@ -70,7 +75,7 @@ int64_t mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &mac
     return 0;
   }
   int64_t count = 0;
-  module.walk([&](AttentionOp op) {
+  auto apply = [&](auto op) {
     if (op.getSchedule())
       return;
     const llvm::json::Object *finding = found->getObject(getTuningKey(op, machine.getName()));
@@ -82,7 +87,9 @@ int64_t mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &mac
       return;
     op.setScheduleAttr(schedule);
     ++count;
-  });
+  };
+  module.walk([&](AttentionOp op) { apply(op); });
+  module.walk([&](AttentionBackwardOp op) { apply(op); });
   return count;
 }
 

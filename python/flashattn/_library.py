@@ -190,7 +190,9 @@ class _TrialOptions(ctypes.Structure):
         ("vectorWidth", ctypes.c_int32),
         ("group", ctypes.c_int64),
         ("packs", ctypes.c_int32),
-    ] + [(name, _Numbers) for name in TRIAL_LISTS]
+        *((name, _Numbers) for name in TRIAL_LISTS),
+        ("gradients", ctypes.c_int32),
+    ]
 
 
 class Device(NamedTuple):
@@ -488,11 +490,18 @@ class Library:
         )
 
     def trials(
-        self, chip: str, element: str, group: int, packs: bool, **lists: Optional[Sequence[int]]
+        self,
+        chip: str,
+        element: str,
+        group: int,
+        packs: bool,
+        gradients: bool,
+        **lists: Optional[Sequence[int]],
     ) -> List[str]:
         """The schedules worth timing. `lists`, of TRIAL_LISTS, narrow or replace what is tried."""
         options = _TrialOptions(size=ctypes.sizeof(_TrialOptions), chip=chip.encode())
         options.elementType, options.group, options.packs = ELEMENT_TYPES[element], group, packs
+        options.gradients = gradients
         for name, values in lists.items():
             if values:
                 array = (ctypes.c_int64 * len(values))(*values)

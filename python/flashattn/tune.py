@@ -5,7 +5,8 @@ the chip has them, is compiled; the compiler says why
 it refuses one. The others are compared with the compiler's own choice for numbers and timed in turn.
 The fastest goes to the user's file of tuned schedules, where `flashattn.attention` finds it, if its
 median is 2% below that of the compiler's own choice and its upper quartile below the other's lower
-one; else the compiler's own choice does.
+one; else the compiler's own choice does. With --backward it is the gradients that are tuned, and
+`flashattn.attention_backward` and torch's autograd find the schedule.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import argparse
 import datetime
 import statistics
 import sys
-from typing import Any, Callable, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _kernel, _library, _tuned, bench
+from . import _bench_backward, _kernel, _library, _module, _tuned, attention_backward, bench
 from .errors import CompileError, DeviceError, FlashAttnError, UnsupportedError
 
 #: What another schedule must gain on the compiler's own choice to be kept.
@@ -28,14 +29,30 @@ MARGIN = 0.02
 Times = Tuple[float, float, float]
 
 
+class Call(NamedTuple):
+    """What is timed: a kernel with its tensors."""
+
+    run: Callable[[], Any]
+    outputs: Tuple[Any, ...]
+
+
+#: Compiles a schedule.
+Maker = Callable[[str], Call]
+
+
 def candidates(
-    element: str, chip: str, group: int = 1, packs: bool = False, **lists: Optional[List[int]]
+    element: str,
+    chip: str,
+    group: int = 1,
+    packs: bool = False,
+    gradients: bool = False,
+    **lists: Optional[List[int]],
 ) -> List[str]:
     """The schedules to try, as the attribute's fields. `group` is the query heads of a key/value head;
-    `packs` says that tiles of several heads may pay. Lists given, of _library.TRIAL_LISTS, stand in
-    place of the library's own: `consumers`, `registers`, `blocks` and `pack` ask for schedules with
-    roles and nothing else."""
-    return _library.get().trials(chip, element, group, packs, **lists)
+    `packs` says that tiles of several heads may pay, `gradients` that they are what is tuned. Lists
+    given, of _library.TRIAL_LISTS, stand in place of the library's own: `consumers`, `registers`,
+    `blocks` and `pack` ask for schedules with roles and nothing else."""
+    return _library.get().trials(chip, element, group, packs, gradients, **lists)
 
 
 def first_line(error: Union[Exception, str]) -> str:
@@ -45,49 +62,84 @@ def first_line(error: Union[Exception, str]) -> str:
     return text.split("with the schedule given: ", 1)[-1].strip()
 
 
-def compile_all(
-    options: Dict[str, Any], schedules: List[str]
-) -> Tuple[Dict[str, Any], Dict[str, str]]:
-    """Kernels, and the reasons of those that there are none of."""
-    kernels, refused = {}, {}
+def forward_maker(backend, shape: Dict[str, Any], options: Dict[str, Any]) -> Maker:
+    """Of attention with the `options` of `flashattn.compile`."""
+    q, k, v = backend.tensors(shape)
+
+    def make(schedule: str) -> Call:
+        kernel = _kernel.compile(schedule=schedule, **options)
+        out = backend.empty_out(q)
+        return Call(lambda: kernel.launch(q, k, v, out), (out,))
+
+    return make
+
+
+def gradient_maker(backend, shape: Dict[str, Any], deterministic: bool) -> Maker:
+    """Of its gradients."""
+    q, k, v = backend.tensors(shape)
+    forward = _bench_backward.Backward(backend, shape, q, k, v)
+    tensors = q, k, v, forward.o, forward.lse, forward.do
+    options = dict(forward.options, deterministic=deterministic)
+
+    def make(schedule: str) -> Call:
+        out = tuple(map(backend.empty_out, (q, k, v)))
+        call = Call(lambda: attention_backward(*tensors, out=out, schedule=schedule, **options), out)
+        call.run()  # which compiles
+        return call
+
+    return make
+
+
+def compile_all(make: Maker, schedules: List[str]) -> Tuple[Dict[str, Call], Dict[str, str]]:
+    """Calls, and the reasons of the schedules that there are none of."""
+    calls, refused = {}, {}
     for number, schedule in enumerate(schedules, 1):
         try:
-            kernels[schedule] = _kernel.compile(schedule=schedule, **options)
+            calls[schedule] = make(schedule)
         except (CompileError, UnsupportedError, DeviceError) as error:
             refused[schedule] = first_line(error)
         if number % 10 == 0 or number == len(schedules):
             bench.say(f"compiled {number} of {len(schedules)}, {len(refused)} refused")
-    return kernels, refused
+    return calls, refused
 
 
 def measure(
-    backend, shape, kernels, rounds: int, ms: float
+    backend, shape: Dict[str, Any], calls: Dict[str, Call], rounds: int, ms: float
 ) -> Tuple[Dict[str, Times], Dict[str, str]]:
-    """The times of each kernel, the compiler's own choice under ""; and which failed."""
-    q, k, v = backend.tensors(shape)
-    calls: Dict[str, Callable[[], Any]] = {}
+    """The times of each call, the compiler's own choice under ""; and which failed."""
+    right: Dict[str, Callable[[], Any]] = {}
     failed: Dict[str, str] = {}
-    expected: Optional[numpy.ndarray] = None
-    for schedule, kernel in kernels.items():
-        out = backend.empty_out(q)
+    expected: List[numpy.ndarray] = []
+    for schedule, call in calls.items():
         try:
-            kernel.launch(q, k, v, out)
+            call.run()
             backend.timer.synchronize()
         except DeviceError as error:
+            if schedule == "":
+                raise
             failed[schedule] = first_line(error)
             continue
-        last = shape["B"] - 1, shape["Hq"] - 1
-        found = backend.head(out, *last, shape).astype(numpy.float64)
-        if expected is None:
-            expected = found
-        error = numpy.abs(found - expected).max(initial=0)
+        found = [last_head(backend, out, shape) for out in call.outputs]
+        expected = expected or found
+        error = max(map(difference, found, expected))
         # Two roundings of the result apart at most, where values are about 1.
         if not error <= {"f16": 4e-3, "bf16": 3e-2, "f32": 1e-4}[shape["dtype"]]:
             failed[schedule] = f"differs by {error:.1e} from the compiler's own choice"
             continue
-        calls[schedule] = lambda kernel=kernel, out=out: kernel.launch(q, k, v, out)
-    times = bench.interleave(calls, backend.timer, rounds, ms)
+        right[schedule] = call.run
+    times = bench.interleave(right, backend.timer, rounds, ms)
     return {schedule: quartiles(list(values)) for schedule, values in times.items()}, failed
+
+
+def last_head(backend, out: Any, shape: Dict[str, Any]) -> numpy.ndarray:
+    found = backend.head(out, shape["B"] - 1, out.shape[1] - 1, shape)
+    return numpy.asarray(found, numpy.float64)
+
+
+def difference(found: numpy.ndarray, expected: numpy.ndarray) -> float:
+    """The largest one, relative to values above 1; NaN where one is none."""
+    error = numpy.abs(found - expected) / numpy.maximum(1, numpy.abs(expected))
+    return float(error.max(initial=0))
 
 
 def quartiles(times: List[float]) -> Times:
@@ -141,6 +193,14 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument("--heads", type=int, default=16)
     parser.add_argument("--kv-heads", type=int, help="as many as --heads by default")
     parser.add_argument("--length", type=int, default=4096)
+    parser.add_argument(
+        "--backward", action="store_true", help="tune the gradients of q, k and v instead"
+    )
+    parser.add_argument(
+        "--deterministic",
+        action="store_true",
+        help="with --backward: those that are the same bits each time",
+    )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument(
         "--chip", help="only say what would be refused for this chip; nothing is run"
@@ -152,7 +212,10 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         "--ms", type=float, default=20, help="milliseconds of each schedule in a round"
     )
     parser.add_argument("--dry-run", action="store_true", help="print the table, keep nothing")
-    return parser.parse_args(arguments)
+    chosen = parser.parse_args(arguments)
+    if chosen.deterministic and not chosen.backward:
+        parser.error("expected --backward for --deterministic but got it alone")
+    return chosen
 
 
 def shape_of(chosen: argparse.Namespace, on_cpu: bool) -> Dict[str, Any]:
@@ -187,6 +250,9 @@ def main(arguments: Optional[List[str]] = None) -> int:
         options["device"] = _library.DEVICE_CPU if on_cpu else backend.ordinal
     # What an earlier run found must not pass for the compiler's own choice.
     own = _kernel.compile(tuned=False, **options)
+    if chosen.backward:
+        problem = own.problem._replace(op="attention_backward", deterministic=chosen.deterministic)
+        own = _kernel.Kernel(problem, options.get("chip"), own._recipe[2], tuned=False)
     if backend is not None and not chosen.dry_run:
         try:
             _tuned.check()  # not when all the time is spent
@@ -195,15 +261,22 @@ def main(arguments: Optional[List[str]] = None) -> int:
     # A tile of few positions may well be of several heads.
     packs = own.tuning_key.split("/")[4] == "banded"
     lists = {name: getattr(chosen, name) for name in _library.TRIAL_LISTS}
-    tries = candidates(shape["dtype"], own.chip, shape["Hq"] // shape["Hkv"], packs, **lists)
+    group = shape["Hq"] // shape["Hkv"]
+    tries = candidates(shape["dtype"], own.chip, group, packs, chosen.backward, **lists)
     if backend is None:
         for schedule in tries:
             reason = own.explain_schedule(schedule)
             print(f"{schedule}: {first_line(reason) if reason else 'fits'}")
         return 0
-    kernels, refused = compile_all(options, [text for text in tries if text != own.schedule])
-    times, failed = measure(backend, shape, {"": own, **kernels}, chosen.rounds, chosen.ms)
-    print(format_table(times, {**refused, **failed}, own.schedule, bench.flops_of(shape)))
+    if chosen.backward:
+        make = gradient_maker(backend, shape, chosen.deterministic)
+    else:
+        make = forward_maker(backend, shape, options)
+    calls = {"": make(own.schedule)}
+    others, refused = compile_all(make, [text for text in tries if text != own.schedule])
+    times, failed = measure(backend, shape, {**calls, **others}, chosen.rounds, chosen.ms)
+    flops = bench.flops_of(shape, chosen.backward)
+    print(format_table(times, {**refused, **failed}, own.schedule, flops))
     best = choose(times)
     key = own.tuning_key
     gain = times[""][1] / times[best][1]

@@ -54,6 +54,9 @@ static void checkQueries(void) {
     REQUIRE(info.numArguments == kCount);
     /* Sums of each query lie in memory of its own, which a launch asks for. */
     CHECK(info.workspaceBytes == (i ? -1 : 0));
+    char key[64];
+    snprintf(key, sizeof(key), "%s/16/16/%s/triangular/backward", chips[i], i ? "f16" : "f32");
+    CHECK(!strcmp(info.tuningKey, key));
     for (int a = 0; a < kCount; ++a) {
       FlashAttnArgumentInfo found = {.size = sizeof(found)};
       REQUIRE(flashattnKernelGetArgument(kernel, a, &found) == FLASHATTN_OK);

@@ -155,6 +155,24 @@ static void checkWorkspace(void) {
   }
 }
 
+/* Schedules that are worth timing; a program built before gradients had any gets the others. */
+static void checkTrials(void) {
+  FlashAttnTrialOptions options = {.size = offsetof(FlashAttnTrialOptions, gradients),
+                                   .chip = "sm_80",
+                                   .elementType = FLASHATTN_F16,
+                                   .group = 1,
+                                   .gradients = 1};
+  const char *text = NULL;
+  CHECK(flashattnGetTrials(&options, &text) == FLASHATTN_OK);
+  CHECK(strstr(text, "tile_m = 192") && !strstr(text, "apart"));
+  options.size = sizeof(options);
+  CHECK(flashattnGetTrials(&options, &text) == FLASHATTN_OK);
+  CHECK(!strstr(text, "tile_m = 192") && strstr(text, "apart = true"));
+  options.size = offsetof(FlashAttnTrialOptions, gradients) - 1;
+  FAILS(flashattnGetTrials(&options, &text), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a FlashAttnTrialOptions of ");
+}
+
 int main(void) {
   checkOperands();
   CHECK(strstr(flashattnGetVersion(), "."));
@@ -211,5 +229,6 @@ int main(void) {
   }
   checkWorkspace();
   checkTuned();
+  checkTrials();
   return finish();
 }

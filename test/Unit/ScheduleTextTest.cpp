@@ -124,4 +124,37 @@ TEST_F(ScheduleText, Trials) {
   EXPECT_TRUE(trials("sm_80", grid).empty());
 }
 
+TEST_F(ScheduleText, TrialsOfGradients) {
+  TrialProblem problem;
+  problem.element = Float16Type::get(&ctx);
+  problem.gradients = true;
+  auto trials = [&](StringRef chip, const TrialGrid &grid = {}) {
+    return getTrials(problem, llvm::cantFail(Machine::get(chip)), grid);
+  };
+  for (StringRef chip : {"cpu", "sm_80", "sm_90a"}) {
+    std::vector<ScheduleFields> all = trials(chip);
+    EXPECT_GE(all.size(), 12u);
+    for (const ScheduleFields &fields : all) {
+      EXPECT_TRUE(parseScheduleFields(formatFields(fields), &ctx)) << formatFields(fields);
+      EXPECT_EQ(llvm::count(all, fields), 1);
+      EXPECT_EQ(fields.splits, 1);
+      // There are no maxima to rescale by.
+      EXPECT_TRUE(!fields.roles || fields.roles->rescale == 0);
+    }
+    auto any = [&](auto &&has) { return llvm::any_of(all, has); };
+    EXPECT_EQ(any([](auto &f) { return f.apart && f.tileQ; }), chip != "cpu");
+    EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 64; }), chip == "sm_90a");
+    EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 128 && f.warps == 8; }),
+              chip == "sm_90a");
+  }
+  // What is given is tried, for whoever compiles it to refuse.
+  TrialGrid grid;
+  grid.pack = {2};
+  grid.tileM = {128};
+  std::vector<ScheduleFields> given = trials("sm_90a", grid);
+  EXPECT_FALSE(given.empty());
+  for (const ScheduleFields &fields : given)
+    EXPECT_TRUE(fields.roles && fields.pack == 2 && fields.tileM == 128);
+}
+
 } // namespace

@@ -11,8 +11,10 @@ import unittest
 from pathlib import Path
 
 import flashattn
+import numpy
 from flashattn import (
     _bench_backward,
+    _cache,
     _kernel,
     _reference,
     _tuned,
@@ -301,6 +303,43 @@ class TuneTest(unittest.TestCase):
         kernel = flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu")
         self.assertEqual(kernel.schedule, found["schedule"])
 
+    def test_gradients_are_tuned_apart(self):
+        arguments = [
+            "--backward",
+            "--device=cpu",
+            "--head-dim=16",
+            "--dtype=f32",
+            "--heads=2",
+            "--length=128",
+        ]
+        arguments += ["--tile-m=8,16", "--tile-n=2000,32", "--rounds=1", "--ms=1"]
+        for flags, kind in (([], "backward"), (["--deterministic"], "backward/deterministic")):
+            done = command("flashattn.tune", *arguments, *flags)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn("between 1 and 1024 but got 2000", done.stdout)
+            self.assertIn(f"best for cpu/16/16/f32/full/{kind}: tile_m = ", done.stdout)
+        self.assertEqual(
+            set(_tuned.load()),
+            {"cpu/16/16/f32/full/backward", "cpu/16/16/f32/full/backward/deterministic"},
+        )
+        # What was found is what gradients take, and nobody else.
+        own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
+        found = _kernel.format_schedule({"tile_m": 8, "tile_n": 24}, "f32", True)
+        _tuned.store("cpu/16/16/f32/full/backward", {"schedule": found})
+        x = numpy.zeros((1, 1, 4, 16), numpy.float32)
+        o, lse = flashattn.attention(x, x, x, return_lse=True)
+        for deterministic in (False, True):
+            _cache.cache.clear()
+            flashattn.attention_backward(x, x, x, o, lse, x, deterministic=deterministic)
+            (kernel,) = _cache.cache.kernels.values()
+            self.assertEqual(kernel.schedule == found, not deterministic)
+        self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
+
+    def test_deterministic_is_of_gradients(self):
+        done = command("flashattn.tune", "--deterministic", "--device=cpu")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("expected --backward for --deterministic but got it alone", done.stderr)
+
     def test_a_finding_is_read_unless_told_not_to(self):
         own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule
         found = _kernel.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
@@ -368,6 +407,19 @@ class TuneTest(unittest.TestCase):
             done.stdout,
             r"tile_m = 128, tile_n = 128, .*: needs \d+ bytes of shared memory .* of 101376 available",
         )
+
+    def test_reasons_for_gradients(self):
+        done = command(
+            "flashattn.tune", "--backward", "--deterministic", "--chip=sm_90a", "--head-dim=128", "--tile-n=64,96",
+            "--stages=2", "--consumers=2",
+        )  # fmt: skip
+        self.assertEqual(done.returncode, 0, done.stderr)
+        for line in (
+            r"tile_m = 64, tile_n = 64, .* roles = <consumers = 2, .*: fits",
+            r"tile_m = 128, tile_n = 64, .*: expected tile_m 64 where sums must be deterministic",
+            r"tile_m = 64, tile_n = 96, .*: needs \d+ registers a thread \(dk 64, dv 64, .* of \d+ that consumers have",
+        ):
+            self.assertRegex(done.stdout, line)
 
     def test_reasons_for_roles(self):
         done = command(

@@ -51,17 +51,35 @@ constexpr double kMargin = 0.02;
 
 } // namespace
 
-/// The compiler's own choice, and after it what the machine's grid has.
-static std::vector<ScheduleFields> listTrials(AttentionOp op, const Machine &machine) {
-  ScheduleFields own = getScheduleCandidates(op, machine).front().getFields();
+/// The compiler's own choice, and after it what the machine's grid has; empty where nothing fits.
+template <typename OpT> static std::vector<Trial> listTrials(OpT op, const Machine &machine) {
+  auto refuse = [&](ScheduleAttr schedule) { return explainRefusal(op, schedule, machine); };
+  SmallVector<ScheduleAttr> candidates = getScheduleCandidates(op, machine);
+  auto *fitting =
+      llvm::find_if(candidates, [&](auto schedule) { return refuse(schedule).empty(); });
+  std::vector<Trial> trials;
+  if (fitting == candidates.end())
+    return trials;
+  auto add = [&](const ScheduleFields &fields) {
+    Trial &trial = trials.emplace_back();
+    trial.fields = formatFields(fields);
+    trial.refusal = refuse(ScheduleAttr::get(op.getContext(), fields));
+  };
+  ScheduleFields own = fitting->getFields();
+  add(own);
   TrialProblem problem = TrialProblem::of(op);
   // Few queries need many parts whatever else is tried.
   problem.splits = own.splits;
-  std::vector<ScheduleFields> trials = {own};
   for (const ScheduleFields &fields : getTrials(problem, machine))
     if (fields != own)
-      trials.push_back(fields);
+      add(fields);
   return trials;
+}
+
+static std::vector<Trial> listTrials(AttentionOpInterface op, const Machine &machine) {
+  if (auto forward = dyn_cast<AttentionOp>(*op))
+    return listTrials(forward, machine);
+  return listTrials(cast<AttentionBackwardOp>(*op), machine);
 }
 
 /// Largest difference of two outputs, relative to values above 1; infinite where one is no number.
@@ -101,7 +119,7 @@ static Error checkOwn(ModuleOp module, const Program &program, const Inputs &inp
 
 /// The most that outputs of two schedules differ by: two roundings of the attention's result, where
 /// values are about 1.
-static double getBound(AttentionOp op) {
+static double getBound(AttentionOpInterface op) {
   return op.getElementType().isF16() ? 4e-3 : op.getElementType().isBF16() ? 3e-2 : 1e-4;
 }
 
@@ -209,20 +227,16 @@ static void printTrials(ArrayRef<Trial> trials) {
 Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inputs, Device &device,
                       const LoweringOptions &options, StringRef file, double seconds) {
   auto function = module.lookupSymbol<func::FuncOp>(program.function);
-  if (function.walk([](AttentionBackwardOp) { return WalkResult::interrupt(); }).wasInterrupted())
-    return llvm::createStringError(
-        "--tune: expected no flashattn.attention_backward, whose schedules are not tuned, in "
-        "function '" +
-        program.function + "'");
-  SmallVector<AttentionOp> ops;
-  function.walk([&](AttentionOp found) { ops.push_back(found); });
+  SmallVector<AttentionOpInterface> ops;
+  function.walk([&](AttentionOpInterface found) { ops.push_back(found); });
   if (ops.size() != 1)
     return llvm::createStringError(
-        llvm::formatv("--tune: expected one flashattn.attention in function '{0}' but got {1}",
+        llvm::formatv("--tune: expected one flashattn.attention or flashattn.attention_backward in "
+                      "function '{0}' but got {1}",
                       program.function, ops.size())
             .str());
-  AttentionOp op = ops.front();
-  if (op.getSchedule())
+  AttentionOpInterface op = ops.front();
+  if (op.getScheduleAttr())
     return llvm::createStringError(
         "--tune: expected an attention op without a schedule of its own");
   Expected<Machine> machine = Machine::get(options.chip, getHostVectorWidth());
@@ -234,12 +248,11 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   if (Error error = checkTunedSchedules(file))
     return error;
 
-  std::vector<Trial> trials;
+  std::vector<Trial> trials = listTrials(op, *machine);
+  if (trials.empty())
+    return llvm::createStringError("--tune: no schedule fits");
   SmallVector<HostTensor> expected;
-  for (const ScheduleFields &fields : listTrials(op, *machine)) {
-    Trial &trial = trials.emplace_back();
-    trial.fields = formatFields(fields);
-    trial.refusal = explainRefusal(op, ScheduleAttr::get(op.getContext(), fields), *machine);
+  for (Trial &trial : trials) {
     if (!trial.refusal.empty())
       continue;
     Progress progress("trying " + trial.fields);
@@ -252,8 +265,6 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     }
     dropSlow(trials);
   }
-  if (!trials.front().refusal.empty())
-    return llvm::createStringError("--tune: no schedule fits");
   {
     Progress progress("comparing the fastest");
     if (Error error = runFinal(trials, seconds))

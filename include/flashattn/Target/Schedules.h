@@ -104,7 +104,9 @@ struct TrialProblem {
   int64_t group = 1;  ///< query heads of a key/value head, 1 where unknown
   bool packs = false; ///< whether tiles of several heads may pay: a short window, few queries
   int64_t splits = 1; ///< of every trial
+  bool gradients = false; ///< whether it is the gradients that are to be tuned
   static TrialProblem of(AttentionOp op);
+  static TrialProblem of(AttentionBackwardOp op);
 };
 
 /// Values to try in place of the grid's own; those of `consumers`, `registers`, `blocks` and `pack`

@@ -24,8 +24,8 @@ std::string getTunedSchedulesFile();
 
 /// What a finding holds for: the machine's name, head dimensions, element type and class of mask
 /// (full, triangular, banded), as "sm_90a/128/128/f16/triangular", and "…/full/decode" for few
-/// queries (isDecode).
-std::string getTuningKey(AttentionOp op, StringRef machine);
+/// queries (isDecode). That of gradients ends with "/backward", or "/backward/deterministic".
+std::string getTuningKey(AttentionOpInterface op, StringRef machine);
 
 /// Gives every attention op of `module` without a schedule the one that `file` has for it,
 /// where that still fits the machine. A file that is not there counts as empty; one that cannot

@@ -237,7 +237,26 @@ std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Ma
 // Trials
 //===----------------------------------------------------------------------===//
 
+/// Tiles of keys and, apart from theirs, of queries; both sums of keys in one program or in two.
+static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  for (int64_t m : orElse(grid.tileM, {32, 64, 128}))
+    for (int64_t n : orElse(grid.tileN, {16, 32, 48, 64}))
+      for (int64_t warps :
+           orElse(grid.warps, {std::max<int64_t>(1, m / 16), std::max<int64_t>(1, m / 32)}))
+        for (int64_t stages : orElse(grid.stages, {1, 2}))
+          for (int64_t q : {m, int64_t(64)})
+            for (bool apart : {false, true}) {
+              ScheduleFields fields = makeFields(m, n, warps, stages, problem.element);
+              fields.tileQ = q == m ? 0 : q;
+              if (apart)
+                fields.apart = true;
+              add(fields);
+            }
+}
+
 void ampere::addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  if (problem.gradients)
+    return addGradientTrials(problem, grid, add);
   for (int64_t m : orElse(grid.tileM, {64, 128, 192}))
     for (int64_t n : orElse(grid.tileN, {16, 32, 48, 64, 96, 128}))
       // One or two blocks of 16 rows a warp.

@@ -1,4 +1,4 @@
-// Gradients on the CPU: what o and lse are filled with, what is counted, and what cannot be tuned.
+// Gradients on the CPU: what o and lse are filled with, what is counted, and what is tuned.
 
 // DEFINE: %{run} = flash-run %s --device=cpu
 
@@ -34,8 +34,31 @@
 // BACKWARD: "operations": 41472,
 // BACKWARD: "visible_pairs": 216
 
-// RUN: not %{run} --function=backward --tune --tuned-schedules=%t/schedules.json --input=random --input=random --input=random --input=0.25 2>&1 | FileCheck %s --check-prefix=TUNE
-// TUNE: error: --tune: expected no flashattn.attention_backward, whose schedules are not tuned, in function 'backward'
+// Schedules of gradients are tuned, of one op at a time.
+// DEFINE: %{tune} = --tune --tuned-schedules=%t/schedules.json --bench=0.0005
+// RUN: %{run} --function=backward %{tune} --input=random --input=random --input=random --input=0.25 | FileCheck %s --check-prefix=TUNE
+// TUNE: tune: tile_m = {{.*}} ms, quartiles {{.*}} to
+// TUNE: (the compiler's own choice)
+// TUNE: tune: best for cpu/16/24/f32/triangular/backward: tile_m = {{.*}}, written to
+// RUN: not %{run} --function=step %{tune} 2>&1 | FileCheck %s --check-prefix=SEVERAL
+// SEVERAL: error: --tune: expected one flashattn.attention or flashattn.attention_backward in function 'step' but got 2
+// RUN: not %{run} --function=nothing %{tune} 2>&1 | FileCheck %s --check-prefix=NONE
+// NONE: error: --tune: expected one flashattn.attention or flashattn.attention_backward in function 'nothing' but got 0
+
+// What was found is used for its own kind alone, and leaves the other's to the compiler.
+// RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular/backward": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/given.json
+// RUN: %{run} --function=step --verify --tuned-schedules=%t/given.json --dump-dir=%t/dump | FileCheck %s --check-prefix=USED
+// RUN: cat %t/dump/*-flashattn-select-schedule.mlir | FileCheck %s --check-prefix=TUNED
+// USED: schedule: tuned for 1 attention op, in {{.*}}given.json
+// USED: verify dq: {{.*}}: PASS
+// TUNED: flashattn.attention {{.*}}tile_m = {{[0-9]+}}, tile_n = 64
+// TUNED: flashattn.attention_backward {{.*}}tile_m = 4, tile_n = 8
+// What need not be deterministic says nothing of what must.
+// RUN: sed s,triangular,full, %t/given.json > %t/full.json
+// RUN: %{run} --function=shared --verify --tuned-schedules=%t/full.json --dump-dir=%t/shared | FileCheck %s --check-prefix=SHARED
+// RUN: cat %t/shared/*-flashattn-select-schedule.mlir | FileCheck %s --check-prefix=OWN
+// SHARED: verify dq: {{.*}}: PASS
+// OWN: flashattn.attention_backward {{.*}}deterministic {{.*}}tile_m = {{[0-9]+}}, tile_n = 64
 
 !q = tensor<1x2x12x16xf32>
 !v = tensor<1x2x12x24xf32>
@@ -82,9 +105,23 @@ func.func @between(%lse: !l, %q: !q, %o: !q, %d_o: !q) -> (!q, !q, !q, !l) {
   return %dq, %dk, %dv, %lse : !q, !q, !q, !l
 }
 
+func.func @step(%q: !q, %d_o: !q) -> (!q, !q, !q) {
+  %e = tensor.empty() : !q
+  %el = tensor.empty() : !l
+  %o, %lse = flashattn.attention mask(#flashattn.causal) ins(%q, %q, %q : !q, !q, !q) outs(%e, %el : !q, !l) -> !q, !l
+  %dq, %dk, %dv = flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %q, %q, %o, %lse, %d_o : !q, !q, !q, !q, !l, !q)
+      outs(%e, %e, %e : !q, !q, !q) -> !q, !q, !q
+  return %dq, %dk, %dv : !q, !q, !q
+}
+
+func.func @nothing(%q: !q) -> !q {
+  return %q : !q
+}
+
 func.func @shared(%q: !q, %lse: !l) -> (!q, !q, !q, !q) {
   %e = tensor.empty() : !q
-  %dq, %dk, %dv = flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q : !q, !q, !q, !q, !l, !q)
+  %dq, %dk, %dv = flashattn.attention_backward deterministic ins(%q, %q, %q, %q, %lse, %q : !q, !q, !q, !q, !l, !q)
       outs(%e, %e, %e : !q, !q, !q) -> !q, !q, !q
   return %dq, %dk, %dv, %q : !q, !q, !q, !q
 }
