@@ -83,7 +83,8 @@ def gradient_maker(backend, shape: Dict[str, Any], deterministic: bool) -> Maker
 
     def make(schedule: str) -> Call:
         out = tuple(map(backend.empty_out, (q, k, v)))
-        call = Call(lambda: attention_backward(*tensors, out=out, schedule=schedule, **options), out)
+        given = dict(options, out=out, schedule=schedule)
+        call = Call(lambda: attention_backward(*tensors, **given), out)
         call.run()  # which compiles
         return call
 

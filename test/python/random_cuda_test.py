@@ -50,6 +50,15 @@ MARGIN = 512
 #: Scores of a problem, so that all of them take a minute.
 MOST_SCORES = 1 << 27
 
+#: What is repeated: batches, heads, heads of keys, queries, keys, D, type and mask.
+REPEATED = (
+    (1, 8, 8, 1024, 1024, 128, "f16", "none"),
+    (2, 6, 2, 777, 1333, 128, "bf16", "causal"),
+    (1, 16, 2, 2000, 2000, 64, "bf16", "sinks"),
+    (1, 4, 4, 515, 515, 256, "f16", "causal"),
+)
+TURNS = {"cuda": 1000, "cpu": 3}
+
 options = argparse.Namespace(device="cuda", seed=20, count=500, problem=None)
 
 
@@ -284,52 +293,43 @@ def test_random():
     return f"{len(parts)} problems, {made} kernels; largest error {max(parts):.2f} of its bound"
 
 
+def repeat(call, what):
+    """Whatever else the device does between, each call's outputs have the bits of the first one's."""
+    expected = call()
+    differs = torch.zeros((), dtype=torch.bool, device=options.device)
+    for _ in range(TURNS[options.device]):
+        for found, first in zip(call(), expected):
+            differs |= (bits(found) != bits(first)).any()
+    expect(not bool(differs), f"{what}: a repetition differs")
+
+
 def test_repeat():
-    """The same bits 1,000 times, whatever else the device does between."""
-    turns = 1000 if options.device == "cuda" else 3
-    for batch, heads, kv_heads, nq, nk, d, element, mask in (
-        (1, 8, 8, 1024, 1024, 128, "f16", "none"),
-        (2, 6, 2, 777, 1333, 128, "bf16", "causal"),
-        (1, 16, 2, 2000, 2000, 64, "bf16", "sinks"),
-        (1, 4, 4, 515, 515, 256, "f16", "causal"),
-        (3, 3, 1, 1, 4999, 80, "f16", "none"),
-    ):
-        q, k, v = cuda_test.operands(batch, heads, kv_heads, nq, nk, d, element, options.device)
-        expected, expected_lse = attention(q, k, v, mask=MASKS[mask][0], return_lse=True)
-        differs = torch.zeros((), dtype=torch.bool, device=options.device)
-        for _ in range(turns):
-            o, lse = attention(q, k, v, mask=MASKS[mask][0], return_lse=True)
-            differs |= (bits(o) != bits(expected)).any() | (bits(lse) != bits(expected_lse)).any()
-        expect(not bool(differs), f"D = {d}, {element}, {mask}: a repetition differs")
-    return f"5 shapes, {turns} times each"
+    """The same bits 1,000 times."""
+    shapes = (*REPEATED, (3, 3, 1, 1, 4999, 80, "f16", "none"))
+    for *sizes, d, element, mask in shapes:
+        q, k, v = cuda_test.operands(*sizes, d, element, options.device)
+        repeat(
+            lambda: attention(q, k, v, mask=MASKS[mask][0], return_lse=True),
+            f"D = {d}, {element}, {mask}",
+        )
+    return f"{len(shapes)} shapes, {TURNS[options.device]} times each"
 
 
 def test_repeat_gradients():
-    """The same bits 1,000 times of gradients that are deterministic, as rule B4 has it."""
-    turns = 1000 if options.device == "cuda" else 3
-    for batch, heads, kv_heads, nq, nk, d, element, mask in (
-        (1, 8, 8, 1024, 1024, 128, "f16", "none"),
-        (2, 6, 2, 777, 1333, 128, "bf16", "causal"),
-        (1, 16, 2, 2000, 2000, 64, "bf16", "sinks"),
-        (1, 4, 4, 515, 515, 256, "f16", "causal"),
-        (2, 4, 2, 300, 300, 64, "f32", "causal"),
-    ):
-        q, k, v = cuda_test.operands(batch, heads, kv_heads, nq, nk, d, element, options.device)
-        do = torch.randn_like(q)
-        bias = torch.randn(1, heads, 1, nk, dtype=q.dtype, device=options.device)
-        sinks = torch.randn(heads, device=options.device)
+    """The same of gradients that are deterministic, with those of a bias and of sinks."""
+    shapes = (*REPEATED, (2, 4, 2, 300, 300, 64, "f32", "causal"))
+    for *sizes, d, element, mask in shapes:
+        q, k, v = cuda_test.operands(*sizes, d, element, options.device)
+        do, bias = torch.randn_like(q), torch.randn_like(k[:1, :1, :, 0])[:, :, None]
+        sinks = torch.randn(q.shape[1], device=options.device)
         shaped = {"mask": MASKS[mask][0], "bias": bias, "sink_logits": sinks}
         o, lse = attention(q, k, v, return_lse=True, **shaped)
-        call = lambda: attention_backward(  # noqa: E731
-            q, k, v, o, lse, do, deterministic=True, return_d_bias=True, return_d_sink_logits=True, **shaped
-        )  # fmt: skip
-        expected = call()
-        differs = torch.zeros((), dtype=torch.bool, device=options.device)
-        for _ in range(turns):
-            for found, first in zip(call(), expected):
-                differs |= (bits(found) != bits(first)).any()
-        expect(not bool(differs), f"D = {d}, {element}, {mask}: a repetition differs")
-    return f"5 shapes, {turns} times each"
+        wanted = {"return_d_bias": True, "return_d_sink_logits": True, "deterministic": True}
+        repeat(
+            lambda: attention_backward(q, k, v, o, lse, do, **wanted, **shaped),
+            f"gradients, D = {d}, {element}, {mask}",
+        )
+    return f"{len(shapes)} shapes, {TURNS[options.device]} times each"
 
 
 def test_many_heads():
