@@ -365,6 +365,12 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (op.getDeterministic() && schedule.sharesProgram())
     return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any "
            "order";
+  // Where programs have more keys than a step has queries, these are rows of a product, dq's.
+  int64_t m = schedule.getTileM(), n = schedule.getTileN();
+  if (m > n && (n % kRows != 0 || m % n != 0))
+    return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or no less "
+                         "than it, but got {0} and {1}",
+                         n, m);
   for (const SharedMemoryPlan &plan : planGradients(op, schedule))
     if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
       return reason;

@@ -54,6 +54,36 @@ func.func @dot_type(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: me
 
 // -----
 
+// What a step adds to dq is a product whose rows are its queries.
+
+func.func @added_rows(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                      %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
+  // expected-error@+1 {{expected tile_n to be a multiple of 64 that divides tile_m, or no less than it, but got 48 and 64}}
+  flashattn.attention_backward
+      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16,
+          roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
+  return
+}
+
+// -----
+
+func.func @added_in_any_order(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                              %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
+  // expected-error@+1 {{expected tile_m 64 where sums must be deterministic, as programs add theirs in any order}}
+  flashattn.attention_backward deterministic
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16,
+          roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+      ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
+          memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
+      outs(%dq, %dk, %dv : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>)
+  return
+}
+
+// -----
+
 // B6: an op without a derivative between the score and the result. What does not depend on the score needs none.
 
 func.func @derivative(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
