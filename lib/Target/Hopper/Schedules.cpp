@@ -371,6 +371,11 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or no less "
                          "than it, but got {0} and {1}",
                          n, m);
+  // And each consumer has some of its columns.
+  if (int64_t parts = m / n; parts > 1 && op.getD() % (kRows * parts) != 0)
+    return llvm::formatv(
+        "expected D to be a multiple of {0} for tile_m {1} and tile_n {2} but got {3}",
+        kRows * parts, m, n, op.getD());
   for (const SharedMemoryPlan &plan : planGradients(op, schedule))
     if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
       return reason;
