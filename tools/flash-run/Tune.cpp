@@ -5,6 +5,7 @@
 #include "Progress.h"
 #include "Runner.h"
 #include "flashattn/Target/Tuned.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 
 #include <cmath>
@@ -51,15 +52,22 @@ constexpr double kMargin = 0.02;
 
 } // namespace
 
-/// The compiler's own choice, and after it what the machine's grid has; empty where nothing fits.
-template <typename OpT> static std::vector<Trial> listTrials(OpT op, const Machine &machine) {
+/// The compiler's own choice, and after it what the machine's grid has. Errors: nothing fits.
+template <typename OpT>
+static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine) {
   auto refuse = [&](ScheduleAttr schedule) { return explainRefusal(op, schedule, machine); };
   SmallVector<ScheduleAttr> candidates = getScheduleCandidates(op, machine);
-  auto *fitting =
-      llvm::find_if(candidates, [&](auto schedule) { return refuse(schedule).empty(); });
-  std::vector<Trial> trials;
+  Refusals refusals;
+  auto *fitting = llvm::find_if(candidates, [&](ScheduleAttr schedule) {
+    std::string reason = refuse(schedule);
+    if (!reason.empty())
+      refusals.add(schedule.getFields(), reason);
+    return reason.empty();
+  });
   if (fitting == candidates.end())
-    return trials;
+    return llvm::createStringError("--tune: no schedule fits: " +
+                                   llvm::join(refusals.getLines(), "; "));
+  std::vector<Trial> trials;
   auto add = [&](const ScheduleFields &fields) {
     Trial &trial = trials.emplace_back();
     trial.fields = formatFields(fields);
@@ -76,7 +84,7 @@ template <typename OpT> static std::vector<Trial> listTrials(OpT op, const Machi
   return trials;
 }
 
-static std::vector<Trial> listTrials(AttentionOpInterface op, const Machine &machine) {
+static Expected<std::vector<Trial>> listTrials(AttentionOpInterface op, const Machine &machine) {
   if (auto forward = dyn_cast<AttentionOp>(*op))
     return listTrials(forward, machine);
   return listTrials(cast<AttentionBackwardOp>(*op), machine);
@@ -248,9 +256,10 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   if (Error error = checkTunedSchedules(file))
     return error;
 
-  std::vector<Trial> trials = listTrials(op, *machine);
-  if (trials.empty())
-    return llvm::createStringError("--tune: no schedule fits");
+  Expected<std::vector<Trial>> listed = listTrials(op, *machine);
+  if (!listed)
+    return listed.takeError();
+  std::vector<Trial> trials = std::move(*listed);
   SmallVector<HostTensor> expected;
   for (Trial &trial : trials) {
     if (!trial.refusal.empty())
