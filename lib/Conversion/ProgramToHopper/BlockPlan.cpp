@@ -181,6 +181,12 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
         !def || def->getBlock() != product->getBlock())
       return product.emitOpError()
              << "expected a transposed left-hand side that is made in the loop";
+  // What goes through shared memory has one place in the block.
+  if (plan.getPrograms() > 1 && (!plan.exchanges.empty() || !plan.added.empty()))
+    return program.emitOpError() << "expected consumers to share a program that multiplies by a "
+                                    "transposed tile or adds tiles, but got tile_m "
+                                 << plan.schedule.getTileM() << " for " << plan.getConsumers()
+                                 << " consumers";
   return success();
 }
 

@@ -353,3 +353,161 @@ func.func @dot_type(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: inde
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Consumers that share a program have 64 of its rows each.
+func.func @shared_rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %given: vector<128x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<128x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  // expected-error @+1 {{expected tile_m to be 64, or 64 for each of 3 consumers, but got 128}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
+      flashattn.tile_yield %s : vector<128x64xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @shared_persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %given: vector<128x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<128x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  // expected-error @+1 {{expected query_stages 1 where consumers share a program but got 2}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
+      flashattn.tile_yield %s : vector<128x64xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @given(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %given: vector<128x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<128x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
+      // expected-error @+1 {{expected a transposed left-hand side that is made in the loop}}
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %given, %qt, %zeros : vector<128x64xf16>, vector<128x64xf16> into vector<64x64xf32>
+      flashattn.tile_yield %s : vector<128x64xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// What consumers hand each other, and what they add, has one place in the block.
+func.func @exchange_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %given: vector<64x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  // expected-error @+1 {{expected consumers to share a program that multiplies by a transposed tile or adds tiles, but got tile_m 64 for 2 consumers}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %qt, %zeros : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      flashattn.tile_yield %s : vector<64x64xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @sums_of_programs(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %given: vector<64x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  // expected-error @+1 {{expected consumers to share a program that multiplies by a transposed tile or adds tiles, but got tile_m 64 for 2 consumers}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
+      flashattn.tile_yield %s : vector<64x64xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @two_sums(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %given: vector<128x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<128x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
+      flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
+      // expected-error @+1 {{expected at most one tile of a step to be added}}
+      flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
+      flashattn.tile_yield %s : vector<128x64xf32>
+    }
+  }
+  return
+}

@@ -240,6 +240,142 @@ func.func @lag(%n: index) {
 
 // -----
 
+func.func @behind(%n: index) {
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be one of the step's 2 stages, from 0 on, that does not lag but got -1}}
+    flashattn.stage lag 1 behind -1
+  }
+  return
+}
+
+// -----
+
+func.func @behind_without_lag(%n: index) {
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
+    flashattn.stage
+    // expected-error @+1 {{'flashattn.stage' op expected 'lag' 1 where 'behind' is 1 but got 0}}
+    flashattn.stage behind 1
+  }
+  return
+}
+
+// -----
+
+func.func @behind_none(%n: index) {
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
+    flashattn.stage
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be one of the step's 3 stages, from 0 on, that does not lag but got 3}}
+    flashattn.stage lag 1 behind 3
+  }
+  return
+}
+
+// -----
+
+func.func @behind_one_that_lags(%n: index) {
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] {
+    flashattn.stage lag 1
+    // expected-error @+1 {{'flashattn.stage' op expected 'behind' to be one of the step's 3 stages, from 0 on, that does not lag but got 1}}
+    flashattn.stage lag 1 behind 1
+  }
+  return
+}
+
+// -----
+
+func.func @round_number(%n: index) {
+  // expected-error @+1 {{expected the step's place and tile and its round but got 2 arguments}}
+  flashattn.tile_loop (%i, %j) in [(%n, %n, %n, %n)] rounds %n {
+  }
+  return
+}
+
+// -----
+
+func.func @round_type(%n: index) {
+  // expected-error @+1 {{'flashattn.tile_loop' op expected arguments of the types 'index', 'index', 'index' but got 'index', 'index'}}
+  "flashattn.tile_loop"(%n, %n, %n, %n, %n) <{operandSegmentSizes = array<i32: 4, 1, 0, 0, 0, 0>}> ({
+  ^bb0(%i: index, %j: index):
+    "flashattn.tile_yield"() : () -> ()
+  }) : (index, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @added_element(%sums: memref<?x128xf16>, %x: vector<64x128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected a memref of f32 without gaps, of 2 dimensions or more, but got 'memref<?x128xf16>'}}
+  flashattn.add_tile %x to %sums[%n, %n] parts 1 : vector<64x128xf32>, memref<?x128xf16>
+  return
+}
+
+// -----
+
+func.func @added_with_gaps(%sums: memref<?x128xf32, strided<[256, 1]>>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_added' op expected a memref of f32 without gaps, of 2 dimensions or more, but got 'memref<?x128xf32, strided<[256, 1]>>'}}
+  %x = flashattn.load_added %sums[%n, %n] parts 1 : memref<?x128xf32, strided<[256, 1]>> -> vector<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @added_rank(%sums: memref<128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_added' op expected a memref of f32 without gaps, of 2 dimensions or more, but got 'memref<128xf32>'}}
+  %x = flashattn.load_added %sums[%n] parts 1 : memref<128xf32> -> vector<64x128xf32>
+  return
+}
+
+// -----
+
+func.func @added_indices(%sums: memref<?x?x128xf32>, %x: vector<64x128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected an index for each of 3 dimensions but got 2}}
+  flashattn.add_tile %x to %sums[%n, %n] parts 1 : vector<64x128xf32>, memref<?x?x128xf32>
+  return
+}
+
+// -----
+
+func.func @added_columns(%sums: memref<?x128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_added' op expected a tile of all 128 columns but got 'vector<64x64xf32>'}}
+  %x = flashattn.load_added %sums[%n, %n] parts 1 : memref<?x128xf32> -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @added_rows(%sums: memref<?x128xf32>, %x: vector<40x128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected rows in 16s and columns in 8s for each of 1 parts but got 'vector<40x128xf32>'}}
+  flashattn.add_tile %x to %sums[%n, %n] parts 1 : vector<40x128xf32>, memref<?x128xf32>
+  return
+}
+
+// -----
+
+func.func @added_parts(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected rows in 16s and columns in 8s for each of 3 parts but got 'vector<64x128xf32>'}}
+  flashattn.add_tile %x to %sums[%n, %n] parts 3 : vector<64x128xf32>, memref<?x128xf32>
+  return
+}
+
+// -----
+
+// 8 times as many is 0 in 64 bits.
+func.func @added_parts_past_numbers(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected rows in 16s and columns in 8s for each of 2305843009213693952 parts but got 'vector<64x128xf32>'}}
+  flashattn.add_tile %x to %sums[%n, %n] parts 2305843009213693952 : vector<64x128xf32>, memref<?x128xf32>
+  return
+}
+
+// -----
+
+func.func @added_no_parts(%sums: memref<?x128xf32>, %x: vector<64x128xf32>, %n: index) {
+  // expected-error @+1 {{attribute 'parts' failed to satisfy constraint}}
+  flashattn.add_tile %x to %sums[%n, %n] parts 0 : vector<64x128xf32>, memref<?x128xf32>
+  return
+}
+
+// -----
+
 func.func @mask_alone(%all: vector<64x64xi1>) {
   // expected-error @+1 {{'flashattn.tile_mask' op expected a 'flashattn.tile_loop' around it, whose tile it is of}}
   %shown = flashattn.tile_mask -> vector<64x64xi1> {

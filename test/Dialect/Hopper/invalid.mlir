@@ -276,6 +276,121 @@ func.func @more_columns(%a: !t, %b: !t) {
 
 // -----
 
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @transposed_in_registers(%a: vector<64x64xf16>, %b: !t) {
+  // expected-error @+1 {{expected 'a' in shared memory where it is transposed but got 'vector<64x64xf16>'}}
+  %d = hopper.wgmma %a, %b transposed_a : vector<64x64xf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+!a = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @transposed_columns(%a: !a, %b: !t) {
+  // expected-error @+1 {{expected 64 columns of 'a' but got 'memref<2x64x64xf16, #gpu.address_space<workgroup>>'}}
+  %d = hopper.wgmma %a, %b transposed_a : !a, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+!a = memref<1x128x64xf16, #gpu.address_space<workgroup>>
+func.func @transposed_contraction(%a: !a, %b: !t) {
+  // expected-error @+1 {{expected a contraction of 128 but got 128 rows of 'a' and 64 rows of 'b'}}
+  %d = hopper.wgmma %a, %b transposed_a transposed : !a, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @pinned_pairs(%x: vector<3xf16>) {
+  // expected-error @+1 {{'hopper.pin' op expected an even number of 16-bit elements but got 'vector<3xf16>'}}
+  %0 = hopper.pin %x : vector<3xf16>
+  return
+}
+
+// -----
+
+func.func @pinned_rows(%x: vector<40x64xf16>) {
+  // expected-error @+1 {{'hopper.pin' op expected rows in 64s but got 'vector<40x64xf16>'}}
+  %0 = hopper.pin %x : vector<40x64xf16>
+  return
+}
+
+// -----
+
+func.func @published(%b: memref<4xi64>, %i: index) {
+  // expected-error @+1 {{'hopper.publish' op expected barriers to be a one-dimensional memref of i64 in workgroup memory but got 'memref<4xi64>'}}
+  hopper.publish %b[%i] : memref<4xi64>
+  return
+}
+
+// -----
+
+func.func @staging_memory(%x: vector<64x128xf32>, %s: memref<8x1024xf32>, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{'hopper.add_tile' op expected staging of warps x f32 in shared memory but got 'memref<8x1024xf32>'}}
+  hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, memref<8x1024xf32>, memref<?x128xf32>
+  return
+}
+
+// -----
+
+!s = memref<0x1024xf32, #gpu.address_space<workgroup>>
+func.func @staging_of_no_warp(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{expected staging of warps x f32 in shared memory but got 'memref<0x1024xf32, #gpu.address_space<workgroup>>'}}
+  hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xf32>
+  return
+}
+
+// -----
+
+!s = memref<8x1024xf32, #gpu.address_space<workgroup>>
+func.func @target(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xbf16>, %i: index) {
+  // expected-error @+1 {{expected a target of f32 without gaps but got 'memref<?x128xbf16>'}}
+  hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xbf16>
+  return
+}
+
+// -----
+
+!s = memref<8x1024xf32, #gpu.address_space<workgroup>>
+func.func @target_indices(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{expected an index for each of 2 dimensions but got 1}}
+  hopper.add_tile %x through %s to %t[%i] : vector<64x128xf32>, !s, memref<?x128xf32>
+  return
+}
+
+// -----
+
+!s = memref<8x512xf32, #gpu.address_space<workgroup>>
+func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{expected 1024 elements of staging for each warp, in 128s, but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
+  hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xf32>
+  return
+}
+
+// -----
+
+!s = memref<8x64xf32, #gpu.address_space<workgroup>>
+func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{expected 64 elements of staging for each warp, in 128s, but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
+  hopper.add_tile %x through %s to %t[%i, %i] warp %i : vector<2xf32>, !s, memref<?x128xf32>
+  return
+}
+
+// -----
+
+!s = memref<8x1024xf32, #gpu.address_space<workgroup>>
+func.func @no_warp(%x: vector<32xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{expected the number of the warp where the value is a thread's part}}
+  hopper.add_tile %x through %s to %t[%i, %i] : vector<32xf32>, !s, memref<?x128xf32>
+  return
+}
+
+// -----
+
 func.func @nothing() {
   // expected-error @+1 {{expected one value or more but got none}}
   "hopper.wgmma_wait"() : () -> ()

@@ -250,7 +250,9 @@ static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memr
   if (tile.getDimSize(1) != memref.getShape().back())
     return op->emitOpError() << "expected a tile of all " << memref.getShape().back()
                              << " columns but got " << tile;
-  if (tile.getDimSize(0) % 16 != 0 || tile.getDimSize(1) % (8 * parts) != 0)
+  // In this order: a multiple of `parts` may not be a number.
+  if (tile.getDimSize(0) % 16 != 0 || tile.getDimSize(1) % 8 != 0 ||
+      tile.getDimSize(1) / 8 % parts != 0)
     return op->emitOpError() << "expected rows in 16s and columns in 8s for each of " << parts
                              << " parts but got " << tile;
   return success();
@@ -399,6 +401,23 @@ void TileLoopOp::print(OpAsmPrinter &printer) {
                       /*printBlockTerminators=*/!getInits().empty());
 }
 
+/// A stage that lags stands behind one that does not.
+static LogicalResult verifyStages(TileLoopOp loop) {
+  // The first stage has no op.
+  SmallVector<bool> lags = {false};
+  for (auto stage : loop.getBody()->getOps<StageOp>())
+    lags.push_back(stage.getLag() != 0);
+  for (auto stage : loop.getBody()->getOps<StageOp>()) {
+    int64_t behind = stage.getBehind();
+    if (stage.getLag() == 0 && behind != 0)
+      return stage.emitOpError() << "expected 'lag' 1 where 'behind' is " << behind << " but got 0";
+    if (behind < 0 || behind >= static_cast<int64_t>(lags.size()) || lags[behind])
+      return stage.emitOpError() << "expected 'behind' to be one of the step's " << lags.size()
+                                 << " stages, from 0 on, that does not lag but got " << behind;
+  }
+  return success();
+}
+
 LogicalResult TileLoopOp::verify() {
   if (getBounds().empty() || getBounds().size() % kBoundsPerInterval != 0)
     return emitOpError() << "expected " << kBoundsPerInterval
@@ -408,6 +427,8 @@ LogicalResult TileLoopOp::verify() {
   if (TypeRange(getBody()->getArgumentTypes()) != TypeRange(expected))
     return emitOpError() << "expected arguments of the types " << expected << " but got "
                          << getBody()->getArgumentTypes();
+  if (failed(verifyStages(*this)))
+    return failure();
   if (getYielded().getTypes() != getResultTypes() || getInits().getTypes() != getResultTypes())
     return emitOpError() << "expected state of the types " << getInits().getTypes()
                          << " to be yielded and to result but got " << getYielded().getTypes()

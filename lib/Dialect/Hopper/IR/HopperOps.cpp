@@ -309,6 +309,9 @@ LogicalResult WgmmaOp::verify() {
   int64_t aColumns;
   Type aElement = getElementTypeOrSelf(getA().getType());
   if (auto vector = dyn_cast<VectorType>(getA().getType())) {
+    if (getTransposedA())
+      return emitOpError() << "expected 'a' in shared memory where it is transposed but got "
+                           << vector;
     aColumns = getVectorColumns(vector);
   } else {
     FailureOr<SharedTile> a = verifyTile(*this, "a", getA());
@@ -333,7 +336,7 @@ LogicalResult WgmmaOp::verify() {
                          << " but got " << k;
   if (getDepth() ? k > aColumns || k > bDepth : k != bDepth)
     return emitOpError() << "expected a contraction of " << k << " but got " << aColumns
-                         << " columns of 'a' and " << bDepth
+                         << (getTransposedA() ? " rows" : " columns") << " of 'a' and " << bDepth
                          << (getTransposed() ? " rows" : " columns") << " of 'b'";
   if (n < 8 || n > 256 || n % 8 != 0)
     return emitOpError() << "expected a multiple of 8 up to 256 as columns of the result but got "
@@ -351,17 +354,22 @@ LogicalResult WgmmaWaitOp::inferReturnTypes(MLIRContext *, std::optional<Locatio
   return success();
 }
 
+/// Registers hold two elements of 16 bits each.
+static LogicalResult verifyPairs(Operation *op, VectorType type) {
+  if (type.getElementType().isF32() || type.getNumElements() % 2 == 0)
+    return success();
+  return op->emitOpError() << "expected an even number of 16-bit elements but got " << type;
+}
+
 LogicalResult WgmmaWaitOp::verify() {
   if (getValues().empty())
     return emitOpError() << "expected one value or more but got none";
   if (static_cast<int64_t>(getPending()) < 0)
     return emitOpError() << "expected 'pending' of 0 or more but got "
                          << static_cast<int64_t>(getPending());
-  for (Value value : getValues()) {
-    auto type = cast<VectorType>(value.getType());
-    if (!type.getElementType().isF32() && type.getNumElements() % 2 != 0)
-      return emitOpError() << "expected an even number of 16-bit elements but got " << type;
-  }
+  for (Value value : getValues())
+    if (failed(verifyPairs(*this, cast<VectorType>(value.getType()))))
+      return failure();
   return verifyVectors(*this, getValues());
 }
 
@@ -402,11 +410,18 @@ LogicalResult StoreTileOp::verify() {
   return success();
 }
 
+LogicalResult PinOp::verify() {
+  if (failed(verifyPairs(*this, cast<VectorType>(getValue().getType()))))
+    return failure();
+  return verifyVectors(*this, getValue());
+}
+
 LogicalResult PublishOp::verify() { return verifyBarriers(*this, getBarriers()); }
 
 LogicalResult AddTileOp::verify() {
   auto staging = cast<MemRefType>(getStaging().getType());
   if (staging.getRank() != 2 || !staging.getElementType().isF32() || !staging.hasStaticShape() ||
+      staging.getDimSize(0) == 0 ||
       !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) ||
       !staging.getLayout().isIdentity())
     return emitOpError() << "expected staging of warps x f32 in shared memory but got " << staging;

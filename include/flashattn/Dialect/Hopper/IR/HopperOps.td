@@ -526,7 +526,6 @@ def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]>
   let arguments = (ins Hopper_F16Vector:$value);
   let results = (outs Hopper_F16Vector:$result);
   let assemblyFormat = "$value attr-dict `:` type($value)";
-  let hasVerifier = 0;
 }
 
 def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
