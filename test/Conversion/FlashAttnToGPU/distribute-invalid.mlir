@@ -141,3 +141,27 @@ func.func @warps(%thread: index) {
   }
   return
 }
+
+// -----
+
+func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'flashattn.load_added' op expected a tile of 64 rows but got 'vector<32x128xf32>'}}
+    %t = flashattn.load_added %sums[%thread, %thread] parts 1 : memref<?x128xf32> -> vector<32x128xf32>
+  }
+  return
+}
+
+// -----
+
+// Each of two warpgroups has a half of the columns, which must be panels.
+#shared = #gpu.address_space<workgroup>
+func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<1x128x64xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
+    %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<1x128x64xf16, #shared> -> vector<64x64xf32>
+  }
+  return
+}

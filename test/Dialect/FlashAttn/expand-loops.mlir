@@ -455,3 +455,90 @@ func.func @mask_that_lags(%b: index, %fb: index, %fe: index, %x: vector<4x64xf32
   }
   return %r, %s : vector<4x64xf32>, vector<4x64xf32>
 }
+
+// -----
+
+// Two stages that lag, each behind a stage of its own: the step's first, then the last step's sum, its second, then
+// the last step's product. Behind the loop they follow each other.
+// CHECK-LABEL: func @behind
+// CHECK-SAME: %[[X:[a-z0-9]+]]: memref<?xvector<4xf32>>, %[[N:[a-z0-9]+]]: index
+// CHECK: scf.if
+// CHECK:   %[[E0:.*]] = math.exp2
+// CHECK-NEXT: %[[F0:.*]] = math.sqrt %[[E0]]
+// CHECK-NEXT: %[[G0:.*]] = math.log2 %[[F0]]
+// CHECK-NOT: {{math|arith.addf|arith.mulf}}
+// CHECK:   %[[R:.*]]:3 = scf.for %[[J:.*]] = %{{.*}} to %[[N]] step %c1 iter_args(%[[A:.*]] = %{{.*}}, %[[LAST:.*]] = %[[G0]], %[[B:.*]] = %{{.*}})
+// CHECK:     %[[E:.*]] = math.exp2
+// CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[A]], %[[LAST]]
+// CHECK-NEXT: %[[F:.*]] = math.sqrt %[[E]]
+// CHECK-NEXT: %[[PRODUCT:.*]] = arith.mulf %[[B]], %[[LAST]]
+// CHECK-NEXT: %[[G:.*]] = math.log2 %[[F]]
+// CHECK-NEXT: scf.yield %[[SUM]], %[[G]], %[[PRODUCT]]
+// CHECK:   arith.addf %[[R]]#0, %[[R]]#1
+// CHECK-NEXT: arith.mulf %[[R]]#2, %[[R]]#1
+// CHECK-NEXT: scf.yield
+func.func @behind(%x: memref<?xvector<4xf32>>, %n: index, %zero: vector<4xf32>) -> (vector<4xf32>, vector<4xf32>) {
+  %c0 = arith.constant 0 : index
+  %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%a = %zero, %b = %zero) -> (vector<4xf32>, vector<4xf32>) {
+    %v = memref.load %x[%j] : memref<?xvector<4xf32>>
+    %e = math.exp2 %v : vector<4xf32>
+    flashattn.stage
+    %f = math.sqrt %e : vector<4xf32>
+    flashattn.stage
+    %g = math.log2 %f : vector<4xf32>
+    flashattn.stage lag 1
+    %sum = arith.addf %a, %g : vector<4xf32>
+    flashattn.stage lag 1 behind 1
+    %product = arith.mulf %b, %g : vector<4xf32>
+    flashattn.tile_yield %sum, %product : vector<4xf32>, vector<4xf32>
+  }
+  return %r#0, %r#1 : vector<4xf32>, vector<4xf32>
+}
+
+// -----
+
+// Rounds over one interval are a loop around its own, and the number of the round that of the pass.
+// CHECK-LABEL: func @rounds
+// CHECK-SAME: %[[M:[a-z0-9]+]]: memref<?x?xf32>, %[[B:[a-z0-9]+]]: index, %[[E:[a-z0-9]+]]: index, %[[ROUNDS:[a-z0-9]+]]: index
+// CHECK-NOT: arith.divui
+// CHECK: scf.for %[[R:.*]] = %c0 to %{{.*}} step %c1 iter_args(%[[A:.*]] = %{{.*}}) -> (f32)
+// CHECK:   scf.for %[[J:.*]] = %[[B]] to %[[E]] step %{{.*}} iter_args(%{{.*}} = %[[A]])
+// CHECK:     memref.load %[[M]][%[[R]], %[[J]]]
+// CHECK-NOT: scf.for
+func.func @rounds(%m: memref<?x?xf32>, %b: index, %e: index, %rounds: index, %x: f32) -> f32 {
+  %s = flashattn.tile_loop (%i, %j, %r) in [(%b, %b, %e, %e)] rounds %rounds iter_args(%a = %x) -> (f32) {
+    %v = memref.load %m[%r, %j] : memref<?x?xf32>
+    %sum = arith.addf %a, %v : f32
+    flashattn.tile_yield %sum : f32
+  }
+  return %s : f32
+}
+
+// -----
+
+// Over several, a pass is an interval of a round: all of one round, then those of the next.
+// CHECK-LABEL: func @rounds_of_intervals
+// CHECK-SAME: %[[M:[a-z0-9]+]]: memref<?x?xf32>, %[[B:[a-z0-9]+]]: index, %[[E:[a-z0-9]+]]: index, %[[ROUNDS:[a-z0-9]+]]: index
+// CHECK: %[[PASSES:.*]] = arith.muli %[[ROUNDS]], %c2
+// CHECK: scf.for %[[PASS:.*]] = %c0 to %[[PASSES]] step %c1 iter_args
+// CHECK:   %[[PASS32:.*]] = arith.index_castui %[[PASS]]
+// CHECK:   %[[TWO:.*]] = arith.index_castui %c2
+// CHECK:   %[[ROUND32:.*]] = arith.divui %[[PASS32]], %[[TWO]]
+// CHECK:   %[[R:.*]] = arith.index_castui %[[ROUND32]]
+// CHECK:   %[[BEFORE:.*]] = arith.muli %[[R]], %c2
+// CHECK:   %[[INTERVAL:.*]] = arith.subi %[[PASS]], %[[BEFORE]]
+// CHECK:   %[[FIRST:.*]] = arith.cmpi eq, %[[INTERVAL]], %c0
+// CHECK:   %[[BEGIN:.*]] = arith.select %[[FIRST]], %c0, %[[B]]
+// CHECK:   %[[END:.*]] = arith.select %[[FIRST]], %c4, %[[E]]
+// CHECK:   scf.for %[[J:.*]] = %[[BEGIN]] to %[[END]]
+// CHECK:     memref.load %[[M]][%[[R]], %[[J]]]
+func.func @rounds_of_intervals(%m: memref<?x?xf32>, %b: index, %e: index, %rounds: index, %x: f32) -> f32 {
+  %c0 = arith.constant 0 : index
+  %c4 = arith.constant 4 : index
+  %s = flashattn.tile_loop (%i, %j, %r) in [(%c0, %c0, %c4, %c4), (%b, %b, %e, %e)] rounds %rounds iter_args(%a = %x) -> (f32) {
+    %v = memref.load %m[%r, %j] : memref<?x?xf32>
+    %sum = arith.addf %a, %v : f32
+    flashattn.tile_yield %sum : f32
+  }
+  return %s : f32
+}

@@ -60,3 +60,33 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   }
   return
 }
+
+// Programs of keys, whose loops go over tiles of queries in rounds, one for each query head, and add to
+// what other programs add to.
+// CHECK-LABEL: func @gradients
+// CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %[[LIST:[a-z0-9]+]]: memref<2x?xi32>, %[[N:[a-z0-9]+]]: index, %[[C:[a-z0-9]+]]: i1, %[[X:[a-z0-9]+]]: vector<64x128xf32>
+func.func @gradients(%sums: memref<2x8x?x128xf32>, %list: memref<2x?xi32>, %n: index, %c: i1, %x: vector<64x128xf32>) {
+  %c0 = arith.constant 0 : index
+  // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in (%[[N]], %[[N]], %[[N]]) axes(batch, head, key_tile) {
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile) {
+    // CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]], %[[R:.*]]) in [(%{{.*}}, %{{.*}}, %[[N]], %[[N]])] rounds %[[N]] {
+    flashattn.tile_loop (%i, %j, %r) in [(%c0, %c0, %n, %n)] rounds %n {
+      // CHECK: flashattn.stage{{$}}
+      flashattn.stage
+      // CHECK: flashattn.stage lag 1{{$}}
+      flashattn.stage lag 1
+      // CHECK: flashattn.stage lag 1 behind 1{{$}}
+      flashattn.stage lag 1 behind 1
+      // CHECK: flashattn.add_tile %[[X]] to %[[SUMS]][%[[B]], %[[R]], %[[J]], %{{.*}}] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.add_tile %x to %sums[%b, %r, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
+    }
+    // CHECK: flashattn.load_added %[[SUMS]][%[[B]], %[[H]], %{{.*}}, %{{.*}}] parts 2 : memref<2x8x?x128xf32> -> vector<64x128xf32>
+    %dq = flashattn.load_added %sums[%b, %h, %t, %c0] parts 2 : memref<2x8x?x128xf32> -> vector<64x128xf32>
+    // CHECK: flashattn.tile_loop (%{{.*}}, %{{.*}}, %{{.*}}) in [(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})] rounds %[[N]] list(%[[LIST]][%[[B]]] : memref<2x?xi32>) when %[[C]] iter_args(%{{.*}} = %{{.*}}) -> vector<64x128xf32> {
+    %s = flashattn.tile_loop (%i, %j, %r) in [(%c0, %c0, %n, %n)] rounds %n list(%list[%b] : memref<2x?xi32>) when %c
+        iter_args(%a = %dq) -> (vector<64x128xf32>) {
+      flashattn.tile_yield %a : vector<64x128xf32>
+    }
+  }
+  return
+}

@@ -1,6 +1,7 @@
 // RUN: split-file %s %t
 // RUN: flash-opt %t/gradients.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
 // RUN: flash-opt %t/others.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
+// RUN: flash-opt %t/roles.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
 // RUN: not flash-opt %t/pinned.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 40'" 2>&1 | FileCheck %s
 
 // CHECK: error: {{.*}} cannot be compiled for sm_80: no schedule with tile_m = 40 fits: expected tile_m to be a multiple of 16 rows for each of
@@ -115,6 +116,24 @@ func.func @project(%o: memref<2x8x100x64xf16>, %w: memref<8x64x512xf16>, %p: mem
 //--- pinned.mlir
 func.func @pinned(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward  ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+//--- roles.mlir
+func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many for each of 2 consumers, but got 192 and 12}}
+  flashattn.attention_backward schedule(<tile_m = 192, tile_n = 64, warps = 12, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+// B4: whoever adds last is another one each time.
+func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_m 64 where sums must be deterministic, as programs add theirs in any order}}
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
   return
 }

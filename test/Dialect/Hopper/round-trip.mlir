@@ -70,6 +70,46 @@ func.func @tiles(%q: !ws_a, %k: !ws_b, %v: !ws_b, %p: vector<64x80xf16>, %acc: v
   return
 }
 
+// Warpgroups that share a product: 64 rows of each, or a part of the columns of 64. Of a transposed
+// left-hand side rows are the contraction.
+// CHECK-LABEL: func @shared
+// CHECK: hopper.wgmma %{{.*}}, %{{.*}} : memref<2x128x64xf16, #gpu.address_space<workgroup>>, memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<128x80xf32>
+// CHECK: %[[D:.*]] = hopper.wgmma %{{.*}}, %{{.*}} transposed_a transposed : memref<1x128x64xf16, #gpu.address_space<workgroup>>, memref<2x128x64xf16, #gpu.address_space<workgroup>> -> vector<64x128xf32>
+// CHECK: hopper.wgmma %{{.*}}, %{{.*}}, %[[D]] transposed_a transposed depth(64) : {{.*}}, vector<64x128xf32>
+// CHECK: hopper.wgmma %{{.*}}, %{{.*}} transposed_a : {{.*}} -> vector<64x80xf32>
+func.func @shared(%k: memref<2x128x64xf16, #gpu.address_space<workgroup>>, %q: !ws_b,
+                  %p: memref<1x128x64xf16, #gpu.address_space<workgroup>>) {
+  %s = hopper.wgmma %k, %q : memref<2x128x64xf16, #gpu.address_space<workgroup>>, !ws_b -> vector<128x80xf32>
+  %d = hopper.wgmma %p, %k transposed_a transposed
+      : memref<1x128x64xf16, #gpu.address_space<workgroup>>, memref<2x128x64xf16, #gpu.address_space<workgroup>>
+        -> vector<64x128xf32>
+  %e = hopper.wgmma %p, %k, %d transposed_a transposed depth(64)
+      : memref<1x128x64xf16, #gpu.address_space<workgroup>>, memref<2x128x64xf16, #gpu.address_space<workgroup>>,
+        vector<64x128xf32>
+  %f = hopper.wgmma %p, %q transposed_a
+      : memref<1x128x64xf16, #gpu.address_space<workgroup>>, !ws_b -> vector<64x80xf32>
+  return
+}
+
+// What warpgroups that share a program hand each other and add up: whole tiles, and a thread's part.
+// CHECK-LABEL: func @exchange
+// CHECK: hopper.pin %{{.*}} : vector<128x64xf16>
+// CHECK: hopper.pin %{{.*}} : vector<32xf16>
+// CHECK: hopper.publish %{{.*}}[%{{.*}}] : memref<4xi64, #gpu.address_space<workgroup>>
+// CHECK: hopper.add_tile %{{.*}} through %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+// CHECK: hopper.add_tile %{{.*}} through %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] warp %{{.*}} : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i: index, %dq: vector<64x128xf32>,
+                    %held: vector<32xf32>, %s: memref<8x1024xf32, #gpu.address_space<workgroup>>, %t: memref<?x128xf32>) {
+  %0 = hopper.pin %p : vector<128x64xf16>
+  %1 = hopper.pin %h : vector<32xf16>
+  hopper.publish %bars[%i] : !bars
+  hopper.add_tile %dq through %s to %t[%i, %i]
+      : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+  hopper.add_tile %held through %s to %t[%i, %i] warp %i
+      : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+  return
+}
+
 // What one thread holds of a tile; 112 of 128 columns of the right-hand side.
 // CHECK-LABEL: func @distributed
 // CHECK: hopper.wgmma %{{.*}}, %{{.*}}, %{{.*}} transposed : vector<40xf16>, {{.*}}, vector<56xf32>

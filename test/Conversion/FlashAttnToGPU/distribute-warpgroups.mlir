@@ -1,0 +1,98 @@
+// Warpgroups that share a program: what each has of a product, and what its threads hand over.
+// RUN: flash-opt %s -split-input-file -flashattn-distribute -canonicalize -cse | FileCheck %s
+
+#shared = #gpu.address_space<workgroup>
+
+// CHECK-LABEL: func @share
+// CHECK-SAME: %[[THREAD:[a-z0-9]+]]: index, %[[STAGING:[a-z0-9]+]]: memref<8x1024xf32, {{.*}}>, %[[SUMS:[a-z0-9]+]]: memref<?x128xf32>, %[[I:[a-z0-9]+]]: index, %[[K:[a-z0-9]+]]: memref<2x128x64xf16, {{.*}}>, %[[Q:[a-z0-9]+]]: memref<2x64x64xf16, {{.*}}>, %[[DS:[a-z0-9]+]]: memref<1x128x64xf16, {{.*}}>
+// A warp knows which warpgroup it is of as one.
+// CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
+// CHECK: %[[NUMBER32:.*]] = arith.index_castui %[[NUMBER]]
+// CHECK: %[[UNIFORM:.*]], %{{.*}} = gpu.shuffle idx %[[NUMBER32]], %c0_i32, %c32_i32
+// CHECK: %[[GROUP:.*]] = arith.index_castui %[[UNIFORM]]
+// Of a product of 128 rows each has 64: those of the left-hand side, in every panel.
+// CHECK: %[[ROW:.*]] = arith.muli %[[GROUP]], %c64
+// CHECK: %[[MINE:.*]] = memref.subview %[[K]][0, %[[ROW]], 0] [2, 64, 64] [1, 1, 1]
+// CHECK: hopper.wgmma %[[MINE]], %[[Q]] : {{.*}} -> vector<32xf32>
+// CHECK: %[[P:.*]] = hopper.pin %{{.*}} : vector<32xf16>
+// CHECK: %[[PLACE:.*]] = memref.subview %[[DS]][0, %[[ROW]], 0] [1, 64, 64] [1, 1, 1]
+// CHECK: hopper.store_tile %[[P]] to %[[PLACE]]
+// A left-hand side in registers is there already.
+// CHECK: %[[DK:.*]] = hopper.wgmma %[[P]], %[[Q]] transposed : {{.*}} -> vector<64xf32>
+// Of a product of 64 rows each has as many columns, a panel here, from the whole left-hand side.
+// CHECK: %[[PANEL:.*]] = memref.subview %[[K]][%[[GROUP]], 0, 0] [1, 128, 64] [1, 1, 1]
+// CHECK: %[[DQ:.*]] = hopper.wgmma %[[DS]], %[[PANEL]] transposed_a transposed : {{.*}} -> vector<32xf32>
+// CHECK: %[[W:.*]]:2 = hopper.wgmma_wait %[[DK]], %[[DQ]]
+// CHECK: %[[WARP:.*]] = arith.divui %[[THREAD]], %c32
+// CHECK: hopper.add_tile %[[W]]#1 through %[[STAGING]] to %[[SUMS]][%[[I]], %[[I]]] warp %[[WARP]] : vector<32xf32>
+// CHECK: hopper.store_tile %{{.*}} to %[[MINE]] : vector<64xf16>
+func.func @share(%thread: index, %s: memref<8x1024xf32, #shared>, %sums: memref<?x128xf32>, %i: index,
+                 %k: memref<2x128x64xf16, #shared>, %q: memref<2x64x64xf16, #shared>, %ds: memref<1x128x64xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %x = hopper.wgmma %k, %q : memref<2x128x64xf16, #shared>, memref<2x64x64xf16, #shared> -> vector<128x64xf32>
+    %xw = hopper.wgmma_wait %x : vector<128x64xf32>
+    %h = arith.truncf %xw : vector<128x64xf32> to vector<128x64xf16>
+    %p = hopper.pin %h : vector<128x64xf16>
+    hopper.store_tile %p to %ds : vector<128x64xf16>, memref<1x128x64xf16, #shared>
+    %dk = hopper.wgmma %p, %q transposed : vector<128x64xf16>, memref<2x64x64xf16, #shared> -> vector<128x128xf32>
+    %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<2x128x64xf16, #shared> -> vector<64x128xf32>
+    %w:2 = hopper.wgmma_wait %dk, %dq : vector<128x128xf32>, vector<64x128xf32>
+    hopper.add_tile %w#1 through %s to %sums[%i, %i] : vector<64x128xf32>, memref<8x1024xf32, #shared>, memref<?x128xf32>
+    %h2 = arith.truncf %w#0 : vector<128x128xf32> to vector<128x128xf16>
+    hopper.store_tile %h2 to %k : vector<128x128xf16>, memref<2x128x64xf16, #shared>
+  }
+  return
+}
+
+// -----
+
+// What programs have added, of two parts of the columns, each as the threads of four warps had them: four elements of
+// a thread next to each other, 128 of a warp.
+// CHECK-LABEL: func @added
+// CHECK-SAME: %[[THREAD:[a-z0-9]+]]: index, %[[SUMS:[a-z0-9]+]]: memref<2x4x?x16xf32>, %[[B:[a-z0-9]+]]: index, %[[H:[a-z0-9]+]]: index, %[[T:[a-z0-9]+]]: index
+// CHECK: %[[LANE:.*]] = arith.andi %[[THREAD]], %c31
+// CHECK: %[[WARP:.*]] = arith.divui %[[THREAD]], %c32
+// CHECK: %[[FIRST:.*]] = arith.muli %[[T]], %c64
+// CHECK: %[[OFWARP:.*]] = arith.muli %[[WARP]], %c128
+// CHECK: %[[OFLANE:.*]] = arith.muli %[[LANE]], %c4
+// CHECK: %[[AT:.*]] = arith.addi %[[OFWARP]], %[[OFLANE]]
+// CHECK: %[[R:.*]] = arith.divui %[[AT]], %c16
+// CHECK: %[[ROW:.*]] = arith.addi %[[FIRST]], %[[R]]
+// CHECK: %[[COLUMN:.*]] = arith.remui %[[AT]], %c16
+// CHECK: vector.load %[[SUMS]][%[[B]], %[[H]], %[[ROW]], %[[COLUMN]]] {alignment = 16 : i64} : {{.*}}, vector<4xf32>
+// The other part lies behind that of all four warps.
+// CHECK: %[[AT2:.*]] = arith.addi %[[AT]], %c512
+// CHECK: vector.load
+// CHECK-NOT: vector.load
+// CHECK: vector.from_elements {{.*}} : vector<8xf32>
+func.func @added(%thread: index, %sums: memref<2x4x?x16xf32>, %b: index, %h: index, %t: index, %o: memref<?x16xf32>) {
+  %c0 = arith.constant 0 : index
+  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+    %x = flashattn.load_added %sums[%b, %h, %t, %c0] parts 2 : memref<2x4x?x16xf32> -> vector<64x16xf32>
+    flashattn.store_tile %x to %o[%t, %c0] dims [0, 1] in_bounds [true, true] : vector<64x16xf32>, memref<?x16xf32>
+  }
+  return
+}
+
+// -----
+
+// One value a row, of rows that a GPU's program loads: two of a thread, of which the last row stands for those past it.
+// CHECK-LABEL: func @rows
+// CHECK-SAME: %{{[a-z0-9]+}}: index, %[[LSE:[a-z0-9]+]]: memref<2x?xf32>, %[[B:[a-z0-9]+]]: index
+// CHECK: %[[COUNT:.*]] = memref.dim %[[LSE]], %c1
+// CHECK: %[[LAST:.*]] = arith.subi %[[COUNT]], %c1
+// CHECK: %[[ROW:.*]] = arith.minsi %[[AT:.*]], %[[LAST]]
+// CHECK: memref.load %[[LSE]][%[[B]], %[[ROW]]]
+// CHECK: %[[AT8:.*]] = arith.addi %[[AT]], %c8
+// CHECK: %[[ROW8:.*]] = arith.minsi %[[AT8]], %[[LAST]]
+// CHECK: memref.load %[[LSE]][%[[B]], %[[ROW8]]]
+// CHECK-NOT: memref.load
+// CHECK: return
+func.func @rows(%thread: index, %lse: memref<2x?xf32>, %b: index, %t: index, %o: memref<?xf32>) {
+  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+    %x = flashattn.load_tile %lse[%b, %t] dims [1] in_bounds [false] : memref<2x?xf32> -> vector<64xf32>
+    flashattn.store_tile %x to %o[%t] dims [0] in_bounds [true] : vector<64xf32>, memref<?xf32>
+  }
+  return
+}

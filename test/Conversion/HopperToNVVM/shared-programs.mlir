@@ -1,0 +1,81 @@
+// What warpgroups that share a program need of the machine.
+// RUN: flash-opt %s -convert-hopper-to-nvvm -canonicalize -cse | FileCheck %s
+
+#shared = #gpu.address_space<workgroup>
+
+// A transposed left-hand side: both descriptors count rows of 128 bytes, 16 of them a step.
+// CHECK-LABEL: func @transposed_a
+// CHECK: llvm.inline_asm has_side_effects
+// CHECK-SAME: add.s64 da, $4, 0;\0Aadd.s64 db, $5, 0;\0Awgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {$0, $1, $2, $3}, da, db, overwrite, 1, 1, 1, 1;
+// CHECK-SAME: add.s64 da, $4, 128;\0Aadd.s64 db, $5, 128;\0Awgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {$0, $1, $2, $3}, da, db, accumulate, 1, 1, 1, 1;
+func.func @transposed_a(%a: memref<1x32x64xf16, #shared>, %b: memref<1x32x64xf16, #shared>) -> vector<4xf32> {
+  %d = hopper.wgmma %a, %b transposed_a transposed : memref<1x32x64xf16, #shared>, memref<1x32x64xf16, #shared> -> vector<4xf32>
+  return %d : vector<4xf32>
+}
+
+// 64 of 128 rows: the next panel is 16384 bytes further, 1024 units, in the left-hand side, and 512 in the other.
+// CHECK-LABEL: func @rows_of_panels
+// CHECK: llvm.inline_asm has_side_effects
+// CHECK-SAME: add.s64 da, $4, 6;\0Aadd.s64 db, $5, 6;
+// CHECK-SAME: add.s64 da, $4, 1024;\0Aadd.s64 db, $5, 512;
+func.func @rows_of_panels(%a: memref<2x64x64xf16, strided<[8192, 64, 1], offset: ?>, #shared>, %b: memref<2x64x64xf16, #shared>) -> vector<4xf32> {
+  %d = hopper.wgmma %a, %b : memref<2x64x64xf16, strided<[8192, 64, 1], offset: ?>, #shared>, memref<2x64x64xf16, #shared> -> vector<4xf32>
+  return %d : vector<4xf32>
+}
+
+// CHECK-LABEL: func @store_rows_of_panels
+// CHECK-DAG: %[[PANEL:.*]] = llvm.mlir.constant(16384 : i32)
+// CHECK-COUNT-4: stmatrix
+// CHECK: %[[AT:.*]] = llvm.add %{{.*}}, %[[PANEL]]
+// CHECK-NEXT: llvm.inline_asm {{.*}}stmatrix{{.*}} %[[AT]],
+func.func @store_rows_of_panels(%x: vector<64xf16>, %t: memref<2x64x64xf16, strided<[8192, 64, 1], offset: ?>, #shared>) {
+  hopper.store_tile %x to %t : vector<64xf16>, memref<2x64x64xf16, strided<[8192, 64, 1], offset: ?>, #shared>
+  return
+}
+
+// Nothing but a place that the registers go through.
+// CHECK-LABEL: func @pin
+// CHECK: %[[P:.*]] = llvm.inline_asm has_side_effects "// pinned", "=r,=r,0,1" %{{.*}}, %{{.*}} : (i32, i32)
+// CHECK: llvm.extractvalue %[[P]][0]
+// CHECK: llvm.extractvalue %[[P]][1]
+func.func @pin(%x: vector<4xf16>) -> vector<4xf16> {
+  %r = hopper.pin %x : vector<4xf16>
+  return %r : vector<4xf16>
+}
+
+// Each thread makes its writes known to products, the warp meets, and one of it arrives.
+// CHECK-LABEL: func @publish
+// CHECK: %[[AT:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
+// CHECK: %[[LANE:.*]] = llvm.and %[[THREAD]], %{{.*}}
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Afence.proxy.async.shared::cta;\0Abar.warp.sync -1;\0Asetp.eq.b32 p, $1, 0;\0A@p mbarrier.arrive.shared::cta.b64 _, [$0];\0A}", "r,r" %[[AT]], %[[LANE]] :
+func.func @publish(%bars: memref<4xi64, #shared>, %i: index) {
+  hopper.publish %bars[%i] : memref<4xi64, #shared>
+  return
+}
+
+// The warp's last copy has read its place; four elements of a thread, those of the next one 16 bytes further; one copy
+// of the warp's 1024 bytes, to where they lie behind those of the warps before it.
+// CHECK-LABEL: func @add_tile
+// CHECK-SAME: %[[X:[a-z0-9]+]]: vector<8xf32>, {{.*}}, %[[WARP:[a-z0-9]+]]: index)
+// CHECK-DAG: %[[BYTES:.*]] = llvm.mlir.constant(1024 : i64)
+// CHECK-DAG: %[[ELEMENTS:.*]] = llvm.mlir.constant(256 : index)
+// CHECK-DAG: %[[C16:.*]] = llvm.mlir.constant(16 : i32)
+// CHECK-DAG: %[[W:.*]] = builtin.unrealized_conversion_cast %[[WARP]] : index to i64
+// CHECK: llvm.mul %[[W]], %[[ELEMENTS]]
+// CHECK: %[[STAGING:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[LANE:.*]] = llvm.and
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Asetp.eq.b32 p, $0, 0;\0A@p cp.async.bulk.wait_group.read 0;\0A}\0Abar.warp.sync -1;", "r" %[[LANE]]
+// CHECK: %[[OFLANE:.*]] = llvm.mul %[[LANE]], %[[C16]]
+// CHECK: %[[MINE:.*]] = llvm.add %[[STAGING]], %[[OFLANE]]
+// CHECK: llvm.inline_asm has_side_effects "st.shared.v4.f32 [$0+0], {$1, $2, $3, $4};", "r,f,f,f,f" %[[MINE]],
+// CHECK: llvm.inline_asm has_side_effects "st.shared.v4.f32 [$0+512], {$1, $2, $3, $4};", "r,f,f,f,f" %[[MINE]],
+// CHECK: %[[START:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr to i64
+// CHECK: %[[BEFORE:.*]] = llvm.mul %[[W]], %[[BYTES]]
+// CHECK: %[[TO:.*]] = llvm.add %[[START]], %[[BEFORE]]
+// CHECK: llvm.inline_asm has_side_effects
+// CHECK-SAME: fence.proxy.async.shared::cta;\0Abar.warp.sync -1;\0Asetp.eq.b32 p, $2, 0;\0A@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1], 1024;\0A@p cp.async.bulk.commit_group;\0A}", "l,r,r" %[[TO]], %[[STAGING]], %[[LANE]] :
+func.func @add_tile(%x: vector<8xf32>, %s: memref<4x256xf32, #shared>, %t: memref<?x128xf32>, %row: index, %column: index, %warp: index) {
+  hopper.add_tile %x through %s to %t[%row, %column] warp %warp : vector<8xf32>, memref<4x256xf32, #shared>, memref<?x128xf32>
+  return
+}

@@ -1,0 +1,167 @@
+// Consumers that share a program: 64 rows of its keys each, and one dq of both, whose left-hand side they hand each
+// other.
+// RUN: flash-opt %s -flashattn-specialize-warps -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -flashattn-specialize-warps | flash-opt -o /dev/null
+// RUN: flash-opt %s -flashattn-specialize-warps -flashattn-expand-loops -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=WGMMA --implicit-check-not=hopper.load_tile
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+!mem = memref<2x4x?x128xf16>
+
+// CHECK-LABEL: func @shared
+// CHECK-SAME: %[[K:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[V:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[Q:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[DO:[a-z0-9]+]]: memref<2x4x?x128xf16>, {{.*}}, %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %[[TILES:[a-z0-9]+]]: index, %[[STEPS:[a-z0-9]+]]: index, %[[GROUP:[a-z0-9]+]]: index
+// A block for each program.
+// CHECK: %[[BLOCKS:.*]] = arith.muli %[[TILES]], %c8
+// CHECK-DAG: %[[KMAP:.*]] = hopper.make_tensor_map %[[K]] row_dim(2) : {{.*}} to !hopper.tensor_map<128x64xf16>
+// CHECK-DAG: %[[QMAP:.*]] = hopper.make_tensor_map %[[Q]] row_dim(2) : {{.*}} to !hopper.tensor_map<64x64xf16>
+// CHECK-DAG: %[[DOMAP:.*]] = hopper.make_tensor_map %[[DO]] row_dim(2) : {{.*}} to !hopper.tensor_map<64x64xf16>
+// CHECK: gpu.launch blocks({{.*}}) in ({{.*}} = %[[BLOCKS]], {{.*}}) threads(%[[THREAD:[a-z0-9]+]], {{.*}}) in ({{.*}} = %c384,
+// One tile of keys and one of values, rings of both others, two places for what is handed over, and for each warp what
+// it adds.
+// CHECK: %[[KS:.*]] = memref.view %{{.*}} to memref<1x2x128x64xf16, {{.*}}>
+// CHECK: memref.view %{{.*}} to memref<1x2x128x64xf16, {{.*}}>
+// CHECK: memref.view %{{.*}} to memref<2x2x64x64xf16, {{.*}}>
+// CHECK: memref.view %{{.*}} to memref<2x2x64x64xf16, {{.*}}>
+// CHECK: %[[BARS:.*]] = memref.view %{{.*}} to memref<11xi64, {{.*}}>
+// CHECK: %[[QRING:.*]] = hopper.make_ring %{{.*}}, %[[BARS]][1]
+// CHECK: %[[DORING:.*]] = hopper.make_ring %{{.*}}, %[[BARS]][5]
+// CHECK: %[[PLACES:.*]] = memref.view %{{.*}} to memref<2x1x128x64xf16, {{.*}}>
+// CHECK: %[[STAGING:.*]] = memref.view %{{.*}} to memref<8x1024xf32, {{.*}}>
+// The first tiles of keys, which have the most queries, go first.
+// CHECK-NOT: arith.subi %{{.*}}, %c1_i32
+// A place is there when each of eight warps has written its part.
+// CHECK: hopper.barrier_init %[[BARS]][%c9], 8
+// CHECK-NEXT: hopper.barrier_init %[[BARS]][%c10], 8
+// CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
+// CHECK: %[[GROUP32:.*]], %{{.*}} = gpu.shuffle idx
+// CHECK: %[[WARPGROUP:.*]] = arith.index_castui %[[GROUP32]]
+// CHECK: %[[SIGNALS:.*]] = arith.cmpi eq
+// The producer brings the tiles of one query head after the other, and counts all of them.
+// CHECK: hopper.set_registers decrease
+// CHECK: scf.for %[[G:.*]] = %c0 to %[[GROUP]] step %c1 iter_args(%[[DONE:.*]] = %c0) -> (index)
+// CHECK:   %[[HEAD:.*]] = arith.addi %{{.*}}, %[[G]]
+// CHECK:   scf.for %[[J:.*]] = %[[FIRST:.*]] to %[[STEPS]] step %c1
+// CHECK:     %[[OFF:.*]] = arith.subi %[[J]], %[[FIRST]]
+// CHECK:     %[[STEP:.*]] = arith.addi %[[OFF]], %[[DONE]]
+// CHECK:     hopper.ring_put %[[QRING]] at %[[STEP]] from %[[QMAP]][%{{.*}}, %[[HEAD]],
+// CHECK:     hopper.ring_put %[[DORING]] at %[[STEP]] from %[[DOMAP]][%{{.*}}, %[[HEAD]],
+// Threads of both consumers count together.
+// CHECK: %[[MINE:.*]] = arith.subi %[[THREAD]], %c128
+// CHECK: flashattn.on_threads %[[MINE]]
+// CHECK: %[[KTILE:.*]] = hopper.load_tile %[[KPLACE:.*]] : {{.*}} -> vector<128x128xf16>
+// CHECK: scf.for %[[G:.*]] = %c0 to %[[GROUP]] step %c1 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[DONE:.*]] = %c0)
+// CHECK: flashattn.tile_loop (%[[PLACE:.*]], %[[TILE:.*]]) in
+// CHECK:   %[[STEP:.*]] = arith.addi %{{.*}}, %[[DONE]]
+// CHECK:   hopper.ring_get %[[QRING]] at %[[STEP]]
+// The weights, which another stage's product takes, are made in their own stage.
+// CHECK:   flashattn.stage{{$}}
+// CHECK:   %[[P:.*]] = arith.truncf
+// CHECK-NEXT: %[[PINNED:.*]] = hopper.pin %[[P]]
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK:   vector.contract {{.*}} %[[PINNED]],
+// CHECK-NEXT: hopper.ring_release %[[DORING]] at %[[STEP]]
+// dS goes to the place whose turn it is,
+// CHECK:   %[[DS:.*]] = hopper.pin
+// CHECK:   %[[TURN:.*]] = arith.remui %[[STEP32:.*]], %c2_i32
+// CHECK:   %[[AT:.*]] = arith.index_castui %[[TURN]]
+// CHECK:   %[[TO:.*]] = memref.subview %[[PLACES]][%[[AT]],
+// CHECK:   hopper.store_tile %[[DS]] to %[[TO]]
+// CHECK:   %[[READY:.*]] = arith.addi %[[AT]], %c9
+// CHECK:   hopper.publish %[[BARS]][%[[READY]]]
+// from registers to the product of a consumer's own rows,
+// CHECK:   flashattn.stage lag 1{{$}}
+// CHECK:   vector.contract {{.*}} %[[DS]],
+// CHECK-NEXT: hopper.ring_release %[[QRING]] at %[[STEP]]
+// and whole, when all have written theirs, to that of both.
+// CHECK:   flashattn.stage lag 1 behind 1
+// CHECK:   %[[ROUND:.*]] = arith.divui %[[STEP32]], %c2_i32
+// CHECK:   %[[PARITY:.*]] = arith.andi %[[ROUND]], %c1_i32
+// CHECK:   hopper.barrier_wait %[[BARS]][%[[READY]]], %[[PARITY]]
+// CHECK:   %[[ALL:.*]] = hopper.load_tile %[[TO]] : {{.*}} -> vector<128x64xf16>
+// CHECK:   %[[DQ:.*]] = vector.contract {{.*}} %[[ALL]], %[[KTILE]],
+// CHECK:   %[[ROW:.*]] = arith.muli %[[TILE]], %c64
+// CHECK:   hopper.add_tile %[[DQ]] through %[[STAGING]] to %[[SUMS]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
+// CHECK:   flashattn.tile_yield
+// Where an output lies sisters may still read: all consumers meet before and behind, and one thread of all sends it.
+// CHECK: hopper.group_barrier %c1_i32 threads(256)
+// CHECK-NEXT: hopper.store_tile %{{.*}} to %[[KPLACE]]
+// CHECK-NEXT: hopper.fence_async_shared
+// CHECK-NEXT: hopper.group_barrier %c1_i32 threads(256)
+// CHECK: %[[IS1:.*]] = arith.cmpi eq, %[[WARPGROUP]], %c1
+// CHECK: %[[ONE:.*]] = arith.andi %[[SIGNALS]], %[[IS1]]
+// CHECK: scf.if %[[ONE]]
+// CHECK: hopper.tma_store %[[KPLACE]]
+// What is added last is read from the staging before the block ends.
+// CHECK: hopper.tma_store
+// CHECK: }
+// CHECK-NEXT: hopper.wait_stores
+// CHECK-NOT: flashattn.{{load_tile|store_tile|add_tile}}
+
+// A product is waited for where it is used, with those behind it left pending; dq's left-hand side is transposed.
+// WGMMA-LABEL: func @shared
+// WGMMA: scf.for
+// WGMMA: scf.for {{.*}} iter_args(%[[DK:.*]] = %{{.*}}, %[[DV:.*]] = %{{.*}}, %[[LAST:.*]] = %{{.*}}) -> (vector<128x128xf32>, vector<128x128xf32>, vector<128x64xf16>)
+// WGMMA: %[[S:.*]] = hopper.wgmma %{{.*}}, %{{.*}} : memref<2x128x64xf16, {{.*}}>, memref<2x64x64xf16, {{.*}}> -> vector<128x64xf32>
+// WGMMA: %[[DKS:.*]] = hopper.wgmma %[[LAST]], %{{.*}}, %[[DK]] transposed :
+// WGMMA-NOT: hopper
+// WGMMA: %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<128x64xf32>
+// WGMMA: %[[E:.*]] = math.exp2 %[[SW]]
+// WGMMA: %[[P:.*]] = hopper.pin
+// WGMMA: hopper.barrier_wait
+// WGMMA: %[[DQ:.*]] = hopper.wgmma %{{.*}}, %{{.*}} transposed_a transposed : memref<1x128x64xf16, {{.*}}>, memref<2x128x64xf16, {{.*}}> -> vector<64x128xf32>
+// WGMMA: hopper.wgmma_wait %[[DKS]]
+// WGMMA-NEXT: hopper.barrier_arrive
+// WGMMA: %[[DQW:.*]] = hopper.wgmma_wait %[[DQ]] : vector<64x128xf32>
+// WGMMA: hopper.add_tile %[[DQW]]
+// WGMMA: %[[DP:.*]] = hopper.wgmma
+// WGMMA-NEXT: %[[DVS:.*]] = hopper.wgmma %[[P]], %{{.*}}, %[[DV]] transposed :
+// WGMMA: %[[DPW:.*]] = hopper.wgmma_wait %[[DP]] {pending = 1 : i64} : vector<128x64xf32>
+// WGMMA: arith.mulf %[[E]], %[[DPW]]
+// WGMMA: hopper.publish
+// WGMMA: hopper.wgmma_wait %[[DVS]]
+// WGMMA-NEXT: hopper.barrier_arrive
+// WGMMA-NEXT: scf.yield
+func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<128x64xf32>
+  %zo = arith.constant dense<0.0> : vector<128x128xf32>
+  %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
+    %r:2 = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo, %av = %zo) -> (vector<128x128xf32>, vector<128x128xf32>) {
+      %first = arith.muli %h, %group : index
+      %head = arith.addi %first, %g : index
+      %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+      flashattn.stage
+      %e = math.exp2 %s : vector<128x64xf32>
+      %p = arith.truncf %e : vector<128x64xf32> to vector<128x64xf16>
+      flashattn.stage
+      %dot = flashattn.load_tile %do[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+      %av1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %av : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
+      flashattn.stage
+      %ds = arith.mulf %e, %dp : vector<128x64xf32>
+      %d16 = arith.truncf %ds : vector<128x64xf32> to vector<128x64xf16>
+      flashattn.stage lag 1
+      %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
+      flashattn.stage lag 1 behind 1
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.tile_yield %ak1, %av1 : vector<128x128xf32>, vector<128x128xf32>
+    }
+    %k16 = arith.truncf %r#0 : vector<128x128xf32> to vector<128x128xf16>
+    %v16 = arith.truncf %r#1 : vector<128x128xf32> to vector<128x128xf16>
+    flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+    flashattn.store_tile %v16 to %dv[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+  }
+  return
+}
