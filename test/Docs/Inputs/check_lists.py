@@ -96,12 +96,15 @@ def check_c_api():
 
 
 def check_python():
-    """Each argument of `attention` stands somewhere."""
-    tree = ast.parse(read("python/flashattn/_attention.py"))
-    function = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "attention")
-    names = {a.arg for a in function.args.kwonlyargs}
+    """Each argument of `attention` and of `attention_backward` stands somewhere."""
     text = read("README.md") + read("docs/features.md")
-    compare("arguments of flashattn.attention", {n for n in names if re.search(rf"\b{n}\b", text)}, names)
+    for name, file in (("attention", "_attention"), ("attention_backward", "_backward")):
+        tree = ast.parse(read(f"python/flashattn/{file}.py"))
+        # The last one of a name is no overload.
+        function = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == name][-1]
+        names = {a.arg for a in function.args.kwonlyargs}
+        listed = {n for n in names if re.search(rf"\b{n}\b", text)}
+        compare(f"arguments of flashattn.{name}", listed, names)
 
 
 def check_speed():
@@ -165,8 +168,8 @@ def check_lengths():
         heading, *lines = part.rstrip().splitlines()
         if len(lines) >= 50:
             failures.append(f"README.md, {heading}: expected less than 50 lines but got {len(lines)}")
-    if text.count("\n") > 330:
-        failures.append(f"README.md: expected at most 330 lines but got {text.count(chr(10))}")
+    if text.count("\n") > 340:
+        failures.append(f"README.md: expected at most 340 lines but got {text.count(chr(10))}")
 
 
 checks = [check for name, check in globals().items() if name.startswith("check_")]
