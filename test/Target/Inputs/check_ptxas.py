@@ -1,13 +1,15 @@
-"""Compiles attention for every row of the schedule tables and reads what ptxas makes of it.
-
-usage: check_ptxas.py PTXAS CHIP [NVDISASM]
+"""Compiles attention and its gradients for every row of the schedule tables and reads what ptxas
+makes of each kernel.
 
 Fails on a spill, on local memory, on a C75xx message (wgmma or setmaxnreg given up), where ptxas
-rejects the PTX, and where a row of the tables, lib/Target/*/Schedules.def, is chosen for none of it. For sm_90a the PTX must hold the instructions of specialised warpgroups, and the
-kernel must have every register that its threads may have; with nvdisasm, the machine code of every
-key loop must take its exponentials while a product is pending. Prints a line per kernel.
+rejects the PTX, and where a row of the tables, lib/Target/*/Schedules.def, is chosen for none of it.
+For sm_90a the PTX must hold the instructions of specialised warpgroups, and the kernel must have
+every register that its threads may have; with nvdisasm, the machine code of every loop over tiles
+must do its arithmetic while a product is pending. Prints a line for each module, with what its
+kernels take.
 """
 
+import argparse
 import collections
 import concurrent.futures
 import os
@@ -44,6 +46,17 @@ FEW = {"1 query": "", "7 queries": "mask(#flashattn.causal)"}
 KEEPS = {"keep": MASKS["none"], "keep causal": MASKS["causal"]}
 KEEP = "memref<1x1x?x?xi1>"
 
+# What else the scores may have where gradients are made: clauses in front of the operands, and more
+# operands, with their types.
+SCORES = {
+    "softcap": (MASKS["causal"] + " softcap(50.0)", {}),
+    "bias": (MASKS["none"], {"bias": "memref<1x?x?x?xELEMENT>"}),
+    "keep": (MASKS["causal"], {"keep": KEEP}),
+    "kv_len": (MASKS["causal"], {"kv_len": "memref<?xi32>"}),
+    "deterministic": (MASKS["none"] + " deterministic", {}),
+    "deterministic causal": (MASKS["causal"] + " deterministic", {}),
+}
+
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
     "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
@@ -52,9 +65,13 @@ WARPGROUP_INSTRUCTIONS = (
 )
 REGISTER_FILE, MOST_REGISTERS = 65536, 255
 
+# Fewest products of a step that makes dk and dv, and the least part of its arithmetic that stands
+# beside a product.
+KEY_PRODUCTS, LEAST_BESIDE = 4, 0.4
 
-# An attention, or its gradients: element type, head dimension, name of the mask, query heads of a
-# key/value head (0: unknown), the chip where it is not that of the test, and which of the two.
+
+# An attention, or its gradients: element type, head dimension, name of the mask or of what else the
+# scores have, query heads of a key/value head (0: unknown), the chip where it is not that of the test, and which of the two.
 Case = collections.namedtuple("Case", "element dim mask group chip op", defaults=(0, None, "attention"))
 
 TABLES = pathlib.Path(__file__).resolve().parents[3] / "lib" / "Target"
@@ -126,23 +143,38 @@ func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}{parameter})
 """
 
 
-def gradients(element, dim, clauses, group=0):
+def gradients(element, dim, clauses, group=0, operands={}):
+    parameters = "".join(f", %{name}: {kind} {{flashattn.aligned_rows}}" if name in ("bias", "keep")
+                         else f", %{name}: {kind}" for name, kind in operands.items())
+    more = " ".join(f"{name}(%{name} : {kind})" for name, kind in operands.items())
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
     t, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x?x{dim}x{element}>"
     lse = f"memref<?x{heads}x?xf32>"
     return f"""
-func.func @gradients(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}, %do: {q}, %dq: {q}, %dk: {t}, %dv: {t}) {{
+func.func @gradients(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}, %do: {q}, %dq: {q}, %dk: {t}, %dv: {t}{parameters}) {{
   flashattn.attention_backward {clauses} ins(%q, %k, %v, %o, %lse, %do : {q}, {t}, {t}, {q}, {lse}, {q})
-    outs(%dq, %dk, %dv : {q}, {t}, {t})
+    {more} outs(%dq, %dk, %dv : {q}, {t}, {t})
   return
 }}
 """
 
 
+def hopper_gradients():
+    """All masks by the head dimensions of every schedule, and what else scores have by two of them."""
+    plain = [Case(element, dim, mask, op="gradients") for element in ("f16", "bf16")
+             for dim in (16, 64, 128) for mask in MASKS]
+    shaped = [Case(element, dim, name, op="gradients") for element, dim in (("bf16", 64), ("f16", 128))
+              for name in SCORES]
+    groups = [Case("bf16", dim, mask, 4, op="gradients") for dim in (64, 128) for mask in ("none", "causal")]
+    # Padded columns; and wider heads, which have the schedules of sm_80.
+    return plain + shaped + groups + [Case("f16", 80, "causal", op="gradients"),
+                                      Case("f16", 256, "causal", op="gradients")]
+
+
 def cases(chip):
     """Every kernel."""
     if chip == "sm_90a":  # f32 has the schedules of sm_90
-        return [Case(element, dim, mask) for element in ("f16", "bf16")
+        return hopper_gradients() + [Case(element, dim, mask) for element in ("f16", "bf16")
                 for dim in (16, 32, 64, 80, 128, 192, 256) for mask in MASKS] + [
                     Case(element, 64, mask) for element in ("f16", "bf16") for mask in PACKS] + [
                         Case("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW] + [
@@ -231,8 +263,33 @@ def check_overlap(sass):
     return problems
 
 
-def check_kernel(ptxas, chip, nvdisasm, ptx, is_attention):
-    """The registers that a kernel takes, and what is wrong with it."""
+def check_pending(sass):
+    """What a loop of gradients waits for first leaves another product pending; and of a loop that
+    makes dk and dv a good part of the arithmetic is done beside one. A product that is waited for
+    where it is issued, as ptxas makes of those it serialises, has none beside it."""
+    loops = key_loops(sass)
+    problems = [] if loops else ["no loop over tiles"]
+    for loop in loops:
+        issued = sum("HGMMA" in text and "gsb0" in text for text in loop)
+        pending, left, beside, apart = 0, None, 0, 0
+        for text in loop:
+            if "HGMMA" in text and "gsb0" in text:
+                pending += 1
+            elif wait := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d)", text):
+                pending = min(pending, int(wait.group(1)))
+                left = pending if left is None else left
+            elif re.match(r"(@!?U?P\d )?(FADD|FMUL|FFMA|MUFU|F2FP)\b", text):
+                beside, apart = beside + (pending > 0), apart + (pending == 0)
+        if not left:
+            problems.append(f"a loop of {issued} products whose first wait leaves none pending")
+        if issued >= KEY_PRODUCTS and beside < LEAST_BESIDE * (beside + apart):
+            problems.append(f"a loop with {beside} of {beside + apart} instructions beside a product")
+    return problems
+
+
+def check_kernel(ptxas, chip, nvdisasm, ptx, overlap):
+    """The registers that a kernel takes, and what is wrong with it. `overlap`, of a kernel with
+    products, says what is wrong with its machine code."""
     with tempfile.TemporaryDirectory() as folder:
         source, cubin = os.path.join(folder, "kernel.ptx"), os.path.join(folder, "kernel.cubin")
         with open(source, "w") as file:
@@ -244,22 +301,35 @@ def check_kernel(ptxas, chip, nvdisasm, ptx, is_attention):
         if done.returncode != 0 or not used:
             return 0, [report]
         problems = check_report(report)
-        if chip == "sm_90a" and is_attention:
+        if chip == "sm_90a" and overlap:
             problems += check_warpgroups(ptx, int(used.group(1)))
-        if nvdisasm and is_attention:
-            problems += check_overlap(subprocess.run([nvdisasm, cubin], capture_output=True,
-                                                     text=True, check=True).stdout)
+        if nvdisasm and overlap:
+            problems += overlap(subprocess.run([nvdisasm, cubin], capture_output=True,
+                                               text=True, check=True).stdout)
     return int(used.group(1)), problems
+
+
+def check_roles(case, chip, schedule, found):
+    """What is wrong with the schedule of gradients, of whose kernels `found` have products."""
+    if chip != "sm_90a" or case.dim > 128:
+        return []
+    if "roles" not in schedule:
+        return [f"a schedule without roles: {schedule}"]
+    # Where warpgroups share the keys of a program, it makes dq too.
+    expected = 1 if "tile_m = 128" in schedule else 2
+    return [] if found == expected else [f"expected {expected} kernels with products but got {found}"]
 
 
 def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
-    clauses = {**MASKS, **WIDE, **DIVIDED, **PACKS, **FEW, **KEEPS}[case.mask].replace("ELEMENT", case.element)
-    queries = case.mask.split()[0] if case.mask in FEW else "?"
     if case.op == "gradients":
-        text = gradients(case.element, case.dim, clauses, case.group)
+        clauses, operands = SCORES.get(case.mask) or (MASKS[case.mask], {})
+        operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
+        text = gradients(case.element, case.dim, clauses, case.group, operands)
     else:
+        clauses = {**MASKS, **WIDE, **DIVIDED, **PACKS, **FEW, **KEEPS}[case.mask].replace("ELEMENT", case.element)
+        queries = case.mask.split()[0] if case.mask in FEW else "?"
         text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.group)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
     if case.op != "attention":
@@ -270,18 +340,29 @@ def check(ptxas, chip, nvdisasm, case):
     schedule = re.search(r"schedule\(<(.*)>\) ins", chosen.stdout)
     if done.returncode != 0 or not schedule:
         return f"{name}: FAIL\n{done.stderr}", False, ""
-    texts = kernel_ptx(done.stdout)
-    attention = max(texts, key=len)  # others merge parts, or list key tiles
-    checked = [check_kernel(ptxas, chip, nvdisasm, ptx, ptx is attention) for ptx in texts]
-    problems = [problem for _, found in checked for problem in found]
+    texts, problems = kernel_ptx(done.stdout), []
+    if case.op == "gradients":
+        with_products = [ptx for ptx in texts if "wgmma" in ptx]
+        problems += check_roles(case, chip, schedule.group(1), len(with_products))
+        overlap = check_pending
+    else:
+        with_products = [max(texts, key=len)]  # others merge parts, or list key tiles
+        overlap = check_overlap
+    checked = [check_kernel(ptxas, chip, nvdisasm, ptx, overlap if ptx in with_products else None)
+               for ptx in texts]
+    problems += [problem for _, found in checked for problem in found]
     verdict = "FAIL " + "; ".join(problems) if problems else "ok"
     registers = " and ".join(str(used) for used, _ in checked)
     return f"{name}: {registers} registers {verdict}", not problems, schedule.group(1)
 
 
-def check_rows(chip, chosen):
-    """Lines for rows that no case has, and for schedules of no row. Pinned ones are of none, and a
-    keep may fall to a row for other masks."""
+def check_rows(chip, op, chosen):
+    """Lines for rows of `op` that no case has, and for schedules of no row. Pinned ones are of none,
+    a keep may fall to a row for other masks, and gradients have no rows with roles."""
+    if chip == "sm_90a":
+        if op == "gradients":
+            return []
+        chosen = [(case, schedule) for case, schedule in chosen if case.op == "attention"]
     classes = list(row_classes(chip))
     found, lines = set(), []
     for case, schedule in chosen:
@@ -294,17 +375,24 @@ def check_rows(chip, chosen):
                     for number, (row, _, _) in enumerate(classes) if number not in found]
 
 
-def main(ptxas, chip, nvdisasm=None):
-    every = cases(chip)
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("ptxas")
+    parser.add_argument("chip")
+    parser.add_argument("nvdisasm", nargs="?")
+    parser.add_argument("--op", choices=("attention", "gradients"), help="one of the two, on sm_90a; both by default")
+    args = parser.parse_args()
+    every = [case for case in cases(args.chip) if args.op in (None, case.op)]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        results = list(pool.map(lambda case: check(ptxas, chip, nvdisasm, case), every))
-    unmatched = check_rows(chip, [(case, schedule) for case, (_, _, schedule) in zip(every, results)])
+        results = list(pool.map(lambda case: check(args.ptxas, args.chip, args.nvdisasm, case), every))
+    chosen = [(case, schedule) for case, (_, _, schedule) in zip(every, results)]
+    unmatched = check_rows(args.chip, args.op, chosen)
     for line in [line for line, _, _ in results] + unmatched:
         print(line)
     failures = sum(not well for _, well, _ in results) + len(unmatched)
-    print(f"machine code {'checked' if nvdisasm else 'not checked'}, {failures} failures")
+    print(f"machine code {'checked' if args.nvdisasm else 'not checked'}, {failures} failures")
     return 1 if failures else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main(*sys.argv[1:]))
+    sys.exit(main())
