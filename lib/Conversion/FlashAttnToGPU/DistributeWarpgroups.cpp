@@ -40,9 +40,12 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   if (layout.isPart(tile)) {
     auto memref = cast<MemRefType>(rhs.getType());
     int64_t parts = layout.tileM / tile.getDimSize(0);
-    if (!op.getTransposed() || memref.getDimSize(0) % parts != 0)
+    // A part begins with a panel.
+    if (!op.getTransposed() || memref.getDimSize(0) % parts != 0 ||
+        memref.getDimSize(0) * memref.getDimSize(2) != tile.getDimSize(1))
       return op.emitOpError() << "expected panels of columns for each of " << parts
-                              << " warpgroups but got " << memref;
+                              << " warpgroups, and no more than those of " << tile << ", but got "
+                              << memref;
     rhs = sliceForWarpgroup(rhs, 0, memref.getDimSize(0) / parts);
   }
   values[op.getD()] = hopper::WgmmaOp::create(b, loc, type, a, rhs, acc, op.getTransposedAttr(),

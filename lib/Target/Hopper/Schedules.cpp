@@ -246,10 +246,10 @@ static std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAt
       (machine.getSharedMemoryPerBlock() + kSystem) / schedule.getRoles().getBlocks() - kSystem);
 }
 
-/// A tile of rows that `most` warpgroups share at most.
+/// A tile of rows of one warpgroup, or that `most` of them share.
 static std::string explainTileRefusal(ScheduleAttr schedule, int64_t most) {
   int64_t m = schedule.getTileM();
-  if (m % kRows == 0 && m / kRows <= most && schedule.getWarps() == kWarps * m / kRows)
+  if ((m == kRows || m == kRows * most) && schedule.getWarps() == kWarps * m / kRows)
     return "";
   if (most == 1)
     return llvm::formatv("expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, but "

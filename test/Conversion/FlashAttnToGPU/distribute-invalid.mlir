@@ -160,8 +160,21 @@ func.func @added_rows(%thread: index, %sums: memref<?x128xf32>) {
 func.func @half_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<1x128x64xf16, #shared>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
-    // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
+    // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups, and no more than those of 'vector<64x64xf32>', but got 'memref<1x128x64xf16, #gpu.address_space<workgroup>>'}}
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<1x128x64xf16, #shared> -> vector<64x64xf32>
+  }
+  return
+}
+
+// -----
+
+// The second of them would begin at column 64, and not at 40.
+#shared = #gpu.address_space<workgroup>
+func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %k: memref<2x128x64xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    // expected-error @+1 {{'hopper.wgmma' op expected panels of columns for each of 2 warpgroups, and no more than those of 'vector<64x80xf32>', but got 'memref<2x128x64xf16, #gpu.address_space<workgroup>>'}}
+    %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<2x128x64xf16, #shared> -> vector<64x80xf32>
   }
   return
 }

@@ -131,9 +131,36 @@ func.func @rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref
 // -----
 
 // B4: whoever adds last is another one each time.
-func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected tile_m 64 where sums must be deterministic, as programs add theirs in any order}}
   flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @fewer_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_m 64 and 4 warps, the rows and warps of a warpgroup, or as many for each of 3 consumers, but got 128 and 8}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @shared_columns(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_n 128, or 64 and D a multiple of 128, where consumers share a program but got 32 and 128}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 32, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// -----
+
+func.func @shared_panels(%q: memref<?x?x?x80xf16>, %dq: memref<?x?x?x80xf16>, %dk: memref<?x?x?x80xf16>, %dv: memref<?x?x?x80xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_n 128, or 64 and D a multiple of 128, where consumers share a program but got 64 and 80}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?xf32>, memref<?x?x?x80xf16>) outs(%dq, %dk, %dv : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>)
   return
 }
