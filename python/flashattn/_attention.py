@@ -148,6 +148,9 @@ def attention(
     On a GPU up to 16 queries read the keys in parts at once, and each number of them has a kernel of
     its own.
 
+    Tensors of PyTorch that require gradients take part in its autograd, as a function that can be
+    differentiated once; then there is no `out`. Elsewhere gradients are `attention_backward`'s.
+
     Args:
       q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32: an array of NumPy (runs on the CPU), a tensor
         of PyTorch on either, or anything with `__cuda_array_interface__` or DLPack. Any strides
