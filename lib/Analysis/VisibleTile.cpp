@@ -111,7 +111,8 @@ private:
   int64_t ofRows(const Linear &linear) const { return linear[areRowsQueries() ? 0 : 1]; }
   int64_t ofColumns(const Linear &linear) const { return linear[areRowsQueries() ? 1 : 0]; }
   bool areRowsQueries() const { return columns == TileAxis::Keys; }
-  /// The base and the rows' part of `linear`, in 32 bits; in index where it depends on neither axis.
+  /// The base and the rows' part of `linear`, in 32 bits; in index where it depends on neither
+  /// axis.
   Term limit(const Linear &linear);
   /// limit >= -factor * column, or equal. A thread has few rows and many columns: what it holds are
   /// the rows' limits.

@@ -143,8 +143,7 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
       if (!columnDim)
         rows.emplace_back(type.getDimSize(1) / 4,
                           memref::LoadOp::create(b, loc, op.getSource(), at).getResult());
-      else if (isAligned && *columnDim + 1 == at.size() &&
-               !isSharedMemory(op.getMemRefType()))
+      else if (isAligned && *columnDim + 1 == at.size() && !isSharedMemory(op.getMemRefType()))
         rows.push_back(loadAlignedRow(op.getSource(), at, type.getDimSize(1)));
       else
         rows.push_back(loadRow(op, at, *columnDim, inBounds[1] ? Value() : last(*columnDim)));

@@ -93,8 +93,8 @@ struct BulkLoadLowering : ConvertOpToLLVMPattern<BulkLoadOp> {
                                 ConversionPatternRewriter &rewriter) const override {
     Location loc = op.getLoc();
     auto type = cast<MemRefType>(op.getPlaces().getType());
-    Value zero = LLVM::ConstantOp::create(
-        rewriter, loc, rewriter.getIntegerAttr(adaptor.getPlace().getType(), 0));
+    Value zero = LLVM::ConstantOp::create(rewriter, loc,
+                                          rewriter.getIntegerAttr(adaptor.getPlace().getType(), 0));
     Value place = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getPlaces(),
                                       adaptor.getPlaces(), ValueRange{adaptor.getPlace(), zero});
     Value barrier = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getBarriers(),

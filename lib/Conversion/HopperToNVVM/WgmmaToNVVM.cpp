@@ -203,7 +203,8 @@ struct PinLowering : ConvertOpToLLVMPattern<PinOp> {
     std::string text = "{\n.reg .b32 t;\n.reg .pred p;\nmov.b32 t, $0;\n";
     llvm::raw_string_ostream os(text);
     for (size_t i = 1; i < tied.size(); i += 2)
-      os << llvm::formatv("lop3.b32 t, t, ${0}, ${1}, 0xFE;\n", i, std::min(i + 1, tied.size() - 1));
+      os << llvm::formatv("lop3.b32 t, t, ${0}, ${1}, 0xFE;\n", i,
+                          std::min(i + 1, tied.size() - 1));
     os << "setp.eq.u32 p, t, 0xFFFFFFFF;\n@p st.shared.u32 [t], t;\n}";
     SmallVector<Value> registers = createInlinePTX(rewriter, loc, text, types, {}, tied);
     rewriter.replaceOp(

@@ -74,10 +74,10 @@ static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
   VectorType tile = load.getTileType();
   int64_t last = load.getMemRefType().getRank() - 1;
   return tile.getRank() == 2 && tile.getElementType().isF32() && tile.getDimSize(1) % 4 == 0 &&
-         load.getDims() == ArrayRef<int64_t>{-1, last} && llvm::all_of(load.getInBounds(), [](bool b) {
-           return b;
-         }) && !load.getBelow() && load.getIndices()[last] == loop.getTile() &&
-         loop->getParentOp()->isProperAncestor(load) && hasAlignedRows(load.getSource());
+         load.getDims() == ArrayRef<int64_t>{-1, last} &&
+         llvm::all_of(load.getInBounds(), [](bool b) { return b; }) && !load.getBelow() &&
+         load.getIndices()[last] == loop.getTile() && loop->getParentOp()->isProperAncestor(load) &&
+         hasAlignedRows(load.getSource());
 }
 
 SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop) {

@@ -135,8 +135,7 @@ void ConsumerBuilder::pinOperands(TileLoopOp loop) {
     Operation *def = product.getLhs().getDefiningOp();
     // What sisters read is stored where it is made.
     if (def && def->getBlock() == loop.getBody() && !isa<hopper::LoadTileOp>(def) &&
-        getStage(def) != getStage(product) &&
-        llvm::none_of(def->getUsers(), [](Operation *user) {
+        getStage(def) != getStage(product) && llvm::none_of(def->getUsers(), [](Operation *user) {
           auto other = dyn_cast<vector::ContractionOp>(user);
           return other && isLhsTransposed(other);
         }))

@@ -64,8 +64,7 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   // Loaded before what it is loaded for may have to wait.
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
-  for (auto [i, load, map, ring] :
-       llvm::enumerate(plan.streams, block.streamMaps, block.rings)) {
+  for (auto [i, load, map, ring] : llvm::enumerate(plan.streams, block.streamMaps, block.rings)) {
     LoadTileOp stream = load;
     auto put = hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping, number),
                                          /*beside=*/IntegerAttr());
@@ -78,8 +77,9 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
       for (Value v : elements.getIndices().drop_back())
         indices.push_back(clone(v, mapping));
       indices.push_back(mul(number, elements.getTileType().getDimSize(1)));
-      beside += hopper::RingPutRowOp::create(b, loc, ring, now, elements.getSource(), indices, places)
-                    .getBytes();
+      beside +=
+          hopper::RingPutRowOp::create(b, loc, ring, now, elements.getSource(), indices, places)
+              .getBytes();
     }
     if (beside)
       put.setBeside(beside);

@@ -354,14 +354,6 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (std::string reason = explainTileRefusal(schedule, schedule.getRoles().getConsumers());
       !reason.empty())
     return reason;
-  RolesAttr roles = schedule.getRoles();
-  int64_t m = schedule.getTileM(), n = schedule.getTileN();
-  // Of dq each warpgroup has its rows, or else whole panels of its columns.
-  int64_t panels = kRows * roles.getConsumers();
-  if (schedule.sharesProgram() && n != m && (n != kRows || op.getD() % panels != 0))
-    return llvm::formatv("expected tile_n {0}, or 64 and D a multiple of {1}, where consumers share "
-                         "a program but got {2} and {3}",
-                         m, panels, n, op.getD());
   if (op.getDeterministic() && schedule.sharesProgram())
     return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any "
            "order";
@@ -371,6 +363,11 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or no less "
                          "than it, but got {0} and {1}",
                          n, m);
+  if (schedule.sharesProgram() && n > m)
+    return llvm::formatv(
+        "expected tile_n up to tile_m, {0}, where consumers share a program but got "
+        "{1}",
+        m, n);
   // And each consumer has some of its columns.
   if (int64_t parts = m / n; parts > 1 && op.getD() % (kRows * parts) != 0)
     return llvm::formatv(

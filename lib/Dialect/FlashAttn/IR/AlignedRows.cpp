@@ -73,8 +73,9 @@ bool flashattn::hasAlignedRows(Value memref) {
   // The identity layout is known to be dense even where its sizes are not.
   if (type.getLayout().isIdentity()) {
     auto buffer = memref.getDefiningOp<memref::AllocOp>();
-    return aligned(type.getShape().back()) || (buffer && type.isDynamicDim(type.getRank() - 1) &&
-                                               isMultipleOf(buffer.getDynamicSizes().back(), chunk));
+    return aligned(type.getShape().back()) ||
+           (buffer && type.isDynamicDim(type.getRank() - 1) &&
+            isMultipleOf(buffer.getDynamicSizes().back(), chunk));
   }
   return aligned(offset) && llvm::all_of(ArrayRef(strides).drop_back(), aligned);
 }

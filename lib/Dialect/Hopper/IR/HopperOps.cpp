@@ -140,8 +140,8 @@ static LogicalResult verifyElements(Operation *op, Value source, ValueRange indi
   if (type.getRank() != 2 || !type.hasStaticShape() || !type.getLayout().isIdentity() ||
       !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type) ||
       !type.getElementType().isIntOrFloat() || getPlaceBytes(type) % 16 != 0)
-    return op->emitOpError() << "expected places of 16 bytes or a multiple in shared memory but got "
-                             << type;
+    return op->emitOpError()
+           << "expected places of 16 bytes or a multiple in shared memory but got " << type;
   if (from.getElementType() != type.getElementType())
     return op->emitOpError() << "expected a source of " << type.getElementType() << " but got "
                              << from;
@@ -421,8 +421,7 @@ LogicalResult PublishOp::verify() { return verifyBarriers(*this, getBarriers());
 LogicalResult AddTileOp::verify() {
   auto staging = cast<MemRefType>(getStaging().getType());
   if (staging.getRank() != 2 || !staging.getElementType().isF32() || !staging.hasStaticShape() ||
-      staging.getDimSize(0) == 0 ||
-      !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) ||
+      staging.getDimSize(0) == 0 || !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) ||
       !staging.getLayout().isIdentity())
     return emitOpError() << "expected staging of warps x f32 in shared memory but got " << staging;
   auto target = cast<MemRefType>(getTarget().getType());
