@@ -116,11 +116,14 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
 
 /// Takes the rows that come with the streams' tiles from where those are held.
 void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
+  SmallVector<LoadTileOp> streams = BlockPlan::findStreams(loop);
   for (auto [row, places] : llvm::zip_equal(BlockPlan::findRows(loop), block.rows)) {
     LoadTileOp load = row.load;
     b.setInsertionPoint(load);
-    Value now = toI32(add(sub(loop.getPlace(), first), step));
-    Value place = placeOf(now, plan.getStages());
+    Value now = add(sub(loop.getPlace(), first), step);
+    if (load->isBeforeInBlock(streams[row.stream]))
+      hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
+    Value place = placeOf(toI32(now), plan.getStages());
     b.replaceOpWithNewOp<LoadTileOp>(load, load.getTileType(), places, ValueRange{place, index(0)},
                                      /*below=*/Value(), ArrayRef<int64_t>{-1, 1},
                                      /*shape=*/nullptr, load.getInBounds());

@@ -291,9 +291,11 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   roles.consumers = 2;
   roles.registers = 240;
   roles.producerRegisters = 24;
-  auto add = [&](int64_t m, int64_t n, int64_t stages) {
+  auto add = [&](int64_t m, int64_t n, int64_t stages, bool apart = false) {
     ScheduleFields fields = makeFields(n, stages, /*pack=*/1, roles, op.getElementType());
     fields.tileM = m;
+    if (apart)
+      fields.apart = true;
     fields.warps = kWarps * m / kRows;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
@@ -305,12 +307,12 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     add(2 * kRows, kRows, 3);
   }
   add(kRows, kRows, 2);
+  add(kRows, kRows / 2, 3, /*apart=*/true);
   return candidates;
 }
 
 /// The memory of the programs over key tiles, and of those over query tiles.
-static std::array<SharedMemoryPlan, 2> planGradients(AttentionBackwardOp op,
-                                                     ScheduleAttr schedule) {
+static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, ScheduleAttr schedule) {
   RolesAttr roles = schedule.getRoles();
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
@@ -321,27 +323,36 @@ static std::array<SharedMemoryPlan, 2> planGradients(AttentionBackwardOp op,
   block.stages = schedule.getStages();
   block.slots = roles.getQueryStages();
   SmallVector<IntegerSet> visible = op.getVisibleSets();
-  std::array<SharedMemoryPlan, 2> plans;
-  for (bool overKeys : {true, false}) {
-    block.residents = {{overKeys ? "k" : "q", m, d}, {overKeys ? "v" : "d_o", m, dv}};
-    block.streamed = {{overKeys ? "q" : "k", n, d}, {overKeys ? "d_o" : "v", n, dv}};
+  SmallVector<SharedMemoryPlan> plans;
+  // A program: what it keeps and what passes, its outputs, and whether its rows are keys.
+  auto plan = [&](ArrayRef<TileShape> residents, ArrayRef<TileShape> streamed,
+                  ArrayRef<std::pair<TileShape, Value>> outputs, bool overKeys) {
+    block.residents.assign(residents.begin(), residents.end());
+    block.streamed.assign(streamed.begin(), streamed.end());
     block.outputs.clear();
-    for (auto [name, columns, memref] : {std::tuple("dk", d, Value(op.getDkInit())),
-                                         {"dv", dv, Value(op.getDvInit())},
-                                         {"dq", d, Value(op.getDqInit())}})
-      if (overKeys == (StringRef(name) != "dq") &&
-          (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref)))
-        block.outputs.push_back({name, m, columns});
+    for (const auto &[tile, memref] : outputs)
+      if (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref))
+        block.outputs.push_back(tile);
     // What a query's scores are taken against, and what is subtracted from its gradients.
-    block.rows.assign(overKeys ? 2 : 0, n);
+    block.rows.assign(overKeys ? residents.size() : 0, n);
     if (schedule.sharesProgram()) {
       block.exchanged = {{"ds", m, n}};
       block.added = n * d;
     }
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = TileIntervalPlan(visible, axis, n).size();
-    plans[overKeys ? 0 : 1] = planWarpgroupBlock(block).memory;
+    plans.push_back(planWarpgroupBlock(block).memory);
+  };
+  TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
+  std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
+  if (schedule.getApart().value_or(false)) {
+    plan(k, {q, dO}, dV, /*overKeys=*/true);
+    plan({k, v}, {q, dO}, dk, /*overKeys=*/true);
+  } else {
+    plan({k, v}, {q, dO}, {dk, dV}, /*overKeys=*/true);
   }
+  plan({{"q", m, d}, {"d_o", m, dv}}, {{"k", n, d}, {"v", n, dv}}, {{{"dq", m, d}, op.getDqInit()}},
+       /*overKeys=*/false);
   return plans;
 }
 
@@ -354,12 +365,14 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (std::string reason = explainTileRefusal(schedule, schedule.getRoles().getConsumers());
       !reason.empty())
     return reason;
+  if (schedule.sharesProgram() && schedule.getApart().value_or(false))
+    return "expected no apart where consumers share a program";
   if (op.getDeterministic() && schedule.sharesProgram())
     return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any "
            "order";
   // Where programs have more keys than a step has queries, these are rows of a product, dq's.
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
-  if (m > n && (n % kRows != 0 || m % n != 0))
+  if (schedule.sharesProgram() && m > n && (n % kRows != 0 || m % n != 0))
     return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or no less "
                          "than it, but got {0} and {1}",
                          n, m);
@@ -369,21 +382,25 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
         "{1}",
         m, n);
   // And each consumer has some of its columns.
-  if (int64_t parts = m / n; parts > 1 && op.getD() % (kRows * parts) != 0)
+  if (int64_t parts = m / n;
+      schedule.sharesProgram() && parts > 1 && op.getD() % (kRows * parts) != 0)
     return llvm::formatv(
         "expected D to be a multiple of {0} for tile_m {1} and tile_n {2} but got {3}",
         kRows * parts, m, n, op.getD());
   for (const SharedMemoryPlan &plan : planGradients(op, schedule))
     if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
       return reason;
-  // Both sums; scores, or the gradients of weights, in f32 and as operands; what addresses all.
-  return explainRegisterRefusal(op, schedule,
-                                {{"dk", op.getD() / 2},
-                                 {"dv", op.getDv() / 2},
-                                 {"scores", n / 2},
-                                 {"weights", n / 4},
-                                 {"gradients", n / 4},
-                                 {"other", 30 + (op.getKeep() ? n / 2 : 0)}});
+  // Both sums, or one; scores, or the gradients of weights, in f32 and as operands; what addresses
+  // all.
+  bool apart = schedule.getApart().value_or(false);
+  SmallVector<Need> needs = {{"dk", op.getD() / 2}, {"dv", op.getDv() / 2}};
+  if (apart)
+    needs = {{"dk or dv", std::max(op.getD(), op.getDv()) / 2}};
+  needs.append({{"scores", n / 2},
+                {"weights", n / 4},
+                {"gradients", n / 4},
+                {"other", 30 + (op.getKeep() ? n / 2 : 0)}});
+  return explainRegisterRefusal(op, schedule, needs);
 }
 
 //===----------------------------------------------------------------------===//
