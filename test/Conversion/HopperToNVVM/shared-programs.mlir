@@ -33,14 +33,25 @@ func.func @store_rows_of_panels(%x: vector<64xf16>, %t: memref<2x64x64xf16, stri
   return
 }
 
-// Nothing but a place that the registers go through.
+// A place that all of the registers go through, of which a side effect needs each.
 // CHECK-LABEL: func @pin
-// CHECK: %[[P:.*]] = llvm.inline_asm has_side_effects "// pinned", "=r,=r,0,1" %{{.*}}, %{{.*}} : (i32, i32)
+// CHECK: %[[P:.*]] = llvm.inline_asm has_side_effects "{{.*}}mov.b32 t, $0;\0Alop3.b32 t, t, $1, $1, 0xFE;{{.*}}", "=r,=r,0,1" %{{.*}}, %{{.*}} : (i32, i32)
 // CHECK: llvm.extractvalue %[[P]][0]
 // CHECK: llvm.extractvalue %[[P]][1]
 func.func @pin(%x: vector<4xf16>) -> vector<4xf16> {
   %r = hopper.pin %x : vector<4xf16>
   return %r : vector<4xf16>
+}
+
+// As many bytes as a place has, to the place of the turn, known to the barrier.
+// CHECK-LABEL: func @bulk_load
+// CHECK: %[[PLACE:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[BAR:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[FROM:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr to i64
+// CHECK: llvm.inline_asm has_side_effects "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], 256, [$2];", "r,l,r" %[[PLACE]], %[[FROM]], %[[BAR]] :
+func.func @bulk_load(%s: memref<?x?xf32>, %p: memref<3x64xf32, #shared>, %bars: memref<4xi64, #shared>, %i: index) {
+  hopper.bulk_load %s[%i, %i] to %p[%i], %bars[%i] : memref<?x?xf32> to memref<3x64xf32, #shared>, memref<4xi64, #shared>
+  return
 }
 
 // Each thread makes its writes known to products, the warp meets, and one of it arrives.

@@ -51,3 +51,23 @@ func.func @ring(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<80x64xf16
   // CHECK: return %[[VALUE]]
   return %value : vector<80x128xf16>
 }
+
+// What comes beside a tile completes the same barrier, in the place of the same turn.
+// CHECK-LABEL: func @beside
+// CHECK-SAME: %[[TILES:[a-z0-9]+]]: memref<3x2x80x64xf16, {{.*}}>, %[[BARS:[a-z0-9]+]]: memref<16xi64, {{.*}}>, %[[MAP:[a-z0-9]+]]: !hopper.tensor_map<80x64xf16>, %[[SUMS:[a-z0-9]+]]: memref<?x?xf32>, %[[PLACES:[a-z0-9]+]]: memref<3x64xf32, {{.*}}>, %[[STEP:[a-z0-9]+]]: index, %[[I:[a-z0-9]+]]: index
+// CHECK: %[[AT32:.*]] = arith.remui %{{.*}}, %c3_i32
+// CHECK: %[[AT:.*]] = arith.index_castui %[[AT32]]
+// CHECK: hopper.barrier_wait
+// CHECK: %[[FULL:.*]] = arith.addi %[[AT]], %c4
+// CHECK: hopper.barrier_expect %[[BARS]][%[[FULL]]], 20736
+// CHECK: hopper.tma_load {{.*}}, %[[BARS]][%[[FULL]]]
+// CHECK-NOT: hopper.barrier
+// CHECK: hopper.bulk_load %[[SUMS]][%[[I]], %[[I]]] to %[[PLACES]][%[[AT]]], %[[BARS]][%[[FULL]]]
+func.func @beside(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<80x64xf16>, %sums: memref<?x?xf32>,
+                  %places: memref<3x64xf32, #gpu.address_space<workgroup>>, %step: index, %i: index) {
+  %ring = hopper.make_ring %tiles, %bars[4] : !tiles, !bars to !ring
+  hopper.ring_put %ring at %step from %map[%i, %i] beside 256 : !ring, !hopper.tensor_map<80x64xf16>
+  hopper.ring_put_row %ring at %step from %sums[%i, %i] to %places
+      : !ring, memref<?x?xf32>, memref<3x64xf32, #gpu.address_space<workgroup>>
+  return
+}

@@ -13,15 +13,15 @@
 !mem = memref<2x4x?x128xf16>
 
 // CHECK-LABEL: func @shared
-// CHECK-SAME: %[[K:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[V:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[Q:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[DO:[a-z0-9]+]]: memref<2x4x?x128xf16>, {{.*}}, %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %[[TILES:[a-z0-9]+]]: index, %[[STEPS:[a-z0-9]+]]: index, %[[GROUP:[a-z0-9]+]]: index
+// CHECK-SAME: %[[K:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[V:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[Q:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[DO:[a-z0-9]+]]: memref<2x4x?x128xf16>, {{.*}}, %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %[[EXPONENTS:[a-z0-9]+]]: memref<2x8x4096xf32>, %[[TILES:[a-z0-9]+]]: index, %[[STEPS:[a-z0-9]+]]: index, %[[GROUP:[a-z0-9]+]]: index
 // A block for each program.
 // CHECK: %[[BLOCKS:.*]] = arith.muli %[[TILES]], %c8
 // CHECK-DAG: %[[KMAP:.*]] = hopper.make_tensor_map %[[K]] row_dim(2) : {{.*}} to !hopper.tensor_map<128x64xf16>
 // CHECK-DAG: %[[QMAP:.*]] = hopper.make_tensor_map %[[Q]] row_dim(2) : {{.*}} to !hopper.tensor_map<64x64xf16>
 // CHECK-DAG: %[[DOMAP:.*]] = hopper.make_tensor_map %[[DO]] row_dim(2) : {{.*}} to !hopper.tensor_map<64x64xf16>
 // CHECK: gpu.launch blocks({{.*}}) in ({{.*}} = %[[BLOCKS]], {{.*}}) threads(%[[THREAD:[a-z0-9]+]], {{.*}}) in ({{.*}} = %c384,
-// One tile of keys and one of values, rings of both others, two places for what is handed over, and for each warp what
-// it adds.
+// One tile of keys and one of values, rings of both others, a row of each step, two places for what is handed over, and
+// for each warp what it adds.
 // CHECK: %[[KS:.*]] = memref.view %{{.*}} to memref<1x2x128x64xf16, {{.*}}>
 // CHECK: memref.view %{{.*}} to memref<1x2x128x64xf16, {{.*}}>
 // CHECK: memref.view %{{.*}} to memref<2x2x64x64xf16, {{.*}}>
@@ -29,8 +29,9 @@
 // CHECK: %[[BARS:.*]] = memref.view %{{.*}} to memref<11xi64, {{.*}}>
 // CHECK: %[[QRING:.*]] = hopper.make_ring %{{.*}}, %[[BARS]][1]
 // CHECK: %[[DORING:.*]] = hopper.make_ring %{{.*}}, %[[BARS]][5]
-// CHECK: %[[PLACES:.*]] = memref.view %{{.*}} to memref<2x1x128x64xf16, {{.*}}>
-// CHECK: %[[STAGING:.*]] = memref.view %{{.*}} to memref<8x1024xf32, {{.*}}>
+// CHECK-DAG: %[[PLACES:.*]] = memref.view %{{.*}} to memref<2x1x128x64xf16, {{.*}}>
+// CHECK-DAG: %[[ROWS:.*]] = memref.view %{{.*}} to memref<2x64xf32, {{.*}}>
+// CHECK-DAG: %[[STAGING:.*]] = memref.view %{{.*}} to memref<8x1024xf32, {{.*}}>
 // The first tiles of keys, which have the most queries, go first.
 // CHECK-NOT: arith.subi %{{.*}}, %c1_i32
 // A place is there when each of eight warps has written its part.
@@ -47,7 +48,8 @@
 // CHECK:   scf.for %[[J:.*]] = %[[FIRST:.*]] to %[[STEPS]] step %c1
 // CHECK:     %[[OFF:.*]] = arith.subi %[[J]], %[[FIRST]]
 // CHECK:     %[[STEP:.*]] = arith.addi %[[OFF]], %[[DONE]]
-// CHECK:     hopper.ring_put %[[QRING]] at %[[STEP]] from %[[QMAP]][%{{.*}}, %[[HEAD]],
+// CHECK:     hopper.ring_put %[[QRING]] at %[[STEP]] from %[[QMAP]][%{{.*}}, %[[HEAD]], {{.*}}] beside 256
+// CHECK:     hopper.ring_put_row %[[QRING]] at %[[STEP]] from %[[EXPONENTS]][%{{.*}}, %[[HEAD]], %{{.*}}] to %[[ROWS]]
 // CHECK:     hopper.ring_put %[[DORING]] at %[[STEP]] from %[[DOMAP]][%{{.*}}, %[[HEAD]],
 // Threads of both consumers count together.
 // CHECK: %[[MINE:.*]] = arith.subi %[[THREAD]], %c128
@@ -57,17 +59,19 @@
 // CHECK: flashattn.tile_loop (%[[PLACE:.*]], %[[TILE:.*]]) in
 // CHECK:   %[[STEP:.*]] = arith.addi %{{.*}}, %[[DONE]]
 // CHECK:   hopper.ring_get %[[QRING]] at %[[STEP]]
-// The weights, which another stage's product takes, are made in their own stage.
+// The weights, which another stage's product takes, are made in their own stage, of what came with the queries.
 // CHECK:   flashattn.stage{{$}}
+// CHECK:   %[[STEP32:.*]] = arith.index_castui %[[STEP]]
+// CHECK:   %[[TURN:.*]] = arith.remui %[[STEP32]], %c2_i32
+// CHECK:   %[[AT:.*]] = arith.index_castui %[[TURN]]
+// CHECK:   flashattn.load_tile %[[ROWS]][%[[AT]], %c0] dims [-1, 1]
 // CHECK:   %[[P:.*]] = arith.truncf
 // CHECK-NEXT: %[[PINNED:.*]] = hopper.pin %[[P]]
 // CHECK-NEXT: flashattn.stage{{$}}
 // CHECK:   vector.contract {{.*}} %[[PINNED]],
 // CHECK-NEXT: hopper.ring_release %[[DORING]] at %[[STEP]]
 // dS goes to the place whose turn it is,
-// CHECK:   %[[DS:.*]] = hopper.pin
-// CHECK:   %[[TURN:.*]] = arith.remui %[[STEP32:.*]], %c2_i32
-// CHECK:   %[[AT:.*]] = arith.index_castui %[[TURN]]
+// CHECK:   %[[DS:.*]] = arith.truncf
 // CHECK:   %[[TO:.*]] = memref.subview %[[PLACES]][%[[AT]],
 // CHECK:   hopper.store_tile %[[DS]] to %[[TO]]
 // CHECK:   %[[READY:.*]] = arith.addi %[[AT]], %c9
@@ -109,7 +113,8 @@
 // WGMMA: %[[DKS:.*]] = hopper.wgmma %[[LAST]], %{{.*}}, %[[DK]] transposed :
 // WGMMA-NOT: hopper
 // WGMMA: %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<128x64xf32>
-// WGMMA: %[[E:.*]] = math.exp2 %[[SW]]
+// WGMMA: %[[X:.*]] = arith.subf %[[SW]],
+// WGMMA: %[[E:.*]] = math.exp2 %[[X]]
 // WGMMA: %[[P:.*]] = hopper.pin
 // WGMMA: hopper.barrier_wait
 // WGMMA: %[[DQ:.*]] = hopper.wgmma %{{.*}}, %{{.*}} transposed_a transposed : memref<1x128x64xf16, {{.*}}>, memref<2x128x64xf16, {{.*}}> -> vector<64x128xf32>
@@ -125,7 +130,7 @@
 // WGMMA: hopper.wgmma_wait %[[DVS]]
 // WGMMA-NEXT: hopper.barrier_arrive
 // WGMMA-NEXT: scf.yield
-func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem, %sums: memref<2x8x?x128xf32>, %exponents: memref<2x8x4096xf32>, %tiles: index, %steps: index, %group: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
@@ -142,7 +147,9 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
       %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
       flashattn.stage
-      %e = math.exp2 %s : vector<128x64xf32>
+      %exponent = flashattn.load_tile %exponents[%b, %head, %j] dims [-1, 2] in_bounds [true, true] : memref<2x8x4096xf32> -> vector<128x64xf32>
+      %x = arith.subf %s, %exponent : vector<128x64xf32>
+      %e = math.exp2 %x : vector<128x64xf32>
       %p = arith.truncf %e : vector<128x64xf32> to vector<128x64xf16>
       flashattn.stage
       %dot = flashattn.load_tile %do[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>

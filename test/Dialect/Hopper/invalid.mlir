@@ -305,6 +305,46 @@ func.func @transposed_contraction(%a: !a, %b: !t) {
 
 // -----
 
+func.func @place_bytes(%s: memref<?x?xf32>, %p: memref<3x6xf32, #gpu.address_space<workgroup>>, %b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @+1 {{expected places of 16 bytes or a multiple in shared memory but got 'memref<3x6xf32, #gpu.address_space<workgroup>>'}}
+  hopper.bulk_load %s[%i, %i] to %p[%i], %b[%i] : memref<?x?xf32> to memref<3x6xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @place_memory(%s: memref<?x?xf32>, %p: memref<3x64xf32>, %b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @+1 {{expected places of 16 bytes or a multiple in shared memory but got 'memref<3x64xf32>'}}
+  hopper.bulk_load %s[%i, %i] to %p[%i], %b[%i] : memref<?x?xf32> to memref<3x64xf32>, memref<4xi64, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @source_element(%s: memref<?x?xf16>, %p: memref<3x64xf32, #gpu.address_space<workgroup>>, %b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @+1 {{expected a source of 'f32' but got 'memref<?x?xf16>'}}
+  hopper.bulk_load %s[%i, %i] to %p[%i], %b[%i] : memref<?x?xf16> to memref<3x64xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @source_indices(%s: memref<?x?xf32>, %p: memref<3x64xf32, #gpu.address_space<workgroup>>, %b: memref<4xi64, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @+1 {{expected an index for each of 2 dimensions but got 1}}
+  hopper.bulk_load %s[%i] to %p[%i], %b[%i] : memref<?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>
+  return
+}
+
+// -----
+
+func.func @bulk_load_barriers(%s: memref<?xf32>, %p: memref<3x64xf32, #gpu.address_space<workgroup>>, %b: memref<4xi64>, %i: index) {
+  // expected-error @+1 {{expected barriers to be a one-dimensional memref of i64 in workgroup memory but got 'memref<4xi64>'}}
+  hopper.bulk_load %s[%i] to %p[%i], %b[%i] : memref<?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, memref<4xi64>
+  return
+}
+
+// -----
+
 func.func @pinned_pairs(%x: vector<3xf16>) {
   // expected-error @+1 {{'hopper.pin' op expected an even number of 16-bit elements but got 'vector<3xf16>'}}
   %0 = hopper.pin %x : vector<3xf16>

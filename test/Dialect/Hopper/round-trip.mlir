@@ -110,6 +110,21 @@ func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i
   return
 }
 
+// Elements that come beside a tile.
+// CHECK-LABEL: func @elements
+// CHECK: hopper.bulk_load %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}}[%{{.*}}], %{{.*}}[%{{.*}}] : memref<?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>
+// CHECK: hopper.ring_put %{{.*}} at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] beside 256 : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+// CHECK: hopper.ring_put_row %{{.*}} at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}} : !hopper.ring<3x2x80x64xf16>, memref<?x?xf32>, memref<3x64xf32, #gpu.address_space<workgroup>>
+func.func @elements(%s: memref<?x?xf32>, %p: memref<3x64xf32, #gpu.address_space<workgroup>>, %bars: !bars, %i: index,
+                    %ring: !hopper.ring<3x2x80x64xf16>, %m: !hopper.tensor_map<80x64xf16>) {
+  hopper.bulk_load %s[%i, %i] to %p[%i], %bars[%i]
+      : memref<?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, !bars
+  hopper.ring_put %ring at %i from %m[%i, %i] beside 256 : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+  hopper.ring_put_row %ring at %i from %s[%i, %i] to %p
+      : !hopper.ring<3x2x80x64xf16>, memref<?x?xf32>, memref<3x64xf32, #gpu.address_space<workgroup>>
+  return
+}
+
 // What one thread holds of a tile; 112 of 128 columns of the right-hand side.
 // CHECK-LABEL: func @distributed
 // CHECK: hopper.wgmma %{{.*}}, %{{.*}}, %{{.*}} transposed : vector<40xf16>, {{.*}}, vector<56xf32>
