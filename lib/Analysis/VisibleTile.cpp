@@ -66,9 +66,9 @@ struct Term {
 class TileBuilder {
 public:
   TileBuilder(OpBuilder &builder, Location loc, Value p0, Value k0, Value nq, Value nk, int64_t m,
-              int64_t n, RowPattern pattern, TileAxis columns)
+              int64_t n, RowPattern pattern, TileAxis columns, TileAxis numbers)
       : builder(builder), loc(loc), operands{p0, k0, nq, nk}, m(m), n(n), pattern(pattern),
-        columns(columns) {}
+        columns(columns), numbers(numbers) {}
 
   Value build(ArrayRef<IntegerSet> visible);
 
@@ -107,15 +107,14 @@ private:
   Term scaledStep(bool queries, int64_t factor);
   Term compare(bool isEquality, Term lhs, Term rhs);
 
-  /// Coefficients of `linear` along the rows and the columns of the tile.
-  int64_t ofRows(const Linear &linear) const { return linear[areRowsQueries() ? 0 : 1]; }
-  int64_t ofColumns(const Linear &linear) const { return linear[areRowsQueries() ? 1 : 0]; }
-  bool areRowsQueries() const { return columns == TileAxis::Keys; }
-  /// The base and the rows' part of `linear`, in 32 bits; in index where it depends on neither
+  /// Coefficients of `linear` along the axis of limits and along that of `numbers`.
+  int64_t ofLimits(const Linear &linear) const { return linear[areLimitsQueries() ? 0 : 1]; }
+  int64_t ofNumbers(const Linear &linear) const { return linear[areLimitsQueries() ? 1 : 0]; }
+  bool areLimitsQueries() const { return numbers == TileAxis::Keys; }
+  /// The base and the limits' part of `linear`, in 32 bits; in index where it depends on neither
   /// axis.
   Term limit(const Linear &linear);
-  /// limit >= -factor * column, or equal. A thread has few rows and many columns: what it holds are
-  /// the rows' limits.
+  /// limit >= -factor * number, or equal.
   Term test(Term limit, int64_t factor, bool isEquality);
   /// The value of an expression in index arithmetic, each part at its own shape.
   Term evaluate(AffineExpr expr);
@@ -128,7 +127,7 @@ private:
   std::array<Value, 4> operands;
   int64_t m, n;
   RowPattern pattern;
-  TileAxis columns;
+  TileAxis columns, numbers;
   /// Steps by axis and element type; emitted once.
   Value steps[2][2];
   std::array<Value, 2> positions; // p0 + i, k0 + j in index
@@ -195,11 +194,11 @@ Term TileBuilder::limit(const Linear &linear) {
   base = make<arith::MinSIOp>(base, constant(index, kBaseLimit));
   base = make<arith::MaxSIOp>(base, constant(index, -kBaseLimit));
   Term row{make<arith::IndexCastOp>(i32, base), {}};
-  int64_t factor = ofRows(linear);
+  int64_t factor = ofLimits(linear);
   if (factor == -1)
-    row = binary<arith::SubIOp>(row, step(/*queries=*/areRowsQueries(), i32));
+    row = binary<arith::SubIOp>(row, step(/*queries=*/areLimitsQueries(), i32));
   else if (factor != 0)
-    row = binary<arith::AddIOp>(row, scaledStep(/*queries=*/areRowsQueries(), factor));
+    row = binary<arith::AddIOp>(row, scaledStep(/*queries=*/areLimitsQueries(), factor));
   return row;
 }
 
@@ -207,7 +206,7 @@ Term TileBuilder::test(Term limit, int64_t factor, bool isEquality) {
   Type element = getElementTypeOrSelf(limit.value.getType());
   return compare(isEquality, limit,
                  factor == 0 ? Term{constant(element, 0), {}}
-                             : scaledStep(/*queries=*/!areRowsQueries(), -factor));
+                             : scaledStep(/*queries=*/!areLimitsQueries(), -factor));
 }
 
 Term TileBuilder::evaluate(AffineExpr expr) {
@@ -298,7 +297,7 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
   auto add = [&](Term test) {
     combine<arith::AndIOp>(parts[test.shape.queries][test.shape.keys], test);
   };
-  // Limits of the same direction along the columns make one: what depends on the whole tile
+  // Limits of the same direction along the numbers make one: what depends on the whole tile
   // is compared once.
   SmallVector<std::pair<int64_t, Term>> limits;
   if (addKeyExists)
@@ -313,7 +312,7 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
       add(compare(c.isEquality, evaluate(c.expr), {constant(builder.getIndexType(), 0), {}}));
       continue;
     }
-    int64_t factor = ofColumns(*c.linear);
+    int64_t factor = ofNumbers(*c.linear);
     Term mine = limit(*c.linear);
     auto *same = llvm::find_if(limits, [&](const auto &other) { return other.first == factor; });
     if (c.isEquality || ((*c.linear)[0] == 0 && (*c.linear)[1] == 0))
@@ -367,6 +366,6 @@ Value TileBuilder::build(ArrayRef<IntegerSet> visible) {
 
 Value flashattn::buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
                                   Value p0, Value k0, Value nq, Value nk, int64_t m, int64_t n,
-                                  RowPattern pattern, TileAxis columns) {
-  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n, pattern, columns).build(visible);
+                                  RowPattern pattern, TileAxis columns, TileAxis numbers) {
+  return TileBuilder(builder, loc, p0, k0, nq, nk, m, n, pattern, columns, numbers).build(visible);
 }

@@ -109,10 +109,11 @@ struct RowPattern {
 /// are index values. With `columns` the queries it is the transpose, vector<NxMxi1>.
 ///
 /// Rows are vector<Mx1>, columns vector<1xN>, and only what depends on both is
-/// computed per element: for a linear constraint one 32-bit compare.
+/// computed per element: for a linear constraint one 32-bit compare, of a limit that each index
+/// along `numbers` is below or above.
 Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible, Value p0,
                        Value k0, Value nq, Value nk, int64_t m, int64_t n, RowPattern pattern = {},
-                       TileAxis columns = TileAxis::Keys);
+                       TileAxis columns = TileAxis::Keys, TileAxis numbers = TileAxis::Keys);
 
 /// Whether the query at position `p` sees key `k`.
 bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);

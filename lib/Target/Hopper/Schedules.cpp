@@ -400,6 +400,9 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
                 {"weights", n / 4},
                 {"gradients", n / 4},
                 {"other", 30 + (op.getKeep() ? n / 2 : 0)}});
+  // Slopes last from scores to their gradients; a bias is loaded before them.
+  if (op.getSoftcap() || op.hasScoreMod() || (op.getBias() && schedule.sharesProgram()))
+    needs.push_back({"slopes or bias", n / 2});
   return explainRegisterRefusal(op, schedule, needs);
 }
 

@@ -126,8 +126,11 @@ Value ScoreBuilder::findVisible(const ScorePlace &at) const {
   {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
+    // A thread of a warpgroup keeps the limits of its few rows, and compares them with constants.
+    // Elsewhere, without registers for that, they stand at the queries.
+    TileAxis numbers = op.getScheduleAttr().getRoles() ? columns : TileAxis::Keys;
     Value visiblePairs = buildVisibleTile(b, loc, visible, at.position, at.key, at.queries, at.keys,
-                                          queries, keys, pattern, columns);
+                                          queries, keys, pattern, columns, numbers);
     // What is made of queries that are none is anything.
     if (columns == TileAxis::Queries && op.hasScoreMod())
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, findQueries(at));
