@@ -58,9 +58,9 @@ func.func @dot_type(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: me
 
 func.func @added_rows(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
                       %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
-  // expected-error@+1 {{expected tile_n to be a multiple of 64 that divides tile_m, or no less than it, but got 48 and 64}}
+  // expected-error@+1 {{expected tile_n to be a multiple of 64 that divides tile_m, or no less than it, but got 48 and 128}}
   flashattn.attention_backward
-      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16,
+      schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16,
           roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
