@@ -427,26 +427,33 @@ RolesFields mlir::flashattn::completeRoles(int64_t consumers, int64_t blocks, Fl
   return roles;
 }
 
-/// Rows of a warpgroup for each consumer, or a tile that all of them share.
+/// Rows of a warpgroup for each consumer, or a tile that all of them share; both sums of keys in
+/// one program or in two.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  auto addTiles = [&](const RolesFields &roles, int64_t m, int64_t warps, int64_t pack) {
+    for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
+      for (int64_t stages : orElse(grid.stages, {2, 3}))
+        for (bool apart : {false, true}) {
+          ScheduleFields fields = makeFields(n, stages, pack, roles, problem.element);
+          fields.tileM = m;
+          fields.warps = warps;
+          if (apart)
+            fields.apart = true;
+          add(fields);
+        }
+  };
   for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
     for (int64_t blocks : orElse(grid.blocks, {1})) {
       RolesFields roles = completeRoles(consumers, blocks, problem.element);
       roles.rescale = 0; // there are no maxima
       for (int64_t registers : orElse(grid.registers, {roles.registers}))
-        for (int64_t section : {1, 4, 16}) {
+        for (int64_t section : {1, 4}) {
           roles.registers = registers;
           roles.section = section;
           for (int64_t m : orElse(grid.tileM, {kRows, kRows * consumers}))
             for (int64_t warps : orElse(grid.warps, {kWarps * std::max<int64_t>(1, m / kRows)}))
-              for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
-                for (int64_t stages : orElse(grid.stages, {2, 3}))
-                  for (int64_t pack : orElse(grid.pack, {1})) {
-                    ScheduleFields fields = makeFields(n, stages, pack, roles, problem.element);
-                    fields.tileM = m;
-                    fields.warps = warps;
-                    add(fields);
-                  }
+              for (int64_t pack : orElse(grid.pack, {1}))
+                addTiles(roles, m, warps, pack);
         }
     }
 }

@@ -54,7 +54,7 @@ func.func @dot_type(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: me
 
 // -----
 
-// What a step adds to dq is a product whose rows are its queries.
+// What a step of a program that consumers share adds to dq is a product whose rows are its queries.
 
 func.func @added_rows(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
                       %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
