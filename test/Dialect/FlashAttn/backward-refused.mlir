@@ -84,11 +84,11 @@ func.func @added_columns(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %d
 
 // -----
 
-func.func @added_in_any_order(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
-                              %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
-  // expected-error@+1 {{expected tile_m 64 where sums must be deterministic, as programs add theirs in any order}}
-  flashattn.attention_backward deterministic
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16,
+func.func @more_queries(%q: memref<1x8x64x64xf16>, %lse: memref<1x8x64xf32>, %dq: memref<1x8x64x64xf16>,
+                        %dk: memref<1x8x64x64xf16>, %dv: memref<1x8x64x64xf16>) {
+  // expected-error@+1 {{expected tile_n up to tile_m, 128, where consumers share a program but got 192}}
+  flashattn.attention_backward
+      schedule(<tile_m = 128, tile_n = 192, warps = 8, stages = 2, lanes = 4, dot_type = f16,
           roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
       ins(%q, %q, %q, %q, %lse, %q : memref<1x8x64x64xf16>, memref<1x8x64x64xf16>, memref<1x8x64x64xf16>,
           memref<1x8x64x64xf16>, memref<1x8x64xf32>, memref<1x8x64x64xf16>)
