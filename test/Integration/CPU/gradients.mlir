@@ -35,14 +35,13 @@
 // BACKWARD: "visible_pairs": 216
 
 // Schedules of gradients are tuned, of one op at a time.
-// DEFINE: %{tune} = --tune --tuned-schedules=%t/schedules.json --bench=0.0005
-// RUN: %{run} --function=backward %{tune} --input=random --input=random --input=random --input=0.25 | FileCheck %s --check-prefix=TUNE
+// RUN: %{run} --function=backward --tune --tuned-schedules=%t/schedules.json --bench=0.0005 --input=random --input=random --input=random --input=0.25 | FileCheck %s --check-prefix=TUNE
 // TUNE: tune: tile_m = {{.*}} ms, quartiles {{.*}} to
 // TUNE: (the compiler's own choice)
 // TUNE: tune: best for cpu/16/24/f32/triangular/backward: tile_m = {{.*}}, written to
-// RUN: not %{run} --function=step %{tune} 2>&1 | FileCheck %s --check-prefix=SEVERAL
+// RUN: not %{run} --function=step --tune --tuned-schedules=%t/schedules.json --bench=0.0005 2>&1 | FileCheck %s --check-prefix=SEVERAL
 // SEVERAL: error: --tune: expected one flashattn.attention or flashattn.attention_backward in function 'step' but got 2
-// RUN: not %{run} --function=nothing %{tune} 2>&1 | FileCheck %s --check-prefix=NONE
+// RUN: not %{run} --function=nothing --tune --tuned-schedules=%t/schedules.json --bench=0.0005 2>&1 | FileCheck %s --check-prefix=NONE
 // NONE: error: --tune: expected one flashattn.attention or flashattn.attention_backward in function 'nothing' but got 0
 
 // What was found is used for its own kind alone, and leaves the other's to the compiler.
