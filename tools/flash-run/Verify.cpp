@@ -274,12 +274,13 @@ bool flashattn::areClose(const HostTensor &a, const HostTensor &b) {
   double largest = 1, difference = 0;
   for (int64_t i = 0; i < a.getNumElements(); ++i) {
     double x = a.get(i), y = b.get(i);
+    if (std::isfinite(x))
+      largest = std::max(largest, std::abs(x));
     if (x == y || (std::isnan(x) && std::isnan(y)))
       continue;
     if (!std::isfinite(x) || !std::isfinite(y))
       return false;
     difference = std::max(difference, std::abs(x - y));
-    largest = std::max(largest, std::abs(x));
   }
   double rounding = a.getScalar() == Scalar::F16    ? 0x1p-10
                     : a.getScalar() == Scalar::BF16 ? 0x1p-7
