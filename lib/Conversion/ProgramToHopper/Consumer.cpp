@@ -251,7 +251,8 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
                    ? arith::RemUIOp::create(b, loc, outer.getInductionVar(), index(plan.intervals))
                          .getResult()
                    : Value(outer.getInductionVar());
-  hideBounds(inner);
+  if (plan.countsRounds)
+    hideBounds(inner);
   Value next = consumeInterval(inner, slot, interval, tile, outer.getRegionIterArgs().back());
   auto yield = cast<scf::YieldOp>(outer.getBody()->getTerminator());
   yield->setOperand(yield.getNumOperands() - 1, next);
