@@ -3,7 +3,6 @@
 #include "flashattn/Target/ResourcePlans.h"
 #include "llvm/ADT/STLExtras.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MathExtras.h"
 
 #include <numeric>
 
@@ -56,12 +55,13 @@ std::string SharedMemoryPlan::explainRefusal(int64_t available) const {
 
 SharedMemoryPlan flashattn::planStagedTiles(ArrayRef<TileShape> resident,
                                             ArrayRef<TileShape> streamed, int64_t stages,
-                                            int64_t elementBytes) {
-  constexpr int64_t kChunk = 16; // bytes
+                                            int64_t elementBytes, ArrayRef<TileShape> exchanged) {
+  constexpr int64_t kLine = 128; // bytes of all banks
   SharedMemoryPlan plan;
-  for (auto [tiles, copies] : {std::pair(resident, int64_t(1)), std::pair(streamed, stages)})
+  for (auto [tiles, copies] : {std::pair(resident, int64_t(1)), std::pair(streamed, stages),
+                               std::pair(exchanged, int64_t(1))})
     for (const TileShape &tile : tiles)
-      plan.add(tile.name, {copies, tile.rows, tile.columns}, elementBytes, kChunk);
+      plan.add(tile.name, {copies, tile.rows, tile.columns}, elementBytes, kLine);
   return plan;
 }
 

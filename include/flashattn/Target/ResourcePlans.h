@@ -10,6 +10,7 @@
 
 #include "mlir/Support/LLVM.h"
 #include "llvm/ADT/SmallVector.h"
+#include "llvm/Support/MathExtras.h"
 
 #include <optional>
 #include <string>
@@ -65,10 +66,11 @@ struct TileShape {
 };
 
 /// Tiles as asynchronous copies of 16 bytes bring them, memref<copies x rows x columns>: one of
-/// each resident operand, `stages` of each streamed one. Buffers stand in the order of the
-/// operands.
+/// each resident operand, `stages` of each streamed one; and one of each that warps exchange.
+/// Buffers stand in this order and in that of the operands.
 SharedMemoryPlan planStagedTiles(ArrayRef<TileShape> resident, ArrayRef<TileShape> streamed,
-                                 int64_t stages, int64_t elementBytes);
+                                 int64_t stages, int64_t elementBytes,
+                                 ArrayRef<TileShape> exchanged = {});
 
 /// Elements of a panel's row of a tile with rows of `columns` elements: tensor copies and products
 /// read tiles in panels whose rows are as long as the widest swizzle that fits, 32, 64 or 128
@@ -136,6 +138,9 @@ struct MmaRegisters {
 /// to 16.
 MmaRegisters countMmaRegisters(int64_t rows, int64_t keys, int64_t warps, int64_t d, int64_t dv,
                                bool isF32, bool hasKeep);
+
+/// Whether warps that have the same rows of a product may have `columns` of it each.
+inline bool isWholePart(int64_t columns) { return columns >= 16 && llvm::isPowerOf2_64(columns); }
 
 /// Whether a thread holds its part of the queries all along, if nothing else is asked for: beside
 /// the accumulators that leaves room for the other operands. Otherwise every step reads them again.

@@ -2,6 +2,7 @@
 
 #include "Distribute.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Target/ResourcePlans.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -41,9 +42,11 @@ bool ThreadLayout::isSplitTile(VectorType type) const {
 }
 
 bool ThreadLayout::isPart(VectorType type) const {
-  return type.getRank() == 2 && rowBlocks == 1 && type.getDimSize(0) % 16 == 0 &&
-         type.getDimSize(0) < tileM && tileM % type.getDimSize(0) == 0 &&
-         type.getDimSize(1) % (8 * tileM / type.getDimSize(0)) == 0;
+  if (type.getRank() != 2)
+    return false;
+  int64_t rows = type.getDimSize(0);
+  return rows % 16 == 0 && rows < tileM && 16 * warps % rows == 0 &&
+         type.getDimSize(1) % (8 * countParts(rows)) == 0;
 }
 
 VectorType ThreadLayout::threadType(VectorType type) const {
@@ -73,6 +76,7 @@ Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
   layout = {schedule.getTileM(), schedule.getTileM() / (16 * schedule.getWarps()),
             schedule.getWarps()};
   hasRoles = static_cast<bool>(schedule.getRoles());
+  adds = program.walk([](AddTileOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
 LogicalResult Distributor::run() {
@@ -151,6 +155,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](hopper::StoreTileOp op) { return storeTile(op); })
       .Case([&](hopper::PinOp op) { return pin(op); })
       .Case([&](hopper::AddTileOp op) { return addTile(op); })
+      .Case([&](AddTileOp op) { return addTile(op); })
       .Case([&](LoadAddedOp op) { return loadAdded(op); })
       .Case([&](arith::ConstantOp op) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
@@ -159,6 +164,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](vector::TransferReadOp op) { return read(op); })
       .Case([&](LoadTileOp op) { return load(op); })
       .Case([&](StoreTileOp op) { return store(op); })
+      .Case([&](vector::TransferWriteOp op) { return write(op); })
       .Case([&](vector::ContractionOp op) { return contract(op); })
       // Its rows or columns are known only where it is cast to vector<Mx1> or vector<1xN>.
       .Case([&](vector::StepOp op) { return success(); })
@@ -505,7 +511,32 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
 // Products
 //===----------------------------------------------------------------------===//
 
+std::pair<Value, Value> Distributor::splitWarp(int64_t rows) {
+  Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
+  return {arith::RemUIOp::create(b, loc, warp, index(rows / 16)),
+          arith::DivUIOp::create(b, loc, warp, index(rows / 16))};
+}
+
+/// lhs[k,m]^T rhs[k,n] with fewer rows than the program: warps share the columns too.
+LogicalResult Distributor::contractPart(vector::ContractionOp op) {
+  auto lhs = op.getLhs().getDefiningOp<vector::TransferReadOp>();
+  auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
+  auto type = cast<VectorType>(op.getAccType());
+  Value acc = mapped(op.getAcc());
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1) / layout.countParts(rows);
+  if (!lhs || !rhs || !acc || !layout.isPart(type) || !isWholePart(columns) ||
+      op.getLhsType().getElementTypeBitWidth() != 16)
+    return op.emitOpError()
+           << "expected tiles of 16 bits in shared memory, and rows and columns of "
+              "their product for each of "
+           << layout.warps << " warps, but got " << type;
+  values[op] = contractTransposed(lhs, rhs, acc, columns);
+  return success();
+}
+
 LogicalResult Distributor::contract(vector::ContractionOp op) {
+  if (isLhsTransposed(op))
+    return contractPart(op);
   std::optional<bool> transposed = isRhsTransposed(op);
   auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
   if (!transposed || !rhs)

@@ -29,9 +29,11 @@ struct ThreadLayout {
   bool isTile(VectorType type) const;
   /// vector<MxN/8x4x2>: a tile whose columns are split by lane.
   bool isSplitTile(VectorType type) const;
-  /// vector<RxN>, R a part of M: as many warps as it takes share its rows, and the others have the
-  /// same rows of further columns.
+  /// vector<RxN>, R a part of M: a warp has 16 of its rows. As many warps as it takes share them,
+  /// and the others have the same rows of further columns.
   bool isPart(VectorType type) const;
+  /// Parts of the columns of such a tile of `rows` rows.
+  int64_t countParts(int64_t rows) const { return 16 * warps / rows; }
 
   int64_t rowElements() const { return 2 * rowBlocks; }
   int64_t columnElements(int64_t columns) const { return columns / 4; }
@@ -40,6 +42,9 @@ struct ThreadLayout {
   /// The vector that one thread holds of `type`; null if the layout has no place for it.
   VectorType threadType(VectorType type) const;
 };
+
+/// A pointer to element `at` of `memref`, which is in global or shared memory.
+Value getPointer(OpBuilder &b, Location loc, Value memref, ArrayRef<Value> at);
 
 /// Rewrites the tile ops of one program into ops on what each thread holds.
 class Distributor {
@@ -63,20 +68,30 @@ private:
   LogicalResult read(vector::TransferReadOp op);
   LogicalResult load(LoadTileOp op);
   LogicalResult store(StoreTileOp op);
+  LogicalResult write(vector::TransferWriteOp op);
   void storeRow(StoreTileOp op, Value held, int64_t first, SmallVector<Value> at);
   LogicalResult contract(vector::ContractionOp op);
+  LogicalResult contractPart(vector::ContractionOp op);
+  LogicalResult addTile(AddTileOp op);
   LogicalResult wgmma(hopper::WgmmaOp op);
   LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);
   LogicalResult storeTile(hopper::StoreTileOp op);
   LogicalResult pin(hopper::PinOp op);
   LogicalResult addTile(hopper::AddTileOp op);
   LogicalResult loadAdded(LoadAddedOp op);
+  /// Of a part of `rows` rows: which 16 of the rows this warp has, and which part of the columns.
+  std::pair<Value, Value> splitWarp(int64_t rows);
   Value sliceForWarpgroup(Value tile, unsigned dim, int64_t size);
 
   // mma.sync (MmaSync.cpp)
   void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);
   Value contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                      int64_t kSize, int64_t nSize);
+  Value contractTransposed(vector::TransferReadOp lhs, vector::TransferReadOp rhs, Value acc,
+                           int64_t nSize);
+  Value multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t)> lhsAt, int64_t rowBlocks,
+                     vector::TransferReadOp rhs, bool transposed, Value acc, int64_t kSize,
+                     int64_t nSize, Value part);
   Value contractF32(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                     int64_t kSize, int64_t nSize);
   Value loadTileFromShared(vector::TransferReadOp op);
@@ -123,6 +138,7 @@ private:
   Location loc;
   ThreadLayout layout;
   bool hasRoles = false;
+  bool adds = false; ///< to tiles of other programs: then no register is left for addresses
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp

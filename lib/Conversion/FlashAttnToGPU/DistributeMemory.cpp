@@ -18,9 +18,11 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
   auto type = dyn_cast<MemRefType>(op.getBase().getType());
   if (!type || !isSharedMemory(type))
     return op.emitOpError() << "expected a read of shared memory; run flashattn-stage-shared first";
-  // A right-hand side is loaded where it is used, piece by piece.
+  // A right-hand side is loaded where it is used, piece by piece; so is what a product is over the
+  // rows of.
   if (llvm::all_of(op->getUses(), [](OpOperand &use) {
-        return isa<vector::ContractionOp>(use.getOwner()) && use.getOperandNumber() == 1;
+        auto product = dyn_cast<vector::ContractionOp>(use.getOwner());
+        return product && (use.getOperandNumber() == 1 || isLhsTransposed(product));
       }))
     return success();
   if (!layout.isTile(op.getVectorType()))
@@ -64,21 +66,57 @@ Value Distributor::loadRowsFromGlobal(LoadTileOp op) {
   return vector::FromElementsOp::create(b, loc, layout.threadType(op.getTileType()), elements);
 }
 
-/// The 16 bytes of `memref` from element `at` on, aligned, as vector<4xi32>. Not a vector.load:
-/// that of i1 would be one of bits, where memory has bytes.
-Value Distributor::load16Bytes(Value memref, ArrayRef<Value> at) {
-  int64_t bytes = llvm::divideCeil(cast<MemRefType>(memref.getType()).getElementTypeBitWidth(), 8);
+Value mlir::flashattn::getPointer(OpBuilder &b, Location loc, Value memref, ArrayRef<Value> at) {
+  TileBuilder build(b, loc);
+  auto type = cast<MemRefType>(memref.getType());
   auto metadata = memref::ExtractStridedMetadataOp::create(b, loc, memref);
   Value place = metadata.getOffset();
   for (auto [i, stride] : llvm::zip_equal(at, metadata.getStrides()))
-    place = add(place, b.createOrFold<arith::MulIOp>(loc, i, stride));
+    place = build.add(place, build.mul(i, stride));
+  place = build.mul(place, llvm::divideCeil(type.getElementTypeBitWidth(), 8));
   Value start = memref::ExtractAlignedPointerAsIndexOp::create(b, loc, memref);
-  Value address = arith::IndexCastOp::create(b, loc, b.getI64Type(), add(start, mul(place, bytes)));
-  auto pointerType = LLVM::LLVMPointerType::get(
-      b.getContext(), static_cast<unsigned>(NVVM::NVVMMemorySpace::Global));
-  Value pointer = LLVM::IntToPtrOp::create(b, loc, pointerType, address);
-  return LLVM::LoadOp::create(b, loc, VectorType::get({4}, b.getI32Type()), pointer,
+  Value address = arith::IndexCastOp::create(b, loc, b.getI64Type(), build.add(start, place));
+  auto space = isSharedMemory(type) ? NVVM::NVVMMemorySpace::Shared : NVVM::NVVMMemorySpace::Global;
+  auto pointerType = LLVM::LLVMPointerType::get(b.getContext(), static_cast<unsigned>(space));
+  return LLVM::IntToPtrOp::create(b, loc, pointerType, address);
+}
+
+/// The 16 bytes of `memref` from element `at` on, aligned, as vector<4xi32>. Not a vector.load:
+/// that of i1 would be one of bits, where memory has bytes.
+Value Distributor::load16Bytes(Value memref, ArrayRef<Value> at) {
+  return LLVM::LoadOp::create(b, loc, VectorType::get({4}, b.getI32Type()),
+                              getPointer(b, loc, memref, at),
                               /*alignment=*/16);
+}
+
+/// Adds element by element, in no order: what a warp adds at once lies in as few sectors as it may.
+/// Not memref.atomic_rmw, which would be ordered with all other accesses.
+LogicalResult Distributor::addTile(AddTileOp op) {
+  auto tile = cast<VectorType>(op.getTile().getType());
+  Value held = mapped(op.getTile());
+  if (!held || !layout.isPart(tile) ||
+      static_cast<int64_t>(op.getParts()) != layout.countParts(tile.getDimSize(0)))
+    return op.emitOpError() << "has no distribution to threads of " << tile << " in "
+                            << op.getParts() << " parts";
+  constexpr int64_t kVector = 4;
+  int64_t adjacent = op.getAdjacent(), each = cast<VectorType>(held.getType()).getNumElements();
+  SmallVector<Value> at(op.getIndices());
+  Value &row = at[at.size() - 2];
+  row = mul(row, tile.getDimSize(0));
+  Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
+  at.back() = add(at.back(), add(mul(warp, 32 * each), mul(lane, adjacent)));
+  Value first = getPointer(b, loc, op.getTarget(), at);
+  for (auto [i, element] :
+       llvm::enumerate(vector::ToElementsOp::create(b, loc, held).getResults())) {
+    int64_t number = i, inGroup = number % kVector;
+    LLVM::GEPArg place(number / kVector * kVector * 32 + inGroup / adjacent * adjacent * 32 +
+                       inGroup % adjacent);
+    Value pointer = LLVM::GEPOp::create(b, loc, first.getType(), b.getF32Type(), first, place);
+    LLVM::AtomicRMWOp::create(b, loc, LLVM::AtomicBinOp::fadd, pointer, element,
+                              LLVM::AtomicOrdering::monotonic, /*syncscope=*/"device",
+                              /*alignment=*/4);
+  }
+  return success();
 }
 
 /// Of lane l's words, word i of each lane of the four that share a row: what lane i held as word l.

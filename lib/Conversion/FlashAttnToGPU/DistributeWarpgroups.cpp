@@ -95,11 +95,12 @@ LogicalResult Distributor::addTile(hopper::AddTileOp op) {
   return success();
 }
 
-/// What warp w of the rows and part p of the columns had: four elements of each lane next to each
-/// other, the two rows' of 8 columns.
+/// What warp w of the rows and part p of the columns had: of each lane four elements, the two rows'
+/// of 8 columns, of which `adjacent` lie next to each other.
 LogicalResult Distributor::loadAdded(LoadAddedOp op) {
   auto tile = cast<VectorType>(op.getTile().getType());
   int64_t parts = op.getParts(), groups = tile.getDimSize(1) / 8 / parts;
+  int64_t adjacent = op.getAdjacent();
   if (!layout.isTile(tile) || layout.rowBlocks != 1)
     return op.emitOpError() << "expected a tile of " << 16 * layout.warps << " rows but got "
                             << tile;
@@ -110,18 +111,18 @@ LogicalResult Distributor::loadAdded(LoadAddedOp op) {
   Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
   SmallVector<Value> at(op.getIndices());
   at[rank - 2] = mul(at[rank - 2], tile.getDimSize(0));
-  auto vector = VectorType::get({kVector}, b.getF32Type());
+  auto vector = VectorType::get({adjacent}, b.getF32Type());
   SmallVector<Value> elements;
   for (int64_t part = 0; part < parts; ++part)
-    for (int64_t group = 0; group < groups; ++group) {
-      Value element = add(add(mul(warp, groups * kGroup), mul(lane, kVector)),
-                          (part * layout.warps * groups + group) * kGroup);
+    for (int64_t run = 0; run < groups * kVector / adjacent; ++run) {
+      Value element = add(add(mul(warp, groups * kGroup), mul(lane, adjacent)),
+                          part * layout.warps * groups * kGroup + run * 32 * adjacent);
       SmallVector<Value> place(at);
       place[rank - 2] =
           add(at[rank - 2], arith::DivUIOp::create(b, loc, element, index(columns)).getResult());
       place[rank - 1] = arith::RemUIOp::create(b, loc, element, index(columns));
       auto loaded = vector::LoadOp::create(b, loc, vector, op.getSource(), place,
-                                           /*nontemporal=*/false, llvm::Align(16));
+                                           /*nontemporal=*/false, llvm::Align(4 * adjacent));
       auto split = vector::ToElementsOp::create(b, loc, loaded);
       elements.append(split->result_begin(), split->result_end());
     }

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Distribute.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
@@ -13,51 +14,105 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-static SharedTile sharedTile(vector::TransferReadOp op) {
+static SharedTile sharedTile(VectorTransferOpInterface op) {
   VectorType type = op.getVectorType();
   return {type.getDimSize(1), type.getElementTypeBitWidth() / 8};
 }
 
 namespace {
-/// Addresses of one tile in shared memory, as this thread sees it: row `lane` + a constant
+/// Places of one tile in shared memory, as this thread sees it: row `lane` + a constant
 /// multiple of 8, chunk 0 or 1 by lane + a constant even number.
 ///
 /// The swizzle repeats every 8 rows and stays within 8 chunks, so a thread's columns are a
 /// handful of values plus constants that fold into the loads' offsets.
-class SharedReader {
+class SharedPlaces {
 public:
-  SharedReader(OpBuilder &b, Location loc, vector::TransferReadOp tile, Value rowOfLane,
+  SharedPlaces(OpBuilder &b, Location loc, VectorTransferOpInterface tile, Value rowOfLane,
                Value chunkOfLane, Value inChunk = {})
       : b(b), loc(loc), tile(tile), shared(sharedTile(tile)), row(rowOfLane), chunk(chunkOfLane),
         inChunk(inChunk) {}
 
   /// Indices of element `inChunk` + `element` of a chunk.
   SmallVector<Value> at(int64_t rows, int64_t chunks, int64_t element = 0) {
-    int64_t period = std::min<int64_t>(8, shared.chunksPerRow() & -shared.chunksPerRow());
-    Value &column = columns[chunks % period];
-    if (!column) {
-      column =
-          mul(shared.swizzle(b, loc, row, add(chunk, chunks % period)), shared.chunkElements());
-      if (inChunk)
-        column = arith::AddIOp::create(b, loc, column, inChunk);
+    int64_t rest = (chunks - chunks % getPeriod()) * shared.chunkElements() + element;
+    return {tile.getIndices().front(), add(row, rows), add(getColumn(chunks), rest)};
+  }
+
+  /// The same as a pointer, with few registers: a constant away from one of a thread's columns,
+  /// which are that of the first chunk with other bits. So `chunkOfLane` has none of the bits of
+  /// `chunks`, and tiles begin where a line of all banks does, as they are planned.
+  Value pointerTo(int64_t rows, int64_t chunks) {
+    int64_t inPeriod = chunks % getPeriod();
+    if (!pointers[0])
+      pointers[0] = getPointer(b, loc, tile.getBase(), at(0, 0));
+    Value &first = pointers[inPeriod];
+    if (!first) {
+      Value address = LLVM::PtrToIntOp::create(b, loc, b.getI32Type(), pointers[0]);
+      Value bits = arith::ConstantIntOp::create(b, loc, kChunkBytes * inPeriod, 32);
+      address = arith::XOrIOp::create(b, loc, address, bits);
+      first = LLVM::IntToPtrOp::create(b, loc, pointers[0].getType(), address);
     }
-    int64_t rest = (chunks - chunks % period) * shared.chunkElements() + element;
-    return {tile.getIndices()[0], add(row, rows), add(column, rest)};
+    int64_t rest = (chunks - inPeriod) * shared.chunkElements();
+    return LLVM::GEPOp::create(b, loc, first.getType(), tile.getVectorType().getElementType(),
+                               first, LLVM::GEPArg(rows * shared.columns + rest));
   }
 
 private:
+  static constexpr int64_t kChunkBytes = 16;
+
+  int64_t getPeriod() const {
+    return std::min<int64_t>(8, shared.chunksPerRow() & -shared.chunksPerRow());
+  }
+
+  Value getColumn(int64_t chunks) {
+    Value &column = columns[chunks % getPeriod()];
+    if (!column) {
+      column = mul(shared.swizzle(b, loc, row, add(chunk, chunks % getPeriod())),
+                   shared.chunkElements());
+      if (inChunk)
+        column = arith::AddIOp::create(b, loc, column, inChunk);
+    }
+    return column;
+  }
+
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
   Value add(Value v, int64_t c) { return c == 0 ? v : arith::AddIOp::create(b, loc, v, index(c)); }
   Value mul(Value v, int64_t c) { return arith::MulIOp::create(b, loc, v, index(c)); }
 
   OpBuilder &b;
   Location loc;
-  vector::TransferReadOp tile;
+  VectorTransferOpInterface tile;
   SharedTile shared;
   Value row, chunk, inChunk;
-  std::array<Value, 8> columns;
+  std::array<Value, 8> columns, pointers;
 };
 } // namespace
+
+/// Four 8x8 matrices of 16 bits from where the lanes' `places` say, vector<4x2>. By pointer, ptxas
+/// adds constants in the instruction; indices become sums and bits whose parts LLVM shares between
+/// products, in registers.
+static Value loadMatrices(OpBuilder &b, Location loc, VectorTransferOpInterface tile,
+                          SharedPlaces &places, int64_t rows, int64_t chunks, bool transpose,
+                          bool byPointer) {
+  Type element = tile.getVectorType().getElementType();
+  auto fragment = VectorType::get({4, 2}, element);
+  if (!byPointer)
+    return nvgpu::LdMatrixOp::create(b, loc, fragment, tile.getBase(), places.at(rows, chunks),
+                                     transpose, /*numTiles=*/4);
+  auto result =
+      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+  auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
+  Value words = NVVM::LdMatrixOp::create(b, loc, result, places.pointerTo(rows, chunks), /*num=*/4,
+                                         transpose ? NVVM::MMALayout::col : NVVM::MMALayout::row,
+                                         shape, NVVM::LdStMatrixEltType::B16);
+  Value loaded = arith::ConstantOp::create(b, loc, b.getZeroAttr(fragment));
+  for (int64_t i = 0; i < 4; ++i) {
+    Value pair = LLVM::BitcastOp::create(b, loc, VectorType::get({2}, element),
+                                         LLVM::ExtractValueOp::create(b, loc, words, i));
+    loaded = vector::InsertOp::create(b, loc, pair, loaded, i);
+  }
+  return loaded;
+}
 
 /// The A operand of a tile in shared memory: what this thread holds of it, in the
 /// accumulators' order.
@@ -68,7 +123,7 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
   if (type.getElementType().isF32()) {
     // 32-bit elements have no ldmatrix in this order: columns 2(lane%4) and the next of each
     // group of 8, which is elements 2((lane%4)%2) and the next of chunk (lane%4)/2.
-    SharedReader reader(b, loc, op, add(warpRow, laneRow),
+    SharedPlaces places(b, loc, op, add(warpRow, laneRow),
                         arith::DivUIOp::create(b, loc, laneColumn, index(4)),
                         arith::AndIOp::create(b, loc, laneColumn, index(2)));
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
@@ -76,23 +131,63 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
         for (int64_t half = 0; half < 2; ++half)
           for (int64_t c = 0; c < 2; ++c)
             elements.push_back(memref::LoadOp::create(b, loc, op.getBase(),
-                                                      reader.at(16 * r + 8 * half, 2 * g, c)));
+                                                      places.at(16 * r + 8 * half, 2 * g, c)));
   } else {
     // Matrices (rows 0-7, columns 0-7), (8-15, 0-7), (0-7, 8-15), (8-15, 8-15): lane l gives
     // the address of row l%8 of matrix l/8.
-    SharedReader reader(b, loc, op, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
+    SharedPlaces places(b, loc, op, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
                         arith::DivUIOp::create(b, loc, lane, index(16)));
-    auto fragment = VectorType::get({4, 2}, type.getElementType());
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
       for (int64_t k = 0; k < columns; k += 16) {
-        Value loaded =
-            nvgpu::LdMatrixOp::create(b, loc, fragment, op.getBase(), reader.at(16 * r, k / 8),
-                                      /*transpose=*/false, /*numTiles=*/4);
+        Value loaded = loadMatrices(b, loc, op, places, 16 * r, k / 8, /*transpose=*/false, adds);
         auto split = vector::ToElementsOp::create(b, loc, loaded);
         elements.append(split->result_begin(), split->result_end());
       }
   }
   return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
+}
+
+/// A product over the rows of `lhs`, in shared memory: of its columns, which are the product's
+/// rows, this warp has 16, and of those of `rhs` its part.
+Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::TransferReadOp rhs,
+                                      Value acc, int64_t nSize) {
+  VectorType type = lhs.getVectorType();
+  // Matrices (k, m), (k, m+8), (k+8, m), (k+8, m+8), transposed on the way.
+  Value inMatrix = arith::AndIOp::create(b, loc, lane, index(7));
+  Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
+  Value low = arith::AndIOp::create(b, loc, matrix, index(1));
+  Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
+  auto [rowWarp, part] = splitWarp(type.getDimSize(1));
+  SharedPlaces places(b, loc, lhs, add(mul(high, 8), inMatrix), add(mul(rowWarp, 2), low));
+  auto loadRows = [&](int64_t, int64_t k) {
+    Value loaded = loadMatrices(b, loc, lhs, places, k, 0, /*transpose=*/true, adds);
+    SmallVector<Value> operands;
+    for (int64_t i = 0; i < 4; ++i)
+      operands.push_back(vector::ExtractOp::create(b, loc, loaded, i));
+    return operands;
+  };
+  return multiplyHalf(loadRows, /*rowBlocks=*/1, rhs, /*transposed=*/false, acc, type.getDimSize(0),
+                      nSize, part);
+}
+
+/// Writes what this thread holds of a tile to shared memory, for other warps.
+LogicalResult Distributor::write(vector::TransferWriteOp op) {
+  auto memory = dyn_cast<MemRefType>(op.getBase().getType());
+  VectorType type = op.getVectorType();
+  Value held = mapped(op.getVector());
+  if (!memory || !isSharedMemory(memory) || !held || !layout.isTile(type) ||
+      type.getElementTypeBitWidth() != 16)
+    return op.emitOpError() << "expected a tile of " << layout.tileM
+                            << " rows of 16 bits for shared memory but got " << type << " for "
+                            << op.getBase().getType();
+  SharedPlaces places(b, loc, op, add(warpRow, laneRow), index(0), laneColumn);
+  int64_t groups = type.getDimSize(1) / 8;
+  for (int64_t r = 0; r < layout.rowBlocks; ++r)
+    for (int64_t g = 0; g < groups; ++g)
+      for (int64_t half = 0; half < 2; ++half)
+        LLVM::StoreOp::create(b, loc, slice(held, 4 * (r * groups + g) + 2 * half, 2),
+                              places.pointerTo(16 * r + 8 * half, g), /*alignment=*/4);
+  return success();
 }
 
 /// One 32-bit operand register of mma.sync: a pair of f16 as such, everything else as i32.
@@ -124,9 +219,23 @@ void Distributor::mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Ty
     c[i] = LLVM::ExtractValueOp::create(b, loc, sums, i);
 }
 
-/// f16 and bf16: m16n8k16, accumulated in f32 (A1).
 Value Distributor::contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                                 int64_t kSize, int64_t nSize) {
+  auto takeRows = [&](int64_t r, int64_t k) {
+    SmallVector<Value> operands;
+    for (int64_t i = 0; i < 8; i += 2)
+      operands.push_back(slice(lhs, r * kSize / 2 + k / 2 + i, 2));
+    return operands;
+  };
+  return multiplyHalf(takeRows, layout.rowBlocks, rhs, transposed, acc, kSize, nSize,
+                      /*part=*/Value());
+}
+
+/// f16 and bf16: m16n8k16, accumulated in f32 (A1). `lhsAt` gives the operand of a block of 16 rows
+/// at column k. With a `part` the warp has that one of the columns, `nSize` of them.
+Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t)> lhsAt,
+                                int64_t rowBlocks, vector::TransferReadOp rhs, bool transposed,
+                                Value acc, int64_t kSize, int64_t nSize, Value part) {
   SmallVector<Value> c(vector::ToElementsOp::create(b, loc, acc).getResults());
   Type element = rhs.getVectorType().getElementType();
   // Lane l gives ldmatrix the address of row l%8 of matrix l/8. Stored [n][k], the matrices
@@ -137,24 +246,24 @@ Value Distributor::contractHalf(Value lhs, vector::TransferReadOp rhs, bool tran
   Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
   Value low = arith::AndIOp::create(b, loc, matrix, index(1));
   Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
-  SharedReader reader(b, loc, rhs, add(mul(transposed ? high : low, 8), inMatrix),
-                      transposed ? low : high);
-  auto fragment = VectorType::get({4, 2}, element);
-  int64_t lhsBlock = kSize / 2, accBlock = nSize / 2;
+  Value chunk = transposed ? low : high;
+  if (part)
+    chunk = add(chunk, mul(part, nSize / 8));
+  SharedPlaces places(b, loc, rhs, add(mul(transposed ? high : low, 8), inMatrix), chunk);
+  int64_t accBlock = nSize / 2;
   for (int64_t k = 0; k < kSize; k += 16) {
-    SmallVector<SmallVector<Value>> a(layout.rowBlocks);
-    for (int64_t r = 0; r < layout.rowBlocks; ++r)
-      for (int64_t i = 0; i < 8; i += 2)
-        a[r].push_back(slice(lhs, r * lhsBlock + k / 2 + i, 2));
+    SmallVector<SmallVector<Value>> a;
+    for (int64_t r = 0; r < rowBlocks; ++r)
+      a.push_back(lhsAt(r, k));
     for (int64_t n = 0; n < nSize; n += 16) {
-      SmallVector<Value> at = transposed ? reader.at(n, k / 8) : reader.at(k, n / 8);
-      Value loaded = nvgpu::LdMatrixOp::create(b, loc, fragment, rhs.getBase(), at,
-                                               /*transpose=*/!transposed, /*numTiles=*/4);
+      Value loaded = transposed
+                         ? loadMatrices(b, loc, rhs, places, n, k / 8, /*transpose=*/false, adds)
+                         : loadMatrices(b, loc, rhs, places, k, n / 8, /*transpose=*/true, adds);
       SmallVector<Value> operands;
       for (int64_t i = 0; i < 4; ++i)
         operands.push_back(vector::ExtractOp::create(b, loc, loaded, i));
       for (int64_t half = 0; half < 2; ++half)
-        for (int64_t r = 0; r < layout.rowBlocks; ++r)
+        for (int64_t r = 0; r < rowBlocks; ++r)
           mma(a[r], ValueRange(operands).slice(2 * half, 2),
               MutableArrayRef(c).slice(r * accBlock + n / 2 + 4 * half, 4), element);
     }
@@ -192,8 +301,8 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
   // rows where stored [k][n].
   Value quadColumn = arith::DivUIOp::create(b, loc, laneColumn, index(4));
   Value inChunk = arith::AndIOp::create(b, loc, laneColumn, index(2));
-  SharedReader along(b, loc, rhs, laneRow, quadColumn, inChunk);
-  SharedReader across[2] = {
+  SharedPlaces along(b, loc, rhs, laneRow, quadColumn, inChunk);
+  SharedPlaces across[2] = {
       {b, loc, rhs, laneColumn, arith::DivUIOp::create(b, loc, laneRow, index(4)),
        arith::AndIOp::create(b, loc, laneRow, index(3))},
       {b, loc, rhs, add(laneColumn, 1), arith::DivUIOp::create(b, loc, laneRow, index(4)),

@@ -1,7 +1,7 @@
 //===- StageShared.cpp - flashattn-stage-shared ----------------------------===//
 //
 // Tile reads become asynchronous copies into shared memory, double-buffered along the
-// key loops.
+// key loops; what warps compute for each other goes through it.
 //
 //===----------------------------------------------------------------------===//
 
@@ -65,7 +65,9 @@ private:
   void copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow);
   void commit();
   void commitAndWait();
+  vector::TransferReadOp readTile(VectorType tile, Value buffer, Value stage);
   void readFrom(LoadTileOp load, Value buffer, Value stage);
+  void exchange(vector::ContractionOp product, Value buffer);
   Value stageOf(Value number);
   void copyAt(const StagedLoop &staged, const Step &step);
   void stageResident(LoadTileOp load, Value buffer, bool isHeld);
@@ -205,15 +207,33 @@ void Stager::commitAndWait() {
   gpu::BarrierOp::create(b, loc);
 }
 
-void Stager::readFrom(LoadTileOp load, Value buffer, Value stage) {
+/// Rows and columns of a buffer's stage.
+static AffineMap getTileMap(Builder &b) {
+  return AffineMap::get(3, 0, {b.getAffineDimExpr(1), b.getAffineDimExpr(2)}, b.getContext());
+}
+
+vector::TransferReadOp Stager::readTile(VectorType tile, Value buffer, Value stage) {
   Value zero = index(0);
-  Type element = load.getTileType().getElementType();
-  Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));
-  AffineMap map =
-      AffineMap::get(3, 0, {b.getAffineDimExpr(1), b.getAffineDimExpr(2)}, b.getContext());
-  b.replaceOpWithNewOp<vector::TransferReadOp>(load, load.getTileType(), buffer,
-                                               ValueRange{stage, zero, zero}, padding, map,
-                                               ArrayRef<bool>{true, true});
+  Value padding = arith::ConstantOp::create(b, loc, b.getZeroAttr(tile.getElementType()));
+  return vector::TransferReadOp::create(b, loc, tile, buffer, ValueRange{stage, zero, zero},
+                                        padding, getTileMap(b), ArrayRef<bool>{true, true});
+}
+
+void Stager::readFrom(LoadTileOp load, Value buffer, Value stage) {
+  b.replaceOp(load, readTile(load.getTileType(), buffer, stage));
+}
+
+/// A product over the rows of a tile, of which each warp has some: every warp writes its own where
+/// it has them, and all meet before the product. Who writes has met all at the beginning of its
+/// step, so that nobody still reads the step before.
+void Stager::exchange(vector::ContractionOp product, Value buffer) {
+  Value tile = product.getLhs(), zero = index(0);
+  b.setInsertionPointAfterValue(tile);
+  vector::TransferWriteOp::create(b, loc, tile, buffer, ValueRange{zero, zero, zero}, getTileMap(b),
+                                  ArrayRef<bool>{true, true});
+  b.setInsertionPoint(product);
+  gpu::BarrierOp::create(b, loc);
+  product.getLhsMutable().assign(readTile(cast<VectorType>(tile.getType()), buffer, zero));
 }
 
 Value Stager::stageOf(Value number) {
@@ -358,17 +378,31 @@ static MmaRegisters countRegisters(ScheduleAttr schedule, ArrayRef<LoadTileOp> r
   for (LoadTileOp load : residents)
     held += load.getTileType().getDimSize(1);
   for (auto contraction : loop.getBody()->getOps<vector::ContractionOp>()) {
+    // What warps exchange for they make when the scores are no longer held.
+    if (isLhsTransposed(contraction))
+      continue;
     bool isSum = !matchPattern(contraction.getAcc(), m_AnyZeroFloat());
     (isSum ? sums : scores) += cast<VectorType>(contraction.getType()).getDimSize(1);
   }
   return count(held, scores, sums);
 }
 
-/// The tiles' shapes, as they are planned.
+/// A tile's shape, as it is planned.
+static TileShape getShape(Value tile) {
+  auto type = cast<VectorType>(tile.getType());
+  return {"tile", type.getDimSize(0), type.getDimSize(1)};
+}
+
 static SmallVector<TileShape> getShapes(ArrayRef<LoadTileOp> loads) {
-  return llvm::map_to_vector(loads, [](LoadTileOp load) {
-    return TileShape{"tile", load.getTileType().getDimSize(0), load.getTileType().getDimSize(1)};
-  });
+  return llvm::map_to_vector(loads, [](LoadTileOp load) { return getShape(load.getTile()); });
+}
+
+/// The products of a step over the rows of a tile that it computes.
+static SmallVector<vector::ContractionOp> findExchanges(TileLoopOp loop) {
+  return llvm::filter_to_vector(
+      loop.getBody()->getOps<vector::ContractionOp>(), [](vector::ContractionOp product) {
+        return isLhsTransposed(product) && !product.getLhs().getDefiningOp<LoadTileOp>();
+      });
 }
 
 LogicalResult Stager::run() {
@@ -391,10 +425,12 @@ LogicalResult Stager::run() {
       if (failed(verifyChunks(load)))
         return failure();
   SmallVector<LoadTileOp> resident = sharedLoads(*program.getBody()), streamed;
+  SmallVector<vector::ContractionOp> exchanges;
   SmallVector<StagedLoop> staged;
   bool isHeld = schedule.getQueriesInRegisters().value_or(true);
   for (TileLoopOp loop : loops) {
     llvm::append_range(streamed, sharedLoads(*loop.getBody()));
+    llvm::append_range(exchanges, findExchanges(loop));
     if (!schedule.getQueriesInRegisters())
       isHeld &= holdsQueries(countRegisters(schedule, resident, loop));
     bool isRound = loop.getRounds() && loop.getNumIntervals() == 1;
@@ -403,14 +439,18 @@ LogicalResult Stager::run() {
       loop = *outer.getBody()->getOps<TileLoopOp>().begin();
     staged.push_back({loop, isRound ? outer : scf::ForOp()});
   }
+  auto exchanged = llvm::map_to_vector(
+      exchanges, [](vector::ContractionOp product) { return getShape(product.getLhs()); });
   SharedMemoryPlan plan =
       planStagedTiles(getShapes(resident), getShapes(streamed), schedule.getStages(),
-                      schedule.getDotType().getWidth() / 8);
+                      schedule.getDotType().getWidth() / 8, exchanged);
   const SharedBuffer *next = plan.getBuffers().begin();
   for (LoadTileOp load : resident)
     stageResident(load, view(*next++), isHeld);
   for (LoadTileOp load : streamed)
     bufferOf[load] = view(*next++);
+  for (vector::ContractionOp product : exchanges)
+    exchange(product, view(*next++));
   for (const StagedLoop &loop : staged)
     stageLoop(loop);
   auto launch = program->getParentOfType<gpu::LaunchOp>();

@@ -271,6 +271,10 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   llvm::append_range(plan.added, plan.loop.getBody()->getOps<AddTileOp>());
   if (plan.added.size() > 1)
     return plan.added.back().emitOpError() << "expected at most one tile of a step to be added";
+  for (AddTileOp add : plan.added)
+    if (add.getAdjacent() != 4)
+      return add.emitOpError() << "expected 4 adjacent elements, as copies add them, but got "
+                               << add.getAdjacent();
   if (failed(verifySharing(plan)))
     return failure();
   plan.memory = planMemory(plan);

@@ -188,10 +188,13 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
   FloatType element = op.getElementType();
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
+  SmallVector<TileShape> exchanged;
+  if (overKeys && schedule.addsQueries())
+    exchanged = {{"ds", m, n}};
   SharedMemoryPlan plan =
       planStagedTiles({{overKeys ? "k" : "q", m, d}, {overKeys ? "v" : "d_o", m, dv}},
                       {{overKeys ? "q" : "k", n, d}, {overKeys ? "d_o" : "v", n, dv}},
-                      schedule.getStages(), getBytes(element));
+                      schedule.getStages(), getBytes(element), exchanged);
   if (std::string reason = plan.explainRefusal(machine.getSharedMemoryPerBlock()); !reason.empty())
     return reason;
   // 16 rows of n f32 are n / 2 registers a lane.
@@ -207,12 +210,35 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
 }
 
+/// Of programs over key tiles that add to the gradients of queries: of a share each warp has 16
+/// rows and, of those with the same ones, as many columns.
+static std::string explainShareRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
+  if (op.getDeterministic())
+    return llvm::formatv(
+        "expected tile_m below 128 or a tile_q where sums must be deterministic, as "
+        "programs add theirs in any order, but got {0}",
+        schedule.getTileM());
+  int64_t n = schedule.getTileN(), rows = 16 * schedule.getWarps();
+  if (rows % n != 0 || n == schedule.getTileM())
+    return llvm::formatv("expected tile_n to divide the {0} rows that {1} warps have at once, and "
+                         "to be less than tile_m, but got {2}",
+                         rows, schedule.getWarps(), n);
+  if (int64_t d = padded(op.getD()), parts = rows / n; d % parts != 0 || !isWholePart(d / parts))
+    return llvm::formatv(
+        "expected D to be a power of 2 from 16 on for each of {0} warps with the same "
+        "rows but got {1}",
+        parts, d);
+  return "";
+}
+
 std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                    const Machine &machine) {
-  std::string reason = ::explainRefusal(op, schedule, /*overKeys=*/true, machine);
-  return reason.empty()
-             ? ::explainRefusal(op, schedule.forQueryTiles(), /*overKeys=*/false, machine)
-             : reason;
+  if (std::string reason = ::explainRefusal(op, schedule, /*overKeys=*/true, machine);
+      !reason.empty())
+    return reason;
+  return schedule.addsQueries()
+             ? explainShareRefusal(op, schedule)
+             : ::explainRefusal(op, schedule.forQueryTiles(), /*overKeys=*/false, machine);
 }
 
 std::string ampere::explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine) {

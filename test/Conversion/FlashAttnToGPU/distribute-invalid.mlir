@@ -178,3 +178,44 @@ func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %
   }
   return
 }
+
+// -----
+
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+func.func @made_share(%thread: index, %x: f16) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %none = arith.constant dense<0.0> : vector<16x64xf32>
+    %a = vector.broadcast %x : f16 to vector<64x16xf16>
+    %c = arith.constant dense<1.0> : vector<64x64xf16>
+    // expected-error @+1 {{'vector.contract' op expected tiles of 16 bits in shared memory, and rows and columns of their product for each of 4 warps, but got 'vector<16x64xf32>'}}
+    %s = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %c, %none : vector<64x16xf16>, vector<64x64xf16> into vector<16x64xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @added_parts(%thread: index, %sums: memref<?x64xf32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %none = arith.constant dense<0.0> : vector<16x64xf32>
+    // expected-error @+1 {{'flashattn.add_tile' op has no distribution to threads of 'vector<16x64xf32>' in 2 parts}}
+    flashattn.add_tile %none to %sums[%thread, %thread] parts 2 : vector<16x64xf32>, memref<?x64xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %t = vector.broadcast %x : f16 to vector<64x64xf16>
+    // expected-error @+1 {{'vector.transfer_write' op expected a tile of 64 rows of 16 bits for shared memory but got 'vector<64x64xf16>' for 'memref<64x64xf16>'}}
+    vector.transfer_write %t, %tile[%thread, %thread] : vector<64x64xf16>, memref<64x64xf16>
+  }
+  return
+}

@@ -377,3 +377,85 @@ func.func @aligned(%bias: memref<64x?xf16> {flashattn.aligned_rows}, %o: memref<
   }
   return
 }
+
+// -----
+
+#shared = #gpu.address_space<workgroup>
+
+// A product over the rows of a tile, of 32 rows and 64 columns: of the 4 warps two have 16 rows each
+// and 32 columns, the other two the same rows and the other columns. What is exchanged goes to
+// shared memory in pairs of columns, and comes back transposed.
+// CHECK-LABEL: func @share
+// CHECK: %[[WARP:.*]] = arith.divui %{{.*}}, %c32
+// CHECK-COUNT-8: llvm.store %{{.*}} {alignment = 4 : i64} : vector<2xf16>, !llvm.ptr<3>
+// CHECK-NOT: llvm.store
+// CHECK: gpu.barrier
+// CHECK: arith.remui %[[WARP]], %c2
+// 16 of 64 keys at a time: one operand of the warp's rows, and two of 16 columns each, the second of
+// which lies where another bit of the first one's address is set.
+// CHECK: %[[ROWS:.*]] = llvm.inttoptr
+// CHECK: nvvm.ldmatrix %[[ROWS]] {eltType = {{.*}}, layout = #nvvm.mma_layout<col>, num = 4 : i32, {{.*}}} : (!llvm.ptr<3>)
+// CHECK: nvvm.ldmatrix %{{.*}} layout = #nvvm.mma_layout<col>
+// CHECK-COUNT-2: nvvm.mma.sync
+// CHECK: %[[OTHER:.*]] = arith.xori %{{.*}}, %c32_i32
+// CHECK: llvm.inttoptr %[[OTHER]] : i32 to !llvm.ptr<3>
+// CHECK: nvvm.ldmatrix
+// CHECK-COUNT-2: nvvm.mma.sync
+// Rows of 32 columns: the next 16 keys.
+// CHECK: llvm.getelementptr %[[ROWS]][512]
+// CHECK: nvvm.ldmatrix
+// CHECK-COUNT-12: nvvm.mma.sync
+// CHECK-NOT: nvvm.mma.sync
+// Every element where it lies beside those of the other lanes: 32 for each of a thread's 16.
+// CHECK: %[[MINE:.*]] = arith.muli %[[WARP]], %c512
+// CHECK: llvm.getelementptr %{{.*}}[32]
+// CHECK: llvm.atomicrmw fadd %{{.*}} syncscope("device") monotonic {alignment = 4 : i64} : !llvm.ptr<1>, f32
+// CHECK: llvm.getelementptr %{{.*}}[480]
+// CHECK: llvm.atomicrmw fadd
+// CHECK-NOT: llvm.atomicrmw
+func.func @share(%sums: memref<?x64xf32>, %j: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant 0.0 : f16
+  %size = arith.constant 12288 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+      %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x64xf16, #shared>
+      %ds = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x32xf16, #shared>
+      %mine = arith.constant dense<1.0> : vector<64x32xf16>
+      vector.transfer_write %mine, %ds[%c0, %c0, %c0] {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : vector<64x32xf16>, memref<1x64x32xf16, #shared>
+      gpu.barrier
+      %p = vector.transfer_read %ds[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x64x32xf16, #shared>, vector<64x32xf16>
+      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x64x64xf16, #shared>, vector<64x64xf16>
+      %none = arith.constant dense<0.0> : vector<32x64xf32>
+      %dq = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (k, m)>, affine_map<(m, n, k) -> (k, n)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %k, %none : vector<64x32xf16>, vector<64x64xf16> into vector<32x64xf32>
+      flashattn.add_tile %dq to %sums[%j, %c0] parts 2 adjacent 1 : vector<32x64xf32>, memref<?x64xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+// What is added so is loaded so: of the two warps that have 16 rows each, 32 elements in steps of 32.
+// CHECK-LABEL: func @load_added
+// CHECK-COUNT-32: vector.load %{{.*}} {alignment = 4 : i64} : memref<?x64xf32>, vector<1xf32>
+// CHECK-NOT: vector.load
+func.func @load_added(%sums: memref<?x64xf32>, %o: memref<?x64xf32>, %j: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c64 = arith.constant 64 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c64, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 1, lanes = 4, dot_type = f16>) {
+      %dq = flashattn.load_added %sums[%j, %c0] parts 2 adjacent 1 : memref<?x64xf32> -> vector<32x64xf32>
+      flashattn.store_tile %dq to %o[%j, %c0] dims [0, 1] in_bounds [false, true] : vector<32x64xf32>, memref<?x64xf32>
+    }
+    gpu.terminator
+  }
+  return
+}

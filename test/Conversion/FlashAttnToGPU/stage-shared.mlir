@@ -278,3 +278,51 @@ func.func @rounds(%q: memref<?x?x64xf16>, %begin: index, %end: index, %rounds: i
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// A product over the rows of a tile, which warps share: each writes its rows to shared memory where it
+// has them, and all meet before they read what they multiply.
+// CHECK-LABEL: func @exchange
+// Keys 64 x 64, two stages of queries 16 x 64 and the tile that is exchanged, 64 x 16.
+// CHECK: dynamic_shared_memory_size %c14336_i32
+// CHECK: %[[DS:.*]] = memref.view %{{.*}}[%c12288][] : {{.*}} to memref<1x64x16xf16, #gpu.address_space<workgroup>>
+// CHECK: %[[KS:.*]] = memref.view %{{.*}}[%c0][] : {{.*}} to memref<1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: flashattn.tile_loop
+// CHECK: %[[P:.*]] = arith.truncf
+// CHECK-NEXT: vector.transfer_write %[[P]], %[[DS]][%c0, %c0, %c0]
+// CHECK: vector.contract {{.*}} %[[P]], %{{.*}} into vector<64x64xf32>
+// CHECK: gpu.barrier
+// CHECK: %[[ALL:.*]] = vector.transfer_read %[[DS]][%c0, %c0, %c0]
+// CHECK: vector.contract {{.*}} %[[ALL]], %{{.*}} : vector<64x16xf16>, vector<64x64xf16> into vector<16x64xf32>
+// CHECK: flashattn.add_tile
+func.func @exchange(%k: memref<?x64xf16>, %q: memref<?x64xf16>, %sums: memref<?x64xf32>, %end: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  %sum = arith.constant dense<0.0> : vector<64x64xf32>
+  %share = arith.constant dense<0.0> : vector<16x64xf32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %kt = flashattn.load_tile %k[%c0, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
+      %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %end, %end)] iter_args(%acc = %sum) -> (vector<64x64xf32>) {
+        %qt = flashattn.load_tile %q[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+        %p = arith.truncf %s : vector<64x16xf32> to vector<64x16xf16>
+        %dk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %qt, %acc : vector<64x16xf16>, vector<16x64xf16> into vector<64x64xf32>
+        %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %kt, %share : vector<64x16xf16>, vector<64x64xf16> into vector<16x64xf32>
+        flashattn.add_tile %dq to %sums[%j, %c0] parts 4 adjacent 1 : vector<16x64xf32>, memref<?x64xf32>
+        flashattn.tile_yield %dk : vector<64x64xf32>
+      }
+    }
+    gpu.terminator
+  }
+  return
+}

@@ -450,3 +450,13 @@ func.func @discardable_of_an_op(%n: index) {
   }
   return
 }
+
+// -----
+
+func.func @adjacent(%n: index, %sums: memref<?x64xf32>) {
+  flashattn.program (%t) in (%n) axes(query_tile) {
+    // expected-error @+1 {{attribute 'adjacent' failed to satisfy constraint}}
+    %added = flashattn.load_added %sums[%t, %t] parts 2 adjacent 3 : memref<?x64xf32> -> vector<64x64xf32>
+  }
+  return
+}

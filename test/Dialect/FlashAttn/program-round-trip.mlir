@@ -51,6 +51,13 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
     flashattn.store_tile %r#1 to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]
         : vector<64x64xf32>, memref<2x4x?x64xf32>
   }
+  // CHECK: flashattn.program
+  flashattn.program (%b, %h, %t) in (%c2, %c2, %n) axes(batch, head, query_tile) {
+    // CHECK: %[[ADDED:.*]] = flashattn.load_added %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] parts 2 : memref<2x4x?x64xf32> -> vector<64x64xf32>
+    %added = flashattn.load_added %o[%b, %h, %t, %c0] parts 2 adjacent 4 : memref<2x4x?x64xf32> -> vector<64x64xf32>
+    // CHECK: flashattn.add_tile %[[ADDED]] to %{{.*}}[%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}}] parts 1 adjacent 2 : vector<64x64xf32>, memref<2x4x?x64xf32>
+    flashattn.add_tile %added to %o[%b, %h, %t, %c0] parts 1 adjacent 2 : vector<64x64xf32>, memref<2x4x?x64xf32>
+  }
   // CHECK: flashattn.on_threads %{{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
   flashattn.on_threads %n
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {

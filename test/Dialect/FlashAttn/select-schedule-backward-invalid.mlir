@@ -89,6 +89,51 @@ func.func @roles(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memre
   return
 }
 
+// -----
+
+func.func @deterministic(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_m below 128 or a tile_q where sums must be deterministic, as programs add theirs in any order, but got 128}}
+  flashattn.attention_backward deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @share_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_n to divide the 128 rows that 8 warps have at once, and to be less than tile_m, but got 48}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @all_rows(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_n to divide the 128 rows that 8 warps have at once, and to be less than tile_m, but got 128}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @share_columns(%q: memref<?x?x?x80xf16>, %dq: memref<?x?x?x80xf16>, %dk: memref<?x?x?x80xf16>, %dv: memref<?x?x?x80xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected D to be a power of 2 from 16 on for each of 2 warps with the same rows but got 80}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?xf32>, memref<?x?x?x80xf16>) outs(%dq, %dk, %dv : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>)
+  return
+}
+
+// -----
+
+func.func @exchanged(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{needs 180224 bytes of shared memory (k 65536, v 65536, q 16384, d_o 16384, ds 16384) of 166912 available}}
+  flashattn.attention_backward schedule(<tile_m = 256, tile_n = 32, warps = 16, stages = 2, lanes = 4, dot_type = f16>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
 //--- others.mlir
 func.func @tile_q(%q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_q for gradients alone but got 128}}

@@ -4,20 +4,31 @@
 // RUN: flash-opt %s "-flashattn-select-schedule=chip=sm_80 schedule='apart = true, stages = 1'" | FileCheck %s --check-prefix=APART
 // RUN: flash-opt %s "-flashattn-select-schedule=chip=cpu schedule='tile_q = 8, apart = true'" | FileCheck %s --check-prefix=CPU
 
-// Rows of keys and of queries, which may differ.
+// Programs over keys make the gradients of queries too, where there is shared memory for what their
+// warps exchange.
 // CHECK-LABEL: @half
-// CHECK: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>)
 // SM86-LABEL: @half
 // SM86: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
 // What is left out of a pin comes from the row of the table that has it.
 // PINNED-LABEL: @half
 // PINNED: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>)
 // APART-LABEL: @half
-// APART: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16, apart = true>)
+// APART: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 1, lanes = 4, dot_type = f16, apart = true>)
 // CPU-LABEL: @half
 // CPU: lanes = 1, dot_type = f32, tile_q = 8, apart = true>)
 func.func @half(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// B4: programs that add theirs do so in any order.
+// CHECK-LABEL: @deterministic
+// CHECK: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+func.func @deterministic(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward deterministic ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
     outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return

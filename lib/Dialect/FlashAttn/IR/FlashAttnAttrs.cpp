@@ -508,6 +508,14 @@ ScheduleAttr ScheduleAttr::forQueryTiles() const {
   return get(getContext(), fields);
 }
 
+bool ScheduleAttr::addsQueries() const {
+  if (getRoles())
+    return sharesProgram();
+  constexpr int64_t kFewestKeys = 128;
+  return getLanes() > 1 && getTileM() >= kFewestKeys && !getTileQ() &&
+         !getApart().value_or(false) && !getDotType().isF32();
+}
+
 Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
   ScheduleFields fields;
   ScheduleFieldParser visitor{parser};

@@ -34,11 +34,11 @@ private:
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void buildQueryPrograms(const QuerySums &sums);
   void buildSumPrograms(const QuerySums &sums);
-  /// Whether the programs over key tiles make dq too, of which each adds its share. They do where
-  /// the warpgroups of a block share a program, which has keys enough for it to pay.
-  bool addsQueries() const { return schedule.sharesProgram(); }
-  /// Parts of the columns of such a share, where warpgroups have no rows each.
-  int64_t getParts() const { return schedule.getTileM() / schedule.getTileN(); }
+  /// Parts of the columns of a share of dq: a warp has 16 of its rows.
+  int64_t getParts() const { return 16 * schedule.getWarps() / schedule.getTileN(); }
+  /// Copies add four elements of a thread; without them each is added alone, beside those of the
+  /// other lanes.
+  int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
   /// Writes the sum `rows`, f32, times `factor` where that is not 1.
   void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
@@ -103,7 +103,10 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
         keyTile = program.getNumbers()[2];
   KeyRange keys = operands.getKeys(all, batch);
   Value firstKey = mul(keyTile, rows);
-  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows);
+  // B7: what lies past kv_len may be anything, and a share of dq is summed over all of the keys.
+  bool sumsKeys = op.getKvLen() && schedule.addsQueries() && !schedule.getRoles();
+  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows,
+                              sumsKeys ? keys.keys : Value());
   Value v;
   if (wanted.dk)
     v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
@@ -151,11 +154,12 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
       StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
       yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
       if (Value gradient = sums.getQueryGradients()) {
-        StageOp::create(b, loc, /*lag=*/1, /*behind=*/1);
+        int64_t lag = schedule.getRoles() ? 1 : 0;
+        StageOp::create(b, loc, lag, /*behind=*/lag);
         Value dq = productOfTransposed(
             inner, k, splat(f32Vector({columns, cast<VectorType>(k.getType()).getDimSize(1)}), 0));
-        AddTileOp::create(b, loc, dq, gradient, ValueRange{batch, head, tile, index(0)},
-                          getParts());
+        AddTileOp::create(b, loc, dq, gradient, ValueRange{batch, head, tile, index(0)}, getParts(),
+                          getAdjacent());
       }
     }
     TileYieldOp::create(b, loc, yielded);
@@ -241,19 +245,19 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
         tile = program.getNumbers()[2];
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
                                  sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
-                                 getParts());
+                                 getParts(), getAdjacent());
   store(dq, scale, op.getDqInit(), batch, head, tile);
 }
 
 void BackwardBuilder::build() {
-  QuerySums sums(b, op, operands, addsQueries());
+  QuerySums sums(b, op, operands, schedule.addsQueries());
   if (schedule.getApart().value_or(false)) {
     buildKeyPrograms(sums, {/*dk=*/false, /*dv=*/true});
     buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/false});
   } else {
     buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/true});
   }
-  if (addsQueries()) {
+  if (schedule.addsQueries()) {
     buildSumPrograms(sums);
   } else {
     schedule = schedule.forQueryTiles();

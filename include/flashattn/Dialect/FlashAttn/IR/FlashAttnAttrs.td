@@ -169,7 +169,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
     | `min_part_tiles` (8 if left out) | with `splits`: the fewest key tiles of a part where there are several |
-    | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries |
+    | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries. Without it there may be none: programs of 128 keys and more of 16 bits add up those of queries too, each its share, unless they are `apart` |
     | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
     | `apart` (optional) | of gradients: whether those of keys and those of values are made by programs of their own, which have room for wider heads and make the scores twice |
     | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
@@ -199,6 +199,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     bool sharesProgram() const;
     /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
     ScheduleAttr forQueryTiles() const;
+    /// Of gradients: whether programs over key tiles make those of queries too, of which each adds
+    /// its share in any order: where its warps share a program of keys enough for it to pay.
+    bool addsQueries() const;
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;

@@ -199,6 +199,8 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<
   }];
 }
 
+def FlashAttn_Adjacent : ConfinedAttr<I64Attr, [IntPositivePowerOf2, IntMaxValue<4>]>;
+
 def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "add a tile to what other programs add to as well";
   let description = [{
@@ -206,8 +208,9 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [MemoryEffects<[M
     and the tile's columns; the last but one index counts tiles. Programs add in any order.
 
     Where an element of the tile lies within its place is the target's own affair: of `parts` parts
-    of its columns, each as `rows x columns / parts` threads' accumulators have them. Only
-    `flashattn.load_added` reads them.
+    of its columns, each as `rows x columns / parts` threads' accumulators have them, of the four
+    that a thread has of 8 columns `adjacent` ones next to each other. Only `flashattn.load_added`
+    reads them.
 
     Example:
 
@@ -218,16 +221,18 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [MemoryEffects<[M
   }];
   let arguments = (ins VectorOfRankAndType<[2], [F32]>:$tile,
                        Arg<AnyMemRef, "", [MemRead, MemWrite]>:$target, Variadic<Index>:$indices,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$parts);
+                       ConfinedAttr<I64Attr, [IntPositive]>:$parts,
+                       DefaultValuedAttr<FlashAttn_Adjacent, "4">:$adjacent);
   let assemblyFormat = [{
-    $tile `to` $target `[` $indices `]` `parts` $parts attr-dict `:` type($tile) `,` type($target)
+    $tile `to` $target `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)? attr-dict `:` type($tile) `,` type($target)
   }];
 }
 
 def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffects<[MemRead]>]> {
   let summary = "a tile that programs have added to";
   let description = [{
-    What `flashattn.add_tile` of as many rows, columns and parts has made of the place at `indices`.
+    What `flashattn.add_tile` of as many rows, columns, parts and adjacent elements has made of the
+    place at `indices`.
 
     Example:
 
@@ -237,10 +242,11 @@ def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffect
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
-                       ConfinedAttr<I64Attr, [IntPositive]>:$parts);
+                       ConfinedAttr<I64Attr, [IntPositive]>:$parts,
+                       DefaultValuedAttr<FlashAttn_Adjacent, "4">:$adjacent);
   let results = (outs VectorOfRankAndType<[2], [F32]>:$tile);
   let assemblyFormat = [{
-    $source `[` $indices `]` `parts` $parts attr-dict `:` type($source) `->` type($tile)
+    $source `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)? attr-dict `:` type($source) `->` type($tile)
   }];
 }
 

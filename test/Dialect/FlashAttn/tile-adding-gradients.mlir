@@ -1,0 +1,32 @@
+// Programs over key tiles that make dq too, without roles: of 128 keys and more.
+// RUN: flash-opt %s -flashattn-tile | FileCheck %s
+
+// B7: what K has past kv_len is not read, as a share of dq is a sum over all keys of the tile; V's rows
+// only make those of hidden scores.
+// CHECK-LABEL: func @lengths
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.load_tile %{{.*}} dims [2, 3] below %{{.*}} in_bounds [false, true] : memref<1x2x1000x64xf16> -> vector<128x64xf16>
+// CHECK: flashattn.load_tile %{{.*}} dims [2, 3] in_bounds [false, true] : memref<1x2x1000x64xf16> -> vector<128x64xf16>
+// CHECK: flashattn.tile_loop
+// A warp has 16 of 64 rows and, of two with the same ones, half of the columns.
+// CHECK: flashattn.add_tile %{{.*}} parts 2 adjacent 1 : vector<64x64xf32>, memref<1x2x1024x64xf32>
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4,
+// CHECK: flashattn.load_added %{{.*}} parts 2 adjacent 1 : memref<1x2x1024x64xf32> -> vector<64x64xf32>
+// CHECK-NOT: flashattn.program
+func.func @lengths(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf16>, %dk: memref<1x2x1000x64xf16>, %dv: memref<1x2x1000x64xf16>, %len: memref<1xi32>) {
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000xf32>, memref<1x2x1000x64xf16>)
+    kv_len(%len : memref<1xi32>) outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
+  return
+}
+
+// Queries in tiles of their own are made by programs of their own.
+// CHECK-LABEL: func @apart
+// CHECK-NOT: flashattn.add_tile
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 128,
+func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf16>, %dk: memref<1x2x1000x64xf16>, %dv: memref<1x2x1000x64xf16>) {
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, tile_q = 128>)
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000xf32>, memref<1x2x1000x64xf16>)
+    outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
+  return
+}
