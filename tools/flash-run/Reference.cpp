@@ -436,8 +436,10 @@ double Gradients::computeExactDS(const Query &query, int64_t k, double &p) const
 
 float Gradients::computeNaiveDS(const Query &query, int64_t k, float &p) const {
   Pair<float> pair = computePair<float>(query, query.naiveDelta, k);
+  // The weights of plain arithmetic are one tensor, of the operands' type.
   p = roundTo(problem.scalar, pair.p);
-  return roundTo(problem.scalar, pair.dScore * pair.slope);
+  float dScore = pair.p == 0 ? 0 : pair.dScore / pair.p * p;
+  return roundTo(problem.scalar, dScore * pair.slope);
 }
 
 GradientRow Gradients::computeQueryRow(int64_t h, int64_t i) const {

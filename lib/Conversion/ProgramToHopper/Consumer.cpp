@@ -272,8 +272,10 @@ void ConsumerBuilder::useResidents(const Held &held) {
   for (auto [load, buffer] : llvm::zip_equal(plan.residents, block.residents)) {
     LoadTileOp resident = load;
     b.setInsertionPoint(resident);
-    b.replaceOpWithNewOp<hopper::LoadTileOp>(resident, resident.getTileType(),
-                                             tileAt(buffer, held.number));
+    Value tile = tileAt(buffer, held.number);
+    if (resident.getBelow() && sumsOverRows(resident))
+      clearMissingRows(resident, tile);
+    b.replaceOpWithNewOp<hopper::LoadTileOp>(resident, resident.getTileType(), tile);
   }
 }
 

@@ -315,6 +315,32 @@ func.func @kv_len(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
+#schedule = #flashattn.schedule<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+
+// So with a tile that a program keeps, where a product sums over its rows: dq's over those of K.
+// CHECK-LABEL: func @kv_len_of_gradients
+// CHECK: hopper.set_registers increase
+// CHECK: hopper.barrier_wait
+// CHECK: %[[SOME:.*]] = arith.cmpi slt, %{{.*}}, %c128 : index
+// CHECK: scf.if %[[SOME]] {
+// CHECK:   scf.for %{{.*}} = %{{.*}} to %c8192 step %c256
+// CHECK:     memref.store %{{.*}}, %[[TILE:.*]][%c0, %{{.*}}, %{{.*}}] : memref<1x128x64xf16
+// CHECK:   }
+// CHECK:   hopper.fence_async_shared
+// CHECK:   hopper.group_barrier
+// CHECK: }
+// CHECK: hopper.load_tile %[[TILE]]
+// CHECK-NOT: memref.store %{{.*}} : memref<1x128x64xf16
+// CHECK: flashattn.tile_loop
+func.func @kv_len_of_gradients(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %n: memref<?xi32>) {
+  flashattn.attention_backward schedule(#schedule)
+    ins(%q, %k, %k, %q, %lse, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>)
+    outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
 
 // A part of a memref that the caller has taken is what the map is of.

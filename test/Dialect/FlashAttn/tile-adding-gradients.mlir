@@ -7,7 +7,10 @@
 // CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
 // CHECK: flashattn.load_tile %{{.*}} dims [2, 3] below %{{.*}} in_bounds [false, true] : memref<1x2x1000x64xf16> -> vector<128x64xf16>
 // CHECK: flashattn.load_tile %{{.*}} dims [2, 3] in_bounds [false, true] : memref<1x2x1000x64xf16> -> vector<128x64xf16>
-// CHECK: flashattn.tile_loop
+// Only a mask hides keys that do not exist from that sum: where there are some, no tile is full.
+// CHECK: %[[EXIST:.*]] = arith.cmpi sle, %{{.*}}, %{{.*}} : index
+// CHECK: %[[FULL:.*]] = arith.select %[[EXIST]], %[[END:.*]], %[[BEGIN:.*]] : index
+// CHECK: flashattn.tile_loop {{.*}} in [(%{{.*}}, %[[BEGIN]], %[[FULL]], %{{.*}})]
 // A warp has 16 of 64 rows and, of two with the same ones, half of the columns.
 // CHECK: flashattn.add_tile %{{.*}} parts 2 adjacent 1 : vector<64x64xf32>, memref<1x2x1024x64xf32>
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4,
@@ -28,5 +31,25 @@ func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: m
   flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, tile_q = 128>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000xf32>, memref<1x2x1000x64xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
+  return
+}
+
+// Of f32, whose sums tensor cores cut off, dP is summed of parts of the columns.
+// CHECK-LABEL: func @parts
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.load_tile %[[DO:[a-z0-9]+]]{{.*}} -> vector<16x160xf32>
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK-COUNT-5: flashattn.load_tile %{{.*}} : memref<1x2x1000x160xf32> -> vector<64x32xf32>
+// CHECK: flashattn.tile_loop
+// CHECK-COUNT-5: flashattn.load_tile %[[DO]]{{.*}} -> vector<16x32xf32>
+// CHECK: %[[FIRST:.*]] = vector.contract {{.*}} : vector<64x32xf32>, vector<16x32xf32> into vector<64x16xf32>
+// CHECK: %[[SECOND:.*]] = vector.contract {{.*}} : vector<64x32xf32>, vector<16x32xf32> into vector<64x16xf32>
+// CHECK: arith.addf %[[FIRST]], %[[SECOND]]
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
+// CHECK-COUNT-5: flashattn.load_tile %[[DO]]{{.*}} -> vector<64x32xf32>
+func.func @parts(%q: memref<1x2x1000x64xf32>, %o: memref<1x2x1000x160xf32>, %do: memref<1x2x1000x160xf32>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf32>, %dk: memref<1x2x1000x64xf32>, %dv: memref<1x2x1000x160xf32>) {
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f32, apart = true>)
+    ins(%q, %q, %o, %o, %lse, %do : memref<1x2x1000x64xf32>, memref<1x2x1000x64xf32>, memref<1x2x1000x160xf32>, memref<1x2x1000x160xf32>, memref<1x2x1000xf32>, memref<1x2x1000x160xf32>)
+    outs(%dq, %dk, %dv : memref<1x2x1000x64xf32>, memref<1x2x1000x64xf32>, memref<1x2x1000x160xf32>)
   return
 }

@@ -10,18 +10,18 @@
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
 // CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
 // CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[J]], %{{.*}}
 // CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %[[BELOW]]
-// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[BATCH:.*]]) in [(%c0, %c0, %c0, %c2)] when %[[SHOWN]] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64x64xf32> {
+// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[BATCH:.*]]) in [(%c0, %c0, %c0, %c2)] when %[[SHOWN]] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64x32xf32> {
 // CHECK: %[[GROUP:.*]] = arith.divui %[[H]], %c2
 // CHECK: flashattn.load_tile %[[Q]][%[[BATCH]], %[[H]], %[[I]], %c0]
 // CHECK: flashattn.load_tile %[[K]][%[[BATCH]], %[[GROUP]], %[[J]], %c0]
 // CHECK: arith.cmpf une
-// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x64xi1>, vector<64x64xf32>
+// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
 // CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[STATE]], %[[SCORES]]
 // CHECK-NEXT: flashattn.tile_yield %[[NEXT]]
-// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[SUM]] : vector<64x64xf32> to vector<64x64xbf16>
+// CHECK: %[[ROUNDED:.*]] = arith.truncf %[[SUM]] : vector<64x32xf32> to vector<64x32xbf16>
 // CHECK-NEXT: flashattn.store_tile %[[ROUNDED]] to %{{.*}}[%[[B]], %[[H]], %[[I]], %[[J]]] dims [2, 3] in_bounds [false, false]
 func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %bias: memref<1x4x?x?xbf16>,
@@ -48,8 +48,8 @@ func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memr
 // CHECK: memref.load %{{.*}}[%[[BATCH]]] : memref<2xi32>
 // CHECK: flashattn.load_tile %{{.*}}[%[[BATCH]], %[[HEAD]], %[[I]], %c0]
 // CHECK: arith.cmpf une
-// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x64xi1>, vector<64x64xf32>
-// CHECK-NEXT: vector.multi_reduction <add>, %[[SCORES]], %[[STATE]] [1] : vector<64x64xf32> to vector<64xf32>
+// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
+// CHECK-NEXT: vector.multi_reduction <add>, %[[SCORES]], %[[STATE]] [1] : vector<64x32xf32> to vector<64xf32>
 // CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[H]], %c0, %[[J]]] dims [3] in_bounds [false] : vector<64xf16>
 func.func @keys(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %bias: memref<1x1x1x?xf16>, %len: memref<2xi32>,

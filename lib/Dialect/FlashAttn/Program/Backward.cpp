@@ -104,12 +104,11 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   KeyRange keys = operands.getKeys(all, batch);
   Value firstKey = mul(keyTile, rows);
   // B7: what lies past kv_len may be anything, and a share of dq is summed over all of the keys.
-  bool sumsKeys = op.getKvLen() && schedule.addsQueries() && !schedule.getRoles();
-  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows,
-                              sumsKeys ? keys.keys : Value());
-  Value v;
+  Value below = op.getKvLen() && schedule.addsQueries() ? keys.keys : Value();
+  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows, below);
+  SmallVector<Value> v;
   if (wanted.dk)
-    v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
+    v = operands.loadParts(op.getV(), batch, kvHead, keyTile, rows);
   // Of a tile past kv_len no key exists.
   Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1)), when;
   if (op.getKvLen()) {
@@ -118,6 +117,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   }
   SmallVector<TileInterval> intervals = buildQueryIntervals(
       b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries, keys.keys, columns);
+  if (schedule.addsQueries())
+    gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
 
   auto zeros = [&](int64_t columns) {
     return splat(f32Vector({rows, operands.padColumns(columns)}), 0);
@@ -142,11 +143,15 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     Value weights = gradients.toDotType(gradients.buildWeights(
         products, at, sums.loadColumns(QuerySums::Exponent, at), derivative));
     StageOp::create(b, loc);
-    Value dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
+    SmallVector<Value> dO;
+    if (wanted.dv)
+      dO.push_back(operands.loadRows(op.getDO(), batch, head, tile, columns));
+    else
+      dO = operands.loadParts(op.getDO(), batch, head, tile, columns);
     SmallVector<Value> yielded;
     Value dP = wanted.dk ? gradients.multiply(dO, v) : Value();
     if (wanted.dv)
-      yielded.push_back(product(weights, dO, loop.getState().back()));
+      yielded.push_back(product(weights, dO.front(), loop.getState().back()));
     if (wanted.dk) {
       StageOp::create(b, loc);
       Value final = gradients.buildFinal(weights, dP, sums.loadColumns(QuerySums::Delta, at));
@@ -196,7 +201,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   Value firstQuery = mul(queryTile, rows), position = add(firstQuery, keys.offset);
   Value last = sub(add(min(add(firstQuery, index(rows)), sizes.queries), keys.offset), index(1));
   Value q = operands.loadRows(op.getQ(), batch, head, queryTile, rows);
-  Value dO = operands.loadRows(op.getDO(), batch, head, queryTile, rows);
+  SmallVector<Value> dO = operands.loadParts(op.getDO(), batch, head, queryTile, rows);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
   SmallVector<TileInterval> intervals =
       buildKeyIntervals(b, loc, visible, position, last, sizes.queries, keys.keys, columns);
@@ -213,7 +218,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
     // What lies past kv_len is there and must not be read.
     Value below = op.getKvLen() ? keys.keys : Value();
     Value k = operands.loadKeys(op.getK(), point, at.keyTile, below);
-    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below);
+    auto v = operands.loadParts(op.getV(), batch, point.kvHead, at.keyTile, columns, below);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
     Value dP = gradients.multiply(dO, v);

@@ -224,8 +224,8 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   };
   ScoreDerivative derivative;
   Value weights = gradients.buildWeights(products, at, load(QuerySums::Exponent), derivative);
-  Value dO = operands.loadRows(op.getDO(), at.batch, at.head, at.queryTile, queries);
-  Value v = operands.loadRows(op.getV(), at.batch, kvHead, at.keyTile, keys);
+  auto dO = operands.loadParts(op.getDO(), at.batch, at.head, at.queryTile, queries);
+  auto v = operands.loadParts(op.getV(), at.batch, kvHead, at.keyTile, keys);
   return gradients.buildFinal(weights, gradients.multiply(dO, v), load(QuerySums::Delta));
 }
 
@@ -315,6 +315,7 @@ void BiasGradientBuilder::buildKeys() const {
     }
     intervals = buildQueryIntervals(b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries,
                                     keys.keys, columns);
+    gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
   } else {
     intervals = allTiles(index(0), ceilDiv(sizes.queries, columns));
   }

@@ -131,6 +131,15 @@ Value ScoreGradientBuilder::spread(Value sums, VectorType tile) const {
   return sums.getType() == tile ? sums : alongRow(sums, tile.getDimSize(1));
 }
 
+Value ScoreGradientBuilder::multiply(ArrayRef<Value> dO, ArrayRef<Value> v) const {
+  Value sum;
+  for (auto [left, right] : llvm::zip_equal(dO, v)) {
+    Value product = scores.multiply(left, right);
+    sum = sum ? arith::AddFOp::create(b, loc, sum, product).getResult() : product;
+  }
+  return sum;
+}
+
 Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, Value exponents,
                                          ScoreDerivative &derivative) const {
   auto type = cast<VectorType>(products.getType());
@@ -177,6 +186,19 @@ Value ScoreGradientBuilder::buildInner(Value weights, Value final,
     return final;
   // The slope at a hidden score may be anything too, and `keep` hides pairs in every tile.
   return hide(arith::MulFOp::create(b, loc, final, derivative.slope), weights, hasKeep);
+}
+
+void ScoreGradientBuilder::requireKeys(MutableArrayRef<TileInterval> intervals, Value firstKey,
+                                       int64_t rows, Value keys, Value all) const {
+  std::optional<int64_t> count = getConstantIntValue(all);
+  if (keys == all && count && *count % rows == 0)
+    return;
+  Value exist =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sle, add(firstKey, index(rows)), keys);
+  for (TileInterval &interval : intervals)
+    if (interval.fullBegin != interval.fullEnd)
+      interval.fullEnd =
+          arith::SelectOp::create(b, loc, exist, interval.fullEnd, interval.fullBegin);
 }
 
 Value ScoreGradientBuilder::toDotType(Value tile) const {

@@ -52,8 +52,10 @@ public:
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
         hasKeep(op.getKeep() != nullptr) {}
 
-  /// Each query of q times each key of k; and, of d_o and v, dP.
+  /// Each query of q times each key of k.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
+  /// dP, of the parts of d_o and of v.
+  Value multiply(ArrayRef<Value> dO, ArrayRef<Value> v) const;
   /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them. `derivative` is set
   /// to the scores'.
   Value buildWeights(Value products, const ScorePlace &at, Value exponents,
@@ -63,6 +65,11 @@ public:
   Value buildFinal(Value weights, Value dP, Value deltas) const;
   /// What the gradient of the final scores is for the products before their scale.
   Value buildInner(Value weights, Value final, const ScoreDerivative &derivative) const;
+  /// Leaves no tile full in `intervals`, of queries, where some of the `rows` keys from `firstKey`
+  /// on do not exist, of which there are `keys`: only a mask hides those from sums over keys. `all`
+  /// is the number of keys without `kv_len`.
+  void requireKeys(MutableArrayRef<TileInterval> intervals, Value firstKey, int64_t rows,
+                   Value keys, Value all) const;
   /// An operand of the next product.
   Value toDotType(Value tile) const;
 
