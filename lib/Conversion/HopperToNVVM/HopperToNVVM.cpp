@@ -234,17 +234,8 @@ struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
           llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};", i * kLanes * kBytes).str(),
           {}, inputs);
     }
-    Value start = LLVM::getStridedElementPtr(rewriter, loc, *getTypeConverter(),
-                                             cast<MemRefType>(op.getTarget().getType()),
-                                             adaptor.getTarget(), adaptor.getIndices());
-    Type i64 = rewriter.getI64Type();
-    Value address = LLVM::PtrToIntOp::create(rewriter, loc, i64, start);
-    Value shift = LLVM::MulOp::create(
-        rewriter, loc, adaptor.getWarp(),
-        LLVM::ConstantOp::create(
-            rewriter, loc,
-            rewriter.getIntegerAttr(adaptor.getWarp().getType(), elements * kBytes)));
-    address = LLVM::AddOp::create(rewriter, loc, address, shift);
+    Value address = createTarget(op, adaptor, rewriter, elements * kBytes);
+    // The first lane's own place is the warp's.
     createInlinePTX(rewriter, loc,
                     llvm::formatv("{{\n.reg .pred p;\nfence.proxy.async.shared::cta;\n"
                                   "bar.warp.sync -1;\nsetp.eq.b32 p, $2, 0;\n"
@@ -252,9 +243,32 @@ struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
                                   "[$0], [$1], {0};\n@p cp.async.bulk.commit_group;\n}",
                                   elements * kBytes)
                         .str(),
-                    {}, ValueRange{address, warpStaging, lane});
+                    {}, ValueRange{address, mine, lane});
     rewriter.eraseOp(op);
     return success();
+  }
+
+private:
+  /// Where the warp's `bytes` go, in global memory. The row, which changes from step to step, comes
+  /// last: a loop then keeps one pointer.
+  Value createTarget(AddTileOp op, OpAdaptor adaptor, OpBuilder &b, int64_t bytes) const {
+    Location loc = op.getLoc();
+    auto type = cast<MemRefType>(op.getTarget().getType());
+    SmallVector<Value> indices(adaptor.getIndices());
+    Value &place = indices[indices.size() - 2], row = place;
+    auto constant = [&](int64_t value) -> Value {
+      return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(row.getType(), value));
+    };
+    place = constant(0);
+    Value address =
+        LLVM::PtrToIntOp::create(b, loc, row.getType(),
+                                 LLVM::getStridedElementPtr(b, loc, *getTypeConverter(), type,
+                                                            adaptor.getTarget(), indices));
+    address = LLVM::AddOp::create(b, loc, address,
+                                  LLVM::MulOp::create(b, loc, adaptor.getWarp(), constant(bytes)));
+    int64_t rowBytes = type.getShape().back() * 4;
+    return LLVM::AddOp::create(b, loc, address,
+                               LLVM::MulOp::create(b, loc, row, constant(rowBytes)));
   }
 };
 

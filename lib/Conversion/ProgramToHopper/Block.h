@@ -153,6 +153,7 @@ private:
   Value consumeLoop(Value slot, Value tile, Value step);
   Value consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile, Value step);
   void passBy(Value begin, Value end, Value first, Value step);
+  Value stepAt(TileLoopOp loop, Value first, Value step);
   void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
   void useRows(TileLoopOp loop, Value first, Value step);
   void clearMissingRows(LoadTileOp load, Value tile);

@@ -82,6 +82,20 @@ static Operation *getStage(Operation *op) {
   return nullptr;
 }
 
+/// The step of the tile that `loop` is at; `step` is that of tile or place `first`.
+Value ConsumerBuilder::stepAt(TileLoopOp loop, Value first, Value step) {
+  if (!plan.sharesProgram())
+    return add(sub(loop.getPlace(), first), step);
+  // One number for the loop to keep, whichever of its steps is meant.
+  Value offset;
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPoint(loop);
+    offset = sub(step, first);
+  }
+  return add(loop.getPlace(), offset);
+}
+
 /// Takes the tile of `load` from `ring`, whose step `step` is that of tile or place `first`, and
 /// gives it back behind its last use.
 void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first,
@@ -100,7 +114,7 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
     if (!held || getStage(user) != stage) {
       stage = getStage(user);
       b.setInsertionPoint(stage == getStage(load) ? load : user);
-      now = add(sub(loop.getPlace(), first), step);
+      now = stepAt(loop, first, step);
       Value tile = hopper::RingGetOp::create(b, loc, ring, now);
       if (clears && !held)
         clearMissingRows(load, tile);
@@ -120,7 +134,7 @@ void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
   for (auto [row, places] : llvm::zip_equal(BlockPlan::findRows(loop), block.rows)) {
     LoadTileOp load = row.load;
     b.setInsertionPoint(load);
-    Value now = add(sub(loop.getPlace(), first), step);
+    Value now = stepAt(loop, first, step);
     if (load->isBeforeInBlock(streams[row.stream]))
       hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
     Value place = placeOf(toI32(now), plan.getStages());
@@ -161,7 +175,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   for (auto [i, product] : llvm::enumerate(products)) {
     Value tiles = block.exchanged[i], tile = product.getLhs();
     int64_t ready = plan.memory.exchangeReady + kPlaces * i;
-    auto now = [&] { return toI32(add(sub(loop.getPlace(), first), step)); };
+    auto now = [&] { return toI32(stepAt(loop, first, step)); };
     b.setInsertionPointAfter(tile.getDefiningOp());
     Value place = placeOf(now(), kPlaces);
     hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));

@@ -112,10 +112,27 @@ static Value findReplacedOperand(hopper::WgmmaOp product, Operation *end) {
   return isBefore ? product.getA() : Value();
 }
 
+/// The next product in the block, where what is made of an earlier one stands before it.
+static Operation *findProductBehindWork(hopper::WgmmaOp product) {
+  bool works = false;
+  for (Operation *op = product->getNextNode(); op; op = op->getNextNode()) {
+    if (isa<hopper::WgmmaOp>(op))
+      return works ? op : nullptr;
+    works |= llvm::any_of(op->getOperands(), [](Value operand) {
+      return isa_and_nonnull<hopper::WgmmaOp>(operand.getDefiningOp());
+    });
+  }
+  return nullptr;
+}
+
 /// Waits for `product` in front of its first use.
 static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
   Location loc = product.getLoc();
   Operation *first = findFirstUse(product);
+  // By then it is likely complete, and the registers of an operand are free.
+  if (isa<BlockArgument>(product.getA()) && isa<VectorType>(product.getA().getType()))
+    if (Operation *next = findProductBehindWork(product); next && next->isBeforeInBlock(first))
+      first = next;
   SmallVector<Operation *> arrivals = arrivalsBehind(product);
   int64_t pending = countBehind(product, first);
   SmallVector<Value> values = {product.getD()};

@@ -163,6 +163,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
         StageOp::create(b, loc, lag, /*behind=*/lag);
         Value dq = productOfTransposed(
             inner, k, splat(f32Vector({columns, cast<VectorType>(k.getType()).getDimSize(1)}), 0));
+        if (schedule.getRoles())
+          StageOp::create(b, loc, lag, /*behind=*/2);
         AddTileOp::create(b, loc, dq, gradient, ValueRange{batch, head, tile, index(0)}, getParts(),
                           getAdjacent());
       }

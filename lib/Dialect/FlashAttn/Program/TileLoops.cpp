@@ -114,6 +114,7 @@ private:
     bool isFull;
   };
 
+  bool isNarrow();
   void findStages();
   /// Calls `visit` for each value of the body that `op`, with all in its regions, reads from
   /// outside.
@@ -142,6 +143,12 @@ private:
 };
 
 } // namespace
+
+/// Whether to count places in 32 bits: warpgroups that share a program have no register to spare.
+bool LoopExpander::isNarrow() {
+  auto threads = loop->getParentOfType<OnThreadsOp>();
+  return threads && threads.getSchedule().sharesProgram();
+}
 
 void LoopExpander::findStages() {
   stages.push_back({{}, false, 0});
@@ -349,10 +356,20 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
   Value second = add(begin, index(1));
   for (const TileRun &run : runs) {
     Value from = run.begin == begin ? second : max(run.begin, second);
-    auto made = scf::ForOp::create(b, loc, from, run.end, index(1), state);
+    scf::ForOp made;
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(made.getBody());
-    Value iv = made.getInductionVar();
+    Value iv;
+    if (isNarrow()) {
+      auto narrow = [&](Value v) { return arith::IndexCastOp::create(b, loc, b.getI32Type(), v); };
+      Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
+      made = scf::ForOp::create(b, loc, narrow(from), narrow(run.end), one, state);
+      b.setInsertionPointToStart(made.getBody());
+      iv = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), made.getInductionVar());
+    } else {
+      made = scf::ForOp::create(b, loc, from, run.end, index(1), state);
+      b.setInsertionPointToStart(made.getBody());
+      iv = made.getInductionVar();
+    }
     Step step = beginStep(iv, run.isFull);
     takeState(step, made.getRegionIterArgs());
     // The step before a run's first one may be of the run before.
