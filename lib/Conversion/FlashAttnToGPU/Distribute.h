@@ -69,6 +69,7 @@ private:
   LogicalResult load(LoadTileOp op);
   LogicalResult store(StoreTileOp op);
   LogicalResult write(vector::TransferWriteOp op);
+  bool fill(StoreTileOp op);
   void storeRow(StoreTileOp op, Value held, int64_t first, SmallVector<Value> at);
   LogicalResult contract(vector::ContractionOp op);
   LogicalResult contractPart(vector::ContractionOp op);

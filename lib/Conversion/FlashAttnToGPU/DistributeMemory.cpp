@@ -276,7 +276,43 @@ SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> 
   return row;
 }
 
+/// One value throughout, in whole rows that follow each other without a gap: whose thread an
+/// element is does not matter, so that neighbours write next to each other, 16 bytes at a time.
+/// False where a tile is another.
+bool Distributor::fill(StoreTileOp op) {
+  VectorType type = op.getTileType();
+  MemRefType memory = op.getMemRefType();
+  int64_t rank = memory.getRank();
+  SplatElementsAttr constant;
+  if (!matchPattern(op.getTile(), m_Constant(&constant)) || type.getRank() != 2 ||
+      op.getDims() != ArrayRef<int64_t>{rank - 2, rank - 1} ||
+      llvm::is_contained(op.getInBounds(), false) || !memory.getLayout().isIdentity() ||
+      memory.getShape().back() != type.getDimSize(1) || isSharedMemory(memory) ||
+      !hasAlignedRows(op.getTarget()))
+    return false;
+  constexpr int64_t kBits = 128;
+  int64_t width = kBits / type.getElementTypeBitWidth(), atOnce = 32 * layout.warps * width;
+  if (type.getNumElements() % atOnce != 0)
+    return false;
+  auto vector = VectorType::get({width}, type.getElementType());
+  Value value = arith::ConstantOp::create(b, loc, constant.resizeSplat(vector));
+  SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
+  for (int64_t first = 0; first < type.getNumElements(); first += atOnce) {
+    // Counted from the tile's first element, over its rows.
+    Value element = add(mul(program.getThread(), width), first),
+          columns = index(type.getDimSize(1));
+    SmallVector<Value> at(origin);
+    at[rank - 2] = add(at[rank - 2], arith::DivUIOp::create(b, loc, element, columns).getResult());
+    at[rank - 1] = arith::RemUIOp::create(b, loc, element, columns);
+    vector::StoreOp::create(b, loc, value, op.getTarget(), at, /*nontemporal=*/false,
+                            llvm::Align(kBits / 8));
+  }
+  return true;
+}
+
 LogicalResult Distributor::store(StoreTileOp op) {
+  if (fill(op))
+    return success();
   VectorType type = op.getTileType();
   Value held = mapped(op.getTile());
   bool isRow = type.getRank() == 1;

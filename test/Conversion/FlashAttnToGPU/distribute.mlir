@@ -459,3 +459,52 @@ func.func @load_added(%sums: memref<?x64xf32>, %o: memref<?x64xf32>, %j: index) 
   }
   return
 }
+
+// -----
+
+// One value throughout whole rows: threads write next to each other, wherever the rows end.
+// CHECK-LABEL: func @fill
+// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<4xf32>
+// CHECK: gpu.launch {{.*}} threads(%[[THREAD:[a-z0-9_]+]],
+// CHECK: %[[FIRST:.*]] = arith.muli %[[THREAD]], %c4
+// CHECK: %[[ROW:.*]] = arith.divui %[[FIRST]], %c48
+// CHECK: %[[COLUMN:.*]] = arith.remui %[[FIRST]], %c48
+// CHECK: vector.store %[[ZERO]], %{{.*}}[%{{.*}}, %[[COLUMN]]] {alignment = 16 : i64} : memref<?x48xf32>, vector<4xf32>
+// CHECK: arith.addi %[[FIRST]], %c512
+// CHECK-COUNT-5: vector.store %[[ZERO]], %{{.*}} {alignment = 16 : i64}
+// CHECK-NOT: vector.store
+func.func @fill(%to: memref<?x48xf32>, %tile: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %zeros = arith.constant dense<0.0> : vector<64x48xf32>
+      flashattn.store_tile %zeros to %to[%tile, %c0] dims [0, 1] in_bounds [true, true] : vector<64x48xf32>, memref<?x48xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+// Rows that may end before the tile are written by who has them.
+// CHECK-LABEL: func @fill_some
+// CHECK: scf.if
+// CHECK: vector.store %{{.*}} {alignment = 8 : i64} : memref<?x48xf32>, vector<2xf32>
+func.func @fill_some(%to: memref<?x48xf32>, %tile: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %zeros = arith.constant dense<0.0> : vector<64x48xf32>
+      flashattn.store_tile %zeros to %to[%tile, %c0] dims [0, 1] in_bounds [false, true] : vector<64x48xf32>, memref<?x48xf32>
+    }
+    gpu.terminator
+  }
+  return
+}

@@ -75,7 +75,15 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
                               /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
                               ArrayRef<bool>{false});
   };
-  Value products = arith::MulFOp::create(b, loc, loadTile(op.getDO()), loadTile(op.getO()));
+  Value dO = loadTile(op.getDO()), o = loadTile(op.getO());
+  // While the tiles are on their way.
+  if (gradients) {
+    int64_t columns = cast<MemRefType>(gradients.getType()).getShape().back();
+    StoreTileOp::create(b, loc, splat(f32Vector({count, columns}), 0), gradients,
+                        ValueRange{at.batch, at.head, at.queryTile, index(0)},
+                        ArrayRef<int64_t>{2, 3}, /*shape=*/nullptr, ArrayRef<bool>{true, true});
+  }
+  Value products = arith::MulFOp::create(b, loc, dO, o);
   Value delta = vector::MultiDimReductionOp::create(
       b, loc, products, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   if (op.getDLse())
@@ -94,12 +102,6 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
   for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
                         /*shape=*/nullptr, ArrayRef<bool>{true});
-  if (!gradients)
-    return;
-  int64_t columns = cast<MemRefType>(gradients.getType()).getShape().back();
-  StoreTileOp::create(b, loc, splat(f32Vector({count, columns}), 0), gradients,
-                      ValueRange{at.batch, at.head, at.queryTile, index(0)},
-                      ArrayRef<int64_t>{2, 3}, /*shape=*/nullptr, ArrayRef<bool>{true, true});
 }
 
 SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {
