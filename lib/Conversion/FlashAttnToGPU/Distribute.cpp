@@ -98,6 +98,11 @@ LogicalResult Distributor::run() {
     warpgroup = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), number);
   }
   warpRow = mul(arith::DivUIOp::create(b, loc, thread, index(32)), 16 * layout.rowBlocks);
+  program.walk([&](Operation *op) {
+    hasProducts |= isa<vector::ContractionOp, hopper::WgmmaOp>(op);
+    if (auto sum = dyn_cast<vector::MultiDimReductionOp>(op))
+      findUnordered(sum);
+  });
   return block(*program.getBody());
 }
 

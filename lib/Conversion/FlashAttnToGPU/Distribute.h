@@ -70,7 +70,8 @@ private:
   LogicalResult store(StoreTileOp op);
   LogicalResult write(vector::TransferWriteOp op);
   bool fill(StoreTileOp op);
-  void storeRow(StoreTileOp op, Value held, int64_t first, SmallVector<Value> at);
+  void storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<Value> chunks,
+                SmallVector<Value> at);
   LogicalResult contract(vector::ContractionOp op);
   LogicalResult contractPart(vector::ContractionOp op);
   LogicalResult addTile(AddTileOp op);
@@ -97,13 +98,17 @@ private:
                     int64_t kSize, int64_t nSize);
   Value loadTileFromShared(vector::TransferReadOp op);
   // Reads of global memory (DistributeMemory.cpp)
+  bool readsAlignedRows(LoadTileOp op);
+  void findUnordered(vector::MultiDimReductionOp op);
   Value loadTileFromGlobal(LoadTileOp op);
   Value loadRowsFromGlobal(LoadTileOp op);
   SmallVector<Value> loadRow(LoadTileOp op, SmallVector<Value> at, unsigned columnDim,
                              Value lastColumn);
-  SmallVector<Value> loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns);
+  SmallVector<Value> loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns,
+                                    bool inAnyOrder);
   Value load16Bytes(Value memref, ArrayRef<Value> at);
   SmallVector<Value> transposeQuad(Value words);
+  SmallVector<Value> gatherChunks(StoreTileOp op, Value held, Value firstColumn);
 
   // Small builders.
   Value index(int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); }
@@ -138,10 +143,11 @@ private:
   OnThreadsOp program;
   Location loc;
   ThreadLayout layout;
-  bool hasRoles = false;
+  bool hasRoles = false, hasProducts = false;
   bool adds = false; ///< to tiles of other programs: then no register is left for addresses
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
+  DenseSet<Operation *> unordered; ///< loads of which a thread may have any columns of a row
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
   Value warpgroup; ///< number, uniform over a warp; where several share the program
 };

@@ -147,6 +147,47 @@ SmallVector<Value> Distributor::transposeQuad(Value words) {
   return w;
 }
 
+/// Whether the rows of a tile begin at multiples of 16 bytes and all of their columns exist.
+bool Distributor::readsAlignedRows(LoadTileOp op) {
+  Type element = op.getTileType().getElementType();
+  // Without roles no registers are left for 16 elements of a byte at once.
+  return op.getDims().size() == 2 && op.getDims()[1] + 1 == op.getMemRefType().getRank() &&
+         op.getInBounds()[1] && !isSharedMemory(op.getMemRefType()) &&
+         hasAlignedRows(op.getSource()) && element.isIntOrFloat() &&
+         (hasRoles || !element.isInteger(1));
+}
+
+/// The loads that `tile` is made of element by element and that nothing else uses; false where it
+/// is made of more.
+static bool collectLoads(Value tile, SmallVectorImpl<LoadTileOp> &loads) {
+  Operation *def = tile.getDefiningOp();
+  if (!def || !tile.hasOneUse())
+    return false;
+  if (auto load = dyn_cast<LoadTileOp>(def)) {
+    loads.push_back(load);
+    return true;
+  }
+  return OpTrait::hasElementwiseMappableTraits(def) &&
+         llvm::all_of(def->getOperands(), [&](Value v) { return collectLoads(v, loads); });
+}
+
+/// What is only combined element by element and then along rows may lie in any order within them,
+/// if all of it does so alike.
+void Distributor::findUnordered(vector::MultiDimReductionOp op) {
+  SmallVector<LoadTileOp> loads;
+  SmallVector<bool> reduced = op.getReductionMask();
+  if (ArrayRef(reduced) != ArrayRef{false, true} || !collectLoads(op.getSource(), loads))
+    return;
+  auto isAlike = [&](LoadTileOp load) {
+    if (load.getTileType() != loads.front().getTileType() || !readsAlignedRows(load))
+      return false;
+    int64_t width = load.getTileType().getElementTypeBitWidth();
+    return width == 16 || width == 32;
+  };
+  if (llvm::all_of(loads, isAlike))
+    unordered.insert_range(loads);
+}
+
 /// Every thread loads what it holds. Rows past the end, of which nothing is written, read as the
 /// last one; columns as the padding.
 Value Distributor::loadTileFromGlobal(LoadTileOp op) {
@@ -163,10 +204,7 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
     return b.createOrFold<arith::SubIOp>(loc, size, index(1));
   };
   Value lastRow = rowDim && !inBounds[0] ? last(*rowDim) : Value();
-  // Without roles no registers are left for 16 elements of a byte at once.
-  bool isAligned = columnDim && inBounds[1] && hasAlignedRows(op.getSource()) &&
-                   type.getElementType().isIntOrFloat() &&
-                   (hasRoles || !type.getElementType().isInteger(1));
+  bool isAligned = readsAlignedRows(op);
 
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
@@ -181,8 +219,9 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
       if (!columnDim)
         rows.emplace_back(type.getDimSize(1) / 4,
                           memref::LoadOp::create(b, loc, op.getSource(), at).getResult());
-      else if (isAligned && *columnDim + 1 == at.size() && !isSharedMemory(op.getMemRefType()))
-        rows.push_back(loadAlignedRow(op.getSource(), at, type.getDimSize(1)));
+      else if (isAligned)
+        rows.push_back(
+            loadAlignedRow(op.getSource(), at, type.getDimSize(1), unordered.contains(op)));
       else
         rows.push_back(loadRow(op, at, *columnDim, inBounds[1] ? Value() : last(*columnDim)));
     }
@@ -224,8 +263,9 @@ SmallVector<Value> Distributor::loadRow(LoadTileOp op, SmallVector<Value> at, un
 
 /// The same of a row whose columns all exist and of which every 16 bytes are aligned. What counts
 /// is the number of loads: each touches 8 rows, and the cache looks them up one after the other.
-SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> at,
-                                               int64_t columns) {
+/// `inAnyOrder` a thread has what it loads.
+SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> at, int64_t columns,
+                                               bool inAnyOrder) {
   constexpr int64_t kBytes = 16, kLanes = 4;
   Type element = cast<MemRefType>(memref.getType()).getElementType();
   int64_t width = element.getIntOrFloatBitWidth();
@@ -260,10 +300,18 @@ SmallVector<Value> Distributor::loadAlignedRow(Value memref, SmallVector<Value> 
       row.push_back(vector::ExtractOp::create(b, loc, pair, i));
   };
   int64_t column = 0, atOnce = kLanes * kBytes * 8 / width;
-  for (; width == 16 && column + atOnce <= columns; column += atOnce) {
+  for (; (width == 16 || inAnyOrder) && column + atOnce <= columns; column += atOnce) {
     // A lane's number times the elements it loads.
     at.back() = add(add(first, column), mul(laneColumn, kBytes * 8 / width / 2));
-    for (Value word : transposeQuad(load16Bytes(memref, at)))
+    Value words = load16Bytes(memref, at);
+    if (inAnyOrder) {
+      auto type = VectorType::get({kBytes * 8 / width}, element);
+      auto split =
+          vector::ToElementsOp::create(b, loc, vector::BitCastOp::create(b, loc, type, words));
+      llvm::append_range(row, split.getResults());
+      continue;
+    }
+    for (Value word : transposeQuad(words))
       take(vector::BitCastOp::create(
           b, loc, pairType,
           vector::BroadcastOp::create(b, loc, VectorType::get({1}, b.getI32Type()), word)));
@@ -310,6 +358,49 @@ bool Distributor::fill(StoreTileOp op) {
   return true;
 }
 
+/// How many columns of a tile the rows of its memref have from `first` on; nothing where that is
+/// known only when it runs.
+static std::optional<int64_t> countColumns(StoreTileOp op, Value first) {
+  int64_t columns = op.getTileType().getShape().back();
+  int64_t width = op.getMemRefType().getShape().back();
+  if (op.getInBounds().back())
+    return columns;
+  // A tile that begins with the row ends with it.
+  if (matchPattern(first, m_Zero()) && !ShapedType::isDynamic(width) && width % 8 == 0)
+    return std::min(columns, width);
+  return std::nullopt;
+}
+
+/// Where memory is all that a program waits for, the elements of each row in vectors of 16 bytes, a
+/// lane's for every 32 columns: pairs would take four times the stores, and half a sector each.
+SmallVector<Value> Distributor::gatherChunks(StoreTileOp op, Value held, Value firstColumn) {
+  constexpr int64_t kColumns = 32, kWords = 4;
+  std::optional<int64_t> columns = countColumns(op, firstColumn);
+  Type element = op.getTileType().getElementType();
+  if (hasProducts || hasRoles || !columns || element.getIntOrFloatBitWidth() != 16 ||
+      !hasAlignedRows(op.getTarget()))
+    return {};
+  auto wordType = VectorType::get({1}, b.getI32Type());
+  auto wordsType = VectorType::get({kWords}, b.getI32Type());
+  auto chunkType = VectorType::get({2 * kWords}, element);
+  int64_t perBlock = op.getTileType().getDimSize(1) / 2;
+  SmallVector<Value> chunks;
+  for (int64_t r = 0; r < layout.rowBlocks; ++r)
+    for (int64_t half = 0; half < 2; ++half)
+      for (int64_t i = 0; i < *columns / kColumns; ++i) {
+        SmallVector<Value> words;
+        for (int64_t g = kWords * i; g < kWords * (i + 1); ++g) {
+          Value pair = slice(held, r * perBlock + 4 * g + 2 * half, 2);
+          words.push_back(vector::ExtractOp::create(
+              b, loc, vector::BitCastOp::create(b, loc, wordType, pair), 0));
+        }
+        words = transposeQuad(vector::FromElementsOp::create(b, loc, wordsType, words));
+        chunks.push_back(vector::BitCastOp::create(
+            b, loc, chunkType, vector::FromElementsOp::create(b, loc, wordsType, words)));
+      }
+  return chunks;
+}
+
 LogicalResult Distributor::store(StoreTileOp op) {
   if (fill(op))
     return success();
@@ -335,6 +426,11 @@ LogicalResult Distributor::store(StoreTileOp op) {
   if (isRow)
     writer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, laneColumn, index(0));
   int64_t perBlock = isRow ? 0 : type.getDimSize(1) / 2;
+  // All lanes of a warp take part, whether their rows exist or not.
+  SmallVector<Value> chunks;
+  if (!isRow)
+    chunks = gatherChunks(op, held, origin.back());
+  size_t perRow = chunks.size() / layout.rowElements();
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t half = 0; half < 2; ++half) {
       Value number = add(add(warpRow, laneRow), 16 * r + 8 * half), inside = writer;
@@ -357,25 +453,23 @@ LogicalResult Distributor::store(StoreTileOp op) {
         memref::StoreOp::create(b, loc, value, op.getTarget(), at);
         continue;
       }
-      storeRow(op, held, r * perBlock + 2 * half, at);
+      storeRow(op, held, r * perBlock + 2 * half,
+               ArrayRef(chunks).slice((2 * r + half) * perRow, perRow), at);
     }
   return success();
 }
 
-/// What this thread holds of one row: element `first` and the next of every group of 8 columns.
-void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, SmallVector<Value> at) {
+/// What this thread holds of one row: `chunks` and, of the columns behind them, element `first` and
+/// the next of every group of 8.
+void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<Value> chunks,
+                           SmallVector<Value> at) {
   MemRefType memory = op.getMemRefType();
   unsigned columnDim = memory.getRank() - 1;
-  int64_t columns = op.getTileType().getShape().back(), width = memory.getDimSize(columnDim);
-  // A tile that begins with the row ends with it: nothing is known only when it runs.
-  bool inBounds = op.getInBounds().back();
-  if (!inBounds && matchPattern(at.back(), m_Zero()) && !ShapedType::isDynamic(width) &&
-      width % 8 == 0) {
-    columns = std::min(columns, width);
-    inBounds = true;
-  }
+  int64_t width = memory.getDimSize(columnDim);
+  std::optional<int64_t> whole = countColumns(op, at.back());
+  int64_t columns = whole.value_or(op.getTileType().getShape().back());
   Value end;
-  if (!inBounds)
+  if (!whole)
     end = b.createOrFold<memref::DimOp>(loc, op.getTarget(), columnDim);
   auto ifInside = [&](Value column, function_ref<void()> build) {
     if (!end)
@@ -388,10 +482,15 @@ void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, SmallVecto
   };
   // Two columns are both inside of a row of an even number of them, or neither.
   bool pairs = hasAlignedRows(op.getTarget()) &&
-               (inBounds || (!ShapedType::isDynamic(width) && width % 2 == 0));
+               (whole || (!ShapedType::isDynamic(width) && width % 2 == 0));
   int64_t bytes = memory.getElementTypeBitWidth() / 8;
-  Value firstColumn = add(at.back(), laneColumn);
-  for (int64_t g = 0; g < columns / 8; ++g) {
+  Value origin = at.back(), firstColumn = add(origin, laneColumn);
+  for (auto [i, chunk] : llvm::enumerate(chunks)) {
+    at.back() = add(add(origin, mul(laneColumn, 4)), 32 * i);
+    vector::StoreOp::create(b, loc, chunk, op.getTarget(), at, /*nontemporal=*/false,
+                            llvm::Align(16));
+  }
+  for (int64_t g = 4 * chunks.size(); g < columns / 8; ++g) {
     int64_t element = first + 4 * g;
     Value column = add(firstColumn, 8 * g);
     if (pairs) {

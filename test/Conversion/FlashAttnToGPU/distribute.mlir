@@ -362,7 +362,19 @@ func.func @heads(%out: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>, %head: ind
 // CHECK-COUNT-2: vector.load %[[BIAS]][%{{.*}}] {alignment = 4 : i64} : memref<64x?xf16>, vector<2xf16>
 // The other of a thread's two rows.
 // CHECK: llvm.load
+// CHECK-COUNT-4: gpu.shuffle xor
 // CHECK-NOT: llvm.load
+// The same way back, before the rows that exist part from the others.
+// CHECK-COUNT-4: gpu.shuffle xor
+// CHECK: vector.bitcast %{{.*}} : vector<4xi32> to vector<8xf16>
+// CHECK-COUNT-4: gpu.shuffle xor
+// CHECK: vector.bitcast %{{.*}} : vector<4xi32> to vector<8xf16>
+// CHECK-NOT: gpu.shuffle
+// CHECK: scf.if
+// CHECK: vector.store %{{.*}}, %{{.*}}[%{{.*}}, %[[EIGHT]]] {alignment = 16 : i64} : memref<64x48xf16>, vector<8xf16>
+// CHECK-COUNT-2: vector.store %{{.*}} {alignment = 4 : i64} : memref<64x48xf16>, vector<2xf16>
+// CHECK-NOT: vector.store %{{.*}} {alignment = 4 : i64}
+// CHECK: scf.if
 func.func @aligned(%bias: memref<64x?xf16> {flashattn.aligned_rows}, %o: memref<64x48xf16>, %key: index) {
   %c0 = arith.constant 0 : index
   %c1 = arith.constant 1 : index
@@ -454,6 +466,69 @@ func.func @load_added(%sums: memref<?x64xf32>, %o: memref<?x64xf32>, %j: index) 
         schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 1, lanes = 4, dot_type = f16>) {
       %dq = flashattn.load_added %sums[%j, %c0] parts 2 adjacent 1 : memref<?x64xf32> -> vector<32x64xf32>
       flashattn.store_tile %dq to %o[%j, %c0] dims [0, 1] in_bounds [false, true] : vector<32x64xf32>, memref<?x64xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+// In which order columns are summed up does not matter: a thread has those that it loads, of both
+// tiles the same ones.
+// CHECK-LABEL: func @dots
+// CHECK: %[[X:.*]] = llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK: vector.bitcast %[[X]] : vector<4xi32> to vector<8xf16>
+// CHECK-NOT: gpu.shuffle
+// CHECK-COUNT-3: llvm.load %{{.*}} {alignment = 16 : i64}
+// CHECK-NOT: llvm.load
+// CHECK: arith.mulf %{{.*}}, %{{.*}} : vector<16xf32>
+// The sum over a row's four lanes, of two rows.
+// CHECK-COUNT-4: gpu.shuffle xor
+// CHECK-NOT: gpu.shuffle
+func.func @dots(%x: memref<64x32xf16>, %y: memref<64x32xf16>, %sums: memref<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %zeros = arith.constant dense<0.0> : vector<64xf32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %a = flashattn.load_tile %x[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16> -> vector<64x32xf16>
+      %b = flashattn.load_tile %y[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16> -> vector<64x32xf16>
+      %c = arith.extf %a : vector<64x32xf16> to vector<64x32xf32>
+      %d = arith.extf %b : vector<64x32xf16> to vector<64x32xf32>
+      %products = arith.mulf %c, %d : vector<64x32xf32>
+      %sum = vector.multi_reduction <add>, %products, %zeros [1] : vector<64x32xf32> to vector<64xf32>
+      flashattn.store_tile %sum to %sums[%c0] dims [0] in_bounds [true] : vector<64xf32>, memref<64xf32>
+    }
+    gpu.terminator
+  }
+  return
+}
+
+// -----
+
+// Where one of the tiles cannot be read so, all of them have the columns of products.
+// CHECK-LABEL: func @mixed_dots
+// CHECK: %[[X:.*]] = llvm.load %{{.*}} {alignment = 16 : i64} : !llvm.ptr<1> -> vector<4xi32>
+// CHECK-NOT: vector.bitcast %[[X]]
+// CHECK: gpu.shuffle xor
+// CHECK: memref.load %{{.*}} : memref<64x32xf16, strided<[33, 1]>>
+func.func @mixed_dots(%x: memref<64x32xf16>, %y: memref<64x32xf16, strided<[33, 1]>>, %sums: memref<64xf32>) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %zeros = arith.constant dense<0.0> : vector<64xf32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      %a = flashattn.load_tile %x[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16> -> vector<64x32xf16>
+      %b = flashattn.load_tile %y[%c0, %c0] dims [0, 1] in_bounds [true, true] : memref<64x32xf16, strided<[33, 1]>> -> vector<64x32xf16>
+      %products = arith.mulf %a, %b : vector<64x32xf16>
+      %wide = arith.extf %products : vector<64x32xf16> to vector<64x32xf32>
+      %sum = vector.multi_reduction <add>, %wide, %zeros [1] : vector<64x32xf32> to vector<64xf32>
+      flashattn.store_tile %sum to %sums[%c0] dims [0] in_bounds [true] : vector<64xf32>, memref<64xf32>
     }
     gpu.terminator
   }
