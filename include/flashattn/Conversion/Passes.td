@@ -53,7 +53,9 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
 
     `flashattn.count_splits` becomes arithmetic on the number of multiprocessors. A block of
     programs over parts of the keys lets the kernel that merges them start
-    (`flashattn.launch_dependents`), and so does one that `flashattn-specialize-warps` makes.
+    (`flashattn.launch_dependents`), and one of programs that lead those that follow; a block of these
+    waits (`flashattn.wait_prerequisite_grids`) where it first touches memory. So it is in blocks that
+    `flashattn-specialize-warps` makes, but that these wait when what they keep is on its way.
 
     Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];

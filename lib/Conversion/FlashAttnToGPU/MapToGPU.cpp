@@ -62,9 +62,11 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
     number = build.toIndex(number);
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
-  b.eraseOp(program);
-  if (schedule.getSplits() > 1)
+  if (program.getFollows())
+    addWaitForPrerequisites(*onThreads.getBody());
+  if (program.getLeads() || schedule.getSplits() > 1)
     addLaunchDependents(*onThreads.getBody());
+  b.eraseOp(program);
   return success();
 }
 

@@ -137,7 +137,7 @@ void CombineKernel::build() {
   else
     buildGroups(launch, row, isFirst);
   // The parts come from the kernel right before.
-  addWaitForPrerequisites(launch);
+  addWaitForPrerequisites(launch.getBody().front());
 }
 
 void mlir::flashattn::buildCombineKernel(OpBuilder &b, CombineOp op) {

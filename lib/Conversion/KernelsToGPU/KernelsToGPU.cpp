@@ -17,14 +17,16 @@ using namespace mlir::flashattn;
 /// that they take no room from a block that has yet to start, and wait for this grid's end anyway.
 void flashattn::addLaunchDependents(Block &program) {
   auto builder = OpBuilder::atBlockBegin(&program);
+  if (auto waits = program.getOps<WaitPrerequisiteGridsOp>(); !waits.empty())
+    builder.setInsertionPointAfter(*waits.begin());
   LaunchDependentsOp::create(builder, program.getParentOp()->getLoc());
 }
 
-void flashattn::addWaitForPrerequisites(gpu::LaunchOp launch) {
-  for (Operation &op : launch.getBody().front())
+void flashattn::addWaitForPrerequisites(Block &program) {
+  for (Operation &op : program)
     if (!isMemoryEffectFree(&op)) {
       OpBuilder builder(&op);
-      WaitPrerequisiteGridsOp::create(builder, launch.getLoc());
+      WaitPrerequisiteGridsOp::create(builder, program.getParentOp()->getLoc());
       return;
     }
 }

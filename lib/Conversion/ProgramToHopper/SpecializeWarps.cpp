@@ -119,8 +119,9 @@ void LaunchBuilder::initBlock() {
 }
 
 void LaunchBuilder::build() {
+  ProgramOp program = plan.program;
   GridBuilder grid(b, plan, block);
-  b.setInsertionPoint(plan.program);
+  b.setInsertionPoint(program);
   grid.countGroups(values);
   // A grid of no blocks is an error to the driver.
   Value any = compare(arith::CmpIPredicate::ugt, values.groups, index(0));
@@ -140,6 +141,9 @@ void LaunchBuilder::build() {
   if (!plan.isPersistent())
     values.group = grid.decode(values.launch.getBlockIds().x);
   initBlock();
+  // The barriers are there, and what the block keeps is on its way.
+  if (program.getFollows())
+    WaitPrerequisiteGridsOp::create(b, loc);
   // So ptxas knows a warp to be of one mind.
   values.warpgroup = fromLane0(div(values.thread, index(hopper::kWarpgroupThreads)));
   Value inGroup =
@@ -152,9 +156,9 @@ void LaunchBuilder::build() {
   ProducerBuilder(b, plan, block).build();
   b.setInsertionPointToStart(role.elseBlock());
   ConsumerBuilder(b, plan, block).build();
-  b.eraseOp(plan.program);
-  if (plan.schedule.getSplits() > 1)
+  if (program.getLeads() || plan.schedule.getSplits() > 1)
     addLaunchDependents(values.launch.getBody().front());
+  b.eraseOp(program);
   b.setInsertionPoint(values.launch);
   values.launch.getDynamicSharedMemorySizeMutable().assign(i32(bytes));
 }

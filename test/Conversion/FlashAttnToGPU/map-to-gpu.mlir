@@ -66,6 +66,44 @@ func.func @one_size(%h: index, %m: memref<?xf32>, %x: f32) {
   return
 }
 
+// Each kernel but the last lets the next one start, and each but the first waits for the one before
+// it: in front of its first access to memory, and before it lets another start.
+// CHECK-LABEL: func @chain
+// CHECK: gpu.launch
+// CHECK-NOT: flashattn.wait_prerequisite_grids
+// CHECK: flashattn.launch_dependents
+// CHECK: memref.store
+// CHECK: gpu.launch
+// CHECK: arith.remui
+// CHECK-NOT: memref.load
+// CHECK: flashattn.wait_prerequisite_grids
+// CHECK-NEXT: flashattn.launch_dependents
+// CHECK: memref.load
+// CHECK: gpu.launch
+// CHECK-NOT: memref.load
+// CHECK: flashattn.wait_prerequisite_grids
+// CHECK-NOT: flashattn.launch_dependents
+// CHECK: memref.load
+// CHECK-NOT: flashattn.launch_dependents
+// CHECK: return
+func.func @chain(%h: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
+  flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
+      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) leads {
+    memref.store %x, %m[%p, %q] : memref<?x?xf32>
+  }
+  flashattn.program (%p, %q) in (%h, %t) axes(head, key_tile)
+      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) follows leads {
+    %y = memref.load %m[%p, %q] : memref<?x?xf32>
+    memref.store %y, %m[%q, %p] : memref<?x?xf32>
+  }
+  flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
+      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) follows {
+    %y = memref.load %m[%q, %p] : memref<?x?xf32>
+    memref.store %y, %m[%p, %q] : memref<?x?xf32>
+  }
+  return
+}
+
 // A loop that is no program stays.
 // CHECK-LABEL: func @other
 // CHECK-NEXT: scf.forall

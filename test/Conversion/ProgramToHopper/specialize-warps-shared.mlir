@@ -37,6 +37,11 @@
 // A place is there when each of eight warps has written its part.
 // CHECK: hopper.barrier_init %[[BARS]][%c9], 8
 // CHECK-NEXT: hopper.barrier_init %[[BARS]][%c10], 8
+// What the block keeps is on its way before it waits for the kernel in front of it; the others come from that one.
+// CHECK-COUNT-2: hopper.tma_load
+// CHECK-NOT: hopper.ring_put
+// CHECK: flashattn.wait_prerequisite_grids
+// CHECK-NEXT: flashattn.launch_dependents
 // CHECK: %[[NUMBER:.*]] = arith.divui %[[THREAD]], %c128
 // CHECK: %[[GROUP32:.*]], %{{.*}} = gpu.shuffle idx
 // CHECK: %[[WARPGROUP:.*]] = arith.index_castui %[[GROUP32]]
@@ -138,7 +143,7 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) follows leads {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r:2 = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo, %av = %zo) -> (vector<128x128xf32>, vector<128x128xf32>) {

@@ -65,6 +65,16 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) {
   flashattn.program (%t) in (%n) axes(query_tile) {
   }
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) leads {
+  flashattn.program (%t) in (%n) axes(query_tile) leads {
+  }
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) schedule(<{{.*}}>) follows leads {
+  flashattn.program (%t) in (%n) axes(query_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) follows leads {
+  }
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) follows {
+  flashattn.program (%t) in (%n) axes(query_tile) follows {
+  }
   return
 }
 

@@ -8,13 +8,14 @@
 
 namespace mlir::flashattn {
 
-/// At the beginning of `program`, which every thread of a kernel runs over parts of the keys: lets
-/// the kernel behind it start, which merges the parts and finds its rows meanwhile.
+/// At the beginning of `program`, which every thread of a kernel runs: lets the kernel behind it
+/// start, which finds out meanwhile what it has to do. Behind a wait of the program's own, so that
+/// what a kernel reads before it waits is safe from all but the one right before it.
 void addLaunchDependents(Block &program);
 
-/// Lets `launch` wait for the kernel before it, in front of its first access to memory: what only
-/// counts blocks and threads need not wait.
-void addWaitForPrerequisites(gpu::LaunchOp launch);
+/// Lets `program`, which every thread of a kernel runs, wait for the kernel before it, in front of
+/// its first access to memory: what only counts blocks and threads need not wait.
+void addWaitForPrerequisites(Block &program);
 
 } // namespace mlir::flashattn
 

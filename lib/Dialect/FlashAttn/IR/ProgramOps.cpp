@@ -75,8 +75,13 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
       parser.resolveOperands(sizes, builder.getIndexType(), state.operands) ||
       parser.parseKeyword("axes") ||
       parser.parseCommaSeparatedList(OpAsmParser::Delimiter::Paren, parseAxis) ||
-      parseOptionalSchedule(parser, properties.schedule) ||
-      parser.parseOptionalAttrDictWithKeyword(state.attributes))
+      parseOptionalSchedule(parser, properties.schedule))
+    return failure();
+  if (succeeded(parser.parseOptionalKeyword("follows")))
+    properties.follows = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("leads")))
+    properties.leads = builder.getUnitAttr();
+  if (parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   properties.axes = builder.getArrayAttr(axes);
   for (OpAsmParser::Argument &number : numbers)
@@ -97,7 +102,12 @@ void ProgramOp::print(OpAsmPrinter &printer) {
   printer << ")";
   if (getScheduleAttr())
     printSchedule(printer, getScheduleAttr());
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"axes", "schedule"});
+  if (getFollows())
+    printer << " follows";
+  if (getLeads())
+    printer << " leads";
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
+                                           {"axes", "schedule", "follows", "leads"});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);

@@ -97,6 +97,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.kvHeads, ceilDiv(sizes.keys, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
+  program.setFollows(true);
+  program.setLeads(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
@@ -194,6 +196,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
       b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
+  program.setFollows(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
@@ -246,6 +249,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
       b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       ScheduleAttr::get(b.getContext(), fields));
+  program.setFollows(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1],

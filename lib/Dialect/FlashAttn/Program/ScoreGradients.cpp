@@ -56,6 +56,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
       b, loc, ValueRange{sizes.batches, sizes.heads, div(rows, index(count))},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule.withoutRoles());
+  program.setLeads(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   ScorePlace at;

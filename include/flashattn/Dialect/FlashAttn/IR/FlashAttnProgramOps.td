@@ -33,6 +33,10 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     region is a tile program: a target gives the rows of its tile values to the warps that the
     schedule names. Without one it is ordinary code, which only the CPU runs.
 
+    Programs that `lead` come right before such that `follow`: those may begin while these still run,
+    on a target that lets them wait for what they need. The tiles that their contractions keep, which
+    are read first, these do not write.
+
     Example:
 
     ```mlir
@@ -43,7 +47,8 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     ```
   }];
   let arguments = (ins Variadic<Index>:$sizes, FlashAttn_ProgramAxes:$axes,
-                       OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
+                       OptionalAttr<FlashAttn_ScheduleAttr>:$schedule, UnitAttr:$follows,
+                       UnitAttr:$leads);
   let regions = (region SizedRegion<1>:$region);
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;

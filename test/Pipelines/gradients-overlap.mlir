@@ -1,0 +1,37 @@
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s --check-prefixes=CHECK,SUMS
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90 | FileCheck %s
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_80 | FileCheck %s --check-prefix=ALONE --implicit-check-not=griddepcontrol --implicit-check-not=SetLaunchFlags
+
+// Gradients are kernels that start beside the end of each other. The first one, whose launch is that
+// of any kernel, has waited for all that was before it; each of the others waits, whatever it has to
+// do: when the last one has ended, so have all.
+// CHECK-LABEL: llvm.func @gradients
+// CHECK-NOT: flashattnSetLaunchFlags
+// CHECK: gpu.launch_func @gradients_kernel::
+// CHECK-COUNT-2: llvm.call @flashattnSetLaunchFlags
+// CHECK-NOT: flashattnSetLaunchFlags
+// CHECK: gpu.launch_func @gradients_kernel_1::
+// CHECK-NOT: gpu.launch_func
+// CHECK: gpu.binary @gradients_kernel{{ }}
+// CHECK-NOT: griddepcontrol.wait
+// CHECK-SAME: griddepcontrol.launch_dependents;
+// CHECK-NOT: griddepcontrol.wait
+// The tiles that it keeps, of keys and values, come from no other kernel.
+// CHECK: gpu.binary @gradients_kernel_0
+// SUMS-SAME: cp.async.bulk.tensor.4d.shared::cluster
+// CHECK-NOT: ld.global
+// CHECK-NOT: cp.reduce
+// CHECK-SAME: griddepcontrol.wait;
+// CHECK-SAME: griddepcontrol.launch_dependents;
+// SUMS-SAME: cp.reduce.async.bulk.global
+// CHECK: gpu.binary @gradients_kernel_1
+// CHECK-NOT: ld.global
+// CHECK-SAME: griddepcontrol.wait;
+// CHECK-NOT: griddepcontrol.launch_dependents
+// ALONE-COUNT-3: gpu.binary
+func.func @gradients(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>, %lse: memref<1x2x?xf32>, %do: memref<1x2x?x64xf16>, %dq: memref<1x2x?x64xf16>, %dk: memref<1x2x?x64xf16>, %dv: memref<1x2x?x64xf16>) {
+  flashattn.attention_backward
+      ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?xf32>, memref<1x2x?x64xf16>)
+      outs(%dq, %dk, %dv : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+  return
+}
