@@ -48,7 +48,8 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
   let description = [{
     Turns each `flashattn.program` that `flashattn-specialize-warps` has left into a `gpu.launch`
     of one block per program and 32 threads per warp. Blocks are numbered with the query tile
-    fastest and the last tile of a head first: under a causal mask it is the longest.
+    fastest and the last tile of a head first: under a causal mask it is the longest. The first
+    and the last of several kernels of an op begin with the last head.
     The body still works on whole tiles, in a `flashattn.on_threads` with the schedule.
 
     `flashattn.count_splits` becomes arithmetic on the number of multiprocessors. A block of

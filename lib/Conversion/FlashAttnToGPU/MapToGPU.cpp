@@ -44,6 +44,9 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   b.setInsertionPoint(onThreads.getBody()->getTerminator());
   // 32-bit division: block numbers are below 2^31, and 64-bit division is a call's worth of code.
   Value rest = build.toI32(launch.getBlockIds().x);
+  // The first of several kernels and the last one go through batches and heads the other way round
+  // than those between them, so that each begins with what the cache has from the one before.
+  bool backwards = program.getLeads() != program.getFollows();
   SmallVector<Value> numbers(sizes.size());
   for (int64_t i = sizes.size() - 1; i >= 0; --i) {
     Value size = build.toI32(sizes[i]), number = rest;
@@ -53,7 +56,8 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
     }
     // The last tile of queries first: under a causal mask it has the most keys. And the first of
     // keys, which has the most queries.
-    if (&numbers[i] == &numbers.back() && program.getAxis(i) != ProgramAxis::KeyTile)
+    bool isTile = &numbers[i] == &numbers.back();
+    if (isTile ? program.getAxis(i) != ProgramAxis::KeyTile : backwards)
       number =
           arith::SubIOp::create(b, loc, arith::SubIOp::create(b, loc, size, number), build.i32(1));
     numbers[i] = number;

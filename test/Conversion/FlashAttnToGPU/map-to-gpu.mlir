@@ -67,19 +67,28 @@ func.func @one_size(%h: index, %m: memref<?xf32>, %x: f32) {
 }
 
 // Each kernel but the last lets the next one start, and each but the first waits for the one before
-// it: in front of its first access to memory, and before it lets another start.
+// it: in front of its first access to memory, and before it lets another start. The first and the
+// last one begin with the last head.
 // CHECK-LABEL: func @chain
 // CHECK: gpu.launch
 // CHECK-NOT: flashattn.wait_prerequisite_grids
 // CHECK: flashattn.launch_dependents
-// CHECK: memref.store
+// CHECK: %[[TILE:.*]] = arith.remui
+// CHECK: %[[REST:.*]] = arith.divui
+// CHECK: arith.subi %{{.*}}, %[[TILE]]
+// CHECK: %[[DOWN:.*]] = arith.subi %{{.*}}, %[[REST]]
+// CHECK: %[[HEAD32:.*]] = arith.subi %[[DOWN]], %c1_i32
+// CHECK: %[[HEAD:.*]] = arith.index_castui %[[HEAD32]]
+// CHECK: memref.store %{{.*}}, %{{.*}}[%[[HEAD]],
 // CHECK: gpu.launch
 // CHECK: arith.remui
+// CHECK-NOT: arith.subi
 // CHECK-NOT: memref.load
 // CHECK: flashattn.wait_prerequisite_grids
 // CHECK-NEXT: flashattn.launch_dependents
 // CHECK: memref.load
 // CHECK: gpu.launch
+// CHECK-COUNT-4: arith.subi
 // CHECK-NOT: memref.load
 // CHECK: flashattn.wait_prerequisite_grids
 // CHECK-NOT: flashattn.launch_dependents
