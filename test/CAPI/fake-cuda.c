@@ -310,9 +310,10 @@ static void checkFewQueries(void) {
 #define BIAS "memref<?x?x1x1xf32>"
 #define SINKS "memref<?xf32>"
 
-/* The workspace of gradients of 2 x 4 heads of 300 queries and 2 x 2 of 200 keys; with `hasAll` a
-   bias of each head, and sinks, have some too. */
-static int64_t measureGradients(const char *chip, const char *clauses, int hasAll) {
+/* The workspace of gradients of 2 x 4 heads of `queries` and 2 x 2 of `keys`; with `hasAll` a bias
+   of each head, and sinks, have some too. */
+static int64_t measureGradientsOf(int64_t queries, int64_t keys, const char *chip,
+                                  const char *clauses, int hasAll) {
   char text[2048];
   snprintf(
       text, sizeof(text),
@@ -325,7 +326,7 @@ static int64_t measureGradients(const char *chip, const char *clauses, int hasAl
       hasAll ? ", %bias: " BIAS ", %sinks: " SINKS ", %d_bias: " BIAS ", %d_sinks: " SINKS : "",
       clauses, hasAll ? "bias(%bias : " BIAS ") sink_logits(%sinks : " SINKS ")" : "",
       hasAll ? "d_bias(%d_bias : " BIAS ") d_sink_logits(%d_sinks : " SINKS ")" : "");
-  const int64_t q[4] = {2, 4, 300, 128}, k[4] = {2, 2, 200, 128}, bias[4] = {2, 4, 1, 1},
+  const int64_t q[4] = {2, 4, queries, 128}, k[4] = {2, 2, keys, 128}, bias[4] = {2, 4, 1, 1},
                 sinks[1] = {4};
   FlashAttnTensor t[13] = {describe(FLASHATTN_F16, 4, q),     describe(FLASHATTN_F16, 4, k),
                            describe(FLASHATTN_F16, 4, k),     describe(FLASHATTN_F16, 4, q),
@@ -342,6 +343,10 @@ static int64_t measureGradients(const char *chip, const char *clauses, int hasAl
   return workspace;
 }
 
+static int64_t measureGradients(const char *chip, const char *clauses, int hasAll) {
+  return measureGradientsOf(300, 200, chip, clauses, hasAll);
+}
+
 /* Two f32 of each query, which are in whole tiles, and a row of them where programs add up dq; one
    more of each query for the gradient of a bias. None grows with the queries and the keys. */
 static void checkGradients(void) {
@@ -350,8 +355,21 @@ static void checkGradients(void) {
   CHECK(measureGradients("sm_90a", "", 0) == of128 * (2 + 128));
   CHECK(measureGradients("sm_90a", "deterministic", 0) == of64 * 2);
   CHECK(measureGradients("sm_90a", "deterministic", 1) == of64 * 2 + beside);
-  CHECK(measureGradients("sm_80", "", 0) == of64 * 2);
+  CHECK(measureGradients("sm_80", "", 0) == of128 * (2 + 128));
   CHECK(measureGradients("sm_80", "deterministic", 1) == of64 * 2 + beside);
+}
+
+/* Where all queries see the first keys these have sums, 2 x 128 rows of each of their heads, which
+   take as much as one more f32 of each query at most. */
+static void checkSharedKeys(void) {
+  const char *mask = "mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, "
+                     "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)";
+  const int64_t queries = 2 * 4 * 16384, sums = 2 * 2 * 2 * 128 * 128, f32 = 4;
+  CHECK(sums == queries);
+  CHECK(measureGradientsOf(16384, 16384, "sm_90a", mask, 0) == f32 * (queries * (2 + 128) + sums));
+  CHECK(measureGradientsOf(16383, 16384, "sm_90a", mask, 0) == f32 * queries * (2 + 128));
+  CHECK(measureGradientsOf(16384, 511, "sm_90a", mask, 0) == f32 * queries * (2 + 128));
+  CHECK(measureGradientsOf(16384, 16384, "sm_80", mask, 0) == f32 * queries * (2 + 128));
 }
 
 /* Memory in several pieces: the most at any time counts. */
@@ -442,6 +460,7 @@ int main(void) {
   checkMemory();
   checkFewQueries();
   checkGradients();
+  checkSharedKeys();
   checkPeak();
   CHECK(checkWorkspace(shared, tensors, 4) == 0);
   int64_t workspace = 0;

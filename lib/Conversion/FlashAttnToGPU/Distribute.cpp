@@ -160,6 +160,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](hopper::StoreTileOp op) { return storeTile(op); })
       .Case([&](hopper::PinOp op) { return pin(op); })
       .Case([&](hopper::AddTileOp op) { return addTile(op); })
+      .Case([&](hopper::StageTileOp op) { return stageTile(op); })
       .Case([&](AddTileOp op) { return addTile(op); })
       .Case([&](LoadAddedOp op) { return loadAdded(op); })
       .Case([&](arith::ConstantOp op) { return success(); })

@@ -80,6 +80,9 @@ private:
   LogicalResult storeTile(hopper::StoreTileOp op);
   LogicalResult pin(hopper::PinOp op);
   LogicalResult addTile(hopper::AddTileOp op);
+  LogicalResult stageTile(hopper::StageTileOp op);
+  /// The number of this thread's warp in its program.
+  Value findWarp();
   LogicalResult loadAdded(LoadAddedOp op);
   /// Of a part of `rows` rows: which 16 of the rows this warp has, and which part of the columns.
   std::pair<Value, Value> splitWarp(int64_t rows);

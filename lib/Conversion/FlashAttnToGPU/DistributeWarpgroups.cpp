@@ -90,9 +90,21 @@ LogicalResult Distributor::addTile(hopper::AddTileOp op) {
   Value held = mapped(op.getValue());
   if (!held)
     return op.emitOpError() << "has no distribution to threads of its operand";
-  Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
-  hopper::AddTileOp::create(b, loc, held, op.getStaging(), op.getTarget(), op.getIndices(), warp);
+  hopper::AddTileOp::create(b, loc, held, op.getStaging(), op.getTarget(), op.getIndices(),
+                            findWarp());
   return success();
+}
+
+LogicalResult Distributor::stageTile(hopper::StageTileOp op) {
+  Value held = mapped(op.getValue());
+  if (!held)
+    return op.emitOpError() << "has no distribution to threads of its operand";
+  hopper::StageTileOp::create(b, loc, held, op.getStaging(), findWarp());
+  return success();
+}
+
+Value Distributor::findWarp() {
+  return arith::DivUIOp::create(b, loc, program.getThread(), index(32));
 }
 
 /// What warp w of the rows and part p of the columns had: of each lane four elements, the two rows'

@@ -200,75 +200,130 @@ std::string BarrierLowering<PublishOp>::getText(PublishOp op, OpAdaptor, OpBuild
          "setp.eq.b32 p, $1, 0;\n@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}";
 }
 
+/// Copies that add, each of what a warp has staged.
+class StagedAdd {
+public:
+  StagedAdd(ConversionPatternRewriter &b, Location loc, const LLVMTypeConverter &converter,
+            TypedValue<BaseMemRefType> staging, Value convertedStaging, Value warp)
+      : b(b), loc(loc), converter(converter), warp(warp),
+        warps(cast<MemRefType>(staging.getType()).getDimSize(0)),
+        elements(cast<MemRefType>(staging.getType()).getDimSize(1)), lane(createLane(b, loc)) {
+    Value start = createSharedAddress(b, loc, converter, staging, convertedStaging,
+                                      ValueRange{warp, constant(0)});
+    mine = LLVM::AddOp::create(
+        b, loc, start, LLVM::MulOp::create(b, loc, lane, constantI32(b, loc, kVector * kBytes)));
+  }
+
+  /// What a thread stages at once.
+  int64_t getCount() const { return elements / kLanes; }
+
+  /// Writes what the thread holds from number `first` on, behind the read of the warp's last copy.
+  void stage(Value value, int64_t first = 0) {
+    createInlinePTX(b, loc,
+                    "{\n.reg .pred p;\nsetp.eq.b32 p, $0, 0;\n"
+                    "@p cp.async.bulk.wait_group.read 0;\n}\nbar.warp.sync -1;",
+                    {}, lane);
+    SmallVector<Value> held;
+    for (int64_t i = 0; i < getCount(); ++i)
+      held.push_back(LLVM::ExtractElementOp::create(b, loc, value, constantI32(b, loc, first + i)));
+    for (int64_t i = 0; i < getCount(); i += kVector) {
+      SmallVector<Value> inputs{mine};
+      llvm::append_range(inputs, ArrayRef(held).slice(i, kVector));
+      createInlinePTX(
+          b, loc,
+          llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};", i * kLanes * kBytes).str(),
+          {}, inputs);
+    }
+  }
+
+  /// Begins the copy, behind `fence`; what goes before `first` all warps have added before. The
+  /// first lane's own place is the warp's.
+  void add(TypedValue<BaseMemRefType> target, Value convertedTarget, ValueRange indices,
+           StringRef fence, int64_t first = 0) {
+    Value to = findTarget(target, convertedTarget, indices);
+    if (first)
+      to = LLVM::AddOp::create(b, loc, to, constant(first * kLanes * warps * kBytes));
+    createInlinePTX(b, loc,
+                    llvm::formatv("{{\n.reg .pred p;\n{1}bar.warp.sync -1;\n"
+                                  "setp.eq.b32 p, $2, 0;\n"
+                                  "@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+                                  "[$0], [$1], {0};\n@p cp.async.bulk.commit_group;\n}",
+                                  elements * kBytes, fence)
+                        .str(),
+                    {}, ValueRange{to, mine, lane});
+  }
+
+private:
+  static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
+
+  Value constant(int64_t value) {
+    return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(warp.getType(), value));
+  }
+  Value addProduct(Value sum, Value value, int64_t factor) {
+    return LLVM::AddOp::create(b, loc, sum, LLVM::MulOp::create(b, loc, value, constant(factor)));
+  }
+
+  /// Where the warp's elements go, in global memory. The row, which changes from step to step,
+  /// comes last: a loop then keeps one pointer.
+  Value findTarget(TypedValue<BaseMemRefType> target, Value converted, ValueRange at) {
+    auto type = cast<MemRefType>(target.getType());
+    SmallVector<Value> indices(at);
+    Value row = std::exchange(indices[indices.size() - 2], constant(0));
+    Value start = LLVM::getStridedElementPtr(b, loc, converter, type, converted, indices);
+    start = LLVM::PtrToIntOp::create(b, loc, warp.getType(), start);
+    return addProduct(addProduct(start, warp, elements * kBytes), row,
+                      type.getShape().back() * kBytes);
+  }
+
+  ConversionPatternRewriter &b;
+  Location loc;
+  const LLVMTypeConverter &converter;
+  Value warp;
+  int64_t warps, elements; ///< of a warp
+  Value lane, mine;
+};
+
 struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
   LogicalResult matchAndRewrite(AddTileOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    int64_t elements = cast<MemRefType>(op.getStaging().getType()).getDimSize(1);
-    constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
-    auto type = cast<VectorType>(op.getValue().getType());
-    Value zero = LLVM::ConstantOp::create(rewriter, loc,
-                                          rewriter.getIntegerAttr(adaptor.getWarp().getType(), 0));
-    Value warpStaging =
-        createSharedAddress(rewriter, loc, *getTypeConverter(), op.getStaging(),
-                            adaptor.getStaging(), ValueRange{adaptor.getWarp(), zero});
-    Value lane = createLane(rewriter, loc);
-    createInlinePTX(rewriter, loc,
-                    "{\n.reg .pred p;\nsetp.eq.b32 p, $0, 0;\n"
-                    "@p cp.async.bulk.wait_group.read 0;\n}\nbar.warp.sync -1;",
-                    {}, lane);
-    Value mine = LLVM::AddOp::create(
-        rewriter, loc, warpStaging,
-        LLVM::MulOp::create(rewriter, loc, lane, constantI32(rewriter, loc, kVector * kBytes)));
-    SmallVector<Value> held;
-    for (int64_t i = 0; i < type.getNumElements(); ++i)
-      held.push_back(LLVM::ExtractElementOp::create(rewriter, loc, adaptor.getValue(),
-                                                    constantI32(rewriter, loc, i)));
-    for (int64_t i = 0; i < type.getNumElements(); i += kVector) {
-      SmallVector<Value> inputs{mine};
-      llvm::append_range(inputs, ArrayRef(held).slice(i, kVector));
-      createInlinePTX(
-          rewriter, loc,
-          llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};", i * kLanes * kBytes).str(),
-          {}, inputs);
+    StagedAdd staged(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(),
+                     adaptor.getStaging(), adaptor.getWarp());
+    int64_t held = cast<VectorType>(op.getValue().getType()).getNumElements();
+    for (int64_t first = 0; first < held; first += staged.getCount()) {
+      staged.stage(adaptor.getValue(), first);
+      staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(),
+                 "fence.proxy.async.shared::cta;\n", first);
     }
-    Value address = createTarget(op, adaptor, rewriter, elements * kBytes);
-    // The first lane's own place is the warp's.
-    createInlinePTX(rewriter, loc,
-                    llvm::formatv("{{\n.reg .pred p;\nfence.proxy.async.shared::cta;\n"
-                                  "bar.warp.sync -1;\nsetp.eq.b32 p, $2, 0;\n"
-                                  "@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
-                                  "[$0], [$1], {0};\n@p cp.async.bulk.commit_group;\n}",
-                                  elements * kBytes)
-                        .str(),
-                    {}, ValueRange{address, mine, lane});
     rewriter.eraseOp(op);
     return success();
   }
+};
 
-private:
-  /// Where the warp's `bytes` go, in global memory. The row, which changes from step to step, comes
-  /// last: a loop then keeps one pointer.
-  Value createTarget(AddTileOp op, OpAdaptor adaptor, OpBuilder &b, int64_t bytes) const {
-    Location loc = op.getLoc();
-    auto type = cast<MemRefType>(op.getTarget().getType());
-    SmallVector<Value> indices(adaptor.getIndices());
-    Value &place = indices[indices.size() - 2], row = place;
-    auto constant = [&](int64_t value) -> Value {
-      return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(row.getType(), value));
-    };
-    place = constant(0);
-    Value address =
-        LLVM::PtrToIntOp::create(b, loc, row.getType(),
-                                 LLVM::getStridedElementPtr(b, loc, *getTypeConverter(), type,
-                                                            adaptor.getTarget(), indices));
-    address = LLVM::AddOp::create(b, loc, address,
-                                  LLVM::MulOp::create(b, loc, adaptor.getWarp(), constant(bytes)));
-    int64_t rowBytes = type.getShape().back() * 4;
-    return LLVM::AddOp::create(b, loc, address,
-                               LLVM::MulOp::create(b, loc, row, constant(rowBytes)));
+struct StageTileLowering : ConvertOpToLLVMPattern<StageTileOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(StageTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    StagedAdd(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(), adaptor.getStaging(),
+              adaptor.getWarp())
+        .stage(adaptor.getValue());
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct AddStagedLowering : ConvertOpToLLVMPattern<AddStagedOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(AddStagedOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    StagedAdd(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(), adaptor.getStaging(),
+              adaptor.getWarp())
+        .add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(), "");
+    rewriter.eraseOp(op);
+    return success();
   }
 };
 
@@ -394,7 +449,7 @@ WalkResult checkConvertible(Operation *op) {
     op->emitOpError() << "expected no rings; run hopper-expand-rings first";
     return WalkResult::interrupt();
   }
-  if (!isa<WgmmaOp, WgmmaWaitOp, PinOp, StoreTileOp, AddTileOp>(op))
+  if (!isa<WgmmaOp, WgmmaWaitOp, PinOp, StoreTileOp, AddTileOp, StageTileOp>(op))
     return WalkResult::advance();
   auto types = llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
                                         llvm::to_vector(op->getResultTypes()));
@@ -434,8 +489,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   addTensorMapConversion(converter);
   patterns.add<TmaLoadLowering, BulkLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
-               BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>, AddTileLowering>(
-      converter);
+               BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>, AddTileLowering,
+               StageTileLowering, AddStagedLowering>(converter);
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
   patterns.add(lowerWaitStores);

@@ -158,6 +158,8 @@ private:
   void useRows(TileLoopOp loop, Value first, Value step);
   void clearMissingRows(LoadTileOp load, Value tile);
   void exchange(TileLoopOp loop, Value first, Value step);
+  SmallVector<Value> getPlace(AddTileOp added);
+  void addTiles(mlir::Block *body);
   void pinOperands(TileLoopOp loop);
   void meet();
   void storeOutputs(const Held &held, Value consumer);

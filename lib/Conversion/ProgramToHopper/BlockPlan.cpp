@@ -165,6 +165,19 @@ static bool shareIntervals(const BlockPlan &plan) {
   });
 }
 
+static int64_t countElements(AddTileOp add) {
+  return cast<VectorType>(add.getTile().getType()).getNumElements();
+}
+
+/// Elements that are added at once: what there is room for.
+static int64_t countStaged(const BlockPlan &plan) {
+  return plan.added.empty()
+             ? 0
+             : countElements(*llvm::min_element(plan.added, [](AddTileOp x, AddTileOp y) {
+                 return countElements(x) < countElements(y);
+               }));
+}
+
 /// Whether consumers can share the program.
 static LogicalResult verifySharing(const BlockPlan &plan) {
   ProgramOp program = plan.program;
@@ -187,6 +200,14 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
                                     "transposed tile or adds tiles, but got tile_m "
                                  << plan.schedule.getTileM() << " for " << plan.getConsumers()
                                  << " consumers";
+  // A larger tile is added part by part.
+  int64_t staged = countStaged(plan);
+  for (AddTileOp add : plan.added)
+    if (countElements(add) > staged &&
+        countElements(add) != staged * static_cast<int64_t>(add.getParts()))
+      return add.emitOpError() << "expected parts of " << staged
+                               << " elements, as few as another tile has, but got "
+                               << add.getParts() << " parts of " << add.getTile().getType();
   return success();
 }
 
@@ -210,8 +231,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   }
   for (const BlockPlan::Row &row : plan.rows)
     block.rows.push_back(LoadTileOp(row.load).getTileType().getDimSize(1));
-  for (AddTileOp add : plan.added)
-    block.added = cast<VectorType>(add.getTile().getType()).getNumElements();
+  block.added = countStaged(plan);
   block.stages = plan.getStages();
   block.slots = plan.getSlots();
   block.intervals = plan.intervals;
@@ -271,6 +291,10 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   llvm::append_range(plan.added, plan.loop.getBody()->getOps<AddTileOp>());
   if (plan.added.size() > 1)
     return plan.added.back().emitOpError() << "expected at most one tile of a step to be added";
+  program.walk([&](AddTileOp add) {
+    if (!llvm::is_contained(plan.added, add))
+      plan.added.push_back(add);
+  });
   for (AddTileOp add : plan.added)
     if (add.getAdjacent() != 4)
       return add.emitOpError() << "expected 4 adjacent elements, as copies add them, but got "

@@ -34,7 +34,7 @@ struct BlockPlan {
   SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
   /// Products of the loop whose left-hand side, transposed, consumers hand each other.
   SmallVector<vector::ContractionOp> exchanges;
-  SmallVector<AddTileOp> added; ///< tiles of the loop that are added to global memory, at most one
+  SmallVector<AddTileOp> added;      ///< tiles that are added to global memory, at most one a step
   bool batchesShare = false;         ///< whether batches share what a consumer itself reads
   int64_t intervals = 0;             ///< of the loop
   bool countsRounds = false;         ///< whether the loop has rounds

@@ -82,6 +82,13 @@ static Operation *getStage(Operation *op) {
   return nullptr;
 }
 
+static int64_t countStagesBefore(Operation *op) {
+  int64_t count = 0;
+  for (Operation *stage = getStage(op); stage; stage = getStage(stage))
+    ++count;
+  return count;
+}
+
 /// The step of the tile that `loop` is at; `step` is that of tile or place `first`.
 Value ConsumerBuilder::stepAt(TileLoopOp loop, Value first, Value step) {
   if (!plan.sharesProgram())
@@ -172,6 +179,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   constexpr int64_t kPlaces = 2;
   SmallVector<vector::ContractionOp> products =
       llvm::filter_to_vector(loop.getBody()->getOps<vector::ContractionOp>(), isLhsTransposed);
+  Operation *published = nullptr;
   for (auto [i, product] : llvm::enumerate(products)) {
     Value tiles = block.exchanged[i], tile = product.getLhs();
     int64_t ready = plan.memory.exchangeReady + kPlaces * i;
@@ -179,7 +187,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     b.setInsertionPointAfter(tile.getDefiningOp());
     Value place = placeOf(now(), kPlaces);
     hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
-    hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
+    published = hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
     b.setInsertionPoint(product);
     Value turn = now();
     place = placeOf(turn, kPlaces);
@@ -191,11 +199,35 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   }
   for (AddTileOp added : llvm::make_early_inc_range(loop.getBody()->getOps<AddTileOp>())) {
     b.setInsertionPoint(added);
-    SmallVector<Value> indices(added.getIndices());
-    Value &row = indices[indices.size() - 2];
-    row = mul(row, cast<VectorType>(added.getTile().getType()).getDimSize(0));
-    hopper::AddTileOp::create(b, loc, added.getTile(), block.staging, added.getTarget(), indices,
-                              /*warp=*/Value());
+    hopper::StageTileOp::create(b, loc, added.getTile(), block.staging, /*warp=*/Value());
+    // One fence a step for both: it waits for all that was written, behind what products read.
+    if (published) {
+      b.setInsertionPoint(loop.getBody()->getTerminator());
+      StageOp::create(b, loc, /*lag=*/1, countStagesBefore(published));
+    }
+    hopper::FenceAsyncSharedOp::create(b, loc);
+    hopper::AddStagedOp::create(b, loc, block.staging, added.getTarget(), getPlace(added),
+                                div(threadInGroup, index(32)));
+    b.eraseOp(added);
+  }
+}
+
+/// Elements where the tile of `added` begins.
+SmallVector<Value> ConsumerBuilder::getPlace(AddTileOp added) {
+  SmallVector<Value> indices(added.getIndices());
+  Value &row = indices[indices.size() - 2];
+  row = mul(row, cast<VectorType>(added.getTile().getType()).getDimSize(0));
+  return indices;
+}
+
+/// Adds tiles that `body` has behind its loop by way of the block's staging.
+void ConsumerBuilder::addTiles(mlir::Block *body) {
+  SmallVector<AddTileOp> tiles;
+  body->walk([&](AddTileOp added) { tiles.push_back(added); });
+  for (AddTileOp added : tiles) {
+    b.setInsertionPoint(added);
+    hopper::AddTileOp::create(b, loc, added.getTile(), block.staging, added.getTarget(),
+                              getPlace(added), /*warp=*/Value());
     b.eraseOp(added);
   }
 }
@@ -332,6 +364,7 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   b.inlineBlockBefore(program.getBody(), target, place, numbers);
   step = consumeLoop(held.slot, numbers[2], step);
   useResidents(held);
+  addTiles(target);
   storeOutputs(held, consumer);
   if (!plan.added.empty()) {
     // Its place in shared memory must last for the last copy's reads of it.

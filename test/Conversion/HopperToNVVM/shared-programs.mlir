@@ -73,20 +73,59 @@ func.func @publish(%bars: memref<4xi64, #shared>, %i: index) {
 // CHECK-DAG: %[[ELEMENTS:.*]] = llvm.mlir.constant(256 : index)
 // CHECK-DAG: %[[C16:.*]] = llvm.mlir.constant(16 : i32)
 // CHECK-DAG: %[[W:.*]] = builtin.unrealized_conversion_cast %[[WARP]] : index to i64
+// CHECK: %[[LANE:.*]] = llvm.and
 // CHECK: llvm.mul %[[W]], %[[ELEMENTS]]
 // CHECK: %[[STAGING:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
-// CHECK: %[[LANE:.*]] = llvm.and
-// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Asetp.eq.b32 p, $0, 0;\0A@p cp.async.bulk.wait_group.read 0;\0A}\0Abar.warp.sync -1;", "r" %[[LANE]]
 // CHECK: %[[OFLANE:.*]] = llvm.mul %[[LANE]], %[[C16]]
 // CHECK: %[[MINE:.*]] = llvm.add %[[STAGING]], %[[OFLANE]]
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Asetp.eq.b32 p, $0, 0;\0A@p cp.async.bulk.wait_group.read 0;\0A}\0Abar.warp.sync -1;", "r" %[[LANE]]
 // CHECK: llvm.inline_asm has_side_effects "st.shared.v4.f32 [$0+0], {$1, $2, $3, $4};", "r,f,f,f,f" %[[MINE]],
 // CHECK: llvm.inline_asm has_side_effects "st.shared.v4.f32 [$0+512], {$1, $2, $3, $4};", "r,f,f,f,f" %[[MINE]],
 // CHECK: %[[START:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr to i64
 // CHECK: %[[BEFORE:.*]] = llvm.mul %[[W]], %[[BYTES]]
-// CHECK: %[[TO:.*]] = llvm.add %[[START]], %[[BEFORE]]
+// CHECK: %[[WARPS:.*]] = llvm.add %[[START]], %[[BEFORE]]
+// The row, of 512 bytes, comes last.
+// CHECK: %[[OFROW:.*]] = llvm.mul %{{.*}}, %{{.*}} : i64
+// CHECK: %[[TO:.*]] = llvm.add %[[WARPS]], %[[OFROW]]
 // CHECK: llvm.inline_asm has_side_effects
-// CHECK-SAME: fence.proxy.async.shared::cta;\0Abar.warp.sync -1;\0Asetp.eq.b32 p, $2, 0;\0A@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1], 1024;\0A@p cp.async.bulk.commit_group;\0A}", "l,r,r" %[[TO]], %[[STAGING]], %[[LANE]] :
+// CHECK-SAME: fence.proxy.async.shared::cta;\0Abar.warp.sync -1;\0Asetp.eq.b32 p, $2, 0;\0A@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1], 1024;\0A@p cp.async.bulk.commit_group;\0A}", "l,r,r" %[[TO]], %[[MINE]], %[[LANE]] :
 func.func @add_tile(%x: vector<8xf32>, %s: memref<4x256xf32, #shared>, %t: memref<?x128xf32>, %row: index, %column: index, %warp: index) {
   hopper.add_tile %x through %s to %t[%row, %column] warp %warp : vector<8xf32>, memref<4x256xf32, #shared>, memref<?x128xf32>
+  return
+}
+
+// Twice as many as are staged: the second half waits for the first one's copy to have read them, and goes behind what all
+// four warps have added of that, 4096 bytes further.
+// CHECK-LABEL: func @add_parts
+// CHECK-DAG: %[[BYTES:.*]] = llvm.mlir.constant(1024 : i64)
+// CHECK-DAG: %[[ALL:.*]] = llvm.mlir.constant(4096 : i64)
+// CHECK: llvm.inline_asm {{.*}}wait_group.read
+// CHECK-COUNT-2: llvm.inline_asm {{.*}}st.shared.v4.f32
+// CHECK: %[[BEFORE:.*]] = llvm.mul %{{.*}}, %[[BYTES]]
+// CHECK: %[[WARPS:.*]] = llvm.add %{{.*}}, %[[BEFORE]]
+// CHECK: %[[TO:.*]] = llvm.add %[[WARPS]], %{{.*}}
+// CHECK: llvm.inline_asm {{.*}}[$0], [$1], 1024;{{.*}} %[[TO]],
+// CHECK: llvm.inline_asm {{.*}}wait_group.read
+// CHECK: llvm.inline_asm {{.*}}st.shared.v4.f32 [$0+0]
+// CHECK: llvm.inline_asm {{.*}}st.shared.v4.f32 [$0+512]
+// CHECK: %[[NEXT:.*]] = llvm.add %[[TO]], %[[ALL]]
+// CHECK: llvm.inline_asm {{.*}}[$0], [$1], 1024;{{.*}} %[[NEXT]],
+// CHECK-NOT: wait_group.read
+func.func @add_parts(%x: vector<16xf32>, %s: memref<4x256xf32, #shared>, %t: memref<?x128xf32>, %row: index, %column: index, %warp: index) {
+  hopper.add_tile %x through %s to %t[%row, %column] warp %warp : vector<16xf32>, memref<4x256xf32, #shared>, memref<?x128xf32>
+  return
+}
+
+// Both by themselves: the copy has no fence of its own.
+// CHECK-LABEL: func @stage_and_add
+// CHECK: llvm.inline_asm {{.*}}wait_group.read
+// CHECK-COUNT-2: llvm.inline_asm {{.*}}st.shared.v4.f32
+// CHECK-NOT: st.shared
+// CHECK: nvvm.fence.proxy {kind = #nvvm.proxy_kind<async.shared>, space = #nvvm.shared_space<cta>}
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Abar.warp.sync -1;\0Asetp.eq.b32 p, $2, 0;\0A@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [$0], [$1], 1024;\0A@p cp.async.bulk.commit_group;\0A}", "l,r,r"
+func.func @stage_and_add(%x: vector<8xf32>, %s: memref<4x256xf32, #shared>, %t: memref<?x128xf32>, %row: index, %column: index, %warp: index) {
+  hopper.stage_tile %x to %s warp %warp : vector<8xf32>, memref<4x256xf32, #shared>
+  hopper.fence_async_shared
+  hopper.add_staged %s to %t[%row, %column] warp %warp : memref<4x256xf32, #shared>, memref<?x128xf32>
   return
 }

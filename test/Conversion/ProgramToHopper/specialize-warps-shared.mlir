@@ -13,7 +13,7 @@
 !mem = memref<2x4x?x128xf16>
 
 // CHECK-LABEL: func @shared
-// CHECK-SAME: %[[K:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[V:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[Q:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[DO:[a-z0-9]+]]: memref<2x4x?x128xf16>, {{.*}}, %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %[[EXPONENTS:[a-z0-9]+]]: memref<2x8x4096xf32>, %[[TILES:[a-z0-9]+]]: index, %[[STEPS:[a-z0-9]+]]: index, %[[GROUP:[a-z0-9]+]]: index
+// CHECK-SAME: %[[K:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[V:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[Q:[a-z0-9]+]]: memref<2x4x?x128xf16>, %[[DO:[a-z0-9]+]]: memref<2x4x?x128xf16>, {{.*}}, %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %[[EXPONENTS:[a-z0-9]+]]: memref<2x8x4096xf32>, %[[TILES:[a-z0-9]+]]: index, %[[STEPS:[a-z0-9]+]]: index, %[[GROUP:[a-z0-9]+]]: index, %[[KEYSUMS:[a-z0-9]+]]: memref<2x?x128xf32>, %[[PARTS:[a-z0-9]+]]: index
 // A block for each program.
 // CHECK: %[[BLOCKS:.*]] = arith.muli %[[TILES]], %c8
 // CHECK-DAG: %[[KMAP:.*]] = hopper.make_tensor_map %[[K]] row_dim(2) : {{.*}} to !hopper.tensor_map<128x64xf16>
@@ -61,8 +61,9 @@
 // CHECK: flashattn.on_threads %[[MINE]]
 // CHECK: %[[KTILE:.*]] = hopper.load_tile %[[KPLACE:.*]] : {{.*}} -> vector<128x128xf16>
 // CHECK: scf.for %[[G:.*]] = %c0 to %[[GROUP]] step %c1 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[DONE:.*]] = %c0)
+// CHECK: %[[OFFSET:.*]] = arith.subi %[[DONE]], %{{.*}}
 // CHECK: flashattn.tile_loop (%[[PLACE:.*]], %[[TILE:.*]]) in
-// CHECK:   %[[STEP:.*]] = arith.addi %{{.*}}, %[[DONE]]
+// CHECK:   %[[STEP:.*]] = arith.addi %[[PLACE]], %[[OFFSET]]
 // CHECK:   hopper.ring_get %[[QRING]] at %[[STEP]]
 // The weights, which another stage's product takes, are made in their own stage, of what came with the queries.
 // CHECK:   flashattn.stage{{$}}
@@ -92,9 +93,18 @@
 // CHECK:   hopper.barrier_wait %[[BARS]][%[[READY]]], %[[PARITY]]
 // CHECK:   %[[ALL:.*]] = hopper.load_tile %[[TO]] : {{.*}} -> vector<128x64xf16>
 // CHECK:   %[[DQ:.*]] = vector.contract {{.*}} %[[ALL]], %[[KTILE]],
+// CHECK:   hopper.stage_tile %[[DQ]] to %[[STAGING]]
+// Behind what the next step publishes, whose fence is one for both, it is added.
+// CHECK:   flashattn.stage lag 1 behind 3
+// CHECK:   hopper.fence_async_shared
 // CHECK:   %[[ROW:.*]] = arith.muli %[[TILE]], %c64
-// CHECK:   hopper.add_tile %[[DQ]] through %[[STAGING]] to %[[SUMS]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
+// CHECK:   hopper.add_staged %[[STAGING]] to %[[SUMS]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
 // CHECK:   flashattn.tile_yield
+// What the loop leaves goes through the same staging.
+// CHECK: %[[PART:.*]] = arith.cmpi slt, %[[T:.*]], %[[PARTS]]
+// CHECK: scf.if %[[PART]]
+// CHECK: %[[KROW:.*]] = arith.muli %[[T]], %c128
+// CHECK: hopper.add_tile %{{.*}} through %[[STAGING]] to %[[KEYSUMS]][%{{.*}}, %[[KROW]], %c0] : vector<128x128xf32>,
 // Where an output lies sisters may still read: all consumers meet before and behind, and one thread of all sends it.
 // CHECK: hopper.group_barrier %c1_i32 threads(256)
 // CHECK-NEXT: hopper.store_tile %{{.*}} to %[[KPLACE]]
@@ -126,7 +136,7 @@
 // WGMMA: hopper.wgmma_wait %[[DKS]]
 // WGMMA-NEXT: hopper.barrier_arrive
 // WGMMA: %[[DQW:.*]] = hopper.wgmma_wait %[[DQ]] : vector<64x128xf32>
-// WGMMA: hopper.add_tile %[[DQW]]
+// WGMMA: hopper.stage_tile %[[DQW]]
 // WGMMA: %[[DP:.*]] = hopper.wgmma
 // WGMMA-NEXT: %[[DVS:.*]] = hopper.wgmma %[[P]], %{{.*}}, %[[DV]] transposed :
 // WGMMA: %[[DPW:.*]] = hopper.wgmma_wait %[[DP]] {pending = 1 : i64} : vector<128x64xf32>
@@ -135,7 +145,7 @@
 // WGMMA: hopper.wgmma_wait %[[DVS]]
 // WGMMA-NEXT: hopper.barrier_arrive
 // WGMMA-NEXT: scf.yield
-func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem, %sums: memref<2x8x?x128xf32>, %exponents: memref<2x8x4096xf32>, %tiles: index, %steps: index, %group: index) {
+func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem, %sums: memref<2x8x?x128xf32>, %exponents: memref<2x8x4096xf32>, %tiles: index, %steps: index, %group: index, %keysums: memref<2x?x128xf32>, %parts: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
@@ -169,6 +179,10 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1, %av1 : vector<128x128xf32>, vector<128x128xf32>
+    }
+    %part = arith.cmpi slt, %t, %parts : index
+    scf.if %part {
+      flashattn.add_tile %r#0 to %keysums[%b, %t, %c0] parts 2 : vector<128x128xf32>, memref<2x?x128xf32>
     }
     %k16 = arith.truncf %r#0 : vector<128x128xf32> to vector<128x128xf16>
     %v16 = arith.truncf %r#1 : vector<128x128xf32> to vector<128x128xf16>

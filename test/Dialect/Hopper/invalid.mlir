@@ -404,9 +404,9 @@ func.func @target_indices(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>,
 
 // -----
 
-!s = memref<8x512xf32, #gpu.address_space<workgroup>>
+!s = memref<8x384xf32, #gpu.address_space<workgroup>>
 func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected 1024 elements of staging for each warp, in 128s, but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected staging for each warp in 128s of elements that divides 1024 but got 'memref<8x384xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xf32>
   return
 }
@@ -415,7 +415,7 @@ func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>
 
 !s = memref<8x64xf32, #gpu.address_space<workgroup>>
 func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected 64 elements of staging for each warp, in 128s, but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
+  // expected-error @+1 {{expected staging for each warp in 128s of elements that divides 64 but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] warp %i : vector<2xf32>, !s, memref<?x128xf32>
   return
 }
@@ -426,6 +426,32 @@ func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: 
 func.func @no_warp(%x: vector<32xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
   // expected-error @+1 {{expected the number of the warp where the value is a thread's part}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<32xf32>, !s, memref<?x128xf32>
+  return
+}
+
+// -----
+
+!s = memref<8x512xf32, #gpu.address_space<workgroup>>
+func.func @staged_parts(%x: vector<64x128xf32>, %s: !s) {
+  // expected-error @+1 {{'hopper.stage_tile' op expected staging for each warp in 128s of elements that holds 1024 but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
+  hopper.stage_tile %x to %s : vector<64x128xf32>, !s
+  return
+}
+
+// -----
+
+func.func @added_memory(%s: memref<8x1024xf32>, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{'hopper.add_staged' op expected staging of warps x f32 in shared memory but got 'memref<8x1024xf32>'}}
+  hopper.add_staged %s to %t[%i, %i] warp %i : memref<8x1024xf32>, memref<?x128xf32>
+  return
+}
+
+// -----
+
+!s = memref<8x1024xf32, #gpu.address_space<workgroup>>
+func.func @added_indices(%s: !s, %t: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{expected an index for each of 2 dimensions but got 1}}
+  hopper.add_staged %s to %t[%i] warp %i : !s, memref<?x128xf32>
   return
 }
 

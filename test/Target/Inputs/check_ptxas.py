@@ -205,7 +205,7 @@ def kernel_ptx(ir):
 # Bytes of scalars that ptxas may keep in memory in kernels of gradients, none of them a tile's: those
 # with masks on warpgroups of D = 64 take three registers more than there are; without warpgroups a
 # thread has all of its registers in use, and masks and groups of heads some more.
-FEW_BYTES = {"sm_90a": 0}
+FEW_BYTES = {"sm_90a": 20}
 FEW_BYTES_ELSEWHERE = 60
 # The same of programs over key tiles without roles that add up the gradients of queries: nearly all
 # is read between their loops; of masks with several intervals 8 words in a step.

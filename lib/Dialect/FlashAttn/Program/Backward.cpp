@@ -6,7 +6,9 @@
 //===----------------------------------------------------------------------===//
 
 #include "BiasGradients.h"
+#include "KeyParts.h"
 #include "ScoreMod.h"
+#include "SplitKeys.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -22,7 +24,8 @@ class BackwardBuilder : TileBuilder {
 public:
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
-        sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()) {}
+        sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
+        parts(schedule.sharesProgram() ? KeyParts::get(b, op, operands, all) : std::nullopt) {}
 
   void build();
 
@@ -32,8 +35,11 @@ private:
     bool dk, dv;
   };
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
+  void addQueries(Value gradients, Value inner, Value k, ArrayRef<Value> at) const;
   void buildQueryPrograms(const QuerySums &sums);
   void buildSumPrograms(const QuerySums &sums);
+  void buildKeySumPrograms();
+  ScheduleAttr getSumSchedule(int64_t rows) const;
   /// Parts of the columns of a share of dq: a warp has 16 of its rows.
   int64_t getParts() const { return 16 * schedule.getWarps() / schedule.getTileN(); }
   /// Copies add four elements of a thread; without them each is added alone, beside those of the
@@ -51,6 +57,7 @@ private:
   const Sizes &sizes;
   KeyRange all;
   SmallVector<IntegerSet> visible;
+  std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
   Factor scale; ///< of dq and dk: what sums of products still lack
 };
 
@@ -89,13 +96,27 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
 // Programs over key tiles
 //===----------------------------------------------------------------------===//
 
+/// Adds the share of dq that the tile `inner` of the scores' gradients has, to `gradients` at `at`.
+void BackwardBuilder::addQueries(Value gradients, Value inner, Value k, ArrayRef<Value> at) const {
+  int64_t lag = schedule.getRoles() ? 1 : 0;
+  StageOp::create(b, loc, lag, /*behind=*/lag);
+  VectorType type = f32Vector({schedule.getTileN(), cast<VectorType>(k.getType()).getDimSize(1)});
+  Value dq = productOfTransposed(inner, k, splat(type, 0));
+  // While the next step's products run.
+  if (lag)
+    StageOp::create(b, loc, lag, /*behind=*/2);
+  AddTileOp::create(b, loc, dq, gradients, at, getParts(), getAdjacent());
+}
+
 /// dk and dv of a tile of keys: rows are keys, and the steps go over the tiles of queries that the
 /// mask shows them, of one query head after the other (B2).
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries);
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
+  Value keyTiles = ceilDiv(sizes.keys, rows);
   auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.kvHeads, ceilDiv(sizes.keys, rows)},
+      b, loc,
+      ValueRange{sizes.batches, sizes.kvHeads, parts ? parts->countPrograms(keyTiles) : keyTiles},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
   program.setFollows(true);
   program.setLeads(true);
@@ -103,6 +124,10 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
         keyTile = program.getNumbers()[2];
+  KeyParts::Share share{keyTile, {}, {}, {}, keyTile};
+  if (parts)
+    share = parts->locate(keyTile, keyTiles);
+  keyTile = share.tile;
   KeyRange keys = operands.getKeys(all, batch);
   Value firstKey = mul(keyTile, rows);
   // B7: what lies past kv_len may be anything, and a share of dq is summed over all of the keys.
@@ -121,6 +146,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
       b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries, keys.keys, columns);
   if (schedule.addsQueries())
     gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
+  if (parts)
+    intervals = takeTiles(b, loc, intervals, share.first, share.steps);
 
   auto zeros = [&](int64_t columns) {
     return splat(f32Vector({rows, operands.padColumns(columns)}), 0);
@@ -139,11 +166,17 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     ScorePlace at{batch,    head,          tile,     keyTile, add(mul(tile, columns), keys.offset),
                   firstKey, sizes.queries, keys.keys};
     Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
+    // Warpgroups read them beside the product, whose operands they would wait behind.
+    Value exponents;
+    if (schedule.sharesProgram())
+      exponents = sums.loadColumns(QuerySums::Exponent, at);
     Value products = gradients.multiply(q, k);
+    if (!exponents)
+      exponents = sums.loadColumns(QuerySums::Exponent, at);
     StageOp::create(b, loc);
     ScoreDerivative derivative;
-    Value weights = gradients.toDotType(gradients.buildWeights(
-        products, at, sums.loadColumns(QuerySums::Exponent, at), derivative));
+    Value weights =
+        gradients.toDotType(gradients.buildWeights(products, at, exponents, derivative));
     StageOp::create(b, loc);
     SmallVector<Value> dO;
     if (wanted.dv)
@@ -160,23 +193,17 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
       Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
       StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
       yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
-      if (Value gradient = sums.getQueryGradients()) {
-        int64_t lag = schedule.getRoles() ? 1 : 0;
-        StageOp::create(b, loc, lag, /*behind=*/lag);
-        Value dq = productOfTransposed(
-            inner, k, splat(f32Vector({columns, cast<VectorType>(k.getType()).getDimSize(1)}), 0));
-        if (schedule.getRoles())
-          StageOp::create(b, loc, lag, /*behind=*/2);
-        AddTileOp::create(b, loc, dq, gradient, ValueRange{batch, head, tile, index(0)}, getParts(),
-                          getAdjacent());
-      }
+      if (Value gradient = sums.getQueryGradients())
+        addQueries(gradient, inner, k, {batch, head, tile, index(0)});
     }
     TileYieldOp::create(b, loc, yielded);
     scale = derivative.factor;
     state.assign(loop.getResults().begin(), loop.getResults().end());
   }
+  if (parts)
+    parts->add(share, batch, kvHead, state.front(), state.back());
   auto storeSum = [&](Value sum, const Factor &factor, Value memref) {
-    store(hideMissingKeys(sum, keys, firstKey), factor, memref, batch, kvHead, keyTile);
+    store(hideMissingKeys(sum, keys, firstKey), factor, memref, batch, kvHead, share.stored);
   };
   if (wanted.dk)
     storeSum(state.front(), scale, op.getDkInit());
@@ -239,16 +266,21 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   store(dq, scale, op.getDqInit(), batch, head, queryTile);
 }
 
-/// dq of a tile of queries from what the programs over key tiles have added up.
-void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
-  int64_t rows = schedule.getTileN();
+/// Of programs that only read sums, in tiles of `rows` rows.
+ScheduleAttr BackwardBuilder::getSumSchedule(int64_t rows) const {
   ScheduleFields fields = schedule.withoutRoles().getFields();
   fields.tileM = rows;
   fields.warps = rows / 16;
+  return ScheduleAttr::get(b.getContext(), fields);
+}
+
+/// dq of a tile of queries from what the programs over key tiles have added up.
+void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
+  int64_t rows = schedule.getTileN();
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
-      ScheduleAttr::get(b.getContext(), fields));
+      getSumSchedule(rows));
   program.setFollows(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
@@ -260,8 +292,28 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   store(dq, scale, op.getDqInit(), batch, head, tile);
 }
 
+/// dk and dv of the tiles of keys that several programs have shared.
+void BackwardBuilder::buildKeySumPrograms() {
+  auto program = ProgramOp::create(
+      b, loc, ValueRange{sizes.batches, sizes.kvHeads, parts->getCount()},
+      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile},
+      getSumSchedule(schedule.getTileM()));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
+        tile = program.getNumbers()[2];
+  KeyRange keys = operands.getKeys(all, batch);
+  Value firstKey = mul(tile, schedule.getTileM());
+  auto storeSum = [&](int64_t which, const Factor &factor, Value memref) {
+    Value sum = hideMissingKeys(parts->load(batch, kvHead, tile, which), keys, firstKey);
+    store(sum, factor, memref, batch, kvHead, tile);
+  };
+  storeSum(0, scale, op.getDkInit());
+  storeSum(1, {}, op.getDvInit());
+}
+
 void BackwardBuilder::build() {
-  QuerySums sums(b, op, operands, schedule.addsQueries());
+  QuerySums sums(b, op, operands, schedule.addsQueries(), parts ? parts->getSums() : Value());
   if (schedule.getApart().value_or(false)) {
     buildKeyPrograms(sums, {/*dk=*/false, /*dv=*/true});
     buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/false});
@@ -270,6 +322,10 @@ void BackwardBuilder::build() {
   }
   if (schedule.addsQueries()) {
     buildSumPrograms(sums);
+    if (parts) {
+      buildKeySumPrograms();
+      parts->free();
+    }
   } else {
     schedule = schedule.forQueryTiles();
     // What makes scores takes the tiles' sizes from the op, whose other programs are there already.

@@ -3,6 +3,7 @@
 #include "ScoreGradients.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
@@ -28,7 +29,7 @@ Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> s
 }
 
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                     bool sumsQueries)
+                     bool sumsQueries, Value zeroed)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
@@ -39,7 +40,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
   if (sumsQueries)
     gradients = allocateF32(
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
-  buildProgram(op, operands);
+  buildProgram(op, operands, zeroed);
 }
 
 void QuerySums::free() const {
@@ -49,7 +50,7 @@ void QuerySums::free() const {
 }
 
 /// B1: delta = sum_d d_o o - d_lse, and the exponent of 2 that P's are taken against.
-void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
+void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed) {
   const Sizes &sizes = operands.getSizes();
   int64_t count = schedule.getTileM();
   auto program = ProgramOp::create(
@@ -78,12 +79,8 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
   };
   Value dO = loadTile(op.getDO()), o = loadTile(op.getO());
   // While the tiles are on their way.
-  if (gradients) {
-    int64_t columns = cast<MemRefType>(gradients.getType()).getShape().back();
-    StoreTileOp::create(b, loc, splat(f32Vector({count, columns}), 0), gradients,
-                        ValueRange{at.batch, at.head, at.queryTile, index(0)},
-                        ArrayRef<int64_t>{2, 3}, /*shape=*/nullptr, ArrayRef<bool>{true, true});
-  }
+  if (gradients)
+    storeZeros(gradients, {at.batch, at.head, at.queryTile, index(0)});
   Value products = arith::MulFOp::create(b, loc, dO, o);
   Value delta = vector::MultiDimReductionOp::create(
       b, loc, products, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
@@ -103,6 +100,23 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands) {
   for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
                         /*shape=*/nullptr, ArrayRef<bool>{true});
+  if (!zeroed)
+    return;
+  // The first programs of a batch have a tile of them each.
+  Value number = add(mul(at.head, program.getSizes()[2]), at.queryTile);
+  Value tiles = div(dim(zeroed, 1), index(count));
+  auto guarded = scf::IfOp::create(b, loc, less(number, tiles), /*withElseRegion=*/false);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  storeZeros(zeroed, {at.batch, number, index(0)});
+}
+
+/// A tile of zeros; `indices` as those of `flashattn.store_tile`.
+void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
+  auto type = cast<MemRefType>(memref.getType());
+  int64_t last = type.getRank() - 1;
+  VectorType tile = f32Vector({schedule.getTileM(), type.getDimSize(last)});
+  StoreTileOp::create(b, loc, splat(tile, 0), memref, indices, ArrayRef<int64_t>{last - 1, last},
+                      /*shape=*/nullptr, ArrayRef<bool>{true, true});
 }
 
 SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {

@@ -16,8 +16,10 @@ Value allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes);
 class QuerySums : public TileBuilder {
 public:
   /// Makes room for them and, in programs of their own, the sums.
-  /// Where `sumsQueries` there is a sum of dq too, of zeros.
-  QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, bool sumsQueries);
+  /// Where `sumsQueries` there is a sum of dq too, of zeros. `zeroed`, where given, becomes zeros:
+  /// memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
+  QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, bool sumsQueries,
+            Value zeroed = {});
   void free() const;
 
   enum Kind { Exponent, Delta };
@@ -33,7 +35,8 @@ public:
   Value getQueryGradients() const { return gradients; }
 
 private:
-  void buildProgram(AttentionBackwardOp op, const Operands &operands);
+  void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed);
+  void storeZeros(Value memref, ArrayRef<Value> indices) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
 
   ScheduleAttr schedule;

@@ -6,34 +6,54 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-SmallVector<TileInterval> mlir::flashattn::takeShare(OpBuilder &b, Location loc,
-                                                     ArrayRef<TileInterval> keys, Value part,
-                                                     Value parts) {
-  TileBuilder build(b, loc);
-  auto add = [&](Value x, Value y) { return build.add(x, y); };
-  auto sub = [&](Value x, Value y) { return build.sub(x, y); };
+/// Tiles of the intervals before each, and of all.
+static std::pair<SmallVector<Value>, Value> countTiles(const TileBuilder &build,
+                                                       ArrayRef<TileInterval> intervals) {
   Value all = build.index(0);
-  SmallVector<Value> before; // tiles of the intervals before each
-  for (const TileInterval &interval : keys) {
+  SmallVector<Value> before;
+  for (const TileInterval &interval : intervals) {
     before.push_back(all);
-    all = add(all, sub(interval.end, interval.begin));
+    all = build.add(all, build.sub(interval.end, interval.begin));
   }
-  Value share = build.divide32(add(all, sub(parts, build.index(1))), parts);
-  Value first = arith::MulIOp::create(b, loc, part, share);
+  return {before, all};
+}
+
+/// The `count` tiles from number `first` on; `before` are those of the intervals before each.
+static SmallVector<TileInterval> clip(const TileBuilder &build, ArrayRef<TileInterval> intervals,
+                                      ArrayRef<Value> before, Value first, Value count) {
   SmallVector<TileInterval> result;
-  for (auto [interval, skipped] : llvm::zip_equal(keys, before)) {
+  for (auto [interval, skipped] : llvm::zip_equal(intervals, before)) {
     // Either may lie outside of the interval, which is empty then.
-    Value begin = add(interval.begin, sub(first, skipped)), end = add(begin, share);
+    Value begin = build.add(interval.begin, build.sub(first, skipped));
+    Value end = build.add(begin, count);
     // Bounds that are one value stay one: nothing lies between them.
     DenseMap<Value, Value> known;
     auto clamp = [&](Value bound) {
       Value &clamped = known[bound];
       if (!clamped)
-        clamped = arith::MaxSIOp::create(b, loc, arith::MinSIOp::create(b, loc, bound, end), begin);
+        clamped = arith::MaxSIOp::create(
+            build.b, build.loc, arith::MinSIOp::create(build.b, build.loc, bound, end), begin);
       return clamped;
     };
     result.push_back({clamp(interval.begin), clamp(interval.fullBegin), clamp(interval.fullEnd),
                       clamp(interval.end)});
   }
   return result;
+}
+
+SmallVector<TileInterval> mlir::flashattn::takeShare(OpBuilder &b, Location loc,
+                                                     ArrayRef<TileInterval> keys, Value part,
+                                                     Value parts) {
+  TileBuilder build(b, loc);
+  auto [before, all] = countTiles(build, keys);
+  Value share = build.divide32(build.add(all, build.sub(parts, build.index(1))), parts);
+  Value first = arith::MulIOp::create(b, loc, part, share);
+  return clip(build, keys, before, first, share);
+}
+
+SmallVector<TileInterval> mlir::flashattn::takeTiles(OpBuilder &b, Location loc,
+                                                     ArrayRef<TileInterval> tiles, Value first,
+                                                     Value count) {
+  TileBuilder build(b, loc);
+  return clip(build, tiles, countTiles(build, tiles).first, first, count);
 }

@@ -13,6 +13,10 @@ namespace mlir::flashattn {
 SmallVector<TileInterval> takeShare(OpBuilder &builder, Location loc, ArrayRef<TileInterval> keys,
                                     Value part, Value parts);
 
+/// In the same way `count` tiles from number `first` on, or as many of these as there are.
+SmallVector<TileInterval> takeTiles(OpBuilder &builder, Location loc, ArrayRef<TileInterval> tiles,
+                                    Value first, Value count);
+
 } // namespace mlir::flashattn
 
 #endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SPLITKEYS_H

@@ -418,25 +418,70 @@ LogicalResult PinOp::verify() {
 
 LogicalResult PublishOp::verify() { return verifyBarriers(*this, getBarriers()); }
 
-LogicalResult AddTileOp::verify() {
-  auto staging = cast<MemRefType>(getStaging().getType());
+LogicalResult FenceAsyncSharedOp::canonicalize(FenceAsyncSharedOp op, PatternRewriter &rewriter) {
+  for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
+    if (isa<PublishOp, FenceAsyncSharedOp>(before)) {
+      rewriter.eraseOp(op);
+      return success();
+    }
+    if (!isPure(before) && !isa<BarrierArriveOp>(before))
+      return failure();
+  }
+  return failure();
+}
+
+static LogicalResult verifyStaging(Operation *op, Value memref) {
+  auto staging = cast<MemRefType>(memref.getType());
   if (staging.getRank() != 2 || !staging.getElementType().isF32() || !staging.hasStaticShape() ||
       staging.getDimSize(0) == 0 || !gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(staging) ||
       !staging.getLayout().isIdentity())
-    return emitOpError() << "expected staging of warps x f32 in shared memory but got " << staging;
-  auto target = cast<MemRefType>(getTarget().getType());
+    return op->emitOpError() << "expected staging of warps x f32 in shared memory but got "
+                             << staging;
+  return success();
+}
+
+static LogicalResult verifyTarget(Operation *op, Value memref, ValueRange indices) {
+  auto target = cast<MemRefType>(memref.getType());
   if (!target.getElementType().isF32() || !target.getLayout().isIdentity())
-    return emitOpError() << "expected a target of f32 without gaps but got " << target;
-  if (static_cast<int64_t>(getIndices().size()) != target.getRank())
-    return emitOpError() << "expected an index for each of " << target.getRank()
-                         << " dimensions but got " << getIndices().size();
-  auto value = cast<VectorType>(getValue().getType());
+    return op->emitOpError() << "expected a target of f32 without gaps but got " << target;
+  if (static_cast<int64_t>(indices.size()) != target.getRank())
+    return op->emitOpError() << "expected an index for each of " << target.getRank()
+                             << " dimensions but got " << indices.size();
+  return success();
+}
+
+static LogicalResult verifyStaged(Operation *op, Value tile, Value memref, Value warp) {
+  auto value = cast<VectorType>(tile.getType());
+  auto staging = cast<MemRefType>(memref.getType());
   int64_t elements = value.getRank() == 1 ? 32 * value.getNumElements()
                                           : value.getNumElements() / staging.getDimSize(0);
-  if (elements != staging.getDimSize(1) || elements % 128 != 0)
-    return emitOpError() << "expected " << elements
-                         << " elements of staging for each warp, in 128s, but got " << staging;
-  if ((value.getRank() == 1) != (getWarp() != nullptr))
-    return emitOpError() << "expected the number of the warp where the value is a thread's part";
+  int64_t staged = staging.getDimSize(1);
+  if (staged == 0 || staged % 128 != 0 || elements == 0 ||
+      (isa<AddTileOp>(op) ? elements % staged != 0 : elements != staged))
+    return op->emitOpError() << "expected staging for each warp in 128s of elements that "
+                             << (isa<AddTileOp>(op) ? "divides " : "holds ") << elements
+                             << " but got " << staging;
+  if ((value.getRank() == 1) != (warp != nullptr))
+    return op->emitOpError()
+           << "expected the number of the warp where the value is a thread's part";
   return success();
+}
+
+LogicalResult StageTileOp::verify() {
+  if (failed(verifyStaging(*this, getStaging())))
+    return failure();
+  return verifyStaged(*this, getValue(), getStaging(), getWarp());
+}
+
+LogicalResult AddStagedOp::verify() {
+  if (failed(verifyStaging(*this, getStaging())))
+    return failure();
+  return verifyTarget(*this, getTarget(), getIndices());
+}
+
+LogicalResult AddTileOp::verify() {
+  if (failed(verifyStaging(*this, getStaging())) ||
+      failed(verifyTarget(*this, getTarget(), getIndices())))
+    return failure();
+  return verifyStaged(*this, getValue(), getStaging(), getWarp());
 }

@@ -145,10 +145,13 @@ def Hopper_FenceAsyncSharedOp : Hopper_OrderedOp<"fence_async_shared"> {
     Tensor copies and asynchronous products reach shared memory by a way of their own, the
     asynchronous proxy, and see what a thread wrote only behind its fence.
 
+    Behind `hopper.publish`, which has one, and nothing that writes, it is erased.
+
     Example: `hopper.fence_async_shared`
   }];
   let assemblyFormat = "attr-dict";
   let hasVerifier = 0;
+  let hasCanonicalizeMethod = 1;
 }
 
 //===----------------------------------------------------------------------===//
@@ -540,14 +543,57 @@ def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
   let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
 }
 
+def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
+  let summary = "a tile for a copy that adds it";
+  let description = [{
+    Writes a tile to `staging` in shared memory, memref<W x E x f32> of E elements for each of W warps:
+    a warp's accumulators as they are, four of a thread next to each other, threads in turn. It begins
+    by waiting until the warp's last copy from there (`hopper.add_staged`) has read it. On whole tiles
+    the value is the tile; or it is what a thread holds, and `warp` the number of its warp.
+
+    Example:
+
+    ```mlir
+    hopper.stage_tile %dq to %staging
+        : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
+    ```
+  }];
+  let arguments = (ins Hopper_F32Vector:$value, AnyMemRef:$staging, Optional<Index>:$warp);
+  let assemblyFormat = [{
+    $value `to` $staging (`warp` $warp^)? attr-dict `:` type($value) `,` type($staging)
+  }];
+}
+
+def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged"> {
+  let summary = "add to global memory what is staged";
+  let description = [{
+    Begins a copy of each warp, which adds what the warp of number `warp` has staged to `target`. All threads of the warp run it, each behind a fence of its writes
+    (`hopper.fence_async_shared`).
+
+    Example:
+
+    ```mlir
+    hopper.add_staged %staging to %sums[%b, %h, %row, %c0] warp %warp
+        : memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x?x?x128xf32>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$staging, AnyMemRef:$target, Variadic<Index>:$indices,
+                       Index:$warp);
+  let assemblyFormat = [{
+    $staging `to` $target `[` $indices `]` `warp` $warp attr-dict
+    `:` type($staging) `,` type($target)
+  }];
+}
+
 def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> {
   let summary = "add a tile to global memory asynchronously";
   let description = [{
     `flashattn.add_tile` by way of `staging` in shared memory, memref<W x E x f32> of E elements for
     each of W warps: a warp's accumulators as they are, four of a thread next to each other, threads
     in turn. One copy that adds, a warp; it begins by waiting until the warp's last one has read the
-    staging. On whole tiles the value is the tile; or it is what a thread holds, and `warp` the number
-    of its warp.
+    staging. Where a warp has a multiple of E elements there are several such parts, each of all
+    warps behind the one before. On whole tiles the value is the tile; or it is what a thread holds,
+    and `warp` the number of its warp.
 
     Example:
 
