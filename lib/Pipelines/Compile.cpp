@@ -125,7 +125,8 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;
-    buildFlashAttnToNVVMPipeline(pm, pipeline, options.visitStage);
+    (options.forModel ? buildFlashAttnToModelPipeline
+                      : buildFlashAttnToNVVMPipeline)(pm, pipeline, options.visitStage);
     return pm.run(module);
   }
   WalkResult result = module.walk([](Operation *op) -> WalkResult {

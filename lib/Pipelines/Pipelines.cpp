@@ -150,14 +150,16 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
   addStage(pm, PipelineStage::Lowered, visit);
 }
 
-void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
-                                             const FlashAttnToNVVMOptions &options,
-                                             const StageVisitor &visit) {
+/// All up to kernels of threads, with branches. Nothing for a chip that is no GPU.
+static std::optional<flashattn::Machine>
+addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
+           const flashattn::StageVisitor &visit) {
+  using namespace flashattn;
   llvm::Expected<Machine> machine = Machine::get(options.chip);
   if (!machine || machine->isCPU()) {
     pm.addPass(std::make_unique<RefuseChipPass>(machine ? "expected a GPU as chip but got 'cpu'"
                                                         : llvm::toString(machine.takeError())));
-    return;
+    return std::nullopt;
   }
   buildFlashAttnSchedulePipeline(pm, options.chip, /*vectorWidth=*/1, options.schedule, visit);
   addTilePrograms(pm, /*onGPU=*/true, /*fuseProjection=*/false, visit);
@@ -182,7 +184,15 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createFlagLaunches());
   pm.addPass(createReinterpretExpandShape());
   addLowerToBranches(pm);
+  return *machine;
+}
 
+void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
+                                             const FlashAttnToNVVMOptions &options,
+                                             const StageVisitor &visit) {
+  std::optional<Machine> machine = addKernels(pm, options, visit);
+  if (!machine)
+    return;
   GpuNVVMAttachTargetOptions target;
   target.chip = options.chip;
   target.features = llvm::formatv("+ptx{0}", machine->getPTXVersion()).str();
@@ -215,6 +225,21 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   pm.addPass(createVerifyLowered());
 }
 
+void flashattn::buildFlashAttnToModelPipeline(OpPassManager &pm,
+                                              const FlashAttnToNVVMOptions &options,
+                                              const StageVisitor &visit) {
+  if (!addKernels(pm, options, visit))
+    return;
+  pm.addPass(createConvertGPUToModel());
+  pm.addPass(createConvertHopperHostToLLVM());
+  addLowerHostToLLVM(pm);
+  // Fills and copies of the host's.
+  pm.addPass(createGpuToLLVMConversionPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+  pm.addPass(createVerifyLowered());
+  addStage(pm, PipelineStage::Lowered, visit);
+}
+
 void flashattn::registerFlashAttnPipelines() {
   PassPipelineRegistration<FlashAttnToCPUOptions>(
       "flashattn-to-cpu", "attention ops to code for the host",
@@ -225,5 +250,10 @@ void flashattn::registerFlashAttnPipelines() {
       "flashattn-to-nvvm", "attention ops to PTX kernels and host code",
       [](OpPassManager &pm, const FlashAttnToNVVMOptions &options) {
         buildFlashAttnToNVVMPipeline(pm, options);
+      });
+  PassPipelineRegistration<FlashAttnToNVVMOptions>(
+      "flashattn-to-model", "attention ops to kernels for a model of a GPU, on the host",
+      [](OpPassManager &pm, const FlashAttnToNVVMOptions &options) {
+        buildFlashAttnToModelPipeline(pm, options);
       });
 }

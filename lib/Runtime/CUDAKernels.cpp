@@ -1,6 +1,7 @@
 //===- CUDAKernels.cpp - kernels of a CUDA device and their launches -------===//
 
 #include "CUDADevice.h"
+#include "TensorMaps.h"
 #include "llvm/Support/xxhash.h"
 
 using namespace mlir::flashattn;
@@ -207,42 +208,23 @@ Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **paramete
 }
 
 Error CUDADevice::encodeTensorMap(void *map, const TensorMapShape &shape) {
-  constexpr int64_t kMaxRank = 5, kMaxSize = int64_t(1) << 32;
-  constexpr int64_t kAlignment = 16, kStrideLimit = int64_t(1) << 40;
+  constexpr int64_t kMaxRank = 5, kAlignment = 16;
   const int64_t elementBytes = getElementBytes(shape.element);
   if (!driver.tensorMapEncodeTiled)
     return formatError("{0} cannot make a tensor map: the CUDA driver (CUDA {1}.{2}) has none, "
                        "they came with CUDA 12.0",
                        getId(), driver.version / 1000, driver.version % 1000 / 10);
-  int64_t rank = shape.sizes.size(), last = rank - 1;
-  if (rank < 1 || rank > kMaxRank)
-    return formatError("{0} cannot make a tensor map: expected 1 to {1} dimensions but got {2}",
-                       getId(), kMaxRank, rank);
-  int64_t rowBytes = shape.boxColumns * elementBytes;
-  if (rowBytes != 32 && rowBytes != 64 && rowBytes != 128)
-    return formatError("{0} cannot make a tensor map: expected rows of the box of 32, 64 or 128 "
-                       "bytes but got {1}",
-                       getId(), rowBytes);
-  bool empty = llvm::is_contained(shape.sizes, 0);
-  if (!empty && reinterpret_cast<uintptr_t>(shape.base) % kAlignment != 0)
-    return formatError("{0} cannot make a tensor map: expected the tensor's first element at a "
-                       "multiple of {1} bytes but got address {2}",
-                       getId(), kAlignment, shape.base);
-  if (!empty && shape.sizes[last] > 1 && shape.strides[last] != 1)
-    return formatError("{0} cannot make a tensor map: expected stride 1 of dimension {1}, the "
-                       "last, but got {2}",
-                       getId(), last, shape.strides[last]);
-
+  if (Error error = checkTensorMap(*this, shape))
+    return error;
+  const int64_t rank = shape.sizes.size(), last = rank - 1;
+  const int64_t rowBytes = shape.boxColumns * elementBytes;
+  const bool empty = llvm::is_contained(shape.sizes, 0);
   uint64_t sizes[kMaxRank], strides[kMaxRank];
   uint32_t box[kMaxRank], elementStrides[kMaxRank];
   // What a dimension whose stride does not matter gets: as if it were the next one inwards.
   int64_t validStride = kAlignment;
   for (int64_t i = 0; i < rank; ++i) {
     int64_t dim = last - i, size = shape.sizes[dim];
-    if (size < 0 || size > kMaxSize)
-      return formatError("{0} cannot make a tensor map: expected at most {1} elements along "
-                         "dimension {2} but got {3}",
-                         getId(), kMaxSize, dim, size);
     sizes[i] = std::max<int64_t>(size, 1);
     box[i] = dim == last             ? shape.boxColumns
              : dim == shape.rowDim   ? shape.boxRows
@@ -251,15 +233,8 @@ Error CUDADevice::encodeTensorMap(void *map, const TensorMapShape &shape) {
     elementStrides[i] = 1;
     if (i == 0)
       continue;
-    if (!empty && size > 1) {
-      int64_t stride = shape.strides[dim];
-      if (stride < 0 || stride >= kStrideLimit / elementBytes ||
-          stride * elementBytes % kAlignment != 0)
-        return formatError("{0} cannot make a tensor map: expected a stride of dimension {1} that "
-                           "is a multiple of {2} elements from 0 to below 2^39 but got {3}",
-                           getId(), dim, kAlignment / elementBytes, stride);
-      validStride = stride * elementBytes;
-    }
+    if (!empty && size > 1)
+      validStride = shape.strides[dim] * elementBytes;
     strides[i - 1] = validStride;
   }
   // Nothing is loaded from a tensor without elements, whose address may be null: any other will do.

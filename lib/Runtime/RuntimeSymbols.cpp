@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Errors.h"
+#include "Model/ModelSymbols.h"
 #include "RuntimeContext.h"
 #include "flashattn/Runtime/ParallelFor.h"
 #include "llvm/ADT/APFloat.h"
@@ -371,11 +372,17 @@ llvm::orc::SymbolMap mlir::flashattn::getRuntimeSymbols(llvm::orc::MangleAndInte
   for (const Symbol &symbol : llvm::concat<const Symbol>(kAllocations, kOthers))
     map[mangle(symbol.name)] = {llvm::orc::ExecutorAddr::fromPtr(symbol.address),
                                 llvm::JITSymbolFlags::Exported};
+  model::visitSymbols([&](llvm::StringRef name, void *address) {
+    map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address),
+                         llvm::JITSymbolFlags::Exported};
+  });
   return map;
 }
 
 bool mlir::flashattn::isRuntimeSymbol(llvm::StringRef name) {
-  return hasName(kAllocations, name) || hasName(kOthers, name);
+  bool isModel = false;
+  model::visitSymbols([&](llvm::StringRef symbol, void *) { isModel |= symbol == name; });
+  return isModel || hasName(kAllocations, name) || hasName(kOthers, name);
 }
 
 bool mlir::flashattn::isAllocationSymbol(llvm::StringRef name) {

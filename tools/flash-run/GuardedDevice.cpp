@@ -39,6 +39,7 @@ Expected<void *> GuardedDevice::allocate(size_t bytes) {
     return base.takeError();
   auto *address = static_cast<uint8_t *>(*base) + kMargin;
   buffers[address] = {*base, bytes, sequence++, guarding, false};
+  inner.limit(*base, address, bytes);
   if (guarding) {
     if (Error error = inner.fill(*base, kGuard, kMargin))
       return error;

@@ -42,6 +42,7 @@ public:
   std::string getId() const override { return inner.getId(); }
   std::string getDescription() const override { return inner.getDescription(); }
   std::string getChip() const override { return inner.getChip(); }
+  bool isModel() const override { return inner.isModel(); }
   int64_t getMultiprocessorCount() const override { return inner.getMultiprocessorCount(); }
   llvm::Expected<void *> allocate(size_t bytes) override;
   llvm::Error release(void *buffer) override;

@@ -17,6 +17,7 @@
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Runtime/Model.h"
 #include "flashattn/Target/Machine.h"
 #include "flashattn/Target/Tuned.h"
 #include "mlir/IR/DialectRegistry.h"
@@ -52,8 +53,10 @@ cl::list<std::string> files(cl::Positional, cl::desc("[FILE.mlir|-]"), cl::cat(r
 cl::opt<std::string> functionName("function", cl::value_desc("name"),
                                   cl::desc("Function to call (default: the only public one)"),
                                   cl::cat(runCategory));
-cl::opt<std::string> deviceName("device", cl::value_desc("auto|cuda[:N]|cpu"), cl::init("auto"),
-                                cl::desc("Where to run (auto: the first GPU, or the CPU)"),
+cl::opt<std::string> deviceName("device", cl::value_desc("auto|cuda[:N]|cpu|model:sm_XX"),
+                                cl::init("auto"),
+                                cl::desc("Where to run (auto: the first GPU, or the CPU; model: a "
+                                         "model of a GPU, which finds races and deadlocks)"),
                                 cl::cat(runCategory));
 cl::opt<bool> listDevices("list-devices", cl::desc("Print the devices of this machine and stop"),
                           cl::cat(runCategory));
@@ -153,11 +156,19 @@ static Expected<std::unique_ptr<Device>> openDevice(std::string &noGPU) {
     noGPU = llvm::toString(device.takeError());
     return createCPUDevice();
   }
+  if (name.consume_front("model:")) {
+    Expected<Machine> machine = Machine::get(name);
+    if (!machine)
+      return llvm::createStringError("--device=model: " + llvm::toString(machine.takeError()));
+    if (machine->isCPU())
+      return llvm::createStringError("--device=model: expected a GPU but got 'cpu'");
+    return createModelDevice(name);
+  }
   int ordinal = 0;
   if (name.consume_front("cuda") &&
       (name.empty() || (name.consume_front(":") && !name.getAsInteger(10, ordinal))))
     return createCUDADevice(ordinal);
-  return llvm::createStringError("expected --device to be auto, cuda, cuda:N or cpu but got '" +
+  return llvm::createStringError("expected --device to be auto, cuda, cuda:N, cpu or model:sm_XX but got '" +
                                  deviceName + "'");
 }
 
@@ -622,6 +633,7 @@ static Expected<bool> runTool(int valuesFile) {
                             {"function", program->function}};
   LoweringOptions lowering =
       getLoweringOptions(program->function, chip.empty() ? device->getChip() : chip);
+  lowering.forModel = device->isModel();
   if (tuneFlag) {
     progress.reset();
     if (Error error = runTune(**module, *program, *data, *device, lowering, benchSeconds))

@@ -313,4 +313,25 @@ def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::Modul
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect"];
 }
 
+//===----------------------------------------------------------------------===//
+// A model of a GPU
+//===----------------------------------------------------------------------===//
+
+def ConvertGPUToModel : Pass<"convert-gpu-to-model", "::mlir::ModuleOp"> {
+  let summary = "kernels as functions of the host, for a model of the GPU";
+  let description = [{
+    Each kernel becomes a function of two pointers, to its arguments and to one of its threads, which
+    the host runs once for each thread. Ops that touch memory, other threads or the asynchronous units
+    of the machine become calls of the model (`flashattn/Runtime/ModelABI.h`), or get one in front of
+    them; what only computes stays. `gpu.launch_func` becomes a call that runs the kernel. An op that
+    the model does not have is an error. Kernels must be distributed to threads, with branches for
+    structured control flow.
+
+    Example: test/Conversion/GPUToModel/kernel.mlir
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect", "::mlir::LLVM::LLVMDialect",
+    "::mlir::memref::MemRefDialect", "::mlir::vector::VectorDialect"];
+}
+
 #endif // FLASHATTN_CONVERSION_PASSES_TD

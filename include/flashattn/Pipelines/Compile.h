@@ -38,6 +38,8 @@ int64_t getHostVectorWidth();
 struct CompileOptions {
   std::string function; ///< compiled alone, with what it calls; empty: all are
   std::string chip;     ///< "cpu" or sm_XX
+  /// Code for a model of the GPU, on the host.
+  bool forModel = false;
   std::string schedule; ///< fields to pin, as of flashattn-select-schedule; may be empty
   /// File of tuned schedules (flashattn/Target/Tuned.h); empty: none. Pins come first.
   std::string tunedFile;

@@ -58,7 +58,11 @@ void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions 
 void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
                                   const StageVisitor &visit = {});
 
-/// Registers both as `flashattn-to-cpu` and `flashattn-to-nvvm`.
+/// The same kernels as functions of the host, for a model of the GPU (flashattn/Runtime/Model.h).
+void buildFlashAttnToModelPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
+                                   const StageVisitor &visit = {});
+
+/// Registers them as `flashattn-to-cpu`, `flashattn-to-nvvm` and `flashattn-to-model`.
 void registerFlashAttnPipelines();
 
 } // namespace flashattn

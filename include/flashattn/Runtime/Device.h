@@ -72,19 +72,24 @@ class Device {
 public:
   virtual ~Device() = default;
 
-  /// "cpu" or "cuda:N".
+  /// "cpu", "cuda:N" or "model:sm_XX".
   virtual std::string getId() const = 0;
   /// For people: processor or card, threads or memory.
   virtual std::string getDescription() const = 0;
   /// The `chip` of the pipelines: "cpu", or "sm_80" and the like.
   virtual std::string getChip() const = 0;
-  bool isCUDA() const { return getChip() != "cpu"; }
-  /// Multiprocessors of a CUDA device; 1 on the CPU.
+  /// A model of a GPU, on the host: runs what is compiled for the model of its chip.
+  virtual bool isModel() const { return false; }
+  bool isCUDA() const { return getChip() != "cpu" && !isModel(); }
+  /// Multiprocessors of a CUDA device, or of what a model is of; 1 on the CPU.
   virtual int64_t getMultiprocessorCount() const { return 1; }
 
   /// `bytes` of device memory aligned to 256 bytes. Errors: out of memory (needed, free).
   virtual llvm::Expected<void *> allocate(size_t bytes) = 0;
   virtual llvm::Error release(void *buffer) = 0;
+  /// Kernels shall touch no more of a buffer than `bytes` bytes from `begin` on. Only a model sees to
+  /// it.
+  virtual void limit(void *buffer, void *begin, size_t bytes) {}
   /// The same for work on `stream`, a CUstream, in its order: nothing waits, and a capture of the
   /// stream makes nodes of its graph of them. What is released is kept for the next such call.
   /// Errors: out of memory; a driver without stream-ordered allocation.

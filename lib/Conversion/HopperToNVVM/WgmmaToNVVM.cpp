@@ -1,10 +1,9 @@
 //===- WgmmaToNVVM.cpp - asynchronous products to inline PTX ---------------===//
 
 #include "InlinePTX.h"
-#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "flashattn/Dialect/Hopper/IR/WgmmaOperand.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace mlir::flashattn::hopper;
@@ -52,44 +51,17 @@ static std::string placeholders(int64_t first, int64_t count) {
 // Operands in shared memory
 //===----------------------------------------------------------------------===//
 
-/// How an operand is read through descriptors ("Matrix descriptor" of the PTX ISA's asynchronous
-/// warpgroup instructions). Descriptors count in units of 16 bytes.
-struct OperandLayout {
-  SharedTile tile;
-  /// The contraction runs along rows of the tile, not along columns ("MN-major").
-  bool transposed;
-
-  static constexpr int64_t kUnit = 16;
-
-  /// All of the descriptor but the address. The stride offset is from 8 rows to the next 8; the
-  /// leading offset is from a panel to the next where those lie along M or N, and else unused.
-  uint64_t getFields() const {
-    uint64_t leading = transposed ? tile.getPanelStrideBytes() / kUnit : 1;
-    uint64_t stride = 8 * tile.getRowBytes() / kUnit;
-    uint64_t swizzle = 1 + llvm::Log2_64(128 / tile.getRowBytes()); // 128, 64, 32 bytes
-    return leading << 16 | stride << 32 | swizzle << 62;
-  }
-
-  /// What to add to the descriptor for the step'th 16 elements of the contraction.
-  int64_t getStep(int64_t step) const {
-    if (transposed)
-      return step * kWgmmaDepth * tile.getRowBytes() / kUnit;
-    int64_t perPanel = tile.panelColumns / kWgmmaDepth;
-    return (step / perPanel * tile.getPanelStrideBytes() + step % perPanel * kWgmmaDepth * 2) /
-           kUnit;
-  }
-
-  /// The descriptor of the tile at the shared memory address `address`.
-  Value createDescriptor(OpBuilder &builder, Location loc, Value address) const {
-    Type i64 = builder.getI64Type();
-    Value four = LLVM::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(4));
-    Value fields = LLVM::ConstantOp::create(
-        builder, loc, builder.getI64IntegerAttr(static_cast<int64_t>(getFields())));
-    Value units = LLVM::LShrOp::create(builder, loc, address, four);
-    Value wide = LLVM::ZExtOp::create(builder, loc, i64, units);
-    return LLVM::OrOp::create(builder, loc, wide, fields);
-  }
-};
+/// The descriptor of an operand at the shared memory address `address`.
+static Value createDescriptor(OpBuilder &builder, Location loc, const WgmmaOperand &operand,
+                              Value address) {
+  Type i64 = builder.getI64Type();
+  Value four = LLVM::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(4));
+  Value fields = LLVM::ConstantOp::create(
+      builder, loc, builder.getI64IntegerAttr(static_cast<int64_t>(operand.getFields())));
+  Value units = LLVM::LShrOp::create(builder, loc, address, four);
+  Value wide = LLVM::ZExtOp::create(builder, loc, i64, units);
+  return LLVM::OrOp::create(builder, loc, wide, fields);
+}
 
 //===----------------------------------------------------------------------===//
 // Products and waits
@@ -105,10 +77,10 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
     Location loc = op.getLoc();
     auto type = cast<VectorType>(op.getD().getType());
     int64_t n = op.getColumns(), steps = op.getContraction() / kWgmmaDepth;
-    OperandLayout b{*SharedTile::get(op.getB().getType()), op.getTransposed()};
-    std::optional<OperandLayout> a;
+    WgmmaOperand b{*SharedTile::get(op.getB().getType()), op.getTransposed()};
+    std::optional<WgmmaOperand> a;
     if (std::optional<SharedTile> tile = SharedTile::get(op.getA().getType()))
-      a = OperandLayout{*tile, op.getTransposedA()};
+      a = WgmmaOperand{*tile, op.getTransposedA()};
 
     // Operands: the results, A's registers or descriptor, B's descriptor, the accumulator.
     int64_t results = type.getNumElements();
@@ -154,10 +126,11 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
   }
 
 private:
-  Value createDescriptor(const OperandLayout &layout, Value memref, Value converted, Location loc,
+  Value createDescriptor(const WgmmaOperand &operand, Value memref, Value converted, Location loc,
                          OpBuilder &builder) const {
-    return layout.createDescriptor(
-        builder, loc, createSharedAddress(builder, loc, *getTypeConverter(), memref, converted));
+    return ::createDescriptor(
+        builder, loc, operand,
+        createSharedAddress(builder, loc, *getTypeConverter(), memref, converted));
   }
 };
 

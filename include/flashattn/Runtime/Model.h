@@ -1,0 +1,31 @@
+//===- Model.h - a model of a GPU as a device --------------------*- C++ -*-===//
+//
+// Runs kernels on the host, thread by thread, and reports what would go wrong on the GPU: races on
+// shared memory, waits that never end, accesses out of bounds.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_RUNTIME_MODEL_H
+#define FLASHATTN_RUNTIME_MODEL_H
+
+#include "flashattn/Runtime/Device.h"
+
+namespace mlir::flashattn {
+
+/// A device that runs modules which buildFlashAttnToModelPipeline has made.
+class ModelDevice : public Device {
+public:
+  /// In what order things happen from the next launch on: at what time copies and products are done,
+  /// and which warps run first. The same seed gives the same run.
+  virtual void setSeed(uint64_t seed) = 0;
+};
+
+/// The model of the GPU `chip`, as sm_90a, which must be one that there is.
+std::unique_ptr<ModelDevice> createModelDevice(llvm::StringRef chip);
+
+/// The most interleavings that one run may ask for.
+constexpr int64_t kMaxModelSeeds = 1000000;
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_RUNTIME_MODEL_H

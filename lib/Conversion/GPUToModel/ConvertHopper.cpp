@@ -1,0 +1,285 @@
+//===- ConvertHopper.cpp - what Hopper has, as calls of the model ----------===//
+
+#include "ConvertHopper.h"
+#include "flashattn/Dialect/Hopper/IR/WgmmaOperand.h"
+#include "flashattn/Runtime/ModelABI.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Interfaces/ControlFlowInterfaces.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::model;
+using namespace mlir::flashattn::hopper;
+
+static Value constant(OpBuilder &b, Location loc, int64_t value, unsigned bits = 64) {
+  return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(b.getIntegerType(bits), value));
+}
+
+//===----------------------------------------------------------------------===//
+// Copies
+//===----------------------------------------------------------------------===//
+
+static Value getMap(OpBuilder &b, Location loc, Value map) {
+  return UnrealizedConversionCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), map)
+      .getResult(0);
+}
+
+static Value spillCoordinates(OpBuilder &b, Location loc, ModelKernel &kernel,
+                              ValueRange coordinates) {
+  for (auto [i, coordinate] : llvm::enumerate(coordinates))
+    kernel.spill(b, loc, arith::IndexCastOp::create(b, loc, b.getI64Type(), coordinate),
+                 i * sizeof(int64_t));
+  return kernel.getScratch(b, loc, coordinates.size() * sizeof(int64_t));
+}
+
+static void convert(TmaLoadOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  SharedTile tile = *SharedTile::get(op.getTile().getType());
+  kernel.call(b, op, "TmaLoad",
+              {getMap(b, loc, op.getMap()),
+               spillCoordinates(b, loc, kernel, op.getCoordinates()),
+               kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.panels),
+               constant(b, loc, tile.getPanelStrideBytes()),
+               kernel.getPointer(b, loc, op.getBarriers(), op.getIndex())});
+}
+
+static void convert(TmaStoreOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  SharedTile tile = *SharedTile::get(op.getTile().getType());
+  kernel.call(b, op, "TmaStore",
+              {getMap(b, loc, op.getMap()),
+               spillCoordinates(b, loc, kernel, op.getCoordinates()),
+               kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.panels),
+               constant(b, loc, tile.getPanelStrideBytes())});
+}
+
+static void convert(BulkLoadOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  auto type = cast<MemRefType>(op.getPlaces().getType());
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  kernel.call(
+      b, op, "BulkLoad",
+      {kernel.getPointer(b, loc, op.getSource(), op.getIndices()),
+       kernel.getPointer(b, loc, op.getPlaces(), {op.getPlace(), zero}),
+       constant(b, loc, type.getDimSize(1) * type.getElementTypeBitWidth() / 8),
+       kernel.getPointer(b, loc, op.getBarriers(), op.getIndex())});
+}
+
+static Value getLane(OpBuilder &b, Location loc, ModelKernel &kernel) {
+  Value lane = LLVM::AndOp::create(b, loc, kernel.getField(b, loc, 0), constant(b, loc, 31, 32));
+  return LLVM::ZExtOp::create(b, loc, b.getI64Type(), lane);
+}
+
+/// As its lowering to PTX has it (convert-hopper-to-nvvm).
+static void convert(hopper::AddTileOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
+  int64_t elements = cast<MemRefType>(op.getStaging().getType()).getDimSize(1);
+  int64_t held = cast<VectorType>(op.getValue().getType()).getNumElements();
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
+  auto add = [&](Value address, Value bytes) -> Value {
+    return LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), address, bytes);
+  };
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  Value staging = kernel.getPointer(b, loc, op.getStaging(), {op.getWarp(), zero});
+  kernel.call(b, op, "WaitStores", {});
+  kernel.call(b, op, "WarpSync", {});
+  Value mine = add(staging, LLVM::MulOp::create(b, loc, getLane(b, loc, kernel),
+                                                constant(b, loc, kVector * kBytes)));
+  kernel.spill(b, loc, op.getValue());
+  for (int64_t i = 0; i < held; i += kVector)
+    kernel.call(b, op, "StoreShared",
+                {add(mine, constant(b, loc, i * kLanes * kBytes)),
+                 kernel.getScratch(b, loc, kVector * kBytes, i * kBytes),
+                 constant(b, loc, kVector * kBytes), constant(b, loc, kVector * kBytes)});
+  kernel.call(b, op, "FenceAsyncShared", {});
+  kernel.call(b, op, "WarpSync", {});
+  Value warp = arith::IndexCastOp::create(b, loc, b.getI64Type(), op.getWarp());
+  Value target = add(kernel.getPointer(b, loc, op.getTarget(), op.getIndices()),
+                     LLVM::MulOp::create(b, loc, warp, constant(b, loc, elements * kBytes)));
+  kernel.call(b, op, "AddFromShared", {target, staging, constant(b, loc, elements * kBytes)});
+}
+
+static void convert(hopper::StoreTileOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  SharedTile tile = *SharedTile::get(op.getTile().getType());
+  kernel.call(b, op, "StoreTile",
+              {kernel.spill(b, loc, op.getValue()),
+               constant(b, loc, cast<VectorType>(op.getValue().getType()).getNumElements()),
+               kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.getRowBytes()),
+               constant(b, loc, tile.getPanelStrideBytes())});
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers
+//===----------------------------------------------------------------------===//
+
+/// An op on one barrier to a call with its address and `more`.
+template <typename Op>
+static void convertBarrier(Op op, ModelKernel &kernel, StringRef name,
+                           function_ref<Value(OpBuilder &)> more = {}) {
+  OpBuilder b(op);
+  SmallVector<Value> arguments{kernel.getPointer(b, op.getLoc(), op.getBarriers(), op.getIndex())};
+  if (more)
+    arguments.push_back(more(b));
+  kernel.call(b, op, name, arguments);
+}
+
+static void convert(BarrierArriveOp op, ModelKernel &kernel) {
+  convertBarrier(op, kernel, "BarrierArrive", [&](OpBuilder &b) -> Value {
+    if (!op.getPredicate())
+      return constant(b, op.getLoc(), 1, 32);
+    return LLVM::ZExtOp::create(b, op.getLoc(), b.getI32Type(), op.getPredicate());
+  });
+}
+
+template <typename Op> static void convertGroup(Op op, ModelKernel &kernel, StringRef name) {
+  OpBuilder b(op);
+  kernel.call(b, op, name, {op.getId(), constant(b, op.getLoc(), op.getThreads())});
+}
+
+//===----------------------------------------------------------------------===//
+// Products
+//===----------------------------------------------------------------------===//
+
+/// An operand's SharedOperand (lib/Runtime/Model/Product.h), of which the model adds the address.
+static void addOperand(SmallVectorImpl<int64_t> &words, std::optional<WgmmaOperand> operand) {
+  if (!operand) {
+    words.append(4, 0);
+    return;
+  }
+  words.append({0, static_cast<int64_t>(operand->getFields()),
+                operand->getStepsPerPanel() | operand->getStepBytes() << 32,
+                operand->tile.getPanelStrideBytes() | int64_t(operand->transposed) << 32});
+}
+
+static void convert(WgmmaOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  std::optional<WgmmaOperand> a;
+  WgmmaOperand right{*SharedTile::get(op.getB().getType()), op.getTransposed()};
+  if (std::optional<SharedTile> tile = SharedTile::get(op.getA().getType()))
+    a = WgmmaOperand{*tile, op.getTransposedA()};
+  SmallVector<int64_t> words;
+  addOperand(words, a);
+  addOperand(words, right);
+  auto type = cast<VectorType>(op.getD().getType());
+  int64_t bytes = type.getNumElements() * sizeof(float);
+  // Results, accumulators, registers of A, and the words behind them.
+  Value result = kernel.getScratch(b, loc, bytes);
+  Value accumulator = op.getAcc() ? kernel.spill(b, loc, op.getAcc(), bytes)
+                                  : LLVM::ZeroOp::create(b, loc, result.getType()).getResult();
+  Value left = a ? kernel.getPointer(b, loc, op.getA()) : kernel.spill(b, loc, op.getA(), 2 * bytes);
+  constexpr int64_t kMostRegisterBytes = 512;
+  int64_t offset = 2 * bytes + kMostRegisterBytes;
+  for (auto [i, word] : llvm::enumerate(words))
+    kernel.spill(b, loc, constant(b, loc, word), offset + i * sizeof(int64_t));
+  Value operands = kernel.getScratch(b, loc, words.size() * sizeof(int64_t), offset);
+  auto element = right.tile.elementType.isF16() ? ProductElement::F16 : ProductElement::BF16;
+  kernel.call(b, op, "Product",
+              {constant(b, loc, op.getColumns(), 32), constant(b, loc, op.getContraction(), 32),
+               constant(b, loc, int64_t(element), 32), operands, left,
+               kernel.getPointer(b, loc, op.getB()), accumulator, result});
+  op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, result, /*alignment=*/4).getResult());
+}
+
+static void convert(WgmmaWaitOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  kernel.call(b, op, "ProductWait", {constant(b, loc, op.getPending(), 32)});
+  for (auto [value, result] : llvm::zip(op.getValues(), op.getResults())) {
+    auto type = cast<VectorType>(value.getType());
+    if (!type.getElementType().isF32()) {
+      result.replaceAllUsesWith(value);
+      continue;
+    }
+    Value place = kernel.spill(b, loc, value);
+    kernel.call(b, op, "ProductTake", {place, constant(b, loc, type.getNumElements())});
+    result.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, place, /*alignment=*/4));
+  }
+}
+
+void mlir::flashattn::model::checkProductUses(ModelKernel &kernel) {
+  // Results of products, and what may still be one behind a branch or a wait for others.
+  llvm::SetVector<Value> inFlight;
+  kernel.getFunction().walk([&](WgmmaOp op) { inFlight.insert(op.getD()); });
+  SmallVector<OpOperand *> uses;
+  for (size_t i = 0; i < inFlight.size(); ++i)
+    for (OpOperand &use : inFlight[i].getUses()) {
+      Operation *user = use.getOwner();
+      if (auto wait = dyn_cast<WgmmaWaitOp>(user)) {
+        inFlight.insert(wait.getResult(use.getOperandNumber()));
+      } else if (auto branch = dyn_cast<BranchOpInterface>(user)) {
+        if (auto argument = branch.getSuccessorBlockArgument(use.getOperandNumber()))
+          inFlight.insert(*argument);
+      } else if (auto product = dyn_cast<WgmmaOp>(user);
+                 !product || product.getAcc() != use.get()) {
+        uses.push_back(&use);
+      }
+    }
+  llvm::DenseSet<std::pair<Operation *, Value>> seen;
+  for (OpOperand *use : uses) {
+    Operation *user = use->getOwner();
+    if (!seen.insert({user, use->get()}).second)
+      continue;
+    OpBuilder b(user);
+    Value first = LLVM::ExtractElementOp::create(b, user->getLoc(), use->get(),
+                                                 constant(b, user->getLoc(), 0, 32));
+    kernel.call(b, user, "ProductUse", {kernel.spill(b, user->getLoc(), first)});
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+/// What a kernel has no more when it comes to the model, or the model lacks.
+static LogicalResult refuse(Operation *op) {
+  return op->emitOpError("expected an op that the model of a GPU has but got none of '")
+         << op->getName() << "'";
+}
+
+LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel &kernel) {
+  for (Type type : llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
+                                            llvm::to_vector(op->getResultTypes())))
+    if (auto vector = dyn_cast<VectorType>(type); vector && vector.getRank() != 1)
+      return op->emitOpError("expected vectors distributed to threads but got ") << vector;
+  bool isKnown = true;
+  OpBuilder b(op);
+  llvm::TypeSwitch<Operation *>(op)
+      .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, hopper::StoreTileOp, BarrierArriveOp, WgmmaOp,
+            WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
+      .Case([&](BarrierInitOp op) {
+        convertBarrier(op, kernel, "BarrierInit",
+                       [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });
+      })
+      .Case([&](BarrierExpectOp op) {
+        convertBarrier(op, kernel, "BarrierExpect",
+                       [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getBytes()); });
+      })
+      .Case([&](BarrierWaitOp op) {
+        convertBarrier(op, kernel, "BarrierWait", [&](OpBuilder &) { return op.getParity(); });
+      })
+      .Case([&](PublishOp op) { convertBarrier(op, kernel, "Publish"); })
+      .Case([&](GroupBarrierOp op) { convertGroup(op, kernel, "GroupBarrier"); })
+      .Case([&](GroupArriveOp op) { convertGroup(op, kernel, "GroupArrive"); })
+      .Case([&](FenceBarrierInitOp op) { kernel.call(b, op, "FenceBarrierInit", {}); })
+      .Case([&](FenceAsyncSharedOp op) { kernel.call(b, op, "FenceAsyncShared", {}); })
+      .Case([&](WaitStoresOp op) { kernel.call(b, op, "WaitStores", {}); })
+      .Case([&](PinOp op) { op.replaceAllUsesWith(op.getValue()); })
+      // The model has registers enough.
+      .Case([](SetRegistersOp) {})
+      .Default([&](Operation *) { isKnown = false; });
+  if (!isKnown)
+    return refuse(op);
+  op->erase();
+  return success();
+}

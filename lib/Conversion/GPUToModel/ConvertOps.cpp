@@ -1,0 +1,374 @@
+//===- ConvertOps.cpp - what every GPU has, as calls of the model ----------===//
+
+#include "ConvertHopper.h"
+#include "flashattn/Runtime/ModelABI.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
+#include "mlir/Dialect/UB/IR/UBOps.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/ViewLikeInterface.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::model;
+
+static Value constant(OpBuilder &b, Location loc, int64_t value, unsigned bits = 32) {
+  return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(b.getIntegerType(bits), value));
+}
+
+//===----------------------------------------------------------------------===//
+// Accesses
+//===----------------------------------------------------------------------===//
+
+/// Memory of the thread's own, which nothing is checked of.
+static bool isPrivate(Value memref) {
+  while (auto view = memref.getDefiningOp<ViewLikeOpInterface>())
+    memref = view.getViewSource();
+  return memref.getDefiningOp<memref::AllocaOp>() != nullptr;
+}
+
+static int64_t getBytes(Type type) {
+  if (auto vector = dyn_cast<VectorType>(type))
+    return llvm::divideCeil(vector.getNumElements() * vector.getElementTypeBitWidth(), 8);
+  return type.isIndex() ? 8 : llvm::divideCeil(type.getIntOrFloatBitWidth(), 8);
+}
+
+/// Shows the model an access to `type` at `indices`.
+static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref,
+                                ValueRange indices, Type type, bool writes, int64_t alignment) {
+  if (isPrivate(memref))
+    return success();
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  auto memrefType = cast<MemRefType>(memref.getType());
+  bool isShared = gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(memrefType);
+  if (!alignment)
+    alignment = getBytes(memrefType.getElementType());
+  kernel.call(b, op, "Access",
+              {kernel.getPointer(b, loc, memref, indices), constant(b, loc, getBytes(type), 64),
+               constant(b, loc, alignment, 64),
+               constant(b, loc, (writes ? kWrites : kReads) | (isShared ? kShared : 0))});
+  return success();
+}
+
+static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value address, Type type,
+                                    bool writes, std::optional<uint64_t> alignment) {
+  Type element = isa<VectorType>(type) ? cast<VectorType>(type).getElementType() : type;
+  if (!element.isIntOrIndexOrFloat())
+    return op->emitOpError("expected an access to numbers, which the model has, but got ") << type;
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  // Of NVPTX.
+  constexpr unsigned kSharedAddressSpace = 3;
+  if (cast<LLVM::LLVMPointerType>(address.getType()).getAddressSpace() ==
+      kSharedAddressSpace)
+    return op->emitOpError("expected no access to shared memory by its address, which the model does "
+                           "not have");
+  Value plain = LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()),
+                                              address);
+  kernel.call(b, op, "Access",
+              {plain, constant(b, loc, getBytes(type), 64),
+               constant(b, loc, alignment.value_or(getBytes(element)), 64),
+               constant(b, loc, writes ? kWrites : kReads)});
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Threads and warps
+//===----------------------------------------------------------------------===//
+
+/// The number along a dimension that stands in the thread's view from field `first` on.
+template <typename Op>
+static LogicalResult convertNumber(Op op, ModelKernel &kernel, int64_t first) {
+  OpBuilder b(op);
+  Value number = kernel.getField(b, op.getLoc(), first + int64_t(op.getDimension()));
+  op.replaceAllUsesWith(
+      arith::IndexCastUIOp::create(b, op.getLoc(), b.getIndexType(), number).getResult());
+  op.erase();
+  return success();
+}
+
+static LogicalResult convert(gpu::LaneIdOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Value thread = kernel.getField(b, op.getLoc(), 0);
+  Value lane = LLVM::AndOp::create(b, op.getLoc(), thread, constant(b, op.getLoc(), 31));
+  op.replaceAllUsesWith(
+      arith::IndexCastUIOp::create(b, op.getLoc(), b.getIndexType(), lane).getResult());
+  op.erase();
+  return success();
+}
+
+static LogicalResult convert(gpu::DynamicSharedMemoryOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
+  auto type = LLVM::LLVMStructType::getLiteral(
+      b.getContext(), {pointer, pointer, i64, LLVM::LLVMArrayType::get(i64, 1),
+                       LLVM::LLVMArrayType::get(i64, 1)});
+  Value descriptor = LLVM::PoisonOp::create(b, loc, type);
+  Value base = kernel.getWideField(b, loc, 0, pointer);
+  auto insert = [&](Value value, ArrayRef<int64_t> position) {
+    descriptor = LLVM::InsertValueOp::create(b, loc, descriptor, value, position);
+  };
+  insert(base, 0);
+  insert(base, 1);
+  insert(constant(b, loc, 0, 64), 2);
+  insert(kernel.getWideField(b, loc, 1, i64), {3, 0});
+  insert(constant(b, loc, 1, 64), {4, 0});
+  op.replaceAllUsesWith(
+      UnrealizedConversionCastOp::create(b, loc, op.getType(), descriptor).getResult(0));
+  op.erase();
+  return success();
+}
+
+static LogicalResult convert(gpu::ShuffleOp op, ModelKernel &kernel) {
+  Type type = op.getValue().getType();
+  if (getBytes(type) != 4)
+    return op.emitOpError("expected a shuffle of 32 bits, which the model has, but got ") << type;
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  auto getMode = [&] {
+    switch (op.getMode()) {
+    case gpu::ShuffleMode::XOR:
+      return ShuffleMode::Xor;
+    case gpu::ShuffleMode::UP:
+      return ShuffleMode::Up;
+    case gpu::ShuffleMode::DOWN:
+      return ShuffleMode::Down;
+    case gpu::ShuffleMode::IDX:
+      return ShuffleMode::Idx;
+    }
+    llvm_unreachable("unknown mode of a shuffle");
+  };
+  Value bits = op.getValue();
+  if (type != b.getI32Type())
+    bits = LLVM::BitcastOp::create(b, loc, b.getI32Type(), bits);
+  Value both = kernel.call(b, op, "Shuffle",
+                           {constant(b, loc, int64_t(getMode())), bits, op.getOffset(),
+                            op.getWidth()},
+                           b.getI64Type());
+  Value result = LLVM::TruncOp::create(b, loc, b.getI32Type(), both);
+  if (type != b.getI32Type())
+    result = LLVM::BitcastOp::create(b, loc, type, result);
+  Value valid = LLVM::LShrOp::create(b, loc, both, constant(b, loc, 32, 64));
+  op.getShuffleResult().replaceAllUsesWith(result);
+  op.getValid().replaceAllUsesWith(LLVM::TruncOp::create(b, loc, b.getI1Type(), valid));
+  op.erase();
+  return success();
+}
+
+static LogicalResult convert(VoteOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  auto kind = op.getKind() == VoteKind::Any   ? Vote::Any
+              : op.getKind() == VoteKind::All ? Vote::All
+                                              : Vote::Ballot;
+  Value condition = LLVM::ZExtOp::create(b, loc, b.getI32Type(), op.getCondition());
+  Value answer = kernel.call(b, op, "Vote", {constant(b, loc, int64_t(kind)), condition},
+                             b.getI32Type());
+  if (op.getAnswer().getType() != answer.getType())
+    answer = LLVM::TruncOp::create(b, loc, op.getAnswer().getType(), answer);
+  op.replaceAllUsesWith(answer);
+  op.erase();
+  return success();
+}
+
+/// An op without operands to a call without arguments.
+static LogicalResult convertPlain(Operation *op, ModelKernel &kernel, StringRef name) {
+  OpBuilder b(op);
+  kernel.call(b, op, name, {});
+  op->erase();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Copies and products of warps
+//===----------------------------------------------------------------------===//
+
+static LogicalResult convert(nvgpu::DeviceAsyncCopyOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  int64_t element = getBytes(cast<MemRefType>(op.getDst().getType()).getElementType());
+  int64_t bytes = op.getDstElements().getSExtValue() * element;
+  Value fromBytes = constant(b, loc, bytes, 64);
+  if (Value elements = op.getSrcElements()) {
+    Value size = arith::ConstantIndexOp::create(b, loc, element);
+    fromBytes = arith::IndexCastOp::create(b, loc, b.getI64Type(),
+                                           arith::MulIOp::create(b, loc, elements, size));
+  }
+  kernel.call(b, op, "CopyAsync",
+              {kernel.getPointer(b, loc, op.getDst(), op.getDstIndices()),
+               kernel.getPointer(b, loc, op.getSrc(), op.getSrcIndices()),
+               constant(b, loc, bytes, 64), fromBytes});
+  op.replaceAllUsesWith(UnrealizedConversionCastOp::create(b, loc, op.getType(), ValueRange())
+                            .getResult(0));
+  op.erase();
+  return success();
+}
+
+static LogicalResult convert(nvgpu::DeviceAsyncCreateGroupOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  kernel.call(b, op, "CommitCopies", {});
+  op.replaceAllUsesWith(
+      UnrealizedConversionCastOp::create(b, op.getLoc(), op.getType(), ValueRange()).getResult(0));
+  op.erase();
+  return success();
+}
+
+static LogicalResult convert(nvgpu::DeviceAsyncWaitOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  kernel.call(b, op, "WaitCopies", {constant(b, op.getLoc(), op.getNumGroups().value_or(0))});
+  op.erase();
+  return success();
+}
+
+static LogicalResult convert(nvgpu::LdMatrixOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  auto type = cast<VectorType>(op.getRes().getType());
+  if (type.getElementTypeBitWidth() != 16)
+    return op.emitOpError("expected elements of 16 bits, which the model has, but got ") << type;
+  auto flat = VectorType::get(type.getNumElements(), type.getElementType());
+  Value result = kernel.getScratch(b, loc, getBytes(flat));
+  kernel.call(b, op, "LoadMatrix",
+              {kernel.getPointer(b, loc, op.getSrcMemref(), op.getIndices()),
+               constant(b, loc, op.getNumTiles()), constant(b, loc, op.getTranspose()), result});
+  Value loaded = LLVM::LoadOp::create(b, loc, flat, result, /*alignment=*/4);
+  op.replaceAllUsesWith(vector::ShapeCastOp::create(b, loc, type, loaded).getResult());
+  op.erase();
+  return success();
+}
+
+/// The elements of a product's operands, by its shape; nothing where the model has none such.
+static std::optional<ProductElement> getElement(NVVM::MmaOp op) {
+  NVVM::MMAShapeAttr shape = op.getShape();
+  if (shape.getM() != 16 || shape.getN() != 8)
+    return std::nullopt;
+  std::optional<NVVM::MMATypes> type = op.getMultiplicandAPtxType();
+  if (shape.getK() == 8)
+    return type == NVVM::MMATypes::tf32 ? std::optional(ProductElement::TF32) : std::nullopt;
+  if (shape.getK() != 16)
+    return std::nullopt;
+  if (!type || type == NVVM::MMATypes::f16)
+    return ProductElement::F16;
+  return type == NVVM::MMATypes::bf16 ? std::optional(ProductElement::BF16) : std::nullopt;
+}
+
+static LogicalResult convert(NVVM::MmaOp op, ModelKernel &kernel) {
+  std::optional<ProductElement> element = getElement(op);
+  auto results = dyn_cast<LLVM::LLVMStructType>(op.getType());
+  if (!element || !results || results.getBody().size() != 4 ||
+      !results.getBody().front().isF32())
+    return op.emitOpError("expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums "
+                          "in f32, which the model has, but got another");
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  constexpr int64_t kRegister = 4;
+  int64_t offset = 0;
+  SmallVector<Value> places;
+  for (ValueRange operand : {op.getOperandA(), op.getOperandB(), op.getOperandC()}) {
+    places.push_back(kernel.getScratch(b, loc, kRegister * operand.size(), offset));
+    for (Value value : operand) {
+      kernel.spill(b, loc, value, offset);
+      offset += kRegister;
+    }
+  }
+  SmallVector<Value> arguments{constant(b, loc, int64_t(*element))};
+  llvm::append_range(arguments, places);
+  kernel.call(b, op, "MultiplyWarp", arguments);
+  Value result = LLVM::PoisonOp::create(b, loc, results);
+  int64_t sums = offset - 4 * kRegister;
+  for (int64_t i = 0; i < 4; ++i) {
+    Value at = kernel.getScratch(b, loc, kRegister, sums + i * kRegister);
+    result = LLVM::InsertValueOp::create(b, loc, result,
+                                         LLVM::LoadOp::create(b, loc, b.getF32Type(), at), i);
+  }
+  op.replaceAllUsesWith(result);
+  op.erase();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// The table
+//===----------------------------------------------------------------------===//
+
+/// Whether an op only computes its results, or says where control goes.
+static bool isPlain(Operation *op) {
+  if (isa<memref::AtomicRMWOp, memref::CopyOp, LLVM::InlineAsmOp, NVVM::InlinePtxOp>(op))
+    return false;
+  if (isa<LLVM::AllocaOp, memref::AllocaOp, UnrealizedConversionCastOp>(op) ||
+      isa<cf::ControlFlowDialect, func::FuncDialect>(op->getDialect()))
+    return true;
+  return isa<arith::ArithDialect, math::MathDialect, vector::VectorDialect, memref::MemRefDialect,
+             LLVM::LLVMDialect, ub::UBDialect>(op->getDialect()) &&
+         isMemoryEffectFree(op);
+}
+
+static int64_t getAlignment(std::optional<uint64_t> alignment) { return alignment.value_or(0); }
+
+static LogicalResult convertAccess(Operation *op, ModelKernel &kernel) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](memref::LoadOp op) {
+        return showAccess(op, kernel, op.getMemRef(), op.getIndices(), op.getType(), false,
+                          getAlignment(op.getAlignment()));
+      })
+      .Case([&](memref::StoreOp op) {
+        return showAccess(op, kernel, op.getMemRef(), op.getIndices(), op.getValue().getType(), true,
+                          getAlignment(op.getAlignment()));
+      })
+      .Case([&](vector::LoadOp op) {
+        return showAccess(op, kernel, op.getBase(), op.getIndices(), op.getType(), false,
+                          getAlignment(op.getAlignment()));
+      })
+      .Case([&](vector::StoreOp op) {
+        return showAccess(op, kernel, op.getBase(), op.getIndices(), op.getValueToStore().getType(),
+                          true, getAlignment(op.getAlignment()));
+      })
+      .Case([&](LLVM::LoadOp op) {
+        return showLLVMAccess(op, kernel, op.getAddr(), op.getType(), false, op.getAlignment());
+      })
+      .Case([&](LLVM::StoreOp op) {
+        return showLLVMAccess(op, kernel, op.getAddr(), op.getValue().getType(), true,
+                              op.getAlignment());
+      })
+      .Default([](Operation *op) {
+        return op->emitOpError("expected an op that the model of a GPU has but got none of '")
+               << op->getName() << "'";
+      });
+}
+
+LogicalResult mlir::flashattn::model::convertOp(Operation *op, ModelKernel &kernel) {
+  if (isPlain(op))
+    return success();
+  return llvm::TypeSwitch<Operation *, LogicalResult>(op)
+      .Case([&](gpu::ThreadIdOp op) { return convertNumber(op, kernel, 0); })
+      .Case([&](gpu::BlockIdOp op) { return convertNumber(op, kernel, 3); })
+      .Case([&](gpu::BlockDimOp op) { return convertNumber(op, kernel, 6); })
+      .Case([&](gpu::GridDimOp op) { return convertNumber(op, kernel, 9); })
+      .Case<gpu::LaneIdOp, gpu::DynamicSharedMemoryOp, gpu::ShuffleOp, VoteOp,
+            nvgpu::DeviceAsyncCopyOp, nvgpu::DeviceAsyncCreateGroupOp, nvgpu::DeviceAsyncWaitOp,
+            nvgpu::LdMatrixOp, NVVM::MmaOp>([&](auto op) { return convert(op, kernel); })
+      .Case([&](gpu::BarrierOp op) { return convertPlain(op, kernel, "BlockBarrier"); })
+      .Case([&](NVVM::CpAsyncCommitGroupOp op) { return convertPlain(op, kernel, "CommitCopies"); })
+      .Case([&](LaunchDependentsOp op) { return convertPlain(op, kernel, "LaunchDependents"); })
+      .Case([&](WaitPrerequisiteGridsOp op) {
+        return convertPlain(op, kernel, "WaitPrerequisiteGrids");
+      })
+      .Case([&](gpu::ReturnOp op) {
+        OpBuilder b(op);
+        func::ReturnOp::create(b, op.getLoc());
+        op.erase();
+        return success();
+      })
+      .Default([&](Operation *op) {
+        if (isa<hopper::HopperDialect>(op->getDialect()))
+          return convertHopperOp(op, kernel);
+        return convertAccess(op, kernel);
+      });
+}

@@ -1,0 +1,237 @@
+//===- Barriers.cpp - barriers and fences of the model ---------------------===//
+
+#include "Block.h"
+#include "Functions.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::model;
+
+//===----------------------------------------------------------------------===//
+// Barriers in shared memory
+//===----------------------------------------------------------------------===//
+
+constexpr int64_t kBarrierBytes = 8;
+
+Barrier &Block::getBarrier(Thread &thread, const void *address) {
+  uint32_t offset = getShared(thread, address, kBarrierBytes, kBarrierBytes);
+  for (std::unique_ptr<Barrier> &barrier : barriers)
+    if (barrier->offset == offset) {
+      // The words of a barrier are read by who uses it.
+      access(thread, offset, kBarrierBytes, /*writes=*/false);
+      return *barrier;
+    }
+  fail(thread, llvm::formatv("expected a barrier that hopper.barrier_init has made but got none at "
+                             "offset {0} of shared memory",
+                             offset));
+  llvm_unreachable("the thread has ended");
+}
+
+void Block::complete(Barrier &barrier) {
+  if (barrier.missing != 0)
+    return;
+  if (barrier.bytes < 0) {
+    failAsync(llvm::formatv("bytes that do not add up: expected no more than barrier {0} was told of "
+                            "but got {1} more in its phase {2}",
+                            barrier.number, -barrier.bytes, barrier.phase));
+    return;
+  }
+  if (barrier.bytes != 0)
+    return;
+  barrier.completed = barrier.gathering;
+  ++barrier.phase;
+  barrier.missing = barrier.count;
+  for (Thread *thread : barrier.waiting)
+    wake(*thread);
+  barrier.waiting.clear();
+}
+
+void Block::arrive(Thread &thread, Barrier &barrier) {
+  release(thread, barrier.gathering);
+  if (barrier.missing == 0)
+    fail(thread, llvm::formatv("expected at most {0} arrivals in a phase of barrier {1} but got one "
+                               "more in phase {2}",
+                               barrier.count, barrier.number, barrier.phase));
+  --barrier.missing;
+  complete(barrier);
+}
+
+namespace {
+
+void barrierInit(Thread *thread, int32_t place, void *address, int32_t count) {
+  thread->place = place;
+  Block &block = *thread->block;
+  uint32_t offset = block.getShared(*thread, address, kBarrierBytes, kBarrierBytes);
+  block.access(*thread, offset, kBarrierBytes, /*writes=*/true);
+  for (auto &barrier : block.barriers)
+    if (barrier->offset == offset)
+      block.fail(*thread, "expected a barrier to be made once but got another hopper.barrier_init of "
+                          "barrier " +
+                              llvm::Twine(barrier->number));
+  if (block.barriers.size() == Agents::kMaxBarriers)
+    block.fail(*thread, llvm::formatv("expected at most {0} barriers in a block of the model but got "
+                                      "one more",
+                                      Agents::kMaxBarriers));
+  auto barrier = std::make_unique<Barrier>();
+  barrier->offset = offset;
+  barrier->count = barrier->missing = count;
+  barrier->number = block.barriers.size();
+  block.barriers.push_back(std::move(barrier));
+}
+
+void fenceBarrierInit(Thread *thread, int32_t place) {
+  thread->place = place;
+  for (auto &barrier : thread->block->barriers)
+    barrier->isVisible = true;
+}
+
+void barrierExpect(Thread *thread, int32_t place, void *address, int64_t bytes) {
+  thread->place = place;
+  Barrier &barrier = thread->block->getBarrier(*thread, address);
+  barrier.bytes += bytes;
+  thread->block->arrive(*thread, barrier);
+}
+
+void barrierArrive(Thread *thread, int32_t place, void *address, int32_t predicate) {
+  thread->place = place;
+  if (predicate)
+    thread->block->arrive(*thread, thread->block->getBarrier(*thread, address));
+}
+
+void barrierWait(Thread *thread, int32_t place, void *address, int32_t parity) {
+  thread->place = place;
+  Block &block = *thread->block;
+  Barrier &barrier = block.getBarrier(*thread, address);
+  if (parity != 0 && parity != 1)
+    block.fail(*thread, llvm::formatv("expected parity 0 or 1 but got {0}", parity));
+  while ((barrier.phase & 1) == unsigned(parity)) {
+    barrier.waiting.push_back(thread);
+    block.block(*thread, WaitKind::Barrier, barrier.number, parity);
+  }
+  block.acquire(*thread, barrier.completed);
+}
+
+//===----------------------------------------------------------------------===//
+// Fences
+//===----------------------------------------------------------------------===//
+
+void fenceAsyncShared(Thread *thread, int32_t place) {
+  thread->place = place;
+  thread->known.fenced = thread->known.seen;
+  thread->fencedAt = thread->now;
+  // What is written from now on is not fenced.
+  ++thread->now;
+}
+
+/// All threads of a warp know what each of them does.
+void syncWarp(Thread &thread, Block &block) {
+  Knowledge all;
+  unsigned first = thread.warp() * kWarpThreads, lanes = block.countLanes(thread.warp());
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    block.release(block.threads[first + lane], all);
+  for (unsigned lane = 0; lane < lanes; ++lane)
+    block.acquire(block.threads[first + lane], all);
+}
+
+void publish(Thread *thread, int32_t place, void *address) {
+  fenceAsyncShared(thread, place);
+  Block &block = *thread->block;
+  WarpMeeting &meeting = block.getMeeting(*thread);
+  if (block.meet(*thread, meeting, nullptr)) {
+    syncWarp(*thread, block);
+    block.leave(*thread, meeting);
+  }
+  if (thread->lane() == 0)
+    block.arrive(*thread, block.getBarrier(*thread, address));
+}
+
+void warpSync(Thread *thread, int32_t place) {
+  thread->place = place;
+  Block &block = *thread->block;
+  WarpMeeting &meeting = block.getMeeting(*thread);
+  if (block.meet(*thread, meeting, nullptr)) {
+    syncWarp(*thread, block);
+    block.leave(*thread, meeting);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// Barriers of warps
+//===----------------------------------------------------------------------===//
+
+void checkWarps(Thread &thread, int64_t threads) {
+  if (threads <= 0 || threads % kWarpThreads != 0)
+    thread.block->fail(thread, llvm::formatv("expected threads in whole warps at a barrier of the "
+                                             "block but got {0}",
+                                             threads));
+}
+
+void groupBarrier(Thread *thread, int32_t place, int32_t id, int64_t threads) {
+  thread->place = place;
+  checkWarps(*thread, threads);
+  thread->block->joinGroup(*thread, id, threads, /*waits=*/true);
+}
+
+void groupArrive(Thread *thread, int32_t place, int32_t id, int64_t threads) {
+  thread->place = place;
+  checkWarps(*thread, threads);
+  thread->block->joinGroup(*thread, id, threads, /*waits=*/false);
+}
+
+void blockBarrier(Thread *thread, int32_t place) {
+  thread->place = place;
+  thread->block->joinGroup(*thread, 0, thread->block->agents.threads, /*waits=*/true);
+}
+
+} // namespace
+
+void Block::joinGroup(Thread &thread, uint32_t id, uint32_t count, bool waits) {
+  if (id >= kGroupBarriers)
+    fail(thread, llvm::formatv("expected a barrier of the block below {0} but got {1}",
+                               kGroupBarriers, id));
+  GroupBarrier &group = groups[id];
+  if (group.arrived == 0) {
+    group.expected = count;
+    group.place = thread.place;
+  } else if (group.expected != count) {
+    fail(thread, llvm::formatv("expected {0} threads at barrier {1} of the block, as at {2}, but got "
+                               "{3}",
+                               group.expected, id, getPlace(group.place), count));
+  }
+  release(thread, group.gathering);
+  ++group.arrived;
+  if (group.arrived < group.expected) {
+    if (!waits)
+      return;
+    group.waiting.push_back(&thread);
+    block(thread, WaitKind::Group, id, count);
+    return;
+  }
+  // The last one lets all of them go.
+  Knowledge all = std::exchange(group.gathering, {});
+  for (Thread *waiting : group.waiting) {
+    acquire(*waiting, all);
+    wake(*waiting);
+  }
+  group.waiting.clear();
+  group.arrived = 0;
+  if (waits)
+    acquire(thread, all);
+}
+
+llvm::ArrayRef<Function> mlir::flashattn::model::getBarrierFunctions() {
+  static const Function functions[] = {
+      makeFunction("BarrierInit", barrierInit),
+      makeFunction("FenceBarrierInit", fenceBarrierInit),
+      makeFunction("BarrierExpect", barrierExpect),
+      makeFunction("BarrierArrive", barrierArrive),
+      makeFunction("BarrierWait", barrierWait),
+      makeFunction("FenceAsyncShared", fenceAsyncShared),
+      makeFunction("Publish", publish),
+      makeFunction("WarpSync", warpSync),
+      makeFunction("GroupBarrier", groupBarrier),
+      makeFunction("GroupArrive", groupArrive),
+      makeFunction("BlockBarrier", blockBarrier),
+  };
+  return functions;
+}

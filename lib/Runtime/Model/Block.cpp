@@ -1,0 +1,304 @@
+//===- Block.cpp - a thread block on the model of a GPU --------------------===//
+
+#include "Block.h"
+#include "Product.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::model;
+
+//===----------------------------------------------------------------------===//
+// Launches and memory
+//===----------------------------------------------------------------------===//
+
+llvm::StringRef Launch::getPlace(unsigned place) const {
+  llvm::StringRef rest = description;
+  for (unsigned i = 0; i <= place; ++i)
+    rest = rest.split('\n').second;
+  return rest.split('\n').first;
+}
+
+void MemoryMap::add(void *begin, size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto at = reinterpret_cast<uintptr_t>(begin);
+  std::pair<uintptr_t, uintptr_t> range(at, at + bytes);
+  ranges.insert(std::lower_bound(ranges.begin(), ranges.end(), range), range);
+}
+
+void MemoryMap::remove(void *begin) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto at = reinterpret_cast<uintptr_t>(begin);
+  llvm::erase_if(ranges, [&](auto &range) { return range.first == at; });
+}
+
+bool MemoryMap::contains(const void *begin, size_t bytes) const {
+  auto at = reinterpret_cast<uintptr_t>(begin);
+  if (ranges.empty())
+    return true;
+  auto above = std::upper_bound(ranges.begin(), ranges.end(), std::pair(at, UINTPTR_MAX));
+  return above != ranges.begin() && at + bytes <= std::prev(above)->second;
+}
+
+//===----------------------------------------------------------------------===//
+// What happens later
+//===----------------------------------------------------------------------===//
+
+void AsyncQueue::reset(uint64_t seed) {
+  ops.clear();
+  random.seed(seed * 2654435761u + 1);
+  for (int i = 0; i < 3; ++i)
+    random();
+}
+
+bool AsyncQueue::isFirst(size_t i) const {
+  return ops[i].stream < 0 || std::none_of(ops.begin(), ops.begin() + i, [&](const AsyncOp &op) {
+           return op.stream == ops[i].stream;
+         });
+}
+
+void AsyncQueue::perform(size_t i) {
+  std::function<void()> perform = std::move(ops[i].perform);
+  ops.erase(ops.begin() + i);
+  perform();
+}
+
+void AsyncQueue::add(int stream, std::function<void()> perform) {
+  uint32_t choice = draw(3);
+  ops.push_back({stream, choice == 1 ? AsyncOp::Last : AsyncOp::Sometime, std::move(perform)});
+  if (choice == 0 && isFirst(ops.size() - 1))
+    this->perform(ops.size() - 1);
+}
+
+void AsyncQueue::step() {
+  constexpr uint32_t kRarely = 8;
+  for (size_t i = 0; i < ops.size();)
+    if (ops[i].delay == AsyncOp::Sometime && draw(kRarely) == 0 && isFirst(i))
+      perform(i);
+    else
+      ++i;
+}
+
+bool AsyncQueue::force() {
+  llvm::SmallVector<size_t> candidates;
+  for (size_t i = 0; i < ops.size(); ++i)
+    if (isFirst(i))
+      candidates.push_back(i);
+  if (candidates.empty())
+    return false;
+  perform(candidates[draw(candidates.size())]);
+  return true;
+}
+
+//===----------------------------------------------------------------------===//
+// Threads
+//===----------------------------------------------------------------------===//
+
+Block::Block() = default;
+Block::~Block() = default;
+
+static void runThread(void *argument) {
+  auto *thread = static_cast<Thread *>(argument);
+  const Launch &launch = *thread->block->launch;
+  launch.body(launch.arguments, &thread->view);
+  if (thread->storesWaited != thread->stores)
+    thread->block->fail(*thread, "copy from shared memory in flight at the end: expected "
+                                 "hopper.wait_stores before the thread ends but got none");
+  thread->state = Thread::Done;
+}
+
+bool Block::reset(const Launch &newLaunch, int64_t number) {
+  launch = &newLaunch;
+  report.reset();
+  auto count = static_cast<unsigned>(launch->block.x * launch->block.y * launch->block.z);
+  agents = Agents(count);
+  constexpr size_t kAlignment = 1024;
+  memory.assign(launch->sharedBytes + kAlignment, char(0xff));
+  shared = reinterpret_cast<char *>(llvm::alignTo(reinterpret_cast<uintptr_t>(memory.data()),
+                                                  kAlignment));
+  shadow.reset(launch->sharedBytes, agents);
+  queue.reset(launch->seed * 1000003 + number);
+  barriers.clear();
+  products.clear();
+  products.resize(agents.groups);
+  storeTimes.assign(agents.warps, 0);
+  storesDone.assign(agents.warps, 0);
+  meetings.assign(agents.warps, WarpMeeting());
+  ready.assign(agents.warps, 0);
+  for (GroupBarrier &group : groups)
+    group = GroupBarrier();
+  std::vector<std::unique_ptr<Fiber>> fibers;
+  for (Thread &thread : threads)
+    fibers.push_back(std::move(thread.fiber));
+  threads.clear();
+  threads.resize(count);
+  for (unsigned i = 0; i < count; ++i) {
+    Thread &thread = threads[i];
+    thread.fiber = i < fibers.size() ? std::move(fibers[i]) : std::make_unique<Fiber>();
+    auto spread = [](int32_t *to, int64_t linear, const Dim3 &sizes) {
+      to[0] = linear % sizes.x;
+      to[1] = linear / sizes.x % sizes.y;
+      to[2] = linear / sizes.x / sizes.y;
+    };
+    spread(thread.view.thread, i, launch->block);
+    spread(thread.view.block, number, launch->grid);
+    const Dim3 *sizes[] = {&launch->block, &launch->grid};
+    int32_t *to[] = {thread.view.blockSize, thread.view.gridSize};
+    for (int j = 0; j < 2; ++j) {
+      to[j][0] = sizes[j]->x;
+      to[j][1] = sizes[j]->y;
+      to[j][2] = sizes[j]->z;
+    }
+    thread.view.shared = shared;
+    thread.view.sharedBytes = launch->sharedBytes;
+    thread.block = this;
+    thread.index = i;
+    ready[thread.warp()] |= 1u << thread.lane();
+    if (!thread.fiber->start(runThread, &thread))
+      return false;
+  }
+  alive = count;
+  return true;
+}
+
+void Block::runWarp(unsigned warp) {
+  uint32_t lanes = ready[warp];
+  ready[warp] = 0;
+  while (lanes && !report) {
+    unsigned lane = llvm::countr_zero(lanes);
+    lanes &= lanes - 1;
+    running = &threads[warp * kWarpThreads + lane];
+    running->fiber->resume();
+    if (running->state == Thread::Done)
+      --alive;
+  }
+  running = nullptr;
+}
+
+void Block::schedule() {
+  unsigned next = 0;
+  while (alive && !report) {
+    queue.step();
+    llvm::SmallVector<unsigned, 32> candidates;
+    for (unsigned warp = 0; warp < agents.warps; ++warp)
+      if (ready[warp])
+        candidates.push_back(warp);
+    if (report)
+      return;
+    if (candidates.empty()) {
+      if (!queue.force())
+        report = describeDeadlock();
+      continue;
+    }
+    // Mostly in turn; now and then one is ahead of the others.
+    unsigned choice = next++ % candidates.size();
+    if (queue.draw(4) == 0)
+      choice = queue.draw(candidates.size());
+    runWarp(candidates[choice]);
+  }
+}
+
+std::optional<std::string> Block::run(const Launch &newLaunch, int64_t number) {
+  if (!reset(newLaunch, number))
+    return std::string("out of memory for the stacks of a block's threads");
+  schedule();
+  while (!report && queue.force())
+    ;
+  if (!report)
+    checkEnd();
+  return report;
+}
+
+void Block::block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value) {
+  thread.state = Thread::Blocked;
+  thread.waits = kind;
+  thread.object = object;
+  thread.value = value;
+  thread.fiber->suspend();
+  thread.waits = WaitKind::None;
+}
+
+void Block::wake(Thread &thread) {
+  thread.state = Thread::Ready;
+  ready[thread.warp()] |= 1u << thread.lane();
+}
+
+unsigned Block::countLanes(unsigned warp) const {
+  return std::min(kWarpThreads, agents.threads - warp * kWarpThreads);
+}
+
+bool Block::meet(Thread &thread, WarpMeeting &meeting, void *arguments) {
+  if (!meeting.arrived)
+    meeting.place = thread.place;
+  else if (meeting.place != thread.place)
+    fail(thread, "expected all threads of a warp at the same op but got others at " +
+                     getPlace(meeting.place));
+  meeting.arrived |= 1u << thread.lane();
+  meeting.arguments[thread.lane()] = arguments;
+  if (unsigned(llvm::popcount(meeting.arrived)) == countLanes(thread.warp()))
+    return true;
+  block(thread, WaitKind::Warp, thread.warp(), meeting.place);
+  return false;
+}
+
+void Block::leave(Thread &thread, WarpMeeting &meeting) {
+  meeting.arrived = 0;
+  unsigned first = thread.warp() * kWarpThreads;
+  for (unsigned lane = 0; lane < countLanes(thread.warp()); ++lane)
+    if (lane != thread.lane())
+      wake(threads[first + lane]);
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+Viewer Block::view(const Thread &thread) const {
+  return {thread.index, thread.now, thread.place, /*isAsync=*/false, &thread.known, thread.index};
+}
+
+Viewer Block::viewAsync(const Thread &thread, unsigned agent, uint32_t time,
+                        const Knowledge &known) const {
+  return {agent, time, thread.place, /*isAsync=*/true, &known, thread.index, thread.fencedAt};
+}
+
+uint32_t Block::getShared(Thread &thread, const void *address, int64_t bytes, int64_t alignment) {
+  int64_t offset = static_cast<const char *>(address) - shared;
+  if (offset < 0 || offset + bytes > launch->sharedBytes)
+    fail(thread, llvm::formatv("access out of bounds: expected bytes within the block's {0} of "
+                               "shared memory but got {1} at offset {2}",
+                               launch->sharedBytes, bytes, offset));
+  if (offset % alignment != 0)
+    fail(thread, llvm::formatv("misaligned access: expected shared memory at a multiple of {0} "
+                               "bytes but got offset {1}",
+                               alignment, offset));
+  return offset;
+}
+
+void Block::checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
+                        const char *what) {
+  if (!launch->memory->contains(address, bytes))
+    fail(thread, llvm::formatv("access out of bounds: expected {0} of {1} bytes in one of the "
+                               "device's buffers but got address {2}",
+                               what, bytes, address));
+  if (reinterpret_cast<uintptr_t>(address) % alignment != 0)
+    fail(thread, llvm::formatv("misaligned access: expected {0} of {1} bytes at a multiple of {2} "
+                               "but got address {3}",
+                               what, bytes, alignment, address));
+}
+
+void Block::access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes) {
+  Viewer viewer = view(thread);
+  std::optional<Conflict> found =
+      writes ? shadow.write(offset, bytes, viewer) : shadow.read(offset, bytes, viewer);
+  if (found)
+    fail(thread, llvm::Twine(describe(*found)) + (writes ? ", written" : ", read"));
+}
+
+void Block::release(Thread &thread, Knowledge &to) {
+  to.join(thread.known);
+  to.seen.set(thread.index, thread.now, agents.count());
+  to.fenced.set(thread.index, thread.fencedAt, agents.count());
+  ++thread.now;
+}

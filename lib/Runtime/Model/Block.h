@@ -1,0 +1,223 @@
+//===- Block.h - a thread block on the model of a GPU ------------*- C++ -*-===//
+
+#ifndef FLASHATTN_RUNTIME_MODEL_BLOCK_H
+#define FLASHATTN_RUNTIME_MODEL_BLOCK_H
+
+#include "Fiber.h"
+#include "Shadow.h"
+#include "flashattn/Runtime/Device.h"
+#include "flashattn/Runtime/ModelABI.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+
+namespace mlir::flashattn::model {
+
+class Block;
+
+/// Where the buffers of a device lie, for checks of addresses.
+class MemoryMap {
+public:
+  void add(void *begin, size_t bytes);
+  void remove(void *begin);
+  /// Whether all bytes belong to one buffer. Memory that nobody has told of is taken for good where
+  /// there is no buffer at all.
+  bool contains(const void *begin, size_t bytes) const;
+
+private:
+  mutable std::mutex mutex;
+  std::vector<std::pair<uintptr_t, uintptr_t>> ranges; ///< begin and end, in order
+};
+
+/// A kernel's launch, the same for all of its blocks.
+struct Launch {
+  llvm::StringRef description; ///< of ModelABI.h
+  void (*body)(void *arguments, ThreadView *thread);
+  void *arguments;
+  Dim3 grid, block;
+  int64_t sharedBytes;
+  uint64_t seed;
+  const MemoryMap *memory;
+  std::mutex *globalAdds; ///< held by whoever adds to global memory
+
+  llvm::StringRef getName() const { return description.split('\n').first; }
+  llvm::StringRef getPlace(unsigned place) const;
+};
+
+/// What a thread waits for.
+enum class WaitKind : uint8_t { None, Barrier, Group, Warp, Products, Stores };
+
+/// A `cp.async` under way: it writes `bytes` at `offset`.
+struct PendingCopy {
+  uint32_t offset, bytes, sourceBytes;
+  unsigned group;
+  const void *source;
+  uint8_t delay = 0;
+  bool isDone = false;
+};
+
+/// A thread of the block. Compiled code reads `view`, which comes first.
+struct Thread {
+  ThreadView view;
+  Block *block = nullptr;
+  unsigned index = 0;
+  enum State : uint8_t { Ready, Blocked, Done } state = Ready;
+  WaitKind waits = WaitKind::None;
+  uint16_t place = 0;   ///< of the last op
+  uint32_t object = 0;  ///< what it waits at: number of a barrier
+  uint32_t value = 0;   ///< and for: a parity, a number of products
+  uint32_t now = 1;     ///< its own time, which grows with each release
+  uint32_t fencedAt = 0;
+  uint32_t products = 0, productsDone = 0; ///< begun, and waited for, so far
+  uint32_t stores = 0, storesWaited = 0; ///< copies from shared memory, by their warp's count
+  unsigned copyGroup = 0;
+  Knowledge known;
+  llvm::SmallVector<PendingCopy, 0> copies;
+  std::unique_ptr<Fiber> fiber;
+
+  unsigned warp() const { return index / kWarpThreads; }
+  unsigned lane() const { return index % kWarpThreads; }
+  unsigned group() const { return index / kGroupThreads; }
+};
+
+/// A barrier of the PTX ISA (mbarrier).
+struct Barrier {
+  uint32_t offset, count, missing;
+  unsigned number;
+  int64_t bytes = 0;      ///< expected in this phase and not come yet
+  uint32_t phase = 0;     ///< those that have completed
+  uint32_t loads = 0;     ///< copies that were begun so far
+  bool isVisible = false; ///< to copies
+  Knowledge gathering, completed;
+  llvm::SmallVector<Thread *, 0> waiting;
+};
+
+/// A barrier of a group of warps.
+struct GroupBarrier {
+  uint32_t arrived = 0, expected = 0;
+  uint16_t place = 0;
+  Knowledge gathering;
+  llvm::SmallVector<Thread *, 0> waiting;
+};
+
+/// An op that all threads of a warp run together.
+struct WarpMeeting {
+  uint32_t arrived = 0; ///< bits of lanes
+  uint16_t place = 0;
+  void *arguments[kWarpThreads];
+};
+
+/// Something that happens at some time after it was begun.
+struct AsyncOp {
+  int stream; ///< those of the same one happen in order; -1: in any
+  enum Delay : uint8_t { Sometime, Last } delay;
+  std::function<void()> perform;
+};
+
+struct Product;
+
+/// Copies and products under way, performed at times that the seed chooses.
+class AsyncQueue {
+public:
+  void reset(uint64_t seed);
+  void add(int stream, std::function<void()> perform);
+  /// Performs some, or none.
+  void step();
+  /// Performs one. False where there is none.
+  bool force();
+  bool isEmpty() const { return ops.empty(); }
+  uint32_t draw(uint32_t below) { return random() % below; }
+
+private:
+  bool isFirst(size_t i) const;
+  void perform(size_t i);
+
+  std::vector<AsyncOp> ops;
+  std::minstd_rand random;
+};
+
+/// One block: its threads, its shared memory and what goes on in it. A worker runs one block after
+/// another in the same object.
+class Block {
+public:
+  Block();
+  ~Block();
+  /// Runs block `number` of the launch. The report of what is wrong with it, or nothing.
+  std::optional<std::string> run(const Launch &launch, int64_t number);
+
+  //===--- for the functions that compiled code calls ---------------------===//
+  /// Ends the block with a report: "MESSAGE by thread … at PLACE". Does not return to a thread.
+  void fail(const Thread &thread, const llvm::Twine &message);
+  /// For what happens outside of threads.
+  void failAsync(const llvm::Twine &message);
+  bool hasFailed() const { return report.has_value(); }
+  std::string describe(const Thread &thread) const;
+  std::string describe(unsigned agent, unsigned place) const;
+  std::string describe(const Conflict &conflict) const;
+  llvm::StringRef getPlace(unsigned place) const { return launch->getPlace(place); }
+
+  void block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value);
+  void wake(Thread &thread);
+  /// Offset of an address in shared memory. Fails where it lies outside of it.
+  uint32_t getShared(Thread &thread, const void *address, int64_t bytes, int64_t alignment);
+  void checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
+                   const char *what);
+  void access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes);
+  Viewer view(const Thread &thread) const;
+  /// What an asynchronous op of `agent` sees, begun by a thread.
+  Viewer viewAsync(const Thread &thread, unsigned agent, uint32_t time,
+                   const Knowledge &known) const;
+  /// Puts what the thread knows to `to`, and its time forward.
+  void release(Thread &thread, Knowledge &to);
+  void acquire(Thread &thread, const Knowledge &from) { joins.join(thread.known, from); }
+
+  /// Waits until all lanes have come; true for the last of them, which acts for all and calls
+  /// `leave`.
+  bool meet(Thread &thread, WarpMeeting &meeting, void *arguments);
+  void leave(Thread &thread, WarpMeeting &meeting);
+  WarpMeeting &getMeeting(Thread &thread) { return meetings[thread.warp()]; }
+  unsigned countLanes(unsigned warp) const;
+
+  Barrier &getBarrier(Thread &thread, const void *address);
+  void arrive(Thread &thread, Barrier &barrier);
+  void complete(Barrier &barrier);
+  void joinGroup(Thread &thread, uint32_t id, uint32_t threads, bool waits);
+
+  const Launch *launch = nullptr;
+  Agents agents;
+  AsyncQueue queue;
+  Shadow shadow;
+  JoinCache joins;
+  char *shared = nullptr;
+  std::vector<Thread> threads;
+  std::vector<std::unique_ptr<Barrier>> barriers;
+  std::vector<std::deque<std::unique_ptr<Product>>> products; ///< of each warpgroup, under way
+  std::vector<uint32_t> storeTimes, storesDone;               ///< of each warp
+
+private:
+  bool reset(const Launch &launch, int64_t number);
+  void schedule();
+  void runWarp(unsigned warp);
+  std::string describeDeadlock() const;
+  std::string describeWait(const Thread &thread) const;
+  void checkEnd();
+
+  std::vector<WarpMeeting> meetings;
+  std::vector<uint32_t> ready; ///< lanes of each warp
+  static constexpr unsigned kGroupBarriers = 16;
+  GroupBarrier groups[kGroupBarriers];
+  std::vector<char> memory;
+  std::optional<std::string> report;
+  Thread *running = nullptr;
+  unsigned alive = 0;
+};
+
+} // namespace mlir::flashattn::model
+
+#endif // FLASHATTN_RUNTIME_MODEL_BLOCK_H

@@ -1,0 +1,164 @@
+//===- Clock.h - what a thread knows to have happened ------------*- C++ -*-===//
+//
+// A vector clock has an entry for each agent of a block: its threads, and whatever reads or writes
+// shared memory on their behalf. Most threads know the same, so that clocks are shared until they
+// change and joins are remembered.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_RUNTIME_MODEL_CLOCK_H
+#define FLASHATTN_RUNTIME_MODEL_CLOCK_H
+
+#include "llvm/ADT/IntrusiveRefCntPtr.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <vector>
+
+namespace mlir::flashattn::model {
+
+/// A time of each agent; 0 is before everything.
+class Clock {
+public:
+  uint32_t get(unsigned agent) const { return data ? data->times[agent] : 0; }
+  bool isSame(const Clock &other) const { return data == other.data; }
+  const void *getIdentity() const { return data.get(); }
+
+  /// This one is another's from now on, with the later of two times of an agent.
+  void set(unsigned agent, uint32_t time, unsigned agents) {
+    if (get(agent) >= time)
+      return;
+    own(agents);
+    data->times[agent] = time;
+  }
+  /// The later of each two times.
+  void join(const Clock &other) {
+    if (!other.data || data == other.data)
+      return;
+    if (!data) {
+      data = other.data;
+      return;
+    }
+    if (covers(other))
+      return;
+    if (other.covers(*this)) {
+      data = other.data;
+      return;
+    }
+    own(data->times.size());
+    for (size_t i = 0; i < data->times.size(); ++i)
+      data->times[i] = std::max(data->times[i], other.data->times[i]);
+  }
+  /// The earlier of each two times.
+  void meet(const Clock &other) {
+    if (data == other.data)
+      return;
+    if (!data || !other.data) {
+      data = nullptr;
+      return;
+    }
+    own(data->times.size());
+    for (size_t i = 0; i < data->times.size(); ++i)
+      data->times[i] = std::min(data->times[i], other.data->times[i]);
+  }
+  bool covers(const Clock &other) const {
+    if (!other.data || data == other.data)
+      return true;
+    if (!data)
+      return false;
+    bool all = true;
+    for (size_t i = 0; i < data->times.size(); ++i)
+      all &= data->times[i] >= other.data->times[i];
+    return all;
+  }
+
+private:
+  struct Data : llvm::RefCountedBase<Data> {
+    std::vector<uint32_t> times;
+  };
+  /// No one else sees what is written next.
+  void own(unsigned agents) {
+    if (data && data->UseCount() == 1)
+      return;
+    auto *copy = new Data;
+    if (data)
+      copy->times = data->times;
+    else
+      copy->times.resize(agents);
+    data = copy;
+  }
+
+  llvm::IntrusiveRefCntPtr<Data> data;
+};
+
+/// What is known by both ways to shared memory: `seen`, and of that what the asynchronous proxy sees
+/// as well.
+struct Knowledge {
+  Clock seen, fenced;
+
+  void join(const Knowledge &other) {
+    seen.join(other.seen);
+    fenced.join(other.fenced);
+  }
+  void meet(const Knowledge &other) {
+    seen.meet(other.seen);
+    fenced.meet(other.fenced);
+  }
+};
+
+/// Joins that were made lately: threads of a warpgroup mostly ask for the same one.
+class JoinCache {
+public:
+  /// `clock` becomes its join with `other`.
+  void join(Clock &clock, const Clock &other) {
+    if (clock.isSame(other))
+      return;
+    Entry &entry = entries[hash(clock.getIdentity(), other.getIdentity())];
+    if (!entry.a.isSame(clock) || !entry.b.isSame(other)) {
+      entry.a = clock;
+      entry.b = other;
+      entry.result = clock;
+      entry.result.join(other);
+    }
+    clock = entry.result;
+  }
+  void join(Knowledge &knowledge, const Knowledge &other) {
+    join(knowledge.seen, other.seen);
+    join(knowledge.fenced, other.fenced);
+  }
+  /// `clock` knows of `agent` up to `time`.
+  void set(Clock &clock, unsigned agent, uint32_t time, unsigned agents) {
+    if (clock.get(agent) >= time)
+      return;
+    Raised &entry = raised[hash(clock.getIdentity(), nullptr) % raised.size()];
+    if (!entry.from.isSame(clock) || entry.agent != agent || entry.time != time) {
+      entry = {clock, agent, time, clock};
+      entry.result.set(agent, time, agents);
+    }
+    clock = entry.result;
+  }
+
+private:
+  struct Entry {
+    Clock a, b, result;
+  };
+  struct Raised {
+    Clock from;
+    unsigned agent = 0;
+    uint32_t time = 0;
+    Clock result;
+  };
+  static size_t hash(const void *a, const void *b) {
+    return ((reinterpret_cast<uintptr_t>(a) >> 4) * 31 + (reinterpret_cast<uintptr_t>(b) >> 4)) %
+           kEntries;
+  }
+
+  static constexpr size_t kEntries = 64;
+  std::array<Entry, kEntries> entries;
+  std::array<Raised, 8> raised;
+};
+
+} // namespace mlir::flashattn::model
+
+#endif // FLASHATTN_RUNTIME_MODEL_CLOCK_H

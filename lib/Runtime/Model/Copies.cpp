@@ -1,0 +1,387 @@
+//===- Copies.cpp - accesses and asynchronous copies of the model ----------===//
+
+#include "Block.h"
+#include "Functions.h"
+#include "TensorMap.h"
+#include "llvm/ADT/Twine.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cstring>
+
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::model;
+
+//===----------------------------------------------------------------------===//
+// Tensor maps
+//===----------------------------------------------------------------------===//
+
+void TensorMap::set(const TensorMapShape &shape) {
+  base = static_cast<char *>(shape.base);
+  rank = shape.sizes.size();
+  for (int i = 0; i < rank; ++i) {
+    sizes[i] = shape.sizes[i];
+    strides[i] = shape.strides[i];
+  }
+  boxRows = shape.boxRows;
+  outerRows = shape.outerRows;
+  boxColumns = shape.boxColumns;
+  rowDim = shape.rowDim;
+  outerDim = shape.outerDim;
+  elementBytes = getElementBytes(shape.element);
+}
+
+char *TensorMap::getRow(const int64_t *coordinates, int64_t row, int64_t column, int64_t &columns,
+                        int64_t &before) const {
+  // Dimensions of a box lie in memory as those of a memref do: the inner one runs faster.
+  bool rowsInside = outerRows == 1 || rowDim > outerDim;
+  int64_t inner = rowsInside ? row % boxRows : row / outerRows;
+  int64_t outer = rowsInside ? row / boxRows : row % outerRows;
+  int64_t offset = 0;
+  for (int i = 0; i + 1 < rank; ++i) {
+    // Coordinates are of 32 bits.
+    int64_t at = int32_t(coordinates[i]);
+    if (i == rowDim)
+      at += inner;
+    if (i == outerDim && outerRows != 1)
+      at += outer;
+    if (at < 0 || at >= sizes[i])
+      return nullptr;
+    offset += at * strides[i];
+  }
+  int64_t first = int32_t(coordinates[rank - 1]) + column;
+  before = std::clamp<int64_t>(-first, 0, boxColumns);
+  columns = std::clamp<int64_t>(sizes[rank - 1] - first, 0, boxColumns) - before;
+  if (columns <= 0)
+    return nullptr;
+  return base + (offset + first + before) * elementBytes;
+}
+
+/// Where the copy unit puts the 16 bytes that would lie at `address` in rows of `rowBytes`.
+static uint32_t swizzleRow(uint32_t address, int64_t rowBytes) {
+  uint32_t mask = rowBytes / 16 - 1;
+  return address ^ ((address >> 7 & mask) << 4);
+}
+
+//===----------------------------------------------------------------------===//
+// What copies see
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What a copy needs of the thread that began it, which goes on meanwhile.
+struct Copy {
+  Copy(Thread &thread, unsigned agent, uint32_t time)
+      : thread(&thread), known(thread.known),
+        viewer(thread.block->viewAsync(thread, agent, time, thread.known)) {}
+
+  bool touch(uint32_t offset, uint32_t bytes, bool writes) {
+    Block &block = *thread->block;
+    viewer.known = &known;
+    std::optional<Conflict> found = writes ? block.shadow.write(offset, bytes, viewer)
+                                           : block.shadow.read(offset, bytes, viewer);
+    if (found)
+      fail(llvm::Twine(block.describe(*found)) + (writes ? " written" : " read"));
+    return !found;
+  }
+  void fail(const llvm::Twine &what) {
+    Block &block = *thread->block;
+    block.failAsync(what + " by " + block.describe(viewer.agent, viewer.place) + " of " +
+                    block.describe(*thread));
+  }
+
+  Thread *thread;
+  Knowledge known;
+  Viewer viewer;
+};
+
+//===----------------------------------------------------------------------===//
+// Accesses of threads
+//===----------------------------------------------------------------------===//
+
+void access(Thread *thread, int32_t place, void *address, int64_t bytes, int64_t alignment,
+            int32_t flags) {
+  thread->place = place;
+  Block &block = *thread->block;
+  if (!(flags & kShared))
+    return block.checkGlobal(*thread, address, bytes, alignment,
+                             flags & kWrites ? "a store" : "a load");
+  uint32_t offset = block.getShared(*thread, address, bytes, alignment);
+  block.access(*thread, offset, bytes, flags & kWrites);
+}
+
+//===----------------------------------------------------------------------===//
+// Copies to shared memory
+//===----------------------------------------------------------------------===//
+
+Barrier &getVisible(Thread &thread, void *address) {
+  Barrier &barrier = thread.block->getBarrier(thread, address);
+  if (!barrier.isVisible)
+    thread.block->fail(thread, "expected a hopper.fence_barrier_init before copies complete on "
+                               "barrier " +
+                                   llvm::Twine(barrier.number));
+  return barrier;
+}
+
+void finishLoad(Block &block, Barrier &barrier, const Copy &copy, int64_t bytes) {
+  barrier.gathering.seen.set(copy.viewer.agent, copy.viewer.time, block.agents.count());
+  barrier.bytes -= bytes;
+  block.complete(barrier);
+}
+
+/// One panel of a tile, whose first byte lies at `offset`.
+void loadPanel(Block &block, Copy &copy, const TensorMap &map, const int64_t *coordinates,
+               int64_t column, uint32_t offset) {
+  int64_t rowBytes = map.getRowBytes();
+  if (!copy.touch(offset, map.getRows() * rowBytes, /*writes=*/true))
+    return;
+  llvm::SmallVector<char, 128> line(rowBytes);
+  for (int64_t row = 0; row < map.getRows(); ++row) {
+    int64_t columns = 0, before = 0;
+    std::fill(line.begin(), line.end(), 0);
+    if (char *from = map.getRow(coordinates, row, column, columns, before)) {
+      if (!block.launch->memory->contains(from, columns * map.elementBytes))
+        return copy.fail(llvm::formatv("access out of bounds: expected rows in one of the device's "
+                                       "buffers but got address {0} read",
+                                       static_cast<void *>(from)));
+      std::memcpy(line.data() + before * map.elementBytes, from, columns * map.elementBytes);
+    }
+    for (int64_t chunk = 0; chunk < rowBytes; chunk += 16)
+      std::memcpy(block.shared + swizzleRow(offset + row * rowBytes + chunk, rowBytes),
+                  line.data() + chunk, 16);
+  }
+}
+
+constexpr int64_t kTileAlignment = 128, kBulkAlignment = 16;
+
+void tmaLoad(Thread *thread, int32_t place, const TensorMap *map, const int64_t *coordinates,
+             void *tile, int64_t panels, int64_t panelStride, void *barrierAddress) {
+  thread->place = place;
+  Block &block = *thread->block;
+  Barrier &barrier = getVisible(*thread, barrierAddress);
+  llvm::SmallVector<int64_t, 5> at(coordinates, coordinates + map->rank);
+  int64_t bytes = map->getRows() * map->getRowBytes();
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    uint32_t offset = block.getShared(*thread, static_cast<char *>(tile) + panel * panelStride, bytes,
+                                      kTileAlignment);
+    Copy copy(*thread, block.agents.loads(barrier.number), ++barrier.loads);
+    block.queue.add(-1, [=, &block, &barrier]() mutable {
+      loadPanel(block, copy, *map, at.data(), panel * map->boxColumns, offset);
+      if (!block.hasFailed())
+        finishLoad(block, barrier, copy, bytes);
+    });
+  }
+}
+
+void bulkLoad(Thread *thread, int32_t place, void *source, void *to, int64_t bytes,
+              void *barrierAddress) {
+  thread->place = place;
+  Block &block = *thread->block;
+  Barrier &barrier = getVisible(*thread, barrierAddress);
+  block.checkGlobal(*thread, source, bytes, kBulkAlignment, "a copy");
+  uint32_t offset = block.getShared(*thread, to, bytes, kBulkAlignment);
+  Copy copy(*thread, block.agents.loads(barrier.number), ++barrier.loads);
+  block.queue.add(-1, [=, &block, &barrier]() mutable {
+    if (!copy.touch(offset, bytes, /*writes=*/true))
+      return;
+    std::memcpy(block.shared + offset, source, bytes);
+    finishLoad(block, barrier, copy, bytes);
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Copies from shared memory
+//===----------------------------------------------------------------------===//
+
+/// Begins a copy that reads shared memory; `perform` does it.
+void beginStore(Thread &thread, std::function<void(Copy &)> perform) {
+  Block &block = *thread.block;
+  unsigned warp = thread.warp();
+  Copy copy(thread, block.agents.stores(warp), ++block.storeTimes[warp]);
+  thread.stores = block.storeTimes[warp];
+  block.queue.add(block.agents.stores(warp), [=, &block]() mutable {
+    perform(copy);
+    block.storesDone[warp] = copy.viewer.time;
+    unsigned first = warp * kWarpThreads;
+    for (unsigned lane = 0; lane < block.countLanes(warp); ++lane)
+      if (Thread &waiting = block.threads[first + lane]; waiting.waits == WaitKind::Stores)
+        block.wake(waiting);
+  });
+}
+
+void storePanel(Block &block, Copy &copy, const TensorMap &map, const int64_t *coordinates,
+                int64_t column, uint32_t offset) {
+  int64_t rowBytes = map.getRowBytes();
+  if (!copy.touch(offset, map.getRows() * rowBytes, /*writes=*/false))
+    return;
+  llvm::SmallVector<char, 128> line(rowBytes);
+  for (int64_t row = 0; row < map.getRows(); ++row) {
+    int64_t columns = 0, before = 0;
+    char *to = map.getRow(coordinates, row, column, columns, before);
+    if (!to)
+      continue;
+    if (!block.launch->memory->contains(to, columns * map.elementBytes))
+      return copy.fail(llvm::formatv("access out of bounds: expected rows in one of the device's "
+                                     "buffers but got address {0} written",
+                                     static_cast<void *>(to)));
+    for (int64_t chunk = 0; chunk < rowBytes; chunk += 16)
+      std::memcpy(line.data() + chunk,
+                  block.shared + swizzleRow(offset + row * rowBytes + chunk, rowBytes), 16);
+    std::memcpy(to, line.data() + before * map.elementBytes, columns * map.elementBytes);
+  }
+}
+
+void tmaStore(Thread *thread, int32_t place, const TensorMap *map, const int64_t *coordinates,
+              void *tile, int64_t panels, int64_t panelStride) {
+  thread->place = place;
+  Block &block = *thread->block;
+  llvm::SmallVector<int64_t, 5> at(coordinates, coordinates + map->rank);
+  for (int64_t panel = 0; panel < panels; ++panel) {
+    uint32_t offset =
+        block.getShared(*thread, static_cast<char *>(tile) + panel * panelStride,
+                        map->getRows() * map->getRowBytes(), kTileAlignment);
+    beginStore(*thread, [=, &block](Copy &copy) {
+      storePanel(block, copy, *map, at.data(), panel * map->boxColumns, offset);
+    });
+  }
+}
+
+void waitStores(Thread *thread, int32_t place) {
+  thread->place = place;
+  Block &block = *thread->block;
+  while (block.storesDone[thread->warp()] < thread->stores)
+    block.block(*thread, WaitKind::Stores, thread->warp(), 0);
+  block.joins.set(thread->known.seen, block.agents.stores(thread->warp()), thread->stores,
+                  block.agents.count());
+  thread->storesWaited = thread->stores;
+}
+
+/// The copy that adds, of one thread: `bytes` of f32.
+void addFromShared(Thread &thread, void *target, void *staging, int64_t bytes) {
+  Block &block = *thread.block;
+  block.checkGlobal(thread, target, bytes, kBulkAlignment, "a copy that adds");
+  uint32_t offset = block.getShared(thread, staging, bytes, kBulkAlignment);
+  beginStore(thread, [=, &block](Copy &copy) {
+    if (!copy.touch(offset, bytes, /*writes=*/false))
+      return;
+    auto *to = static_cast<float *>(target);
+    std::lock_guard<std::mutex> lock(*block.launch->globalAdds);
+    for (size_t i = 0; i < bytes / sizeof(float); ++i) {
+      float value;
+      std::memcpy(&value, block.shared + offset + i * sizeof(float), sizeof(float));
+      to[i] += value;
+    }
+  });
+}
+
+void storeShared(Thread *thread, int32_t place, void *to, const void *from, int64_t bytes,
+                 int64_t alignment) {
+  thread->place = place;
+  Block &block = *thread->block;
+  uint32_t offset = block.getShared(*thread, to, bytes, alignment);
+  block.access(*thread, offset, bytes, /*writes=*/true);
+  std::memcpy(block.shared + offset, from, bytes);
+}
+
+void storeTile(Thread *thread, int32_t place, const uint16_t *values, int64_t elements, char *tile,
+               int64_t rowBytes, int64_t panelStride) {
+  Block &block = *thread->block;
+  unsigned inGroup = thread->index % kGroupThreads, lane = thread->lane();
+  constexpr int64_t kPairBytes = 4;
+  for (int64_t i = 0; i < elements; i += 2) {
+    int64_t row = inGroup / kWarpThreads * 16 + lane / 4 + (i / 2 % 2) * 8;
+    int64_t column = (i / 4 * 8 + lane % 4 * 2) * int64_t(sizeof(uint16_t));
+    char *at = tile + column / rowBytes * panelStride + row * rowBytes + column % rowBytes;
+    thread->place = place;
+    uint32_t offset = block.getShared(*thread, at, kPairBytes, kPairBytes);
+    storeShared(thread, place, block.shared + swizzleRow(offset, rowBytes), values + i, kPairBytes,
+                kPairBytes);
+  }
+}
+
+//===----------------------------------------------------------------------===//
+// cp.async
+//===----------------------------------------------------------------------===//
+
+void performCopy(Block &block, PendingCopy &copy) {
+  if (copy.isDone)
+    return;
+  copy.isDone = true;
+  std::memset(block.shared + copy.offset, 0, copy.bytes);
+  std::memcpy(block.shared + copy.offset, copy.source, copy.sourceBytes);
+}
+
+void copyAsync(Thread *thread, int32_t place, void *to, const void *from, int64_t bytes,
+               int64_t fromBytes) {
+  thread->place = place;
+  Block &block = *thread->block;
+  uint32_t offset = block.getShared(*thread, to, bytes, bytes);
+  if (fromBytes < 0 || fromBytes > bytes)
+    block.fail(*thread, llvm::formatv("expected a copy from 0 to {0} bytes but got {1}", bytes,
+                                      fromBytes));
+  if (fromBytes)
+    block.checkGlobal(*thread, from, fromBytes, bytes, "a copy");
+  Viewer viewer = block.view(*thread);
+  viewer.time = Shadow::kPending;
+  if (std::optional<Conflict> found = block.shadow.write(offset, bytes, viewer))
+    block.fail(*thread, llvm::Twine(block.describe(*found)) + " written");
+  PendingCopy copy{offset, uint32_t(bytes), uint32_t(fromBytes), thread->copyGroup, from};
+  // At once, when its group is complete, or when it is waited for.
+  copy.delay = block.queue.draw(3);
+  if (copy.delay == 0)
+    performCopy(block, copy);
+  thread->copies.push_back(copy);
+}
+
+void commitCopies(Thread *thread, int32_t place) {
+  thread->place = place;
+  for (PendingCopy &copy : thread->copies)
+    if (copy.delay == 1)
+      performCopy(*thread->block, copy);
+  ++thread->copyGroup;
+}
+
+void waitCopies(Thread *thread, int32_t place, int32_t pending) {
+  thread->place = place;
+  Block &block = *thread->block;
+  for (PendingCopy &copy : thread->copies)
+    if (copy.group + pending < thread->copyGroup) {
+      performCopy(block, copy);
+      block.shadow.settle(copy.offset, copy.bytes, thread->index, thread->now);
+    }
+  llvm::erase_if(thread->copies, [&](const PendingCopy &copy) {
+    return copy.group + pending < thread->copyGroup;
+  });
+}
+
+//===----------------------------------------------------------------------===//
+// Grids
+//===----------------------------------------------------------------------===//
+
+/// Kernels run one after the other: what there is to wait for has ended.
+void gridOp(Thread *thread, int32_t place) { thread->place = place; }
+
+} // namespace
+
+llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
+  static const Function functions[] = {
+      makeFunction("Access", access),
+      makeFunction("TmaLoad", tmaLoad),
+      makeFunction("BulkLoad", bulkLoad),
+      makeFunction("TmaStore", tmaStore),
+      makeFunction("WaitStores", waitStores),
+      makeFunction("AddFromShared", +[](Thread *thread, int32_t place, void *target, void *staging,
+                                        int64_t bytes) {
+        thread->place = place;
+        if (thread->lane() == 0)
+          addFromShared(*thread, target, staging, bytes);
+      }),
+      makeFunction("StoreShared", storeShared),
+      makeFunction("StoreTile", storeTile),
+      makeFunction("CopyAsync", copyAsync),
+      makeFunction("CommitCopies", commitCopies),
+      makeFunction("WaitCopies", waitCopies),
+      makeFunction("LaunchDependents", gridOp),
+      makeFunction("WaitPrerequisiteGrids", gridOp),
+  };
+  return functions;
+}

@@ -1,0 +1,94 @@
+//===- Fiber.cpp -----------------------------------------------------------===//
+
+#include "Fiber.h"
+
+#include <sys/mman.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/common_interface_defs.h>
+#define FLASHATTN_FIBER_SANITIZER
+#endif
+#endif
+
+using namespace mlir::flashattn::model;
+
+/// Whom a context that is new belongs to, and the stack of who resumes.
+static thread_local Fiber *entering = nullptr;
+#ifdef FLASHATTN_FIBER_SANITIZER
+static thread_local const void *outerStack = nullptr;
+static thread_local size_t outerBytes = 0;
+#endif
+
+static size_t getPageBytes() {
+  static const size_t bytes = sysconf(_SC_PAGESIZE);
+  return bytes;
+}
+
+Fiber::~Fiber() {
+  if (stack)
+    munmap(stack - getPageBytes(), kStackBytes + getPageBytes());
+}
+
+bool Fiber::start(void (*newBody)(void *), void *newArgument) {
+  body = newBody;
+  argument = newArgument;
+  isNew = true;
+  if (stack)
+    return true;
+  void *pages = mmap(nullptr, kStackBytes + getPageBytes(), PROT_READ | PROT_WRITE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED)
+    return false;
+  mprotect(pages, getPageBytes(), PROT_NONE);
+  stack = static_cast<char *>(pages) + getPageBytes();
+  return true;
+}
+
+void Fiber::enter() { entering->begin(); }
+
+void Fiber::begin() {
+#ifdef FLASHATTN_FIBER_SANITIZER
+  __sanitizer_finish_switch_fiber(nullptr, &outerStack, &outerBytes);
+#endif
+  body(argument);
+  // Who is done is not resumed.
+  suspend();
+}
+
+void Fiber::resume() {
+#ifdef FLASHATTN_FIBER_SANITIZER
+  void *fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, stack, kStackBytes);
+#endif
+  if (_setjmp(outside) == 0) {
+    if (!isNew)
+      _longjmp(inside, 1);
+    isNew = false;
+    entering = this;
+    ucontext_t context;
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack;
+    context.uc_stack.ss_size = kStackBytes;
+    context.uc_link = nullptr;
+    makecontext(&context, &Fiber::enter, 0);
+    setcontext(&context);
+  }
+#ifdef FLASHATTN_FIBER_SANITIZER
+  __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+#endif
+}
+
+void Fiber::suspend() {
+#ifdef FLASHATTN_FIBER_SANITIZER
+  void *fake = nullptr;
+  __sanitizer_start_switch_fiber(&fake, outerStack, outerBytes);
+#endif
+  if (_setjmp(inside) == 0)
+    _longjmp(outside, 1);
+#ifdef FLASHATTN_FIBER_SANITIZER
+  __sanitizer_finish_switch_fiber(fake, &outerStack, &outerBytes);
+#endif
+}

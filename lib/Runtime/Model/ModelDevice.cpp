@@ -1,0 +1,173 @@
+//===- ModelDevice.cpp - a model of a GPU as a device ----------------------===//
+
+#include "../Errors.h"
+#include "../RuntimeContext.h"
+#include "../TensorMaps.h"
+#include "Block.h"
+#include "Functions.h"
+#include "ModelSymbols.h"
+#include "TensorMap.h"
+#include "flashattn/Runtime/Model.h"
+#include "flashattn/Runtime/ParallelFor.h"
+#include "llvm/ADT/STLExtras.h"
+
+#include <atomic>
+#include <limits>
+
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::model;
+using llvm::Error;
+using llvm::Expected;
+
+namespace {
+
+/// A kernel of a launch: what Device::launch takes as one.
+struct Kernel {
+  llvm::StringRef description;
+  void (*body)(void *arguments, ThreadView *thread);
+};
+
+/// The blocks of a launch, from which workers take one after the other.
+struct Grid {
+  explicit Grid(const Launch &launch) : launch(launch) {}
+
+  const Launch &launch;
+  std::mutex mutex;
+  /// The lowest block with a report: higher ones need not run.
+  std::atomic<int64_t> failed{std::numeric_limits<int64_t>::max()};
+  std::string report;
+
+  void run(int64_t number) {
+    if (number > failed)
+      return;
+    static thread_local Block block;
+    std::optional<std::string> found = block.run(launch, number);
+    if (!found)
+      return;
+    std::lock_guard<std::mutex> lock(mutex);
+    if (number < failed) {
+      failed = number;
+      report = std::move(*found);
+    }
+  }
+};
+
+class Model final : public ModelDevice {
+public:
+  Model(llvm::StringRef chip, std::unique_ptr<Device> host) : chip(chip), host(std::move(host)) {}
+
+  std::string getId() const override { return "model:" + chip; }
+  std::string getDescription() const override { return "a model on " + host->getDescription(); }
+  std::string getChip() const override { return chip; }
+  bool isModel() const override { return true; }
+  /// Those of an A100 and of an H100.
+  int64_t getMultiprocessorCount() const override {
+    return llvm::StringRef(chip).starts_with("sm_8") ? 108 : 132;
+  }
+  void setSeed(uint64_t newSeed) override { seed = newSeed; }
+
+  Expected<void *> allocate(size_t bytes) override {
+    Expected<void *> buffer = host->allocate(bytes);
+    if (buffer)
+      memory.add(*buffer, bytes);
+    return buffer;
+  }
+  void limit(void *buffer, void *begin, size_t bytes) override {
+    memory.remove(buffer);
+    memory.add(begin, bytes);
+    limited[buffer] = begin;
+  }
+  Error release(void *buffer) override {
+    auto found = limited.find(buffer);
+    memory.remove(found == limited.end() ? buffer : found->second);
+    if (found != limited.end())
+      limited.erase(found);
+    return host->release(buffer);
+  }
+  Error copyToDevice(void *dst, const void *src, size_t bytes) override {
+    return host->copyToDevice(dst, src, bytes);
+  }
+  Error copyToHost(void *dst, const void *src, size_t bytes) override {
+    return host->copyToHost(dst, src, bytes);
+  }
+  Error copyOnDevice(void *dst, const void *src, size_t bytes) override {
+    return host->copyOnDevice(dst, src, bytes);
+  }
+  Error fill(void *dst, uint8_t value, size_t bytes) override {
+    return host->fill(dst, value, bytes);
+  }
+  Error synchronize() override { return Error::success(); }
+  Expected<double> time(llvm::function_ref<Error()> body, unsigned repeats) override {
+    return host->time(body, repeats);
+  }
+  Error launch(void *kernel, const LaunchShape &shape, void **parameters) override;
+  Error encodeTensorMap(void *map, const TensorMapShape &shape) override {
+    if (Error error = checkTensorMap(*this, shape))
+      return error;
+    static_cast<TensorMap *>(map)->set(shape);
+    return Error::success();
+  }
+
+private:
+  std::string chip;
+  std::unique_ptr<Device> host;
+  MemoryMap memory;
+  llvm::DenseMap<void *, void *> limited;
+  std::mutex globalAdds;
+  uint64_t seed = 1;
+};
+
+} // namespace
+
+Error Model::launch(void *kernel, const LaunchShape &shape, void **parameters) {
+  auto *compiled = static_cast<Kernel *>(kernel);
+  constexpr int64_t kMaxThreads = 1024, kMaxBlocks = 1 << 20;
+  int64_t threads = shape.block.x * shape.block.y * shape.block.z;
+  int64_t blocks = shape.grid.x * shape.grid.y * shape.grid.z;
+  if (threads > kMaxThreads)
+    return formatError("{0}: expected at most {1} threads in a block but got {2}", getId(),
+                       kMaxThreads, threads);
+  if (blocks > kMaxBlocks)
+    return formatError("{0}: expected at most {1} blocks, which is what can be run in reasonable "
+                       "time, but got {2}: take a smaller problem",
+                       getId(), kMaxBlocks, blocks);
+  Launch launch{compiled->description, compiled->body, parameters, shape.grid,  shape.block,
+                shape.dynamicSharedBytes, seed,        &memory,    &globalAdds};
+  Grid grid(launch);
+  flashattnParallelFor(
+      blocks, [](void *grid, int64_t number) { static_cast<Grid *>(grid)->run(number); }, &grid);
+  if (grid.report.empty())
+    return Error::success();
+  return makeError("kernel '" + launch.getName() + "', seed " + llvm::Twine(seed) + ": " +
+                   grid.report);
+}
+
+std::unique_ptr<ModelDevice> mlir::flashattn::createModelDevice(llvm::StringRef chip) {
+  return std::make_unique<Model>(chip, llvm::cantFail(createCPUDevice()));
+}
+
+/// Of ModelABI.h.
+static void launchModel(const char *description, void (*body)(void *, ThreadView *), int64_t gridX,
+                        int64_t gridY, int64_t gridZ, int64_t blockX, int64_t blockY,
+                        int64_t blockZ, int32_t sharedBytes, void *arguments) {
+  RuntimeContext *current = getRuntimeContext();
+  if (!current)
+    return;
+  Kernel kernel{description, body};
+  LaunchShape shape{{gridX, gridY, gridZ}, {blockX, blockY, blockZ}, {}, sharedBytes};
+  current->takeLaunchFlags();
+  current->run([&](Device &device) -> Error {
+    if (!device.isModel())
+      return formatError("expected a model of a GPU to run the kernel but got {0}", device.getId());
+    return device.launch(&kernel, shape, static_cast<void **>(arguments));
+  });
+}
+
+void mlir::flashattn::model::visitSymbols(
+    llvm::function_ref<void(llvm::StringRef name, void *address)> visit) {
+  visit(kLaunch, reinterpret_cast<void *>(launchModel));
+  for (llvm::ArrayRef<Function> functions : {getBarrierFunctions(), getCopyFunctions(),
+                                             getProductFunctions(), getWarpFunctions()})
+    for (const Function &function : functions)
+      visit((kPrefix + function.name).str(), function.address);
+}

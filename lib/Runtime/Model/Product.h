@@ -1,0 +1,47 @@
+//===- Product.h - products of warps and warpgroups --------------*- C++ -*-===//
+
+#ifndef FLASHATTN_RUNTIME_MODEL_PRODUCT_H
+#define FLASHATTN_RUNTIME_MODEL_PRODUCT_H
+
+#include "Block.h"
+
+namespace mlir::flashattn::model {
+
+/// An operand of a product in shared memory, by a matrix descriptor of the PTX ISA.
+struct SharedOperand {
+  const char *base = nullptr;
+  uint64_t fields = 0; ///< of the descriptor, all but the address; 0: the operand is in registers
+  int32_t stepsPerPanel = 0, stepBytes = 0, panelBytes = 0; ///< to the next 16 of the contraction
+  int32_t transposed = 0;
+
+  /// Offset from `base`, before the swizzle, of element (row, k).
+  uint32_t getOffset(uint32_t row, uint32_t k) const;
+  /// Where the hardware reads what lies at `address` without a swizzle.
+  uint32_t swizzle(uint32_t address) const;
+};
+
+/// An asynchronous product of a warpgroup: each thread brings its part, and gets it back behind the
+/// wait.
+struct Product {
+  uint16_t place = 0;
+  int32_t columns = 0, depth = 0;
+  ProductElement element = ProductElement::F16;
+  SharedOperand a, b;
+  unsigned arrived = 0;
+  uint32_t number = 0;
+  bool isDone = false;
+  Knowledge known;
+  Thread *first = nullptr;
+  std::vector<uint16_t> registers;    ///< of A: depth / 2 of each thread
+  std::vector<float> values;          ///< columns / 2 of each thread: accumulators, then results
+  std::vector<int64_t> accumulatorOf; ///< of each thread: the product in flight that it adds to, or -1
+};
+
+/// d += a * b with a of rows x depth and b of depth x columns, row by row.
+void multiply(float *d, const float *a, const float *b, int rows, int columns, int depth);
+/// `count` elements as floats.
+void widen(float *to, const uint16_t *from, int count, ProductElement element);
+
+} // namespace mlir::flashattn::model
+
+#endif // FLASHATTN_RUNTIME_MODEL_PRODUCT_H

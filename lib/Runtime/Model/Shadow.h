@@ -1,0 +1,95 @@
+//===- Shadow.h - who touched which byte of shared memory --------*- C++ -*-===//
+
+#ifndef FLASHATTN_RUNTIME_MODEL_SHADOW_H
+#define FLASHATTN_RUNTIME_MODEL_SHADOW_H
+
+#include "Clock.h"
+
+#include <optional>
+
+namespace mlir::flashattn::model {
+
+constexpr unsigned kWarpThreads = 32, kGroupThreads = 128;
+
+/// The agents of a block, by number: its threads; each warpgroup's asynchronous products; each
+/// warp's copies from shared memory; the copies to shared memory that complete on each barrier.
+struct Agents {
+  explicit Agents(unsigned threads = 0)
+      : threads(threads), warps((threads + kWarpThreads - 1) / kWarpThreads),
+        groups((threads + kGroupThreads - 1) / kGroupThreads) {}
+
+  static constexpr unsigned kMaxBarriers = 64;
+  unsigned threads, warps, groups;
+
+  unsigned products(unsigned group) const { return threads + group; }
+  unsigned stores(unsigned warp) const { return threads + groups + warp; }
+  unsigned loads(unsigned barrier) const { return threads + groups + warps + barrier; }
+  unsigned count() const { return loads(kMaxBarriers); }
+  bool isThread(unsigned agent) const { return agent < threads; }
+  bool isProducts(unsigned agent) const { return agent >= threads && agent < stores(0); }
+  bool isStores(unsigned agent) const { return agent >= stores(0) && agent < loads(0); }
+
+  /// Readers of the same slot are told apart by their lanes.
+  unsigned slots() const { return warps + groups + warps; }
+  unsigned slotOf(unsigned agent) const {
+    return isThread(agent) ? agent / kWarpThreads : warps + agent - threads;
+  }
+  unsigned agentOf(unsigned slot, unsigned lane) const {
+    return slot < warps ? slot * kWarpThreads + lane : threads + slot - warps;
+  }
+};
+
+/// Who touches shared memory, and what of all that came before it has happened for it.
+struct Viewer {
+  unsigned agent;
+  uint32_t time;
+  uint16_t place;
+  bool isAsync;
+  const Knowledge *known;
+  /// A thread whose own accesses are older than this one: all of them, or, for the asynchronous
+  /// proxy, what it wrote up to its last fence.
+  unsigned self;
+  uint32_t selfFenced = UINT32_MAX;
+};
+
+/// What is wrong with an access.
+struct Conflict {
+  enum Kind { Race, Unfenced, Unwritten, CopyPending } kind;
+  uint32_t offset;
+  bool otherWrites;
+  unsigned otherAgent;
+  uint16_t otherPlace;
+};
+
+/// For each two bytes of shared memory the last write, and the last read by each warp and copy.
+class Shadow {
+public:
+  static constexpr unsigned kGranule = 2;
+  /// The time of a write that its thread has not waited for.
+  static constexpr uint32_t kPending = UINT32_MAX;
+
+  void reset(uint32_t bytes, const Agents &agents);
+  std::optional<Conflict> read(uint32_t offset, uint32_t bytes, const Viewer &viewer);
+  std::optional<Conflict> write(uint32_t offset, uint32_t bytes, const Viewer &viewer);
+  /// The write of `agent` that is pending there has happened.
+  void settle(uint32_t offset, uint32_t bytes, unsigned agent, uint32_t time);
+
+private:
+  struct Reads {
+    std::vector<uint32_t> times; ///< 32 * time + lane
+    std::vector<uint16_t> places;
+  };
+  bool isOrdered(unsigned agent, uint32_t time, bool isWrite, const Viewer &viewer) const;
+  std::optional<Conflict> checkWrites(uint32_t begin, uint32_t end, const Viewer &viewer,
+                                      bool needsWrite) const;
+
+  Agents agents;
+  std::vector<uint32_t> writeTimes;
+  std::vector<uint16_t> writeAgents, writePlaces;
+  std::vector<Reads> reads;    ///< of each slot; empty until it reads
+  std::vector<unsigned> active; ///< the slots that have read
+};
+
+} // namespace mlir::flashattn::model
+
+#endif // FLASHATTN_RUNTIME_MODEL_SHADOW_H

@@ -1,0 +1,187 @@
+//===- Warps.cpp - what the threads of a warp do together ------------------===//
+
+#include "Functions.h"
+#include "Product.h"
+#include "llvm/Support/FormatVariadic.h"
+
+#include <cstring>
+
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::model;
+
+namespace {
+
+/// Runs `all` once for the warp, with what each thread brings; `mine` is this one's.
+template <typename T, typename F> void together(Thread &thread, int32_t place, T &mine, F all) {
+  thread.place = place;
+  Block &block = *thread.block;
+  WarpMeeting &meeting = block.getMeeting(thread);
+  if (!block.meet(thread, meeting, &mine))
+    return;
+  llvm::SmallVector<T *, kWarpThreads> lanes;
+  for (unsigned lane = 0; lane < block.countLanes(thread.warp()); ++lane)
+    lanes.push_back(static_cast<T *>(meeting.arguments[lane]));
+  all(block, lanes);
+  block.leave(thread, meeting);
+}
+
+//===----------------------------------------------------------------------===//
+// Shuffles and votes
+//===----------------------------------------------------------------------===//
+
+struct Shuffled {
+  uint32_t value, result;
+  int32_t offset;
+  bool isValid;
+};
+
+/// The value, and in bit 32 whether there was one.
+int64_t shuffle(Thread *thread, int32_t place, int32_t mode, uint32_t value, int32_t offset,
+                int32_t width) {
+  Shuffled mine{value, value, offset, false};
+  if (width != int32_t(kWarpThreads))
+    thread->block->fail(*thread, llvm::formatv("expected a shuffle of {0} threads but got {1}",
+                                               kWarpThreads, width));
+  together(*thread, place, mine, [mode](Block &, llvm::ArrayRef<Shuffled *> lanes) {
+    for (int lane = 0; lane < int(lanes.size()); ++lane) {
+      Shuffled &to = *lanes[lane];
+      int from = to.offset;
+      switch (static_cast<ShuffleMode>(mode)) {
+      case ShuffleMode::Xor:
+        from = lane ^ to.offset;
+        break;
+      case ShuffleMode::Up:
+        from = lane - to.offset;
+        break;
+      case ShuffleMode::Down:
+        from = lane + to.offset;
+        break;
+      case ShuffleMode::Idx:
+        break;
+      }
+      to.isValid = from >= 0 && from < int(lanes.size());
+      if (to.isValid)
+        to.result = lanes[from]->value;
+    }
+  });
+  return int64_t(mine.isValid) << 32 | mine.result;
+}
+
+struct Voted {
+  bool condition;
+  int32_t answer;
+};
+
+int32_t vote(Thread *thread, int32_t place, int32_t kind, int32_t condition) {
+  Voted mine{condition != 0, 0};
+  together(*thread, place, mine, [kind](Block &, llvm::ArrayRef<Voted *> lanes) {
+    uint32_t ballot = 0;
+    for (unsigned lane = 0; lane < lanes.size(); ++lane)
+      ballot |= uint32_t(lanes[lane]->condition) << lane;
+    uint32_t everyone = lanes.size() == kWarpThreads ? ~0u : (1u << lanes.size()) - 1;
+    int32_t answer = kind == int32_t(Vote::Any)   ? ballot != 0
+                     : kind == int32_t(Vote::All) ? ballot == everyone
+                                                  : ballot;
+    for (Voted *voted : lanes)
+      voted->answer = answer;
+  });
+  return mine.answer;
+}
+
+//===----------------------------------------------------------------------===//
+// Matrices
+//===----------------------------------------------------------------------===//
+
+struct Loaded {
+  Thread *thread;
+  uint32_t offset;
+  uint16_t *result;
+};
+
+void loadMatrix(Thread *thread, int32_t place, void *row, int32_t count, int32_t transposes,
+                uint16_t *result) {
+  thread->place = place;
+  constexpr int64_t kRowBytes = 16;
+  constexpr int kMatrixRows = 8;
+  Block &block = *thread->block;
+  // The first eight threads for each matrix say where its rows are.
+  bool isAsked = int(thread->lane()) < count * kMatrixRows;
+  Loaded mine{thread, 0, result};
+  if (isAsked) {
+    mine.offset = block.getShared(*thread, row, kRowBytes, kRowBytes);
+    block.access(*thread, mine.offset, kRowBytes, /*writes=*/false);
+  }
+  together(*thread, place, mine, [=](Block &block, llvm::ArrayRef<Loaded *> lanes) {
+    for (int lane = 0; lane < int(lanes.size()); ++lane)
+      for (int matrix = 0; matrix < count; ++matrix)
+        for (int i = 0; i < 2; ++i) {
+          int outer = lane / 4, inner = lane % 4 * 2 + i;
+          if (transposes)
+            std::swap(outer, inner);
+          std::memcpy(lanes[lane]->result + matrix * 2 + i,
+                      block.shared + lanes[matrix * kMatrixRows + outer]->offset + inner * 2, 2);
+        }
+  });
+}
+
+struct Multiplied {
+  const uint32_t *a, *b;
+  float *c;
+};
+
+float widenTF32(uint32_t bits) {
+  // The hardware leaves out what the type does not have.
+  bits &= ~0x1fffu;
+  float value;
+  std::memcpy(&value, &bits, sizeof(value));
+  return value;
+}
+
+/// `mma.sync` m16n8: "Matrix fragments" of the PTX ISA for the instructions m16n8k16 and m16n8k8.
+void multiplyWarp(Thread *thread, int32_t place, int32_t element, const uint32_t *a,
+                  const uint32_t *b, float *c) {
+  Multiplied mine{a, b, c};
+  auto kind = static_cast<ProductElement>(element);
+  together(*thread, place, mine, [kind](Block &, llvm::ArrayRef<Multiplied *> lanes) {
+    constexpr int kRows = 16, kColumns = 8;
+    bool isTF32 = kind == ProductElement::TF32;
+    int depth = isTF32 ? 8 : 16, perRegister = isTF32 ? 1 : 2;
+    float a[kRows * 16], b[16 * kColumns], c[kRows * kColumns];
+    auto read = [&](const uint32_t *from, int i) {
+      if (isTF32)
+        return widenTF32(from[i]);
+      float value;
+      widen(&value, reinterpret_cast<const uint16_t *>(from) + i, 1, kind);
+      return value;
+    };
+    for (int lane = 0; lane < int(lanes.size()); ++lane) {
+      int outer = lane / 4, inner = lane % 4;
+      for (int i = 0; i < 4 * perRegister; ++i) {
+        int reg = i / perRegister, k = inner * perRegister + i % perRegister + reg / 2 * depth / 2;
+        a[(outer + reg % 2 * 8) * depth + k] = read(lanes[lane]->a, i);
+      }
+      for (int i = 0; i < 2 * perRegister; ++i) {
+        int reg = i / perRegister, k = inner * perRegister + i % perRegister + reg * depth / 2;
+        b[k * kColumns + outer] = read(lanes[lane]->b, i);
+      }
+      for (int i = 0; i < 4; ++i)
+        c[(outer + i / 2 * 8) * kColumns + inner * 2 + i % 2] = lanes[lane]->c[i];
+    }
+    multiply(c, a, b, kRows, kColumns, depth);
+    for (int lane = 0; lane < int(lanes.size()); ++lane)
+      for (int i = 0; i < 4; ++i)
+        lanes[lane]->c[i] = c[(lane / 4 + i / 2 * 8) * kColumns + lane % 4 * 2 + i % 2];
+  });
+}
+
+} // namespace
+
+llvm::ArrayRef<Function> mlir::flashattn::model::getWarpFunctions() {
+  static const Function functions[] = {
+      makeFunction("Shuffle", shuffle),
+      makeFunction("Vote", vote),
+      makeFunction("LoadMatrix", loadMatrix),
+      makeFunction("MultiplyWarp", multiplyWarp),
+  };
+  return functions;
+}
