@@ -64,6 +64,14 @@ cl::opt<double> timeout("timeout", cl::value_desc("seconds"),
                         cl::desc("Stop with exit status 124 when it takes longer"),
                         cl::cat(runCategory));
 
+cl::opt<int64_t> modelSeeds("model-seeds", cl::value_desc("N"), cl::init(1),
+                            cl::desc("Run so many interleavings on a model: the outputs of all must "
+                                     "be the same"),
+                            cl::cat(runCategory));
+cl::opt<int64_t> modelSeed("model-seed", cl::value_desc("S"), cl::init(1),
+                           cl::desc("The first of them (default 1): a seed repeats a run exactly"),
+                           cl::cat(runCategory));
+
 cl::list<std::string> inputs(
     "input", cl::value_desc("[TYPE=]SOURCE"),
     cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
@@ -274,6 +282,21 @@ static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<H
                                 bytes / result.median * 1e-6);
 }
 
+/// The interleavings that a model shall run.
+static Error checkSeeds() {
+  for (auto *flag : {&modelSeeds, &modelSeed}) {
+    if (flag->getNumOccurrences() && !StringRef(deviceName).starts_with("model:"))
+      return llvm::createStringError("--" + flag->ArgStr +
+                                     ": expected --device=model:sm_XX but got --device=" + deviceName);
+    if (*flag < 1 || *flag > kMaxModelSeeds)
+      return llvm::createStringError(
+          llvm::formatv("expected --{0} to be from 1 to {1} but got {2}", flag->ArgStr,
+                        kMaxModelSeeds, int64_t(*flag))
+              .str());
+  }
+  return Error::success();
+}
+
 /// Standard input and output serve one each, and -o has something to write.
 static Error checkStreams() {
   auto isStandard = [](const std::string &value) { return StringRef(value).ends_with("@-"); };
@@ -320,6 +343,8 @@ static Error checkFlags(double &benchSeconds) {
     if (std::error_code code = llvm::sys::fs::access(tunedFile, llvm::sys::fs::AccessMode::Exist))
       return llvm::createStringError("--tuned-schedules: cannot read '" + tunedFile +
                                      "': " + code.message() + "; --tune writes it");
+  if (Error error = checkSeeds())
+    return error;
   return checkStreams();
 }
 
@@ -566,6 +591,28 @@ static bool reportWatch(const Watch &watch, ModuleOp plain, ArrayRef<HostTensor>
   return pass;
 }
 
+/// Runs the interleavings behind the first one, whose `results` theirs must be.
+static Expected<bool> runSeeds(ModelDevice &model, Runner &runner, ArrayRef<HostTensor> results,
+                               bool isDeterministic) {
+  for (int64_t i = 1; i < modelSeeds; ++i) {
+    int64_t seed = modelSeed + i;
+    model.setSeed(seed);
+    Expected<SmallVector<HostTensor>> others = runner.run();
+    if (!others)
+      return others.takeError();
+    for (auto [output, pair] : llvm::enumerate(llvm::zip(results, *others)))
+      if (!isSame(std::get<0>(pair), std::get<1>(pair), isDeterministic)) {
+        llvm::outs() << llvm::formatv("model: output {0} is not the same with seeds {1} and {2}: "
+                                      "FAIL\n",
+                                      output, int64_t(modelSeed), seed);
+        return false;
+      }
+  }
+  llvm::outs() << "model: " << modelSeeds << " interleaving" << (modelSeeds > 1 ? "s" : "")
+               << " from seed " << modelSeed << ", no report\n";
+  return true;
+}
+
 /// All that the flags ask for. False where a check does not hold. What another program reads goes
 /// to `valuesFile`.
 static Expected<bool> runTool(int valuesFile) {
@@ -623,6 +670,9 @@ static Expected<bool> runTool(int valuesFile) {
       return opened.takeError();
     device = std::move(*opened);
   }
+  auto *model = device->isModel() ? static_cast<ModelDevice *>(device.get()) : nullptr;
+  if (model)
+    model->setSeed(modelSeed);
   // No error, most machines have no GPU; but who has one wants to know.
   if (!noGPU.empty())
     llvm::errs() << "flash-run: note: running on the CPU: " << noGPU << "\n";
@@ -673,6 +723,13 @@ static Expected<bool> runTool(int valuesFile) {
     printOutput(i, output);
 
   bool pass = true;
+  if (model) {
+    Expected<bool> same = runSeeds(*model, runner, *results,
+                                   !watch->observer || watch->observer->isDeterministic());
+    if (!same)
+      return same.takeError();
+    pass &= *same;
+  }
   if (verifyFlag) {
     pass &= reportWatch(*watch, **module, *results);
     auto changed = runner.findChangedInput(arguments, data->poisoned);

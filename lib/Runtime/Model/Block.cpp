@@ -216,11 +216,13 @@ void Block::block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value
   thread.object = object;
   thread.value = value;
   thread.fiber->suspend();
-  thread.waits = WaitKind::None;
 }
 
 void Block::wake(Thread &thread) {
+  if (thread.state != Thread::Blocked)
+    return;
   thread.state = Thread::Ready;
+  thread.waits = WaitKind::None;
   ready[thread.warp()] |= 1u << thread.lane();
 }
 
