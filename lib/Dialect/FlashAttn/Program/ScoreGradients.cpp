@@ -132,7 +132,11 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
 }
 
 Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
-  return load(kind, at, f32Vector({schedule.forQueryTiles().getTileM()}), {2});
+  // With roles the last block may have a consumer without a tile, which comes here too.
+  bool isThere = !schedule.getRoles();
+  return LoadTileOp::create(b, loc, f32Vector({schedule.forQueryTiles().getTileM()}), buffer,
+                            indicesOf(kind, at), /*below=*/Value(), ArrayRef<int64_t>{2},
+                            /*shape=*/nullptr, ArrayRef<bool>{isThere});
 }
 
 Value QuerySums::loadColumns(Kind kind, const ScorePlace &at) const {
