@@ -112,7 +112,8 @@ static SmallVector<std::string> findUnresolved(const llvm::Module &module,
   return names;
 }
 
-static Expected<std::unique_ptr<llvm::TargetMachine>> createHostMachine() {
+static Expected<std::unique_ptr<llvm::TargetMachine>>
+createHostMachine(llvm::CodeGenOptLevel level) {
   static const bool initialized = [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
@@ -123,7 +124,7 @@ static Expected<std::unique_ptr<llvm::TargetMachine>> createHostMachine() {
   auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder.takeError();
-  builder->setCodeGenOptLevel(llvm::CodeGenOptLevel::Aggressive);
+  builder->setCodeGenOptLevel(level);
   return builder->createTargetMachine();
 }
 
@@ -195,12 +196,15 @@ Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
   registerTranslations(lowered.getContext());
   dropPromises(lowered);
   KernelLoader loader(lowered, device);
-  Expected<std::unique_ptr<llvm::TargetMachine>> machine = createHostMachine();
+  // Kernels on a model spend their time in it, and are long.
+  const unsigned optLevel = device.isModel() ? 1 : 3;
+  auto codeLevel =
+      device.isModel() ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Aggressive;
+  Expected<std::unique_ptr<llvm::TargetMachine>> machine = createHostMachine(codeLevel);
   if (!machine)
     return machine.takeError();
 
-  constexpr unsigned kOptLevel = 3, kSizeLevel = 0;
-  auto optimize = makeOptimizingTransformer(kOptLevel, kSizeLevel, machine->get());
+  auto optimize = makeOptimizingTransformer(optLevel, /*sizeLevel=*/0, machine->get());
   SmallVector<std::string> unresolved;
   auto transform = [&](llvm::Module *module) -> Error {
     if (Error error = optimize(module))
@@ -213,7 +217,7 @@ Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
   // Listeners look for debuggers and profilers; a run of a kernel has neither.
   options.enableGDBNotificationListener = false;
   options.enablePerfNotificationListener = false;
-  options.jitCodeGenOptLevel = llvm::CodeGenOptLevel::Aggressive;
+  options.jitCodeGenOptLevel = codeLevel;
   options.sectionMemoryMapper = &mapper;
   Expected<std::unique_ptr<ExecutionEngine>> made =
       ExecutionEngine::create(lowered, options, std::move(*machine));

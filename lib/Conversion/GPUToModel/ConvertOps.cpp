@@ -39,9 +39,9 @@ static int64_t getBytes(Type type) {
   return type.isIndex() ? 8 : llvm::divideCeil(type.getIntOrFloatBitWidth(), 8);
 }
 
-/// Shows the model an access to `type` at `indices`.
+/// Shows the model an access to `type` at `indices`: a store of `stored`, or a load.
 static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref,
-                                ValueRange indices, Type type, bool writes, int64_t alignment) {
+                                ValueRange indices, Type type, Value stored, int64_t alignment) {
   if (isPrivate(memref))
     return success();
   OpBuilder b(op);
@@ -50,10 +50,18 @@ static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref
   bool isShared = gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(memrefType);
   if (!alignment)
     alignment = getBytes(memrefType.getElementType());
+  // The model stores itself: it looks at what was there.
+  if (isShared && stored && !type.isIndex()) {
+    kernel.call(b, op, "StoreShared",
+                {kernel.getPointer(b, loc, memref, indices), kernel.spill(b, loc, stored),
+                 constant(b, loc, getBytes(type), 64), constant(b, loc, alignment, 64)});
+    op->erase();
+    return success();
+  }
   kernel.call(b, op, "Access",
               {kernel.getPointer(b, loc, memref, indices), constant(b, loc, getBytes(type), 64),
                constant(b, loc, alignment, 64),
-               constant(b, loc, (writes ? kWrites : kReads) | (isShared ? kShared : 0))});
+               constant(b, loc, (stored ? kWrites : kReads) | (isShared ? kShared : 0))});
   return success();
 }
 
@@ -315,20 +323,20 @@ static int64_t getAlignment(std::optional<uint64_t> alignment) { return alignmen
 static LogicalResult convertAccess(Operation *op, ModelKernel &kernel) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](memref::LoadOp op) {
-        return showAccess(op, kernel, op.getMemRef(), op.getIndices(), op.getType(), false,
+        return showAccess(op, kernel, op.getMemRef(), op.getIndices(), op.getType(), Value(),
                           getAlignment(op.getAlignment()));
       })
       .Case([&](memref::StoreOp op) {
-        return showAccess(op, kernel, op.getMemRef(), op.getIndices(), op.getValue().getType(), true,
-                          getAlignment(op.getAlignment()));
+        return showAccess(op, kernel, op.getMemRef(), op.getIndices(), op.getValue().getType(),
+                          op.getValue(), getAlignment(op.getAlignment()));
       })
       .Case([&](vector::LoadOp op) {
-        return showAccess(op, kernel, op.getBase(), op.getIndices(), op.getType(), false,
+        return showAccess(op, kernel, op.getBase(), op.getIndices(), op.getType(), Value(),
                           getAlignment(op.getAlignment()));
       })
       .Case([&](vector::StoreOp op) {
         return showAccess(op, kernel, op.getBase(), op.getIndices(), op.getValueToStore().getType(),
-                          true, getAlignment(op.getAlignment()));
+                          op.getValueToStore(), getAlignment(op.getAlignment()));
       })
       .Case([&](LLVM::LoadOp op) {
         return showLLVMAccess(op, kernel, op.getAddr(), op.getType(), false, op.getAlignment());

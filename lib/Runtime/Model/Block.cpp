@@ -290,17 +290,18 @@ void Block::checkGlobal(Thread &thread, const void *address, int64_t bytes, int6
                                what, bytes, alignment, address));
 }
 
-void Block::access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes) {
+void Block::access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes, bool silent) {
   Viewer viewer = view(thread);
   std::optional<Conflict> found =
-      writes ? shadow.write(offset, bytes, viewer) : shadow.read(offset, bytes, viewer);
+      writes ? shadow.write(offset, bytes, viewer, silent) : shadow.read(offset, bytes, viewer);
   if (found)
-    fail(thread, llvm::Twine(describe(*found)) + (writes ? ", written" : ", read"));
+    fail(thread, describe(*found, writes));
 }
 
 void Block::release(Thread &thread, Knowledge &to) {
   to.join(thread.known);
   to.seen.set(thread.index, thread.now, agents.count());
   to.fenced.set(thread.index, thread.fencedAt, agents.count());
+  to.passed.set(thread.index, thread.now, agents.count());
   ++thread.now;
 }

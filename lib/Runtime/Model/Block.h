@@ -159,7 +159,8 @@ public:
   bool hasFailed() const { return report.has_value(); }
   std::string describe(const Thread &thread) const;
   std::string describe(unsigned agent, unsigned place) const;
-  std::string describe(const Conflict &conflict) const;
+  /// "RACE …, and written", of who came first and what the other one did.
+  std::string describe(const Conflict &conflict, bool writes) const;
   llvm::StringRef getPlace(unsigned place) const { return launch->getPlace(place); }
 
   void block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value);
@@ -168,7 +169,8 @@ public:
   uint32_t getShared(Thread &thread, const void *address, int64_t bytes, int64_t alignment);
   void checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
                    const char *what);
-  void access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes);
+  void access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes,
+              bool silent = false);
   Viewer view(const Thread &thread) const;
   /// What an asynchronous op of `agent` sees, begun by a thread.
   Viewer viewAsync(const Thread &thread, unsigned agent, uint32_t time,

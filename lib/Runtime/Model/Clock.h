@@ -93,17 +93,21 @@ private:
 };
 
 /// What is known by both ways to shared memory: `seen`, and of that what the asynchronous proxy sees
-/// as well.
+/// as well. Of what `passed` holds beyond `seen` no more is known than that it has read: the threads
+/// of a warpgroup begin a product together, so that who has waited for it knows that all had come
+/// there.
 struct Knowledge {
-  Clock seen, fenced;
+  Clock seen, fenced, passed;
 
   void join(const Knowledge &other) {
     seen.join(other.seen);
     fenced.join(other.fenced);
+    passed.join(other.passed);
   }
   void meet(const Knowledge &other) {
     seen.meet(other.seen);
     fenced.meet(other.fenced);
+    passed.meet(other.passed);
   }
 };
 
@@ -126,6 +130,7 @@ public:
   void join(Knowledge &knowledge, const Knowledge &other) {
     join(knowledge.seen, other.seen);
     join(knowledge.fenced, other.fenced);
+    join(knowledge.passed, other.passed);
   }
   /// `clock` knows of `agent` up to `time`.
   void set(Clock &clock, unsigned agent, uint32_t time, unsigned agents) {

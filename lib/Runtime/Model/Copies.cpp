@@ -80,7 +80,7 @@ struct Copy {
     std::optional<Conflict> found = writes ? block.shadow.write(offset, bytes, viewer)
                                            : block.shadow.read(offset, bytes, viewer);
     if (found)
-      fail(llvm::Twine(block.describe(*found)) + (writes ? " written" : " read"));
+      fail(block.describe(*found, writes));
     return !found;
   }
   void fail(const llvm::Twine &what) {
@@ -278,7 +278,8 @@ void storeShared(Thread *thread, int32_t place, void *to, const void *from, int6
   thread->place = place;
   Block &block = *thread->block;
   uint32_t offset = block.getShared(*thread, to, bytes, alignment);
-  block.access(*thread, offset, bytes, /*writes=*/true);
+  bool silent = std::memcmp(block.shared + offset, from, bytes) == 0;
+  block.access(*thread, offset, bytes, /*writes=*/true, silent);
   std::memcpy(block.shared + offset, from, bytes);
 }
 
@@ -323,7 +324,7 @@ void copyAsync(Thread *thread, int32_t place, void *to, const void *from, int64_
   Viewer viewer = block.view(*thread);
   viewer.time = Shadow::kPending;
   if (std::optional<Conflict> found = block.shadow.write(offset, bytes, viewer))
-    block.fail(*thread, llvm::Twine(block.describe(*found)) + " written");
+    block.fail(*thread, block.describe(*found, /*writes=*/true));
   PendingCopy copy{offset, uint32_t(bytes), uint32_t(fromBytes), thread->copyGroup, from};
   // At once, when its group is complete, or when it is waited for.
   copy.delay = block.queue.draw(3);

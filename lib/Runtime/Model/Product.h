@@ -31,6 +31,7 @@ struct Product {
   uint32_t number = 0;
   bool isDone = false;
   Knowledge known;
+  Clock begun; ///< what its threads had read before they began it
   Thread *first = nullptr;
   std::vector<uint16_t> registers;    ///< of A: depth / 2 of each thread
   std::vector<float> values;          ///< columns / 2 of each thread: accumulators, then results

@@ -97,7 +97,7 @@ public:
     for (int begin = chunks.find_first(); begin >= 0;) {
       int end = chunks.find_next_unset(begin);
       if (auto found = block.shadow.read(begin * kChunkBytes, (end - begin) * kChunkBytes, viewer)) {
-        fail(block.describe(*found) + " read");
+        fail(block.describe(*found, /*writes=*/false));
         return false;
       }
       begin = chunks.find_next(end);
@@ -227,6 +227,8 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
       block.getShared(*thread, operand.base, kChunkBytes, kChunkBytes);
   unsigned index = thread->index % kGroupThreads;
   product.known.meet(thread->known);
+  product.begun.join(thread->known.passed);
+  product.begun.set(thread->index, thread->now++, block.agents.count());
   if (!both[0].fields)
     std::memcpy(&product.registers[index * depth / 2], a, depth);
   int held = columns / 2;
@@ -258,6 +260,8 @@ void productWait(Thread *thread, int32_t place, int32_t pending) {
   }
   block.joins.set(thread->known.seen, block.agents.products(thread->group()), last,
                   block.agents.count());
+  if (Product *product = findProduct(block, thread->group(), last))
+    block.joins.join(thread->known.passed, product->begun);
   thread->productsDone = last;
 }
 

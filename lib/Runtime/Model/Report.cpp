@@ -29,29 +29,26 @@ std::string Block::describe(unsigned agent, unsigned place) const {
   return who + " at " + getPlace(place).str();
 }
 
-std::string Block::describe(const Conflict &conflict) const {
-  std::string other =
-      conflict.kind == Conflict::Unwritten ? "" : describe(conflict.otherAgent, conflict.otherPlace);
-  const char *how = conflict.otherWrites ? "written" : "read";
-  switch (conflict.kind) {
-  case Conflict::Race:
-    return llvm::formatv("race: expected shared memory that nothing else touches at the same time "
-                         "but got offset {0}, {1} by {2},",
-                         conflict.offset, how, other);
-  case Conflict::Unfenced:
-    return llvm::formatv("missing fence: expected a fence of the asynchronous proxy between what a "
-                         "thread wrote and a copy or product but got offset {0}, {1} by {2},",
-                         conflict.offset, how, other);
-  case Conflict::Unwritten:
+std::string Block::describe(const Conflict &conflict, bool writes) const {
+  const char *now = writes ? "written" : "read";
+  if (conflict.kind == Conflict::Unwritten)
     return llvm::formatv("use before any write: expected shared memory that has been written but "
-                         "got offset {0}",
-                         conflict.offset);
-  case Conflict::CopyPending:
-    return llvm::formatv("missing wait for cp.async: expected a copy that was waited for but got "
-                         "offset {0}, {1} by {2},",
-                         conflict.offset, how, other);
-  }
-  llvm_unreachable("unknown kind of conflict");
+                         "got offset {0}, {1}",
+                         conflict.offset, now);
+  auto getExpected = [&] {
+    switch (conflict.kind) {
+    case Conflict::Unfenced:
+      return "missing fence: expected a fence of the asynchronous proxy between what a thread wrote "
+             "and a copy or product";
+    case Conflict::CopyPending:
+      return "missing wait for cp.async: expected a copy that was waited for";
+    default:
+      return "race: expected shared memory that nothing else touches at the same time";
+    }
+  };
+  return llvm::formatv("{0} but got offset {1}, {2} by {3}, and {4}", getExpected(),
+                       conflict.offset, conflict.otherWrites ? "written" : "read",
+                       describe(conflict.otherAgent, conflict.otherPlace), now);
 }
 
 void Block::fail(const Thread &thread, const llvm::Twine &message) {

@@ -4,6 +4,8 @@
 #define FLASHATTN_RUNTIME_MODEL_SHADOW_H
 
 #include "Clock.h"
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/ADT/SmallVector.h"
 
 #include <optional>
 
@@ -70,7 +72,10 @@ public:
 
   void reset(uint32_t bytes, const Agents &agents);
   std::optional<Conflict> read(uint32_t offset, uint32_t bytes, const Viewer &viewer);
-  std::optional<Conflict> write(uint32_t offset, uint32_t bytes, const Viewer &viewer);
+  /// A write that is `silent` leaves the bytes as they are, as where several threads store the same
+  /// zeros: that is no race.
+  std::optional<Conflict> write(uint32_t offset, uint32_t bytes, const Viewer &viewer,
+                                bool silent = false);
   /// The write of `agent` that is pending there has happened.
   void settle(uint32_t offset, uint32_t bytes, unsigned agent, uint32_t time);
 
@@ -80,14 +85,18 @@ private:
     std::vector<uint16_t> places;
   };
   bool isOrdered(unsigned agent, uint32_t time, bool isWrite, const Viewer &viewer) const;
+  std::optional<Conflict> checkWrite(uint32_t granule, const Viewer &viewer, bool reads) const;
   std::optional<Conflict> checkWrites(uint32_t begin, uint32_t end, const Viewer &viewer,
-                                      bool needsWrite) const;
+                                      bool reads) const;
+  std::optional<Conflict> checkReads(uint32_t begin, uint32_t end, const Viewer &viewer) const;
 
   Agents agents;
   std::vector<uint32_t> writeTimes;
   std::vector<uint16_t> writeAgents, writePlaces;
   std::vector<Reads> reads;    ///< of each slot; empty until it reads
   std::vector<unsigned> active; ///< the slots that have read
+  /// Who has stored the same bytes, beside who did first.
+  llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<unsigned, uint32_t>, 2>> sameWrites;
 };
 
 } // namespace mlir::flashattn::model

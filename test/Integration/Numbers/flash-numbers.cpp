@@ -15,6 +15,7 @@
 #include "Runner.h"
 #include "Verify.h"
 #include "flashattn/InitAll.h"
+#include "flashattn/Runtime/Model.h"
 #include "flashattn/Runtime/Executable.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/CommandLine.h"
@@ -33,8 +34,8 @@ using llvm::Expected;
 namespace cl = llvm::cl;
 
 static cl::OptionCategory category("flash-numbers");
-static cl::opt<std::string> deviceFlag("device", cl::desc("cpu, or cuda[:N]"), cl::init("cpu"),
-                                       cl::cat(category));
+static cl::opt<std::string> deviceFlag("device", cl::desc("cpu, cuda[:N] or model:sm_XX"),
+                                       cl::init("cpu"), cl::cat(category));
 static cl::opt<std::string> chipFlag("chip",
                                      cl::desc("compile for this GPU instead of the device's own"),
                                      cl::cat(category));
@@ -46,6 +47,12 @@ static cl::opt<unsigned> modulesFlag("modules",
                                      cl::init(0), cl::cat(category));
 static cl::opt<unsigned> seedFlag("seed", cl::desc("seed of the sample and the inputs"),
                                   cl::init(1), cl::cat(category));
+static cl::opt<unsigned> interleavingsFlag("interleavings",
+                                           cl::desc("of each point, on a model"), cl::init(1),
+                                           cl::cat(category));
+static cl::opt<int64_t> pairsFlag("most-pairs",
+                                  cl::desc("only shapes with no more queries times keys"),
+                                  cl::init(INT64_MAX), cl::cat(category));
 static cl::opt<std::string>
     filterFlag("filter", cl::desc("only modules whose name holds this text"), cl::cat(category));
 static cl::opt<unsigned>
@@ -208,7 +215,7 @@ static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, boo
 }
 
 static std::unique_ptr<Lowered> compile(const DialectRegistry &registry, const Module &module,
-                                        StringRef chip) {
+                                        StringRef chip, bool forModel) {
   auto lowered = std::make_unique<Lowered>();
   lowered->context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   lowered->module = parseSourceString<ModuleOp>(module.text(), lowered->context.get());
@@ -224,6 +231,7 @@ static std::unique_ptr<Lowered> compile(const DialectRegistry &registry, const M
   lowered->program = std::move(*program);
   LoweringOptions options;
   options.chip = chip.str();
+  options.forModel = forModel;
   if (Error error = lower(*lowered->module, options))
     lowered->error = llvm::toString(std::move(error));
   return lowered;
@@ -322,7 +330,8 @@ static std::vector<Case> chooseCases(ArrayRef<Module> modules) {
   std::vector<Case> cases;
   for (unsigned i : order)
     for (Shape shape : getShapes(modules[i].dim))
-      cases.push_back({i, shape});
+      if (shape.numQueries * shape.numKeys <= pairsFlag)
+        cases.push_back({i, shape});
   if (sampleFlag && sampleFlag < cases.size()) {
     std::shuffle(cases.begin(), cases.end(), random);
     cases.resize(sampleFlag);
@@ -340,13 +349,25 @@ static Expected<bool> runGrid() {
   if (!(workFlag > 0))
     return llvm::createStringError(llvm::Twine("expected --work above 0 but got ") +
                                    llvm::formatv("{0}", double(workFlag)).str());
-  bool isCUDA = id.consume_front("cuda");
-  if (isCUDA ? (id.consume_front(":") && id.getAsInteger(10, ordinal)) : id != "cpu")
-    return llvm::createStringError("expected --device cpu or cuda[:N] but got '" + deviceFlag +
-                                   "'");
-  Expected<std::unique_ptr<Device>> device = isCUDA ? createCUDADevice(ordinal) : createCPUDevice();
+  ModelDevice *model = nullptr;
+  Expected<std::unique_ptr<Device>> device = [&]() -> Expected<std::unique_ptr<Device>> {
+    if (id.consume_front("model:")) {
+      if (Expected<Machine> machine = Machine::get(id); !machine)
+        return machine.takeError();
+      std::unique_ptr<ModelDevice> made = createModelDevice(id);
+      model = made.get();
+      return made;
+    }
+    bool isCUDA = id.consume_front("cuda");
+    if (isCUDA ? (id.consume_front(":") && id.getAsInteger(10, ordinal)) : id != "cpu")
+      return llvm::createStringError("expected --device cpu, cuda[:N] or model:sm_XX but got '" +
+                                     deviceFlag + "'");
+    return isCUDA ? createCUDADevice(ordinal) : createCPUDevice();
+  }();
   if (!device)
     return device.takeError();
+  if (interleavingsFlag != 1 && !model)
+    return llvm::createStringError("expected --device=model:sm_XX with --interleavings");
   std::string chip = chipFlag.empty() ? (*device)->getChip() : chipFlag;
   llvm::outs() << (*device)->getDescription() << ", chip " << chip << "\n";
 
@@ -355,10 +376,11 @@ static Expected<bool> runGrid() {
   if (featuresFlag) {
     constexpr unsigned kShapes = 4; // for each module
     std::mt19937 random(seedFlag);
-    modules = drawModules(random, featuresFlag, !isCUDA);
+    modules = drawModules(random, featuresFlag, (*device)->getChip() == Machine::kCPU);
     for (unsigned i = 0; i < modules.size(); ++i)
       for (unsigned j = 0; j < kShapes; ++j)
-        if (Shape shape = drawShape(random); StringRef(modules[i].name()).contains(filterFlag))
+        if (Shape shape = drawShape(random); StringRef(modules[i].name()).contains(filterFlag) &&
+                                             shape.numQueries * shape.numKeys <= pairsFlag)
           cases.push_back({i, shape});
   } else {
     for (const Mask &mask : masks)
@@ -380,7 +402,8 @@ static Expected<bool> runGrid() {
   for (const Case &c : cases)
     if (!lowered.count(c.module))
       lowered[c.module] = pool.async([&, index = c.module] {
-        return std::shared_ptr<Lowered>(compile(registry, modules[index], chip));
+        return std::shared_ptr<Lowered>(
+            compile(registry, modules[index], chip, /*forModel=*/model != nullptr));
       });
 
   GuardedDevice guarded(**device);
@@ -408,14 +431,18 @@ static Expected<bool> runGrid() {
         fail(cases[begin], error);
         continue;
       }
-      Expected<std::string> text =
-          runCase(*code->program, modules[index], cases[begin].shape, guarded, **executable);
-      if (!text)
-        fail(cases[begin], llvm::toString(text.takeError()));
-      else if (!text->empty())
-        fail(cases[begin], *text);
-      else
+      std::string why;
+      for (unsigned i = 0; i < interleavingsFlag && why.empty(); ++i) {
+        if (model)
+          model->setSeed(seedFlag + i);
+        Expected<std::string> text =
+            runCase(*code->program, modules[index], cases[begin].shape, guarded, **executable);
+        why = text ? *text : llvm::toString(text.takeError());
+      }
+      if (why.empty())
         ++passed;
+      else
+        fail(cases[begin], why);
     }
     llvm::outs().flush();
   }
