@@ -1,9 +1,11 @@
-!t = tensor<1x1x256x64xf16>
-!l = tensor<1x1x256xf32>
-func.func @gradients(%q: !t, %k: !t, %v: !t, %o: !t, %lse: !l, %d_o: !t) -> (!t, !t, !t) {
-  %init = tensor.empty() : !t
-  %dq, %dk, %dv = flashattn.attention_backward mask(#flashattn.causal)
-      ins(%q, %k, %v, %o, %lse, %d_o : !t, !t, !t, !t, !l, !t)
-      outs(%init, %init, %init : !t, !t, !t) -> !t, !t, !t
-  return %dq, %dk, %dv : !t, !t, !t
+!q = tensor<1x1x320x64xf16>
+!k = tensor<1x1x128x64xf16>
+!l = tensor<1x1x320xf32>
+func.func @gradients(%q: !q, %k: !k, %v: !k, %o: !q, %lse: !l, %d_o: !q) -> (!q, !k, !k) {
+  %dq_init = tensor.empty() : !q
+  %dk_init = tensor.empty() : !k
+  %dq, %dk, %dv = flashattn.attention_backward
+      ins(%q, %k, %v, %o, %lse, %d_o : !q, !k, !k, !q, !l, !q)
+      outs(%dq_init, %dk_init, %dk_init : !q, !k, !k) -> !q, !k, !k
+  return %dq, %dk, %dv : !q, !k, !k
 }
