@@ -40,8 +40,7 @@ static void convert(TmaLoadOp op, ModelKernel &kernel) {
   Location loc = op.getLoc();
   SharedTile tile = *SharedTile::get(op.getTile().getType());
   kernel.call(b, op, "TmaLoad",
-              {getMap(b, loc, op.getMap()),
-               spillCoordinates(b, loc, kernel, op.getCoordinates()),
+              {getMap(b, loc, op.getMap()), spillCoordinates(b, loc, kernel, op.getCoordinates()),
                kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.panels),
                constant(b, loc, tile.getPanelStrideBytes()),
                kernel.getPointer(b, loc, op.getBarriers(), op.getIndex())});
@@ -52,8 +51,7 @@ static void convert(TmaStoreOp op, ModelKernel &kernel) {
   Location loc = op.getLoc();
   SharedTile tile = *SharedTile::get(op.getTile().getType());
   kernel.call(b, op, "TmaStore",
-              {getMap(b, loc, op.getMap()),
-               spillCoordinates(b, loc, kernel, op.getCoordinates()),
+              {getMap(b, loc, op.getMap()), spillCoordinates(b, loc, kernel, op.getCoordinates()),
                kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.panels),
                constant(b, loc, tile.getPanelStrideBytes())});
 }
@@ -63,12 +61,11 @@ static void convert(BulkLoadOp op, ModelKernel &kernel) {
   Location loc = op.getLoc();
   auto type = cast<MemRefType>(op.getPlaces().getType());
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  kernel.call(
-      b, op, "BulkLoad",
-      {kernel.getPointer(b, loc, op.getSource(), op.getIndices()),
-       kernel.getPointer(b, loc, op.getPlaces(), {op.getPlace(), zero}),
-       constant(b, loc, type.getDimSize(1) * type.getElementTypeBitWidth() / 8),
-       kernel.getPointer(b, loc, op.getBarriers(), op.getIndex())});
+  kernel.call(b, op, "BulkLoad",
+              {kernel.getPointer(b, loc, op.getSource(), op.getIndices()),
+               kernel.getPointer(b, loc, op.getPlaces(), {op.getPlace(), zero}),
+               constant(b, loc, type.getDimSize(1) * type.getElementTypeBitWidth() / 8),
+               kernel.getPointer(b, loc, op.getBarriers(), op.getIndex())});
 }
 
 static Value getLane(OpBuilder &b, Location loc, ModelKernel &kernel) {
@@ -76,35 +73,82 @@ static Value getLane(OpBuilder &b, Location loc, ModelKernel &kernel) {
   return LLVM::ZExtOp::create(b, loc, b.getI64Type(), lane);
 }
 
-/// As its lowering to PTX has it (convert-hopper-to-nvvm).
+/// Copies that add what warps have staged, as their lowering to PTX has them
+/// (convert-hopper-to-nvvm).
+template <typename Op> class StagedAdd {
+public:
+  StagedAdd(OpBuilder &b, Op op, ModelKernel &kernel)
+      : b(b), loc(op.getLoc()), op(op), kernel(kernel),
+        type(cast<MemRefType>(op.getStaging().getType())) {
+    staging = kernel.getPointer(b, loc, op.getStaging(),
+                                {op.getWarp(), arith::ConstantIndexOp::create(b, loc, 0)});
+  }
+
+  /// What a thread stages at once.
+  int64_t getCount() const { return type.getDimSize(1) / kLanes; }
+
+  /// Writes what the thread has spilled from number `first` on.
+  void stage(int64_t first = 0) {
+    kernel.call(b, op, "WaitStores", {});
+    kernel.call(b, op, "WarpSync", {});
+    Value mine = add(staging, LLVM::MulOp::create(b, loc, getLane(b, loc, kernel),
+                                                  constant(b, loc, kVector * kBytes)));
+    for (int64_t i = 0; i < getCount(); i += kVector)
+      kernel.call(b, op, "StoreShared",
+                  {add(mine, constant(b, loc, i * kLanes * kBytes)),
+                   kernel.getScratch(b, loc, kVector * kBytes, (first + i) * kBytes),
+                   constant(b, loc, kVector * kBytes), constant(b, loc, kVector * kBytes)});
+  }
+
+  /// Begins the copy; what goes before `first` all warps have added before.
+  void begin(int64_t first = 0) {
+    kernel.call(b, op, "WarpSync", {});
+    int64_t bytes = type.getDimSize(1) * kBytes;
+    Value warp = arith::IndexCastOp::create(b, loc, b.getI64Type(), op.getWarp());
+    Value offset =
+        LLVM::AddOp::create(b, loc, LLVM::MulOp::create(b, loc, warp, constant(b, loc, bytes)),
+                            constant(b, loc, first * kLanes * type.getDimSize(0) * kBytes));
+    Value target = add(kernel.getPointer(b, loc, op.getTarget(), op.getIndices()), offset);
+    kernel.call(b, op, "AddFromShared", {target, staging, constant(b, loc, bytes)});
+  }
+
+private:
+  static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
+
+  Value add(Value address, Value bytes) {
+    return LLVM::GEPOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI8Type(),
+                               address, bytes);
+  }
+
+  OpBuilder &b;
+  Location loc;
+  Op op;
+  ModelKernel &kernel;
+  MemRefType type;
+  Value staging;
+};
+
 static void convert(hopper::AddTileOp op, ModelKernel &kernel) {
   OpBuilder b(op);
-  Location loc = op.getLoc();
-  constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
-  int64_t elements = cast<MemRefType>(op.getStaging().getType()).getDimSize(1);
+  kernel.spill(b, op.getLoc(), op.getValue());
+  StagedAdd<hopper::AddTileOp> staged(b, op, kernel);
   int64_t held = cast<VectorType>(op.getValue().getType()).getNumElements();
-  Type pointer = LLVM::LLVMPointerType::get(b.getContext());
-  auto add = [&](Value address, Value bytes) -> Value {
-    return LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), address, bytes);
-  };
-  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  Value staging = kernel.getPointer(b, loc, op.getStaging(), {op.getWarp(), zero});
-  kernel.call(b, op, "WaitStores", {});
-  kernel.call(b, op, "WarpSync", {});
-  Value mine = add(staging, LLVM::MulOp::create(b, loc, getLane(b, loc, kernel),
-                                                constant(b, loc, kVector * kBytes)));
-  kernel.spill(b, loc, op.getValue());
-  for (int64_t i = 0; i < held; i += kVector)
-    kernel.call(b, op, "StoreShared",
-                {add(mine, constant(b, loc, i * kLanes * kBytes)),
-                 kernel.getScratch(b, loc, kVector * kBytes, i * kBytes),
-                 constant(b, loc, kVector * kBytes), constant(b, loc, kVector * kBytes)});
-  kernel.call(b, op, "FenceAsyncShared", {});
-  kernel.call(b, op, "WarpSync", {});
-  Value warp = arith::IndexCastOp::create(b, loc, b.getI64Type(), op.getWarp());
-  Value target = add(kernel.getPointer(b, loc, op.getTarget(), op.getIndices()),
-                     LLVM::MulOp::create(b, loc, warp, constant(b, loc, elements * kBytes)));
-  kernel.call(b, op, "AddFromShared", {target, staging, constant(b, loc, elements * kBytes)});
+  for (int64_t first = 0; first < held; first += staged.getCount()) {
+    staged.stage(first);
+    kernel.call(b, op, "FenceAsyncShared", {});
+    staged.begin(first);
+  }
+}
+
+static void convert(StageTileOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  kernel.spill(b, op.getLoc(), op.getValue());
+  StagedAdd<StageTileOp>(b, op, kernel).stage();
+}
+
+static void convert(AddStagedOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  StagedAdd<AddStagedOp>(b, op, kernel).begin();
 }
 
 static void convert(hopper::StoreTileOp op, ModelKernel &kernel) {
@@ -177,7 +221,8 @@ static void convert(WgmmaOp op, ModelKernel &kernel) {
   Value result = kernel.getScratch(b, loc, bytes);
   Value accumulator = op.getAcc() ? kernel.spill(b, loc, op.getAcc(), bytes)
                                   : LLVM::ZeroOp::create(b, loc, result.getType()).getResult();
-  Value left = a ? kernel.getPointer(b, loc, op.getA()) : kernel.spill(b, loc, op.getA(), 2 * bytes);
+  Value left =
+      a ? kernel.getPointer(b, loc, op.getA()) : kernel.spill(b, loc, op.getA(), 2 * bytes);
   constexpr int64_t kMostRegisterBytes = 512;
   int64_t offset = 2 * bytes + kMostRegisterBytes;
   for (auto [i, word] : llvm::enumerate(words))
@@ -255,8 +300,9 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
   bool isKnown = true;
   OpBuilder b(op);
   llvm::TypeSwitch<Operation *>(op)
-      .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, hopper::StoreTileOp, BarrierArriveOp, WgmmaOp,
-            WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
+      .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, StageTileOp, AddStagedOp,
+            hopper::StoreTileOp, BarrierArriveOp, WgmmaOp, WgmmaWaitOp>(
+          [&](auto op) { convert(op, kernel); })
       .Case([&](BarrierInitOp op) {
         convertBarrier(op, kernel, "BarrierInit",
                        [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });
