@@ -170,7 +170,7 @@ static Expected<std::unique_ptr<Device>> openDevice(std::string &noGPU) {
       return llvm::createStringError("--device=model: " + llvm::toString(machine.takeError()));
     if (machine->isCPU())
       return llvm::createStringError("--device=model: expected a GPU but got 'cpu'");
-    return createModelDevice(name);
+    return createModelDevice(name, machine->getSharedMemoryPerBlock());
   }
   int ordinal = 0;
   if (name.consume_front("cuda") &&
@@ -282,10 +282,17 @@ static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<H
                                 bytes / result.median * 1e-6);
 }
 
-/// The interleavings that a model shall run.
-static Error checkSeeds() {
+/// What a model is asked to do.
+static Error checkModel() {
+  bool isModel = StringRef(deviceName).starts_with("model:");
+  for (const cl::Option *flag : {static_cast<const cl::Option *>(&tuneFlag),
+                                 static_cast<const cl::Option *>(&benchFlag)})
+    if (isModel && flag->getNumOccurrences())
+      return llvm::createStringError("--" + flag->ArgStr +
+                                     ": expected a device whose time counts but got --device=" +
+                                     deviceName);
   for (auto *flag : {&modelSeeds, &modelSeed}) {
-    if (flag->getNumOccurrences() && !StringRef(deviceName).starts_with("model:"))
+    if (flag->getNumOccurrences() && !isModel)
       return llvm::createStringError("--" + flag->ArgStr +
                                      ": expected --device=model:sm_XX but got --device=" + deviceName);
     if (*flag < 1 || *flag > kMaxModelSeeds)
@@ -343,7 +350,7 @@ static Error checkFlags(double &benchSeconds) {
     if (std::error_code code = llvm::sys::fs::access(tunedFile, llvm::sys::fs::AccessMode::Exist))
       return llvm::createStringError("--tuned-schedules: cannot read '" + tunedFile +
                                      "': " + code.message() + "; --tune writes it");
-  if (Error error = checkSeeds())
+  if (Error error = checkModel())
     return error;
   return checkStreams();
 }
@@ -435,6 +442,9 @@ static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &devi
   }
   if (!emits && device->isCUDA())
     return false;
+  if (!emits && device->isModel())
+    return llvm::createStringError("--chip: expected none with --device=" + deviceName +
+                                   ", which says what to compile for");
   if (!emits && (asksToRun() || dumpDir.empty()))
     return llvm::createStringError(
         "--chip: expected a CUDA device to run code for " + chip + " but got the CPU" +

@@ -20,8 +20,8 @@ public:
   virtual void setSeed(uint64_t seed) = 0;
 };
 
-/// The model of the GPU `chip`, as sm_90a, which must be one that there is.
-std::unique_ptr<ModelDevice> createModelDevice(llvm::StringRef chip);
+/// The model of the GPU `chip`, as sm_90a, a block of which may use `sharedBytes` of shared memory.
+std::unique_ptr<ModelDevice> createModelDevice(llvm::StringRef chip, int64_t sharedBytes);
 
 /// The most interleavings that one run may ask for.
 constexpr int64_t kMaxModelSeeds = 1000000;

@@ -54,7 +54,8 @@ struct Grid {
 
 class Model final : public ModelDevice {
 public:
-  Model(llvm::StringRef chip, std::unique_ptr<Device> host) : chip(chip), host(std::move(host)) {}
+  Model(llvm::StringRef chip, int64_t sharedBytes, std::unique_ptr<Device> host)
+      : chip(chip), sharedBytes(sharedBytes), host(std::move(host)) {}
 
   std::string getId() const override { return "model:" + chip; }
   std::string getDescription() const override { return "a model on " + host->getDescription(); }
@@ -110,6 +111,7 @@ public:
 
 private:
   std::string chip;
+  int64_t sharedBytes;
   std::unique_ptr<Device> host;
   MemoryMap memory;
   llvm::DenseMap<void *, void *> limited;
@@ -121,16 +123,19 @@ private:
 
 Error Model::launch(void *kernel, const LaunchShape &shape, void **parameters) {
   auto *compiled = static_cast<Kernel *>(kernel);
-  constexpr int64_t kMaxThreads = 1024, kMaxBlocks = 1 << 20;
+  constexpr int64_t kMaxThreads = 1024, kMaxBlocks = 1 << 16;
   int64_t threads = shape.block.x * shape.block.y * shape.block.z;
   int64_t blocks = shape.grid.x * shape.grid.y * shape.grid.z;
   if (threads > kMaxThreads)
     return formatError("{0}: expected at most {1} threads in a block but got {2}", getId(),
                        kMaxThreads, threads);
   if (blocks > kMaxBlocks)
-    return formatError("{0}: expected at most {1} blocks, which is what can be run in reasonable "
-                       "time, but got {2}: take a smaller problem",
+    return formatError("{0}: expected at most {1} blocks in a grid, as many as a model runs in "
+                       "reasonable time, but got {2}: take a smaller problem",
                        getId(), kMaxBlocks, blocks);
+  if (shape.dynamicSharedBytes > sharedBytes)
+    return formatError("{0}: expected at most {1} bytes of shared memory in a block but got {2}",
+                       getId(), sharedBytes, shape.dynamicSharedBytes);
   Launch launch{compiled->description, compiled->body, parameters, shape.grid,  shape.block,
                 shape.dynamicSharedBytes, seed,        &memory,    &globalAdds};
   Grid grid(launch);
@@ -142,8 +147,9 @@ Error Model::launch(void *kernel, const LaunchShape &shape, void **parameters) {
                    grid.report);
 }
 
-std::unique_ptr<ModelDevice> mlir::flashattn::createModelDevice(llvm::StringRef chip) {
-  return std::make_unique<Model>(chip, llvm::cantFail(createCPUDevice()));
+std::unique_ptr<ModelDevice> mlir::flashattn::createModelDevice(llvm::StringRef chip,
+                                                                int64_t sharedBytes) {
+  return std::make_unique<Model>(chip, sharedBytes, llvm::cantFail(createCPUDevice()));
 }
 
 /// Of ModelABI.h.

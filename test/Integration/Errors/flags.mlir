@@ -20,10 +20,10 @@
 // EMPTY: error: the module has no public function with a body
 
 // RUN: not flash-run %s --device=gpu --function=one 2>&1 | FileCheck %s --check-prefix=DEVICE
-// DEVICE: error: expected --device to be auto, cuda, cuda:N or cpu but got 'gpu'
+// DEVICE: error: expected --device to be auto, cuda, cuda:N, cpu or model:sm_XX but got 'gpu'
 
 // RUN: not flash-run %s --device=cuda:x --function=one 2>&1 | FileCheck %s --check-prefix=ORDINAL
-// ORDINAL: error: expected --device to be auto, cuda, cuda:N or cpu but got 'cuda:x'
+// ORDINAL: error: expected --device to be auto, cuda, cuda:N, cpu or model:sm_XX but got 'cuda:x'
 
 // RUN: not flash-run %s --device=cpu 2>&1 | FileCheck %s --check-prefix=SEVERAL
 // SEVERAL: error: the module has several functions: expected --function to be one of 'one', 'two', 'forever'

@@ -352,9 +352,10 @@ static Expected<bool> runGrid() {
   ModelDevice *model = nullptr;
   Expected<std::unique_ptr<Device>> device = [&]() -> Expected<std::unique_ptr<Device>> {
     if (id.consume_front("model:")) {
-      if (Expected<Machine> machine = Machine::get(id); !machine)
+      Expected<Machine> machine = Machine::get(id);
+      if (!machine)
         return machine.takeError();
-      std::unique_ptr<ModelDevice> made = createModelDevice(id);
+      std::unique_ptr<ModelDevice> made = createModelDevice(id, machine->getSharedMemoryPerBlock());
       model = made.get();
       return made;
     }

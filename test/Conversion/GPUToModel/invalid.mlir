@@ -1,0 +1,72 @@
+// RUN: flash-opt %s -split-input-file -verify-diagnostics -convert-gpu-to-model
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @rings(%value: vector<64x64xf16>) kernel {
+      // expected-error @below {{expected vectors distributed to threads but got 'vector<64x64xf16>'}}
+      %pinned = hopper.pin %value : vector<64x64xf16>
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @reduce(%value: f32) kernel {
+      // expected-error @below {{expected an op that the model of a GPU has but got none of 'gpu.subgroup_reduce'}}
+      %sum = gpu.subgroup_reduce add %value : (f32) -> f32
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @wide(%value: i64) kernel {
+      %c1 = arith.constant 1 : i32
+      %c32 = arith.constant 32 : i32
+      // expected-error @below {{expected a shuffle of 32 bits, which the model has, but got 'i64'}}
+      %other, %valid = gpu.shuffle xor %value, %c1, %c32 : i64
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    // expected-error @below {{expected no private attributions, which the model does not have}}
+    gpu.func @private() private(%own: memref<4xf32, #gpu.address_space<private>>) kernel {
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @shared(%value: !llvm.ptr<3>) kernel {
+      // expected-error @below {{expected no access to shared memory by its address, which the model does not have}}
+      %loaded = llvm.load %value : !llvm.ptr<3> -> f32
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @product(%a: vector<2xf16>, %c: vector<2xf16>) kernel {
+      // expected-error @below {{expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums in f32, which the model has, but got another}}
+      %d = nvvm.mma.sync A[%a, %a] B[%a] C[%c, %c] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, shape = #nvvm.shape<m = 16, n = 8, k = 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
+      gpu.return
+    }
+  }
+}

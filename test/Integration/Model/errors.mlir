@@ -1,0 +1,92 @@
+// What a model of a GPU does not take.
+
+// RUN: not flash-run %s --function=tile --device=model:sm_70 2>&1 | FileCheck %s --check-prefix=CHIP
+// CHIP: error: --device=model: expected chip 'cpu', 'sm_80', {{.*}} but got 'sm_70'
+// RUN: not flash-run %s --function=tile --device=model:cpu 2>&1 | FileCheck %s --check-prefix=CPU
+// CPU: error: --device=model: expected a GPU but got 'cpu'
+// RUN: not flash-run %s --function=tile --device=model:sm_80 --model-seeds=0 2>&1 | FileCheck %s --check-prefix=SEEDS
+// SEEDS: error: expected --model-seeds to be from 1 to 1000000 but got 0
+// RUN: not flash-run %s --function=tile --device=model:sm_80 --model-seed=1000001 2>&1 | FileCheck %s --check-prefix=SEED
+// SEED: error: expected --model-seed to be from 1 to 1000000 but got 1000001
+// RUN: not flash-run %s --function=tile --device=cpu --model-seeds=2 2>&1 | FileCheck %s --check-prefix=DEVICE
+// DEVICE: error: --model-seeds: expected --device=model:sm_XX but got --device=cpu
+// RUN: not flash-run %s --function=tile --device=model:sm_80 --chip=sm_80 2>&1 | FileCheck %s --check-prefix=TWICE
+// TWICE: error: --chip: expected none with --device=model:sm_80, which says what to compile for
+// RUN: not flash-run %s --function=tile --device=model:sm_80 --bench 2>&1 | FileCheck %s --check-prefix=BENCH
+// BENCH: error: --bench: expected a device whose time counts but got --device=model:sm_80
+// RUN: not flash-run %s --function=tile --device=model:sm_80 --tune 2>&1 | FileCheck %s --check-prefix=TUNE
+// TUNE: error: --tune: expected a device whose time counts but got --device=model:sm_80
+// RUN: not flash-numbers --features=1 --interleavings=2 2>&1 | FileCheck %s --check-prefix=NUMBERS
+// NUMBERS: error: expected --device=model:sm_XX with --interleavings
+
+// RUN: not flash-run %s --function=many_blocks --device=model:sm_80 2>&1 | FileCheck %s --check-prefix=BLOCKS
+// BLOCKS: error: model:sm_80: expected at most 65536 blocks in a grid, {{.*}}, but got 100000: take a smaller problem
+func.func @many_blocks(%out: memref<32xf32>) {
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %blocks = arith.constant 100000 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %blocks, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %out[%tx] : memref<32xf32>
+    gpu.terminator
+  }
+  return
+}
+
+// RUN: not flash-run %s --function=many_threads --device=model:sm_80 2>&1 | FileCheck %s --check-prefix=THREADS
+// THREADS: error: model:sm_80: expected at most 1024 threads in a block but got 2048
+func.func @many_threads(%out: memref<32xf32>) {
+  %c1 = arith.constant 1 : index
+  %threads = arith.constant 2048 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %threads, %sy = %c1, %sz = %c1) {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %out[%bx] : memref<32xf32>
+    gpu.terminator
+  }
+  return
+}
+
+// RUN: not flash-run %s --function=much_memory --device=model:sm_86 2>&1 | FileCheck %s --check-prefix=SHARED
+// SHARED: error: model:sm_86: expected at most 101376 bytes of shared memory in a block but got 131072
+func.func @much_memory(%out: memref<32xf32>) {
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %bytes = arith.constant 131072 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1)
+             dynamic_shared_memory_size %bytes {
+    %zero = arith.constant 0.0 : f32
+    memref.store %zero, %out[%tx] : memref<32xf32>
+    gpu.terminator
+  }
+  return
+}
+
+// RUN: not flash-run %s --function=no_model --device=model:sm_80 2>&1 | FileCheck %s --check-prefix=OP
+// OP: error: 'gpu.subgroup_reduce' op expected an op that the model of a GPU has but got none of 'gpu.subgroup_reduce'
+func.func @no_model(%out: memref<32xf32>) {
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1)
+             threads(%tx, %ty, %tz) in (%sx = %c32, %sy = %c1, %sz = %c1) {
+    %one = arith.constant 1.0 : f32
+    %sum = gpu.subgroup_reduce add %one : (f32) -> f32
+    memref.store %sum, %out[%tx] : memref<32xf32>
+    gpu.terminator
+  }
+  return
+}
+
+// RUN: flash-run %s --function=tile --device=model:sm_80 --model-seeds=2 --verify | FileCheck %s --check-prefix=TILE
+// TILE: device: model:sm_80 (a model on {{.*}})
+// TILE: model: 2 interleavings from seed 1, no report
+// TILE: verify o: {{.*}}PASS
+func.func @tile(%q: tensor<1x1x16x16xf16>) -> tensor<1x1x16x16xf16> {
+  %o_init = tensor.empty() : tensor<1x1x16x16xf16>
+  %o = flashattn.attention
+      ins(%q, %q, %q : tensor<1x1x16x16xf16>, tensor<1x1x16x16xf16>, tensor<1x1x16x16xf16>)
+      outs(%o_init : tensor<1x1x16x16xf16>) -> tensor<1x1x16x16xf16>
+  return %o : tensor<1x1x16x16xf16>
+}
