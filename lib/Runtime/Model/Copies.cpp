@@ -208,25 +208,29 @@ void beginStore(Thread &thread, std::function<void(Copy &)> perform) {
   });
 }
 
+/// What lies outside of the tensor is neither written nor read.
 void storePanel(Block &block, Copy &copy, const TensorMap &map, const int64_t *coordinates,
                 int64_t column, uint32_t offset) {
+  constexpr int64_t kChunk = 16;
   int64_t rowBytes = map.getRowBytes();
-  if (!copy.touch(offset, map.getRows() * rowBytes, /*writes=*/false))
-    return;
   llvm::SmallVector<char, 128> line(rowBytes);
   for (int64_t row = 0; row < map.getRows(); ++row) {
     int64_t columns = 0, before = 0;
     char *to = map.getRow(coordinates, row, column, columns, before);
     if (!to)
       continue;
-    if (!block.launch->memory->contains(to, columns * map.elementBytes))
+    int64_t begin = before * map.elementBytes, end = begin + columns * map.elementBytes;
+    if (!block.launch->memory->contains(to, end - begin))
       return copy.fail(llvm::formatv("access out of bounds: expected rows in one of the device's "
                                      "buffers but got address {0} written",
                                      static_cast<void *>(to)));
-    for (int64_t chunk = 0; chunk < rowBytes; chunk += 16)
-      std::memcpy(line.data() + chunk,
-                  block.shared + swizzleRow(offset + row * rowBytes + chunk, rowBytes), 16);
-    std::memcpy(to, line.data() + before * map.elementBytes, columns * map.elementBytes);
+    for (int64_t chunk = begin / kChunk * kChunk; chunk < end; chunk += kChunk) {
+      uint32_t from = swizzleRow(offset + row * rowBytes + chunk, rowBytes);
+      if (!copy.touch(from, kChunk, /*writes=*/false))
+        return;
+      std::memcpy(line.data() + chunk, block.shared + from, kChunk);
+    }
+    std::memcpy(to, line.data() + begin, end - begin);
   }
 }
 
