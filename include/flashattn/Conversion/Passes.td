@@ -317,7 +317,7 @@ def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::Modul
 // A model of a GPU
 //===----------------------------------------------------------------------===//
 
-def ConvertGPUToModel : Pass<"convert-gpu-to-model", "::mlir::ModuleOp"> {
+def ConvertGPUToModel : Pass<"convert-flashattn-gpu-to-model", "::mlir::ModuleOp"> {
   let summary = "kernels as functions of the host, for a model of the GPU";
   let description = [{
     Each kernel becomes a function of two pointers, to its arguments and to one of its threads, which

@@ -1,4 +1,4 @@
-//===- GPUToModel.cpp - convert-gpu-to-model -------------------------------===//
+//===- GPUToModel.cpp - convert-flashattn-gpu-to-model -------------------------------===//
 
 #include "ModelKernel.h"
 #include "flashattn/Conversion/Passes.h"

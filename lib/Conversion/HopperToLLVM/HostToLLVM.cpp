@@ -35,7 +35,7 @@ static Value createBuffer(OpBuilder &builder, Location loc, func::FuncOp functio
 /// to where the driver reads the kernel's parameters.
 static LogicalResult lower(hopper::MakeTensorMapOp op, func::FuncOp parent) {
   for (Operation *user : op->getUsers())
-    // What convert-gpu-to-model has made of a launch casts the map to its bytes.
+    // What convert-flashattn-gpu-to-model has made of a launch casts the map to its bytes.
     if (!isa<gpu::LaunchFuncOp, UnrealizedConversionCastOp>(user))
       return op.emitOpError("expected launches of kernels as only users but got '")
              << user->getName() << "'";

@@ -1,4 +1,4 @@
-// RUN: flash-opt %s -split-input-file -verify-diagnostics -convert-gpu-to-model
+// RUN: flash-opt %s -split-input-file -verify-diagnostics -convert-flashattn-gpu-to-model
 
 module attributes {gpu.container_module} {
   gpu.module @kernels {

@@ -1,4 +1,4 @@
-// RUN: flash-opt %s -convert-gpu-to-model | FileCheck %s
+// RUN: flash-opt %s -convert-flashattn-gpu-to-model | FileCheck %s
 
 // A kernel becomes a function of its arguments and one of its threads. What only computes stays; an access
 // is shown to the model, a store to shared memory is the model's own.
