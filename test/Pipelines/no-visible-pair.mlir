@@ -8,11 +8,11 @@
 // CHECK: gpu.launch_func @mask_kernel::
 // CHECK: gpu.binary @mask_kernel
 // CHECK-NOT: {{mma|ld.global}}
-// CHECK-SAME: st.global.b32
+// CHECK-SAME: st.global.{{(v4\.)?}}b32
 // CHECK: gpu.launch_func @length_kernel::
 // CHECK: gpu.binary @length_kernel
 // CHECK-NOT: {{mma|ld.global}}
-// CHECK-SAME: st.global.b32
+// CHECK-SAME: st.global.{{(v4\.)?}}b32
 // CHECK-NOT: wgmma
 // SCHEDULE-COUNT-2: flashattn.attention {{.*}}dot_type = f16>)
 
