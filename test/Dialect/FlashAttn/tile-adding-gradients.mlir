@@ -33,23 +33,3 @@ func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: m
     outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
   return
 }
-
-// Of f32, whose sums tensor cores cut off, dP is summed of parts of the columns.
-// CHECK-LABEL: func @parts
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
-// CHECK: flashattn.load_tile %[[DO:[a-z0-9]+]]{{.*}} -> vector<16x160xf32>
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
-// CHECK-COUNT-5: flashattn.load_tile %{{.*}} : memref<1x2x1000x160xf32> -> vector<64x32xf32>
-// CHECK: flashattn.tile_loop
-// CHECK-COUNT-5: flashattn.load_tile %[[DO]]{{.*}} -> vector<16x32xf32>
-// CHECK: %[[FIRST:.*]] = vector.contract {{.*}} : vector<64x32xf32>, vector<16x32xf32> into vector<64x16xf32>
-// CHECK: %[[SECOND:.*]] = vector.contract {{.*}} : vector<64x32xf32>, vector<16x32xf32> into vector<64x16xf32>
-// CHECK: arith.addf %[[FIRST]], %[[SECOND]]
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK-COUNT-5: flashattn.load_tile %[[DO]]{{.*}} -> vector<64x32xf32>
-func.func @parts(%q: memref<1x2x1000x64xf32>, %o: memref<1x2x1000x160xf32>, %do: memref<1x2x1000x160xf32>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x64xf32>, %dk: memref<1x2x1000x64xf32>, %dv: memref<1x2x1000x160xf32>) {
-  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f32, apart = true>)
-    ins(%q, %q, %o, %o, %lse, %do : memref<1x2x1000x64xf32>, memref<1x2x1000x64xf32>, memref<1x2x1000x160xf32>, memref<1x2x1000x160xf32>, memref<1x2x1000xf32>, memref<1x2x1000x160xf32>)
-    outs(%dq, %dk, %dv : memref<1x2x1000x64xf32>, memref<1x2x1000x64xf32>, memref<1x2x1000x160xf32>)
-  return
-}

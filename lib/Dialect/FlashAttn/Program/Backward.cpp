@@ -133,9 +133,9 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   // B7: what lies past kv_len may be anything, and a share of dq is summed over all of the keys.
   Value below = op.getKvLen() && schedule.addsQueries() ? keys.keys : Value();
   Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows, below);
-  SmallVector<Value> v;
+  Value v;
   if (wanted.dk)
-    v = operands.loadParts(op.getV(), batch, kvHead, keyTile, rows);
+    v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
   // Of a tile past kv_len no key exists.
   Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1)), when;
   if (op.getKvLen()) {
@@ -178,15 +178,11 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     Value weights =
         gradients.toDotType(gradients.buildWeights(products, at, exponents, derivative));
     StageOp::create(b, loc);
-    SmallVector<Value> dO;
-    if (wanted.dv)
-      dO.push_back(operands.loadRows(op.getDO(), batch, head, tile, columns));
-    else
-      dO = operands.loadParts(op.getDO(), batch, head, tile, columns);
+    Value dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
     SmallVector<Value> yielded;
     Value dP = wanted.dk ? gradients.multiply(dO, v) : Value();
     if (wanted.dv)
-      yielded.push_back(product(weights, dO.front(), loop.getState().back()));
+      yielded.push_back(product(weights, dO, loop.getState().back()));
     if (wanted.dk) {
       StageOp::create(b, loc);
       Value final = gradients.buildFinal(weights, dP, sums.loadColumns(QuerySums::Delta, at));
@@ -233,7 +229,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   Value firstQuery = mul(queryTile, rows), position = add(firstQuery, keys.offset);
   Value last = sub(add(min(add(firstQuery, index(rows)), sizes.queries), keys.offset), index(1));
   Value q = operands.loadRows(op.getQ(), batch, head, queryTile, rows);
-  SmallVector<Value> dO = operands.loadParts(op.getDO(), batch, head, queryTile, rows);
+  Value dO = operands.loadRows(op.getDO(), batch, head, queryTile, rows);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
   SmallVector<TileInterval> intervals =
       buildKeyIntervals(b, loc, visible, position, last, sizes.queries, keys.keys, columns);
@@ -250,7 +246,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
     // What lies past kv_len is there and must not be read.
     Value below = op.getKvLen() ? keys.keys : Value();
     Value k = operands.loadKeys(op.getK(), point, at.keyTile, below);
-    auto v = operands.loadParts(op.getV(), batch, point.kvHead, at.keyTile, columns, below);
+    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
     Value dP = gradients.multiply(dO, v);

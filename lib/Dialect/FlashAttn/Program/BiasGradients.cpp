@@ -224,8 +224,8 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   };
   ScoreDerivative derivative;
   Value weights = gradients.buildWeights(products, at, load(QuerySums::Exponent), derivative);
-  auto dO = operands.loadParts(op.getDO(), at.batch, at.head, at.queryTile, queries);
-  auto v = operands.loadParts(op.getV(), at.batch, kvHead, at.keyTile, keys);
+  Value dO = operands.loadRows(op.getDO(), at.batch, at.head, at.queryTile, queries);
+  Value v = operands.loadRows(op.getV(), at.batch, kvHead, at.keyTile, keys);
   return gradients.buildFinal(weights, gradients.multiply(dO, v), load(QuerySums::Delta));
 }
 

@@ -4,8 +4,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 
-#include <numeric>
-
 using namespace mlir;
 using namespace mlir::flashattn;
 
@@ -124,36 +122,17 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
   return packed;
 }
 
-Value Operands::loadColumns(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                            Value below, int64_t part, int64_t columns) const {
+Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
+                         Value below) const {
+  int64_t columns = padColumns(getColumns(memref));
   auto type = VectorType::get({rows, columns}, op.getElementType());
-  SmallVector<Value> indices = {batch, head, tile, index(part)};
+  SmallVector<Value> indices = {batch, head, tile, index(0)};
   if (op.getLayout() == Layout::BSHD)
     std::swap(indices[1], indices[2]);
   int64_t dims[] = {op.getSeqDim(), 3};
-  bool inBounds[] = {false, padColumns(getColumns(memref)) == getColumns(memref)};
+  bool inBounds[] = {false, columns == getColumns(memref)};
   return toDotType(LoadTileOp::create(b, loc, type, memref, indices, below, dims,
                                       /*shape=*/nullptr, inBounds));
-}
-
-Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                         Value below) const {
-  return loadColumns(memref, batch, head, tile, rows, below, /*part=*/0,
-                     padColumns(getColumns(memref)));
-}
-
-SmallVector<Value> Operands::loadParts(Value memref, Value batch, Value head, Value tile,
-                                       int64_t rows, Value below) const {
-  constexpr int64_t kColumns = 64;
-  int64_t width = padColumns(getColumns(memref)), columns = width;
-  // Where dk and dv are apart, no other product takes the tile whole.
-  if (schedule.getDotType().isF32() && schedule.getLanes() > 1 &&
-      schedule.getApart().value_or(false))
-    columns = std::gcd(width, kColumns);
-  SmallVector<Value> parts;
-  for (int64_t part = 0; part < width / columns; ++part)
-    parts.push_back(loadColumns(memref, batch, head, tile, rows, below, part, columns));
-  return parts;
 }
 
 Value Operands::loadQueries(const ProgramPoint &at) const {

@@ -63,11 +63,6 @@ public:
   /// type that products take. Rows from `below` on read as 0; null: the end.
   Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
                  Value below = {}) const;
-  /// The same tile for products whose result cancels with what is summed in f32, as dP does: tensor
-  /// cores cut off what sums of f32 products cannot hold, each time, so of wide rows there are
-  /// several, of some columns each, whose products are to be added up.
-  SmallVector<Value> loadParts(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                               Value below = {}) const;
   /// Writes a tile of the schedule's rows, of the memref's type.
   void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
@@ -90,8 +85,6 @@ private:
   Value splitHeads(Value memref, int64_t headDim) const;
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
   Value toDotType(Value tile) const;
-  Value loadColumns(Value memref, Value batch, Value head, Value tile, int64_t rows, Value below,
-                    int64_t part, int64_t columns) const;
 
   mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
   ScheduleAttr schedule;

@@ -152,15 +152,6 @@ Value ScoreGradientBuilder::spread(Value sums, VectorType tile) const {
   return sums.getType() == tile ? sums : alongRow(sums, tile.getDimSize(1));
 }
 
-Value ScoreGradientBuilder::multiply(ArrayRef<Value> dO, ArrayRef<Value> v) const {
-  Value sum;
-  for (auto [left, right] : llvm::zip_equal(dO, v)) {
-    Value product = scores.multiply(left, right);
-    sum = sum ? arith::AddFOp::create(b, loc, sum, product).getResult() : product;
-  }
-  return sum;
-}
-
 Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, Value exponents,
                                          ScoreDerivative &derivative) const {
   auto type = cast<VectorType>(products.getType());

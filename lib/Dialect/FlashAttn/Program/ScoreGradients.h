@@ -55,10 +55,8 @@ public:
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
         hasKeep(op.getKeep() != nullptr) {}
 
-  /// Each query of q times each key of k.
+  /// Each query of q times each key of k; and, of d_o and v, dP.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
-  /// dP, of the parts of d_o and of v.
-  Value multiply(ArrayRef<Value> dO, ArrayRef<Value> v) const;
   /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them. `derivative` is set
   /// to the scores'.
   Value buildWeights(Value products, const ScorePlace &at, Value exponents,
