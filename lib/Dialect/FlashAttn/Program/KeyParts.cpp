@@ -162,7 +162,8 @@ void KeyParts::add(const Share &share, Value batch, Value kvHead, Value dk, Valu
   auto guarded = scf::IfOp::create(b, loc, share.isPart, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(guarded.thenBlock());
-  for (auto [which, sum] : llvm::enumerate(ArrayRef{dk, dv}))
+  Value both[] = {dk, dv};
+  for (auto [which, sum] : llvm::enumerate(both))
     AddTileOp::create(b, loc, sum, sums, placeOf(batch, kvHead, share.tile, which), columnParts,
                       kAdjacent);
 }
