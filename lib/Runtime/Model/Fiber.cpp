@@ -36,6 +36,7 @@ bool Fiber::start(void (*newBody)(void *), void *newArgument) {
   body = newBody;
   argument = newArgument;
   isNew = true;
+  isOver = false;
   if (stack)
     return true;
   void *pages = mmap(nullptr, kStackBytes + getPageBytes(), PROT_READ | PROT_WRITE,
@@ -54,7 +55,7 @@ void Fiber::begin() {
   __sanitizer_finish_switch_fiber(nullptr, &outerStack, &outerBytes);
 #endif
   body(argument);
-  // Who is done is not resumed.
+  isOver = true;
   suspend();
 }
 
@@ -83,8 +84,9 @@ void Fiber::resume() {
 
 void Fiber::suspend() {
 #ifdef FLASHATTN_FIBER_SANITIZER
+  // The sanitizer frees what it keeps beside the stack of who gives it no place to be kept.
   void *fake = nullptr;
-  __sanitizer_start_switch_fiber(&fake, outerStack, outerBytes);
+  __sanitizer_start_switch_fiber(isOver ? nullptr : &fake, outerStack, outerBytes);
 #endif
   if (_setjmp(inside) == 0)
     _longjmp(outside, 1);

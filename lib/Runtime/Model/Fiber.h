@@ -37,6 +37,7 @@ private:
   void *argument = nullptr;
   char *stack = nullptr; ///< behind a page that may not be touched
   bool isNew = true;
+  bool isOver = false; ///< not resumed any more
   jmp_buf inside, outside;
 };
 
