@@ -1,7 +1,7 @@
 //===- ModelABI.h - what kernels on the model of a GPU agree on --*- C++ -*-===//
 //
-// Between convert-flashattn-gpu-to-model, which makes calls of what a kernel does to more than its own values,
-// and the model that answers them (lib/Runtime/Model).
+// Between convert-flashattn-gpu-to-model, which makes calls of what a kernel does to more than its
+// own values, and the model that answers them (lib/Runtime/Model).
 //
 //===----------------------------------------------------------------------===//
 

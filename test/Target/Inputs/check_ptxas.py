@@ -203,7 +203,7 @@ def kernel_ptx(ir):
 
 
 # Bytes of scalars that ptxas may keep in memory in kernels of gradients, none of them a tile's: those
-# with masks on warpgroups of D = 64 take three registers more than there are; without warpgroups a
+# with masks on warpgroups of D = 64 take five registers more than there are; without warpgroups a
 # thread has all of its registers in use, and masks and groups of heads some more.
 FEW_BYTES = {"sm_90a": 20}
 FEW_BYTES_ELSEWHERE = 60

@@ -114,7 +114,7 @@ private:
     bool isFull;
   };
 
-  bool isNarrow();
+  std::pair<scf::ForOp, Value> createLoop(Value from, Value to, ValueRange state);
   void findStages();
   /// Calls `visit` for each value of the body that `op`, with all in its regions, reads from
   /// outside.
@@ -144,10 +144,18 @@ private:
 
 } // namespace
 
-/// Whether to count places in 32 bits: warpgroups that share a program have no register to spare.
-bool LoopExpander::isNarrow() {
+/// A loop over places and, in it, the place of a step. Warpgroups that share a program have no
+/// register to spare: theirs counts in 32 bits.
+std::pair<scf::ForOp, Value> LoopExpander::createLoop(Value from, Value to, ValueRange state) {
   auto threads = loop->getParentOfType<OnThreadsOp>();
-  return threads && threads.getSchedule().sharesProgram();
+  bool isNarrow = threads && threads.getSchedule().sharesProgram();
+  Type type = isNarrow ? Type(b.getI32Type()) : b.getIndexType();
+  auto cast = [&](Value v) { return b.createOrFold<arith::IndexCastOp>(loc, type, v); };
+  auto made = scf::ForOp::create(b, loc, cast(from), cast(to), cast(index(1)), state);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(made.getBody());
+  Value at = made.getInductionVar();
+  return {made, isNarrow ? arith::IndexCastUIOp::create(b, loc, b.getIndexType(), at) : at};
 }
 
 void LoopExpander::findStages() {
@@ -356,20 +364,9 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
   Value second = add(begin, index(1));
   for (const TileRun &run : runs) {
     Value from = run.begin == begin ? second : max(run.begin, second);
-    scf::ForOp made;
+    auto [made, iv] = createLoop(from, run.end, state);
     OpBuilder::InsertionGuard guard(b);
-    Value iv;
-    if (isNarrow()) {
-      auto narrow = [&](Value v) { return arith::IndexCastOp::create(b, loc, b.getI32Type(), v); };
-      Value one = arith::ConstantIntOp::create(b, loc, 1, 32);
-      made = scf::ForOp::create(b, loc, narrow(from), narrow(run.end), one, state);
-      b.setInsertionPointToStart(made.getBody());
-      iv = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), made.getInductionVar());
-    } else {
-      made = scf::ForOp::create(b, loc, from, run.end, index(1), state);
-      b.setInsertionPointToStart(made.getBody());
-      iv = made.getInductionVar();
-    }
+    b.setInsertionPointToEnd(made.getBody());
     Step step = beginStep(iv, run.isFull);
     takeState(step, made.getRegionIterArgs());
     // The step before a run's first one may be of the run before.

@@ -80,8 +80,8 @@ def FlashAttn_WaitPrerequisiteGridsOp : FlashAttn_GridOp<"wait_prerequisite_grid
   let description = [{
     What the kernel before this one in its stream has written is there behind it. The runtime lets a
     kernel that has the op, and no other, start while that one still runs, so that nothing may be
-    read before it that that one writes, and nothing written: no access moves above it. On a GPU without such launches the op is
-    nothing (`flashattn-drop-dependent-launch`).
+    read before it that that one writes, and nothing written: no access moves above it. On a GPU
+    without such launches the op is nothing (`flashattn-drop-dependent-launch`).
 
     Example: `flashattn.wait_prerequisite_grids`
   }];

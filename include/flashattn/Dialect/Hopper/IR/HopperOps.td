@@ -567,8 +567,8 @@ def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
 def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged"> {
   let summary = "add to global memory what is staged";
   let description = [{
-    Begins a copy of each warp, which adds what the warp of number `warp` has staged to `target`. All threads of the warp run it, each behind a fence of its writes
-    (`hopper.fence_async_shared`).
+    Begins a copy of each warp, which adds what the warp of number `warp` has staged to `target`.
+    All threads of the warp run it, each behind a fence of its writes (`hopper.fence_async_shared`).
 
     Example:
 
