@@ -59,8 +59,11 @@ def bias_operand(element, broadcast=(True, False, False, False), aligned=True):
 
 def take_operands(fields):
     """The operands among the fields, in the order of the op."""
-    numbers = {"sink_logits": ("f32", "H"), "kv_len": ("i32", "B"), "offset": ("index", "")}
-    for name in ("bias", "keep", "sink_logits", "kv_len", "offset"):
+    numbers = {
+        "sink_logits": ("f32", "H"), "kv_len": ("i32", "B"), "offset": ("index", ""),
+        "d_sink_logits": ("f32", "H"),
+    }  # fmt: skip
+    for name in ("bias", "keep", "sink_logits", "kv_len", "offset", "d_bias", "d_sink_logits"):
         operand = fields.pop(name, None)
         if operand is not None:
             yield _module.Operand(name, *numbers[name]) if operand is True else operand
@@ -146,6 +149,40 @@ def problem_modules():
         yield f"scale {element}", text.replace("scale(%scale)", "scale(0.3)")
 
 
+def gradient_modules():
+    """Gradients: tiles of every width and mask, and what else scores may have."""
+    found = {
+        f"{element} D={d} {mask}": dict(element=element, d=d, dv=d, mask=MASKS[mask])
+        for element in ("f16", "bf16", "f32")
+        for d in (64, 128, 256)
+        for mask in ("none", "causal", "window sinks")
+    }
+    found["f16 D=192 Dv=128"] = dict(d=192, dv=128)
+    found["f16 D=40"] = dict(d=40, dv=40, mask=masks.causal)
+    slope = lambda score, b, h, p, k: score - 0.5 * math.abs(p - k) + math.sin(score)
+    for name, feature in {
+        "group": dict(heads=(32, 8), mask=MASKS["narrow sinks"]),
+        "bshd": dict(layout="bshd"),
+        "strided": dict(rows="strided"),
+        "softcap": dict(softcap=30.0),
+        "sinks": dict(sink_logits=True, d_sink_logits=True),
+        "kv_len": dict(kv_len=True),
+        "offset": dict(offset=True, mask=masks.causal),
+        "bias": dict(bias=bias_operand("f16"), d_bias=bias_operand("f16")._replace(name="d_bias")),
+        "keep": dict(keep=keep_operand()),
+        "score_mod": dict(score_mod=_trace.text_of(slope)),
+        "deterministic": dict(deterministic=True, mask=masks.causal),
+    }.items():
+        found[name] = feature
+        found[f"{name} D=128"] = dict(feature, d=128, dv=128)
+    for name, fields in found.items():
+        fields = {"element": "f16", "d": 64, "dv": 64, **fields}
+        operands = tuple(take_operands(fields))
+        yield f"gradients {name}", _module.make_module(
+            _module.Problem(**fields, operands=operands, op="attention_backward")
+        )
+
+
 def pinned_modules():
     """Schedules that the compiler does not choose itself for these."""
     warps = "tile_m = 64, tile_n = 64, warps = 4, stages = {}, lanes = 4, dot_type = f16"
@@ -205,7 +242,10 @@ def project_modules():
 def modules():
     """Names and texts of all."""
     found = {}
-    for source in (shape_modules, problem_modules, pinned_modules, static_modules, project_modules):
+    for source in (
+        shape_modules, problem_modules, gradient_modules, pinned_modules, static_modules,
+        project_modules,
+    ):  # fmt: skip
         for name, text in source():
             assert name not in found, name
             found[name] = text
