@@ -72,6 +72,15 @@ cl::opt<int64_t> modelSeed("model-seed", cl::value_desc("S"), cl::init(1),
                            cl::desc("The first of them (default 1): a seed repeats a run exactly"),
                            cl::cat(runCategory));
 
+cl::opt<bool>
+    modelStatistics("model-statistics",
+                    cl::desc("Print what the kernels do on a model: ops of each role, bytes, "
+                             "waits, bank conflicts, and the time of a block"),
+                    cl::cat(runCategory));
+cl::opt<std::string> modelTrace("model-trace", cl::value_desc("FILE"),
+                                cl::desc("Write that time as a Chrome trace (JSON)"),
+                                cl::cat(runCategory));
+
 cl::list<std::string> inputs(
     "input", cl::value_desc("[TYPE=]SOURCE"),
     cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
@@ -285,12 +294,17 @@ static void printBench(const BenchResult &result, const Inputs &data, ArrayRef<H
 /// What a model is asked to do.
 static Error checkModel() {
   bool isModel = StringRef(deviceName).starts_with("model:");
-  for (const cl::Option *flag : {static_cast<const cl::Option *>(&tuneFlag),
-                                 static_cast<const cl::Option *>(&benchFlag)})
+  for (const cl::Option *flag :
+       {static_cast<const cl::Option *>(&tuneFlag), static_cast<const cl::Option *>(&benchFlag)})
     if (isModel && flag->getNumOccurrences())
-      return llvm::createStringError("--" + flag->ArgStr +
-                                     ": expected a device whose time counts but got --device=" +
-                                     deviceName);
+      return llvm::createStringError(
+          "--" + flag->ArgStr +
+          ": expected a device whose time counts but got --device=" + deviceName);
+  for (const cl::Option *flag : {static_cast<const cl::Option *>(&modelStatistics),
+                                 static_cast<const cl::Option *>(&modelTrace)})
+    if (!isModel && flag->getNumOccurrences())
+      return llvm::createStringError(
+          "--" + flag->ArgStr + ": expected --device=model:sm_XX but got --device=" + deviceName);
   for (auto *flag : {&modelSeeds, &modelSeed}) {
     if (flag->getNumOccurrences() && !isModel)
       return llvm::createStringError("--" + flag->ArgStr +
@@ -601,6 +615,20 @@ static bool reportWatch(const Watch &watch, ModuleOp plain, ArrayRef<HostTensor>
   return pass;
 }
 
+/// What --model-trace asks for.
+static Error writeTrace(ModelDevice &model) {
+  if (modelTrace.empty())
+    return Error::success();
+  llvm::json::Object trace{{"traceEvents", model.takeTrace()}};
+  if (Error error = llvm::writeToOutput(modelTrace, [&](raw_ostream &os) {
+        os << llvm::json::Value(std::move(trace)) << "\n";
+        return Error::success();
+      }))
+    return llvm::createStringError("cannot write '" + modelTrace +
+                                   "': " + llvm::toString(std::move(error)));
+  return Error::success();
+}
+
 /// Runs the interleavings behind the first one, whose `results` theirs must be.
 static Expected<bool> runSeeds(ModelDevice &model, Runner &runner, ArrayRef<HostTensor> results,
                                bool isDeterministic) {
@@ -721,6 +749,8 @@ static Expected<bool> runTool(int valuesFile) {
   if (!executable)
     return executable.takeError();
 
+  if (model)
+    model->setCollecting(modelStatistics || !modelTrace.empty());
   progress.emplace("running");
   Runner runner(*program, guarded, **executable);
   if (Error error = runner.upload(arguments, data->poisoned))
@@ -734,6 +764,11 @@ static Expected<bool> runTool(int valuesFile) {
 
   bool pass = true;
   if (model) {
+    model->setCollecting(false);
+    if (modelStatistics)
+      llvm::outs() << model->getStatistics();
+    if (Error error = writeTrace(*model))
+      return error;
     Expected<bool> same = runSeeds(*model, runner, *results,
                                    !watch->observer || watch->observer->isDeterministic());
     if (!same)

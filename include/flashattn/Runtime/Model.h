@@ -9,15 +9,23 @@
 #define FLASHATTN_RUNTIME_MODEL_H
 
 #include "flashattn/Runtime/Device.h"
+#include "llvm/Support/JSON.h"
 
 namespace mlir::flashattn {
 
 /// A device that runs modules which buildFlashAttnToModelPipeline has made.
 class ModelDevice : public Device {
 public:
-  /// In what order things happen from the next launch on: at what time copies and products are done,
-  /// and which warps run first. The same seed gives the same run.
+  /// In what order things happen from the next launch on: at what time copies and products are
+  /// done, and which warps run first. The same seed gives the same run.
   virtual void setSeed(uint64_t seed) = 0;
+  /// Whether the launches that follow are counted.
+  virtual void setCollecting(bool wanted) = 0;
+  /// Of those that were: what each op has done in each role, bytes to shared memory, waits, bank
+  /// conflicts, and a picture of the first block's time.
+  virtual std::string getStatistics() const = 0;
+  /// The same time as events of a Chrome trace.
+  virtual llvm::json::Array takeTrace() = 0;
 };
 
 /// The model of the GPU `chip`, as sm_90a, a block of which may use `sharedBytes` of shared memory.

@@ -74,12 +74,12 @@ static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value ad
   Location loc = op->getLoc();
   // Of NVPTX.
   constexpr unsigned kSharedAddressSpace = 3;
-  if (cast<LLVM::LLVMPointerType>(address.getType()).getAddressSpace() ==
-      kSharedAddressSpace)
-    return op->emitOpError("expected no access to shared memory by its address, which the model does "
-                           "not have");
-  Value plain = LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()),
-                                              address);
+  if (cast<LLVM::LLVMPointerType>(address.getType()).getAddressSpace() == kSharedAddressSpace)
+    return op->emitOpError(
+        "expected no access to shared memory by its address, which the model does "
+        "not have");
+  Value plain =
+      LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), address);
   kernel.call(b, op, "Access",
               {plain, constant(b, loc, getBytes(type), 64),
                constant(b, loc, alignment.value_or(getBytes(element)), 64),
@@ -117,8 +117,8 @@ static LogicalResult convert(gpu::DynamicSharedMemoryOp op, ModelKernel &kernel)
   Location loc = op.getLoc();
   Type pointer = LLVM::LLVMPointerType::get(b.getContext()), i64 = b.getI64Type();
   auto type = LLVM::LLVMStructType::getLiteral(
-      b.getContext(), {pointer, pointer, i64, LLVM::LLVMArrayType::get(i64, 1),
-                       LLVM::LLVMArrayType::get(i64, 1)});
+      b.getContext(),
+      {pointer, pointer, i64, LLVM::LLVMArrayType::get(i64, 1), LLVM::LLVMArrayType::get(i64, 1)});
   Value descriptor = LLVM::PoisonOp::create(b, loc, type);
   Value base = kernel.getWideField(b, loc, 0, pointer);
   auto insert = [&](Value value, ArrayRef<int64_t> position) {
@@ -157,10 +157,9 @@ static LogicalResult convert(gpu::ShuffleOp op, ModelKernel &kernel) {
   Value bits = op.getValue();
   if (type != b.getI32Type())
     bits = LLVM::BitcastOp::create(b, loc, b.getI32Type(), bits);
-  Value both = kernel.call(b, op, "Shuffle",
-                           {constant(b, loc, int64_t(getMode())), bits, op.getOffset(),
-                            op.getWidth()},
-                           b.getI64Type());
+  Value both = kernel.call(
+      b, op, "Shuffle", {constant(b, loc, int64_t(getMode())), bits, op.getOffset(), op.getWidth()},
+      b.getI64Type());
   Value result = LLVM::TruncOp::create(b, loc, b.getI32Type(), both);
   if (type != b.getI32Type())
     result = LLVM::BitcastOp::create(b, loc, type, result);
@@ -178,8 +177,8 @@ static LogicalResult convert(VoteOp op, ModelKernel &kernel) {
               : op.getKind() == VoteKind::All ? Vote::All
                                               : Vote::Ballot;
   Value condition = LLVM::ZExtOp::create(b, loc, b.getI32Type(), op.getCondition());
-  Value answer = kernel.call(b, op, "Vote", {constant(b, loc, int64_t(kind)), condition},
-                             b.getI32Type());
+  Value answer =
+      kernel.call(b, op, "Vote", {constant(b, loc, int64_t(kind)), condition}, b.getI32Type());
   if (op.getAnswer().getType() != answer.getType())
     answer = LLVM::TruncOp::create(b, loc, op.getAnswer().getType(), answer);
   op.replaceAllUsesWith(answer);
@@ -214,8 +213,8 @@ static LogicalResult convert(nvgpu::DeviceAsyncCopyOp op, ModelKernel &kernel) {
               {kernel.getPointer(b, loc, op.getDst(), op.getDstIndices()),
                kernel.getPointer(b, loc, op.getSrc(), op.getSrcIndices()),
                constant(b, loc, bytes, 64), fromBytes});
-  op.replaceAllUsesWith(UnrealizedConversionCastOp::create(b, loc, op.getType(), ValueRange())
-                            .getResult(0));
+  op.replaceAllUsesWith(
+      UnrealizedConversionCastOp::create(b, loc, op.getType(), ValueRange()).getResult(0));
   op.erase();
   return success();
 }
@@ -271,8 +270,7 @@ static std::optional<ProductElement> getElement(NVVM::MmaOp op) {
 static LogicalResult convert(NVVM::MmaOp op, ModelKernel &kernel) {
   std::optional<ProductElement> element = getElement(op);
   auto results = dyn_cast<LLVM::LLVMStructType>(op.getType());
-  if (!element || !results || results.getBody().size() != 4 ||
-      !results.getBody().front().isF32())
+  if (!element || !results || results.getBody().size() != 4 || !results.getBody().front().isF32())
     return op.emitOpError("expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums "
                           "in f32, which the model has, but got another");
   OpBuilder b(op);
@@ -352,8 +350,10 @@ static LogicalResult convertAccess(Operation *op, ModelKernel &kernel) {
 }
 
 LogicalResult mlir::flashattn::model::convertOp(Operation *op, ModelKernel &kernel) {
-  if (isPlain(op))
+  if (isPlain(op)) {
+    kernel.addWork(op);
     return success();
+  }
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
       .Case([&](gpu::ThreadIdOp op) { return convertNumber(op, kernel, 0); })
       .Case([&](gpu::BlockIdOp op) { return convertNumber(op, kernel, 3); })

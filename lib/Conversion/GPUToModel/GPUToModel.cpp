@@ -1,4 +1,4 @@
-//===- GPUToModel.cpp - convert-flashattn-gpu-to-model -------------------------------===//
+//===- GPUToModel.cpp - convert-flashattn-gpu-to-model ---------------------===//
 
 #include "ModelKernel.h"
 #include "flashattn/Conversion/Passes.h"
@@ -23,8 +23,8 @@ static int64_t getStaticBytes(gpu::GPUFuncOp kernel) {
   for (BlockArgument memory : kernel.getWorkgroupAttributions()) {
     auto type = cast<MemRefType>(memory.getType());
     constexpr int64_t kAlignment = 16;
-    bytes += llvm::alignTo(type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8),
-                           kAlignment);
+    bytes += llvm::alignTo(
+        type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8), kAlignment);
   }
   return bytes;
 }
@@ -56,8 +56,7 @@ struct Frame {
     for (Type type : kernel.getFunctionType().getInputs()) {
       auto map = LLVM::LLVMArrayType::get(IntegerType::get(context, 64),
                                           hopper::kTensorMapBytes / sizeof(int64_t));
-      fields.push_back(isa<hopper::TensorMapType>(type) ? Type(map)
-                                                        : converter.convertType(type));
+      fields.push_back(isa<hopper::TensorMapType>(type) ? Type(map) : converter.convertType(type));
       if (!fields.back())
         return kernel.emitOpError("expected arguments of types known to LLVM but got ") << type;
     }
@@ -154,10 +153,10 @@ LogicalResult Converter::convert(gpu::GPUFuncOp kernel) {
   MLIRContext *context = module.getContext();
   Type pointer = LLVM::LLVMPointerType::get(context);
   auto container = kernel->getParentOfType<gpu::GPUModuleOp>();
-  auto symbol = SymbolRefAttr::get(container.getNameAttr(),
-                                   {FlatSymbolRefAttr::get(kernel.getNameAttr())});
-  auto function = func::FuncOp::create(
-      kernel.getLoc(), kernel.getName(), FunctionType::get(context, {pointer, pointer}, {}));
+  auto symbol =
+      SymbolRefAttr::get(container.getNameAttr(), {FlatSymbolRefAttr::get(kernel.getNameAttr())});
+  auto function = func::FuncOp::create(kernel.getLoc(), kernel.getName(),
+                                       FunctionType::get(context, {pointer, pointer}, {}));
   function.setPrivate();
   symbols.insert(function);
   unsigned numArguments = kernel.getFunctionType().getNumInputs();
@@ -202,8 +201,8 @@ LogicalResult Converter::convert(gpu::LaunchFuncOp launch) {
   auto parent = launch->getParentOfType<func::FuncOp>();
   auto b = OpBuilder::atBlockBegin(&parent.getBody().front());
   Value one = LLVM::ConstantOp::create(b, loc, b.getI64IntegerAttr(1));
-  Value frame = LLVM::AllocaOp::create(b, loc, pointer, kernel.frame.type, one,
-                                       hopper::kTensorMapAlignment);
+  Value frame =
+      LLVM::AllocaOp::create(b, loc, pointer, kernel.frame.type, one, hopper::kTensorMapAlignment);
   b.setInsertionPoint(launch);
   for (auto [i, operand] : llvm::enumerate(launch.getKernelOperands())) {
     auto lowered = UnrealizedConversionCastOp::create(b, loc, kernel.frame.getField(i), operand);
@@ -214,7 +213,8 @@ LogicalResult Converter::convert(gpu::LaunchFuncOp launch) {
   SmallVector<Value> arguments{
       LLVM::AddressOfOp::create(b, loc, pointer, kernel.description.getSymName()),
       UnrealizedConversionCastOp::create(b, loc, pointer, body).getResult(0)};
-  for (gpu::KernelDim3 sizes : {launch.getGridSizeOperandValues(), launch.getBlockSizeOperandValues()})
+  for (gpu::KernelDim3 sizes :
+       {launch.getGridSizeOperandValues(), launch.getBlockSizeOperandValues()})
     for (Value size : {sizes.x, sizes.y, sizes.z})
       arguments.push_back(size.getType().isIndex()
                               ? arith::IndexCastOp::create(b, loc, i64, size).getResult()

@@ -3,6 +3,7 @@
 #include "ModelKernel.h"
 #include "flashattn/Runtime/ModelABI.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -44,7 +45,30 @@ int32_t ModelKernel::getPlace(Operation *op) {
   return found->second;
 }
 
+void ModelKernel::addWork(Operation *op) {
+  if (!isa<arith::ArithDialect, math::MathDialect>(op->getDialect()) ||
+      op->hasTrait<OpTrait::ConstantLike>())
+    return;
+  auto vector = dyn_cast<VectorType>(op->getResult(0).getType());
+  int64_t count = vector ? vector.getNumElements() : 1;
+  // A multiprocessor has units for a quarter as many of these.
+  constexpr int64_t kSpecial = 4;
+  elements += isa<math::Exp2Op, math::ExpOp, math::LogOp, math::Log2Op, math::TanhOp>(op)
+                  ? kSpecial * count
+                  : count;
+}
+
 Value ModelKernel::call(OpBuilder &builder, Operation *op, StringRef name, ValueRange arguments,
+                        Type result) {
+  if (elements) {
+    Value count = LLVM::ConstantOp::create(builder, op->getLoc(),
+                                           builder.getI64IntegerAttr(std::exchange(elements, 0)));
+    emit(builder, op, "Work", count, Type());
+  }
+  return emit(builder, op, name, arguments, result);
+}
+
+Value ModelKernel::emit(OpBuilder &builder, Operation *op, StringRef name, ValueRange arguments,
                         Type result) {
   Location loc = op->getLoc();
   SmallVector<Value> all{

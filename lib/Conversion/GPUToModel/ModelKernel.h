@@ -34,6 +34,8 @@ public:
   Value getField(OpBuilder &builder, Location loc, int64_t field);
   /// A field of pointer size behind the twelve numbers.
   Value getWideField(OpBuilder &builder, Location loc, int64_t field, Type type);
+  /// Counts what an op computes, for the model's time; the next call says how much it was.
+  void addWork(Operation *op);
   Value getThread() const { return thread; }
   func::FuncOp getFunction() const { return function; }
 
@@ -42,6 +44,7 @@ public:
 
 private:
   int32_t getPlace(Operation *op);
+  Value emit(OpBuilder &builder, Operation *op, StringRef name, ValueRange arguments, Type result);
 
   func::FuncOp function;
   Value thread;
@@ -51,6 +54,7 @@ private:
   int64_t mostScratch = 16;
   std::string places;
   int32_t numPlaces = 0;
+  int64_t elements = 0; ///< computed since the last call
   llvm::DenseMap<Operation *, int32_t> placeOf;
 };
 

@@ -8,7 +8,7 @@ using namespace mlir::flashattn::model;
 
 // The host may have wider registers than the compiler may take for granted.
 #if defined(__x86_64__)
-#define FLASHATTN_FOR_EACH_HOST                                                                      \
+#define FLASHATTN_FOR_EACH_HOST                                                                    \
   __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else
 #define FLASHATTN_FOR_EACH_HOST

@@ -31,14 +31,16 @@ void Block::complete(Barrier &barrier) {
   if (barrier.missing != 0)
     return;
   if (barrier.bytes < 0) {
-    failAsync(llvm::formatv("bytes that do not add up: expected no more than barrier {0} was told of "
-                            "but got {1} more in its phase {2}",
-                            barrier.number, -barrier.bytes, barrier.phase));
+    failAsync(
+        llvm::formatv("bytes that do not add up: expected no more than barrier {0} was told of "
+                      "but got {1} more in its phase {2}",
+                      barrier.number, -barrier.bytes, barrier.phase));
     return;
   }
   if (barrier.bytes != 0)
     return;
   barrier.completed = barrier.gathering;
+  barrier.completedTime = barrier.gatheringTime;
   ++barrier.phase;
   barrier.missing = barrier.count;
   for (Thread *thread : barrier.waiting)
@@ -48,10 +50,12 @@ void Block::complete(Barrier &barrier) {
 
 void Block::arrive(Thread &thread, Barrier &barrier) {
   release(thread, barrier.gathering);
+  barrier.gatheringTime = std::max(barrier.gatheringTime, thread.time);
   if (barrier.missing == 0)
-    fail(thread, llvm::formatv("expected at most {0} arrivals in a phase of barrier {1} but got one "
-                               "more in phase {2}",
-                               barrier.count, barrier.number, barrier.phase));
+    fail(thread,
+         llvm::formatv("expected at most {0} arrivals in a phase of barrier {1} but got one "
+                       "more in phase {2}",
+                       barrier.count, barrier.number, barrier.phase));
   --barrier.missing;
   complete(barrier);
 }
@@ -59,19 +63,21 @@ void Block::arrive(Thread &thread, Barrier &barrier) {
 namespace {
 
 void barrierInit(Thread *thread, int32_t place, void *address, int32_t count) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   uint32_t offset = block.getShared(*thread, address, kBarrierBytes, kBarrierBytes);
   block.access(*thread, offset, kBarrierBytes, /*writes=*/true);
   for (auto &barrier : block.barriers)
     if (barrier->offset == offset)
-      block.fail(*thread, "expected a barrier to be made once but got another hopper.barrier_init of "
-                          "barrier " +
-                              llvm::Twine(barrier->number));
+      block.fail(*thread,
+                 "expected a barrier to be made once but got another hopper.barrier_init of "
+                 "barrier " +
+                     llvm::Twine(barrier->number));
   if (block.barriers.size() == Agents::kMaxBarriers)
-    block.fail(*thread, llvm::formatv("expected at most {0} barriers in a block of the model but got "
-                                      "one more",
-                                      Agents::kMaxBarriers));
+    block.fail(*thread,
+               llvm::formatv("expected at most {0} barriers in a block of the model but got "
+                             "one more",
+                             Agents::kMaxBarriers));
   auto barrier = std::make_unique<Barrier>();
   barrier->offset = offset;
   barrier->count = barrier->missing = count;
@@ -80,26 +86,26 @@ void barrierInit(Thread *thread, int32_t place, void *address, int32_t count) {
 }
 
 void fenceBarrierInit(Thread *thread, int32_t place) {
-  thread->place = place;
+  thread->enter(place);
   for (auto &barrier : thread->block->barriers)
     barrier->isVisible = true;
 }
 
 void barrierExpect(Thread *thread, int32_t place, void *address, int64_t bytes) {
-  thread->place = place;
+  thread->enter(place);
   Barrier &barrier = thread->block->getBarrier(*thread, address);
   barrier.bytes += bytes;
   thread->block->arrive(*thread, barrier);
 }
 
 void barrierArrive(Thread *thread, int32_t place, void *address, int32_t predicate) {
-  thread->place = place;
+  thread->enter(place);
   if (predicate)
     thread->block->arrive(*thread, thread->block->getBarrier(*thread, address));
 }
 
 void barrierWait(Thread *thread, int32_t place, void *address, int32_t parity) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   Barrier &barrier = block.getBarrier(*thread, address);
   if (parity != 0 && parity != 1)
@@ -109,6 +115,7 @@ void barrierWait(Thread *thread, int32_t place, void *address, int32_t parity) {
     block.block(*thread, WaitKind::Barrier, barrier.number, parity);
   }
   block.acquire(*thread, barrier.completed);
+  thread->waitUntil(barrier.completedTime);
 }
 
 //===----------------------------------------------------------------------===//
@@ -116,7 +123,7 @@ void barrierWait(Thread *thread, int32_t place, void *address, int32_t parity) {
 //===----------------------------------------------------------------------===//
 
 void fenceAsyncShared(Thread *thread, int32_t place) {
-  thread->place = place;
+  thread->enter(place);
   thread->known.fenced = thread->known.seen;
   thread->fencedAt = thread->now;
   // What is written from now on is not fenced.
@@ -146,7 +153,7 @@ void publish(Thread *thread, int32_t place, void *address) {
 }
 
 void warpSync(Thread *thread, int32_t place) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   WarpMeeting &meeting = block.getMeeting(*thread);
   if (block.meet(*thread, meeting, nullptr)) {
@@ -167,19 +174,19 @@ void checkWarps(Thread &thread, int64_t threads) {
 }
 
 void groupBarrier(Thread *thread, int32_t place, int32_t id, int64_t threads) {
-  thread->place = place;
+  thread->enter(place);
   checkWarps(*thread, threads);
   thread->block->joinGroup(*thread, id, threads, /*waits=*/true);
 }
 
 void groupArrive(Thread *thread, int32_t place, int32_t id, int64_t threads) {
-  thread->place = place;
+  thread->enter(place);
   checkWarps(*thread, threads);
   thread->block->joinGroup(*thread, id, threads, /*waits=*/false);
 }
 
 void blockBarrier(Thread *thread, int32_t place) {
-  thread->place = place;
+  thread->enter(place);
   thread->block->joinGroup(*thread, 0, thread->block->agents.threads, /*waits=*/true);
 }
 
@@ -194,11 +201,13 @@ void Block::joinGroup(Thread &thread, uint32_t id, uint32_t count, bool waits) {
     group.expected = count;
     group.place = thread.place;
   } else if (group.expected != count) {
-    fail(thread, llvm::formatv("expected {0} threads at barrier {1} of the block, as at {2}, but got "
-                               "{3}",
-                               group.expected, id, getPlace(group.place), count));
+    fail(thread,
+         llvm::formatv("expected {0} threads at barrier {1} of the block, as at {2}, but got "
+                       "{3}",
+                       group.expected, id, getPlace(group.place), count));
   }
   release(thread, group.gathering);
+  group.time = std::max(group.time, thread.time);
   ++group.arrived;
   if (group.arrived < group.expected) {
     if (!waits)
@@ -211,12 +220,15 @@ void Block::joinGroup(Thread &thread, uint32_t id, uint32_t count, bool waits) {
   Knowledge all = std::exchange(group.gathering, {});
   for (Thread *waiting : group.waiting) {
     acquire(*waiting, all);
+    waiting->waitUntil(group.time);
     wake(*waiting);
   }
   group.waiting.clear();
   group.arrived = 0;
-  if (waits)
-    acquire(thread, all);
+  if (!waits)
+    return;
+  acquire(thread, all);
+  thread.waitUntil(group.time);
 }
 
 llvm::ArrayRef<Function> mlir::flashattn::model::getBarrierFunctions() {

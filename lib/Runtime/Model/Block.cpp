@@ -115,10 +115,14 @@ bool Block::reset(const Launch &newLaunch, int64_t number) {
   agents = Agents(count);
   constexpr size_t kAlignment = 1024;
   memory.assign(launch->sharedBytes + kAlignment, char(0xff));
-  shared = reinterpret_cast<char *>(llvm::alignTo(reinterpret_cast<uintptr_t>(memory.data()),
-                                                  kAlignment));
+  shared = reinterpret_cast<char *>(
+      llvm::alignTo(reinterpret_cast<uintptr_t>(memory.data()), kAlignment));
   shadow.reset(launch->sharedBytes, agents);
   queue.reset(launch->seed * 1000003 + number);
+  statistics.reset();
+  if (launch->collects)
+    statistics.emplace();
+  productsUntil = 0;
   barriers.clear();
   products.clear();
   products.resize(agents.groups);
@@ -215,7 +219,22 @@ void Block::block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value
   thread.waits = kind;
   thread.object = object;
   thread.value = value;
+  if (statistics && kind != WaitKind::Warp)
+    ++statistics->at(thread.place).waits;
   thread.fiber->suspend();
+}
+
+/// The first thread of a warpgroup stands for its role.
+void Thread::waitUntil(int64_t other) {
+  if (!block->statistics || other <= time)
+    return;
+  bool isFirstBlock = !view.block[0] && !view.block[1] && !view.block[2];
+  if (isFirstBlock && index % kGroupThreads == 0) {
+    block->statistics->addSpan({group(), place, /*waits=*/false, busySince, time});
+    block->statistics->addSpan({group(), place, /*waits=*/true, time, other});
+    busySince = other;
+  }
+  time = other;
 }
 
 void Block::wake(Thread &thread) {

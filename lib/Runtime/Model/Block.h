@@ -5,6 +5,7 @@
 
 #include "Fiber.h"
 #include "Shadow.h"
+#include "Statistics.h"
 #include "flashattn/Runtime/Device.h"
 #include "flashattn/Runtime/ModelABI.h"
 #include "llvm/ADT/DenseMap.h"
@@ -45,6 +46,7 @@ struct Launch {
   uint64_t seed;
   const MemoryMap *memory;
   std::mutex *globalAdds; ///< held by whoever adds to global memory
+  bool collects;          ///< statistics
 
   llvm::StringRef getName() const { return description.split('\n').first; }
   llvm::StringRef getPlace(unsigned place) const;
@@ -69,17 +71,23 @@ struct Thread {
   unsigned index = 0;
   enum State : uint8_t { Ready, Blocked, Done } state = Ready;
   WaitKind waits = WaitKind::None;
-  uint16_t place = 0;   ///< of the last op
-  uint32_t object = 0;  ///< what it waits at: number of a barrier
-  uint32_t value = 0;   ///< and for: a parity, a number of products
-  uint32_t now = 1;     ///< its own time, which grows with each release
+  uint16_t place = 0;  ///< of the last op
+  uint32_t object = 0; ///< what it waits at: number of a barrier
+  uint32_t value = 0;  ///< and for: a parity, a number of products
+  uint32_t now = 1;    ///< its own time, which grows with each release
   uint32_t fencedAt = 0;
   uint32_t products = 0, productsDone = 0; ///< begun, and waited for, so far
-  uint32_t stores = 0, storesWaited = 0; ///< copies from shared memory, by their warp's count
+  uint32_t stores = 0, storesWaited = 0;   ///< copies from shared memory, by their warp's count
   unsigned copyGroup = 0;
   Knowledge known;
   llvm::SmallVector<PendingCopy, 0> copies;
   std::unique_ptr<Fiber> fiber;
+  int64_t time = 0, busySince = 0; ///< in cycles of the cost table
+
+  /// Comes to the op at a place.
+  void enter(int32_t newPlace);
+  /// Waits for what happens at a time.
+  void waitUntil(int64_t other);
 
   unsigned warp() const { return index / kWarpThreads; }
   unsigned lane() const { return index % kWarpThreads; }
@@ -95,6 +103,7 @@ struct Barrier {
   uint32_t loads = 0;     ///< copies that were begun so far
   bool isVisible = false; ///< to copies
   Knowledge gathering, completed;
+  int64_t gatheringTime = 0, completedTime = 0;
   llvm::SmallVector<Thread *, 0> waiting;
 };
 
@@ -103,6 +112,7 @@ struct GroupBarrier {
   uint32_t arrived = 0, expected = 0;
   uint16_t place = 0;
   Knowledge gathering;
+  int64_t time = 0;
   llvm::SmallVector<Thread *, 0> waiting;
 };
 
@@ -169,8 +179,13 @@ public:
   uint32_t getShared(Thread &thread, const void *address, int64_t bytes, int64_t alignment);
   void checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
                    const char *what);
-  void access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes,
-              bool silent = false);
+  void access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes, bool silent = false);
+  /// For statistics: an access to shared memory of a warp's thread.
+  void countAccess(const Thread &thread, uint32_t offset, uint32_t bytes) {
+    if (statistics)
+      statistics->addAccess(thread.warp(), thread.lane(), countLanes(thread.warp()), thread.place,
+                            offset, bytes);
+  }
   Viewer view(const Thread &thread) const;
   /// What an asynchronous op of `agent` sees, begun by a thread.
   Viewer viewAsync(const Thread &thread, unsigned agent, uint32_t time,
@@ -201,6 +216,8 @@ public:
   std::vector<std::unique_ptr<Barrier>> barriers;
   std::vector<std::deque<std::unique_ptr<Product>>> products; ///< of each warpgroup, under way
   std::vector<uint32_t> storeTimes, storesDone;               ///< of each warp
+  std::optional<Statistics> statistics;
+  int64_t productsUntil = 0; ///< when the last product is over
 
 private:
   bool reset(const Launch &launch, int64_t number);
@@ -219,6 +236,14 @@ private:
   Thread *running = nullptr;
   unsigned alive = 0;
 };
+
+inline void Thread::enter(int32_t newPlace) {
+  place = newPlace;
+  if (!block->statistics)
+    return;
+  time += Costs::kOp;
+  ++block->statistics->at(place).runs[std::min(group(), PlaceCounts::kMaxGroups - 1)];
+}
 
 } // namespace mlir::flashattn::model
 

@@ -92,10 +92,10 @@ private:
   llvm::IntrusiveRefCntPtr<Data> data;
 };
 
-/// What is known by both ways to shared memory: `seen`, and of that what the asynchronous proxy sees
-/// as well. Of what `passed` holds beyond `seen` no more is known than that it has read: the threads
-/// of a warpgroup begin a product together, so that who has waited for it knows that all had come
-/// there.
+/// What is known by both ways to shared memory: `seen`, and of that what the asynchronous proxy
+/// sees as well. Of what `passed` holds beyond `seen` no more is known than that it has read: the
+/// threads of a warpgroup begin a product together, so that who has waited for it knows that all
+/// had come there.
 struct Knowledge {
   Clock seen, fenced, passed;
 

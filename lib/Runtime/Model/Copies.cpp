@@ -71,7 +71,7 @@ namespace {
 /// What a copy needs of the thread that began it, which goes on meanwhile.
 struct Copy {
   Copy(Thread &thread, unsigned agent, uint32_t time)
-      : thread(&thread), known(thread.known),
+      : thread(&thread), known(thread.known), begun(thread.time),
         viewer(thread.block->viewAsync(thread, agent, time, thread.known)) {}
 
   bool touch(uint32_t offset, uint32_t bytes, bool writes) {
@@ -91,6 +91,7 @@ struct Copy {
 
   Thread *thread;
   Knowledge known;
+  int64_t begun; ///< by the cost table
   Viewer viewer;
 };
 
@@ -100,13 +101,14 @@ struct Copy {
 
 void access(Thread *thread, int32_t place, void *address, int64_t bytes, int64_t alignment,
             int32_t flags) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   if (!(flags & kShared))
     return block.checkGlobal(*thread, address, bytes, alignment,
                              flags & kWrites ? "a store" : "a load");
   uint32_t offset = block.getShared(*thread, address, bytes, alignment);
   block.access(*thread, offset, bytes, flags & kWrites);
+  block.countAccess(*thread, offset, bytes);
 }
 
 //===----------------------------------------------------------------------===//
@@ -125,6 +127,10 @@ Barrier &getVisible(Thread &thread, void *address) {
 void finishLoad(Block &block, Barrier &barrier, const Copy &copy, int64_t bytes) {
   barrier.gathering.seen.set(copy.viewer.agent, copy.viewer.time, block.agents.count());
   barrier.bytes -= bytes;
+  if (block.statistics)
+    block.statistics->addBytes(barrier.number, bytes);
+  barrier.gatheringTime = std::max(barrier.gatheringTime, copy.begun + Costs::kCopyLatency +
+                                                              bytes / Costs::kCopyBytesPerCycle);
   block.complete(barrier);
 }
 
@@ -155,14 +161,14 @@ constexpr int64_t kTileAlignment = 128, kBulkAlignment = 16;
 
 void tmaLoad(Thread *thread, int32_t place, const TensorMap *map, const int64_t *coordinates,
              void *tile, int64_t panels, int64_t panelStride, void *barrierAddress) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   Barrier &barrier = getVisible(*thread, barrierAddress);
   llvm::SmallVector<int64_t, 5> at(coordinates, coordinates + map->rank);
   int64_t bytes = map->getRows() * map->getRowBytes();
   for (int64_t panel = 0; panel < panels; ++panel) {
-    uint32_t offset = block.getShared(*thread, static_cast<char *>(tile) + panel * panelStride, bytes,
-                                      kTileAlignment);
+    uint32_t offset = block.getShared(*thread, static_cast<char *>(tile) + panel * panelStride,
+                                      bytes, kTileAlignment);
     Copy copy(*thread, block.agents.loads(barrier.number), ++barrier.loads);
     block.queue.add(-1, [=, &block, &barrier]() mutable {
       loadPanel(block, copy, *map, at.data(), panel * map->boxColumns, offset);
@@ -174,7 +180,7 @@ void tmaLoad(Thread *thread, int32_t place, const TensorMap *map, const int64_t 
 
 void bulkLoad(Thread *thread, int32_t place, void *source, void *to, int64_t bytes,
               void *barrierAddress) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   Barrier &barrier = getVisible(*thread, barrierAddress);
   block.checkGlobal(*thread, source, bytes, kBulkAlignment, "a copy");
@@ -236,13 +242,12 @@ void storePanel(Block &block, Copy &copy, const TensorMap &map, const int64_t *c
 
 void tmaStore(Thread *thread, int32_t place, const TensorMap *map, const int64_t *coordinates,
               void *tile, int64_t panels, int64_t panelStride) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   llvm::SmallVector<int64_t, 5> at(coordinates, coordinates + map->rank);
   for (int64_t panel = 0; panel < panels; ++panel) {
-    uint32_t offset =
-        block.getShared(*thread, static_cast<char *>(tile) + panel * panelStride,
-                        map->getRows() * map->getRowBytes(), kTileAlignment);
+    uint32_t offset = block.getShared(*thread, static_cast<char *>(tile) + panel * panelStride,
+                                      map->getRows() * map->getRowBytes(), kTileAlignment);
     beginStore(*thread, [=, &block](Copy &copy) {
       storePanel(block, copy, *map, at.data(), panel * map->boxColumns, offset);
     });
@@ -250,7 +255,7 @@ void tmaStore(Thread *thread, int32_t place, const TensorMap *map, const int64_t
 }
 
 void waitStores(Thread *thread, int32_t place) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   while (block.storesDone[thread->warp()] < thread->stores)
     block.block(*thread, WaitKind::Stores, thread->warp(), 0);
@@ -277,18 +282,24 @@ void addFromShared(Thread &thread, void *target, void *staging, int64_t bytes) {
   });
 }
 
+void put(Thread &thread, void *to, const void *from, int64_t bytes, int64_t alignment) {
+  Block &block = *thread.block;
+  uint32_t offset = block.getShared(thread, to, bytes, alignment);
+  bool silent = std::memcmp(block.shared + offset, from, bytes) == 0;
+  block.access(thread, offset, bytes, /*writes=*/true, silent);
+  block.countAccess(thread, offset, bytes);
+  std::memcpy(block.shared + offset, from, bytes);
+}
+
 void storeShared(Thread *thread, int32_t place, void *to, const void *from, int64_t bytes,
                  int64_t alignment) {
-  thread->place = place;
-  Block &block = *thread->block;
-  uint32_t offset = block.getShared(*thread, to, bytes, alignment);
-  bool silent = std::memcmp(block.shared + offset, from, bytes) == 0;
-  block.access(*thread, offset, bytes, /*writes=*/true, silent);
-  std::memcpy(block.shared + offset, from, bytes);
+  thread->enter(place);
+  put(*thread, to, from, bytes, alignment);
 }
 
 void storeTile(Thread *thread, int32_t place, const uint16_t *values, int64_t elements, char *tile,
                int64_t rowBytes, int64_t panelStride) {
+  thread->enter(place);
   Block &block = *thread->block;
   unsigned inGroup = thread->index % kGroupThreads, lane = thread->lane();
   constexpr int64_t kPairBytes = 4;
@@ -296,10 +307,8 @@ void storeTile(Thread *thread, int32_t place, const uint16_t *values, int64_t el
     int64_t row = inGroup / kWarpThreads * 16 + lane / 4 + (i / 2 % 2) * 8;
     int64_t column = (i / 4 * 8 + lane % 4 * 2) * int64_t(sizeof(uint16_t));
     char *at = tile + column / rowBytes * panelStride + row * rowBytes + column % rowBytes;
-    thread->place = place;
     uint32_t offset = block.getShared(*thread, at, kPairBytes, kPairBytes);
-    storeShared(thread, place, block.shared + swizzleRow(offset, rowBytes), values + i, kPairBytes,
-                kPairBytes);
+    put(*thread, block.shared + swizzleRow(offset, rowBytes), values + i, kPairBytes, kPairBytes);
   }
 }
 
@@ -317,12 +326,12 @@ void performCopy(Block &block, PendingCopy &copy) {
 
 void copyAsync(Thread *thread, int32_t place, void *to, const void *from, int64_t bytes,
                int64_t fromBytes) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   uint32_t offset = block.getShared(*thread, to, bytes, bytes);
   if (fromBytes < 0 || fromBytes > bytes)
-    block.fail(*thread, llvm::formatv("expected a copy from 0 to {0} bytes but got {1}", bytes,
-                                      fromBytes));
+    block.fail(*thread,
+               llvm::formatv("expected a copy from 0 to {0} bytes but got {1}", bytes, fromBytes));
   if (fromBytes)
     block.checkGlobal(*thread, from, fromBytes, bytes, "a copy");
   Viewer viewer = block.view(*thread);
@@ -338,7 +347,7 @@ void copyAsync(Thread *thread, int32_t place, void *to, const void *from, int64_
 }
 
 void commitCopies(Thread *thread, int32_t place) {
-  thread->place = place;
+  thread->enter(place);
   for (PendingCopy &copy : thread->copies)
     if (copy.delay == 1)
       performCopy(*thread->block, copy);
@@ -346,16 +355,15 @@ void commitCopies(Thread *thread, int32_t place) {
 }
 
 void waitCopies(Thread *thread, int32_t place, int32_t pending) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   for (PendingCopy &copy : thread->copies)
     if (copy.group + pending < thread->copyGroup) {
       performCopy(block, copy);
       block.shadow.settle(copy.offset, copy.bytes, thread->index, thread->now);
     }
-  llvm::erase_if(thread->copies, [&](const PendingCopy &copy) {
-    return copy.group + pending < thread->copyGroup;
-  });
+  llvm::erase_if(thread->copies,
+                 [&](const PendingCopy &copy) { return copy.group + pending < thread->copyGroup; });
 }
 
 //===----------------------------------------------------------------------===//
@@ -363,7 +371,7 @@ void waitCopies(Thread *thread, int32_t place, int32_t pending) {
 //===----------------------------------------------------------------------===//
 
 /// Kernels run one after the other: what there is to wait for has ended.
-void gridOp(Thread *thread, int32_t place) { thread->place = place; }
+void gridOp(Thread *thread, int32_t place) { thread->enter(place); }
 
 } // namespace
 
@@ -374,12 +382,13 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
       makeFunction("BulkLoad", bulkLoad),
       makeFunction("TmaStore", tmaStore),
       makeFunction("WaitStores", waitStores),
-      makeFunction("AddFromShared", +[](Thread *thread, int32_t place, void *target, void *staging,
-                                        int64_t bytes) {
-        thread->place = place;
-        if (thread->lane() == 0)
-          addFromShared(*thread, target, staging, bytes);
-      }),
+      makeFunction(
+          "AddFromShared",
+          +[](Thread *thread, int32_t place, void *target, void *staging, int64_t bytes) {
+            thread->enter(place);
+            if (thread->lane() == 0)
+              addFromShared(*thread, target, staging, bytes);
+          }),
       makeFunction("StoreShared", storeShared),
       makeFunction("StoreTile", storeTile),
       makeFunction("CopyAsync", copyAsync),

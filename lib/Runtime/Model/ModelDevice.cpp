@@ -36,15 +36,20 @@ struct Grid {
   /// The lowest block with a report: higher ones need not run.
   std::atomic<int64_t> failed{std::numeric_limits<int64_t>::max()};
   std::string report;
+  Statistics statistics;
 
   void run(int64_t number) {
     if (number > failed)
       return;
     static thread_local Block block;
     std::optional<std::string> found = block.run(launch, number);
-    if (!found)
+    if (!found && !block.statistics)
       return;
     std::lock_guard<std::mutex> lock(mutex);
+    if (block.statistics)
+      statistics.add(*block.statistics);
+    if (!found)
+      return;
     if (number < failed) {
       failed = number;
       report = std::move(*found);
@@ -66,6 +71,9 @@ public:
     return llvm::StringRef(chip).starts_with("sm_8") ? 108 : 132;
   }
   void setSeed(uint64_t newSeed) override { seed = newSeed; }
+  void setCollecting(bool wanted) override { collects = wanted; }
+  std::string getStatistics() const override { return statistics; }
+  llvm::json::Array takeTrace() override { return std::exchange(trace, {}); }
 
   Expected<void *> allocate(size_t bytes) override {
     Expected<void *> buffer = host->allocate(bytes);
@@ -117,6 +125,10 @@ private:
   llvm::DenseMap<void *, void *> limited;
   std::mutex globalAdds;
   uint64_t seed = 1;
+  bool collects = false;
+  std::string statistics;
+  llvm::json::Array trace;
+  unsigned launches = 0;
 };
 
 } // namespace
@@ -136,11 +148,15 @@ Error Model::launch(void *kernel, const LaunchShape &shape, void **parameters) {
   if (shape.dynamicSharedBytes > sharedBytes)
     return formatError("{0}: expected at most {1} bytes of shared memory in a block but got {2}",
                        getId(), sharedBytes, shape.dynamicSharedBytes);
-  Launch launch{compiled->description, compiled->body, parameters, shape.grid,  shape.block,
-                shape.dynamicSharedBytes, seed,        &memory,    &globalAdds};
+  Launch launch{compiled->description,    compiled->body, parameters, shape.grid,  shape.block,
+                shape.dynamicSharedBytes, seed,           &memory,    &globalAdds, collects};
   Grid grid(launch);
   flashattnParallelFor(
       blocks, [](void *grid, int64_t number) { static_cast<Grid *>(grid)->run(number); }, &grid);
+  if (collects) {
+    statistics += grid.statistics.print(launch.description, blocks);
+    grid.statistics.trace(launch.description, launches++, trace);
+  }
   if (grid.report.empty())
     return Error::success();
   return makeError("kernel '" + launch.getName() + "', seed " + llvm::Twine(seed) + ": " +
@@ -172,8 +188,8 @@ static void launchModel(const char *description, void (*body)(void *, ThreadView
 void mlir::flashattn::model::visitSymbols(
     llvm::function_ref<void(llvm::StringRef name, void *address)> visit) {
   visit(kLaunch, reinterpret_cast<void *>(launchModel));
-  for (llvm::ArrayRef<Function> functions : {getBarrierFunctions(), getCopyFunctions(),
-                                             getProductFunctions(), getWarpFunctions()})
+  for (llvm::ArrayRef<Function> functions :
+       {getBarrierFunctions(), getCopyFunctions(), getProductFunctions(), getWarpFunctions()})
     for (const Function &function : functions)
       visit((kPrefix + function.name).str(), function.address);
 }

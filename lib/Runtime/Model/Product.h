@@ -33,9 +33,11 @@ struct Product {
   Knowledge known;
   Clock begun; ///< what its threads had read before they began it
   Thread *first = nullptr;
-  std::vector<uint16_t> registers;    ///< of A: depth / 2 of each thread
-  std::vector<float> values;          ///< columns / 2 of each thread: accumulators, then results
-  std::vector<int64_t> accumulatorOf; ///< of each thread: the product in flight that it adds to, or -1
+  int64_t begins = 0, ends = 0;    ///< by the cost table
+  std::vector<uint16_t> registers; ///< of A: depth / 2 of each thread
+  std::vector<float> values;       ///< columns / 2 of each thread: accumulators, then results
+  std::vector<int64_t>
+      accumulatorOf; ///< of each thread: the product in flight that it adds to, or -1
 };
 
 /// d += a * b with a of rows x depth and b of depth x columns, row by row.

@@ -19,9 +19,9 @@ uint32_t SharedOperand::getOffset(uint32_t row, uint32_t k) const {
   uint32_t stride = (fields >> 32 & 0x3fff) * kChunkBytes;
   uint32_t rowBytes = 256 >> (fields >> 62);
   uint32_t step = k / kStep, inner = k % kStep;
-  uint32_t offset = stepsPerPanel ? step / stepsPerPanel * panelBytes +
-                                        step % stepsPerPanel * stepBytes
-                                  : step * stepBytes;
+  uint32_t offset = stepsPerPanel
+                        ? step / stepsPerPanel * panelBytes + step % stepsPerPanel * stepBytes
+                        : step * stepBytes;
   if (!transposed)
     return offset + row / 8 * stride + row % 8 * rowBytes + inner * 2;
   uint32_t perPanel = rowBytes / 2;
@@ -96,7 +96,8 @@ public:
                   &product.known, UINT32_MAX};
     for (int begin = chunks.find_first(); begin >= 0;) {
       int end = chunks.find_next_unset(begin);
-      if (auto found = block.shadow.read(begin * kChunkBytes, (end - begin) * kChunkBytes, viewer)) {
+      if (auto found =
+              block.shadow.read(begin * kChunkBytes, (end - begin) * kChunkBytes, viewer)) {
         fail(block.describe(*found, /*writes=*/false));
         return false;
       }
@@ -155,6 +156,12 @@ void perform(Block &block, Product &product) {
       product.values[thread * held + i] = d[element.row * columns + element.column];
     }
   product.isDone = true;
+  product.begins = std::max(product.begins, block.productsUntil);
+  block.productsUntil = product.ends =
+      product.begins + int64_t(kRows) * columns * depth / Costs::kProductsPerCycle;
+  if (const int32_t *at = product.first->view.block; block.statistics && !at[0] && !at[1] && !at[2])
+    block.statistics->addSpan(
+        {Span::kProducts, product.place, /*waits=*/false, product.begins, product.ends});
   for (unsigned i = 0; i < kGroupThreads; ++i) {
     Thread &thread = block.threads[product.first->group() * kGroupThreads + i];
     if (thread.waits == WaitKind::Products)
@@ -177,9 +184,10 @@ Product *findProduct(Block &block, unsigned group, uint32_t number) {
 Product &joinProduct(Thread &thread, int32_t columns, int32_t depth) {
   Block &block = *thread.block;
   if (block.agents.threads % kGroupThreads != 0)
-    block.fail(thread, llvm::formatv("expected blocks of whole warpgroups for hopper.wgmma but got {0} "
-                                     "threads",
-                                     block.agents.threads));
+    block.fail(thread,
+               llvm::formatv("expected blocks of whole warpgroups for hopper.wgmma but got {0} "
+                             "threads",
+                             block.agents.threads));
   auto &group = block.products[thread.group()];
   uint32_t number = ++thread.products;
   if (Product *found = findProduct(block, thread.group(), number))
@@ -204,7 +212,7 @@ Product &joinProduct(Thread &thread, int32_t columns, int32_t depth) {
 void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int32_t element,
              const SharedOperand *operands, const void *a, const void *b, const float *accumulator,
              float *result) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   Product &product = joinProduct(*thread, columns, depth);
   SharedOperand both[] = {operands[0], operands[1]};
@@ -227,6 +235,7 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
       block.getShared(*thread, operand.base, kChunkBytes, kChunkBytes);
   unsigned index = thread->index % kGroupThreads;
   product.known.meet(thread->known);
+  product.begins = std::max(product.begins, thread->time);
   product.begun.join(thread->known.passed);
   product.begun.set(thread->index, thread->now++, block.agents.count());
   if (!both[0].fields)
@@ -247,7 +256,7 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
 }
 
 void productWait(Thread *thread, int32_t place, int32_t pending) {
-  thread->place = place;
+  thread->enter(place);
   Block &block = *thread->block;
   if (thread->products <= uint32_t(pending))
     return;
@@ -260,14 +269,16 @@ void productWait(Thread *thread, int32_t place, int32_t pending) {
   }
   block.joins.set(thread->known.seen, block.agents.products(thread->group()), last,
                   block.agents.count());
-  if (Product *product = findProduct(block, thread->group(), last))
+  if (Product *product = findProduct(block, thread->group(), last)) {
     block.joins.join(thread->known.passed, product->begun);
+    thread->waitUntil(product->ends);
+  }
   thread->productsDone = last;
 }
 
 /// Puts the results of a product that was waited for to where its ticket is.
 void productTake(Thread *thread, int32_t place, float *values, int64_t count) {
-  thread->place = place;
+  thread->enter(place);
   if (!isTicket(values))
     return;
   uint32_t number = getBits(values) & kTicketMask;
@@ -283,7 +294,7 @@ void productTake(Thread *thread, int32_t place, float *values, int64_t count) {
 
 /// A value that may be of a product in flight is used.
 void productUse(Thread *thread, int32_t place, const float *values) {
-  thread->place = place;
+  thread->enter(place);
   if (!isTicket(values))
     return;
   Block &block = *thread->block;

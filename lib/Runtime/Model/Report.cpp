@@ -38,7 +38,8 @@ std::string Block::describe(const Conflict &conflict, bool writes) const {
   auto getExpected = [&] {
     switch (conflict.kind) {
     case Conflict::Unfenced:
-      return "missing fence: expected a fence of the asynchronous proxy between what a thread wrote "
+      return "missing fence: expected a fence of the asynchronous proxy between what a thread "
+             "wrote "
              "and a copy or product";
     case Conflict::CopyPending:
       return "missing wait for cp.async: expected a copy that was waited for";
@@ -123,12 +124,12 @@ std::string Block::describeDeadlock() const {
 void Block::checkEnd() {
   for (const std::unique_ptr<Barrier> &barrier : barriers)
     if (barrier->bytes != 0) {
-      report = llvm::formatv("bytes that do not add up: expected as many as barrier {0} was told of "
-                             "but its phase {1} lacks {2} at the end of block ({3}, {4}, {5})",
-                             barrier->number, barrier->phase, barrier->bytes,
-                             threads[0].view.block[0], threads[0].view.block[1],
-                             threads[0].view.block[2])
-                   .str();
+      report =
+          llvm::formatv("bytes that do not add up: expected as many as barrier {0} was told of "
+                        "but its phase {1} lacks {2} at the end of block ({3}, {4}, {5})",
+                        barrier->number, barrier->phase, barrier->bytes, threads[0].view.block[0],
+                        threads[0].view.block[1], threads[0].view.block[2])
+              .str();
       return;
     }
 }

@@ -93,7 +93,7 @@ private:
   Agents agents;
   std::vector<uint32_t> writeTimes;
   std::vector<uint16_t> writeAgents, writePlaces;
-  std::vector<Reads> reads;    ///< of each slot; empty until it reads
+  std::vector<Reads> reads;     ///< of each slot; empty until it reads
   std::vector<unsigned> active; ///< the slots that have read
   /// Who has stored the same bytes, beside who did first.
   llvm::DenseMap<uint32_t, llvm::SmallVector<std::pair<unsigned, uint32_t>, 2>> sameWrites;

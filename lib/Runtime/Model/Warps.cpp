@@ -13,7 +13,7 @@ namespace {
 
 /// Runs `all` once for the warp, with what each thread brings; `mine` is this one's.
 template <typename T, typename F> void together(Thread &thread, int32_t place, T &mine, F all) {
-  thread.place = place;
+  thread.enter(place);
   Block &block = *thread.block;
   WarpMeeting &meeting = block.getMeeting(thread);
   if (!block.meet(thread, meeting, &mine))
@@ -100,7 +100,7 @@ struct Loaded {
 
 void loadMatrix(Thread *thread, int32_t place, void *row, int32_t count, int32_t transposes,
                 uint16_t *result) {
-  thread->place = place;
+  thread->enter(place);
   constexpr int64_t kRowBytes = 16;
   constexpr int kMatrixRows = 8;
   Block &block = *thread->block;
@@ -110,6 +110,7 @@ void loadMatrix(Thread *thread, int32_t place, void *row, int32_t count, int32_t
   if (isAsked) {
     mine.offset = block.getShared(*thread, row, kRowBytes, kRowBytes);
     block.access(*thread, mine.offset, kRowBytes, /*writes=*/false);
+    block.countAccess(*thread, mine.offset, kRowBytes);
   }
   together(*thread, place, mine, [=](Block &block, llvm::ArrayRef<Loaded *> lanes) {
     for (int lane = 0; lane < int(lanes.size()); ++lane)
@@ -174,10 +175,14 @@ void multiplyWarp(Thread *thread, int32_t place, int32_t element, const uint32_t
   });
 }
 
+/// What a thread computes between other ops, in elements.
+void work(Thread *thread, int32_t, int64_t elements) { thread->time += elements; }
+
 } // namespace
 
 llvm::ArrayRef<Function> mlir::flashattn::model::getWarpFunctions() {
   static const Function functions[] = {
+      makeFunction("Work", work),
       makeFunction("Shuffle", shuffle),
       makeFunction("Vote", vote),
       makeFunction("LoadMatrix", loadMatrix),

@@ -10,6 +10,10 @@
 // SEED: error: expected --model-seed to be from 1 to 1000000 but got 1000001
 // RUN: not flash-run %s --function=tile --device=cpu --model-seeds=2 2>&1 | FileCheck %s --check-prefix=DEVICE
 // DEVICE: error: --model-seeds: expected --device=model:sm_XX but got --device=cpu
+// RUN: not flash-run %s --function=tile --device=cpu --model-statistics 2>&1 | FileCheck %s --check-prefix=COUNTED
+// COUNTED: error: --model-statistics: expected --device=model:sm_XX but got --device=cpu
+// RUN: not flash-run %s --function=tile --device=model:sm_80 --model-trace=%t.missing/trace.json 2>&1 | FileCheck %s --check-prefix=TRACE
+// TRACE: error: cannot write '{{.*}}trace.json': 
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --chip=sm_80 2>&1 | FileCheck %s --check-prefix=TWICE
 // TWICE: error: --chip: expected none with --device=model:sm_80, which says what to compile for
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --bench 2>&1 | FileCheck %s --check-prefix=BENCH

@@ -37,7 +37,8 @@ struct WgmmaOperand {
     if (transposed)
       return step * getStepBytes() / kUnit;
     int64_t perPanel = getStepsPerPanel();
-    return (step / perPanel * tile.getPanelStrideBytes() + step % perPanel * getStepBytes()) / kUnit;
+    return (step / perPanel * tile.getPanelStrideBytes() + step % perPanel * getStepBytes()) /
+           kUnit;
   }
 };
 
