@@ -65,25 +65,35 @@ static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref
   return success();
 }
 
+static bool isSharedPointer(Type type) {
+  auto pointer = dyn_cast<LLVM::LLVMPointerType>(type);
+  return pointer && pointer.getAddressSpace() == unsigned(NVVM::NVVMMemorySpace::Shared);
+}
+
+/// An address of any memory as one of the host, which has one kind.
+static Value getPlain(OpBuilder &b, Location loc, Value address) {
+  return LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), address);
+}
+
+/// The same as showAccess, by an address.
 static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value address, Type type,
-                                    bool writes, std::optional<uint64_t> alignment) {
+                                    Value stored, std::optional<uint64_t> alignment) {
   Type element = isa<VectorType>(type) ? cast<VectorType>(type).getElementType() : type;
   if (!element.isIntOrIndexOrFloat())
     return op->emitOpError("expected an access to numbers, which the model has, but got ") << type;
   OpBuilder b(op);
   Location loc = op->getLoc();
-  // Of NVPTX.
-  constexpr unsigned kSharedAddressSpace = 3;
-  if (cast<LLVM::LLVMPointerType>(address.getType()).getAddressSpace() == kSharedAddressSpace)
-    return op->emitOpError(
-        "expected no access to shared memory by its address, which the model does "
-        "not have");
-  Value plain =
-      LLVM::AddrSpaceCastOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), address);
+  bool isShared = isSharedPointer(address.getType());
+  Value plain = getPlain(b, loc, address), bytes = constant(b, loc, getBytes(type), 64);
+  Value atMultiple = constant(b, loc, alignment.value_or(getBytes(element)), 64);
+  if (isShared && stored) {
+    kernel.call(b, op, "StoreShared", {plain, kernel.spill(b, loc, stored), bytes, atMultiple});
+    op->erase();
+    return success();
+  }
   kernel.call(b, op, "Access",
-              {plain, constant(b, loc, getBytes(type), 64),
-               constant(b, loc, alignment.value_or(getBytes(element)), 64),
-               constant(b, loc, writes ? kWrites : kReads)});
+              {plain, bytes, atMultiple,
+               constant(b, loc, (stored ? kWrites : kReads) | (isShared ? kShared : 0))});
   return success();
 }
 
@@ -252,6 +262,47 @@ static LogicalResult convert(nvgpu::LdMatrixOp op, ModelKernel &kernel) {
   return success();
 }
 
+static LogicalResult convert(NVVM::LdMatrixOp op, ModelKernel &kernel) {
+  if (op.getEltType() != NVVM::LdStMatrixEltType::B16)
+    return op.emitOpError("expected elements of 16 bits, which the model has, but got others");
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  constexpr int64_t kRegister = 4;
+  int64_t count = op.getNum();
+  Value result = kernel.getScratch(b, loc, kRegister * count);
+  kernel.call(b, op, "LoadMatrix",
+              {getPlain(b, loc, op.getPtr()), constant(b, loc, count),
+               constant(b, loc, op.getLayout() == NVVM::MMALayout::col), result});
+  op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, op.getType(), result, kRegister).getResult());
+  op.erase();
+  return success();
+}
+
+/// An address in shared memory has 32 bits. That of the host has more, which all of the block's
+/// share with its first.
+static LogicalResult convert(LLVM::IntToPtrOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Type i32 = b.getI32Type(), i64 = b.getI64Type();
+  if (!isSharedPointer(op.getType()) || op.getArg().getType() != i32)
+    return success();
+  Value base = LLVM::PtrToIntOp::create(
+      b, loc, i64, kernel.getWideField(b, loc, 0, LLVM::LLVMPointerType::get(b.getContext())));
+  Value offset = LLVM::SubOp::create(b, loc, op.getArg(), LLVM::TruncOp::create(b, loc, i32, base));
+  op.getArgMutable().assign(
+      LLVM::AddOp::create(b, loc, base, LLVM::ZExtOp::create(b, loc, i64, offset)));
+  return success();
+}
+
+/// The host adds in one step too, whoever else does.
+static LogicalResult convert(LLVM::AtomicRMWOp op, ModelKernel &kernel) {
+  if (isSharedPointer(op.getPtr().getType()))
+    return op.emitOpError("expected an atomic operation on global memory, which the model has, but "
+                          "got one on shared memory");
+  op.removeSyncscopeAttr();
+  return showLLVMAccess(op, kernel, op.getPtr(), op.getType(), op.getVal(), op.getAlignment());
+}
+
 /// The elements of a product's operands, by its shape; nothing where the model has none such.
 static std::optional<ProductElement> getElement(NVVM::MmaOp op) {
   NVVM::MMAShapeAttr shape = op.getShape();
@@ -337,12 +388,13 @@ static LogicalResult convertAccess(Operation *op, ModelKernel &kernel) {
                           op.getValueToStore(), getAlignment(op.getAlignment()));
       })
       .Case([&](LLVM::LoadOp op) {
-        return showLLVMAccess(op, kernel, op.getAddr(), op.getType(), false, op.getAlignment());
+        return showLLVMAccess(op, kernel, op.getAddr(), op.getType(), Value(), op.getAlignment());
       })
       .Case([&](LLVM::StoreOp op) {
-        return showLLVMAccess(op, kernel, op.getAddr(), op.getValue().getType(), true,
+        return showLLVMAccess(op, kernel, op.getAddr(), op.getValue().getType(), op.getValue(),
                               op.getAlignment());
       })
+      .Case([&](LLVM::AtomicRMWOp op) { return convert(op, kernel); })
       .Default([](Operation *op) {
         return op->emitOpError("expected an op that the model of a GPU has but got none of '")
                << op->getName() << "'";
@@ -350,6 +402,8 @@ static LogicalResult convertAccess(Operation *op, ModelKernel &kernel) {
 }
 
 LogicalResult mlir::flashattn::model::convertOp(Operation *op, ModelKernel &kernel) {
+  if (auto address = dyn_cast<LLVM::IntToPtrOp>(op))
+    return convert(address, kernel);
   if (isPlain(op)) {
     kernel.addWork(op);
     return success();
@@ -361,7 +415,8 @@ LogicalResult mlir::flashattn::model::convertOp(Operation *op, ModelKernel &kern
       .Case([&](gpu::GridDimOp op) { return convertNumber(op, kernel, 9); })
       .Case<gpu::LaneIdOp, gpu::DynamicSharedMemoryOp, gpu::ShuffleOp, VoteOp,
             nvgpu::DeviceAsyncCopyOp, nvgpu::DeviceAsyncCreateGroupOp, nvgpu::DeviceAsyncWaitOp,
-            nvgpu::LdMatrixOp, NVVM::MmaOp>([&](auto op) { return convert(op, kernel); })
+            nvgpu::LdMatrixOp, NVVM::LdMatrixOp, NVVM::MmaOp>(
+          [&](auto op) { return convert(op, kernel); })
       .Case([&](gpu::BarrierOp op) { return convertPlain(op, kernel, "BlockBarrier"); })
       .Case([&](NVVM::CpAsyncCommitGroupOp op) { return convertPlain(op, kernel, "CommitCopies"); })
       .Case([&](LaunchDependentsOp op) { return convertPlain(op, kernel, "LaunchDependents"); })
