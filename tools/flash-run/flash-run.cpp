@@ -64,10 +64,11 @@ cl::opt<double> timeout("timeout", cl::value_desc("seconds"),
                         cl::desc("Stop with exit status 124 when it takes longer"),
                         cl::cat(runCategory));
 
-cl::opt<int64_t> modelSeeds("model-seeds", cl::value_desc("N"), cl::init(1),
-                            cl::desc("Run so many interleavings on a model: the outputs of all must "
-                                     "be the same"),
-                            cl::cat(runCategory));
+cl::opt<int64_t>
+    modelSeeds("model-seeds", cl::value_desc("N"), cl::init(1),
+               cl::desc("Run so many interleavings on a model: the outputs of all must "
+                        "be the same"),
+               cl::cat(runCategory));
 cl::opt<int64_t> modelSeed("model-seed", cl::value_desc("S"), cl::init(1),
                            cl::desc("The first of them (default 1): a seed repeats a run exactly"),
                            cl::cat(runCategory));
@@ -185,8 +186,9 @@ static Expected<std::unique_ptr<Device>> openDevice(std::string &noGPU) {
   if (name.consume_front("cuda") &&
       (name.empty() || (name.consume_front(":") && !name.getAsInteger(10, ordinal))))
     return createCUDADevice(ordinal);
-  return llvm::createStringError("expected --device to be auto, cuda, cuda:N, cpu or model:sm_XX but got '" +
-                                 deviceName + "'");
+  return llvm::createStringError(
+      "expected --device to be auto, cuda, cuda:N, cpu or model:sm_XX but got '" + deviceName +
+      "'");
 }
 
 static Error printDevices() {
@@ -307,13 +309,12 @@ static Error checkModel() {
           "--" + flag->ArgStr + ": expected --device=model:sm_XX but got --device=" + deviceName);
   for (auto *flag : {&modelSeeds, &modelSeed}) {
     if (flag->getNumOccurrences() && !isModel)
-      return llvm::createStringError("--" + flag->ArgStr +
-                                     ": expected --device=model:sm_XX but got --device=" + deviceName);
-    if (*flag < 1 || *flag > kMaxModelSeeds)
       return llvm::createStringError(
-          llvm::formatv("expected --{0} to be from 1 to {1} but got {2}", flag->ArgStr,
-                        kMaxModelSeeds, int64_t(*flag))
-              .str());
+          "--" + flag->ArgStr + ": expected --device=model:sm_XX but got --device=" + deviceName);
+    if (*flag < 1 || *flag > kMaxModelSeeds)
+      return llvm::createStringError(llvm::formatv("expected --{0} to be from 1 to {1} but got {2}",
+                                                   flag->ArgStr, kMaxModelSeeds, int64_t(*flag))
+                                         .str());
   }
   return Error::success();
 }
@@ -329,8 +330,9 @@ static Error checkStreams() {
     return llvm::createStringError("expected one writer of standard output but got several: each "
                                    "--output=@-, and --json=-");
   if (tuneFlag && !jsonFile.empty())
-    return llvm::createStringError("--json: expected a run that is checked or timed but got --tune, "
-                                   "which keeps what it finds in --tuned-schedules");
+    return llvm::createStringError(
+        "--json: expected a run that is checked or timed but got --tune, "
+        "which keeps what it finds in --tuned-schedules");
   if (emitFile.getNumOccurrences() && emitFlag == Emit::None)
     return llvm::createStringError("-o: expected --emit, whose text it takes; outputs are written "
                                    "by --output=@FILE.npy");
@@ -372,7 +374,7 @@ static Error checkFlags(double &benchSeconds) {
 /// Whether more than a compilation is asked for.
 static bool asksToRun() {
   return verifyFlag || benchFlag.getNumOccurrences() || tuneFlag || !outputs.empty() ||
-         !expectedOutputs.empty() || !jsonFile.empty();
+         !expectedOutputs.empty() || !jsonFile.empty() || modelStatistics || !modelTrace.empty();
 }
 
 /// The module of the file or of standard input; null after a diagnostic.
@@ -769,8 +771,8 @@ static Expected<bool> runTool(int valuesFile) {
       llvm::outs() << model->getStatistics();
     if (Error error = writeTrace(*model))
       return error;
-    Expected<bool> same = runSeeds(*model, runner, *results,
-                                   !watch->observer || watch->observer->isDeterministic());
+    Expected<bool> same =
+        runSeeds(*model, runner, *results, !watch->observer || watch->observer->isDeterministic());
     if (!same)
       return same.takeError();
     pass &= *same;

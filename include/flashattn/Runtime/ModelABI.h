@@ -22,6 +22,9 @@ inline constexpr llvm::StringLiteral kPrefix = "flashattnModel";
 /// name and behind it the text of each place, with line feeds between.
 inline constexpr llvm::StringLiteral kLaunch = "flashattnModelLaunch";
 
+/// Set in the number of a place where an op has called before: one with several calls runs once.
+inline constexpr int32_t kSameOp = 1 << 16;
+
 /// What a kernel reads of its thread, by position. The rest of a thread lies behind it.
 struct ThreadView {
   int32_t thread[3], block[3], blockSize[3], gridSize[3];

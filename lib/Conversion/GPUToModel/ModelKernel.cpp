@@ -71,8 +71,12 @@ Value ModelKernel::call(OpBuilder &builder, Operation *op, StringRef name, Value
 Value ModelKernel::emit(OpBuilder &builder, Operation *op, StringRef name, ValueRange arguments,
                         Type result) {
   Location loc = op->getLoc();
-  SmallVector<Value> all{
-      thread, LLVM::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(getPlace(op)))};
+  int32_t place = getPlace(op);
+  // Who uses a product's registers, or computes, may be of any kind.
+  if (name == "ProductUse" || name == "Work" || !called.insert(op).second)
+    place |= kSameOp;
+  SmallVector<Value> all{thread,
+                         LLVM::ConstantOp::create(builder, loc, builder.getI32IntegerAttr(place))};
   llvm::append_range(all, arguments);
   LLVM::LLVMFuncOp &callee = functions[name];
   if (!callee) {

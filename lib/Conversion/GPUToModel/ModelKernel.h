@@ -56,6 +56,7 @@ private:
   int32_t numPlaces = 0;
   int64_t elements = 0; ///< computed since the last call
   llvm::DenseMap<Operation *, int32_t> placeOf;
+  llvm::DenseSet<Operation *> called; ///< ops that have, for what they do themselves
 };
 
 /// Replaces an op that does more than compute its results; leaves what only does so. Errors: an op

@@ -122,12 +122,16 @@ void barrierWait(Thread *thread, int32_t place, void *address, int32_t parity) {
 // Fences
 //===----------------------------------------------------------------------===//
 
+void fence(Thread &thread) {
+  thread.known.fenced = thread.known.seen;
+  thread.fencedAt = thread.now;
+  // What is written from now on is not fenced.
+  ++thread.now;
+}
+
 void fenceAsyncShared(Thread *thread, int32_t place) {
   thread->enter(place);
-  thread->known.fenced = thread->known.seen;
-  thread->fencedAt = thread->now;
-  // What is written from now on is not fenced.
-  ++thread->now;
+  fence(*thread);
 }
 
 /// All threads of a warp know what each of them does.
@@ -141,7 +145,8 @@ void syncWarp(Thread &thread, Block &block) {
 }
 
 void publish(Thread *thread, int32_t place, void *address) {
-  fenceAsyncShared(thread, place);
+  thread->enter(place);
+  fence(*thread);
   Block &block = *thread->block;
   WarpMeeting &meeting = block.getMeeting(*thread);
   if (block.meet(*thread, meeting, nullptr)) {

@@ -84,7 +84,7 @@ struct Thread {
   std::unique_ptr<Fiber> fiber;
   int64_t time = 0, busySince = 0; ///< in cycles of the cost table
 
-  /// Comes to the op at a place.
+  /// Comes to the op at a place, with kSameOp where it is there already.
   void enter(int32_t newPlace);
   /// Waits for what happens at a time.
   void waitUntil(int64_t other);
@@ -180,11 +180,14 @@ public:
   void checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
                    const char *what);
   void access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes, bool silent = false);
-  /// For statistics: an access to shared memory of a warp's thread.
-  void countAccess(const Thread &thread, uint32_t offset, uint32_t bytes) {
+  /// For statistics: an access to shared memory of a thread and of as many others of its warp as
+  /// make `lanes` of them.
+  void countAccess(const Thread &thread, uint32_t offset, uint32_t bytes, unsigned lanes) {
     if (statistics)
-      statistics->addAccess(thread.warp(), thread.lane(), countLanes(thread.warp()), thread.place,
-                            offset, bytes);
+      statistics->addAccess(thread.warp(), thread.lane(), lanes, thread.place, offset, bytes);
+  }
+  void countAccess(const Thread &thread, uint32_t offset, uint32_t bytes) {
+    countAccess(thread, offset, bytes, countLanes(thread.warp()));
   }
   Viewer view(const Thread &thread) const;
   /// What an asynchronous op of `agent` sees, begun by a thread.
@@ -238,8 +241,8 @@ private:
 };
 
 inline void Thread::enter(int32_t newPlace) {
-  place = newPlace;
-  if (!block->statistics)
+  place = newPlace & ~kSameOp;
+  if (!block->statistics || newPlace & kSameOp)
     return;
   time += Costs::kOp;
   ++block->statistics->at(place).runs[std::min(group(), PlaceCounts::kMaxGroups - 1)];

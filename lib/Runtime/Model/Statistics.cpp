@@ -92,6 +92,11 @@ static llvm::SmallVector<llvm::StringRef> splitPlaces(llvm::StringRef descriptio
 }
 static llvm::StringRef getOp(llvm::StringRef place) { return place.split(' ').first; }
 
+/// Whose span it is.
+static std::string getRole(unsigned group) {
+  return group == Span::kProducts ? "products" : llvm::formatv("warpgroup {0}", group).str();
+}
+
 /// A row for each role, 64 columns for the time of the block: what it mostly does in each.
 std::string Statistics::picture() const {
   constexpr int64_t kColumns = 64;
@@ -108,11 +113,8 @@ std::string Statistics::picture() const {
         rows[span.group][column] = '#';
   std::string text =
       llvm::formatv("  block 0, {0} cycles by the cost table ('#' busy, '.' waiting):\n", end);
-  for (const auto &[group, row] : rows) {
-    std::string role =
-        group == Span::kProducts ? "products" : llvm::formatv("warpgroup {0}", group).str();
-    text += llvm::formatv("  {0,-14} |{1}|\n", role, row);
-  }
+  for (const auto &[group, row] : rows)
+    text += llvm::formatv("  {0,-14} |{1}|\n", getRole(group), row);
   return text;
 }
 
@@ -136,10 +138,13 @@ std::string Statistics::print(llvm::StringRef description, int64_t blocks) const
   std::string text =
       llvm::formatv("statistics of kernel '{0}', {1} blocks:\n", lines.front(), blocks);
   for (const auto &[op, row] : rows) {
-    text += llvm::formatv("  {0,-26} runs by threads of each warpgroup:", op);
     unsigned last = PlaceCounts::kMaxGroups;
-    while (last > 1 && !row.runs[last - 1])
+    while (last && !row.runs[last - 1])
       --last;
+    // What uses a product's registers has no call of its own.
+    if (!last)
+      continue;
+    text += llvm::formatv("  {0,-26} runs by threads of each warpgroup:", op);
     for (unsigned group = 0; group < last; ++group)
       text += llvm::formatv(" {0}", row.runs[group]);
     if (row.waits)
@@ -156,18 +161,32 @@ std::string Statistics::print(llvm::StringRef description, int64_t blocks) const
 void Statistics::trace(llvm::StringRef description, unsigned process,
                        llvm::json::Array &events) const {
   llvm::SmallVector<llvm::StringRef> lines = splitPlaces(description);
+  auto describe = [&](const char *what, int64_t thread, const llvm::Twine &name) {
+    events.push_back(llvm::json::Object{{"name", what},
+                                        {"ph", "M"},
+                                        {"pid", process},
+                                        {"tid", thread},
+                                        {"args", llvm::json::Object{{"name", name.str()}}}});
+  };
+  // Viewers want numbers for who does something, and take names apart.
+  std::set<unsigned> groups;
+  auto getThread = [](unsigned group) {
+    return group == Span::kProducts ? int64_t(PlaceCounts::kMaxGroups) : group;
+  };
+  for (const Span &span : spans)
+    groups.insert(span.group);
+  describe("process_name", 0, lines.front());
+  for (unsigned group : groups)
+    describe("thread_name", getThread(group), getRole(group));
   for (const Span &span : spans) {
     llvm::StringRef place = span.place + 1u < lines.size() ? lines[span.place + 1] : "";
-    std::string role = span.group == Span::kProducts
-                           ? "products"
-                           : llvm::formatv("warpgroup {0}", span.group).str();
     events.push_back(llvm::json::Object{{"name", (span.waits ? "wait: " : "") + getOp(place).str()},
                                         {"cat", lines.front()},
                                         {"ph", "X"},
                                         {"ts", span.begin},
                                         {"dur", span.end - span.begin},
                                         {"pid", process},
-                                        {"tid", role},
+                                        {"tid", getThread(span.group)},
                                         {"args", llvm::json::Object{{"place", place}}}});
   }
 }

@@ -12,8 +12,7 @@ using namespace mlir::flashattn::model;
 namespace {
 
 /// Runs `all` once for the warp, with what each thread brings; `mine` is this one's.
-template <typename T, typename F> void together(Thread &thread, int32_t place, T &mine, F all) {
-  thread.enter(place);
+template <typename T, typename F> void together(Thread &thread, T &mine, F all) {
   Block &block = *thread.block;
   WarpMeeting &meeting = block.getMeeting(thread);
   if (!block.meet(thread, meeting, &mine))
@@ -38,11 +37,12 @@ struct Shuffled {
 /// The value, and in bit 32 whether there was one.
 int64_t shuffle(Thread *thread, int32_t place, int32_t mode, uint32_t value, int32_t offset,
                 int32_t width) {
+  thread->enter(place);
   Shuffled mine{value, value, offset, false};
   if (width != int32_t(kWarpThreads))
     thread->block->fail(*thread, llvm::formatv("expected a shuffle of {0} threads but got {1}",
                                                kWarpThreads, width));
-  together(*thread, place, mine, [mode](Block &, llvm::ArrayRef<Shuffled *> lanes) {
+  together(*thread, mine, [mode](Block &, llvm::ArrayRef<Shuffled *> lanes) {
     for (int lane = 0; lane < int(lanes.size()); ++lane) {
       Shuffled &to = *lanes[lane];
       int from = to.offset;
@@ -73,8 +73,9 @@ struct Voted {
 };
 
 int32_t vote(Thread *thread, int32_t place, int32_t kind, int32_t condition) {
+  thread->enter(place);
   Voted mine{condition != 0, 0};
-  together(*thread, place, mine, [kind](Block &, llvm::ArrayRef<Voted *> lanes) {
+  together(*thread, mine, [kind](Block &, llvm::ArrayRef<Voted *> lanes) {
     uint32_t ballot = 0;
     for (unsigned lane = 0; lane < lanes.size(); ++lane)
       ballot |= uint32_t(lanes[lane]->condition) << lane;
@@ -110,9 +111,9 @@ void loadMatrix(Thread *thread, int32_t place, void *row, int32_t count, int32_t
   if (isAsked) {
     mine.offset = block.getShared(*thread, row, kRowBytes, kRowBytes);
     block.access(*thread, mine.offset, kRowBytes, /*writes=*/false);
-    block.countAccess(*thread, mine.offset, kRowBytes);
+    block.countAccess(*thread, mine.offset, kRowBytes, count * kMatrixRows);
   }
-  together(*thread, place, mine, [=](Block &block, llvm::ArrayRef<Loaded *> lanes) {
+  together(*thread, mine, [=](Block &block, llvm::ArrayRef<Loaded *> lanes) {
     for (int lane = 0; lane < int(lanes.size()); ++lane)
       for (int matrix = 0; matrix < count; ++matrix)
         for (int i = 0; i < 2; ++i) {
@@ -141,9 +142,10 @@ float widenTF32(uint32_t bits) {
 /// `mma.sync` m16n8: "Matrix fragments" of the PTX ISA for the instructions m16n8k16 and m16n8k8.
 void multiplyWarp(Thread *thread, int32_t place, int32_t element, const uint32_t *a,
                   const uint32_t *b, float *c) {
+  thread->enter(place);
   Multiplied mine{a, b, c};
   auto kind = static_cast<ProductElement>(element);
-  together(*thread, place, mine, [kind](Block &, llvm::ArrayRef<Multiplied *> lanes) {
+  together(*thread, mine, [kind](Block &, llvm::ArrayRef<Multiplied *> lanes) {
     constexpr int kRows = 16, kColumns = 8;
     bool isTF32 = kind == ProductElement::TF32;
     int depth = isTF32 ? 8 : 16, perRegister = isTF32 ? 1 : 2;
