@@ -76,7 +76,10 @@ FLASHATTN_EXPORT const char *flashattnGetVersion(void);
 enum {
   /** The first CUDA device, or the CPU where there is none. */
   FLASHATTN_DEVICE_AUTO = -1,
-  FLASHATTN_DEVICE_CPU = -2
+  FLASHATTN_DEVICE_CPU = -2,
+  /** A model of the GPU that `chip` names, on the host: runs its kernels thread by thread and finds
+      races, deadlocks and accesses out of bounds. Tensors lie in host memory. */
+  FLASHATTN_DEVICE_MODEL = -3
 };
 
 typedef struct FlashAttnDeviceInfo {
@@ -125,10 +128,11 @@ typedef void (*FlashAttnDiagnosticCallback)(void *user, int32_t severity, const 
 
 typedef struct FlashAttnCompileOptions {
   size_t size; /**< set by flashattnCompileOptionsInit */
-  /** "cpu", or a GPU such as "sm_80" and "sm_90a"; NULL: that of `device`. A chip whose kernels the device does not run, or
+  /** "cpu", or a GPU such as "sm_80" and "sm_90a"; NULL: that of `device`, but for a model. A chip whose kernels the device does not run, or
      that has no device here, still gives the texts; the kernel cannot be launched then. */
   const char *chip;
-  /** A CUDA device's number, FLASHATTN_DEVICE_AUTO (the default) or FLASHATTN_DEVICE_CPU. */
+  /** A CUDA device's number, FLASHATTN_DEVICE_AUTO (the default), FLASHATTN_DEVICE_CPU or
+     FLASHATTN_DEVICE_MODEL. */
   int32_t device;
   /** CPU: f32 lanes of a vector register; 0 (the default): the host's. */
   int32_t vectorWidth;
@@ -174,7 +178,8 @@ typedef struct FlashAttnKernelInfo {
   size_t size; /**< sizeof(FlashAttnKernelInfo), set by the caller */
   const char *function;
   const char *chip;
-  /** The CUDA device that it runs on, FLASHATTN_DEVICE_CPU, or FLASHATTN_DEVICE_AUTO for none. */
+  /** The CUDA device that it runs on, FLASHATTN_DEVICE_CPU, FLASHATTN_DEVICE_MODEL, or
+     FLASHATTN_DEVICE_AUTO for none. */
   int32_t device;
   int32_t isLaunchable;
   const char *notLaunchableReason; /**< "" where it is launchable */
@@ -335,7 +340,7 @@ FLASHATTN_EXPORT int32_t flashattnTunedStore(const char *file, const char *key,
 
 /** The value of one argument. */
 typedef struct FlashAttnTensor {
-  /** The first element: device memory on CUDA, host memory on the CPU. No byte of a tensor that
+  /** The first element: device memory on CUDA, host memory on the CPU and on a model. No byte of a tensor that
       the kernel writes may belong to another argument of the launch: the softmax of a row is
       computed while others are written. Views that lie between each other, as slices of one packed
       array do, share none. */
@@ -354,6 +359,8 @@ typedef struct FlashAttnTensor {
     parts, an allocation in the stream's order (CUDA 11.2) that is freed behind them: nothing is
     copied or waited for, so the call may be captured into a graph. Any context may be current; the
     kernel's is the device's primary context.
+    On a model `stream` is ignored too; the first launch of a kernel runs interleaving 1, and each
+    that follows the next one. What is wrong in one is a DEVICE error with the model's report.
     Errors: TENSOR, also for an output that shares memory with another argument; DEVICE;
     UNSUPPORTED for a kernel that cannot be launched. */
 FLASHATTN_EXPORT int32_t flashattnLaunch(FlashAttnKernel kernel, void *stream,

@@ -109,14 +109,32 @@ static void keepStage(std::vector<Stage> &stages, PipelineStage stage, ModuleOp 
   llvm_unreachable("unknown stage");
 }
 
+/// The same of FLASHATTN_DEVICE_MODEL.
+static int32_t chooseModel(Kernel &kernel) {
+  if (kernel.chip.empty() || kernel.chip == "cpu")
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a GPU's chip, as 'sm_90a', for FLASHATTN_DEVICE_MODEL but got {0}",
+                    kernel.chip.empty() ? "none" : "'cpu'");
+  auto machine = Machine::get(kernel.chip);
+  if (!machine)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, machine.takeError());
+  auto model = createModelDevice(kernel.chip, machine->getSharedMemoryPerBlock());
+  kernel.model = model.get();
+  kernel.device = std::move(model);
+  kernel.deviceNumber = FLASHATTN_DEVICE_MODEL;
+  return FLASHATTN_OK;
+}
+
 /// Opens the device and decides on the chip.
 static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &options) {
   kernel.chip = options.chip ? options.chip : "";
-  if (options.device < FLASHATTN_DEVICE_CPU)
+  if (options.device < FLASHATTN_DEVICE_MODEL)
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                    "expected a CUDA device's number, FLASHATTN_DEVICE_AUTO or "
-                    "FLASHATTN_DEVICE_CPU as device but got {0}",
+                    "expected a CUDA device's number, FLASHATTN_DEVICE_AUTO, "
+                    "FLASHATTN_DEVICE_CPU or FLASHATTN_DEVICE_MODEL as device but got {0}",
                     options.device);
+  if (options.device == FLASHATTN_DEVICE_MODEL)
+    return chooseModel(kernel);
   bool wantsCPU = options.device == FLASHATTN_DEVICE_CPU;
   if (wantsCPU && kernel.chip.empty())
     kernel.chip = "cpu";
@@ -196,6 +214,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   CompileOptions compilation;
   compilation.function = kernel->function;
   compilation.chip = kernel->chip;
+  compilation.forModel = kernel->model != nullptr;
   compilation.schedule = options.schedule ? options.schedule : "";
   if (options.useTuned)
     compilation.tunedFile = getTunedSchedulesFile();
@@ -215,9 +234,11 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
     return FLASHATTN_OK;
   if (kernel->chip != "cpu") {
     kernel->workspaceBytes = allocatesMemory(*module) ? -1 : 0;
-    std::string ptx;
-    visitPTX(*module, [&](StringRef, StringRef kernels) { ptx += kernels; });
-    kernel->stages.push_back({"ptx", std::move(ptx)});
+    if (!kernel->model) {
+      std::string ptx;
+      visitPTX(*module, [&](StringRef, StringRef kernels) { ptx += kernels; });
+      kernel->stages.push_back({"ptx", std::move(ptx)});
+    }
   }
 
   if (kernel->reason.empty()) {
@@ -229,7 +250,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
         return fail(FLASHATTN_ERROR_COMPILE, entry.takeError());
       kernel->entry = *entry;
     } else {
-      bool isCPU = kernel->chip == "cpu";
+      bool isCPU = kernel->chip == "cpu" || kernel->model;
       FlashAttnStatus status = isCPU ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_DEVICE;
       std::string message = llvm::toString(executable.takeError());
       // Who names a GPU gets its texts on any machine.

@@ -5,6 +5,7 @@
 
 #include "Status.h"
 #include "flashattn/Runtime/Executable.h"
+#include "flashattn/Runtime/Model.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 #include <memory>
@@ -69,6 +70,7 @@ struct Kernel {
   size_t descriptorWords = 0;
 
   std::unique_ptr<Device> device;
+  ModelDevice *model = nullptr;           ///< the device, where it is a model
   std::unique_ptr<Executable> executable; ///< goes before its device
   Executable::Entry entry = nullptr;
 };

@@ -137,9 +137,10 @@ static const Kernel *getLaunchable(FlashAttnKernel handle, int32_t &status) {
 
 /// Checks `tensors`, which lie at `data` or, where that is null, where they say, and calls `call`
 /// with the addresses of the arguments' values. Without `hasMemory` nothing lies where they say.
-static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensors,
-                             int64_t numTensors, void *const *data, bool hasMemory,
-                             llvm::function_ref<llvm::Error(void **addresses)> call) {
+static int32_t withArguments(
+    const Kernel *kernel, const FlashAttnTensor *tensors, int64_t numTensors, void *const *data,
+    bool hasMemory,
+    llvm::function_ref<llvm::Error(void **addresses, llvm::ArrayRef<TensorPlace> places)> call) {
   int numArguments = kernel->arguments.size();
   if (numTensors != numArguments)
     return failWith(FLASHATTN_ERROR_TENSOR, "expected {0} tensors but got {1}", numArguments,
@@ -191,7 +192,7 @@ static int32_t withArguments(const Kernel *kernel, const FlashAttnTensor *tensor
   if (hasMemory)
     if (int32_t status = checkOverlaps(*kernel, places))
       return status;
-  if (llvm::Error error = call(addresses.data()))
+  if (llvm::Error error = call(addresses.data(), places))
     return fail(FLASHATTN_ERROR_DEVICE, std::move(error));
   return FLASHATTN_OK;
 }
@@ -202,9 +203,18 @@ static int32_t launch(FlashAttnKernel handle, void *stream, const FlashAttnTenso
   const Kernel *kernel = getLaunchable(handle, status);
   if (!kernel)
     return status;
+  auto start = [&](void **addresses) {
+    return kernel->executable->launch(kernel->entry, addresses, stream);
+  };
   return withArguments(kernel, tensors, numTensors, data, /*hasMemory=*/true,
-                       [&](void **addresses) {
-                         return kernel->executable->launch(kernel->entry, addresses, stream);
+                       [&](void **addresses, llvm::ArrayRef<TensorPlace> places) {
+                         if (!kernel->model)
+                           return start(addresses);
+                         llvm::SmallVector<std::pair<void *, size_t>> ranges;
+                         for (const TensorPlace &place : places)
+                           ranges.emplace_back(reinterpret_cast<void *>(place.address),
+                                               place.getEnd() - place.address);
+                         return kernel->model->runOn(ranges, [&] { return start(addresses); });
                        });
 }
 
@@ -225,7 +235,7 @@ extern "C" int32_t flashattnKernelGetWorkspace(FlashAttnKernel handle,
     data.push_back(reinterpret_cast<void *>(
         kernel->arguments[i].kind == FLASHATTN_ARGUMENT_SCALAR ? tensors[i].scalar : kAnywhere));
   return withArguments(kernel, tensors, numTensors, data.data(), /*hasMemory=*/false,
-                       [&](void **addresses) -> llvm::Error {
+                       [&](void **addresses, llvm::ArrayRef<TensorPlace>) -> llvm::Error {
                          *bytes = 0;
                          if (kernel->workspaceBytes == 0)
                            return llvm::Error::success();

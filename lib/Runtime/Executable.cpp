@@ -284,6 +284,7 @@ public:
   std::string getId() const override { return device.getId(); }
   std::string getDescription() const override { return device.getDescription(); }
   std::string getChip() const override { return device.getChip(); }
+  bool isModel() const override { return device.isModel(); }
   int64_t getMultiprocessorCount() const override { return device.getMultiprocessorCount(); }
 
   Expected<void *> allocate(size_t bytes) override {
@@ -318,8 +319,8 @@ private:
 } // namespace
 
 Expected<int64_t> JITExecutable::measureWorkspace(Entry entry, void **addresses) {
-  if (!device.isCUDA())
-    return formatError("expected a CUDA device for a workspace but got {0}", device.getId());
+  if (!device.isCUDA() && !device.isModel())
+    return formatError("expected a GPU for a workspace but got {0}", device.getId());
   WorkspaceMeter meter(device);
   // With a stream, as in a launch, whose limits are the same.
   RuntimeContext context(meter, /*stream=*/nullptr);

@@ -23,7 +23,7 @@ from . import (
     _torch,
     _trace,
 )
-from ._checks import ALIGNMENT, device_name
+from ._checks import ALIGNMENT, device_name, model_chip
 from ._library import DEVICE_CPU, pack_objects
 from ._tensors import View
 from .errors import ArgumentError, UnsupportedError
@@ -65,6 +65,7 @@ def attention(
     schedule: Optional[_kernel.Schedule] = ...,
     dtype: Any = ...,
     stream: Any = ...,
+    device: Optional[str] = ...,
     bias: Any = ...,
     keep: Any = ...,
     softcap: Optional[float] = ...,
@@ -88,6 +89,7 @@ def attention(
     schedule: Optional[_kernel.Schedule] = ...,
     dtype: Any = ...,
     stream: Any = ...,
+    device: Optional[str] = ...,
     bias: Any = ...,
     keep: Any = ...,
     softcap: Optional[float] = ...,
@@ -111,6 +113,7 @@ def attention(
     schedule: Optional[_kernel.Schedule] = ...,
     dtype: Any = ...,
     stream: Any = ...,
+    device: Optional[str] = ...,
     bias: Any = ...,
     keep: Any = ...,
     softcap: Optional[float] = ...,
@@ -133,6 +136,7 @@ def attention(
     schedule: Optional[_kernel.Schedule] = None,
     dtype: Any = None,
     stream: Any = None,
+    device: Optional[str] = None,
     bias: Any = None,
     keep: Any = None,
     softcap: Optional[float] = None,
@@ -177,6 +181,9 @@ def attention(
         say so themselves.
       stream: a CUDA stream or its address; None is the caller's current one. The call returns when
         the work is on the stream, and never waits. On the CPU it returns when all is done.
+      device: "model:sm_90a", "model:sm_80" and the like run tensors of the host on a model of that
+        GPU, slowly, and raise a DeviceError for what would go wrong there: a race, a deadlock, an
+        access out of bounds. The first call of a kernel runs its interleaving 1, the next one 2.
 
       bias: added to the scores, f16, bf16 or f32, of any shape that broadcasts to
         `[B, Hq, Nq, Nk]`, whatever the layout; what is broadcast is not repeated in memory. Like
@@ -232,7 +239,9 @@ def attention(
             }
         )
     # A plan is found by everything that it was made from.
-    options = (mask, align, layout, return_lse, schedule, dtype, softcap, text, names, out is None)
+    options = (
+        mask, align, layout, return_lse, schedule, dtype, softcap, text, names, device, out is None
+    )  # fmt: skip
     if out is None:
         outs: Tuple[Any, ...] = ()
     elif not return_lse:
@@ -345,7 +354,7 @@ def _attend(
     scale: Any,
 ) -> Any:
     """The call in full. With a `key`, the next one like it finds the plan."""
-    mask, align, layout, return_lse, schedule, dtype, softcap, score_mod, names, _ = options
+    mask, align, layout, return_lse, schedule, dtype, softcap, score_mod, names, device, _ = options
     operands = dict(zip(names, values))
     _torch.learn()
     _module.check_options(mask, align, layout)
@@ -353,7 +362,9 @@ def _attend(
     tensors = {"q": q, "k": k, "v": v}
     if _autograd.has_to_record(q, k, v, operands):
         return _autograd.attend(_call_torch, q, k, v, out, stream, options, values, scale)
-    call = _plans.check_call("attention", tensors, operands, layout, _plans.is_bf16(dtype))
+    model_chip(device)
+    bits = _plans.is_bf16(dtype)
+    call = _plans.check_call("attention", tensors, operands, layout, bits, device=device)
     given = zip(("o", "lse") if return_lse else ("o",), _split_out(out, return_lse))
     outputs = {name: _plans.output_of(call, name, tensor) for name, tensor in given}
     queries = None
@@ -447,7 +458,9 @@ def _plan_of(
         raise ArgumentError("expected no lse for a kernel without return_lse but got one")
     bits = problem.element == "bf16"
     tensors = {"q": q, "k": k, "v": v}
-    call = _plans.check_call("attention", tensors, operands, problem.layout, bits, problem)
+    call = _plans.check_call(
+        "attention", tensors, operands, problem.layout, bits, problem, device=kernel.device
+    )
     sizes, found = call.sizes, call.views["q"]
     for name, width, size in (
         ("D", problem.d, sizes["D"]),
@@ -460,9 +473,9 @@ def _plan_of(
         raise ArgumentError(
             f"expected element type {problem.element}, as compiled, but got {found.element}"
         )
-    if found.device != kernel._info.device:
+    if found.device != kernel.device:
         raise ArgumentError(
-            f"expected tensors on {device_name(kernel._info.device)}, as compiled, but got "
+            f"expected tensors on {device_name(kernel.device)}, as compiled, but got "
             f"{device_name(found.device)}"
         )
     given = {"o": out} if lse is None else {"o": out, "lse": lse}

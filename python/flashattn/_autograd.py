@@ -100,7 +100,7 @@ def _gradients(
     call: _Call, inputs: Any, o: Any, lse: Any, do: Any, d_lse: Any, needed: Tuple[bool, ...]
 ) -> Tuple[Any, ...]:
     """A gradient, or None, for each of `inputs`: q, k, v and the operands."""
-    mask, align, layout, _, _, _, softcap, score_mod, names, _ = call.options
+    mask, align, layout, _, _, _, softcap, score_mod, names, device, _ = call.options
     q, k, v, *values = inputs
     operands = dict(zip(names, values))
     needs: Dict[str, bool] = dict(zip(("q", "k", "v", *names), needed))
@@ -122,7 +122,7 @@ def _gradients(
         out=None,
         stream=None,
         scale=call.scale,
-        options=(mask, align, layout, False, None, None, softcap, score_mod),
+        options=(mask, align, layout, False, None, None, softcap, score_mod, device),
     )
     gradients = dict(zip(("q", "k", "v", *asked), found))
     return tuple(gradients.get(name) if need else None for name, need in needs.items())

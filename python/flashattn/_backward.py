@@ -7,6 +7,7 @@ from typing import Any, Dict, List, Literal, Mapping, Optional, Tuple, TypeVar, 
 import numpy
 
 from . import _cache, _features, _kernel, _module, _plans, _tensors, _torch, _trace
+from ._checks import model_chip
 from .errors import ArgumentError
 from .masks import Mask
 
@@ -37,6 +38,7 @@ def attention_backward(
     schedule: Optional[_kernel.Schedule] = ...,
     dtype: Any = ...,
     stream: Any = ...,
+    device: Optional[str] = ...,
     bias: Any = ...,
     keep: Any = ...,
     softcap: Optional[float] = ...,
@@ -66,6 +68,7 @@ def attention_backward(
     schedule: Optional[_kernel.Schedule] = ...,
     dtype: Any = ...,
     stream: Any = ...,
+    device: Optional[str] = ...,
     bias: Any = ...,
     keep: Any = ...,
     softcap: Optional[float] = ...,
@@ -94,6 +97,7 @@ def attention_backward(
     schedule: Optional[_kernel.Schedule] = None,
     dtype: Any = None,
     stream: Any = None,
+    device: Optional[str] = None,
     bias: Any = None,
     keep: Any = None,
     softcap: Optional[float] = None,
@@ -122,7 +126,7 @@ def attention_backward(
       return_d_sink_logits: also give the gradient of sink_logits, `[Hq]`, f32.
       out: where to write: a tuple of what is returned. No byte of them may belong to another tensor
         of the call.
-      schedule, dtype, stream: as of `flashattn.attention`.
+      schedule, dtype, stream, device: as of `flashattn.attention`.
 
     Returns:
       (dq, dk, dv), of the shapes and the type of q, k and v, then d_bias and d_sink_logits where they
@@ -145,7 +149,7 @@ def attention_backward(
     wanted = tuple(
         ["d_bias"] * bool(return_d_bias) + ["d_sink_logits"] * bool(return_d_sink_logits)
     )
-    options = (mask, align, layout, bool(deterministic), schedule, dtype, softcap, text)
+    options = (mask, align, layout, bool(deterministic), schedule, dtype, softcap, text, device)
     return differentiate((q, k, v, o, lse, do), operands, wanted, out, stream, scale, options)
 
 
@@ -205,9 +209,9 @@ def _run(
     scale: Any,
 ) -> Tuple[Any, ...]:
     """The call in full. With a `key`, the next one like it finds the plan."""
-    mask, align, layout, deterministic, schedule, dtype, softcap, score_mod, names, wanted, _ = (
-        options
-    )
+    mask, align, layout, deterministic, schedule, dtype, softcap, score_mod, device = options[:9]
+    names, wanted, _ = options[9:]
+    model_chip(device)
     operands = dict(zip(names, values))
     _torch.learn()
     _module.check_options(mask, align, layout)
@@ -218,12 +222,13 @@ def _run(
             raise ArgumentError(f"expected {sources[name]} for return_{name} but got None")
     given = dict(zip(("q", "k", "v", "o", "lse", "d_o"), tensors))
     call = _plans.check_call(
-        _OP, given, operands, layout, _plans.is_bf16(dtype), has_gradient="d_bias" in wanted
+        _OP, given, operands, layout, _plans.is_bf16(dtype), has_gradient="d_bias" in wanted,
+        device=device,
     )
     found = _split_out(out, wanted)
     outputs = {name: _plans.output_of(call, name, found[name]) for name in wanted}
     if "d_bias" in wanted:
-        bias = _tensors.view("bias", operands["bias"], call.bf16_bits)
+        bias = _tensors.view("bias", operands["bias"], call.bf16_bits, device)
         outputs["d_bias"] = _plans.Output(
             found["d_bias"], bias.shape, bias.element, operands["bias"]
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import threading
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 from .errors import ArgumentError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._kernel import Kernel
     from ._module import Problem
 
-_Key = Tuple["Problem", int]
+_Key = Tuple["Problem", Union[int, str]]
 
 #: A moment later than all before it.
 tick: Callable[[], int] = itertools.count(1).__next__
@@ -63,7 +63,9 @@ class Cache:
         self._limits: Optional[Tuple[int, int]] = None
         self._compiled = self._dropped = 0
 
-    def find(self, problem: Problem, device: int, make: Callable[[], Kernel]) -> Kernel:
+    def find(
+        self, problem: Problem, device: Union[int, str], make: Callable[[], Kernel]
+    ) -> Kernel:
         """The kernel for `problem` on `device`; made once, whoever asks at the same time."""
         key = (problem, device)
         kernel = self.kernels.get(key)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Dict, Mapping, Tuple
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 from . import _module, _tensors
 from ._library import DEVICE_CPU, Role
@@ -42,7 +42,18 @@ class Sizes:
         return tuple(self[dim] for dim in role.dims_in(self._layout))
 
 
-def device_name(device: int) -> str:
+def model_chip(device: Any) -> Optional[str]:
+    """The chip that a device by its name is a model of; None for None. Raises ArgumentError."""
+    if device is None:
+        return None
+    if not isinstance(device, str) or not device.startswith("model:"):
+        raise ArgumentError(f"expected device to be None or 'model:sm_XX' but got {device!r}")
+    return device[len("model:") :]
+
+
+def device_name(device: Union[int, str]) -> str:
+    if isinstance(device, str):
+        return f"host memory for {device}"
     return "the CPU" if device == DEVICE_CPU else f"cuda:{device}" if device >= 0 else "no device"
 
 

@@ -155,7 +155,7 @@ def check(
             values.append(check_scalar(name, value))
             found.append(_module.Operand(name, role.elements[0], role.dims))
             continue
-        view = _tensors.view(name, value, bf16_bits)
+        view = _tensors.view(name, value, bf16_bits, q.device)
         strides = view.strides
         view = _extend(role, view)
         check_view(role, view, q)

@@ -9,7 +9,8 @@ import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
 from . import _cache, _features, _library, _module, _trace
-from ._library import DEVICE_AUTO, DEVICE_CPU
+from ._checks import model_chip
+from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL
 from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
 from .masks import Mask
 
@@ -106,6 +107,13 @@ class Kernel:
         return self._info.chip
 
     @property
+    def device(self) -> Union[int, str]:
+        """What tensors of a launch lie on: the number of a CUDA device or of `_library`, or the name
+        of a model."""
+        number = self._info.device
+        return f"model:{self.chip}" if number == DEVICE_MODEL else number
+
+    @property
     def stages(self) -> List[str]:
         """The names that `ir` takes, in the order in which the texts are made."""
         return list(self._info.stages)
@@ -130,10 +138,12 @@ class Kernel:
 
     @property
     def ptx(self) -> str:
-        """The kernel's PTX. Raises UnsupportedError for the CPU, which has none."""
+        """The kernel's PTX. Raises UnsupportedError for the CPU and for a model, which
+        have none."""
         if "ptx" not in self._info.stages:
             raise UnsupportedError(
-                f"expected a kernel for a GPU but got one for {self.chip}, which has no PTX"
+                f"expected a kernel for a GPU but got one for "
+                f"{self.chip if self.chip == 'cpu' else self.device}, which has no PTX"
             )
         return self.ir("ptx")
 
@@ -200,10 +210,12 @@ class Kernel:
         return _attention.measure_workspace(self, q, k, v, out, lse, given)
 
 
-def cached(problem: _module.Problem, device: int) -> Kernel:
+def cached(problem: _module.Problem, device: Union[int, str]) -> Kernel:
     """The process's kernel for `problem` on `device`."""
-    chip = "cpu" if device == DEVICE_CPU else None
-    return _cache.cache.find(problem, device, lambda: Kernel(problem, chip, device))
+    chip, number = "cpu" if device == DEVICE_CPU else None, device
+    if isinstance(number, str):
+        chip, number = model_chip(number), DEVICE_MODEL
+    return _cache.cache.find(problem, device, lambda: Kernel(problem, chip, number))
 
 
 def compile(
@@ -218,7 +230,7 @@ def compile(
     return_lse: bool = False,
     schedule: Optional[Schedule] = None,
     chip: Optional[str] = None,
-    device: Optional[int] = None,
+    device: Union[None, int, str] = None,
     rows: _module.Rows = "dense",
     tuned: bool = True,
     softcap: Optional[float] = None,
@@ -237,6 +249,7 @@ def compile(
       chip: "cpu", "sm_80", "sm_90a" and so on; by default that of `device`. A chip that is not in
         this machine gives a kernel whose texts can be read.
       device: number of the CUDA device; by default the first one, or the CPU where there is none.
+        "model:sm_90a" and the like: a model of that GPU, as of `flashattn.attention`.
       rows: "dense" for contiguous tensors, "aligned" for any strides with rows that begin at
         multiples of 16 bytes, "strided" for any strides with a unit last one. Hopper's `wgmma` and
         tensor copies need one of the first two; "strided" goes through `mma.sync`.
@@ -266,6 +279,11 @@ def compile(
             raise ArgumentError(f"expected {name} to be an integer of at least 1 but got {value!r}")
     if rows not in _module.ROWS:
         raise ArgumentError(f"expected rows {', '.join(_module.ROWS)} but got {rows!r}")
+    if isinstance(device, str):
+        modelled = model_chip(device)
+        if chip not in (None, modelled):
+            raise ArgumentError(f"expected chip {modelled!r} or None for {device} but got {chip!r}")
+        chip, device = modelled, DEVICE_MODEL
     if chip is not None and device is None and chip == "cpu":
         device = DEVICE_CPU
     if device is None:

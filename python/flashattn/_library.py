@@ -18,7 +18,7 @@ from .errors import (
     UnsupportedError,
 )
 
-DEVICE_AUTO, DEVICE_CPU = -1, -2
+DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL = -1, -2, -3
 MAX_RANK = 4
 LIBRARY_NAME = "libFlashAttnC.so"
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 import numpy
 
 from . import _cache, _features, _kernel, _library, _module, _tensors, _torch
-from ._checks import ALIGNMENT, Sizes, check_inputs, check_output, settle
+from ._checks import ALIGNMENT, Sizes, check_inputs, check_output, device_name, settle
 from ._library import DEVICE_CPU, Role
 from ._tensors import View
 from .errors import ArgumentError
@@ -40,7 +40,9 @@ class Plan:
         #: None in a plan that the kernel itself keeps.
         self.kernel: Optional[_kernel.Kernel] = kernel
         self.library = kernel._library
-        self.device = next(view.device for view in values if isinstance(view, View))
+        device = next(view.device for view in values if isinstance(view, View))
+        #: Where the memory of tensors is: for a model on the host.
+        self.device = DEVICE_CPU if isinstance(device, str) else device
         self.scale_bits = kernel._scale_bits  #: for who brings no scale
         self.launch = kernel._library.launch
         self.shapes = tuple(shapes)
@@ -185,10 +187,16 @@ def check_call(
     bf16_bits: bool,
     compiled: Optional[_module.Problem] = None,
     has_gradient: bool = False,
+    device: Union[None, int, str] = None,
 ) -> Call:
     """Rule R1 for what is known at run time of `tensors`, the inputs that no call leaves out, q the
-    first of them, and of `operands`. The rest is as of `_features.check`."""
-    views = {name: _tensors.view(name, tensor, bf16_bits) for name, tensor in tensors.items()}
+    first of them, and of `operands`. `device` is as of `_tensors.view`; the rest as of
+    `_features.check`."""
+    views = {n: _tensors.view(n, tensor, bf16_bits, device) for n, tensor in tensors.items()}
+    if isinstance(device, str) and views["q"].device != device:
+        raise ArgumentError(
+            f"expected 'q' in host memory for {device} but got {device_name(views['q'].device)}"
+        )
     _torch.refuse_gradients(**tensors, **operands)
     roles = {role.name: role for role in _library.get().roles(op)}
     sizes = check_inputs(views, roles, layout)
@@ -223,7 +231,7 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
         tensor, element = output.tensor, output.element
         if tensor is None:
             tensor = _tensors.empty_like(name, q, output.like, output.shape, element)
-        view = _tensors.view(name, tensor, call.bf16_bits and element != "f32")
+        view = _tensors.view(name, tensor, call.bf16_bits and element != "f32", q.device)
         check_output(call.roles[name], view, output.shape, element, q)
         tensors.append(tensor)
         views[name] = view

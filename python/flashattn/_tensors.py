@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, NamedTuple, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
@@ -30,7 +30,7 @@ class View(NamedTuple):
     shape: Tuple[int, ...]
     strides: Tuple[int, ...]  #: in elements
     element: str  #: f16, bf16, f32, i1, i32, or the foreign name of another type
-    device: int  #: DEVICE_CPU or a CUDA device's number
+    device: Union[int, str]  #: DEVICE_CPU, a CUDA device's number, or a model that host memory is of
     writable: bool = True
     stream: Optional[int] = None  #: what the producer said its work is on
     owner: Any = None  #: keeps the memory for as long as the view lives
@@ -42,8 +42,9 @@ def parse_element(name: Any) -> str:
     return _ELEMENTS.get(text, text)
 
 
-def view(name: str, tensor: Any, bf16_bits: bool) -> View:
-    """The view of one argument. `bf16_bits`: arrays of uint16 hold the bits of bf16.
+def view(name: str, tensor: Any, bf16_bits: bool, device: Union[None, int, str] = None) -> View:
+    """The view of one argument. `bf16_bits`: arrays of uint16 hold the bits of bf16. `device`: what
+    lies in host memory lies there, where it is a model.
 
     Raises ArgumentError for what is no tensor, or lies where nothing here runs.
     """
@@ -62,6 +63,8 @@ def view(name: str, tensor: Any, bf16_bits: bool) -> View:
         )
     if bf16_bits and found.element == "uint16":
         found = found._replace(element="bf16")
+    if isinstance(device, str) and found.device == DEVICE_CPU:
+        found = found._replace(device=device)
     return found
 
 
@@ -226,7 +229,7 @@ def stream_pointer(stream: Any) -> int:
 
 def current_stream(found: View) -> int:
     """The stream to launch on where the caller names none: the producer's own current one."""
-    if found.device == DEVICE_CPU:
+    if found.device == DEVICE_CPU or isinstance(found.device, str):
         return 0
     if found.stream is not None:
         return found.stream
@@ -252,7 +255,7 @@ def empty_like(name: str, like: View, original: Any, shape: Tuple[int, ...], ele
     if cupy is not None and isinstance(original, cupy.ndarray):
         with cupy.cuda.Device(like.device):
             return cupy.empty(shape, cupy.float32 if element == "f32" else original.dtype)
-    if like.device == DEVICE_CPU and element in ("f16", "f32"):
+    if (like.device == DEVICE_CPU or isinstance(like.device, str)) and element in ("f16", "f32"):
         return numpy.empty(shape, numpy.float16 if element == "f16" else numpy.float32)
     raise UnsupportedError(
         f"expected out= for {name!r}: tensors of type {type(original).__name__} cannot be made here"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Union
 
 from . import _library, _tensors
 from .errors import UnsupportedError
@@ -37,11 +37,11 @@ def learn() -> None:
     Tensor = torch.Tensor
 
 
-def stream_or(stream: Any, device: int) -> int:
+def stream_or(stream: Any, device: Union[int, str]) -> int:
     """The caller's stream, or the current one of torch."""
     if stream is not None:
         return _tensors.stream_pointer(stream)
-    return raw_stream(device) if device >= 0 else 0
+    return 0 if isinstance(device, str) or device < 0 else raw_stream(device)
 
 
 def stream_of(tensor: Any, view: _tensors.View) -> int:

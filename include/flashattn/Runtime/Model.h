@@ -19,6 +19,11 @@ public:
   /// In what order things happen from the next launch on: at what time copies and products are
   /// done, and which warps run first. The same seed gives the same run.
   virtual void setSeed(uint64_t seed) = 0;
+  /// Runs `call`, whose kernels may touch the memory of `ranges` (begin and bytes, in any order)
+  /// beside what was allocated, with another seed than the call before it: the first one has
+  /// seed 1. Threads wait for each other.
+  virtual llvm::Error runOn(llvm::ArrayRef<std::pair<void *, size_t>> ranges,
+                            llvm::function_ref<llvm::Error()> call) = 0;
   /// Whether the launches that follow are counted.
   virtual void setCollecting(bool wanted) = 0;
   /// Of those that were: what each op has done in each role, bytes to shared memory, waits, bank

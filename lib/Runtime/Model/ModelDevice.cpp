@@ -71,6 +71,8 @@ public:
     return llvm::StringRef(chip).starts_with("sm_8") ? 108 : 132;
   }
   void setSeed(uint64_t newSeed) override { seed = newSeed; }
+  Error runOn(llvm::ArrayRef<std::pair<void *, size_t>> ranges,
+              llvm::function_ref<Error()> call) override;
   void setCollecting(bool wanted) override { collects = wanted; }
   std::string getStatistics() const override { return statistics; }
   llvm::json::Array takeTrace() override { return std::exchange(trace, {}); }
@@ -125,6 +127,8 @@ private:
   llvm::DenseMap<void *, void *> limited;
   std::mutex globalAdds;
   uint64_t seed = 1;
+  std::mutex calls; ///< held by whoever is in `runOn`
+  uint64_t numCalls = 0;
   bool collects = false;
   std::string statistics;
   llvm::json::Array trace;
@@ -161,6 +165,31 @@ Error Model::launch(void *kernel, const LaunchShape &shape, void **parameters) {
     return Error::success();
   return makeError("kernel '" + launch.getName() + "', seed " + llvm::Twine(seed) + ": " +
                    grid.report);
+}
+
+Error Model::runOn(llvm::ArrayRef<std::pair<void *, size_t>> ranges,
+                   llvm::function_ref<Error()> call) {
+  std::lock_guard<std::mutex> lock(calls);
+  seed = ++numCalls;
+  // Views of one array may lie between each other: what overlaps is one range.
+  llvm::SmallVector<std::pair<char *, char *>> merged;
+  for (auto [begin, bytes] : ranges)
+    if (bytes)
+      merged.push_back({static_cast<char *>(begin), static_cast<char *>(begin) + bytes});
+  llvm::sort(merged);
+  size_t count = 0;
+  for (auto [begin, end] : merged)
+    if (count && begin < merged[count - 1].second)
+      merged[count - 1].second = std::max(merged[count - 1].second, end);
+    else
+      merged[count++] = {begin, end};
+  merged.truncate(count);
+  for (auto [begin, end] : merged)
+    memory.add(begin, end - begin);
+  Error error = call();
+  for (auto &range : merged)
+    memory.remove(range.first);
+  return error;
 }
 
 std::unique_ptr<ModelDevice> mlir::flashattn::createModelDevice(llvm::StringRef chip,
