@@ -196,8 +196,9 @@ Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
   registerTranslations(lowered.getContext());
   dropPromises(lowered);
   KernelLoader loader(lowered, device);
-  // Kernels on a model spend their time in it, and are long.
-  const unsigned optLevel = device.isModel() ? 1 : 3;
+  // Kernels on a model spend their time in it, and are long: passes over them cost more than they
+  // bring.
+  const unsigned optLevel = device.isModel() ? 0 : 3;
   auto codeLevel =
       device.isModel() ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Aggressive;
   Expected<std::unique_ptr<llvm::TargetMachine>> machine = createHostMachine(codeLevel);

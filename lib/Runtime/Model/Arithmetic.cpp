@@ -27,8 +27,27 @@ static void multiplyRows(float *__restrict d, const float *__restrict a, const f
     }
 }
 
+/// The same of as few columns as a product of a warp has.
+constexpr int kFewColumns = 8;
+FLASHATTN_FOR_EACH_HOST
+static void multiplyFewColumns(float *__restrict d, const float *__restrict a,
+                               const float *__restrict b, int rows, int depth) {
+  for (int row = 0; row < rows; ++row) {
+    float sums[kFewColumns];
+    for (int column = 0; column < kFewColumns; ++column)
+      sums[column] = d[row * kFewColumns + column];
+    for (int k = 0; k < depth; ++k)
+      for (int column = 0; column < kFewColumns; ++column)
+        sums[column] += a[row * depth + k] * b[k * kFewColumns + column];
+    for (int column = 0; column < kFewColumns; ++column)
+      d[row * kFewColumns + column] = sums[column];
+  }
+}
+
 void mlir::flashattn::model::multiply(float *d, const float *a, const float *b, int rows,
                                       int columns, int depth) {
+  if (columns == kFewColumns)
+    return multiplyFewColumns(d, a, b, rows, depth);
   multiplyRows(d, a, b, rows, columns, depth);
 }
 

@@ -114,15 +114,22 @@ void loadMatrix(Thread *thread, int32_t place, void *row, int32_t count, int32_t
     block.countAccess(*thread, mine.offset, kRowBytes, count * kMatrixRows);
   }
   together(*thread, mine, [=](Block &block, llvm::ArrayRef<Loaded *> lanes) {
-    for (int lane = 0; lane < int(lanes.size()); ++lane)
-      for (int matrix = 0; matrix < count; ++matrix)
-        for (int i = 0; i < 2; ++i) {
-          int outer = lane / 4, inner = lane % 4 * 2 + i;
-          if (transposes)
-            std::swap(outer, inner);
-          std::memcpy(lanes[lane]->result + matrix * 2 + i,
-                      block.shared + lanes[matrix * kMatrixRows + outer]->offset + inner * 2, 2);
+    constexpr int kElementBytes = 2;
+    for (int matrix = 0; matrix < count; ++matrix) {
+      const char *rows[kMatrixRows];
+      for (int i = 0; i < kMatrixRows; ++i)
+        rows[i] = block.shared + lanes[matrix * kMatrixRows + i]->offset;
+      for (int lane = 0; lane < int(lanes.size()); ++lane) {
+        int outer = lane / 4, inner = lane % 4 * 2;
+        uint16_t *to = lanes[lane]->result + matrix * 2;
+        if (!transposes) {
+          std::memcpy(to, rows[outer] + inner * kElementBytes, 2 * kElementBytes);
+          continue;
         }
+        std::memcpy(to, rows[inner] + outer * kElementBytes, kElementBytes);
+        std::memcpy(to + 1, rows[inner + 1] + outer * kElementBytes, kElementBytes);
+      }
+    }
   });
 }
 
@@ -131,12 +138,44 @@ struct Multiplied {
   float *c;
 };
 
-float widenTF32(uint32_t bits) {
-  // The hardware leaves out what the type does not have.
-  bits &= ~0x1fffu;
-  float value;
-  std::memcpy(&value, &bits, sizeof(value));
-  return value;
+constexpr int kFragmentRows = 16, kFragmentColumns = 8;
+
+/// Operands of tf32: m16n8k8, an element in each register.
+void gatherTF32(llvm::ArrayRef<Multiplied *> lanes, float *a, float *b) {
+  constexpr int kDepth = 8;
+  auto read = [](uint32_t bits) {
+    // The hardware leaves out what the type does not have.
+    bits &= ~0x1fffu;
+    float value;
+    std::memcpy(&value, &bits, sizeof(value));
+    return value;
+  };
+  for (int lane = 0; lane < int(lanes.size()); ++lane) {
+    int outer = lane / 4, inner = lane % 4;
+    for (int i = 0; i < 4; ++i)
+      a[(outer + i % 2 * 8) * kDepth + inner + i / 2 * 4] = read(lanes[lane]->a[i]);
+    for (int i = 0; i < 2; ++i)
+      b[(inner + i * 4) * kFragmentColumns + outer] = read(lanes[lane]->b[i]);
+  }
+}
+
+/// Operands of 16 bits: m16n8k16, two elements in each register.
+void gatherHalves(llvm::ArrayRef<Multiplied *> lanes, float *a, float *b, ProductElement element) {
+  constexpr int kDepth = 16;
+  uint16_t narrowA[kFragmentRows * kDepth], narrowB[kDepth * kFragmentColumns];
+  for (int lane = 0; lane < int(lanes.size()); ++lane) {
+    int outer = lane / 4, inner = lane % 4 * 2;
+    for (int i = 0; i < 4; ++i)
+      std::memcpy(narrowA + (outer + i % 2 * 8) * kDepth + inner + i / 2 * 8, lanes[lane]->a + i,
+                  sizeof(uint32_t));
+    for (int i = 0; i < 2; ++i) {
+      uint16_t *to = narrowB + (inner + i * 8) * kFragmentColumns + outer;
+      to[0] = lanes[lane]->b[i];
+      to[kFragmentColumns] = lanes[lane]->b[i] >> 16;
+    }
+  }
+  widen(a, narrowA, kFragmentRows * kDepth, element);
+  widen(b, narrowB, kDepth * kFragmentColumns, element);
 }
 
 /// `mma.sync` m16n8: "Matrix fragments" of the PTX ISA for the instructions m16n8k16 and m16n8k8.
@@ -146,34 +185,22 @@ void multiplyWarp(Thread *thread, int32_t place, int32_t element, const uint32_t
   Multiplied mine{a, b, c};
   auto kind = static_cast<ProductElement>(element);
   together(*thread, mine, [kind](Block &, llvm::ArrayRef<Multiplied *> lanes) {
-    constexpr int kRows = 16, kColumns = 8;
     bool isTF32 = kind == ProductElement::TF32;
-    int depth = isTF32 ? 8 : 16, perRegister = isTF32 ? 1 : 2;
-    float a[kRows * 16], b[16 * kColumns], c[kRows * kColumns];
-    auto read = [&](const uint32_t *from, int i) {
-      if (isTF32)
-        return widenTF32(from[i]);
-      float value;
-      widen(&value, reinterpret_cast<const uint16_t *>(from) + i, 1, kind);
-      return value;
+    float a[kFragmentRows * 16], b[16 * kFragmentColumns], c[kFragmentRows * kFragmentColumns];
+    if (isTF32)
+      gatherTF32(lanes, a, b);
+    else
+      gatherHalves(lanes, a, b, kind);
+    auto getPlace = [&](int lane, int i) {
+      return c + (lane / 4 + i / 2 * 8) * kFragmentColumns + lane % 4 * 2 + i % 2;
     };
-    for (int lane = 0; lane < int(lanes.size()); ++lane) {
-      int outer = lane / 4, inner = lane % 4;
-      for (int i = 0; i < 4 * perRegister; ++i) {
-        int reg = i / perRegister, k = inner * perRegister + i % perRegister + reg / 2 * depth / 2;
-        a[(outer + reg % 2 * 8) * depth + k] = read(lanes[lane]->a, i);
-      }
-      for (int i = 0; i < 2 * perRegister; ++i) {
-        int reg = i / perRegister, k = inner * perRegister + i % perRegister + reg * depth / 2;
-        b[k * kColumns + outer] = read(lanes[lane]->b, i);
-      }
-      for (int i = 0; i < 4; ++i)
-        c[(outer + i / 2 * 8) * kColumns + inner * 2 + i % 2] = lanes[lane]->c[i];
-    }
-    multiply(c, a, b, kRows, kColumns, depth);
     for (int lane = 0; lane < int(lanes.size()); ++lane)
       for (int i = 0; i < 4; ++i)
-        lanes[lane]->c[i] = c[(lane / 4 + i / 2 * 8) * kColumns + lane % 4 * 2 + i % 2];
+        *getPlace(lane, i) = lanes[lane]->c[i];
+    multiply(c, a, b, kFragmentRows, kFragmentColumns, isTF32 ? 8 : 16);
+    for (int lane = 0; lane < int(lanes.size()); ++lane)
+      for (int i = 0; i < 4; ++i)
+        lanes[lane]->c[i] = *getPlace(lane, i);
   });
 }
 
