@@ -69,6 +69,31 @@ def RaiseLinalg : Pass<"flashattn-raise-linalg"> {
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
 
+def RaiseAttention : Pass<"flashattn-raise-attention"> {
+  let summary = "turn matmul, softmax, matmul as front ends emit them into flashattn.attention";
+  let description = [{
+    Ops of `linalg`, `tensor`, `arith` and `math` on tensors that are `softmax(f(q k^T)) v` become one
+    `flashattn.attention`, known by what they compute and not by their names: products of any
+    indexing, transpositions, reshapes and broadcasts in any order, `linalg.softmax` or its parts, the
+    division before or behind the second product, guards for rows without a key, f32 around operands
+    of 16 bits. Of `f` the op takes scale, cap, bias and mask; query heads that share a key head by
+    a broadcast share it in the op.
+
+    A mask that is computed from positions, or is a matrix of constants in the shape of a band,
+    becomes a set; another condition becomes `keep`, and what else is added a `bias`. Hidden scores
+    that are a finite number are taken for hidden where every query sees a key; else the ops stay.
+
+    Nothing is raised of which something else reads scores or probabilities. A remark, of the
+    category `flashattn-raise-attention`, stands at the op that was in the way of what is nearly an
+    attention: `--remarks-filter=flashattn-raise-attention --remark-format=emitRemark` prints it.
+
+    Examples: test/Dialect/FlashAttn/RaiseAttention
+  }];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect",
+    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+}
+
 def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
   let summary = "turn ops on tensors that cannot be bufferized into ops that can";
   let description = [{

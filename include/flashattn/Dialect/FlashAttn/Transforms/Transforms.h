@@ -23,6 +23,10 @@ LogicalResult tileAttentionBackward(RewriterBase &rewriter, AttentionBackwardOp 
 /// of destinations that the dialect's ops overwrite (flashattn-raise-linalg).
 void raiseLinalg(RewriterBase &rewriter, Operation *root);
 
+/// Replaces ops on tensors below `root` that compute an attention by `flashattn.attention`
+/// (flashattn-raise-attention). What nearly is one gets a remark.
+void raiseAttention(RewriterBase &rewriter, Operation *root);
+
 /// Error at the first op below `root`, outside of kernels, by which the host would read or write
 /// memory of a GPU, or a kernel memory of the host.
 LogicalResult verifyHost(Operation *root);

@@ -1,0 +1,401 @@
+//===- AttentionMatch.cpp - attention among tensor ops ---------------------===//
+//
+// From the second product backwards: probabilities are e^s over its sum along the keys, wherever
+// it is divided, and s one product of queries and keys below a few elementwise ops.
+//
+//===----------------------------------------------------------------------===//
+
+#include "AttentionMatcher.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+bool AttentionMatcher::fail(Operation *at, const Twine &expected, const Twine &found) {
+  if (!miss.op)
+    miss = {at, expected.str(), found.str()};
+  return false;
+}
+
+bool AttentionMatcher::fail(Element *at, const Twine &expected) {
+  Operation *where = at->op;
+  if (!where && at->value)
+    where = at->value.getDefiningOp();
+  StringRef found = at->kind == Element::Kind::Op ? at->name
+                    : where                       ? where->getName().getStringRef()
+                                                  : StringRef("an argument");
+  return fail(where ? where : op.getOperation(), expected, found);
+}
+
+/// Whether `user` only moves or rounds `source`, or divides it.
+bool AttentionMatcher::isView(Operation *user, Value source) {
+  if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp, tensor::CastOp>(user))
+    return true;
+  auto linalgOp = dyn_cast<linalg::LinalgOp>(user);
+  if (!linalgOp || linalgOp.getNumReductionLoops() != 0 || linalgOp->getNumResults() != 1 ||
+      linalgOp.hasIndexSemantics())
+    return false;
+  AffineMap map = linalgOp.getMatchingIndexingMap(linalgOp.getDpsInitOperand(0));
+  if (!map.isPermutation())
+    return false;
+  for (OpOperand *input : linalgOp.getDpsInputOperands())
+    if (input->get() == source && !linalgOp.getMatchingIndexingMap(input).isPermutation())
+      return false;
+  // With sums to divide by this is where softmax ends.
+  Operation *last = linalgOp.getBlock()->getTerminator()->getOperand(0).getDefiningOp();
+  if (!last || last->getBlock() != linalgOp.getBlock())
+    return linalgOp.getNumDpsInputs() == 1;
+  return isa<arith::ExtFOp, arith::TruncFOp>(last) ||
+         (isa<arith::DivFOp, arith::MulFOp>(last) && linalgOp.getNumDpsInputs() == 2);
+}
+
+/// The last value that is the product moved, rounded or divided by one sum, and nothing else.
+void AttentionMatcher::findResult() {
+  SmallVector<Value> chain = {op->getResult(0)};
+  bool isDivided = false;
+  while (chain.back().hasOneUse() && chain.size() < 8) {
+    Operation *user = *chain.back().user_begin();
+    if (!isView(user, chain.back()))
+      break;
+    if (auto generic = dyn_cast<linalg::LinalgOp>(user);
+        generic && generic.getNumDpsInputs() == 2) {
+      // A division belongs to it where the other operand is a sum of exponentials.
+      Value other = generic.getDpsInputOperand(0)->get() == chain.back()
+                        ? generic.getDpsInputOperand(1)->get()
+                        : generic.getDpsInputOperand(0)->get();
+      SmallVector<AffineExpr> indices;
+      for (int64_t size : cast<RankedTensorType>(other.getType()).getShape())
+        indices.push_back(exprs.makeVariable(size));
+      bool divides =
+          isa<arith::DivFOp>(generic.getBlock()->getTerminator()->getOperand(0).getDefiningOp());
+      Product product;
+      flatten(exprs.makeLoad(other, indices), divides, product);
+      if (isDivided || product.divisors.size() != 1 || !product.others.empty())
+        break;
+      isDivided = true;
+    }
+    chain.push_back(user->getResult(0));
+  }
+  match.result = chain.back();
+}
+
+/// The factors of `x`, taken apart as far as it multiplies, divides or exponentiates.
+void AttentionMatcher::flatten(Element *x, bool inverted, Product &product) {
+  if (auto constant = exprs.getConstant(x)) {
+    product.constant *= inverted ? 1 / *constant : *constant;
+    return;
+  }
+  Element *n = exprs.resolve(x);
+  if (n->isFloatCast())
+    return flatten(n->operands[0], inverted, product);
+  if (n->is("arith.mulf") || n->is("arith.divf")) {
+    flatten(n->operands[0], inverted, product);
+    return flatten(n->operands[1], inverted != (n->name == "arith.divf"), product);
+  }
+  if (n->is("math.exp") && !inverted) {
+    product.exps.push_back(n);
+    return;
+  }
+  if (n->is("arith.select") && !inverted)
+    for (unsigned i : {1, 2})
+      if (exprs.getConstant(n->operands[i]) == 0.0) {
+        product.guards.emplace_back(n->operands[0], i == 1);
+        return flatten(n->operands[3 - i], inverted, product);
+      }
+  if (n->kind == Element::Kind::Reduce && n->name == "arith.addf") {
+    if (n->op == op)
+      product.contraction = n;
+    else
+      (inverted ? product.divisors : product.others).push_back(n);
+    return;
+  }
+  product.others.push_back(x);
+}
+
+/// The factors of a product's body, whose loads are not taken apart.
+void AttentionMatcher::collectFactors(Element *x, SmallVectorImpl<Element *> &factors,
+                                      Product &product) {
+  if (x->isFloatCast())
+    return collectFactors(x->operands[0], factors, product);
+  if (x->is("arith.mulf")) {
+    collectFactors(x->operands[0], factors, product);
+    return collectFactors(x->operands[1], factors, product);
+  }
+  if (x->is("arith.divf")) {
+    collectFactors(x->operands[0], factors, product);
+    return flatten(x->operands[1], true, product);
+  }
+  factors.push_back(x);
+}
+
+void AttentionMatcher::collectTerms(Element *x, bool negated,
+                                    SmallVectorImpl<std::pair<Element *, bool>> &terms) {
+  Element *n = exprs.resolve(x);
+  if (n->isFloatCast())
+    return collectTerms(n->operands[0], negated, terms);
+  if (n->is("arith.negf"))
+    return collectTerms(n->operands[0], !negated, terms);
+  if (n->is("arith.addf") || n->is("arith.subf")) {
+    collectTerms(n->operands[0], negated, terms);
+    return collectTerms(n->operands[1], negated != (n->name == "arith.subf"), terms);
+  }
+  terms.emplace_back(x, negated);
+}
+
+/// Whether `x` is made of a product of two tensors that differs by key.
+bool AttentionMatcher::hasScores(Element *x, unsigned depth) {
+  Element *n = exprs.resolve(x);
+  if (n->kind == Element::Kind::Reduce)
+    return n->name == "arith.addf" && exprs.dependsOn(n, match.key) &&
+           exprs.dependsOn(n, match.indices);
+  return n->kind == Element::Kind::Op && depth < 24 && llvm::any_of(n->operands, [&](Element *y) {
+           return isa<FloatType>(y->type) && hasScores(y, depth + 1);
+         });
+}
+
+std::optional<AttentionMatch> AttentionMatcher::run() {
+  findResult();
+  for (int64_t size : cast<RankedTensorType>(match.result.getType()).getShape())
+    match.indices.push_back(exprs.makeVariable(size));
+  Product outer;
+  flatten(exprs.makeLoad(match.result, match.indices), false, outer);
+  if (!outer.contraction || !outer.others.empty() || !outer.exps.empty())
+    return std::nullopt;
+  SmallVector<AffineExpr> loops;
+  for (int64_t size : exprs.getReducedSizes(outer.contraction)) {
+    AffineExpr loop = exprs.makeVariable(size);
+    loops.push_back(loop);
+    if (match.key && size != 1)
+      return std::nullopt;
+    if (!match.key || size != 1)
+      match.key = loop;
+  }
+  Element *body = exprs.getReduced(outer.contraction, loops);
+  if (!body)
+    return std::nullopt;
+  SmallVector<Element *> factors;
+  Product product = outer;
+  collectFactors(body, factors, product);
+  for (unsigned i = 0; i < factors.size(); ++i) {
+    Product probabilities = product;
+    flatten(factors[i], false, probabilities);
+    if (probabilities.exps.size() != 1)
+      continue;
+    Element *values = nullptr;
+    bool isOne = true;
+    for (unsigned j = 0; j < factors.size(); ++j) {
+      if (j == i)
+        continue;
+      if (exprs.dependsOn(factors[j], match.key) && factors[j]->kind == Element::Kind::Load) {
+        isOne &= !values;
+        values = factors[j];
+      } else {
+        flatten(factors[j], false, probabilities);
+      }
+    }
+    if (!values || !isOne)
+      continue;
+    match.output = op;
+    match.v = values;
+    if (!matchProbabilities(probabilities))
+      return std::nullopt;
+    match.v = peel(match.v);
+    if (!match.v || !findDimensions())
+      return std::nullopt;
+    return match;
+  }
+  return std::nullopt;
+}
+
+bool AttentionMatcher::matchProbabilities(Product &product) {
+  Element *exp = product.exps[0];
+  SmallVector<std::pair<Element *, bool>> terms, shifts;
+  collectTerms(exp->operands[0], false, terms);
+  // The maximum, and what else the scores of a row are shifted by, cancel out.
+  for (auto [term, negated] : terms)
+    (exprs.dependsOn(term, match.key) ? scoreTerms : shifts).emplace_back(term, negated);
+  // Without a product of queries and keys this is something else altogether.
+  if (llvm::none_of(scoreTerms, [&](auto &term) { return hasScores(term.first); }))
+    return false;
+  if (std::abs(product.constant - 1) > 1e-6 || !product.others.empty()) {
+    Element *other = product.others.empty() ? exp : product.others[0];
+    return fail(other, "expected probabilities to be used as they are");
+  }
+  if (product.divisors.size() > 1)
+    return fail(product.divisors[1], "expected one sum to divide by");
+  if (product.divisors.empty()) {
+    if (!matchLogSum(shifts, exp))
+      return fail(exp, "expected exponentials that are divided by their sum");
+  } else if (!matchDivisor(product.divisors[0], exp)) {
+    return fail(product.divisors[0], "expected the sum of the same exponentials along the keys");
+  }
+  for (auto [shift, negated] : shifts)
+    exprs.touch(shift);
+  if (!parseTerms(scoreTerms) || !applySteps())
+    return false;
+  if (!match.q)
+    return fail(exp, "expected a product of queries and keys");
+  for (auto [guard, hides] : product.guards) {
+    exprs.touch(guard);
+    if (!matchGuard(guard, hides))
+      return fail(guard, "expected probabilities of 0 only where a row or a pair is hidden");
+  }
+  return true;
+}
+
+/// Whether `divisor` is the sum of `exp` along the keys, perhaps with a sink behind them.
+bool AttentionMatcher::matchDivisor(Element *divisor, Element *exp) {
+  SmallVector<AffineExpr> loops;
+  SmallVector<int64_t> sizes = exprs.getReducedSizes(divisor);
+  llvm::SmallSetVector<unsigned, 8> variables;
+  exprs.collectVariables(match.key, variables);
+  int64_t keys = getExtent(exprs, variables.getArrayRef());
+  unsigned along = 0;
+  bool hasSink = false;
+  for (auto [i, size] : llvm::enumerate(sizes)) {
+    loops.push_back(getAffineConstantExpr(0, op->getContext()));
+    if (size == 1)
+      continue;
+    bool isSink = !ShapedType::isDynamic(keys) && size == keys + 1;
+    if (loops[along] == match.key || (size != keys && !isSink))
+      return false;
+    hasSink = isSink;
+    along = i;
+    loops[i] = match.key;
+  }
+  Element *summand = exprs.getReduced(divisor, loops);
+  if (!summand || !exprs.areEqual(exprs.resolve(summand), exp))
+    return false;
+  if (!hasSink)
+    return true;
+  loops[along] = getAffineConstantExpr(keys, op->getContext());
+  Element *last = exprs.getReduced(divisor, loops);
+  last = last ? exprs.resolve(last) : nullptr;
+  while (last && last->isFloatCast())
+    last = exprs.resolve(last->operands[0]);
+  if (!last || !last->is("math.exp"))
+    return false;
+  // The sink is shifted by what the scores are.
+  SmallVector<std::pair<Element *, bool>> terms, all;
+  collectTerms(last->operands[0], false, terms);
+  collectTerms(exp->operands[0], false, all);
+  for (auto &[first, isNegated] : terms) {
+    Element *term = first;
+    bool negated = isNegated;
+    auto matching = llvm::find_if(all, [&](auto &other) {
+      return other.second == negated && !exprs.dependsOn(other.first, match.key) &&
+             exprs.areEqual(other.first, term);
+    });
+    if (matching != all.end()) {
+      all.erase(matching);
+      continue;
+    }
+    if (match.sink || negated)
+      return false;
+    match.sink = term;
+    exprs.touch(term);
+  }
+  return match.sink &&
+         llvm::all_of(all, [&](auto &term) { return exprs.dependsOn(term.first, match.key); });
+}
+
+/// Whether `exp` is e^(s - log(sum(e^(s - m))) - m).
+bool AttentionMatcher::matchLogSum(ArrayRef<std::pair<Element *, bool>> shifts, Element *exp) {
+  for (const std::pair<Element *, bool> &shift : shifts) {
+    Element *log = exprs.resolve(shift.first);
+    if (!shift.second || !log->is("math.log"))
+      continue;
+    Element *sum = exprs.resolve(log->operands[0]);
+    while (sum->isFloatCast())
+      sum = exprs.resolve(sum->operands[0]);
+    if (sum->kind != Element::Kind::Reduce || sum->name != "arith.addf")
+      continue;
+    // What else the scores are shifted by is what the summands are shifted by.
+    Element *rest = exp->operands[0];
+    SmallVector<std::pair<Element *, bool>> terms;
+    collectTerms(rest, false, terms);
+    llvm::erase_if(terms, [&](auto &term) { return term.first == shift.first; });
+    SmallVector<AffineExpr> loops;
+    for (int64_t size : exprs.getReducedSizes(sum))
+      loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
+    Element *summand = exprs.getReduced(sum, loops);
+    summand = summand ? exprs.resolve(summand) : nullptr;
+    if (!summand || !summand->is("math.exp"))
+      continue;
+    SmallVector<std::pair<Element *, bool>> others;
+    collectTerms(summand->operands[0], false, others);
+    bool same = terms.size() == others.size() && llvm::all_of(terms, [&](auto &term) {
+                  return llvm::any_of(others, [&](auto &other) {
+                    return term.second == other.second && exprs.areEqual(term.first, other.first);
+                  });
+                });
+    if (same)
+      return true;
+  }
+  return false;
+}
+
+/// Whether a guard hides only rows that see no key, or pairs that the scores hide anyway.
+bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
+  Element *n = exprs.resolve(guard);
+  auto isHidden = [&](Element *compare) {
+    // -inf == x, where x is a score, a maximum of scores, or a mask that is added to them.
+    if (!compare->is("arith.cmpf"))
+      return false;
+    auto predicate = cast<arith::CmpFOp>(compare->op).getPredicate();
+    if (predicate != arith::CmpFPredicate::OEQ && predicate != arith::CmpFPredicate::UEQ)
+      return false;
+    for (unsigned i : {0, 1}) {
+      auto constant = exprs.getConstant(compare->operands[i]);
+      if (!constant || !(std::isinf(*constant) && *constant < 0))
+        continue;
+      Element *x = exprs.resolve(compare->operands[1 - i]);
+      while (x->isFloatCast())
+        x = exprs.resolve(x->operands[0]);
+      bool isMax = x->kind == Element::Kind::Reduce &&
+                   (x->name == "arith.maximumf" || x->name == "arith.maxnumf");
+      Element *inside = x;
+      if (isMax) {
+        SmallVector<AffineExpr> loops;
+        for (int64_t size : exprs.getReducedSizes(x))
+          loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
+        inside = exprs.getReduced(x, loops);
+      } else if (!exprs.dependsOn(x, match.key)) {
+        return false;
+      }
+      if (!inside)
+        return false;
+      if (llvm::any_of(scoreTerms, [&](auto &term) { return exprs.areEqual(term.first, inside); }))
+        return true;
+      Element *whole = exprs.resolve(inside);
+      SmallVector<std::pair<Element *, bool>> terms;
+      collectTerms(whole, false, terms);
+      return llvm::all_of(terms, [&](auto &term) {
+        return exprs.getConstant(term.first) == 0.0 || llvm::any_of(scoreTerms, [&](auto &other) {
+                 return exprs.areEqual(other.first, term.first);
+               });
+      });
+    }
+    return false;
+  };
+  if (n->kind == Element::Kind::Reduce && n->name == "arith.andi" && hides) {
+    SmallVector<AffineExpr> loops;
+    for (int64_t size : exprs.getReducedSizes(n))
+      loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
+    Element *inside = exprs.getReduced(n, loops);
+    return inside && isHidden(exprs.resolve(inside));
+  }
+  if (hides && isHidden(n))
+    return true;
+  // jax.nn.softmax(where=): 0 where the pair is hidden.
+  return llvm::any_of(match.conditions, [&](Condition &condition) {
+    return condition.shows != hides && exprs.areEqual(condition.value, guard);
+  });
+}
+
+std::optional<AttentionMatch> mlir::flashattn::matchAttention(TensorExprs &exprs,
+                                                              linalg::LinalgOp op, NearMiss &miss) {
+  return AttentionMatcher(exprs, op, miss).run();
+}

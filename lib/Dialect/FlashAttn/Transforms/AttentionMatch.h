@@ -1,0 +1,77 @@
+//===- AttentionMatch.h - attention among tensor ops -------------*- C++ -*-===//
+
+#ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCH_H
+#define LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCH_H
+
+#include "TensorExpr.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+
+namespace mlir::flashattn {
+
+/// What stood in the way: an op, what was expected there and what was found.
+struct NearMiss {
+  Operation *op = nullptr;
+  std::string expected, found;
+};
+
+/// Where a value is shown or hidden: by an i1 of each pair.
+struct Condition {
+  Element *value;
+  /// Whether pairs are visible where `value` is true.
+  bool shows;
+  /// Whether hidden scores are a finite number: a row without a visible key then has equal weights.
+  bool isFinite;
+};
+
+/// Digits of the variables that each dimension of the operands counts, most significant first.
+struct Dimensions {
+  SmallVector<unsigned> batch, head, group, query, key, inner, value;
+};
+
+/// An attention, as elements of its operands at the indices of one element of the result.
+struct AttentionMatch {
+  /// The value that the op gives, at `indices`.
+  Value result;
+  SmallVector<AffineExpr> indices;
+  /// The products: of probabilities and values, and of queries and keys.
+  Operation *output = nullptr, *scores = nullptr;
+  Element *q = nullptr, *k = nullptr, *v = nullptr;
+  AffineExpr key, inner;
+  double scale = 1;
+  /// A factor beside `scale`, where there is one.
+  Element *scaleValue = nullptr;
+  std::optional<double> softcap;
+  SmallVector<std::pair<Element *, bool>> biases; ///< with whether each is subtracted
+  SmallVector<Condition> conditions;
+  Element *sink = nullptr;
+  Dimensions dims;
+};
+
+/// The attention whose second product is `op`; none where it is not, and `miss` says why where it
+/// nearly is.
+std::optional<AttentionMatch> matchAttention(TensorExprs &exprs, linalg::LinalgOp op,
+                                             NearMiss &miss);
+
+/// What conditions show, as far as it is a set: the mask, null where every pair is visible, and how
+/// queries and keys are aligned. Conditions that are none are left in `others`. None where a row of
+/// hidden scores that are finite would see nothing.
+struct RaisedMask {
+  Attribute mask;
+  Align align = Align::BottomRight;
+  SmallVector<Condition> others;
+  SmallVector<Element *> biases; ///< matrices of 0 and low numbers that are no set
+};
+std::optional<RaisedMask> raiseMask(TensorExprs &exprs, const AttentionMatch &match,
+                                    NearMiss &miss);
+
+/// Replaces `match.result`. False, and nothing is changed, where the operands cannot be brought to
+/// the op's form; `miss` says why.
+bool emitAttention(RewriterBase &rewriter, TensorExprs &exprs, const AttentionMatch &match,
+                   const RaisedMask &mask, NearMiss &miss);
+
+/// Extent of a list of digits.
+int64_t getExtent(TensorExprs &exprs, ArrayRef<unsigned> digits);
+
+} // namespace mlir::flashattn
+
+#endif // LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCH_H

@@ -1,0 +1,68 @@
+//===- AttentionMatcher.h - how attention is found ---------------*- C++ -*-===//
+
+#ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCHER_H
+#define LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCHER_H
+
+#include "AttentionMatch.h"
+
+namespace mlir::flashattn {
+
+/// A product: what it multiplies and divides by.
+struct Product {
+  SmallVector<Element *> exps, divisors, others;
+  /// Conditions, and whether the product is 0 where they hold.
+  SmallVector<std::pair<Element *, bool>> guards;
+  Element *contraction = nullptr;
+  double constant = 1;
+};
+
+/// What is done to a score, in the order of the elementwise ops.
+struct ScoreStep {
+  enum Kind { Mul, MulValue, Tanh, Bias, Mask } kind;
+  double factor = 1;
+  Element *element = nullptr;
+  bool flag = false, isFinite = false;
+};
+
+/// Finds the attention whose second product is `op`, from there backwards.
+class AttentionMatcher {
+public:
+  AttentionMatcher(TensorExprs &exprs, linalg::LinalgOp op, NearMiss &miss)
+      : exprs(exprs), op(op), miss(miss) {}
+
+  std::optional<AttentionMatch> run();
+
+private:
+  bool fail(Operation *at, const Twine &expected, const Twine &found);
+  bool fail(Element *at, const Twine &expected);
+  void findResult();
+  bool isView(Operation *user, Value source);
+  void flatten(Element *x, bool inverted, Product &product);
+  void collectFactors(Element *x, SmallVectorImpl<Element *> &factors, Product &product);
+  void collectTerms(Element *x, bool negated, SmallVectorImpl<std::pair<Element *, bool>> &terms);
+  bool hasScores(Element *x, unsigned depth = 0);
+  bool matchProbabilities(Product &product);
+  bool matchDivisor(Element *divisor, Element *exp);
+  bool matchLogSum(ArrayRef<std::pair<Element *, bool>> shifts, Element *exp);
+  bool matchGuard(Element *guard, bool hides);
+  bool parseTerms(ArrayRef<std::pair<Element *, bool>> terms);
+  bool parseScore(Element *x);
+  bool parseSelect(Element *select);
+  void parseBias(Element *x, bool negated);
+  bool applySteps();
+  bool matchScores(Element *reduction);
+  Element *peel(Element *load);
+  bool findDimensions();
+  bool splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> own);
+
+  TensorExprs &exprs;
+  linalg::LinalgOp op;
+  NearMiss &miss;
+  AttentionMatch match;
+  SmallVector<ScoreStep> steps;
+  SmallVector<std::pair<Element *, bool>> scoreTerms;
+};
+
+} // namespace mlir::flashattn
+
+#endif // LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCHER_H

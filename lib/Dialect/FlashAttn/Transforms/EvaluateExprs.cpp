@@ -1,0 +1,265 @@
+//===- EvaluateExprs.cpp - numbers, equality and dependence of elements ----===//
+
+#include "TensorExpr.h"
+#include "mlir/Dialect/Utils/IndexingUtils.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
+#include "llvm/ADT/StringSwitch.h"
+#include <cmath>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+std::vector<int64_t> mlir::flashattn::readIntegers(Attribute value) {
+  std::vector<int64_t> numbers;
+  if (auto dense = dyn_cast<DenseIntElementsAttr>(value)) {
+    numbers.reserve(dense.getNumElements());
+    for (const APInt &number : dense.getValues<APInt>())
+      numbers.push_back(number.getSExtValue());
+  }
+  auto resource = dyn_cast<DenseResourceElementsAttr>(value);
+  AsmResourceBlob *blob = resource ? resource.getRawHandle().getBlob() : nullptr;
+  if (!blob || !resource.getElementType().isInteger())
+    return numbers;
+  unsigned bytes = resource.getElementType().getIntOrFloatBitWidth() / 8;
+  ArrayRef<char> data = blob->getData();
+  if (bytes == 0 || bytes > 8 || data.size() != size_t(resource.getNumElements()) * bytes)
+    return numbers;
+  for (size_t at = 0; at < data.size(); at += bytes) {
+    APInt number(bytes * 8, 0);
+    llvm::LoadIntFromMemory(number, reinterpret_cast<const uint8_t *>(data.data()) + at, bytes);
+    numbers.push_back(number.getSExtValue());
+  }
+  return numbers;
+}
+
+/// Numbers that grow by the same along each dimension, as an index.
+static AffineExpr fitIndices(ArrayRef<int64_t> numbers, RankedTensorType type,
+                             ArrayRef<AffineExpr> indices, MLIRContext *context) {
+  SmallVector<int64_t> slopes(type.getRank()), strides = computeStrides(type.getShape());
+  int64_t first = numbers[0];
+  AffineExpr sum = getAffineConstantExpr(first, context);
+  for (auto [i, size] : llvm::enumerate(type.getShape())) {
+    slopes[i] = size > 1 ? numbers[strides[i]] - first : 0;
+    sum = sum + indices[i] * slopes[i];
+  }
+  for (auto [position, number] : llvm::enumerate(numbers)) {
+    int64_t expected = first, rest = position;
+    for (auto [stride, slope] : llvm::zip_equal(strides, slopes)) {
+      expected += rest / stride * slope;
+      rest %= stride;
+    }
+    if (number != expected)
+      return {};
+  }
+  return sum;
+}
+
+Element *TensorExprs::expandConstant(Attribute value, Element *load) {
+  bool isBool = load->type.isInteger(1);
+  if (auto dense = dyn_cast<DenseElementsAttr>(value); dense && dense.isSplat()) {
+    auto number = dense.getSplatValue<Attribute>();
+    if (auto integer = dyn_cast<IntegerAttr>(number); integer && !isBool)
+      return makeIndex(getAffineConstantExpr(integer.getValue().getSExtValue(), context),
+                       load->type);
+    Element *element = create(Element::Kind::Const, load->type);
+    element->constant = number;
+    return element;
+  }
+  std::vector<int64_t> integers = isBool ? std::vector<int64_t>() : readIntegers(value);
+  if (integers.empty())
+    return nullptr;
+  AffineExpr fitted =
+      fitIndices(integers, cast<RankedTensorType>(load->value.getType()), load->indices, context);
+  return fitted ? makeIndex(simplify(fitted), load->type) : nullptr;
+}
+
+static bool isIntegerConstant(TensorExprs &exprs, Element *element, int64_t &value) {
+  if (element->kind != Element::Kind::Index)
+    return false;
+  auto constant = dyn_cast<AffineConstantExpr>(exprs.simplify(element->indices[0]));
+  if (constant)
+    value = constant.getValue();
+  return bool(constant);
+}
+
+/// Integer arithmetic on indices.
+Element *TensorExprs::fold(Element *element) {
+  if (element->kind != Element::Kind::Op || element->operands.empty() ||
+      llvm::any_of(element->operands, [](Element *x) { return x->kind != Element::Kind::Index; }))
+    return element;
+  AffineExpr x = element->operands[0]->indices[0];
+  if (element->operands.size() == 1) {
+    bool keeps = llvm::is_contained(
+        {"arith.index_cast", "arith.extsi", "arith.extui", "arith.trunci", "arith.index_castui"},
+        element->name);
+    return keeps && !element->type.isInteger(1) ? makeIndex(x, element->type) : element;
+  }
+  if (element->operands.size() != 2)
+    return element;
+  AffineExpr y = element->operands[1]->indices[0];
+  if (element->name == "arith.addi")
+    return makeIndex(simplify(x + y), element->type);
+  if (element->name == "arith.subi")
+    return makeIndex(simplify(x - y), element->type);
+  int64_t value;
+  if (element->name == "arith.muli") {
+    if (isIntegerConstant(*this, element->operands[1], value))
+      return makeIndex(simplify(x * value), element->type);
+    if (isIntegerConstant(*this, element->operands[0], value))
+      return makeIndex(simplify(y * value), element->type);
+    return element;
+  }
+  auto low = getRange(simplify(x)).first;
+  bool isPositive = low && *low >= 0;
+  if (!isIntegerConstant(*this, element->operands[1], value) || value <= 0)
+    return element;
+  if (element->name == "arith.floordivsi" ||
+      (isPositive && (element->name == "arith.divsi" || element->name == "arith.divui")))
+    return makeIndex(simplify(x.floorDiv(value)), element->type);
+  if (isPositive && (element->name == "arith.remsi" || element->name == "arith.remui"))
+    return makeIndex(simplify(x % value), element->type);
+  return element;
+}
+
+void TensorExprs::touch(Element *element) {
+  element = resolve(element);
+  for (Element *operand : element->operands)
+    touch(operand);
+}
+
+Element *TensorExprs::force(Element *element) {
+  auto found = forced.find(element);
+  if (found != forced.end())
+    return found->second;
+  Element *result = resolve(element);
+  if (result->kind == Element::Kind::Op) {
+    SmallVector<Element *> operands;
+    bool changed = false;
+    for (Element *operand : result->operands) {
+      operands.push_back(force(operand));
+      changed |= operands.back() != operand;
+    }
+    if (changed)
+      result = makeOp(result->name, result->type, operands, result->op);
+    result = fold(result);
+  }
+  return forced[element] = result;
+}
+
+std::optional<double> TensorExprs::getConstant(Element *element) { return getConstant(element, 0); }
+
+std::optional<double> TensorExprs::getConstant(Element *element, unsigned depth) {
+  element = resolve(element);
+  if (auto number = dyn_cast_or_null<FloatAttr>(element->constant))
+    return number.getValueAsDouble();
+  if (element->kind == Element::Kind::Index) {
+    auto constant = dyn_cast<AffineConstantExpr>(simplify(element->indices[0]));
+    return constant ? std::optional<double>(constant.getValue()) : std::nullopt;
+  }
+  if (element->kind != Element::Kind::Op || depth > 16)
+    return std::nullopt;
+  SmallVector<double, 2> x;
+  for (Element *operand : element->operands) {
+    auto number = getConstant(operand, depth + 1);
+    if (!number)
+      return std::nullopt;
+    x.push_back(*number);
+  }
+  StringRef name = element->name;
+  if (x.size() == 1) {
+    if (element->isFloatCast() || name == "arith.sitofp" || name == "arith.uitofp" ||
+        name == "arith.extsi" || name == "arith.index_cast")
+      return x[0];
+    return llvm::StringSwitch<std::optional<double>>(name)
+        .Case("math.sqrt", std::sqrt(x[0]))
+        .Case("math.rsqrt", 1 / std::sqrt(x[0]))
+        .Case("math.exp", std::exp(x[0]))
+        .Case("math.log", std::log(x[0]))
+        .Case("arith.negf", -x[0])
+        .Default(std::nullopt);
+  }
+  if (x.size() != 2)
+    return std::nullopt;
+  return llvm::StringSwitch<std::optional<double>>(name)
+      .Case("arith.mulf", x[0] * x[1])
+      .Case("arith.divf", x[0] / x[1])
+      .Case("arith.addf", x[0] + x[1])
+      .Case("arith.subf", x[0] - x[1])
+      .Case("math.powf", std::pow(x[0], x[1]))
+      .Default(std::nullopt);
+}
+
+/// Whether the op that makes `a` stands behind the one that makes `b`.
+static bool isMadeLater(Element *a, Element *b) {
+  Operation *x = a->value.getDefiningOp(), *y = b->value.getDefiningOp();
+  return x && (!y || (x->getBlock() == y->getBlock() && y->isBeforeInBlock(x)));
+}
+
+bool TensorExprs::areEqual(Element *a, Element *b) {
+  while (a->isFloatCast())
+    a = a->operands[0];
+  while (b->isFloatCast())
+    b = b->operands[0];
+  if (a == b || equal.contains({a, b}))
+    return true;
+  auto sameIndices = [&] {
+    return llvm::all_of(llvm::zip(a->indices, b->indices), [&](auto pair) {
+      return simplify(std::get<0>(pair) - std::get<1>(pair)) == getAffineConstantExpr(0, context);
+    });
+  };
+  bool same = false;
+  if (a->kind == Element::Kind::Load || b->kind == Element::Kind::Load) {
+    if (a->kind == b->kind && a->value == b->value && sameIndices())
+      return true;
+    bool first = a->kind == Element::Kind::Load &&
+                 (b->kind != Element::Kind::Load || !isMadeLater(b, a) || a->value == b->value);
+    bool both = a->kind == b->kind && a->value == b->value;
+    Element *x = first ? expand(a) : nullptr, *y = !first || both ? expand(b) : nullptr;
+    // What one of them cannot be taken apart by, the other may.
+    if (!both && first && !x && b->kind == Element::Kind::Load)
+      y = expand(b);
+    if (!both && !first && !y && a->kind == Element::Kind::Load)
+      x = expand(a);
+    same = (x || y) && (!both || (x && y)) && areEqual(x ? x : a, y ? y : b);
+  } else if (a->kind != b->kind || a->name != b->name) {
+    return false;
+  } else if (a->kind == Element::Kind::Reduce) {
+    same = a->value == b->value && sameIndices();
+    SmallVector<int64_t> sizes = getReducedSizes(a);
+    if (!same && sizes == getReducedSizes(b)) {
+      SmallVector<AffineExpr> loops;
+      for (int64_t size : sizes)
+        loops.push_back(makeVariable(size));
+      Element *x = getReduced(a, loops), *y = getReduced(b, loops);
+      same = x && y && areEqual(x, y);
+    }
+  } else if (a->kind == Element::Kind::Index) {
+    same = sameIndices();
+  } else if (a->kind == Element::Kind::Op) {
+    same = a->operands.size() == b->operands.size() &&
+           (a->op ? a->op->getAttrDictionary() : DictionaryAttr()) ==
+               (b->op ? b->op->getAttrDictionary() : DictionaryAttr()) &&
+           llvm::all_of(llvm::zip(a->operands, b->operands),
+                        [&](auto pair) { return areEqual(std::get<0>(pair), std::get<1>(pair)); });
+  } else {
+    same = a->value == b->value && a->constant == b->constant;
+  }
+  if (same)
+    equal.insert({a, b});
+  return same;
+}
+
+bool TensorExprs::dependsOn(Element *element, ArrayRef<AffineExpr> variables) {
+  llvm::SmallSetVector<unsigned, 8> asked, present;
+  for (AffineExpr variable : variables)
+    collectVariables(variable, asked);
+  for (AffineExpr index : element->indices)
+    collectVariables(index, present);
+  auto isAsked = [&](unsigned variable) { return asked.contains(variable); };
+  if (element->kind == Element::Kind::Op)
+    return llvm::any_of(element->operands, [&](Element *x) { return dependsOn(x, variables); });
+  if (!llvm::any_of(present, isAsked))
+    return false;
+  Element *next = expand(element);
+  return next ? dependsOn(next, variables) : true;
+}
