@@ -47,11 +47,12 @@ static void addStage(OpPassManager &pm, flashattn::PipelineStage stage,
 }
 
 /// Tensors become memrefs with identity layout at function boundaries, which is what
-/// callers of the C interface have. Loops may carry them, and free what they no longer need; all
-/// else lives until the call is over.
+/// callers of the C interface have. Loops may carry them, and free what they no longer need; on
+/// a GPU all else lives until the call is over.
 static void addBufferization(OpPassManager &pm, bool onGPU) {
   pm.addPass(flashattn::createPrepareTensors());
   pm.addPass(flashattn::createRaiseLinalg());
+  pm.addPass(flashattn::createVerifyTensors());
   bufferization::OneShotBufferizePassOptions options;
   options.bufferizeFunctionBoundaries = true;
   options.functionBoundaryTypeConversion = bufferization::LayoutMapOption::IdentityLayoutMap;
@@ -134,6 +135,8 @@ void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnTo
                                             const StageVisitor &visit) {
   buildFlashAttnSchedulePipeline(pm, Machine::kCPU, options.vectorWidth, options.schedule, visit);
   addTilePrograms(pm, /*onGPU=*/false, options.fuseProjection, visit);
+  // Behind what moves programs towards those that read what they write.
+  pm.addPass(createFreeTemporaries());
   pm.addPass(createExpandLoops());
   pm.addPass(createExpandRescale());
   pm.addPass(createCanonicalizerPass());

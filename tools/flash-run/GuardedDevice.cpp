@@ -60,7 +60,7 @@ Error GuardedDevice::release(void *address) {
   // Kept until the margins are checked, or for the next one of its size.
   found->second.isReleased = true;
   if (guarding)
-    heldBytes += found->second.bytes;
+    heldBytes += found->second.bytes + 2 * kMargin;
   else
     spare[found->second.bytes].push_back(address);
   return Error::success();

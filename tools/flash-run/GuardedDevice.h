@@ -20,7 +20,8 @@ public:
   /// shows in the numbers (rule A7).
   static constexpr uint8_t kPoison = 0xff, kGuard = 0xff;
   static constexpr size_t kMargin = 4096;
-  /// Released buffers wait for a check of their margins until there are so many bytes of them.
+  /// Released buffers wait for a check of their margins until there are so many bytes of them,
+  /// margins included.
   static constexpr size_t kMostHeldBytes = size_t(1) << 28;
 
   explicit GuardedDevice(Device &inner) : inner(inner) {}

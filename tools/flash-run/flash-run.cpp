@@ -377,6 +377,18 @@ static bool asksToRun() {
          !expectedOutputs.empty() || !jsonFile.empty() || modelStatistics || !modelTrace.empty();
 }
 
+/// Says of a module in a dialect that nobody knows here what it is to become.
+static LogicalResult explainDialect(Diagnostic &diagnostic) {
+  std::string text = diagnostic.str();
+  if (StringRef(text).contains("unregistered dialect") ||
+      StringRef(text).contains("not found for custom op"))
+    diagnostic.attachNote() << "expected a module in linalg, arith, math, tensor and the other "
+                               "dialects that flash-opt --help lists: lower it to linalg on "
+                               "tensors before, as stablehlo-opt --stablehlo-legalize-to-linalg, "
+                               "mlir-opt --tosa-to-linalg and torch-mlir-opt do";
+  return failure(); // the next handler prints it
+}
+
 /// The module of the file or of standard input; null after a diagnostic.
 static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIRContext &context) {
   if (files.empty() && llvm::sys::Process::StandardInIsUserInput())
@@ -389,7 +401,11 @@ static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIR
   if (files.empty() && file->getBuffer().trim().empty())
     return llvm::createStringError("expected an .mlir file, or a module on standard input");
   sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, &context);
+  OwningOpRef<ModuleOp> module;
+  {
+    ScopedDiagnosticHandler handler(&context, explainDialect);
+    module = parseSourceFile<ModuleOp>(sources, &context);
+  }
   if (!module)
     return OwningOpRef<ModuleOp>();
   // As the pipelines do first, so that what they make of linalg can be verified.

@@ -52,6 +52,36 @@ func.func @packs(%x: tensor<4x16xf32>, %p: tensor<2x2x2x8xf32>, %y: tensor<4x16x
   return %z : tensor<4x16xf32>
 }
 
+// What a body wraps into a tensor only to take it out again is gone; what it picks from one is not.
+// CHECK-LABEL: func @bodies
+// CHECK: linalg.generic
+// CHECK-NEXT: ^bb0(%[[IN:.*]]: f32, %[[OUT:.*]]: f32):
+// CHECK-NEXT: %[[MAX:.*]] = arith.maximumf %[[OUT]], %[[IN]] : f32
+// CHECK-NEXT: linalg.yield %[[MAX]]
+// CHECK: linalg.generic
+// CHECK: tensor.from_elements
+// CHECK-NEXT: tensor.extract
+func.func @bodies(%x: tensor<4x8xf32>, %y: tensor<4xf32>, %i: index) -> (tensor<4xf32>, tensor<4xf32>) {
+  %max = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>], iterator_types = ["parallel", "reduction"]} ins(%x : tensor<4x8xf32>) outs(%y : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %a = tensor.from_elements %in : tensor<f32>
+    %b = tensor.from_elements %out : tensor<f32>
+    %c = tensor.extract %b[] : tensor<f32>
+    %d = tensor.extract %a[] : tensor<f32>
+    %e = arith.maximumf %c, %d : f32
+    %f = tensor.from_elements %e : tensor<f32>
+    %g = tensor.extract %f[] : tensor<f32>
+    linalg.yield %g : f32
+  } -> tensor<4xf32>
+  %picked = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%y : tensor<4xf32>) outs(%y : tensor<4xf32>) {
+  ^bb0(%in: f32, %out: f32):
+    %a = tensor.from_elements %in, %out : tensor<2xf32>
+    %b = tensor.extract %a[%i] : tensor<2xf32>
+    linalg.yield %b : f32
+  } -> tensor<4xf32>
+  return %max, %picked : tensor<4xf32>, tensor<4xf32>
+}
+
 // What can be bufferized stays: scalars, other linalg ops.
 // CHECK-LABEL: func @stays
 // CHECK-NEXT: arith.mulf %{{.*}} : f32

@@ -1,8 +1,8 @@
 // What would read a GPU's memory from the host is an error, in the pipeline too; on the CPU it runs.
 // RUN: flash-opt %s -split-input-file -flashattn-verify-host -verify-diagnostics
 // RUN: flash-opt %s -split-input-file -flashattn-to-nvvm=chip=sm_80 -verify-diagnostics -o /dev/null
-// RUN: sed 's/expected-error/x/; /^\/\/ A kernel/,$d' %s | flash-opt -split-input-file -flashattn-to-cpu | FileCheck %s
-// CHECK-COUNT-7: llvm.func @{{[a-z]+}}
+// RUN: sed 's/expected-error/x/; s/expected-note/x/; /^\/\/ A kernel/,$d' %s | flash-opt -split-input-file -flashattn-to-cpu | FileCheck %s
+// CHECK-COUNT-8: llvm.func @{{[a-z]+}}
 
 func.func @elementwise(%x: memref<64x64xf32>, %y: memref<64x64xf32>) {
   // expected-error@+1 {{'linalg.exp' op would run on the host, which cannot read a GPU's memory: expected ops of the flashattn dialect, kernels, copies of contiguous memory, or linalg ops that are an output projection}}
@@ -59,6 +59,16 @@ func.func @stack(%i: index, %v: f32) -> f32 {
   memref.store %v, %x[%i] : memref<8xf32>
   %w = memref.load %x[%i] : memref<8xf32>
   return %w : f32
+}
+
+// -----
+// The first one's notes list the others, each once.
+func.func @all(%x: memref<64xf32>, %y: memref<64xf32>) {
+  // expected-error@+1 {{'linalg.exp' op would run on the host}}
+  linalg.exp ins(%x : memref<64xf32>) outs(%y : memref<64xf32>)
+  // expected-note@+1 {{so would 'linalg.tanh'}}
+  linalg.tanh ins(%y : memref<64xf32>) outs(%y : memref<64xf32>)
+  return
 }
 
 // -----

@@ -9,7 +9,9 @@
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "mlir/Conversion/BufferizationToMemRef/BufferizationToMemRef.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Bufferization/IR/BufferizableOpInterface.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/Bufferization/Transforms/BufferViewFlowAnalysis.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
 #include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -24,15 +26,18 @@
 #include "mlir/Dialect/Tensor/Transforms/Transforms.h"
 #include "mlir/Interfaces/LoopLikeInterface.h"
 #include "mlir/Pass/PassManager.h"
+#include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_EXPANDCOPIES
 #define GEN_PASS_DEF_FREELOOPBUFFERS
+#define GEN_PASS_DEF_FREETEMPORARIES
 #define GEN_PASS_DEF_PREPARETENSORS
 #define GEN_PASS_DEF_VERIFYHOST
 #define GEN_PASS_DEF_VERIFYLOWERED
+#define GEN_PASS_DEF_VERIFYTENSORS
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h.inc"
 } // namespace mlir::flashattn
 
@@ -123,6 +128,22 @@ struct LowerUnPack : OpRewritePattern<linalg::UnPackOp> {
   }
 };
 
+/// Takes out of the bodies of linalg ops the tensors that wrap a scalar only to hand it on: each
+/// would be a buffer for every element.
+static LogicalResult unwrapScalars(Operation *root) {
+  SmallVector<Operation *> ops;
+  root->walk([&](linalg::LinalgOp op) {
+    op.getBlock()->walk([&](Operation *inside) {
+      if (isa_and_present<tensor::TensorDialect>(inside->getDialect()))
+        ops.push_back(inside);
+    });
+  });
+  MLIRContext *context = root->getContext();
+  RewritePatternSet patterns(context);
+  tensor::ExtractOp::getCanonicalizationPatterns(patterns, context);
+  return applyOpPatternsGreedily(ops, std::move(patterns));
+}
+
 struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPass> {
   void runOnOperation() override {
     getOperation()->walk(protectInputs);
@@ -132,6 +153,8 @@ struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPa
     tensor::populateDecomposeTensorConcatPatterns(patterns);
     // Nothing is folded or moved: what needs no rewriting stays as it is.
     walkAndApplyPatterns(getOperation(), std::move(patterns));
+    if (failed(unwrapScalars(getOperation())))
+      signalPassFailure();
   }
 };
 } // namespace
@@ -258,6 +281,52 @@ struct FreeLoopBuffersPass : flashattn::impl::FreeLoopBuffersBase<FreeLoopBuffer
 } // namespace
 
 //===----------------------------------------------------------------------===//
+// Buffers that are needed for a while
+//===----------------------------------------------------------------------===//
+
+/// The last op of its block that knows the buffer by any of its names, `names`; null where others
+/// may have it longer than the block, or free it.
+static Operation *findLastUser(memref::AllocOp alloc,
+                               const BufferViewFlowAnalysis::ValueSetT &names) {
+  Operation *last = alloc;
+  for (Value name : names)
+    for (Operation *user : name.getUsers()) {
+      // Addresses of memory outlive the names that the analysis knows.
+      if (isa<memref::DeallocOp, memref::ExtractAlignedPointerAsIndexOp,
+              UnrealizedConversionCastOp, bufferization::ToTensorOp>(user))
+        return nullptr;
+      Operation *inBlock = alloc->getBlock()->findAncestorOpInBlock(*user);
+      if (!inBlock || inBlock->hasTrait<OpTrait::IsTerminator>())
+        return nullptr;
+      if (last->isBeforeInBlock(inBlock))
+        last = inBlock;
+    }
+  return last;
+}
+
+void mlir::flashattn::freeTemporaries(RewriterBase &rewriter, Operation *root) {
+  BufferViewFlowAnalysis views(root);
+  SmallVector<std::pair<memref::AllocOp, Operation *>> last;
+  root->walk([&](memref::AllocOp alloc) {
+    if (Operation *user = findLastUser(alloc, views.resolve(alloc)))
+      last.emplace_back(alloc, user);
+  });
+  for (auto [alloc, user] : last) {
+    rewriter.setInsertionPointAfter(user);
+    memref::DeallocOp::create(rewriter, alloc.getLoc(), alloc);
+  }
+}
+
+namespace {
+struct FreeTemporariesPass : flashattn::impl::FreeTemporariesBase<FreeTemporariesPass> {
+  void runOnOperation() override {
+    IRRewriter rewriter(&getContext());
+    freeTemporaries(rewriter, getOperation());
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
 // Copies
 //===----------------------------------------------------------------------===//
 
@@ -326,15 +395,40 @@ static bool touchesMemory(Operation *op) {
 }
 
 LogicalResult mlir::flashattn::verifyHost(Operation *root) {
-  WalkResult result = root->walk<WalkOrder::PreOrder>([](Operation *op) {
+  // What one op has become stands at one place.
+  llvm::SetVector<std::pair<OperationName, Location>> found;
+  Operation *first = nullptr;
+  root->walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<gpu::LaunchOp, gpu::GPUModuleOp>(op))
       return WalkResult::skip();
-    if (!touchesMemory(op))
+    if (touchesMemory(op) && found.insert({op->getName(), op->getLoc()}) && !first)
+      first = op;
+    return WalkResult::advance();
+  });
+  if (!first)
+    return success();
+  InFlightDiagnostic error =
+      first->emitOpError() << "would run on the host, which cannot read a GPU's memory: expected "
+                              "ops of the flashattn dialect, kernels, copies of contiguous memory, "
+                              "or linalg ops that are an output projection";
+  constexpr size_t kMostNotes = 32;
+  for (auto [name, location] : ArrayRef(found.getArrayRef()).drop_front().take_front(kMostNotes))
+    error.attachNote(location) << "so would '" << name << "'";
+  if (found.size() > kMostNotes + 1)
+    error.attachNote() << "and " << found.size() - kMostNotes - 1 << " more";
+  return error;
+}
+
+LogicalResult mlir::flashattn::verifyTensors(Operation *root) {
+  WalkResult result = root->walk([](Operation *op) -> WalkResult {
+    auto isTensor = llvm::IsaPred<TensorType>;
+    if (isa<bufferization::BufferizableOpInterface>(op) ||
+        llvm::none_of(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()),
+                      isTensor))
       return WalkResult::advance();
-    op->emitOpError() << "would run on the host, which cannot read a GPU's memory: expected ops of "
-                         "the flashattn dialect, kernels, copies of contiguous memory, or linalg "
-                         "ops that are an output projection";
-    return WalkResult::interrupt();
+    return op->emitOpError() << "on tensors has no form on buffers: expected an op of arith, "
+                                "flashattn, func, linalg, math, scf, tensor or vector that has; "
+                                "linalg.generic says most others";
   });
   return failure(result.wasInterrupted());
 }
@@ -360,6 +454,14 @@ struct VerifyHostPass : flashattn::impl::VerifyHostBase<VerifyHostPass> {
   void runOnOperation() override {
     if (failed(verifyHost(getOperation())))
       signalPassFailure();
+  }
+};
+
+struct VerifyTensorsPass : flashattn::impl::VerifyTensorsBase<VerifyTensorsPass> {
+  void runOnOperation() override {
+    if (failed(verifyTensors(getOperation())))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
   }
 };
 

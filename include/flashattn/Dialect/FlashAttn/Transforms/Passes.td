@@ -100,6 +100,8 @@ def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
     `arith` and `math` ops on tensors become `linalg.generic`, `tensor.concat` becomes
     `tensor.insert_slice` ops, `linalg.softmax`, on tensors or memrefs, the `linalg.generic` ops that
     it is made of, and `linalg.pack` and `linalg.unpack` a padding, a reshape and a transposition.
+    In the bodies of linalg ops a tensor that only wraps scalars which are taken out again, as the
+    reductions of StableHLO have them, goes: it would be a buffer for every element.
     Arguments of public functions that no op has as its destination are marked as not writable: what
     the caller brings there stays as it is.
 
@@ -127,6 +129,18 @@ def FreeLoopBuffers : Pass<"flashattn-free-loop-buffers", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect"];
 }
 
+def FreeTemporaries : Pass<"flashattn-free-temporaries"> {
+  let summary = "free buffers as soon as nobody needs them any more";
+  let description = [{
+    Every buffer that a function allocates and nobody frees is freed behind the last op of its block
+    that uses it, itself or a view of it, so that a chain of ops holds no more than what is still to
+    be read. One that leaves its block, as what a function returns does, is kept.
+
+    Example: test/Dialect/FlashAttn/free-temporaries.mlir
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+}
+
 def ExpandCopies : Pass<"flashattn-expand-copies"> {
   let summary = "turn copies that upstream would call a runner's function for into loops";
   let description = [{
@@ -145,9 +159,19 @@ def VerifyHost : Pass<"flashattn-verify-host"> {
   let description = [{
     An error at a linalg op, a `memref.copy`, a `memref.load` or a `memref.store` outside of kernels:
     the host would run it, and the function's memory is the GPU's. Likewise at a
-    `memref.get_global`, which is the host's memory in the hands of kernels.
+    `memref.get_global`, which is the host's memory in the hands of kernels. The notes of the first one
+    list the others.
 
     Example: test/Dialect/FlashAttn/verify-host.mlir
+  }];
+}
+
+def VerifyTensors : Pass<"flashattn-verify-tensors"> {
+  let summary = "refuse ops on tensors that cannot be bufferized";
+  let description = [{
+    An error at an op with tensors that one-shot bufferization has no form on buffers for.
+
+    Example: test/Dialect/FlashAttn/verify-tensors.mlir
   }];
 }
 

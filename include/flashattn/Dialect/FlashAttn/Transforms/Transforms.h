@@ -27,8 +27,15 @@ void raiseLinalg(RewriterBase &rewriter, Operation *root);
 /// (flashattn-raise-attention). What nearly is one gets a remark.
 void raiseAttention(RewriterBase &rewriter, Operation *root);
 
+/// Frees each buffer that is allocated below `root`, and that neither leaves its block nor is freed,
+/// as soon as no op of that block needs it any more (flashattn-free-temporaries).
+void freeTemporaries(RewriterBase &rewriter, Operation *root);
+
+/// Error at the first op below `root` on tensors that bufferization would not take.
+LogicalResult verifyTensors(Operation *root);
+
 /// Error at the first op below `root`, outside of kernels, by which the host would read or write
-/// memory of a GPU, or a kernel memory of the host.
+/// memory of a GPU, or a kernel memory of the host; its notes list the others.
 LogicalResult verifyHost(Operation *root);
 
 /// Error at an op below `root` that cannot be translated to LLVM IR.

@@ -1,0 +1,34 @@
+// What bufferization would not take is refused before it, in the pipelines too.
+// RUN: flash-opt %s -split-input-file -flashattn-verify-tensors -verify-diagnostics
+// RUN: flash-opt %s -split-input-file -flashattn-to-cpu -verify-diagnostics -o /dev/null
+
+func.func @gather(%x: tensor<16x8xf32>, %i: tensor<4x1xi64>) -> tensor<4x1x8xf32> {
+  // expected-error@+1 {{'tensor.gather' op on tensors has no form on buffers: expected an op of arith, flashattn, func, linalg, math, scf, tensor or vector that has; linalg.generic says most others}}
+  %r = tensor.gather %x[%i] gather_dims([0]) : (tensor<16x8xf32>, tensor<4x1xi64>) -> tensor<4x1x8xf32>
+  return %r : tensor<4x1x8xf32>
+}
+
+// -----
+
+// In bodies too.
+#id = affine_map<(i) -> (i)>
+func.func @body(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %r = linalg.generic {indexing_maps = [#id], iterator_types = ["parallel"]} outs(%x : tensor<4xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    // expected-error@+1 {{'tensor.bitcast' op on tensors has no form on buffers}}
+    %t = tensor.bitcast %x : tensor<4xf32> to tensor<4xi32>
+    %v = tensor.extract %t[%i] : tensor<4xi32>
+    %f = arith.bitcast %v : i32 to f32
+    linalg.yield %f : f32
+  } -> tensor<4xf32>
+  return %r : tensor<4xf32>
+}
+
+// -----
+
+func.func @fine(%x: tensor<4xf32>) -> tensor<4xf32> {
+  %0 = tensor.cast %x : tensor<4xf32> to tensor<?xf32>
+  %1 = tensor.cast %0 : tensor<?xf32> to tensor<4xf32>
+  return %1 : tensor<4xf32>
+}
