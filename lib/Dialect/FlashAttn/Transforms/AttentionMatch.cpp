@@ -210,7 +210,7 @@ std::optional<AttentionMatch> AttentionMatcher::run() {
 }
 
 bool AttentionMatcher::matchProbabilities(Product &product) {
-  Element *exp = product.exps[0];
+  Element *exp = exponential = product.exps[0];
   SmallVector<std::pair<Element *, bool>> terms, shifts;
   collectTerms(exp->operands[0], false, terms);
   // The maximum, and what else the scores of a row are shifted by, cancel out.
@@ -228,7 +228,7 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
   if (product.divisors.empty()) {
     if (!matchLogSum(shifts, exp))
       return fail(exp, "expected exponentials that are divided by their sum");
-  } else if (!matchDivisor(product.divisors[0], exp)) {
+  } else if (!matchDivisor(product, exp)) {
     return fail(product.divisors[0], "expected the sum of the same exponentials along the keys");
   }
   for (auto [shift, negated] : shifts)
@@ -246,7 +246,8 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
 }
 
 /// Whether `divisor` is the sum of `exp` along the keys, perhaps with a sink behind them.
-bool AttentionMatcher::matchDivisor(Element *divisor, Element *exp) {
+bool AttentionMatcher::matchDivisor(Product &product, Element *exp) {
+  Element *divisor = product.divisors[0];
   SmallVector<AffineExpr> loops;
   SmallVector<int64_t> sizes = exprs.getReducedSizes(divisor);
   llvm::SmallSetVector<unsigned, 8> variables;
@@ -266,8 +267,18 @@ bool AttentionMatcher::matchDivisor(Element *divisor, Element *exp) {
     loops[i] = match.key;
   }
   Element *summand = exprs.getReduced(divisor, loops);
-  if (!summand || !exprs.areEqual(exprs.resolve(summand), exp))
+  summand = summand ? exprs.resolve(summand) : nullptr;
+  while (summand && (summand->isFloatCast() || summand->is("arith.select"))) {
+    // What is hidden may be left out of the sum, if it is hidden in the scores.
+    if (summand->is("arith.select") && exprs.getConstant(summand->operands[2]) != 0.0)
+      break;
+    if (summand->is("arith.select"))
+      product.guards.emplace_back(summand->operands[0], false);
+    summand = exprs.resolve(summand->operands[summand->is("arith.select") ? 1 : 0]);
+  }
+  if (!summand || !exprs.areEqual(summand, exp))
     return false;
+  match.sum = divisor;
   if (!hasSink)
     return true;
   loops[along] = getAffineConstantExpr(keys, op->getContext());
@@ -395,7 +406,105 @@ bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
   });
 }
 
+/// The op that reads what the scores lead to and is neither part of the match nor unused.
+static Operation *findOtherUser(const AttentionMatch &match, TensorExprs &exprs) {
+  SmallVector<Operation *> work = {match.scores};
+  llvm::SmallPtrSet<Operation *, 32> seen;
+  if (match.lse)
+    seen.insert(match.lse.getDefiningOp());
+  seen.insert(match.result.getDefiningOp());
+  while (!work.empty()) {
+    Operation *op = work.pop_back_val();
+    if (!seen.insert(op).second)
+      continue;
+    for (Operation *user : op->getUsers()) {
+      bool isKnown = exprs.getVisited().contains(user) || isa<tensor::DimOp>(user) ||
+                     isOpTriviallyDead(user) || (match.lse && user == match.lse.getDefiningOp());
+      if (!isKnown)
+        return user;
+      if (!isa<tensor::DimOp>(user))
+        work.push_back(user);
+    }
+  }
+  return nullptr;
+}
+
+/// Whether `value` is `log(sum(exp(s - m))) + m`, at indices that then are in terms of the
+/// result's.
+bool AttentionMatcher::isLogSumExp(Value value) {
+  auto type = dyn_cast<RankedTensorType>(value.getType());
+  if (!type || !type.getElementType().isF32())
+    return false;
+  SmallVector<AffineExpr> indices;
+  for (int64_t size : type.getShape())
+    indices.push_back(exprs.makeVariable(size));
+  SmallVector<std::pair<Element *, bool>> terms, shifts;
+  collectTerms(exprs.makeLoad(value, indices), false, terms);
+  Element *sum = nullptr;
+  for (auto [term, negated] : terms) {
+    Element *log = exprs.resolve(term);
+    if (log->is("math.log") && !sum && !negated)
+      sum = exprs.resolve(log->operands[0]);
+    else
+      shifts.emplace_back(term, !negated);
+  }
+  if (!sum || sum->kind != Element::Kind::Reduce || !match.sum || match.sink ||
+      sum->indices.size() != match.sum->indices.size())
+    return false;
+  for (auto [mine, its] : llvm::zip_equal(sum->indices, match.sum->indices))
+    if (!exprs.replaceVariable(mine, its))
+      return false;
+  SmallVector<AffineExpr> loops;
+  for (int64_t size : exprs.getReducedSizes(sum))
+    loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
+  Element *summand = exprs.getReduced(sum, loops);
+  summand = summand ? exprs.resolve(summand) : nullptr;
+  if (!summand || !summand->is("math.exp"))
+    return false;
+  // The scores, and no more than what stands beside the logarithm.
+  SmallVector<std::pair<Element *, bool>> all;
+  collectTerms(summand->operands[0], false, all);
+  if (all.size() != shifts.size() + scoreTerms.size())
+    return false;
+  for (auto &term : llvm::concat<std::pair<Element *, bool>>(shifts, scoreTerms))
+    if (llvm::none_of(all, [&](auto &other) {
+          return other.second == term.second && exprs.areEqual(other.first, term.first);
+        }))
+      return false;
+  exprs.touch(exprs.makeLoad(value, indices));
+  exprs.touch(sum);
+  for (auto [term, negated] : all)
+    exprs.touch(term);
+  match.lse = value;
+  for (AffineExpr index : indices)
+    match.lseIndices.push_back(exprs.simplify(index));
+  return true;
+}
+
+bool AttentionMatcher::findLogSumExp(Operation *user, AttentionMatch &found) {
+  for (unsigned step = 0; step < 6 && user->getNumResults() == 1; ++step) {
+    if (isLogSumExp(user->getResult(0))) {
+      found.lse = match.lse;
+      found.lseIndices = match.lseIndices;
+      return true;
+    }
+    if (!user->hasOneUse())
+      break;
+    user = *user->user_begin();
+  }
+  return false;
+}
+
 std::optional<AttentionMatch> mlir::flashattn::matchAttention(TensorExprs &exprs,
                                                               linalg::LinalgOp op, NearMiss &miss) {
-  return AttentionMatcher(exprs, op, miss).run();
+  AttentionMatcher matcher(exprs, op, miss);
+  std::optional<AttentionMatch> match = matcher.run();
+  Operation *user = match ? findOtherUser(*match, exprs) : nullptr;
+  if (user && matcher.findLogSumExp(user, *match))
+    user = findOtherUser(*match, exprs);
+  if (!user)
+    return match;
+  miss = {user, "expected scores and probabilities that nothing else reads",
+          ("a use by '" + user->getName().getStringRef() + "'").str()};
+  return std::nullopt;
 }

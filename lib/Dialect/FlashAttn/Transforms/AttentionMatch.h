@@ -44,11 +44,15 @@ struct AttentionMatch {
   SmallVector<std::pair<Element *, bool>> biases; ///< with whether each is subtracted
   SmallVector<Condition> conditions;
   Element *sink = nullptr;
+  /// What probabilities are divided by, and a value that is the log-sum-exp at `lseIndices`.
+  Element *sum = nullptr;
+  Value lse;
+  SmallVector<AffineExpr> lseIndices;
   Dimensions dims;
 };
 
-/// The attention whose second product is `op`; none where it is not, and `miss` says why where it
-/// nearly is.
+/// The attention whose second product is `op`, of which nothing else reads scores or probabilities;
+/// none where it is not, and `miss` says why where it nearly is.
 std::optional<AttentionMatch> matchAttention(TensorExprs &exprs, linalg::LinalgOp op,
                                              NearMiss &miss);
 
@@ -59,6 +63,8 @@ struct RaisedMask {
   Attribute mask;
   Align align = Align::BottomRight;
   SmallVector<Condition> others;
+  Element *offset = nullptr;     ///< position of query 0
+  Element *lengths = nullptr;    ///< number of keys of each batch
   SmallVector<Element *> biases; ///< matrices of 0 and low numbers that are no set
 };
 std::optional<RaisedMask> raiseMask(TensorExprs &exprs, const AttentionMatch &match,

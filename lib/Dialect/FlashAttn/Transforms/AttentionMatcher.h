@@ -31,6 +31,8 @@ public:
       : exprs(exprs), op(op), miss(miss) {}
 
   std::optional<AttentionMatch> run();
+  /// After `run`: whether what `op` gives, or what its users make of it alone, is the log-sum-exp.
+  bool findLogSumExp(Operation *user, AttentionMatch &found);
 
 private:
   bool fail(Operation *at, const Twine &expected, const Twine &found);
@@ -42,8 +44,9 @@ private:
   void collectTerms(Element *x, bool negated, SmallVectorImpl<std::pair<Element *, bool>> &terms);
   bool hasScores(Element *x, unsigned depth = 0);
   bool matchProbabilities(Product &product);
-  bool matchDivisor(Element *divisor, Element *exp);
+  bool matchDivisor(Product &product, Element *exp);
   bool matchLogSum(ArrayRef<std::pair<Element *, bool>> shifts, Element *exp);
+  bool isLogSumExp(Value value);
   bool matchGuard(Element *guard, bool hides);
   bool parseTerms(ArrayRef<std::pair<Element *, bool>> terms);
   bool parseScore(Element *x);
@@ -61,6 +64,7 @@ private:
   AttentionMatch match;
   SmallVector<ScoreStep> steps;
   SmallVector<std::pair<Element *, bool>> scoreTerms;
+  Element *exponential = nullptr;
 };
 
 } // namespace mlir::flashattn

@@ -35,18 +35,22 @@ private:
   Value compute(Element *x, const Roles &roles, bool negated);
   Value makeOperand(Element *x, const Roles &roles, bool negated);
   Value emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads, ValueRange arguments,
-             ArrayRef<unsigned> digits);
-  Value emitIndex(OpBuilder &b, AffineExpr expr, ArrayRef<unsigned> digits);
+             llvm::function_ref<Value(unsigned)> digits);
+  Value emitIndex(OpBuilder &b, AffineExpr expr, llvm::function_ref<Value(unsigned)> digits);
   Value reshape(Value value, ArrayRef<int64_t> shape);
   Value convert(Value value, Type element);
   Value makeBias();
   Value makeKeep();
   Value makeSink();
-  Value makeResult(Value o, const Roles &roles);
-  bool canPlaceResult(const Roles &roles);
+  Value makeResult(Value o, const Roles &roles, Value replaced, ArrayRef<AffineExpr> indices);
   Layout chooseLayout();
   bool check(Layout layout);
   bool isDecomposed(Element *load);
+  Value extractScalar(Element *leaf);
+  Value makeOffset();
+  Value makeLengths();
+  bool isComputed(Element *x);
+  void emitScoreMod(AttentionOp op);
 
   RewriterBase &rewriter;
   TensorExprs &exprs;
@@ -55,6 +59,8 @@ private:
   NearMiss &miss;
   Location loc;
   MLIRContext *context;
+  /// What a score_mod adds, or subtracts.
+  SmallVector<std::pair<Element *, bool>> scoreMods;
 };
 } // namespace
 
@@ -126,11 +132,12 @@ void Emitter::collectLoads(Element *x, SmallVectorImpl<Element *> &loads) {
     collectLoads(operand, loads);
 }
 
-Value Emitter::emitIndex(OpBuilder &b, AffineExpr expr, ArrayRef<unsigned> digits) {
+Value Emitter::emitIndex(OpBuilder &b, AffineExpr expr,
+                         llvm::function_ref<Value(unsigned)> digits) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return arith::ConstantIndexOp::create(b, loc, constant.getValue());
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
-    return linalg::IndexOp::create(b, loc, llvm::find(digits, dim.getPosition()) - digits.begin());
+    return digits(dim.getPosition());
   auto binary = cast<AffineBinaryOpExpr>(expr);
   Value lhs = emitIndex(b, binary.getLHS(), digits), rhs = emitIndex(b, binary.getRHS(), digits);
   switch (binary.getKind()) {
@@ -146,7 +153,7 @@ Value Emitter::emitIndex(OpBuilder &b, AffineExpr expr, ArrayRef<unsigned> digit
 }
 
 Value Emitter::emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads, ValueRange arguments,
-                    ArrayRef<unsigned> digits) {
+                    llvm::function_ref<Value(unsigned)> digits) {
   switch (x->kind) {
   case Element::Kind::Load:
     return arguments[llvm::find(loads, x) - loads.begin()];
@@ -201,7 +208,9 @@ Value Emitter::compute(Element *x, const Roles &roles, bool negated) {
       rewriter, loc, init.getType(), inputs, init, maps,
       SmallVector<utils::IteratorType>(digits.size(), utils::IteratorType::parallel),
       [&](OpBuilder &b, Location, ValueRange arguments) {
-        Value value = emit(b, x, loads, arguments, digits);
+        Value value = emit(b, x, loads, arguments, [&](unsigned digit) -> Value {
+          return linalg::IndexOp::create(b, loc, llvm::find(digits, digit) - digits.begin());
+        });
         if (negated && x->type.isInteger(1)) {
           Value one = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
           value = arith::XOrIOp::create(b, loc, value, one);
@@ -271,6 +280,18 @@ Value Emitter::makeBias() {
   SmallVector<std::pair<Element *, bool>> biases(match.biases);
   for (Element *bias : mask.biases)
     biases.emplace_back(bias, false);
+  // Positions are what the mask's alignment makes of queries.
+  bool isPosition =
+      !mask.offset && (mask.align == Align::TopLeft ||
+                       getExtent(exprs, match.dims.query) == getExtent(exprs, match.dims.key));
+  llvm::erase_if(biases, [&](auto &bias) {
+    Element *x = exprs.force(bias.first);
+    if (!isPosition || mask.lengths || !x->type.isF32() || x->kind == Element::Kind::Const ||
+        !isComputed(x))
+      return false;
+    scoreMods.emplace_back(x, bias.second);
+    return true;
+  });
   if (biases.empty())
     return {};
   Element *sum = nullptr;
@@ -301,7 +322,6 @@ Value Emitter::makeKeep() {
       hides = !condition.shows;
       continue;
     }
-    // What is hidden by either.
     if (!hides && condition.shows) {
       all = exprs.makeOp("arith.andi", i1, {all, x});
       continue;
@@ -385,24 +405,25 @@ bool Emitter::check(Layout layout) {
 }
 
 /// `o`, whose dimensions are `roles`, as the value that it replaces.
-Value Emitter::makeResult(Value o, const Roles &roles) {
-  auto type = cast<RankedTensorType>(match.result.getType());
-  if (isDirect(match.indices, roles))
+Value Emitter::makeResult(Value o, const Roles &roles, Value replaced,
+                          ArrayRef<AffineExpr> resultIndices) {
+  auto type = cast<RankedTensorType>(replaced.getType());
+  if (isDirect(resultIndices, roles))
     return convert(o, type.getElementType());
   SmallVector<unsigned> digits;
   for (auto &role : roles)
     digits.append(role.begin(), role.end());
   AffineExpr flat = getAffineConstantExpr(0, context);
-  for (auto [index, size] : llvm::zip_equal(match.indices, type.getShape()))
+  for (auto [index, size] : llvm::zip_equal(resultIndices, type.getShape()))
     flat = flat * size + index;
   if (exprs.simplify(flat) == linearize(digits))
     return reshape(convert(o, type.getElementType()), type.getShape());
   SmallVector<int64_t> permutation;
-  for (AffineExpr index : match.indices)
+  for (AffineExpr index : resultIndices)
     for (auto [i, role] : llvm::enumerate(roles))
       if (!role.empty() && exprs.simplify(index) == linearize(role))
         permutation.push_back(i);
-  if (match.indices.size() == roles.size() && isPermutationVector(permutation)) {
+  if (resultIndices.size() == roles.size() && isPermutationVector(permutation)) {
     o = convert(o, type.getElementType());
     Value init = tensor::EmptyOp::create(rewriter, loc, type.getShape(), type.getElementType());
     return linalg::TransposeOp::create(rewriter, loc, o, init, permutation)->getResult(0);
@@ -426,6 +447,87 @@ Value Emitter::makeResult(Value o, const Roles &roles) {
     indices.push_back(linearize(role));
   Element *load = exprs.makeLoad(o, indices);
   return reshape(convert(compute(load, order, false), type.getElementType()), type.getShape());
+}
+
+/// The one element of a leaf that is the same for all.
+Value Emitter::extractScalar(Element *leaf) {
+  if (leaf->kind != Element::Kind::Load)
+    return leaf->value;
+  SmallVector<Value> indices;
+  for (AffineExpr index : leaf->indices)
+    indices.push_back(arith::ConstantIndexOp::create(
+        rewriter, loc, cast<AffineConstantExpr>(exprs.simplify(index)).getValue()));
+  return tensor::ExtractOp::create(rewriter, loc, leaf->value, indices);
+}
+
+Value Emitter::makeOffset() {
+  if (!mask.offset)
+    return {};
+  Value offset = extractScalar(mask.offset);
+  if (offset.getType().isIndex())
+    return offset;
+  return arith::IndexCastOp::create(rewriter, loc, rewriter.getIndexType(), offset);
+}
+
+Value Emitter::makeLengths() {
+  if (!mask.lengths)
+    return {};
+  Value lengths = gather(mask.lengths, {match.dims.batch});
+  auto type = cast<RankedTensorType>(lengths.getType());
+  auto i32 = type.clone(rewriter.getI32Type());
+  if (type == i32)
+    return lengths;
+  // Lengths past the keys count as all of them, so none is lost.
+  int64_t keys = getExtent(exprs, match.dims.key);
+  auto number = [&](int64_t value) -> Value {
+    Attribute element = rewriter.getIntegerAttr(type.getElementType(), value);
+    return arith::ConstantOp::create(rewriter, loc, DenseElementsAttr::get(type, element));
+  };
+  lengths = arith::MinSIOp::create(rewriter, loc, lengths, number(keys));
+  lengths = arith::MaxSIOp::create(rewriter, loc, lengths, number(0));
+  return arith::TruncIOp::create(rewriter, loc, i32, lengths);
+}
+
+/// Whether a bias is made of positions and numbers alone, so that a score_mod can say it.
+bool Emitter::isComputed(Element *x) {
+  if (x->kind == Element::Kind::Load || x->kind == Element::Kind::Reduce)
+    return false;
+  if (x->kind == Element::Kind::Scalar && !(x->type.isF32() || x->type.isIntOrIndex()))
+    return false;
+  return llvm::all_of(x->operands, [&](Element *y) { return isComputed(y); });
+}
+
+void Emitter::emitScoreMod(AttentionOp op) {
+  OpBuilder::InsertionGuard guard(rewriter);
+  Region &region = op.getScoreMods()[0];
+  Type f32 = rewriter.getF32Type(), index = rewriter.getIndexType();
+  Block *block = rewriter.createBlock(&region, {}, {f32, index, index, index, index},
+                                      SmallVector<Location>(5, loc));
+  llvm::DenseMap<unsigned, Value> values;
+  auto setDigits = [&](ArrayRef<unsigned> digits, Value argument) {
+    // Digits of an index: the last one varies fastest.
+    for (unsigned digit : llvm::reverse(digits)) {
+      Value extent = arith::ConstantIndexOp::create(rewriter, loc, exprs.getExtent(digit));
+      bool isFirst = digit == digits.front();
+      values[digit] =
+          isFirst ? argument : arith::RemSIOp::create(rewriter, loc, argument, extent).getResult();
+      if (!isFirst)
+        argument = arith::DivSIOp::create(rewriter, loc, argument, extent);
+    }
+  };
+  SmallVector<unsigned> heads(match.dims.head);
+  llvm::append_range(heads, match.dims.group);
+  setDigits(match.dims.batch, block->getArgument(1));
+  setDigits(heads, block->getArgument(2));
+  setDigits(match.dims.query, block->getArgument(3));
+  setDigits(match.dims.key, block->getArgument(4));
+  Value score = block->getArgument(0);
+  for (auto [bias, negated] : scoreMods) {
+    Value value = emit(rewriter, bias, {}, {}, [&](unsigned digit) { return values[digit]; });
+    score = negated ? arith::SubFOp::create(rewriter, loc, score, value).getResult()
+                    : arith::AddFOp::create(rewriter, loc, score, value).getResult();
+  }
+  YieldOp::create(rewriter, loc, score);
 }
 
 bool Emitter::run() {
@@ -455,13 +557,7 @@ bool Emitter::run() {
   FloatAttr scale;
   double byDefault = 1 / std::sqrt(double(qType.getDimSize(3)));
   if (match.scaleValue) {
-    scaleValue = match.scaleValue->value;
-    if (match.scaleValue->kind == Element::Kind::Load) {
-      SmallVector<Value> zeros(match.scaleValue->shape.size());
-      for (Value &zero : zeros)
-        zero = arith::ConstantIndexOp::create(rewriter, loc, 0);
-      scaleValue = tensor::ExtractOp::create(rewriter, loc, scaleValue, zeros);
-    }
+    scaleValue = extractScalar(match.scaleValue);
     if (!scaleValue.getType().isF32())
       scaleValue = arith::ExtFOp::create(rewriter, loc, rewriter.getF32Type(), scaleValue);
     if (std::abs(match.scale - 1) > 1e-6) {
@@ -472,12 +568,26 @@ bool Emitter::run() {
   } else if (std::abs(match.scale / byDefault - 1) > 1e-6) {
     scale = rewriter.getF32FloatAttr(match.scale);
   }
+  Value lseInit;
+  SmallVector<Type> types = {init.getType()};
+  if (match.lse) {
+    OpFoldResult b = sizes[0], h = sizes[layout == Layout::BHSD ? 1 : 2],
+                 n = sizes[layout == Layout::BHSD ? 2 : 1];
+    lseInit = tensor::EmptyOp::create(rewriter, loc, {b, h, n}, rewriter.getF32Type());
+    types.push_back(lseInit.getType());
+  }
   auto op = AttentionOp::create(
-      rewriter, loc, TypeRange{init.getType()}, q, k, v, bias, keep, sinks, Value(), Value(),
-      scaleValue, init, Value(), cast_or_null<MaskAttrInterface>(mask.mask), scale,
+      rewriter, loc, types, q, k, v, bias, keep, sinks, makeLengths(), makeOffset(), scaleValue,
+      init, lseInit, cast_or_null<MaskAttrInterface>(mask.mask), scale,
       match.softcap ? rewriter.getF32FloatAttr(*match.softcap) : FloatAttr(), mask.align, layout,
-      ScheduleAttr(), 0);
-  rewriter.replaceAllUsesWith(match.result, makeResult(op->getResult(0), oRoles));
+      ScheduleAttr(), scoreMods.empty() ? 0 : 1);
+  if (!scoreMods.empty())
+    emitScoreMod(op);
+  rewriter.replaceAllUsesWith(match.result,
+                              makeResult(op->getResult(0), oRoles, match.result, match.indices));
+  if (match.lse)
+    rewriter.replaceAllUsesWith(match.lse, makeResult(op->getResult(1), {d.batch, heads, d.query},
+                                                      match.lse, match.lseIndices));
   return true;
 }
 

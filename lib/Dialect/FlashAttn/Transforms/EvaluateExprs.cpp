@@ -82,6 +82,20 @@ static bool isIntegerConstant(TensorExprs &exprs, Element *element, int64_t &val
   return bool(constant);
 }
 
+/// An integer that is the same everywhere becomes a symbol.
+Element *TensorExprs::nameSymbol(Element *element) {
+  bool isLeaf = element->kind == Element::Kind::Load || element->kind == Element::Kind::Scalar;
+  bool isUniform = llvm::all_of(
+      element->indices, [&](AffineExpr index) { return isa<AffineConstantExpr>(simplify(index)); });
+  if (!isLeaf || !isUniform || element->type.isInteger(1) || !element->type.isIntOrIndex())
+    return element;
+  auto known = llvm::find_if(symbols, [&](Element *symbol) { return areEqual(symbol, element); });
+  unsigned position = known - symbols.begin();
+  if (known == symbols.end())
+    symbols.push_back(element);
+  return makeIndex(getAffineSymbolExpr(position, context), element->type);
+}
+
 /// Integer arithmetic on indices.
 Element *TensorExprs::fold(Element *element) {
   if (element->kind != Element::Kind::Op || element->operands.empty() ||
@@ -142,6 +156,8 @@ Element *TensorExprs::force(Element *element) {
     if (changed)
       result = makeOp(result->name, result->type, operands, result->op);
     result = fold(result);
+  } else {
+    result = nameSymbol(result);
   }
   return forced[element] = result;
 }

@@ -3,12 +3,11 @@
 #include "AttentionMatch.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
-#include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
-#include "mlir/Transforms/RegionUtils.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_RAISEATTENTION
@@ -27,27 +26,6 @@ static bool isContraction(linalg::LinalgOp op) {
            return isa_and_nonnull<arith::MulFOp, arith::DivFOp, arith::ExtFOp, arith::TruncFOp>(
                x.getDefiningOp());
          });
-}
-
-/// The op that reads what `scores` leads to and is neither part of the match nor unused.
-static Operation *findOtherUser(Operation *scores, Value result, TensorExprs &exprs) {
-  SmallVector<Operation *> work = {scores};
-  llvm::SmallPtrSet<Operation *, 32> seen;
-  Operation *last = result.getDefiningOp();
-  while (!work.empty()) {
-    Operation *op = work.pop_back_val();
-    if (op == last || !seen.insert(op).second)
-      continue;
-    for (Operation *user : op->getUsers()) {
-      bool isKnown =
-          exprs.getVisited().contains(user) || isa<tensor::DimOp>(user) || isOpTriviallyDead(user);
-      if (!isKnown)
-        return user;
-      if (!isa<tensor::DimOp>(user))
-        work.push_back(user);
-    }
-  }
-  return nullptr;
 }
 
 /// Erases `root`, and what it alone had use for.
@@ -73,52 +51,100 @@ static void report(const NearMiss &miss) {
       << (miss.expected + " but got " + miss.found);
 }
 
-static void raise(RewriterBase &rewriter, linalg::LinalgOp op) {
+/// Whether `op`, as second product, was raised.
+static bool raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   TensorExprs exprs(op->getContext());
   NearMiss miss;
-  auto refuse = [&] {
+  std::optional<AttentionMatch> match = matchAttention(exprs, op, miss);
+  std::optional<RaisedMask> mask = match ? raiseMask(exprs, *match, miss) : std::nullopt;
+  Operation *last = mask ? match->result.getDefiningOp() : nullptr;
+  if (last)
+    rewriter.setInsertionPoint(last);
+  if (!last || !emitAttention(rewriter, exprs, *match, *mask, miss)) {
     if (miss.op)
       report(miss);
-  };
-  std::optional<AttentionMatch> match = matchAttention(exprs, op, miss);
-  if (!match)
-    return refuse();
-  if (Operation *user = findOtherUser(match->scores, match->result, exprs)) {
-    miss = {user, "expected scores and probabilities that nothing else reads",
-            ("a use by '" + user->getName().getStringRef() + "'").str()};
-    return refuse();
+    return false;
   }
-  std::optional<RaisedMask> mask = raiseMask(exprs, *match, miss);
-  if (!mask)
-    return refuse();
-  Operation *last = match->result.getDefiningOp();
-  rewriter.setInsertionPoint(last);
-  if (!emitAttention(rewriter, exprs, *match, *mask, miss))
-    return refuse();
   remark::passed(last->getLoc(),
                  remark::RemarkOpts::name("attention-raised").category("flashattn-raise-attention"))
       << "flashattn.attention";
+  if (match->lse)
+    eraseDead(rewriter, match->lse.getDefiningOp());
   eraseDead(rewriter, last);
+  return true;
 }
 
-void mlir::flashattn::raiseAttention(RewriterBase &rewriter, Operation *root) {
-  // In order: a second attention may read what the first one gives.
+static bool raiseBelow(RewriterBase &rewriter, Operation *root) {
   SmallVector<linalg::LinalgOp> candidates;
   root->walk([&](linalg::LinalgOp op) {
     if (isContraction(op) && isa<RankedTensorType>(op->getResult(0).getType()))
       candidates.push_back(op);
   });
-  llvm::SmallPtrSet<Operation *, 16> erased;
   struct Listener : RewriterBase::Listener {
-    llvm::SmallPtrSet<Operation *, 16> &erased;
-    explicit Listener(llvm::SmallPtrSet<Operation *, 16> &erased) : erased(erased) {}
+    llvm::SmallPtrSet<Operation *, 16> erased;
     void notifyOperationErased(Operation *op) override { erased.insert(op); }
-  } listener(erased);
+  } listener;
   rewriter.setListener(&listener);
+  bool raised = false;
+  // The second product first, with which the first one goes.
   for (linalg::LinalgOp op : llvm::reverse(candidates))
-    if (!erased.contains(op))
-      raise(rewriter, op);
+    if (!listener.erased.contains(op))
+      raised |= raise(rewriter, op);
   rewriter.setListener(nullptr);
+  return raised;
+}
+
+/// The body of the private function that `call` calls, if it is one block that calls itself
+/// nowhere.
+static Block *findCallee(func::CallOp call, Operation *table) {
+  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(table, call.getCalleeAttr());
+  return callee && callee.isPrivate() && callee.getBody().hasOneBlock() ? &callee.getBody().front()
+                                                                        : nullptr;
+}
+
+/// Replaces calls of private functions below `root` by what they do. False where there are none.
+static bool inlineCalls(RewriterBase &rewriter, Operation *root, Operation *table) {
+  constexpr unsigned mostCalls = 256;
+  unsigned number = 0;
+  for (bool changed = true; changed && number < mostCalls;) {
+    changed = false;
+    SmallVector<func::CallOp> calls;
+    root->walk([&](func::CallOp call) { calls.push_back(call); });
+    for (func::CallOp call : calls) {
+      Block *body = findCallee(call, table);
+      if (!body || ++number > mostCalls)
+        continue;
+      IRMapping mapping;
+      mapping.map(body->getArguments(), call.getOperands());
+      rewriter.setInsertionPoint(call);
+      for (Operation &op : body->without_terminator())
+        rewriter.clone(op, mapping);
+      SmallVector<Value> results;
+      for (Value result : body->getTerminator()->getOperands())
+        results.push_back(mapping.lookup(result));
+      rewriter.replaceOp(call, results);
+      changed = true;
+    }
+  }
+  return number != 0;
+}
+
+void mlir::flashattn::raiseAttention(RewriterBase &rewriter, Operation *root) {
+  SmallVector<func::FuncOp> callers;
+  root->walk([&](func::FuncOp function) {
+    bool calls = false;
+    function.walk([&](func::CallOp call) { calls |= findCallee(call, function) != nullptr; });
+    if (calls)
+      callers.push_back(function);
+  });
+  raiseBelow(rewriter, root);
+  // What is called may be part of an attention. A function without one stays as it is.
+  for (func::FuncOp function : callers) {
+    OwningOpRef<func::FuncOp> clone = function.clone();
+    inlineCalls(rewriter, *clone, function);
+    if (raiseBelow(rewriter, *clone))
+      function.getBody().takeBody(clone->getBody());
+  }
 }
 
 namespace {

@@ -50,6 +50,8 @@ private:
   std::optional<Union> intersect(std::optional<Union> a, std::optional<Union> b);
   std::optional<Union> unite(std::optional<Union> a, std::optional<Union> b);
   void take(Element *x, bool shows, bool isFinite);
+  bool takeLengths(Element *x, bool shows);
+  bool movePosition(Constraint &constraint);
   bool isVisible(const Conjunction &set, int64_t q, int64_t k);
   bool everyRowSees();
   AffineExpr substitute(AffineExpr expr, int64_t q, int64_t k);
@@ -64,7 +66,8 @@ private:
   NearMiss &miss;
   MLIRContext *context;
   int64_t queries, keys, shift = 0;
-  AffineExpr query, key;
+  AffineExpr query, key, unmoved;
+  bool isMoved = false;
   Union visible = {{}};
   RaisedMask result;
 };
@@ -234,27 +237,100 @@ std::optional<Union> MaskRaiser::fitMatrix(Element *x, bool shows) {
   return std::nullopt;
 }
 
+/// Where a query's index is compared with a symbol added, their sum is the query's position, and
+/// the mask is made of that. False where symbols are compared otherwise.
+bool MaskRaiser::movePosition(Constraint &constraint) {
+  std::optional<unsigned> symbol;
+  bool isOne = true;
+  constraint.expr.walk([&](AffineExpr part) {
+    if (auto found = dyn_cast<AffineSymbolExpr>(part)) {
+      isOne &= !symbol || *symbol == found.getPosition();
+      symbol = found.getPosition();
+    }
+  });
+  if (!symbol)
+    return true;
+  Element *offset = exprs.getSymbol(*symbol);
+  if (!isOne || (result.offset && result.offset != offset))
+    return false;
+  AffineExpr position = isMoved ? query : exprs.makeVariable(ShapedType::kDynamic);
+  AffineExpr index = isMoved ? unmoved : query, sum = getAffineSymbolExpr(*symbol, context);
+  // One query has no variable of its own.
+  AffineExpr moved = exprs.simplify(index ? constraint.expr.replace(index, position - sum)
+                                          : constraint.expr.replace(sum, position));
+  bool isLeft = false;
+  moved.walk([&](AffineExpr part) { isLeft |= isa<AffineSymbolExpr>(part); });
+  if (isLeft)
+    return false;
+  constraint.expr = moved;
+  unmoved = index;
+  query = position;
+  isMoved = true;
+  result.offset = offset;
+  return true;
+}
+
+/// Keys below a length of each batch.
+bool MaskRaiser::takeLengths(Element *x, bool shows) {
+  x = exprs.force(x);
+  if (!x->is("arith.cmpi") || result.lengths || !key)
+    return false;
+  using P = arith::CmpIPredicate;
+  P predicate = cast<arith::CmpIOp>(x->op).getPredicate();
+  if (!shows)
+    predicate = arith::invertPredicate(predicate);
+  Element *keys = x->operands[0], *lengths = x->operands[1];
+  if (predicate == P::sgt || predicate == P::ugt)
+    std::swap(keys, lengths);
+  else if (predicate != P::slt && predicate != P::ult)
+    return false;
+  if (keys->kind != Element::Kind::Index || exprs.simplify(keys->indices[0]) != key ||
+      lengths->kind != Element::Kind::Load || match.dims.batch.empty() ||
+      ShapedType::isDynamic(getExtent(exprs, match.dims.key)) ||
+      (!lengths->type.isInteger(32) && !lengths->type.isInteger(64)))
+    return false;
+  llvm::SmallSetVector<unsigned, 8> variables;
+  for (AffineExpr index : lengths->indices)
+    exprs.collectVariables(index, variables);
+  if (!llvm::all_of(variables, [&](unsigned variable) {
+        return llvm::is_contained(match.dims.batch, variable);
+      }))
+    return false;
+  result.lengths = lengths;
+  return true;
+}
+
 /// Takes a condition, or the parts of it that all have to hold, as sets where they are some.
 void MaskRaiser::take(Element *x, bool shows, bool isFinite) {
   if (std::optional<Union> set = getSet(x, shows)) {
-    bool isKnown = llvm::all_of(*set, [&](Conjunction &conjunction) {
-      return llvm::all_of(conjunction, [&](Constraint &constraint) {
-        llvm::SmallSetVector<unsigned, 8> variables;
-        exprs.collectVariables(constraint.expr, variables);
-        return llvm::all_of(variables, [&](unsigned variable) {
-          AffineExpr dim = getAffineDimExpr(variable, context);
-          return dim == query || dim == key;
-        });
-      });
-    });
-    if (isKnown)
-      if (std::optional<Union> both = intersect(visible, set)) {
-        visible = *both;
-        return;
-      }
+    MaskRaiser before(*this);
+    std::optional<Union> both = intersect(visible, set);
+    bool isKnown = both && llvm::all_of(*both, [&](Conjunction &conjunction) {
+                     return llvm::all_of(conjunction, [&](Constraint &constraint) {
+                       return movePosition(constraint);
+                     });
+                   });
+    isKnown = isKnown && llvm::all_of(*both, [&](Conjunction &conjunction) {
+                return llvm::all_of(conjunction, [&](Constraint &constraint) {
+                  llvm::SmallSetVector<unsigned, 8> variables;
+                  exprs.collectVariables(constraint.expr, variables);
+                  return llvm::all_of(variables, [&](unsigned variable) {
+                    AffineExpr dim = getAffineDimExpr(variable, context);
+                    return dim == query || dim == key;
+                  });
+                });
+              });
+    if (isKnown) {
+      visible = *both;
+      return;
+    }
+    std::tie(query, unmoved, isMoved, result) =
+        std::tie(before.query, before.unmoved, before.isMoved, before.result);
   }
-  Element *n = exprs.resolve(x);
   exprs.touch(x);
+  if (takeLengths(x, shows))
+    return;
+  Element *n = exprs.resolve(x);
   if (n->is(shows ? "arith.andi" : "arith.ori")) {
     take(n->operands[0], shows, isFinite);
     return take(n->operands[1], shows, isFinite);
@@ -351,6 +427,11 @@ bool MaskRaiser::everyRowSees() {
 
 /// Where queries and keys differ in number, a bound at the last query's and the last key's corner.
 Align MaskRaiser::align() {
+  if (result.offset)
+    return Align::BottomRight;
+  // With lengths of its own the corner of a batch is elsewhere.
+  if (result.lengths)
+    return Align::TopLeft;
   if (queries == keys && !ShapedType::isDynamic(queries))
     return Align::BottomRight;
   if (ShapedType::isDynamic(queries) || ShapedType::isDynamic(keys))

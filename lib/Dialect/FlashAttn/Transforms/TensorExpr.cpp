@@ -49,6 +49,12 @@ Element *TensorExprs::makeOp(StringRef name, Type type, ArrayRef<Element *> oper
   return element;
 }
 
+static bool hasSymbols(AffineExpr expr) {
+  bool found = false;
+  expr.walk([&](AffineExpr part) { found |= isa<AffineSymbolExpr>(part); });
+  return found;
+}
+
 namespace mlir::flashattn {
 /// Makes elements of the values in the body of a linalg op, with its loops at given indices.
 class ElementBuilder {
@@ -158,7 +164,7 @@ private:
     for (Value index : extract.getIndices()) {
       Element *element = get(index);
       element = element ? exprs.force(element) : nullptr;
-      if (!element || element->kind != Element::Kind::Index)
+      if (!element || element->kind != Element::Kind::Index || hasSymbols(element->indices[0]))
         return nullptr;
       indices.push_back(element->indices[0]);
     }

@@ -57,6 +57,9 @@ public:
   /// The variables in `expr`, simplified.
   void collectVariables(AffineExpr expr, llvm::SmallSetVector<unsigned, 8> &variables);
 
+  /// The leaf that a symbol of an index stands for: an integer that is the same everywhere.
+  Element *getSymbol(unsigned position) const { return symbols[position]; }
+
   Element *makeLoad(Value value, ArrayRef<AffineExpr> indices, ArrayRef<int64_t> shape = {});
   Element *makeIndex(AffineExpr expr, Type type);
   Element *makeOp(StringRef name, Type type, ArrayRef<Element *> operands, Operation *op = nullptr);
@@ -94,6 +97,7 @@ private:
   Element *expandSlice(Operation *op, Element *load);
   Element *expandConstant(Attribute value, Element *load);
   Element *fold(Element *element);
+  Element *nameSymbol(Element *element);
   bool splitVariable(unsigned variable, int64_t stride);
   bool cutOnce(AffineExpr expr);
   std::optional<double> getConstant(Element *element, unsigned depth);
@@ -102,6 +106,7 @@ private:
   std::deque<Element> elements;
   SmallVector<int64_t> extents;
   SmallVector<AffineExpr> replacements;
+  SmallVector<Element *> symbols;
   llvm::DenseMap<Element *, Element *> expanded, forced;
   llvm::DenseSet<std::pair<Element *, Element *>> equal;
   llvm::SetVector<Operation *> visited;
