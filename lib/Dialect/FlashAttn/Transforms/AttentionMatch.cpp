@@ -51,13 +51,24 @@ bool AttentionMatcher::isView(Operation *user, Value source) {
          (isa<arith::DivFOp, arith::MulFOp>(last) && linalgOp.getNumDpsInputs() == 2);
 }
 
+bool AttentionMatcher::sumsExponentials(Element *sum) {
+  SmallVector<AffineExpr> loops;
+  for (int64_t size : exprs.getReducedSizes(sum))
+    loops.push_back(exprs.makeVariable(size));
+  Element *summand = exprs.getReduced(sum, loops);
+  Product product;
+  if (summand)
+    flatten(summand, false, product);
+  return product.exps.size() == 1;
+}
+
 /// The last value that is the product moved, rounded or divided by one sum, and nothing else.
 void AttentionMatcher::findResult() {
   SmallVector<Value> chain = {op->getResult(0)};
   bool isDivided = false;
   while (chain.back().hasOneUse() && chain.size() < 8) {
     Operation *user = *chain.back().user_begin();
-    if (!isView(user, chain.back()))
+    if (user->getBlock() != op->getBlock() || !isView(user, chain.back()))
       break;
     if (auto generic = dyn_cast<linalg::LinalgOp>(user);
         generic && generic.getNumDpsInputs() == 2) {
@@ -72,7 +83,8 @@ void AttentionMatcher::findResult() {
           isa<arith::DivFOp>(generic.getBlock()->getTerminator()->getOperand(0).getDefiningOp());
       Product product;
       flatten(exprs.makeLoad(other, indices), divides, product);
-      if (isDivided || product.divisors.size() != 1 || !product.others.empty())
+      if (isDivided || product.divisors.size() != 1 || !product.others.empty() ||
+          !sumsExponentials(product.divisors[0]))
         break;
       isDivided = true;
     }

@@ -51,6 +51,21 @@ static void report(const NearMiss &miss) {
       << (miss.expected + " but got " + miss.found);
 }
 
+/// Whether nothing reads `lse` before `last`, where the op will stand.
+static bool comesFirst(Operation *last, Value lse, NearMiss &miss) {
+  if (!lse)
+    return true;
+  for (Operation *user : lse.getUsers()) {
+    Operation *inBlock = last->getBlock()->findAncestorOpInBlock(*user);
+    if (inBlock && last->isBeforeInBlock(inBlock))
+      continue;
+    miss = {user, "expected a log-sum-exp that is read behind the attention's result",
+            ("a use before it by '" + user->getName().getStringRef() + "'").str()};
+    return false;
+  }
+  return true;
+}
+
 /// Whether `op`, as second product, was raised.
 static bool raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   TensorExprs exprs(op->getContext());
@@ -58,6 +73,8 @@ static bool raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   std::optional<AttentionMatch> match = matchAttention(exprs, op, miss);
   std::optional<RaisedMask> mask = match ? raiseMask(exprs, *match, miss) : std::nullopt;
   Operation *last = mask ? match->result.getDefiningOp() : nullptr;
+  if (last && !comesFirst(last, match->lse, miss))
+    last = nullptr;
   if (last)
     rewriter.setInsertionPoint(last);
   if (!last || !emitAttention(rewriter, exprs, *match, *mask, miss)) {

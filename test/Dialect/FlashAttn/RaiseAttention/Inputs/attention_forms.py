@@ -151,6 +151,13 @@ def with_lse():
     m=M(); q,k,v=qkv(m); s=qk(m,q,k); r=m.reduce(s,'arith.maximumf','0xFF800000'); mx=m.keepdim(r); e=m.ew('math.exp',m.ew('arith.subf',s,mx)); rl=m.reduce(e,'arith.addf','0.0'); l=m.keepdim(rl)
     p=m.ew('arith.divf',e,l); return m.text(pv(m,p,v),m.ew('arith.addf',r,m.ew('math.log',rl)))
 @case
+def no_early_lse():
+    m=M(); q,k,v=qkv(m); s=qk(m,q,k); r=m.reduce(s,'arith.maximumf','0xFF800000'); e=m.ew('math.exp',m.ew('arith.subf',s,m.keepdim(r))); rl=m.reduce(e,'arith.addf','0.0'); z=m.ew('math.absf',m.ew('arith.addf',r,m.ew('math.log',rl)))
+    return m.text(pv(m,m.ew('arith.divf',e,m.keepdim(rl)),v),z)
+@case
+def normalized_result():
+    m=M(); q,k,v=qkv(m); o=pv(m,m.softmax(qk(m,q,k)),v); other=m.arg([B,H,N,D]); return m.text(m.ew('arith.divf',o,m.keepdim(m.reduce(other,'arith.addf','0.0'))))
+@case
 def exp_lse():
     m=M(); q,k,v=qkv(m); s=qk(m,q,k); r=m.reduce(s,'arith.maximumf','0xFF800000')
     g=m.generic([r],[m.ident([1]*3)],m.t[r][0],'f32',lambda n,o:(['%%a = math.absf %s : f32'%n[0],'%inf = arith.constant 0x7F800000 : f32','%z = arith.constant 0.0 : f32','%c = arith.cmpf oeq, %a, %inf : f32','%%r = arith.select %%c, %%z, %s : f32'%n[0]],'%r'))
