@@ -133,6 +133,8 @@ static void addTilePrograms(OpPassManager &pm, bool onGPU, bool fuseProjection,
 
 void flashattn::buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
                                             const StageVisitor &visit) {
+  if (options.raise)
+    pm.addPass(createRaiseAttention());
   buildFlashAttnSchedulePipeline(pm, Machine::kCPU, options.vectorWidth, options.schedule, visit);
   addTilePrograms(pm, /*onGPU=*/false, options.fuseProjection, visit);
   // Behind what moves programs towards those that read what they write.
@@ -164,6 +166,8 @@ addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
                                                         : llvm::toString(machine.takeError())));
     return std::nullopt;
   }
+  if (options.raise)
+    pm.addPass(createRaiseAttention());
   buildFlashAttnSchedulePipeline(pm, options.chip, /*vectorWidth=*/1, options.schedule, visit);
   addTilePrograms(pm, /*onGPU=*/true, /*fuseProjection=*/false, visit);
   pm.addPass(createSpecializeWarps());

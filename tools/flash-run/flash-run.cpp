@@ -14,6 +14,7 @@
 #include "Runner.h"
 #include "Tune.h"
 #include "Verify.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
@@ -145,6 +146,10 @@ cl::opt<std::string>
 cl::opt<bool> fuseFlag("fuse-projection",
                        cl::desc("CPU: multiply each head's output as soon as it is finished"),
                        cl::cat(compileCategory));
+cl::opt<bool> raiseFlag("raise",
+                        cl::desc("Make attention ops of matmul, softmax, matmul in linalg "
+                                 "(flashattn-raise-attention), and say of how many"),
+                        cl::cat(compileCategory));
 cl::opt<bool>
     tuneFlag("tune",
              cl::desc("Time the schedules that fit and keep for later runs the one that is "
@@ -389,6 +394,30 @@ static LogicalResult explainDialect(Diagnostic &diagnostic) {
   return failure(); // the next handler prints it
 }
 
+/// --raise. Nothing of it stays unsaid: how many ops were made, and how to learn why it is none.
+static LogicalResult raise(ModuleOp module) {
+  auto count = [&] {
+    int64_t ops = 0;
+    module.walk([&](AttentionOp) { ++ops; });
+    return ops;
+  };
+  int64_t before = count();
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  pm.addPass(createRaiseAttention());
+  if (failed(pm.run(module)))
+    return failure();
+  int64_t raised = count() - before;
+  // What --emit prints has standard output to itself.
+  (emitFlag == Emit::None ? llvm::outs() : llvm::errs())
+      << "raise: " << raised << " attention op" << (raised == 1 ? "" : "s")
+      << (raised ? ""
+                 : "; flash-opt -flashattn-raise-attention "
+                   "--remarks-filter=flashattn-raise-attention "
+                   "--remark-format=emitRemark says what was in the way")
+      << "\n";
+  return success();
+}
+
 /// The module of the file or of standard input; null after a diagnostic.
 static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIRContext &context) {
   if (files.empty() && llvm::sys::Process::StandardInIsUserInput())
@@ -407,6 +436,8 @@ static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIR
     module = parseSourceFile<ModuleOp>(sources, &context);
   }
   if (!module)
+    return OwningOpRef<ModuleOp>();
+  if (raiseFlag && failed(raise(*module)))
     return OwningOpRef<ModuleOp>();
   // As the pipelines do first, so that what they make of linalg can be verified.
   PassManager pm(&context, ModuleOp::getOperationName());
@@ -594,7 +625,8 @@ Expected<Watch> Watch::create(ModuleOp plain, const Program &program) {
     return llvm::createStringError(
         "--verify: expected a flashattn.attention, attention_backward, combine or project in "
         "function '" +
-        program.function + "' or one that it calls but got none");
+        program.function + "' or one that it calls but got none" +
+        (raiseFlag ? "" : "; --raise makes attention of matmul, softmax, matmul"));
   return watch;
 }
 

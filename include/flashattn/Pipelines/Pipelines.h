@@ -24,6 +24,10 @@ struct FlashAttnToCPUOptions : public PassPipelineOptions<FlashAttnToCPUOptions>
       *this, "fuse-projection",
       llvm::cl::desc("multiply each head's output as soon as it is finished"),
       llvm::cl::init(false)};
+  PassOptions::Option<bool> raise{
+      *this, "raise",
+      llvm::cl::desc("make attention ops of matmul, softmax, matmul (flashattn-raise-attention)"),
+      llvm::cl::init(false)};
 };
 
 struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOptions> {
@@ -32,6 +36,10 @@ struct FlashAttnToNVVMOptions : public PassPipelineOptions<FlashAttnToNVVMOption
   PassOptions::Option<std::string> schedule{
       *this, "schedule",
       llvm::cl::desc("fields of a schedule to pin, as of flashattn-select-schedule")};
+  PassOptions::Option<bool> raise{
+      *this, "raise",
+      llvm::cl::desc("make attention ops of matmul, softmax, matmul (flashattn-raise-attention)"),
+      llvm::cl::init(false)};
 };
 
 /// Points at which every pipeline has a module worth reading, whatever the passes between them.
