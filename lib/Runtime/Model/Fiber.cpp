@@ -16,8 +16,8 @@
 using namespace mlir::flashattn::model;
 
 // The compiler knows what a function has in registers and saves no more; the library's calls save
-// all, and look for handlers of the thread's.
-#if defined(__x86_64__)
+// all, and look for handlers of the thread's. The sanitizer knows those.
+#if defined(__x86_64__) && !defined(FLASHATTN_FIBER_SANITIZER)
 #define FLASHATTN_SAVE(place) __builtin_setjmp(reinterpret_cast<void **>(place))
 #define FLASHATTN_GO_ON(place) __builtin_longjmp(reinterpret_cast<void **>(place), 1)
 #else
