@@ -17,6 +17,7 @@ DROP = ("drop",)
 NUMBERS = "output 0: .*FAIL"
 
 F9, G9, F8 = ("forward", "sm_90a"), ("gradients", "sm_90a"), ("short", "sm_80")
+G8 = ("gradients", "sm_80")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
@@ -169,4 +170,9 @@ FAULTS = [
     ("a quad adds up the wrong threads, by mma.sync", F8,
      [("gpu.shuffle#0", ("sub", "%c1_i32", "%wrong")),
       ("nvgpu.ldmatrix#0", ("add", "%wrong = arith.constant 16 : i32"))], NUMBERS),
+    # Shared memory by its address.
+    ("rows are overwritten while other warps read them", G8, [("gpu.barrier#2", DROP)],
+     r"race: .* written by thread .* at nvgpu\.device_async_copy .* at (nvvm\.ldmatrix|memref\.load|llvm\.load)"),
+    ("other warps read d_s before all of it is there", G8, [("gpu.barrier#3", DROP)],
+     r"race: .* written by thread .* at llvm\.store .*, and read by thread .* at nvvm\.ldmatrix"),
 ]
