@@ -315,18 +315,18 @@ Value Emitter::makeKeep() {
   Element *all = nullptr;
   bool hides = false;
   Type i1 = rewriter.getI1Type();
+  Element *truth = exprs.makeConstant(rewriter.getBoolAttr(true), i1);
+  auto flip = [&](Element *x) { return exprs.makeOp("arith.xori", i1, {x, truth}); };
   for (const Condition &condition : mask.others) {
     Element *x = findSource(exprs, condition.value);
     if (!all) {
       all = x;
       hides = !condition.shows;
-      continue;
+    } else if (hides) {
+      all = exprs.makeOp("arith.ori", i1, {all, condition.shows ? flip(x) : x});
+    } else {
+      all = exprs.makeOp("arith.andi", i1, {all, condition.shows ? x : flip(x)});
     }
-    if (!hides && condition.shows) {
-      all = exprs.makeOp("arith.andi", i1, {all, x});
-      continue;
-    }
-    return {};
   }
   return all ? makeOperand(all, pairRoles(all), hides) : Value();
 }
@@ -398,9 +398,6 @@ bool Emitter::check(Layout layout) {
   for (auto [bias, negated] : match.biases)
     if (!isKnown(findSource(exprs, bias)->type) || !isDecomposed(bias))
       return refuse("expected a bias of f16, bf16 or f32 along queries and keys", "another one");
-  if (mask.others.size() > 1 &&
-      llvm::any_of(mask.others, [](const Condition &condition) { return !condition.shows; }))
-    return refuse("expected conditions of one kind", "some that hide beside some that show");
   return true;
 }
 

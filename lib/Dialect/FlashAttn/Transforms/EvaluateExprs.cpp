@@ -61,9 +61,7 @@ Element *TensorExprs::expandConstant(Attribute value, Element *load) {
     if (auto integer = dyn_cast<IntegerAttr>(number); integer && !isBool)
       return makeIndex(getAffineConstantExpr(integer.getValue().getSExtValue(), context),
                        load->type);
-    Element *element = create(Element::Kind::Const, load->type);
-    element->constant = number;
-    return element;
+    return makeConstant(number, load->type);
   }
   std::vector<int64_t> integers = isBool ? std::vector<int64_t>() : readIntegers(value);
   if (integers.empty())

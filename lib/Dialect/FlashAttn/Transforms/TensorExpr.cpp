@@ -34,6 +34,12 @@ Element *TensorExprs::makeLoad(Value value, ArrayRef<AffineExpr> indices, ArrayR
   return element;
 }
 
+Element *TensorExprs::makeConstant(Attribute constant, Type type) {
+  Element *element = create(Element::Kind::Const, type);
+  element->constant = constant;
+  return element;
+}
+
 Element *TensorExprs::makeIndex(AffineExpr expr, Type type) {
   Element *element = create(Element::Kind::Index, type);
   element->indices.push_back(expr);
@@ -142,9 +148,7 @@ private:
     if (auto integer = dyn_cast<IntegerAttr>(constant); integer && !type.isInteger(1))
       return exprs.makeIndex(
           getAffineConstantExpr(integer.getValue().getSExtValue(), type.getContext()), type);
-    Element *element = exprs.create(Element::Kind::Const, type);
-    element->constant = constant;
-    return element;
+    return exprs.makeConstant(constant, type);
   }
 
   Element *getScalar(Value value) {

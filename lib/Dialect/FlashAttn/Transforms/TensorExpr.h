@@ -61,6 +61,7 @@ public:
   Element *getSymbol(unsigned position) const { return symbols[position]; }
 
   Element *makeLoad(Value value, ArrayRef<AffineExpr> indices, ArrayRef<int64_t> shape = {});
+  Element *makeConstant(Attribute constant, Type type);
   Element *makeIndex(AffineExpr expr, Type type);
   Element *makeOp(StringRef name, Type type, ArrayRef<Element *> operands, Operation *op = nullptr);
 

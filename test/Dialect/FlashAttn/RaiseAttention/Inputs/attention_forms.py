@@ -207,6 +207,9 @@ def keep_and_causal():
 def masked_fill_not():
     m=M(); q,k,v=qkv(m); a=m.arg([B,1,1,NK],'i1'); s=qk(m,q,k); return m.text(pv(m,m.softmax(sel(m,a,s,'0xFF800000',False)),v))
 @case
+def shows_and_hides():
+    m=M(); q,k,v=qkv(m); a=m.arg([B,1,1,NK],'i1'); b=m.arg([1,H,N,NK],'i1'); c=m.arg([B,1,N,1],'i1'); s=sel(m,a,qk(m,q,k),'0xFF800000',False); s=sel(m,b,s,'0xFF800000'); return m.text(pv(m,m.softmax(sel(m,c,s,'0xFF800000',False)),v))
+@case
 def mask_f32_une():
     m=M(); q,k,v=qkv(m); s=qk(m,q,k); qi=m.index([N,NK],0); ki=m.index([N,NK],1); c=cmpi(m,'sge',qi,ki,[N,NK]); f=m.ew('arith.uitofp',c,el='f32'); z=m.const('0.0'); c=m.generic([f],[m.ident([1]*2)],[N,NK],'i1',lambda n,o:(['%%r = arith.cmpf une, %s, %s : f32'%(n[0],z)],'%r'))
     return m.text(pv(m,m.softmax(sel(m,c,s,'0xFF800000')),v))
