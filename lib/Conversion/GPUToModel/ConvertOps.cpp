@@ -264,7 +264,8 @@ static LogicalResult convert(nvgpu::LdMatrixOp op, ModelKernel &kernel) {
 
 static LogicalResult convert(NVVM::LdMatrixOp op, ModelKernel &kernel) {
   if (op.getEltType() != NVVM::LdStMatrixEltType::B16)
-    return op.emitOpError("expected elements of 16 bits, which the model has, but got others");
+    return op.emitOpError("expected elements of 16 bits, which the model has, but got '")
+           << NVVM::stringifyLdStMatrixEltType(op.getEltType()) << "'";
   OpBuilder b(op);
   Location loc = op.getLoc();
   constexpr int64_t kRegister = 4;

@@ -58,3 +58,27 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @bytes(%row: !llvm.ptr<3>) kernel {
+      // expected-error @below {{expected elements of 16 bits, which the model has, but got 'b8'}}
+      %r = nvvm.ldmatrix %row {num = 1 : i32, layout = #nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 16, n = 16>, eltType = #nvvm.ld_st_matrix_elt_type<b8>} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
+      gpu.return
+    }
+  }
+}
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    gpu.func @sum(%place: !llvm.ptr<3>, %value: f32) kernel {
+      // expected-error @below {{expected an atomic operation on global memory, which the model has, but got one on shared memory}}
+      %old = llvm.atomicrmw fadd %place, %value monotonic : !llvm.ptr<3>, f32
+      gpu.return
+    }
+  }
+}
