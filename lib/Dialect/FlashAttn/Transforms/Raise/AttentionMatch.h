@@ -1,7 +1,7 @@
 //===- AttentionMatch.h - attention among tensor ops -------------*- C++ -*-===//
 
-#ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCH_H
-#define LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCH_H
+#ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCH_H
+#define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCH_H
 
 #include "TensorExpr.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -80,4 +80,4 @@ int64_t getExtent(TensorExprs &exprs, ArrayRef<unsigned> digits);
 
 } // namespace mlir::flashattn
 
-#endif // LIB_DIALECT_FLASHATTN_TRANSFORMS_ATTENTIONMATCH_H
+#endif // LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCH_H

@@ -1,7 +1,7 @@
 //===- TensorExpr.h - what an element of a tensor is made of -----*- C++ -*-===//
 
-#ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_TENSOREXPR_H
-#define LIB_DIALECT_FLASHATTN_TRANSFORMS_TENSOREXPR_H
+#ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_TENSOREXPR_H
+#define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_TENSOREXPR_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/IR/AffineExpr.h"
@@ -120,4 +120,4 @@ std::vector<int64_t> readIntegers(Attribute value);
 
 } // namespace mlir::flashattn
 
-#endif // LIB_DIALECT_FLASHATTN_TRANSFORMS_TENSOREXPR_H
+#endif // LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_TENSOREXPR_H
