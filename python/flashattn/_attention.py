@@ -12,7 +12,6 @@ from typing import Any, List, Literal, Mapping, Optional, Tuple, TypeVar, Union,
 import numpy
 
 from . import (
-    _autograd,
     _cache,
     _features,
     _kernel,
@@ -220,6 +219,17 @@ def attention(
     """
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)
+    if _torch.attend is not None and _torch.is_compiling():
+        # What torch traces is the call of an operator, and nothing of how plans are found.
+        operands = {
+            "bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len,
+            "offset": offset,
+        }  # fmt: skip
+        return _torch.attend(
+            q, k, v, operands, mask=mask, align=align, layout=layout, return_lse=return_lse,
+            out=out, schedule=schedule, dtype=dtype, stream=stream, scale=scale, softcap=softcap,
+            score_mod=None if score_mod is None else _trace.text_of(score_mod), device=device,
+        )  # fmt: skip
     if schedule is not None and schedule.__class__ is not str:
         schedule = _plans.hashable(schedule)
     names = values = ()
@@ -289,7 +299,13 @@ def _call_torch(
     for t in (k, v, *outs):
         if t.__class__ is not _torch.Tensor:
             return _attend(q, k, v, out, stream, options, None, values, scale)
-    if q.requires_grad or k.requires_grad or v.requires_grad:
+    if (
+        q.requires_grad
+        or k.requires_grad
+        or v.requires_grad
+        or _torch.any_autocast()
+        or _torch.count_modes()
+    ):
         return _attend(q, k, v, out, stream, options, None, values, scale)
     plan: Optional[_Plan] = None
     key = None
@@ -360,8 +376,12 @@ def _attend(
     _module.check_options(mask, align, layout)
     scale_bits = None if scale is None else _module.scale_bits(scale)
     tensors = {"q": q, "k": k, "v": v}
-    if _autograd.has_to_record(q, k, v, operands):
-        return _autograd.attend(_call_torch, q, k, v, out, stream, options, values, scale)
+    if _tensors.is_torch(q) and _torch.has_to_dispatch((q, k, v, *values)):
+        return _torch.operators()(
+            q, k, v, operands, mask=mask, align=align, layout=layout, return_lse=return_lse,
+            out=out, schedule=schedule, dtype=dtype, stream=stream, scale=scale, softcap=softcap,
+            score_mod=score_mod, device=device,
+        )  # fmt: skip
     model_chip(device)
     bits = _plans.is_bf16(dtype)
     call = _plans.check_call("attention", tensors, operands, layout, bits, device=device)

@@ -89,11 +89,11 @@ def hashable(fields: Any) -> Any:
     return _Fields((name, hashable(value)) for name, value in fields.items())
 
 
-def _mapping(fields: Any) -> Any:
+def mapping(fields: Any) -> Any:
     """What `hashable` made it of."""
     if not isinstance(fields, _Fields):
         return fields
-    return {name: _mapping(value) for name, value in fields}
+    return {name: mapping(value) for name, value in fields}
 
 
 #: Of type Any, for a caller knows what plans are kept by its options.
@@ -141,6 +141,8 @@ def find_torch(tensors: Tuple[Any, ...], options: Any, plans: Mapping[Any, Plan]
             if kind is not _torch.Tensor or t.requires_grad:
                 return None, None, words
             at = t.data_ptr()
+            if not at and t.is_meta:
+                return None, None, words
             words.append(at)
             key += t.dtype, t.shape, t.stride(), t.get_device(), t.is_cuda, at & (ALIGNMENT - 1)
         found = tuple(key)
@@ -270,7 +272,7 @@ def run(
         view.element,
         sizes["D"],
         sizes["V"],
-        schedule=_kernel.format_schedule(_mapping(schedule), view.element, is_cpu),
+        schedule=_kernel.format_schedule(mapping(schedule), view.element, is_cpu),
         rows=checked.rows,
         heads=None if is_cpu else _module.grouped_heads(sizes["H"], sizes["G"]),
         operands=call.extras.operands + checked.gradients,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any, Union
+from typing import Any, Iterable, Union
 
 from . import _library, _tensors
 from .errors import UnsupportedError
@@ -16,11 +16,19 @@ raw_stream: Any = None
 grad_enabled: Any = None
 #: The address of the table that shows tensors to C, 0 where there is none.
 exchange = 0
+#: Whether torch traces the caller.
+is_compiling: Any = None
+#: Whether some autocast is on; how many modes see each operator.
+any_autocast: Any = None
+count_modes: Any = None
+#: `flashattn.torch._ops.attend`, once that is imported.
+attend: Any = None
 
 
 def learn() -> None:
     """Finds torch where the user has imported it."""
     global Tensor, empty_like, raw_stream, grad_enabled, exchange
+    global is_compiling, any_autocast, count_modes
     if Tensor is not None:
         return
     torch = sys.modules.get("torch")
@@ -31,6 +39,10 @@ def learn() -> None:
         raw_stream = lambda device: torch.cuda.current_stream(device).cuda_stream  # noqa: E731
     grad_enabled = torch.is_grad_enabled
     empty_like = torch.empty_like
+    # Those that an older torch lacks it has no operators for either.
+    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
+    any_autocast = getattr(torch._C, "_is_any_autocast_enabled", _never)
+    count_modes = getattr(torch._C, "_len_torch_dispatch_stack", _never)
     # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
     if hasattr(torch._C, "_dlpack_exchange_api"):
         exchange = _library.exchange_address(torch.Tensor)
@@ -64,3 +76,29 @@ def refuse_gradients(**tensors: Any) -> None:
                 f"expected tensors without gradients but got {name!r} with requires_grad; "
                 "call it under torch.no_grad(), or on tensor.detach()"
             )
+
+
+def _never() -> bool:
+    return False
+
+
+def operators() -> Any:
+    """`attend`, with the operators that it needs."""
+    if attend is None:
+        from .torch import _ops  # noqa: F401  # which torch has to be there for
+    return attend
+
+
+def has_to_dispatch(tensors: Iterable[Any]) -> bool:
+    """Whether a call is torch's to dispatch: one of tensors that require gradients, of a subclass
+    such as fake ones, on the device meta, in a mode, in `vmap` or `grad`, or under autocast."""
+    torch = sys.modules["torch"]
+    functorch = getattr(torch._C, "_functorch", None)
+    if any_autocast() or count_modes() or (functorch and functorch.peek_interpreter_stack()):
+        return True
+    plain = (Tensor, getattr(getattr(torch, "nn", None), "Parameter", Tensor))
+    return any(
+        needs_gradient(t) or type(t) not in plain or t.device.type == "meta"
+        for t in tensors
+        if _tensors.is_torch(t)
+    )

@@ -1,0 +1,472 @@
+"""Attention and its gradients as operators of torch: `flashattn::attention` and
+`flashattn::attention_backward`, with what torch asks of an operator to differentiate it, to trace it,
+to batch it and to run it under autocast.
+
+They are the one way into a graph of torch. Decoding has no operator of its own: a call with few
+queries finds its kernel by their number.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _attention, _kernel, _plans, _tensors, _torch
+from .._backward import differentiate
+from .._checks import model_chip
+from ..errors import ArgumentError, UnsupportedError
+from ..masks import Mask
+
+#: What a call may leave out, in the order of the arguments.
+OPERANDS = ("bias", "keep", "sink_logits", "kv_len", "offset")
+_INPUTS = "Tensor q, Tensor k, Tensor v"
+_OPERANDS = "Tensor? bias, Tensor? keep, Tensor? sink_logits, Tensor? kv_len, SymInt? offset"
+#: Masks and score modifications are texts of the compiler, as they stand in its modules.
+_OPTIONS = (
+    "float? scale=None, str? mask=None, str align='bottom_right', str layout='bhsd', "
+    "float? softcap=None, str? score_mod=None, str? model=None"
+)
+_FORWARD = f"{_INPUTS}, {_OPERANDS}, *, {_OPTIONS}, str? schedule=None, int? stream=None"
+_BACKWARD = (
+    f"Tensor d_o, Tensor? d_lse, {_INPUTS}, Tensor o, Tensor lse, {_OPERANDS}, *, {_OPTIONS}, "
+    "bool needs_bias=False, bool needs_sink_logits=False, bool deterministic=False"
+)
+
+_library = torch.library.Library("flashattn", "DEF")
+_library.define(
+    f"attention({_FORWARD}) -> (Tensor o, Tensor lse)", tags=(torch.Tag.pt2_compliant_tag,)
+)
+_library.define(
+    f"attention_backward({_BACKWARD}) -> "
+    "(Tensor dq, Tensor dk, Tensor dv, Tensor d_bias, Tensor d_sink_logits)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_attention_op = torch.ops.flashattn.attention.default
+_backward_op = torch.ops.flashattn.attention_backward.default
+
+
+def attend(
+    q: Any,
+    k: Any,
+    v: Any,
+    operands: Mapping[str, Any],
+    *,
+    mask: Optional[Mask],
+    align: str,
+    layout: str,
+    return_lse: bool,
+    out: Any,
+    schedule: Any,
+    dtype: Any,
+    stream: Any,
+    scale: Optional[float],
+    softcap: Optional[float],
+    score_mod: Optional[str],
+    device: Optional[str],
+) -> Any:
+    """`flashattn.attention` through its operator: where torch records, traces, batches or casts. The
+    `score_mod` is a text, the `operands` are those that are there."""
+    if out is not None:
+        raise UnsupportedError(
+            "expected no out with tensors that require gradients, or in what torch traces, batches or "
+            "casts, but got one; call it under torch.no_grad(), or on tensor.detach()"
+        )
+    if device is not None:
+        model_chip(device)
+    if dtype is not None:
+        _plans.is_bf16(dtype)
+    if schedule is not None:
+        element = _tensors.parse_element(q.dtype)
+        is_cpu = device is None and not q.is_cuda
+        schedule = _kernel.format_schedule(_plans.mapping(schedule), element, is_cpu)
+    inputs = (
+        q,
+        _as_tensor(k, q),
+        _as_tensor(v, q),
+        _as_tensor(operands.get("bias"), q),
+        _as_tensor(operands.get("keep"), q),
+        _as_tensor(operands.get("sink_logits"), q),
+        _as_tensor(operands.get("kv_len"), q),
+        operands.get("offset"),
+    )
+    options = {
+        "scale": None if scale is None else float(scale),
+        "mask": None if mask is None else str(mask),
+        "align": align,
+        "layout": layout,
+        "softcap": softcap,
+        "score_mod": score_mod,
+        "model": device,
+        "schedule": schedule,
+        "stream": None if stream is None else _tensors.stream_pointer(stream),
+    }
+    o, lse = _call(_attention_op, _BatchedAttention, inputs, options)
+    return (o, lse) if return_lse else o
+
+
+def _call(op: Any, function: Any, inputs: Tuple[Any, ...], options: Dict[str, Any]) -> Any:
+    """The operator, or in `torch.func.grad` and its like, which see through no operator, the function
+    that records it."""
+    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is None:
+        return op(*inputs, **options)
+    return function.apply(options, *inputs)
+
+
+def _as_tensor(value: Any, like: Tensor) -> Any:
+    """An operand that is a list or an array as what the operator takes."""
+    if value is None or isinstance(value, Tensor):
+        return value
+    return torch.as_tensor(value, device=like.device)
+
+
+@functools.lru_cache(maxsize=1024)
+def _mask_of(text: Optional[str]) -> Optional[Mask]:
+    return None if text is None else Mask(text)
+
+
+def _with_rows(tensor: Tensor) -> Tensor:
+    """The tensor with the unit last stride that kernels read by, and without its graph."""
+    if tensor.requires_grad:
+        tensor = tensor.detach()
+    if tensor.shape[-1:] == (1,) or tensor.ndim == 0 or tensor.stride(-1) == 1:
+        return tensor
+    return tensor.contiguous()
+
+
+def _with_pairs(tensor: Optional[Tensor]) -> Optional[Tensor]:
+    """The same of a tensor that broadcasts to the scores: what is expanded is not repeated."""
+    if tensor is None or (tensor.ndim and tensor.stride(-1) == 0 and not tensor.requires_grad):
+        return tensor
+    return _with_rows(tensor)
+
+
+def _dense(tensor: Optional[Tensor]) -> Optional[Tensor]:
+    return None if tensor is None else tensor.detach().contiguous()
+
+
+def _settle(
+    bias: Optional[Tensor],
+    keep: Optional[Tensor],
+    sink_logits: Optional[Tensor],
+    kv_len: Optional[Tensor],
+    offset: Optional[int],
+) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
+    """The names and the values of operands that are there, in their order."""
+    values = _with_pairs(bias), _with_pairs(keep), _dense(sink_logits), _dense(kv_len), offset
+    found = [(name, value) for name, value in zip(OPERANDS, values) if value is not None]
+    return tuple(name for name, _ in found), tuple(value for _, value in found)
+
+
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    bias: Optional[Tensor],
+    keep: Optional[Tensor],
+    sink_logits: Optional[Tensor],
+    kv_len: Optional[Tensor],
+    offset: Optional[int],
+    *,
+    scale: Optional[float] = None,
+    mask: Optional[str] = None,
+    align: str = "bottom_right",
+    layout: str = "bhsd",
+    softcap: Optional[float] = None,
+    score_mod: Optional[str] = None,
+    model: Optional[str] = None,
+    schedule: Optional[str] = None,
+    stream: Optional[int] = None,
+) -> Tuple[Tensor, Tensor]:
+    names, values = _settle(bias, keep, sink_logits, kv_len, offset)
+    options = (
+        _mask_of(mask), align, layout, True, schedule, None, softcap, score_mod, names, model, True,
+    )  # fmt: skip
+    with torch.no_grad(), torch._C._DisableAutocast():
+        q, k, v = _with_rows(q), _with_rows(k), _with_rows(v)
+        return _attention._call_torch(q, k, v, None, (), values, scale, stream, options)
+
+
+def _backward(
+    d_o: Tensor,
+    d_lse: Optional[Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    bias: Optional[Tensor],
+    keep: Optional[Tensor],
+    sink_logits: Optional[Tensor],
+    kv_len: Optional[Tensor],
+    offset: Optional[int],
+    *,
+    scale: Optional[float] = None,
+    mask: Optional[str] = None,
+    align: str = "bottom_right",
+    layout: str = "bhsd",
+    softcap: Optional[float] = None,
+    score_mod: Optional[str] = None,
+    model: Optional[str] = None,
+    needs_bias: bool = False,
+    needs_sink_logits: bool = False,
+    deterministic: bool = False,
+) -> Tuple[Tensor, ...]:
+    if needs_bias and bias is not None and 0 in bias.stride():
+        bias = bias.contiguous()  # rule B5: each element of an expanded one has its own
+    with torch.no_grad():
+        names, values = _settle(bias, keep, sink_logits, kv_len, offset)
+        rows = tuple(_with_rows(x) for x in (q, k, v, o))
+        found = differentiate(
+            (*rows, _dense(lse), _with_rows(d_o)),
+            {**dict(zip(names, values)), "d_lse": _dense(d_lse)},
+            ("d_bias",) * needs_bias + ("d_sink_logits",) * needs_sink_logits,
+            out=None,
+            stream=None,
+            scale=scale,
+            options=(
+                _mask_of(mask), align, layout, deterministic, None, None, softcap, score_mod, model,
+            ),
+        )  # fmt: skip
+    rest = iter(found[3:])
+    return (
+        *found[:3],
+        next(rest) if needs_bias else q.new_empty(0),
+        next(rest) if needs_sink_logits else q.new_empty(0),
+    )
+
+
+def _sizes(q: Tensor, k: Tensor, v: Tensor, layout: str) -> Tuple[Any, Any, Any]:
+    """Batch, heads and length of q, once what can be seen without numbers is checked."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.ndim != 4:
+            raise ArgumentError(f"expected {name!r} of rank 4 but got rank {tensor.ndim}")
+        if tensor.dtype != q.dtype:
+            raise ArgumentError(
+                f"expected element type {_tensors.parse_element(q.dtype)} of {name!r} as in 'q' "
+                f"but got {_tensors.parse_element(tensor.dtype)}"
+            )
+        if tensor.device != q.device:
+            raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
+    if q.dtype not in (torch.float16, torch.bfloat16, torch.float32):
+        raise UnsupportedError(
+            "expected element type f16, bf16 or f32 of 'q' but got "
+            f"{_tensors.parse_element(q.dtype)}; convert it, as with .to(torch.float32)"
+        )
+    batch, heads, length = q.shape[:3]
+    return (batch, heads, length) if layout == "bhsd" else (batch, length, heads)
+
+
+@torch.library.register_fake("flashattn::attention", lib=_library)
+def _fake_forward(
+    q: Tensor, k: Tensor, v: Tensor, *operands: Any, layout: str = "bhsd", **options: Any
+) -> Tuple[Tensor, Tensor]:
+    batch, heads, length = _sizes(q, k, v, layout)
+    return (
+        q.new_empty((*q.shape[:3], v.shape[3])),
+        q.new_empty((batch, heads, length), dtype=torch.float32),
+    )
+
+
+@torch.library.register_fake("flashattn::attention_backward", lib=_library)
+def _fake_backward(
+    d_o: Tensor,
+    d_lse: Optional[Tensor],
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    o: Tensor,
+    lse: Tensor,
+    bias: Optional[Tensor],
+    keep: Optional[Tensor],
+    sink_logits: Optional[Tensor],
+    *rest: Any,
+    needs_bias: bool = False,
+    needs_sink_logits: bool = False,
+    **options: Any,
+) -> Tuple[Tensor, ...]:
+    extra = ((needs_bias, bias), (needs_sink_logits, sink_logits))
+    return (
+        *(x.new_empty(x.shape) for x in (q, k, v)),
+        *(
+            x.new_empty(x.shape) if is_wanted and x is not None else q.new_empty(0)
+            for is_wanted, x in extra
+        ),
+    )
+
+
+def _save(ctx: Any, options: Dict[str, Any], inputs: Tuple[Any, ...], output: Any) -> None:
+    ctx.set_materialize_grads(False)
+    ctx.offset = inputs[7]
+    # The schedule and the stream are the forward's; gradients come on the current one.
+    ctx.options = {name: x for name, x in options.items() if name not in ("schedule", "stream")}
+    # What torch saves it guards against changes in place.
+    ctx.save_for_backward(*inputs[:7], *output)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, options: Dict[str, Any], *inputs: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            output = _attention_op(*inputs, **options)
+        _save(ctx, options, inputs, output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Any:
+        q, k, v, bias, keep, sink_logits, kv_len, o, lse = ctx.saved_tensors
+        if d_o is None and d_lse is None:
+            return (None,) * 9
+        needs = ctx.needs_input_grad[1:]
+        inputs = (
+            torch.zeros_like(o) if d_o is None else d_o,
+            d_lse,
+            *(q, k, v, o, lse, bias, keep, sink_logits, kv_len, ctx.offset),
+        )
+        options = {
+            **ctx.options,
+            "needs_bias": bool(needs[3]),
+            "needs_sink_logits": bool(needs[5]),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+        }
+        *gradients, d_bias, d_sink_logits = _call(_backward_op, _Gradients, inputs, options)
+        found = (*gradients, d_bias, None, d_sink_logits, None, None)
+        return (None, *(gradient if need else None for gradient, need in zip(found, needs)))
+
+
+class _BatchedAttention(_Attention):
+    """The same as `torch.func.grad` and `vmap` take it; a call of it costs torch 40 us more."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(options: Dict[str, Any], *inputs: Any) -> Any:
+        return _attention_op(*inputs, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        _save(ctx, inputs[0], inputs[1:], output)
+
+
+class _Gradients(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(options: Dict[str, Any], *inputs: Any) -> Any:
+        with torch._C._AutoDispatchBelowAutograd():
+            return _backward_op(*inputs, **options)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: Tuple[Any, ...], output: Any) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        raise UnsupportedError(
+            "expected attention to be differentiated once but got a second derivative; "
+            "torch.nn.attention.sdpa_kernel(SDPBackend.MATH) has those"
+        )
+
+
+def _recorded(op: Any, function: Any) -> Any:
+    """The autograd kernel of `op`. What torch.library makes of a formula reads the whole schema at each
+    call, which costs the host 100 us with so many arguments."""
+
+    def kernel(*inputs: Any, **options: Any) -> Any:
+        if torch.is_grad_enabled() and torch._C._any_requires_grad(*inputs):
+            return function.apply(options, *inputs)
+        with torch._C._AutoDispatchBelowAutograd():
+            return op(*inputs, **options)
+
+    return kernel
+
+
+_library.impl("attention", _recorded(_attention_op, _Attention), "Autograd")
+_library.impl("attention_backward", _recorded(_backward_op, _Gradients), "Autograd")
+for _key in ("CPU", "CUDA"):
+    _library.impl("attention", _forward, _key)
+    _library.impl("attention_backward", _backward, _key)
+
+
+def _vmap(op: Any, rows: Sequence[int], pairs: Sequence[int], outputs: int) -> Any:
+    """The rule of `op` for vmap: the batched dimension becomes one with that of the batch. `rows` are
+    the places of arguments that begin with it, `pairs` of those that broadcast to the scores. What heads
+    have is not of a batch, and gradients of what is broadcast are sums: those calls go one by one.
+    """
+
+    def one_by_one(info: Any, in_dims: Sequence[Optional[int]], args: Any, options: Any) -> Any:
+        each = [
+            op(*(x if d is None else x.select(d, i) for x, d in zip(args, in_dims)), **options)
+            for i in range(info.batch_size)
+        ]
+        return tuple(map(torch.stack, zip(*each))), (0,) * outputs
+
+    def rule(info: Any, in_dims: Sequence[Optional[int]], *args: Any, **options: Any) -> Any:
+        size = info.batch_size
+        are_summed = options.get("needs_bias") or options.get("needs_sink_logits")
+        has_sinks = any(
+            dim is not None and at not in rows and at not in pairs for at, dim in enumerate(in_dims)
+        )
+        if are_summed or has_sinks or size == 0:
+            return one_by_one(info, in_dims, args, options)
+        made = list(args)
+        batch = next(
+            arg.movedim(dim or 0, 0).shape[1 if dim is not None else 0]
+            for arg, dim in ((args[at], in_dims[at]) for at in rows)
+            if arg is not None
+        )
+        for at, (dim, arg) in enumerate(zip(in_dims, args)):
+            if arg is None or not (at in rows or at in pairs):
+                continue
+            arg = arg.unsqueeze(0) if dim is None else arg.movedim(dim, 0)
+            if at in pairs:
+                arg = arg.reshape(arg.shape[0], *(1,) * (5 - arg.ndim), *arg.shape[1:])
+                if arg.shape[0] == 1 and arg.shape[1] == 1:
+                    made[at] = arg[0]
+                    continue
+            made[at] = arg.expand(size, batch, *arg.shape[2:]).flatten(0, 1)
+        found = op(*made, **options)
+        # Gradients that nobody asked for have no batch.
+        unfolded = [
+            x.unflatten(0, (size, batch)) if x.ndim > 1 else x.new_empty(size, 0) for x in found
+        ]
+        return tuple(unfolded), (0,) * outputs
+
+    return rule
+
+
+torch.library.register_vmap(
+    "flashattn::attention", _vmap(_attention_op, (0, 1, 2, 6), (3, 4), 2), lib=_library
+)
+torch.library.register_vmap(
+    "flashattn::attention_backward",
+    _vmap(_backward_op, (0, 1, 2, 3, 4, 5, 6, 10), (7, 8), 5),
+    lib=_library,
+)
+
+
+def _cast(device: str) -> Any:
+    """The rule of autocast: products in its type, as those of torch's own attention. A bias and sinks
+    stay as they are, for they are added to scores of f32."""
+    key = torch._C.DispatchKey.AutocastCPU if device == "cpu" else torch._C.DispatchKey.AutocastCUDA
+    keys = torch._C.DispatchKeySet(key)
+
+    def rule(*args: Any, **options: Any) -> Any:
+        dtype = torch.get_autocast_dtype(device)
+        rows = [
+            x.to(dtype) if x.is_floating_point() and x.dtype != torch.float64 else x
+            for x in args[:3]
+        ]
+        with torch._C._ExcludeDispatchKeyGuard(keys):
+            return _attention_op(*rows, *args[3:], **options)
+
+    return rule
+
+
+_library.impl("attention", _cast("cpu"), "AutocastCPU")
+_library.impl("attention", _cast("cuda"), "AutocastCUDA")
+
+_torch.attend = attend
+_torch.learn()

@@ -1,0 +1,153 @@
+"""`scaled_dot_product_attention` of torch, with its arguments and their meaning."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Optional, Sequence, Tuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+from torch.overrides import TorchFunctionMode
+
+from .._attention import attention
+from ..errors import ArgumentError
+from ..masks import causal
+
+
+def sdpa(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Optional[Tensor] = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """`torch.nn.functional.scaled_dot_product_attention`, computed here.
+
+    Args:
+      query: `[..., Hq, L, E]`, f16, bf16 or f32, of any strides; three dimensions are heads of one
+        batch.
+      key, value: `[..., H, S, E]` and `[..., H, S, Ev]`; leading dimensions and heads broadcast.
+      attn_mask: bool, where False hides a pair, or numbers that are added to the scores; it
+        broadcasts to `[..., Hq, L, S]` and is read as it lies.
+      dropout_p: 0.
+      is_causal: whether query i sees the keys up to i, from the first ones on, whatever L and S are.
+      scale: factor of the scores; None is `1 / sqrt(E)`.
+      enable_gqa: whether Hq may be a multiple of H.
+
+    Returns:
+      `[..., Hq, L, Ev]`. A row that sees no key is 0.
+
+    Raises:
+      ArgumentError: dropout, a mask together with is_causal, shapes or types that do not fit.
+      UnsupportedError: a type or a head dimension that no kernel takes.
+    """
+    if dropout_p != 0:
+        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
+    given = ("query", query), ("key", key), ("value", value)
+    for name, tensor in given:
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(
+                f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
+            )
+        if tensor.dim() < 2:
+            raise ArgumentError(f"expected {name!r} of rank 2 at least but got rank {tensor.dim()}")
+    if attn_mask is not None:
+        _check_mask(attn_mask, is_causal)
+    fits = query.dim() == key.dim() == value.dim() == 4 and (
+        query.shape[: 1 if enable_gqa else 2]
+        == key.shape[: 1 if enable_gqa else 2]
+        == value.shape[: 1 if enable_gqa else 2]
+    )
+    shape = None
+    if not fits:
+        shape, query, key, value, attn_mask = _flatten(query, key, value, attn_mask, enable_gqa)
+    if not torch.compiler.is_compiling():
+        query, key, value = map(_with_rows, (query, key, value))
+        if attn_mask is not None and attn_mask.dim() and attn_mask.stride(-1) != 0:
+            attn_mask = _with_rows(attn_mask)
+    is_keep = attn_mask is not None and attn_mask.dtype is torch.bool
+    o = attention(
+        query,
+        key,
+        value,
+        mask=causal if is_causal else None,
+        align="top_left",
+        scale=scale,
+        keep=attn_mask if is_keep else None,
+        bias=None if is_keep else attn_mask,
+    )
+    return o if shape is None else o.reshape(shape)
+
+
+def _check_mask(attn_mask: Any, is_causal: bool) -> None:
+    if is_causal:
+        raise ArgumentError(
+            "expected attn_mask or is_causal but got both; put the causal mask into attn_mask"
+        )
+    if not isinstance(attn_mask, Tensor):
+        raise ArgumentError(
+            f"expected attn_mask to be a tensor of torch or None but got {type(attn_mask).__name__}"
+        )
+    if attn_mask.dtype is not torch.bool and not attn_mask.is_floating_point():
+        raise ArgumentError(
+            "expected attn_mask of truth values or of a floating-point type but got "
+            f"{attn_mask.dtype}; convert it, as with .bool()"
+        )
+
+
+def _with_rows(tensor: Tensor) -> Tensor:
+    """The tensor with the unit last stride that kernels read by."""
+    if tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
+        return tensor
+    return tensor.contiguous()
+
+
+def _flatten(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor], enable_gqa: bool
+) -> Tuple[Any, Tensor, Tensor, Tensor, Optional[Tensor]]:
+    """The shape of the result, and tensors of four dimensions: leading ones broadcast and flat, and
+    without enable_gqa heads broadcast too."""
+    is_flat = query.dim() == key.dim() == value.dim() == 2
+    tensors = [x if x.dim() > 2 else x[None] for x in (query, key, value)]
+    heads = [x.shape[-3] for x in tensors]
+    try:
+        leading = torch.broadcast_shapes(*(x.shape[:-3] for x in tensors))
+        if not enable_gqa:
+            heads = [torch.broadcast_shapes(*((h,) for h in heads))[0]] * 3
+    except RuntimeError:
+        shapes = ", ".join(str(list(x.shape)) for x in (query, key, value))
+        raise ArgumentError(
+            "expected leading dimensions and heads of 'query', 'key' and 'value' that broadcast but "
+            f"got {shapes}; enable_gqa=True shares heads of 'key' and 'value'"
+        ) from None
+    count = math.prod(leading)
+    query, key, value = (
+        x.expand(*leading, h, *x.shape[-2:]).reshape(count, h, *x.shape[-2:])
+        for x, h in zip(tensors, heads)
+    )
+    if attn_mask is not None and attn_mask.dim() > 3 and len(leading) != 1:
+        attn_mask = attn_mask.expand(*leading, *attn_mask.shape[-3:])
+        attn_mask = attn_mask.reshape(count, *attn_mask.shape[-3:])
+    rows = query.shape[2], value.shape[3]
+    return (rows if is_flat else (*leading, heads[0], *rows)), query, key, value, attn_mask
+
+
+class replace_sdpa(TorchFunctionMode):
+    """Within it, `torch.nn.functional.scaled_dot_product_attention` is `sdpa`, for whoever calls it::
+
+        with flashattn.torch.replace_sdpa():
+            logits = model(tokens)
+
+    A call that `sdpa` refuses raises; none goes on to torch's own.
+    """
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
+    ) -> Any:
+        if func is scaled_dot_product_attention:
+            func = sdpa
+        return func(*args, **(kwargs or {}))
