@@ -118,9 +118,10 @@ if os.path.exists(capi) and os.path.isdir(package) and not config.flashattn_sani
             ),
             ("%numpy_python", numpy_python),
         ]
-        probe = "import sys; from importlib.util import find_spec; sys.exit(find_spec('torch') is None)"
-        if subprocess.run([numpy_python, "-c", probe]).returncode == 0:
-            config.available_features.add("torch")
+        for module in ("torch", "transformers"):
+            probe = "import sys; from importlib.util import find_spec; sys.exit(find_spec('%s') is None)" % module
+            if subprocess.run([numpy_python, "-c", probe]).returncode == 0:
+                config.available_features.add(module)
         if makes_wheels:
             config.available_features.add("python-wheel")
 
