@@ -60,7 +60,7 @@ def find_programs(command):
     from lit.ShUtil import ShParser
 
     features = set(re.findall(r"%if ([\w-]+) %\{", command))
-    command = re.sub(r"%if [\w-]+ %\{|%\} %else %\{|%\}", " ; ", command)
+    command = re.sub(r"%if !?[\w-]+ %\{|%\} %else %\{|%\}", " ; ", command)
     command = re.sub(r"^[ ;]+|[ ;]+$|;(?=[ ;]+;)", "", command)
     programs = []
 

@@ -103,8 +103,23 @@ def attend(
         "schedule": schedule,
         "stream": None if stream is None else _tensors.stream_pointer(stream),
     }
-    o, lse = _call(_attention_op, _BatchedAttention, inputs, options)
+    if torch._C._functorch.peek_interpreter_stack() is None and not _is_seen(inputs):
+        o, lse = _Attention.apply(options, *inputs)
+    else:
+        o, lse = _call(_attention_op, _BatchedAttention, inputs, options)
     return (o, lse) if return_lse else o
+
+
+def _is_seen(inputs: Sequence[Any]) -> bool:
+    """Whether somebody beside autograd has to see a call: a mode, autocast, a tensor of another class
+    or device. Torch's own way to the kernel of an operator costs the host 20 us."""
+    if torch.compiler.is_compiling() or _torch.any_autocast() or _torch.count_modes():
+        return True
+    return not all(
+        type(x) in (Tensor, torch.nn.Parameter) and (x.is_cpu or x.is_cuda)
+        for x in inputs
+        if isinstance(x, Tensor)
+    )
 
 
 def _call(op: Any, function: Any, inputs: Tuple[Any, ...], options: Dict[str, Any]) -> Any:
@@ -309,8 +324,11 @@ def _save(ctx: Any, options: Dict[str, Any], inputs: Tuple[Any, ...], output: An
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, options: Dict[str, Any], *inputs: Any) -> Any:
-        with torch._C._AutoDispatchBelowAutograd():
-            output = _attention_op(*inputs, **options)
+        if _is_seen(inputs):
+            with torch._C._AutoDispatchBelowAutograd():
+                output = _attention_op(*inputs, **options)
+        else:
+            output = _forward(*inputs, **options)
         _save(ctx, options, inputs, output)
         return output
 
@@ -331,7 +349,11 @@ class _Attention(torch.autograd.Function):
             "needs_sink_logits": bool(needs[5]),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
-        *gradients, d_bias, d_sink_logits = _call(_backward_op, _Gradients, inputs, options)
+        if torch.is_grad_enabled() or _is_seen(inputs):
+            found = _call(_backward_op, _Gradients, inputs, options)
+        else:
+            found = _backward(*inputs, **options)
+        *gradients, d_bias, d_sink_logits = found
         found = (*gradients, d_bias, None, d_sink_logits, None, None)
         return (None, *(gradient if need else None for gradient, need in zip(found, needs)))
 
