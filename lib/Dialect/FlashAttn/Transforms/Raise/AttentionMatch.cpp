@@ -51,6 +51,14 @@ bool AttentionMatcher::isView(Operation *user, Value source) {
          (isa<arith::DivFOp, arith::MulFOp>(last) && linalgOp.getNumDpsInputs() == 2);
 }
 
+/// What a reduction along the keys reduces, at the key of the match; null where that is not known.
+Element *AttentionMatcher::reduceOverKeys(Element *reduction) {
+  SmallVector<AffineExpr> loops;
+  for (int64_t size : exprs.getReducedSizes(reduction))
+    loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
+  return exprs.getReduced(reduction, loops);
+}
+
 bool AttentionMatcher::sumsExponentials(Element *sum) {
   SmallVector<AffineExpr> loops;
   for (int64_t size : exprs.getReducedSizes(sum))
@@ -340,10 +348,7 @@ bool AttentionMatcher::matchLogSum(ArrayRef<std::pair<Element *, bool>> shifts, 
     SmallVector<std::pair<Element *, bool>> terms;
     collectTerms(rest, false, terms);
     llvm::erase_if(terms, [&](auto &term) { return term.first == shift.first; });
-    SmallVector<AffineExpr> loops;
-    for (int64_t size : exprs.getReducedSizes(sum))
-      loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
-    Element *summand = exprs.getReduced(sum, loops);
+    Element *summand = reduceOverKeys(sum);
     summand = summand ? exprs.resolve(summand) : nullptr;
     if (!summand || !summand->is("math.exp"))
       continue;
@@ -381,10 +386,7 @@ bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
                    (x->name == "arith.maximumf" || x->name == "arith.maxnumf");
       Element *inside = x;
       if (isMax) {
-        SmallVector<AffineExpr> loops;
-        for (int64_t size : exprs.getReducedSizes(x))
-          loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
-        inside = exprs.getReduced(x, loops);
+        inside = reduceOverKeys(x);
       } else if (!exprs.dependsOn(x, match.key)) {
         return false;
       }
@@ -404,10 +406,7 @@ bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
     return false;
   };
   if (n->kind == Element::Kind::Reduce && n->name == "arith.andi" && hides) {
-    SmallVector<AffineExpr> loops;
-    for (int64_t size : exprs.getReducedSizes(n))
-      loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
-    Element *inside = exprs.getReduced(n, loops);
+    Element *inside = reduceOverKeys(n);
     return inside && isHidden(exprs.resolve(inside));
   }
   if (hides && isHidden(n))
@@ -466,10 +465,7 @@ bool AttentionMatcher::isLogSumExp(Value value) {
   for (auto [mine, its] : llvm::zip_equal(sum->indices, match.sum->indices))
     if (!exprs.replaceVariable(mine, its))
       return false;
-  SmallVector<AffineExpr> loops;
-  for (int64_t size : exprs.getReducedSizes(sum))
-    loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
-  Element *summand = exprs.getReduced(sum, loops);
+  Element *summand = reduceOverKeys(sum);
   summand = summand ? exprs.resolve(summand) : nullptr;
   if (!summand || !summand->is("math.exp"))
     return false;

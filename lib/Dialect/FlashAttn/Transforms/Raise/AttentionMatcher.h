@@ -38,6 +38,7 @@ private:
   bool fail(Operation *at, const Twine &expected, const Twine &found);
   bool fail(Element *at, const Twine &expected);
   void findResult();
+  Element *reduceOverKeys(Element *reduction);
   bool sumsExponentials(Element *sum);
   bool isView(Operation *user, Value source);
   void flatten(Element *x, bool inverted, Product &product);
