@@ -87,7 +87,7 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
     category `flashattn-raise-attention`, stands at the op that was in the way of what is nearly an
     attention: `--remarks-filter=flashattn-raise-attention --remark-format=emitRemark` prints it.
 
-    Examples: test/Dialect/FlashAttn/RaiseAttention
+    Example: test/Dialect/FlashAttn/RaiseAttention/jax-window-iree.mlir
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect",
