@@ -329,8 +329,20 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
     mma(x.first, y.second, sum, f32);
     mma(x.first, y.first, sum, f32);
   };
+  // The tensor cores round their sums towards zero: the longer one stays there the more it drifts.
+  // `sums` go to the accumulator with correct rounding and begin anew.
+  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+  auto addSums = [&](MutableArrayRef<Value> sums, MutableArrayRef<Value> totals) {
+    for (auto [sum, total] : llvm::zip_equal(sums, totals)) {
+      total = arith::AddFOp::create(b, loc, total, sum);
+      sum = zero;
+    }
+  };
   if (transposed) {
-    // Scores: one sum of kSize products that starts from zero.
+    // Scores start from zero and are one sum of kSize products, but for long ones: where P is 1
+    // and dP equals delta, all that is left of a gradient is what the sum lost.
+    constexpr int64_t kLongest = 128, kPiece = 32;
+    SmallVector<Value> sums(kSize > kLongest ? c.size() : 0, zero);
     for (int64_t k = 0; k < kSize; k += 8) {
       SmallVector<Halves> a;
       for (int64_t r = 0; r < layout.rowBlocks; ++r)
@@ -338,19 +350,19 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
       for (int64_t n = 0; n < nSize; n += 8) {
         Halves operand = rhsAt(k, n);
         for (int64_t r = 0; r < layout.rowBlocks; ++r)
-          multiply(a[r], operand, MutableArrayRef(c).slice(r * accBlock + n / 2, 4));
+          multiply(a[r], operand,
+                   MutableArrayRef(sums.empty() ? c : sums).slice(r * accBlock + n / 2, 4));
       }
+      if (!sums.empty() && ((k + 8) % kPiece == 0 || k + 8 == kSize))
+        addSums(sums, c);
     }
     return vector::FromElementsOp::create(b, loc, acc.getType(), c);
   }
-  // P V: the tensor cores round their sums towards zero, so over thousands of keys a sum
-  // kept there drifts by more than A9 allows. Each tile is summed on its own and added with
-  // correct rounding.
+  // P V, over thousands of keys: each tile is summed on its own.
   SmallVector<SmallVector<Halves>> a(layout.rowBlocks);
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t k = 0; k < kSize; k += 8)
       a[r].push_back(lhsAt(r, k));
-  Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
   for (int64_t n = 0; n < nSize; n += 8) {
     SmallVector<SmallVector<Value>> sums(layout.rowBlocks, SmallVector<Value>(4, zero));
     for (int64_t k = 0; k < kSize; k += 8) {
@@ -359,10 +371,7 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
         multiply(a[r][k / 8], operand, sums[r]);
     }
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
-      for (int64_t i = 0; i < 4; ++i) {
-        Value &total = c[r * accBlock + n / 2 + i];
-        total = arith::AddFOp::create(b, loc, total, sums[r][i]);
-      }
+      addSums(sums[r], MutableArrayRef(c).slice(r * accBlock + n / 2, 4));
   }
   return vector::FromElementsOp::create(b, loc, acc.getType(), c);
 }

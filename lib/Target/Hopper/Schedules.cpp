@@ -401,8 +401,10 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
                 {"gradients", n / 4},
                 {"other", 30 + (op.getKeep() ? n / 2 : 0)}});
   // Slopes last from scores to their gradients; a bias is loaded before them.
-  if (op.getSoftcap() || op.hasScoreMod() || (op.getBias() && schedule.sharesProgram()))
-    needs.push_back({"slopes or bias", n / 2});
+  if (op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore()))
+    needs.push_back({"slopes", n / 2});
+  else if (op.getBias() && schedule.sharesProgram())
+    needs.push_back({"bias", n / 64 * getElementTypeOrSelf(op.getBias()).getIntOrFloatBitWidth()});
   return explainRegisterRefusal(op, schedule, needs);
 }
 

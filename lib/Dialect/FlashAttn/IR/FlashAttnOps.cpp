@@ -360,6 +360,24 @@ std::optional<bool> flashattn::getConstantKeep(AttentionOpInterface op) {
   return value ? std::optional(!value.getValue().isZero()) : std::nullopt;
 }
 
+bool flashattn::addsToScore(AttentionOpInterface op) {
+  Block &body = op.getScoreMod().front();
+  // What depends on the score, and what of it is a sum with the score as one of its terms.
+  llvm::SmallDenseSet<Value> dependent = {body.getArgument(0)}, sums = dependent;
+  for (Operation &inner : body.without_terminator()) {
+    if (llvm::none_of(inner.getOperands(), [&](Value v) { return dependent.contains(v); }))
+      continue;
+    dependent.insert(inner.result_begin(), inner.result_end());
+    auto addsTo = [&](unsigned term) {
+      return sums.contains(inner.getOperand(term)) && !dependent.contains(inner.getOperand(1 - term));
+    };
+    if ((isa<arith::AddFOp, arith::SubFOp>(inner) && addsTo(0)) ||
+        (isa<arith::AddFOp>(inner) && addsTo(1)))
+      sums.insert(inner.getResult(0));
+  }
+  return sums.contains(cast<YieldOp>(body.getTerminator()).getScore());
+}
+
 namespace {
 
 /// A mask one of whose sets has only constraints that always hold hides nothing.

@@ -175,7 +175,8 @@ Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOpInterface op, Valu
         {body.getArgument(4), at.key, !queriesAlongRows}})
     if (!argument.use_empty())
       mapping.map(argument, cloner.indices(first, alongRows));
-  if (slope && !*slope)
+  bool isFirst = slope && !*slope;
+  if (isFirst)
     *slope = TileBuilder(b, op->getLoc()).splat(tile, 1);
   if (slope)
     tangents.map(scores, *slope);
@@ -185,7 +186,9 @@ Value mlir::flashattn::applyScoreMod(OpBuilder &b, AttentionOpInterface op, Valu
       cloner.cloneTangent(made, tangents);
   }
   Value result = mapping.lookupOrDefault(cast<YieldOp>(body.getTerminator()).getScore());
-  if (slope) {
+  if (isFirst && op.addsToScore()) {
+    *slope = Value();
+  } else if (slope) {
     Value tangent = tangents.lookupOrNull(result);
     *slope = tangent ? cloner.broadcast(tangent, tile.getShape())
                      : TileBuilder(b, op->getLoc()).splat(tile, 0);

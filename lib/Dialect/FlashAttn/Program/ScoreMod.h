@@ -27,7 +27,7 @@ struct ScoreModPlace {
 /// that holds its result: a scalar, one row, one column or the whole tile.
 ///
 /// With `slope` its derivative comes along: `*slope` is what `scores` change by, null for 1, and
-/// becomes what the result changes by, a tile like `scores`.
+/// becomes what the result changes by, a tile like `scores` or null for 1.
 Value applyScoreMod(OpBuilder &b, AttentionOpInterface op, Value scores, const ScoreModPlace &at,
                     TileAxis columns, Value *slope = nullptr);
 

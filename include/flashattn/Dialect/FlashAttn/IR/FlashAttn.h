@@ -35,6 +35,7 @@ class AttentionOpInterface;
 int64_t getKnownGroup(AttentionOpInterface op);
 double getScaleOrDefault(AttentionOpInterface op);
 std::optional<bool> getConstantKeep(AttentionOpInterface op);
+bool addsToScore(AttentionOpInterface op);
 SmallVector<IntegerSet> getVisibleSets(AttentionOpInterface op);
 } // namespace mlir::flashattn
 

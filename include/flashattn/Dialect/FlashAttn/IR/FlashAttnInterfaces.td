@@ -89,6 +89,9 @@ def FlashAttn_AttentionOpInterface : OpInterface<"AttentionOpInterface", [FlashA
     bool hasScoreMod() { return !$_op.getScoreMods().empty(); }
     /// The score modification, which there must be.
     ::mlir::Region &getScoreMod() { return $_op.getScoreMods().front(); }
+    /// Whether the score modification, which there must be, only adds something to the score, so that
+    /// its derivative is 1 (rule B6).
+    bool addsToScore() { return ::mlir::flashattn::addsToScore($_op); }
     /// Whether a dimension of `bias` or `keep` is the same along all of the scores' dimension.
     static bool isBroadcastDim(::mlir::Value tensor, unsigned dim) {
       return ::llvm::cast<::mlir::ShapedType>(tensor.getType()).getDimSize(dim) == 1;
