@@ -33,7 +33,7 @@ public:
 private:
   Found readElements(ArrayRef<Value> row, Value begin, Value end, Found found);
   Found readRow(ArrayRef<Value> row, Value key, Found found);
-  Found readTile(const List &list, const KeyTile &tile);
+  Found readTile(const List &list, const ListedTile &tile);
 };
 
 } // namespace
@@ -72,8 +72,8 @@ KeepScan::Found ListLoops::readRow(ArrayRef<Value> row, Value key, Found found) 
   return {whole.getResult(0), whole.getResult(1)};
 }
 
-/// A key tile row by row.
-KeepScan::Found ListLoops::readTile(const List &list, const KeyTile &tile) {
+/// A tile row by row.
+KeepScan::Found ListLoops::readTile(const List &list, const ListedTile &tile) {
   struct Axis {
     unsigned dim;
     Value number;
@@ -96,8 +96,8 @@ KeepScan::Found ListLoops::readTile(const List &list, const KeyTile &tile) {
     scf::YieldOp::create(b, loc, ValueRange{inner.any, inner.all});
     return Found{loop.getResult(0), loop.getResult(1)};
   };
-  Axis axes[] = {
-      {1, list.place[1], tileHeads}, {2, list.place[2], tileRows}, {3, tile.number, tileKeys}};
+  auto [rows, keys] = getNumbers(list, tile);
+  Axis axes[] = {{1, list.place[1], tileHeads}, {2, rows, tileRows}, {3, keys, tileKeys}};
   return read(axes, {boolean(false), tile.isFull});
 }
 
@@ -118,7 +118,7 @@ void ListLoops::build() {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value begin = loop.getRegionIterArg(0), end = loop.getRegionIterArg(1);
-    KeyTile tile = getKeyTile(list, loop.getInductionVar());
+    ListedTile tile = getTile(list, loop.getInductionVar());
     Found found = readTile(list, tile);
     Value isFull = found.all;
     auto listed = scf::IfOp::create(b, loc, TypeRange{b.getIndexType(), b.getIndexType()},

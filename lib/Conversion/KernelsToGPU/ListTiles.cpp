@@ -1,4 +1,4 @@
-//===- ListTiles.cpp - lists of key tiles by a kernel ----------------------===//
+//===- ListTiles.cpp - lists of tiles by a kernel --------------------------===//
 
 #include "Kernels.h"
 #include "flashattn/Dialect/FlashAttn/Program/KeepScan.h"
@@ -18,7 +18,7 @@ constexpr int64_t kVector = 16; ///< elements of `keep` that a lane reads at onc
 /// What a tile is found to be.
 constexpr int64_t kHidden = 0, kPartial = 1, kFull = 2;
 
-/// A list by a block. Each of its warps reads a key tile, all of them `kWarps` next to each other;
+/// A list by a block. Each of its warps reads a tile, all of them `kWarps` next to each other;
 /// ballots then give each tile its place.
 class ListKernel : KeepScan {
 public:
@@ -33,11 +33,11 @@ private:
   };
 
   gpu::LaunchOp launchBlocks();
-  SmallVector<Value> getOrigin(const List &list, const KeyTile &tile);
+  SmallVector<Value> getOrigin(const List &list, const ListedTile &tile);
   SmallVector<Value> getElement(ArrayRef<Value> origin, Value item, int64_t width);
   Found readItems(ArrayRef<Value> origin, Value first, int64_t width, Found found);
-  Found readByWarp(const List &list, const KeyTile &tile, int64_t width);
-  Found readTile(const List &list, const KeyTile &tile);
+  Found readByWarp(const List &list, const ListedTile &tile, int64_t width);
+  Found readTile(const List &list, const ListedTile &tile);
   Value findKind(const List &list, Value number);
   Value shareKinds(Value first, Value own);
   Ends placeTiles(const List &list, Value first, Value kind, Ends ends);
@@ -64,11 +64,11 @@ private:
 } // namespace
 
 /// Indices into `keep` of a tile's first element.
-SmallVector<Value> ListKernel::getOrigin(const List &list, const KeyTile &tile) {
+SmallVector<Value> ListKernel::getOrigin(const List &list, const ListedTile &tile) {
   Value head = firstElement(1, list.place[1], tileHeads);
-  Value row = firstElement(2, list.place[2], tileRows);
-  Value key = firstElement(3, tile.number, tileKeys);
-  return {isSame(0) ? index(0) : list.place[0], head, row, key};
+  auto [rows, keys] = getNumbers(list, tile);
+  return {isSame(0) ? index(0) : list.place[0], head, firstElement(2, rows, tileRows),
+          firstElement(3, keys, tileKeys)};
 }
 
 /// Where item `item` of the tile at `origin`, i32, begins in `keep`. What lies past its end is read
@@ -120,9 +120,9 @@ KeepScan::Found ListKernel::readItems(ArrayRef<Value> origin, Value first, int64
           both(found.all, VoteOp::create(b, loc, VoteKind::All, all))};
 }
 
-/// The elements of a key tile, `width` next to each other at a time: one, or 16 of a tile that
+/// The elements of a tile, `width` next to each other at a time: one, or 16 of a tile that
 /// lies within `keep`.
-KeepScan::Found ListKernel::readByWarp(const List &list, const KeyTile &tile, int64_t width) {
+KeepScan::Found ListKernel::readByWarp(const List &list, const ListedTile &tile, int64_t width) {
   int64_t items = countItems(width);
   SmallVector<Value> origin = getOrigin(list, tile);
   auto loop = scf::ForOp::create(b, loc, index(0), index(items), index(countAtOnce(items) * kWarp),
@@ -137,10 +137,10 @@ KeepScan::Found ListKernel::readByWarp(const List &list, const KeyTile &tile, in
 }
 
 /// As vectors, where they are aligned and the tile lies within `keep`.
-KeepScan::Found ListKernel::readTile(const List &list, const KeyTile &tile) {
+KeepScan::Found ListKernel::readTile(const List &list, const ListedTile &tile) {
   if (isSame(3) || tileKeys % kVector != 0 || !hasAlignedRows(keep))
     return readByWarp(list, tile, /*width=*/1);
-  Value end = mul(add(tile.number, index(1)), tileKeys);
+  Value end = mul(add(getNumbers(list, tile).second, index(1)), tileKeys);
   scf::IfOp whole = branch(compare(arith::CmpIPredicate::sle, end, dim(keep, 3)));
   OpBuilder::InsertionGuard guard(b);
   for (auto [block, width] :
@@ -160,7 +160,7 @@ Value ListKernel::findKind(const List &list, Value number) {
   b.setInsertionPointToStart(exists.elseBlock());
   scf::YieldOp::create(b, loc, i32(kHidden));
   b.setInsertionPointToStart(exists.thenBlock());
-  Found found = readTile(list, getKeyTile(list, number));
+  Found found = readTile(list, getTile(list, number));
   Value shown = select(found.all, i32(kFull), i32(kPartial));
   scf::YieldOp::create(b, loc, select(found.any, shown, i32(kHidden)));
   return exists.getResult(0);
@@ -185,7 +185,7 @@ ListKernel::Ends ListKernel::placeTiles(const List &list, Value first, Value kin
   Value below = sub(arith::ShLIOp::create(b, loc, i32(1), laneNumber), i32(1));
   auto ones = [&](Value v) { return math::CtPopOp::create(b, loc, v).getResult(); };
   Value isWriter = equals(warp, index(0));
-  Value own = toI32(getKeyTile(list, add(first, lane)).number);
+  Value own = toI32(getTile(list, add(first, lane)).number);
   for (int64_t which : {kFull, kPartial}) {
     Value mine = equals(kind, i32(which));
     Value all = VoteOp::create(b, loc, VoteKind::Ballot, mine), earlier = ones(both(all, below));
@@ -224,18 +224,18 @@ gpu::LaunchOp ListKernel::launchBlocks() {
 
 void ListKernel::build() {
   viewAsBytes();
-  Value heads = dim(op.getBounds(), 1), queryTiles = dim(op.getBounds(), 2), middle = getMiddle();
+  Value heads = dim(op.getBounds(), 1), lists = dim(op.getBounds(), 2), middle = getMiddle();
   gpu::LaunchOp launch = launchBlocks();
   b.setInsertionPointToStart(&launch.getBody().front());
   // 32-bit division: 64-bit division is a call's worth of code.
   auto divide = [&](Value x, Value y) -> std::pair<Value, Value> {
     return {arith::DivUIOp::create(b, loc, x, y), arith::RemUIOp::create(b, loc, x, y)};
   };
-  auto [rest, queryTile] = divide(toI32(launch.getBlockIds().x), toI32(queryTiles));
+  auto [rest, number] = divide(toI32(launch.getBlockIds().x), toI32(lists));
   auto [batch, head] = divide(rest, toI32(heads));
   Value warpNumber;
   std::tie(warpNumber, laneNumber) = divide(toI32(launch.getThreadIds().x), i32(kWarp));
-  SmallVector<Value> place = {toIndex(batch), toIndex(head), toIndex(queryTile)};
+  SmallVector<Value> place = {toIndex(batch), toIndex(head), toIndex(number)};
   warp = toIndex(warpNumber);
   lane = toIndex(laneNumber);
   List list = enterList(place);

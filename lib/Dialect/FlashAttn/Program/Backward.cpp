@@ -9,6 +9,7 @@
 #include "KeyParts.h"
 #include "ScoreMod.h"
 #include "SplitKeys.h"
+#include "TileLists.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -25,7 +26,8 @@ public:
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
         sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
-        parts(schedule.sharesProgram() ? KeyParts::get(b, op, operands, all) : std::nullopt) {}
+        parts(schedule.sharesProgram() && !op.getKeep() ? KeyParts::get(b, op, operands, all)
+                                                        : std::nullopt) {}
 
   void build();
 
@@ -34,6 +36,15 @@ private:
   struct KeySums {
     bool dk, dv;
   };
+  SmallVector<TileInterval> findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
+                                        int64_t columns) const;
+  SmallVector<TileInterval> findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
+                                     int64_t columns) const;
+  std::optional<TileLists> makeLists(TileAxis listed, ScheduleAttr schedule) const;
+  /// A loop over the tiles in `intervals` or, with lists, in that of a program: of its batch, head
+  /// and tile.
+  TileLoopOp createLoop(const std::optional<TileLists> &lists, ArrayRef<TileInterval> intervals,
+                        ArrayRef<Value> program, Value when, ValueRange state, Value rounds) const;
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void addQueries(Value gradients, Value inner, Value k, ArrayRef<Value> at) const;
   void buildQueryPrograms(const QuerySums &sums);
@@ -49,7 +60,6 @@ private:
   /// Writes the sum `rows`, f32, times `factor` where that is not 1.
   void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
              Value tile) const;
-  static SmallVector<Value> getBounds(ArrayRef<TileInterval> intervals);
 
   mutable AttentionBackwardOp op; ///< a handle, whose accessors are not const
   ScheduleAttr schedule;
@@ -58,17 +68,11 @@ private:
   KeyRange all;
   SmallVector<IntegerSet> visible;
   std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
+  std::optional<TileLists> queryLists, keyLists; ///< of the tiles that `keep` shows, where it can
   Factor scale; ///< of dq and dk: what sums of products still lack
 };
 
 } // namespace
-
-SmallVector<Value> BackwardBuilder::getBounds(ArrayRef<TileInterval> intervals) {
-  SmallVector<Value> bounds;
-  for (const TileInterval &interval : intervals)
-    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
-  return bounds;
-}
 
 void BackwardBuilder::store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
                             Value tile) const {
@@ -93,6 +97,79 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
 }
 
 //===----------------------------------------------------------------------===//
+// Tiles
+//===----------------------------------------------------------------------===//
+
+/// The tiles of `columns` queries that the mask shows to `rows` keys.
+SmallVector<TileInterval> BackwardBuilder::findQueries(const KeyRange &keys, Value firstKey,
+                                                       int64_t rows, int64_t columns) const {
+  // Of a tile past kv_len no key exists.
+  Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
+  if (op.getKvLen())
+    lastKey = max(lastKey, firstKey);
+  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries,
+                             keys.keys, columns);
+}
+
+/// The tiles of `columns` keys that the mask shows to `rows` queries.
+SmallVector<TileInterval> BackwardBuilder::findKeys(const KeyRange &keys, Value firstQuery,
+                                                    int64_t rows, int64_t columns) const {
+  Value end = min(add(firstQuery, index(rows)), sizes.queries);
+  return buildKeyIntervals(b, loc, visible, add(firstQuery, keys.offset),
+                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys,
+                           columns);
+}
+
+/// Programs of a block that run beside each other have the same tiles.
+static int64_t countTogether(ScheduleAttr schedule) {
+  RolesAttr roles = schedule.getRoles();
+  return roles && !schedule.sharesProgram() ? roles.getConsumers() : 1;
+}
+
+/// Lists the tiles that `keep` shows, of those that the mask does, for programs of `of`: tiles of
+/// keys for those over query tiles, and of queries for those over key tiles. Of several heads, whose
+/// number only the run knows, there are none.
+std::optional<TileLists> BackwardBuilder::makeLists(TileAxis listed, ScheduleAttr of) const {
+  std::optional<int64_t> group = getConstantIntValue(sizes.group);
+  auto isSame = [&](unsigned dim) { return op.isBroadcastDim(op.getKeep(), dim); };
+  bool ofQueries = listed == TileAxis::Queries;
+  if (!op.getKeep() || (ofQueries && !isSame(1) && !group))
+    return std::nullopt;
+  int64_t rows = countTogether(of) * of.getTileM(), columns = of.getTileN();
+  Value count = ofQueries ? sizes.keys : sizes.queries;
+  Value listSizes[] = {isSame(0) && !op.getKvLen() ? index(1) : sizes.batches,
+                       isSame(1)   ? index(1)
+                       : ofQueries ? sizes.kvHeads
+                                   : sizes.heads,
+                       isSame(ofQueries ? 3 : 2) && !op.getMask() ? index(1)
+                                                                  : ceilDiv(count, rows)};
+  SmallVector<int64_t> tile = {1, rows, columns};
+  if (ofQueries)
+    tile = {group.value_or(1), columns, rows};
+  TileLists lists;
+  lists.build(b, loc, op.getKeep(), listSizes, listed, ofQueries ? sizes.queries : sizes.keys, tile,
+              [&](ValueRange place) {
+                KeyRange keys = operands.getKeys(all, place[0]);
+                Value first = mul(place[2], rows);
+                return ofQueries ? findQueries(keys, first, rows, columns)
+                                 : findKeys(keys, first, rows, columns);
+              });
+  return lists;
+}
+
+TileLoopOp BackwardBuilder::createLoop(const std::optional<TileLists> &lists,
+                                       ArrayRef<TileInterval> intervals, ArrayRef<Value> program,
+                                       Value when, ValueRange state, Value rounds) const {
+  SmallVector<Value> bounds, listIndices;
+  for (const TileInterval &interval : intervals)
+    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
+  Value list;
+  if (lists)
+    std::tie(list, listIndices) = lists->getList(b, loc, program);
+  return TileLoopOp::create(b, loc, bounds, list, listIndices, when, state, rounds);
+}
+
+//===----------------------------------------------------------------------===//
 // Programs over key tiles
 //===----------------------------------------------------------------------===//
 
@@ -111,7 +188,7 @@ void BackwardBuilder::addQueries(Value gradients, Value inner, Value k, ArrayRef
 /// dk and dv of a tile of keys: rows are keys, and the steps go over the tiles of queries that the
 /// mask shows them, of one query head after the other (B2).
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
-  ScoreGradientBuilder gradients(b, op, TileAxis::Queries);
+  ScoreGradientBuilder gradients(b, op, TileAxis::Queries, queryLists.has_value());
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
   Value keyTiles = ceilDiv(sizes.keys, rows);
   auto program = ProgramOp::create(
@@ -136,14 +213,18 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   Value v;
   if (wanted.dk)
     v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
-  // Of a tile past kv_len no key exists.
-  Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1)), when;
-  if (op.getKvLen()) {
+  Value when;
+  if (op.getKvLen())
     when = less(firstKey, keys.keys);
-    lastKey = max(lastKey, firstKey);
+  SmallVector<Value> place = {batch, kvHead, keyTile};
+  SmallVector<TileInterval> intervals;
+  if (queryLists) {
+    if (int64_t together = countTogether(schedule); together > 1)
+      place[2] = divide32(keyTile, index(together));
+    intervals = {queryLists->getInterval(b, loc, place)};
+  } else {
+    intervals = findQueries(keys, firstKey, rows, columns);
   }
-  SmallVector<TileInterval> intervals = buildQueryIntervals(
-      b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries, keys.keys, columns);
   if (schedule.addsQueries())
     gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
   if (parts)
@@ -158,8 +239,7 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   if (wanted.dv)
     state.push_back(zeros(op.getDv()));
   if (!intervals.empty()) {
-    auto loop = TileLoopOp::create(b, loc, getBounds(intervals), /*list=*/Value(), ValueRange(),
-                                   when, state, /*rounds=*/sizes.group);
+    TileLoopOp loop = createLoop(queryLists, intervals, place, when, state, /*rounds=*/sizes.group);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     Value tile = loop.getTile(), head = add(mul(kvHead, sizes.group), loop.getRound());
@@ -213,7 +293,7 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
 
 /// dq of a tile of queries, from the tiles of keys that the mask shows them.
 void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
-  ScoreGradientBuilder gradients(b, op, TileAxis::Keys);
+  ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value());
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
@@ -227,18 +307,24 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   ProgramPoint point{batch, head, div(head, sizes.group), queryTile, batch};
   KeyRange keys = operands.getKeys(all, batch);
   Value firstQuery = mul(queryTile, rows), position = add(firstQuery, keys.offset);
-  Value last = sub(add(min(add(firstQuery, index(rows)), sizes.queries), keys.offset), index(1));
   Value q = operands.loadRows(op.getQ(), batch, head, queryTile, rows);
   Value dO = operands.loadRows(op.getDO(), batch, head, queryTile, rows);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
-  SmallVector<TileInterval> intervals =
-      buildKeyIntervals(b, loc, visible, position, last, sizes.queries, keys.keys, columns);
+  SmallVector<Value> place = {batch, head, queryTile};
+  SmallVector<TileInterval> intervals;
+  if (keyLists) {
+    if (int64_t together = countTogether(schedule); together > 1)
+      place[2] = divide32(queryTile, index(together));
+    intervals = {keyLists->getInterval(b, loc, place)};
+  } else {
+    intervals = findKeys(keys, firstQuery, rows, columns);
+  }
   Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, at),
           deltas = sums.loadRows(QuerySums::Delta, at);
-    auto loop = TileLoopOp::create(b, loc, getBounds(intervals), /*list=*/Value(), ValueRange(),
-                                   /*when=*/Value(), dq);
+    TileLoopOp loop =
+        createLoop(keyLists, intervals, place, /*when=*/Value(), dq, /*rounds=*/Value());
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     at.keyTile = loop.getTile();
@@ -309,6 +395,9 @@ void BackwardBuilder::buildKeySumPrograms() {
 }
 
 void BackwardBuilder::build() {
+  queryLists = makeLists(TileAxis::Queries, schedule);
+  if (!schedule.addsQueries())
+    keyLists = makeLists(TileAxis::Keys, schedule.forQueryTiles());
   QuerySums sums(b, op, operands, schedule.addsQueries(), parts ? parts->getSums() : Value());
   if (schedule.getApart().value_or(false)) {
     buildKeyPrograms(sums, {/*dk=*/false, /*dv=*/true});
@@ -331,6 +420,9 @@ void BackwardBuilder::build() {
   buildBiasGradient(b, op, operands, sums);
   buildSinkGradient(b, op, operands, sums);
   sums.free();
+  for (std::optional<TileLists> &lists : {std::ref(queryLists), std::ref(keyLists)})
+    if (lists)
+      lists->free(b, loc);
 }
 
 LogicalResult mlir::flashattn::tileAttentionBackward(RewriterBase &rewriter,

@@ -162,7 +162,8 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
                        isSame(2) && !op.getMask() ? index(1) : ceilDiv(queryTiles, listQueryTiles)};
   int64_t rows = listQueryTiles * operands.getPositions();
   lists.emplace();
-  lists->build(b, loc, op.getKeep(), listSizes, sizes.keys, {listHeads, rows, schedule.getTileN()},
+  lists->build(b, loc, op.getKeep(), listSizes, TileAxis::Keys, sizes.keys,
+               {listHeads, rows, schedule.getTileN()},
                [&](ValueRange place) {
                  KeyRange keys = operands.getKeys(all, place[0]);
                  return getIntervals(keys, getPositions(keys, mul(place[2], rows), rows));

@@ -29,7 +29,7 @@ KeepScan::List KeepScan::enterList(ArrayRef<Value> place) {
   return list;
 }
 
-KeepScan::KeyTile KeepScan::getKeyTile(const List &list, Value number) {
+KeepScan::ListedTile KeepScan::getTile(const List &list, Value number) {
   Value shift, fullBegin, fullEnd;
   for (auto [keys, skipped] : llvm::zip_equal(list.intervals, list.before)) {
     Value own = sub(keys.begin, skipped);

@@ -196,8 +196,8 @@ Value ScoreGradientBuilder::buildInner(Value weights, Value final,
                                        const ScoreDerivative &derivative) const {
   if (!derivative.slope)
     return final;
-  // The slope at a hidden score may be anything too, and `keep` hides pairs in every tile.
-  return hide(arith::MulFOp::create(b, loc, final, derivative.slope), weights, hasKeep);
+  // The slope at a hidden score may be anything too.
+  return hide(arith::MulFOp::create(b, loc, final, derivative.slope), weights, fullTilesHide);
 }
 
 void ScoreGradientBuilder::requireKeys(MutableArrayRef<TileInterval> intervals, Value firstKey,

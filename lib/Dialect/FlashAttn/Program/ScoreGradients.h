@@ -50,10 +50,12 @@ private:
 /// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.
 class ScoreGradientBuilder : public TileBuilder {
 public:
-  ScoreGradientBuilder(OpBuilder &b, AttentionBackwardOp op, TileAxis columns)
-      : TileBuilder(b, op.getLoc()), scores(b, op, columns, RowPattern(), /*fullTilesKeep=*/false),
+  /// `fullTilesKeep`: in full tiles `keep` hides nothing.
+  ScoreGradientBuilder(OpBuilder &b, AttentionBackwardOp op, TileAxis columns,
+                       bool fullTilesKeep = false)
+      : TileBuilder(b, op.getLoc()), scores(b, op, columns, RowPattern(), fullTilesKeep),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
-        hasKeep(op.getKeep() != nullptr) {}
+        fullTilesHide(op.getKeep() && !fullTilesKeep) {}
 
   /// Each query of q times each key of k; and, of d_o and v, dP.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
@@ -81,7 +83,7 @@ private:
   ScoreBuilder scores;
   Factor factor;
   FloatType dotType;
-  bool hasKeep;
+  bool fullTilesHide; ///< some pairs
 };
 
 } // namespace mlir::flashattn

@@ -7,11 +7,12 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> sizes, Value numKeys,
-                      ArrayRef<int64_t> tile,
+void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> sizes,
+                      TileAxis listed, Value count, ArrayRef<int64_t> tile,
                       function_ref<SmallVector<TileInterval>(ValueRange)> intervals) {
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
-  middle = b.createOrFold<arith::CeilDivUIOp>(loc, numKeys, index(tile[2]));
+  bool ofQueries = listed == TileAxis::Queries;
+  middle = b.createOrFold<arith::CeilDivUIOp>(loc, count, index(tile[ofQueries ? 1 : 2]));
   Value places = b.createOrFold<arith::MulIOp>(loc, middle, index(2));
   Value lists = index(1);
   SmallVector<int64_t> shape;
@@ -46,14 +47,14 @@ void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> si
   bounds = view(index(2), index(0));
   tiles = view(places, boundsBytes);
 
-  auto op = ListTilesOp::create(b, loc, keep, bounds, tiles, b.getDenseI64ArrayAttr(tile));
+  auto op = ListTilesOp::create(b, loc, keep, bounds, tiles, b.getDenseI64ArrayAttr(tile), ofQueries);
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Type> types(3, b.getIndexType());
   SmallVector<Location> locs(3, loc);
   Block *body = b.createBlock(&op.getIntervals(), {}, types, locs);
   SmallVector<Value> yielded;
-  for (const TileInterval &keys : intervals(body->getArguments()))
-    yielded.append({keys.begin, keys.fullBegin, keys.fullEnd, keys.end});
+  for (const TileInterval &tiles : intervals(body->getArguments()))
+    yielded.append({tiles.begin, tiles.fullBegin, tiles.fullEnd, tiles.end});
   YieldIntervalsOp::create(b, loc, yielded);
 }
 

@@ -1,4 +1,4 @@
-//===- TileLists.h - the key tiles that a keep shows -------------*- C++ -*-===//
+//===- TileLists.h - the tiles that a keep shows -----------------*- C++ -*-===//
 
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
@@ -8,20 +8,22 @@
 
 namespace mlir::flashattn {
 
-/// Lists of key tiles, one for each batch and each tile of heads and of queries.
+/// Lists of key tiles, one for each batch and each tile of heads and of queries; or lists of query
+/// tiles for tiles of keys.
 class TileLists {
 public:
   /// Makes room for the lists and writes them. `keep` is broadcastable to [B, H, Nq, Nk]; `sizes`
-  /// are the numbers of lists along B, H and Nq, one that is 1 for all of them; `tile` is that of
-  /// `flashattn.list_tiles`, and so are the `intervals` of list (b, h, t).
-  void build(OpBuilder &builder, Location loc, Value keep, ArrayRef<Value> sizes, Value numKeys,
-             ArrayRef<int64_t> tile,
+  /// are the numbers of lists along B, H and Nq, one that is 1 for all of them; of `count` keys, or
+  /// queries, the lists have tiles; `tile` is that of `flashattn.list_tiles`, and so are the
+  /// `intervals` of list (b, h, t). With `listed` the queries the lists along Nq are along Nk.
+  void build(OpBuilder &builder, Location loc, Value keep, ArrayRef<Value> sizes, TileAxis listed,
+             Value count, ArrayRef<int64_t> tile,
              function_ref<SmallVector<TileInterval>(ValueRange list)> intervals);
 
   /// The list at `place` (b, h, t), as an interval of places.
   TileInterval getInterval(OpBuilder &builder, Location loc, ValueRange place) const;
 
-  /// The memref whose last dimension holds the numbers of the list's key tiles, and its other
+  /// The memref whose last dimension holds the numbers of the list's tiles, and its other
   /// indices.
   std::pair<Value, SmallVector<Value>> getList(OpBuilder &builder, Location loc,
                                                ValueRange place) const;

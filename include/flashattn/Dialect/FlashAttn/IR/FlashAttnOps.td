@@ -407,11 +407,13 @@ def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
 
 def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     RecursiveMemoryEffects, SingleBlock]> {
-  let summary = "the key tiles that hold a pair that `keep` shows";
+  let summary = "the tiles that hold a pair that `keep` shows";
   let description = [{
     Reads `keep`, broadcastable to `[B, H, Nq, Nk]`, once and lists for each batch and tile of heads
     and queries the tiles of keys that matter to it: of those in the intervals that the region
     gives, the ones with a pair that `keep` shows. `tile` is the heads, queries and keys of a tile.
+    With `of_queries` it is the other way round, tiles of queries for each tile of keys: what is said
+    of keys below then holds for queries, and of queries for keys.
 
     | name | type |
     | --- | --- |
@@ -433,10 +435,10 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
     Arg<MemRefRankOf<[I1], [4]>, "", [MemRead]>:$keep,
     Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$bounds,
     Arg<MemRefRankOf<[I32], [4]>, "", [MemWrite]>:$tiles,
-    DenseI64ArrayAttr:$tile);
+    DenseI64ArrayAttr:$tile, UnitAttr:$ofQueries);
   let regions = (region SizedRegion<1>:$intervals);
   let assemblyFormat = [{
-    `tile` $tile `ins` `(` $keep `:` type($keep) `)`
+    (`of_queries` $ofQueries^)? `tile` $tile `ins` `(` $keep `:` type($keep) `)`
     `outs` `(` $bounds `,` $tiles `:` type($bounds) `,` type($tiles) `)`
     `within` $intervals attr-dict
   }];

@@ -21,14 +21,14 @@ protected:
     Value any; ///< some element is true
     Value all; ///< none is false, and the mask hides no pair: the tile may be full
   };
-  /// A key tile of those of a list.
-  struct KeyTile {
+  /// A tile of those of a list, of keys or, with `of_queries`, of queries.
+  struct ListedTile {
     Value number;
     Value isFull; ///< for the mask
   };
   /// The tiles that a list may have.
   struct List {
-    SmallVector<Value> place; ///< batch, tile of heads, tile of queries
+    SmallVector<Value> place; ///< batch, tile of heads, tile of queries or of keys
     SmallVector<TileInterval> intervals;
     SmallVector<Value> before; ///< tiles of the intervals before each
     Value total;               ///< tiles of all of them
@@ -50,7 +50,12 @@ protected:
   /// The list at `place`.
   List enterList(ArrayRef<Value> place);
   /// Tile `number` of the intervals', one after the other.
-  KeyTile getKeyTile(const List &list, Value number);
+  ListedTile getTile(const List &list, Value number);
+  /// Of the queries and of the keys: numbers of the tile of pairs that `tile` of `list` stands for.
+  std::pair<Value, Value> getNumbers(const List &list, const ListedTile &tile) {
+    return op.getOfQueries() ? std::pair(tile.number, list.place[2])
+                             : std::pair(list.place[2], tile.number);
+  }
   /// The place in the middle of a list's row, from which it grows.
   Value getMiddle() { return div(dim(op.getTiles(), 3), index(2)); }
   /// Index into dimension `dim` of `keep` of the first element of a tile of `size`.
