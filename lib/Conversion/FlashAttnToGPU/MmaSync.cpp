@@ -282,18 +282,14 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
   Value mask = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0xffffe000u));
   // To nearest: what the lower half then loses, which has no more bits either, is half as much.
   Value half = arith::ConstantOp::create(b, loc, b.getIntegerAttr(i32, 0x1000));
-  auto halves = [&](Value x) -> std::pair<Value, Value> {
-    Value bits = arith::BitcastOp::create(b, loc, i32, x);
-    bits = arith::AddIOp::create(b, loc, bits, half);
-    Value hi = arith::BitcastOp::create(b, loc, f32, arith::AndIOp::create(b, loc, bits, mask));
-    return {hi, arith::SubFOp::create(b, loc, x, hi)};
-  };
   auto split = [&](ValueRange values) {
     std::pair<SmallVector<Value>, SmallVector<Value>> result;
-    for (Value v : values) {
-      auto [hi, lo] = halves(v);
+    for (Value x : values) {
+      Value bits = arith::BitcastOp::create(b, loc, i32, x);
+      bits = arith::AddIOp::create(b, loc, bits, half);
+      Value hi = arith::BitcastOp::create(b, loc, f32, arith::AndIOp::create(b, loc, bits, mask));
       result.first.push_back(hi);
-      result.second.push_back(lo);
+      result.second.push_back(arith::SubFOp::create(b, loc, x, hi));
     }
     return result;
   };
@@ -330,31 +326,33 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
     mma(x.first, y.first, sum, f32);
   };
   // The tensor cores round their sums towards zero: the longer one stays there the more it drifts.
-  // `sums` go to the accumulator with correct rounding and begin anew.
+  // `sums` go to the accumulator with correct rounding.
   Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
-  auto addSums = [&](MutableArrayRef<Value> sums, MutableArrayRef<Value> totals) {
-    for (auto [sum, total] : llvm::zip_equal(sums, totals)) {
+  auto addSums = [&](ArrayRef<Value> sums, MutableArrayRef<Value> totals) {
+    for (auto [sum, total] : llvm::zip_equal(sums, totals))
       total = arith::AddFOp::create(b, loc, total, sum);
-      sum = zero;
-    }
   };
   if (transposed) {
-    // Scores start from zero and are one sum of kSize products, but for long ones: where P is 1
-    // and dP equals delta, all that is left of a gradient is what the sum lost.
-    constexpr int64_t kLongest = 128, kPiece = 32;
-    SmallVector<Value> sums(kSize > kLongest ? c.size() : 0, zero);
+    // Scores start from zero and are one sum of kSize products, but long ones of steps: where P is
+    // 1 and dP equals delta, all that is left of a gradient is what the sum lost.
+    constexpr int64_t kLongest = 128;
     for (int64_t k = 0; k < kSize; k += 8) {
       SmallVector<Halves> a;
       for (int64_t r = 0; r < layout.rowBlocks; ++r)
         a.push_back(lhsAt(r, k));
       for (int64_t n = 0; n < nSize; n += 8) {
         Halves operand = rhsAt(k, n);
-        for (int64_t r = 0; r < layout.rowBlocks; ++r)
-          multiply(a[r], operand,
-                   MutableArrayRef(sums.empty() ? c : sums).slice(r * accBlock + n / 2, 4));
+        for (int64_t r = 0; r < layout.rowBlocks; ++r) {
+          MutableArrayRef<Value> totals = MutableArrayRef(c).slice(r * accBlock + n / 2, 4);
+          if (kSize <= kLongest) {
+            multiply(a[r], operand, totals);
+            continue;
+          }
+          SmallVector<Value> sums(4, zero);
+          multiply(a[r], operand, sums);
+          addSums(sums, totals);
+        }
       }
-      if (!sums.empty() && ((k + 8) % kPiece == 0 || k + 8 == kSize))
-        addSums(sums, c);
     }
     return vector::FromElementsOp::create(b, loc, acc.getType(), c);
   }

@@ -399,7 +399,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   needs.append({{"scores", n / 2},
                 {"weights", n / 4},
                 {"gradients", n / 4},
-                {"other", 30 + (op.getKeep() ? n / 2 : 0)}});
+                {"other", 30 + (op.getKeep() ? n / 4 : 0)}});
   // Slopes last from scores to their gradients; a bias is loaded before them.
   if (op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore()))
     needs.push_back({"slopes", n / 2});

@@ -13,3 +13,14 @@ func.func @lists(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles
   }
   return
 }
+
+// CHECK-LABEL: func @of_queries
+// CHECK: flashattn.list_tiles of_queries tile [4, 64, 128] ins(
+func.func @of_queries(%keep: memref<?x1x?x?xi1>, %bounds: memref<?x1x?x2xi32>, %tiles: memref<?x1x?x?xi32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  flashattn.list_tiles of_queries tile [4, 64, 128] ins(%keep : memref<?x1x?x?xi1>) outs(%bounds, %tiles : memref<?x1x?x2xi32>, memref<?x1x?x?xi32>) within {
+  ^bb0(%b: index, %h: index, %t: index):
+    flashattn.yield_intervals %c0, %c0, %n, %n
+  }
+  return
+}

@@ -210,6 +210,9 @@ FEW_BYTES_ELSEWHERE = 60
 # The same of programs over key tiles without roles that add up the gradients of queries: nearly all
 # is read between their loops; of masks with several intervals 8 words in a step.
 ADDING_BYTES = 256
+# Where consumers share a program and hold both sums, scores and weights, while a tile of these is
+# loaded: of a keep in the tiles that it cuts alone.
+LOADED = {"bias": 112, "keep": 112}
 
 
 def check_report(report, few=0):
@@ -361,7 +364,10 @@ def check(ptxas, chip, nvdisasm, case):
     else:
         with_products = [max(texts, key=len)]  # others merge parts, or list key tiles
         overlap = check_overlap
-    few = FEW_BYTES.get(chip, FEW_BYTES_ELSEWHERE) if case.op == "gradients" else 0
+    few = 0
+    if case.op == "gradients":
+        few = FEW_BYTES.get(chip, FEW_BYTES_ELSEWHERE)
+        few = max(few, LOADED.get(case.mask, 0) if chip == "sm_90a" else 0)
     checked = [check_kernel(ptxas, chip, nvdisasm, ptx, overlap if ptx in with_products else None, few)
                for ptx in texts]
     problems += [problem for _, found in checked for problem in found]

@@ -369,7 +369,8 @@ bool flashattn::addsToScore(AttentionOpInterface op) {
       continue;
     dependent.insert(inner.result_begin(), inner.result_end());
     auto addsTo = [&](unsigned term) {
-      return sums.contains(inner.getOperand(term)) && !dependent.contains(inner.getOperand(1 - term));
+      return sums.contains(inner.getOperand(term)) &&
+             !dependent.contains(inner.getOperand(1 - term));
     };
     if ((isa<arith::AddFOp, arith::SubFOp>(inner) && addsTo(0)) ||
         (isa<arith::AddFOp>(inner) && addsTo(1)))

@@ -116,8 +116,7 @@ SmallVector<TileInterval> BackwardBuilder::findKeys(const KeyRange &keys, Value 
                                                     int64_t rows, int64_t columns) const {
   Value end = min(add(firstQuery, index(rows)), sizes.queries);
   return buildKeyIntervals(b, loc, visible, add(firstQuery, keys.offset),
-                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys,
-                           columns);
+                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns);
 }
 
 /// Programs of a block that run beside each other have the same tiles.
@@ -127,8 +126,8 @@ static int64_t countTogether(ScheduleAttr schedule) {
 }
 
 /// Lists the tiles that `keep` shows, of those that the mask does, for programs of `of`: tiles of
-/// keys for those over query tiles, and of queries for those over key tiles. Of several heads, whose
-/// number only the run knows, there are none.
+/// keys for those over query tiles, and of queries for those over key tiles. Of several heads,
+/// whose number only the run knows, there are none.
 std::optional<TileLists> BackwardBuilder::makeLists(TileAxis listed, ScheduleAttr of) const {
   std::optional<int64_t> group = getConstantIntValue(sizes.group);
   auto isSame = [&](unsigned dim) { return op.isBroadcastDim(op.getKeep(), dim); };

@@ -153,8 +153,11 @@ static ScheduleAttr getSchedule(AttentionBackwardOp op) {
   fields.tileQ = 0;
   fields.apart.reset();
   if (fields.lanes > 1) {
+    // Wider ones read less for each pair, and leave room for two programs where roles run.
+    int64_t widest =
+        std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().getRoles() ? 128 : 64) ? 64 : 32;
     fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
-    fields.tileN = std::gcd<int64_t>(fields.tileN, std::max(op.getD(), op.getDv()) <= 64 ? 64 : 32);
+    fields.tileN = std::gcd<int64_t>(fields.tileN, widest);
     fields.warps = fields.tileM / 16;
   }
   return ScheduleAttr::get(op.getContext(), fields);

@@ -163,8 +163,7 @@ void ForwardBuilder::makeLists(Value heads, Value queryTiles) {
   int64_t rows = listQueryTiles * operands.getPositions();
   lists.emplace();
   lists->build(b, loc, op.getKeep(), listSizes, TileAxis::Keys, sizes.keys,
-               {listHeads, rows, schedule.getTileN()},
-               [&](ValueRange place) {
+               {listHeads, rows, schedule.getTileN()}, [&](ValueRange place) {
                  KeyRange keys = operands.getKeys(all, place[0]);
                  return getIntervals(keys, getPositions(keys, mul(place[2], rows), rows));
                });

@@ -47,7 +47,8 @@ void TileLists::build(OpBuilder &b, Location loc, Value keep, ArrayRef<Value> si
   bounds = view(index(2), index(0));
   tiles = view(places, boundsBytes);
 
-  auto op = ListTilesOp::create(b, loc, keep, bounds, tiles, b.getDenseI64ArrayAttr(tile), ofQueries);
+  auto op =
+      ListTilesOp::create(b, loc, keep, bounds, tiles, b.getDenseI64ArrayAttr(tile), ofQueries);
   OpBuilder::InsertionGuard guard(b);
   SmallVector<Type> types(3, b.getIndexType());
   SmallVector<Location> locs(3, loc);

@@ -1,0 +1,106 @@
+// RUN: flash-opt %s -flashattn-select-schedule=chip=sm_90a | FileCheck %s
+
+// Consumers share a program, whose rows are 128 keys, where both sums and what a step holds fit their registers.
+
+// Of a score_mod that only adds the derivative is 1: there are no slopes to hold.
+// CHECK-LABEL: @added
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @added(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    score_mod {
+    ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+      %d = arith.subi %key, %p : index
+      %i = arith.index_cast %d : index to i32
+      %f = arith.sitofp %i : i32 to f32
+      %r = arith.addf %f, %s : f32
+      %r2 = arith.subf %r, %f : f32
+      flashattn.yield %r2 : f32
+    }
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Another has slopes, though it adds as well.
+// CHECK-LABEL: @multiplied
+// CHECK: schedule(<tile_m = 64, tile_n = {{32|64}}
+func.func @multiplied(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    score_mod {
+    ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+      %d = arith.subi %key, %p : index
+      %i = arith.index_cast %d : index to i32
+      %f = arith.sitofp %i : i32 to f32
+      %m = arith.mulf %s, %f : f32
+      %r = arith.addf %m, %s : f32
+      flashattn.yield %r : f32
+    }
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// And one that subtracts the score has the slope -1.
+// CHECK-LABEL: @subtracted
+// CHECK: schedule(<tile_m = 64, tile_n = {{32|64}}
+func.func @subtracted(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    score_mod {
+    ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+      %d = arith.subi %key, %p : index
+      %i = arith.index_cast %d : index to i32
+      %f = arith.sitofp %i : i32 to f32
+      %r = arith.subf %f, %s : f32
+      flashattn.yield %r : f32
+    }
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// One that does not read it has the slope 0.
+// CHECK-LABEL: @unread
+// CHECK: schedule(<tile_m = 64, tile_n = {{32|64}}
+func.func @unread(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    score_mod {
+    ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+      %d = arith.subi %key, %p : index
+      %i = arith.index_cast %d : index to i32
+      %f = arith.sitofp %i : i32 to f32
+      flashattn.yield %f : f32
+    }
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// A bias is loaded before its scores: half a register an element.
+// CHECK-LABEL: @half_bias
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @half_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf16>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<1x?x?x?xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Or a whole one.
+// CHECK-LABEL: @bias
+// CHECK: schedule(<tile_m = 64, tile_n = {{32|64}}
+func.func @bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<1x?x?x?xf32>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// A keep is loaded in the tiles alone that it cuts.
+// CHECK-LABEL: @keep
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
+  flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
