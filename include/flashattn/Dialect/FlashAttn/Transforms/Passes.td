@@ -77,7 +77,8 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
     indexing, transpositions, reshapes and broadcasts in any order, `linalg.softmax` or its parts, the
     division before or behind the second product, guards for rows without a key, f32 around operands
     of 16 bits. Of `f` the op takes scale, cap, bias and mask; query heads that share a key head by
-    a broadcast share it in the op.
+    a broadcast share it in the op. A factor of the scores that is known at run time alone may be 0 or
+    less, which `scale` may not: unless it is a reciprocal root, a `score_mod` multiplies by it.
 
     A mask that is computed from positions, or is a matrix of constants in the shape of a band,
     becomes a set; another condition becomes `keep`, and what else is added a `bias`. Hidden scores
@@ -91,7 +92,8 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect",
-    "::mlir::linalg::LinalgDialect", "::mlir::tensor::TensorDialect"];
+    "::mlir::linalg::LinalgDialect", "::mlir::math::MathDialect",
+    "::mlir::tensor::TensorDialect"];
 }
 
 def PrepareTensors : Pass<"flashattn-prepare-tensors"> {

@@ -8,10 +8,13 @@
 #include "AttentionMatcher.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "llvm/Support/MathExtras.h"
 #include <cmath>
 
 using namespace mlir;
 using namespace mlir::flashattn;
+
+static bool isExponential(Element *x) { return x->is("math.exp") || x->is("math.exp2"); }
 
 bool AttentionMatcher::fail(Operation *at, const Twine &expected, const Twine &found) {
   if (!miss.op)
@@ -80,17 +83,12 @@ void AttentionMatcher::findResult() {
       break;
     if (auto generic = dyn_cast<linalg::LinalgOp>(user);
         generic && generic.getNumDpsInputs() == 2) {
-      // A division belongs to it where the other operand is a sum of exponentials.
-      Value other = generic.getDpsInputOperand(0)->get() == chain.back()
-                        ? generic.getDpsInputOperand(1)->get()
-                        : generic.getDpsInputOperand(0)->get();
+      // A division belongs to it where it is by a sum of exponentials.
       SmallVector<AffineExpr> indices;
-      for (int64_t size : cast<RankedTensorType>(other.getType()).getShape())
+      for (int64_t size : cast<RankedTensorType>(user->getResult(0).getType()).getShape())
         indices.push_back(exprs.makeVariable(size));
-      bool divides =
-          isa<arith::DivFOp>(generic.getBlock()->getTerminator()->getOperand(0).getDefiningOp());
       Product product;
-      flatten(exprs.makeLoad(other, indices), divides, product);
+      flatten(exprs.makeLoad(user->getResult(0), indices), false, product);
       if (isDivided || product.divisors.size() != 1 || !product.others.empty() ||
           !sumsExponentials(product.divisors[0]))
         break;
@@ -114,7 +112,7 @@ void AttentionMatcher::flatten(Element *x, bool inverted, Product &product) {
     flatten(n->operands[0], inverted, product);
     return flatten(n->operands[1], inverted != (n->name == "arith.divf"), product);
   }
-  if (n->is("math.exp") && !inverted) {
+  if (isExponential(n) && !inverted) {
     product.exps.push_back(n);
     return;
   }
@@ -150,18 +148,42 @@ void AttentionMatcher::collectFactors(Element *x, SmallVectorImpl<Element *> &fa
   factors.push_back(x);
 }
 
-void AttentionMatcher::collectTerms(Element *x, bool negated,
-                                    SmallVectorImpl<std::pair<Element *, bool>> &terms) {
+void AttentionMatcher::collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms) {
   Element *n = exprs.resolve(x);
   if (n->isFloatCast())
-    return collectTerms(n->operands[0], negated, terms);
+    return collectTerms(n->operands[0], factor, terms);
   if (n->is("arith.negf"))
-    return collectTerms(n->operands[0], !negated, terms);
+    return collectTerms(n->operands[0], -factor, terms);
   if (n->is("arith.addf") || n->is("arith.subf")) {
-    collectTerms(n->operands[0], negated, terms);
-    return collectTerms(n->operands[1], negated != (n->name == "arith.subf"), terms);
+    collectTerms(n->operands[0], factor, terms);
+    return collectTerms(n->operands[1], n->is("arith.subf") ? -factor : factor, terms);
   }
-  terms.emplace_back(x, negated);
+  bool divides = n->is("arith.divf");
+  if (divides || n->is("arith.mulf"))
+    for (unsigned i : {1, 0}) {
+      auto constant = divides && i == 0 ? std::nullopt : exprs.getConstant(n->operands[i]);
+      if (constant && std::isfinite(*constant) && *constant != 0)
+        return collectTerms(n->operands[1 - i], divides ? factor / *constant : factor * *constant,
+                            terms);
+    }
+  terms.push_back({x, factor});
+}
+
+/// What `exp` raises e to; powers of 2 are some of e.
+void AttentionMatcher::collectExponent(Element *exp, SmallVectorImpl<Term> &terms) {
+  collectTerms(exp->operands[0], exp->is("math.exp2") ? llvm::numbers::ln2 : 1, terms);
+}
+
+/// Equal but for roundings.
+static bool areEqual(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(a); }
+
+bool AttentionMatcher::areEqual(const Term &a, const Term &b) {
+  return ::areEqual(a.factor, b.factor) && exprs.areEqual(a.element, b.element);
+}
+
+/// What the natural logarithm of its operand is to the logarithm `x`; 0 where it is none.
+static double getLogarithmFactor(Element *x) {
+  return x->is("math.log") ? 1 : x->is("math.log2") ? llvm::numbers::ln2 : 0;
 }
 
 /// Whether `x` is made of a product of two tensors that differs by key.
@@ -221,7 +243,7 @@ std::optional<AttentionMatch> AttentionMatcher::run() {
     match.v = values;
     if (!matchProbabilities(probabilities))
       return std::nullopt;
-    match.v = peel(match.v);
+    match.v = peel(match.v, /*takesFactors=*/false);
     if (!match.v || !findDimensions())
       return std::nullopt;
     return match;
@@ -230,14 +252,14 @@ std::optional<AttentionMatch> AttentionMatcher::run() {
 }
 
 bool AttentionMatcher::matchProbabilities(Product &product) {
-  Element *exp = exponential = product.exps[0];
-  SmallVector<std::pair<Element *, bool>> terms, shifts;
-  collectTerms(exp->operands[0], false, terms);
+  Element *exp = product.exps[0];
+  SmallVector<Term> terms, shifts;
+  collectExponent(exp, terms);
   // The maximum, and what else the scores of a row are shifted by, cancel out.
-  for (auto [term, negated] : terms)
-    (exprs.dependsOn(term, match.key) ? scoreTerms : shifts).emplace_back(term, negated);
+  for (const Term &term : terms)
+    (exprs.dependsOn(term.element, match.key) ? scoreTerms : shifts).push_back(term);
   // Without a product of queries and keys this is something else altogether.
-  if (llvm::none_of(scoreTerms, [&](auto &term) { return hasScores(term.first); }))
+  if (llvm::none_of(scoreTerms, [&](auto &term) { return hasScores(term.element); }))
     return false;
   if (std::abs(product.constant - 1) > 1e-6 || !product.others.empty()) {
     Element *other = product.others.empty() ? exp : product.others[0];
@@ -251,8 +273,8 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
   } else if (!matchDivisor(product, exp)) {
     return fail(product.divisors[0], "expected the sum of the same exponentials along the keys");
   }
-  for (auto [shift, negated] : shifts)
-    exprs.touch(shift);
+  for (const Term &shift : shifts)
+    exprs.touch(shift.element);
   if (!parseTerms(scoreTerms) || !applySteps())
     return false;
   if (!match.q)
@@ -306,37 +328,35 @@ bool AttentionMatcher::matchDivisor(Product &product, Element *exp) {
   last = last ? exprs.resolve(last) : nullptr;
   while (last && last->isFloatCast())
     last = exprs.resolve(last->operands[0]);
-  if (!last || !last->is("math.exp"))
+  if (!last || !isExponential(last))
     return false;
   // The sink is shifted by what the scores are.
-  SmallVector<std::pair<Element *, bool>> terms, all;
-  collectTerms(last->operands[0], false, terms);
-  collectTerms(exp->operands[0], false, all);
-  for (auto &[first, isNegated] : terms) {
-    Element *term = first;
-    bool negated = isNegated;
-    auto matching = llvm::find_if(all, [&](auto &other) {
-      return other.second == negated && !exprs.dependsOn(other.first, match.key) &&
-             exprs.areEqual(other.first, term);
+  SmallVector<Term> terms, all;
+  collectExponent(last, terms);
+  collectExponent(exp, all);
+  for (const Term &term : terms) {
+    auto matching = llvm::find_if(all, [&](const Term &other) {
+      return !exprs.dependsOn(other.element, match.key) && areEqual(other, term);
     });
     if (matching != all.end()) {
       all.erase(matching);
       continue;
     }
-    if (match.sink || negated)
+    if (match.sink || !::areEqual(term.factor, 1))
       return false;
-    match.sink = term;
-    exprs.touch(term);
+    match.sink = term.element;
+    exprs.touch(term.element);
   }
-  return match.sink &&
-         llvm::all_of(all, [&](auto &term) { return exprs.dependsOn(term.first, match.key); });
+  return match.sink && llvm::all_of(all, [&](const Term &term) {
+           return exprs.dependsOn(term.element, match.key);
+         });
 }
 
 /// Whether `exp` is e^(s - log(sum(e^(s - m))) - m).
-bool AttentionMatcher::matchLogSum(ArrayRef<std::pair<Element *, bool>> shifts, Element *exp) {
-  for (const std::pair<Element *, bool> &shift : shifts) {
-    Element *log = exprs.resolve(shift.first);
-    if (!shift.second || !log->is("math.log"))
+bool AttentionMatcher::matchLogSum(ArrayRef<Term> shifts, Element *exp) {
+  for (const Term &shift : shifts) {
+    Element *log = exprs.resolve(shift.element);
+    if (!::areEqual(shift.factor, -getLogarithmFactor(log)))
       continue;
     Element *sum = exprs.resolve(log->operands[0]);
     while (sum->isFloatCast())
@@ -344,21 +364,18 @@ bool AttentionMatcher::matchLogSum(ArrayRef<std::pair<Element *, bool>> shifts, 
     if (sum->kind != Element::Kind::Reduce || sum->name != "arith.addf")
       continue;
     // What else the scores are shifted by is what the summands are shifted by.
-    Element *rest = exp->operands[0];
-    SmallVector<std::pair<Element *, bool>> terms;
-    collectTerms(rest, false, terms);
-    llvm::erase_if(terms, [&](auto &term) { return term.first == shift.first; });
+    SmallVector<Term> terms, others;
+    collectExponent(exp, terms);
+    llvm::erase_if(terms, [&](const Term &term) { return term.element == shift.element; });
     Element *summand = reduceOverKeys(sum);
     summand = summand ? exprs.resolve(summand) : nullptr;
-    if (!summand || !summand->is("math.exp"))
+    if (!summand || !isExponential(summand))
       continue;
-    SmallVector<std::pair<Element *, bool>> others;
-    collectTerms(summand->operands[0], false, others);
-    bool same = terms.size() == others.size() && llvm::all_of(terms, [&](auto &term) {
-                  return llvm::any_of(others, [&](auto &other) {
-                    return term.second == other.second && exprs.areEqual(term.first, other.first);
-                  });
-                });
+    collectExponent(summand, others);
+    bool same =
+        terms.size() == others.size() && llvm::all_of(terms, [&](const Term &term) {
+          return llvm::any_of(others, [&](const Term &other) { return areEqual(term, other); });
+        });
     if (same)
       return true;
   }
@@ -392,14 +409,13 @@ bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
       }
       if (!inside)
         return false;
-      if (llvm::any_of(scoreTerms, [&](auto &term) { return exprs.areEqual(term.first, inside); }))
-        return true;
-      Element *whole = exprs.resolve(inside);
-      SmallVector<std::pair<Element *, bool>> terms;
-      collectTerms(whole, false, terms);
-      return llvm::all_of(terms, [&](auto &term) {
-        return exprs.getConstant(term.first) == 0.0 || llvm::any_of(scoreTerms, [&](auto &other) {
-                 return exprs.areEqual(other.first, term.first);
+      SmallVector<Term> terms;
+      collectTerms(inside, 1, terms);
+      return llvm::all_of(terms, [&](const Term &term) {
+        return exprs.getConstant(term.element) == 0.0 ||
+               llvm::any_of(scoreTerms, [&](const Term &other) {
+                 return other.factor * term.factor > 0 &&
+                        exprs.areEqual(other.element, term.element);
                });
       });
     }
@@ -449,15 +465,15 @@ bool AttentionMatcher::isLogSumExp(Value value) {
   SmallVector<AffineExpr> indices;
   for (int64_t size : type.getShape())
     indices.push_back(exprs.makeVariable(size));
-  SmallVector<std::pair<Element *, bool>> terms, shifts;
-  collectTerms(exprs.makeLoad(value, indices), false, terms);
+  SmallVector<Term> terms, shifts;
+  collectTerms(exprs.makeLoad(value, indices), 1, terms);
   Element *sum = nullptr;
-  for (auto [term, negated] : terms) {
-    Element *log = exprs.resolve(term);
-    if (log->is("math.log") && !sum && !negated)
+  for (const Term &term : terms) {
+    Element *log = exprs.resolve(term.element);
+    if (!sum && ::areEqual(term.factor, getLogarithmFactor(log)))
       sum = exprs.resolve(log->operands[0]);
     else
-      shifts.emplace_back(term, !negated);
+      shifts.push_back({term.element, -term.factor});
   }
   if (!sum || sum->kind != Element::Kind::Reduce || !match.sum || match.sink ||
       sum->indices.size() != match.sum->indices.size())
@@ -467,22 +483,20 @@ bool AttentionMatcher::isLogSumExp(Value value) {
       return false;
   Element *summand = reduceOverKeys(sum);
   summand = summand ? exprs.resolve(summand) : nullptr;
-  if (!summand || !summand->is("math.exp"))
+  if (!summand || !isExponential(summand))
     return false;
   // The scores, and no more than what stands beside the logarithm.
-  SmallVector<std::pair<Element *, bool>> all;
-  collectTerms(summand->operands[0], false, all);
+  SmallVector<Term> all;
+  collectExponent(summand, all);
   if (all.size() != shifts.size() + scoreTerms.size())
     return false;
-  for (auto &term : llvm::concat<std::pair<Element *, bool>>(shifts, scoreTerms))
-    if (llvm::none_of(all, [&](auto &other) {
-          return other.second == term.second && exprs.areEqual(other.first, term.first);
-        }))
+  for (const Term &term : llvm::concat<Term>(shifts, scoreTerms))
+    if (llvm::none_of(all, [&](const Term &other) { return areEqual(other, term); }))
       return false;
   exprs.touch(exprs.makeLoad(value, indices));
   exprs.touch(sum);
-  for (auto [term, negated] : all)
-    exprs.touch(term);
+  for (const Term &term : all)
+    exprs.touch(term.element);
   match.lse = value;
   for (AffineExpr index : indices)
     match.lseIndices.push_back(exprs.simplify(index));

@@ -23,6 +23,20 @@ struct Condition {
   bool isFinite;
 };
 
+/// What is added to a score: `element` times `factor`.
+struct Term {
+  Element *element;
+  double factor;
+};
+
+/// A factor of all scores that is known at run time alone, and of which sign is not.
+struct RunTimeFactor {
+  Element *value;
+  bool divides;
+  /// Whether scores are capped before they are multiplied.
+  bool isBehindCap;
+};
+
 /// Digits of the variables that each dimension of the operands counts, most significant first.
 struct Dimensions {
   SmallVector<unsigned> batch, head, group, query, key, inner, value;
@@ -38,10 +52,9 @@ struct AttentionMatch {
   Element *q = nullptr, *k = nullptr, *v = nullptr;
   AffineExpr key, inner;
   double scale = 1;
-  /// A factor beside `scale`, where there is one.
-  Element *scaleValue = nullptr;
+  SmallVector<RunTimeFactor> factors; ///< beside `scale`
   std::optional<double> softcap;
-  SmallVector<std::pair<Element *, bool>> biases; ///< with whether each is subtracted
+  SmallVector<Term> biases;
   SmallVector<Condition> conditions;
   Element *sink = nullptr;
   /// What probabilities are divided by, and a value that is the log-sum-exp at `lseIndices`.

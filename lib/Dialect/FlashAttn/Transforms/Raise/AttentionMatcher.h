@@ -21,7 +21,10 @@ struct ScoreStep {
   enum Kind { Mul, MulValue, Tanh, Bias, Mask } kind;
   double factor = 1;
   Element *element = nullptr;
-  bool flag = false, isFinite = false;
+  /// Of a value, whether it divides; of a mask, whether pairs are visible where it is true.
+  bool flag = false;
+  /// What a mask makes of hidden scores.
+  double low = 0;
 };
 
 /// Finds the attention whose second product is `op`, from there backwards.
@@ -43,20 +46,24 @@ private:
   bool isView(Operation *user, Value source);
   void flatten(Element *x, bool inverted, Product &product);
   void collectFactors(Element *x, SmallVectorImpl<Element *> &factors, Product &product);
-  void collectTerms(Element *x, bool negated, SmallVectorImpl<std::pair<Element *, bool>> &terms);
+  void collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms);
+  void collectExponent(Element *exp, SmallVectorImpl<Term> &terms);
+  bool areEqual(const Term &a, const Term &b);
   bool hasScores(Element *x, unsigned depth = 0);
   bool matchProbabilities(Product &product);
   bool matchDivisor(Product &product, Element *exp);
-  bool matchLogSum(ArrayRef<std::pair<Element *, bool>> shifts, Element *exp);
+  bool matchLogSum(ArrayRef<Term> shifts, Element *exp);
   bool isLogSumExp(Value value);
   bool matchGuard(Element *guard, bool hides);
-  bool parseTerms(ArrayRef<std::pair<Element *, bool>> terms);
+  bool parseTerms(ArrayRef<Term> terms);
   bool parseScore(Element *x);
   bool parseSelect(Element *select);
-  void parseBias(Element *x, bool negated);
+  void parseBias(Element *x, double factor);
+  bool applyFactor(double factor);
   bool applySteps();
+  Element *findUniform(Element *x);
   bool matchScores(Element *reduction);
-  Element *peel(Element *load);
+  Element *peel(Element *load, bool takesFactors);
   bool findDimensions();
   bool splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> own);
 
@@ -65,8 +72,9 @@ private:
   NearMiss &miss;
   AttentionMatch match;
   SmallVector<ScoreStep> steps;
-  SmallVector<std::pair<Element *, bool>> scoreTerms;
-  Element *exponential = nullptr;
+  SmallVector<Term> scoreTerms;
+  /// The highest number that hidden scores are, before what follows the mask.
+  double highestLow = -std::numeric_limits<double>::infinity();
 };
 
 } // namespace mlir::flashattn

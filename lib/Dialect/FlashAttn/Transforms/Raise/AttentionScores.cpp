@@ -11,20 +11,38 @@ using namespace mlir::flashattn;
 /// Below this a score is hidden: what is added to it can no longer be seen.
 static constexpr double lowScore = -1e4;
 
-bool AttentionMatcher::parseTerms(ArrayRef<std::pair<Element *, bool>> terms) {
-  Element *core = nullptr;
-  for (auto [term, negated] : terms) {
-    if (!hasScores(term)) {
-      steps.push_back({ScoreStep::Bias, 1, term, negated});
+/// A factor that is the same for all scores, known at run time alone; null where `x` is none.
+Element *AttentionMatcher::findUniform(Element *x) {
+  Element *found = exprs.force(x);
+  SmallVector<Element *> work = {found};
+  while (!work.empty()) {
+    Element *part = work.pop_back_val();
+    bool isOne =
+        llvm::all_of(part->indices, [&](AffineExpr index) { return index.isSymbolicOrConstant(); });
+    if (!isOne || part->kind == Element::Kind::Reduce)
+      return nullptr;
+    work.append(part->operands.begin(), part->operands.end());
+  }
+  return isa<FloatType>(found->type) && !found->type.isF64() ? found : nullptr;
+}
+
+bool AttentionMatcher::parseTerms(ArrayRef<Term> terms) {
+  const Term *core = nullptr;
+  for (const Term &term : terms) {
+    if (!hasScores(term.element)) {
+      steps.push_back({ScoreStep::Bias, term.factor, term.element});
       continue;
     }
     if (core)
-      return fail(exprs.resolve(term), "expected one product of queries and keys in the scores");
-    core = term;
-    if (negated)
-      steps.push_back({ScoreStep::Mul, -1});
+      return fail(exprs.resolve(term.element),
+                  "expected one product of queries and keys in the scores");
+    core = &term;
   }
-  return core && parseScore(core);
+  if (!core)
+    return false;
+  if (core->factor != 1)
+    steps.push_back({ScoreStep::Mul, core->factor});
+  return parseScore(core->element);
 }
 
 bool AttentionMatcher::parseScore(Element *x) {
@@ -34,8 +52,8 @@ bool AttentionMatcher::parseScore(Element *x) {
   if (n->isFloatCast())
     return parseScore(n->operands[0]);
   if (n->is("arith.addf") || n->is("arith.subf") || n->is("arith.negf")) {
-    SmallVector<std::pair<Element *, bool>> terms;
-    collectTerms(n, false, terms);
+    SmallVector<Term> terms;
+    collectTerms(n, 1, terms);
     return parseTerms(terms);
   }
   if (n->is("math.tanh")) {
@@ -55,12 +73,8 @@ bool AttentionMatcher::parseScore(Element *x) {
       steps.push_back({ScoreStep::Mul, isDivision ? 1 / *constant : *constant});
       return parseScore(n->operands[1 - i]);
     }
-    Element *leaf = exprs.resolve(factor);
-    bool isUniform = leaf->kind == Element::Kind::Scalar ||
-                     (leaf->kind == Element::Kind::Load &&
-                      llvm::all_of(leaf->shape, [](int64_t size) { return size == 1; }));
-    if (isUniform && !isDivision) {
-      steps.push_back({ScoreStep::MulValue, 1, leaf});
+    if (Element *value = findUniform(factor)) {
+      steps.push_back({ScoreStep::MulValue, 1, value, isDivision});
       return parseScore(n->operands[1 - i]);
     }
   }
@@ -74,74 +88,98 @@ bool AttentionMatcher::parseSelect(Element *select) {
       continue;
     if (*low > lowScore)
       return fail(select, "expected hidden scores of " + Twine(int64_t(lowScore)) + " or less");
-    steps.push_back({ScoreStep::Mask, 1, select->operands[0], i == 2, !std::isinf(*low)});
+    steps.push_back({ScoreStep::Mask, 1, select->operands[0], i == 2, *low});
     return parseScore(select->operands[3 - i]);
   }
   return fail(select, "expected hidden scores to be one low number");
 }
 
 /// A bias that is 0 or a low number is a mask.
-void AttentionMatcher::parseBias(Element *x, bool negated) {
+void AttentionMatcher::parseBias(Element *x, double factor) {
   if (exprs.getConstant(x) == 0.0)
     return;
   Element *n = exprs.resolve(x);
   if (n->is("arith.addf"))
     for (unsigned i : {0, 1})
       if (exprs.getConstant(n->operands[i]) == 0.0)
-        return parseBias(n->operands[1 - i], negated);
-  if (n->is("arith.select") && !negated) {
+        return parseBias(n->operands[1 - i], factor);
+  auto addMask = [&](Element *value, bool shows, double low, bool isFinite) {
+    match.conditions.push_back({value, shows, isFinite});
+    if (isFinite)
+      highestLow = std::max(highestLow, low);
+  };
+  if (n->is("arith.select")) {
     auto a = exprs.getConstant(n->operands[1]), b = exprs.getConstant(n->operands[2]);
-    if (a && b && ((*a == 0 && *b <= lowScore) || (*b == 0 && *a <= lowScore))) {
-      match.conditions.push_back({n->operands[0], *a == 0, !std::isinf(*a + *b)});
-      return;
-    }
+    double low = a && b ? (*a + *b) * factor : 0;
+    if (low <= lowScore && (*a == 0 || *b == 0))
+      return addMask(n->operands[0], *a == 0, low, !std::isinf(low));
   }
   DenseFPElementsAttr matrix;
-  if (n->kind == Element::Kind::Load && !negated && matchPattern(n->value, m_Constant(&matrix))) {
+  if (n->kind == Element::Kind::Load && matchPattern(n->value, m_Constant(&matrix))) {
     bool isMask = true, isFinite = false;
+    double highest = -std::numeric_limits<double>::infinity();
     for (const APFloat &value : matrix.getValues<APFloat>()) {
-      isMask &= value.isZero() || value.convertToDouble() <= lowScore;
+      double low = value.convertToDouble() * factor;
+      isMask &= value.isZero() || low <= lowScore;
       isFinite |= !value.isZero() && value.isFinite();
+      if (!value.isZero())
+        highest = std::max(highest, low);
     }
-    if (isMask) {
-      match.conditions.push_back({n, false, isFinite});
-      return;
-    }
+    if (isMask)
+      return addMask(n, false, highest, isFinite);
   }
-  match.biases.emplace_back(x, negated);
+  match.biases.push_back({x, factor});
+}
+
+/// Multiplies all that scores are made of so far but their product. Masks stay what they are.
+bool AttentionMatcher::applyFactor(double factor) {
+  if (!match.conditions.empty()) {
+    highestLow *= factor;
+    if (factor <= 0 || highestLow > lowScore)
+      return fail(op, "expected a factor behind the mask that leaves hidden scores low",
+                  llvm::formatv("{0}", factor).str());
+  }
+  for (Term &bias : match.biases)
+    bias.factor *= factor;
+  return true;
 }
 
 /// From the product outwards: scale, cap, bias and mask.
 bool AttentionMatcher::applySteps() {
   double inside = match.scale, outside = 1;
-  bool hasCap = false, isLate = false, isMasked = false;
+  bool hasCap = false;
   for (ScoreStep &step : llvm::reverse(steps)) {
     switch (step.kind) {
     case ScoreStep::Mul:
-      if (isLate || (isMasked && step.factor < 0))
-        return fail(op, "expected scores to be scaled before the bias", "a factor behind it");
+      if (!applyFactor(step.factor))
+        return false;
       (hasCap ? outside : inside) *= step.factor;
       break;
     case ScoreStep::MulValue:
-      if (isLate || hasCap || match.scaleValue)
-        return fail(op, "expected one factor of the scores before all else", "another one");
-      match.scaleValue = step.element;
+      if (!match.conditions.empty() || !match.biases.empty())
+        return fail(op, "expected factors known at run time alone before bias and mask",
+                    "one behind them");
+      match.factors.push_back({step.element, step.flag, hasCap});
       break;
     case ScoreStep::Tanh:
-      if (isLate || hasCap || isMasked || match.scaleValue)
+      if (hasCap || !match.biases.empty() || !match.conditions.empty())
         return fail(op, "expected one cap of the scores before bias and mask", "math.tanh");
       hasCap = true;
       break;
     case ScoreStep::Bias:
-      parseBias(step.element, step.flag);
-      isLate |= !match.biases.empty();
+      parseBias(step.element, step.factor);
       break;
     case ScoreStep::Mask:
-      isMasked = true;
-      match.conditions.push_back({step.element, step.flag, step.isFinite});
+      match.conditions.push_back({step.element, step.flag, !std::isinf(step.low)});
+      if (!std::isinf(step.low))
+        highestLow = std::max(highestLow, step.low);
       break;
     }
   }
+  // Powers of 2 have the factor log2(e) in the scores.
+  for (Term &bias : match.biases)
+    if (std::abs(std::abs(bias.factor) - 1) <= 1e-6)
+      bias.factor = bias.factor < 0 ? -1 : 1;
   match.scale = inside * outside;
   if (hasCap)
     match.softcap = outside;
@@ -152,15 +190,19 @@ bool AttentionMatcher::applySteps() {
   return true;
 }
 
-/// The operand of a product behind views, extensions and factors that are the same for all.
-Element *AttentionMatcher::peel(Element *load) {
+/// The operand of a product behind views, extensions and, where it `takesFactors`, factors that are
+/// the same for all.
+Element *AttentionMatcher::peel(Element *load, bool takesFactors) {
   Element *found = load;
   double scale = 1;
+  SmallVector<RunTimeFactor> factors;
   for (Element *next = load; next;) {
     if (next->kind == Element::Kind::Load) {
       found = next;
       match.scale *= scale;
+      match.factors.append(factors);
       scale = 1;
+      factors.clear();
       next = exprs.expand(next);
       continue;
     }
@@ -168,15 +210,22 @@ Element *AttentionMatcher::peel(Element *load) {
       next = next->operands[0];
       continue;
     }
-    if (!next->is("arith.mulf") && !next->is("arith.divf"))
+    bool divides = next->is("arith.divf");
+    if (!takesFactors || (!divides && !next->is("arith.mulf")))
       break;
-    bool isDivision = next->name == "arith.divf";
-    auto second = exprs.getConstant(next->operands[1]);
-    auto first = isDivision ? std::nullopt : exprs.getConstant(next->operands[0]);
-    if (!second && !first)
-      break;
-    scale *= second ? (isDivision ? 1 / *second : *second) : *first;
-    next = next->operands[second ? 0 : 1];
+    Element *rest = nullptr;
+    for (unsigned i : {1, 0}) {
+      if (rest || (divides && i == 0))
+        continue;
+      if (auto constant = exprs.getConstant(next->operands[i]))
+        scale *= divides ? 1 / *constant : *constant;
+      else if (Element *value = findUniform(next->operands[i]))
+        factors.push_back({value, divides, /*isBehindCap=*/false});
+      else
+        continue;
+      rest = next->operands[1 - i];
+    }
+    next = rest;
   }
   return found->kind == Element::Kind::Load ? found : nullptr;
 }
@@ -201,6 +250,8 @@ bool AttentionMatcher::matchScores(Element *reduction) {
   for (Element *factor : factors) {
     if (auto number = exprs.getConstant(factor))
       constant *= *number;
+    else if (Element *value = findUniform(factor))
+      match.factors.push_back({value, /*divides=*/false, /*isBehindCap=*/false});
     else
       operands.push_back(factor);
   }
@@ -213,7 +264,7 @@ bool AttentionMatcher::matchScores(Element *reduction) {
        secondIsKeys = exprs.dependsOn(operands[1], match.key);
   if (firstIsKeys == secondIsKeys)
     return fail(reduction, "expected keys in one operand of the product");
-  match.q = peel(operands[firstIsKeys ? 1 : 0]);
-  match.k = peel(operands[firstIsKeys ? 0 : 1]);
+  match.q = peel(operands[firstIsKeys ? 1 : 0], /*takesFactors=*/true);
+  match.k = peel(operands[firstIsKeys ? 0 : 1], /*takesFactors=*/true);
   return match.q && match.k;
 }

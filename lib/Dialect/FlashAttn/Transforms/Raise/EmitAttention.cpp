@@ -1,7 +1,6 @@
 //===- EmitAttention.cpp - the attention op in place of what it says -------===//
 
-#include "AttentionMatch.h"
-#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "AttentionEmitter.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
@@ -10,61 +9,7 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// What each dimension of a tensor counts, as digits.
-using Roles = SmallVector<SmallVector<unsigned>>;
-
-namespace {
-class Emitter {
-public:
-  Emitter(RewriterBase &rewriter, TensorExprs &exprs, const AttentionMatch &match,
-          const RaisedMask &mask, NearMiss &miss)
-      : rewriter(rewriter), exprs(exprs), match(match), mask(mask), miss(miss),
-        loc(match.result.getLoc()), context(rewriter.getContext()) {}
-
-  bool run();
-
-private:
-  AffineExpr linearize(ArrayRef<unsigned> digits);
-  bool isDirect(ArrayRef<AffineExpr> indices, const Roles &roles);
-  bool isStatic(const Roles &roles);
-  Roles rolesOf(ArrayRef<unsigned> heads, ArrayRef<unsigned> rows, ArrayRef<unsigned> columns,
-                Layout layout);
-  Roles pairRoles(Element *x);
-  void collectLoads(Element *x, SmallVectorImpl<Element *> &loads);
-  Value gather(Element *x, const Roles &roles);
-  Value compute(Element *x, const Roles &roles, bool negated);
-  Value makeOperand(Element *x, const Roles &roles, bool negated);
-  Value emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads, ValueRange arguments,
-             llvm::function_ref<Value(unsigned)> digits);
-  Value emitIndex(OpBuilder &b, AffineExpr expr, llvm::function_ref<Value(unsigned)> digits);
-  Value reshape(Value value, ArrayRef<int64_t> shape);
-  Value convert(Value value, Type element);
-  Value makeBias();
-  Value makeKeep();
-  Value makeSink();
-  Value makeResult(Value o, const Roles &roles, Value replaced, ArrayRef<AffineExpr> indices);
-  Layout chooseLayout();
-  bool check(Layout layout);
-  bool isDecomposed(Element *load);
-  Value extractScalar(Element *leaf);
-  Value makeOffset();
-  Value makeLengths();
-  bool isComputed(Element *x);
-  void emitScoreMod(AttentionOp op);
-
-  RewriterBase &rewriter;
-  TensorExprs &exprs;
-  const AttentionMatch &match;
-  const RaisedMask &mask;
-  NearMiss &miss;
-  Location loc;
-  MLIRContext *context;
-  /// What a score_mod adds, or subtracts.
-  SmallVector<std::pair<Element *, bool>> scoreMods;
-};
-} // namespace
-
-AffineExpr Emitter::linearize(ArrayRef<unsigned> digits) {
+AffineExpr AttentionEmitter::linearize(ArrayRef<unsigned> digits) {
   AffineExpr sum = getAffineConstantExpr(0, context);
   for (unsigned digit : digits)
     sum = sum * (ShapedType::isDynamic(exprs.getExtent(digit)) ? 1 : exprs.getExtent(digit)) +
@@ -72,19 +17,19 @@ AffineExpr Emitter::linearize(ArrayRef<unsigned> digits) {
   return exprs.simplify(sum);
 }
 
-bool Emitter::isDirect(ArrayRef<AffineExpr> indices, const Roles &roles) {
+bool AttentionEmitter::isDirect(ArrayRef<AffineExpr> indices, const Roles &roles) {
   return indices.size() == roles.size() && llvm::all_of(llvm::zip(indices, roles), [&](auto pair) {
            return exprs.simplify(std::get<0>(pair)) == linearize(std::get<1>(pair));
          });
 }
 
-bool Emitter::isStatic(const Roles &roles) {
+bool AttentionEmitter::isStatic(const Roles &roles) {
   return llvm::none_of(
       roles, [&](auto &digits) { return ShapedType::isDynamic(getExtent(exprs, digits)); });
 }
 
-Roles Emitter::rolesOf(ArrayRef<unsigned> heads, ArrayRef<unsigned> rows,
-                       ArrayRef<unsigned> columns, Layout layout) {
+Roles AttentionEmitter::rolesOf(ArrayRef<unsigned> heads, ArrayRef<unsigned> rows,
+                                ArrayRef<unsigned> columns, Layout layout) {
   Roles roles = {match.dims.batch, SmallVector<unsigned>(heads), SmallVector<unsigned>(rows),
                  SmallVector<unsigned>(columns)};
   if (layout == Layout::BSHD)
@@ -93,7 +38,7 @@ Roles Emitter::rolesOf(ArrayRef<unsigned> heads, ArrayRef<unsigned> rows,
 }
 
 /// Flattened to one dimension and cut anew where it has to be.
-Value Emitter::reshape(Value value, ArrayRef<int64_t> shape) {
+Value AttentionEmitter::reshape(Value value, ArrayRef<int64_t> shape) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getShape() == shape)
     return value;
@@ -115,7 +60,7 @@ Value Emitter::reshape(Value value, ArrayRef<int64_t> shape) {
   return value;
 }
 
-Value Emitter::convert(Value value, Type element) {
+Value AttentionEmitter::convert(Value value, Type element) {
   auto type = cast<RankedTensorType>(value.getType());
   if (type.getElementType() == element)
     return value;
@@ -125,19 +70,26 @@ Value Emitter::convert(Value value, Type element) {
   return arith::TruncFOp::create(rewriter, loc, target, value);
 }
 
-void Emitter::collectLoads(Element *x, SmallVectorImpl<Element *> &loads) {
+void AttentionEmitter::collectLoads(Element *x, SmallVectorImpl<Element *> &loads) {
   if (x->kind == Element::Kind::Load && !llvm::is_contained(loads, x))
     loads.push_back(x);
   for (Element *operand : x->operands)
     collectLoads(operand, loads);
 }
 
-Value Emitter::emitIndex(OpBuilder &b, AffineExpr expr,
-                         llvm::function_ref<Value(unsigned)> digits) {
+Value AttentionEmitter::emitIndex(OpBuilder &b, AffineExpr expr,
+                                  llvm::function_ref<Value(unsigned)> digits) {
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return arith::ConstantIndexOp::create(b, loc, constant.getValue());
   if (auto dim = dyn_cast<AffineDimExpr>(expr))
     return digits(dim.getPosition());
+  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr)) {
+    // Where it is made: a score_mod may read it, but not make it.
+    Element *leaf = exprs.getSymbol(symbol.getPosition());
+    OpBuilder::InsertionGuard guard(rewriter);
+    rewriter.setInsertionPointAfterValue(leaf->value);
+    return toIndex(extractScalar(leaf));
+  }
   auto binary = cast<AffineBinaryOpExpr>(expr);
   Value lhs = emitIndex(b, binary.getLHS(), digits), rhs = emitIndex(b, binary.getRHS(), digits);
   switch (binary.getKind()) {
@@ -152,8 +104,8 @@ Value Emitter::emitIndex(OpBuilder &b, AffineExpr expr,
   }
 }
 
-Value Emitter::emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads, ValueRange arguments,
-                    llvm::function_ref<Value(unsigned)> digits) {
+Value AttentionEmitter::emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads,
+                             ValueRange arguments, llvm::function_ref<Value(unsigned)> digits) {
   switch (x->kind) {
   case Element::Kind::Load:
     return arguments[llvm::find(loads, x) - loads.begin()];
@@ -178,7 +130,7 @@ Value Emitter::emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads, ValueRa
 }
 
 /// `x` at every digit of `roles`, as a tensor of those dimensions.
-Value Emitter::compute(Element *x, const Roles &roles, bool negated) {
+Value AttentionEmitter::compute(Element *x, const Roles &roles, bool negated) {
   SmallVector<unsigned> digits;
   SmallVector<int64_t> digitSizes, sizes;
   for (auto &role : roles) {
@@ -223,7 +175,7 @@ Value Emitter::compute(Element *x, const Roles &roles, bool negated) {
 }
 
 /// `load` with the dimensions of `roles`: as it is, reshaped, or moved.
-Value Emitter::gather(Element *load, const Roles &roles) {
+Value AttentionEmitter::gather(Element *load, const Roles &roles) {
   if (isDirect(load->indices, roles))
     return load->value;
   SmallVector<unsigned> digits;
@@ -244,7 +196,7 @@ Value Emitter::gather(Element *load, const Roles &roles) {
 }
 
 /// `x` for pairs: only the dimensions along which it differs.
-Roles Emitter::pairRoles(Element *x) {
+Roles AttentionEmitter::pairRoles(Element *x) {
   SmallVector<Element *> work = {x};
   llvm::SmallSetVector<unsigned, 8> used;
   while (!work.empty()) {
@@ -262,87 +214,7 @@ Roles Emitter::pairRoles(Element *x) {
   return roles;
 }
 
-/// The view that `x` is of another value, if it is one.
-static Element *findSource(TensorExprs &exprs, Element *x) {
-  Element *source = x;
-  for (Element *next = x; next && next->kind == Element::Kind::Load; next = exprs.expand(next))
-    source = next;
-  return source;
-}
-
-Value Emitter::makeOperand(Element *x, const Roles &roles, bool negated) {
-  if (x->kind == Element::Kind::Load && !negated)
-    return gather(x, roles);
-  return compute(x, roles, negated);
-}
-
-Value Emitter::makeBias() {
-  SmallVector<std::pair<Element *, bool>> biases(match.biases);
-  for (Element *bias : mask.biases)
-    biases.emplace_back(bias, false);
-  // Positions are what the mask's alignment makes of queries.
-  bool isPosition =
-      !mask.offset && (mask.align == Align::TopLeft ||
-                       getExtent(exprs, match.dims.query) == getExtent(exprs, match.dims.key));
-  llvm::erase_if(biases, [&](auto &bias) {
-    Element *x = exprs.force(bias.first);
-    if (!isPosition || mask.lengths || !x->type.isF32() || x->kind == Element::Kind::Const ||
-        !isComputed(x))
-      return false;
-    scoreMods.emplace_back(x, bias.second);
-    return true;
-  });
-  if (biases.empty())
-    return {};
-  Element *sum = nullptr;
-  bool negated = false;
-  for (auto [bias, isSubtracted] : biases) {
-    Element *x = findSource(exprs, bias);
-    if (!sum) {
-      sum = x;
-      negated = isSubtracted;
-    } else if (negated && !isSubtracted) {
-      sum = exprs.makeOp("arith.subf", x->type, {x, sum});
-      negated = false;
-    } else {
-      sum = exprs.makeOp(isSubtracted == negated ? "arith.addf" : "arith.subf", x->type, {sum, x});
-    }
-  }
-  return makeOperand(sum, pairRoles(sum), negated);
-}
-
-Value Emitter::makeKeep() {
-  Element *all = nullptr;
-  bool hides = false;
-  Type i1 = rewriter.getI1Type();
-  Element *truth = exprs.makeConstant(rewriter.getBoolAttr(true), i1);
-  auto flip = [&](Element *x) { return exprs.makeOp("arith.xori", i1, {x, truth}); };
-  for (const Condition &condition : mask.others) {
-    Element *x = findSource(exprs, condition.value);
-    if (!all) {
-      all = x;
-      hides = !condition.shows;
-    } else if (hides) {
-      all = exprs.makeOp("arith.ori", i1, {all, condition.shows ? flip(x) : x});
-    } else {
-      all = exprs.makeOp("arith.andi", i1, {all, condition.shows ? x : flip(x)});
-    }
-  }
-  return all ? makeOperand(all, pairRoles(all), hides) : Value();
-}
-
-Value Emitter::makeSink() {
-  if (!match.sink)
-    return {};
-  SmallVector<unsigned> heads(match.dims.head);
-  llvm::append_range(heads, match.dims.group);
-  Element *source = findSource(exprs, match.sink);
-  while (source->isFloatCast())
-    source = source->operands[0];
-  return convert(gather(source, {heads}), rewriter.getF32Type());
-}
-
-bool Emitter::isDecomposed(Element *load) {
+bool AttentionEmitter::isDecomposed(Element *load) {
   return llvm::all_of(load->indices, [&](AffineExpr index) {
     bool isLinear = true;
     exprs.simplify(index).walk([&](AffineExpr part) {
@@ -355,7 +227,7 @@ bool Emitter::isDecomposed(Element *load) {
 }
 
 /// The layout that needs fewer copies.
-Layout Emitter::chooseLayout() {
+Layout AttentionEmitter::chooseLayout() {
   const Dimensions &d = match.dims;
   SmallVector<unsigned> heads(d.head);
   llvm::append_range(heads, d.group);
@@ -369,7 +241,7 @@ Layout Emitter::chooseLayout() {
 }
 
 /// Whether the op has what it needs; nothing is made before.
-bool Emitter::check(Layout layout) {
+bool AttentionEmitter::check(Layout layout) {
   const Dimensions &d = match.dims;
   SmallVector<unsigned> heads(d.head);
   llvm::append_range(heads, d.group);
@@ -395,15 +267,22 @@ bool Emitter::check(Layout layout) {
                   "others");
   if (!isKnown(getElementTypeOrSelf(match.result.getType())))
     return refuse("expected a result of f16, bf16 or f32", "another type");
-  for (auto [bias, negated] : match.biases)
-    if (!isKnown(findSource(exprs, bias)->type) || !isDecomposed(bias))
+  for (Term bias : match.biases) {
+    Element *source = findSource(bias.element, pairRoles(bias.element));
+    if (!source || !isKnown(source->type))
       return refuse("expected a bias of f16, bf16 or f32 along queries and keys", "another one");
+  }
+  for (const Condition &condition : mask.others)
+    if (!findSource(condition.value, pairRoles(condition.value)))
+      return refuse("expected a mask along queries and keys", "another one");
+  if (match.sink && !findSource(match.sink, {heads}))
+    return refuse("expected one sink for each head", "others");
   return true;
 }
 
 /// `o`, whose dimensions are `roles`, as the value that it replaces.
-Value Emitter::makeResult(Value o, const Roles &roles, Value replaced,
-                          ArrayRef<AffineExpr> resultIndices) {
+Value AttentionEmitter::makeResult(Value o, const Roles &roles, Value replaced,
+                                   ArrayRef<AffineExpr> resultIndices) {
   auto type = cast<RankedTensorType>(replaced.getType());
   if (isDirect(resultIndices, roles))
     return convert(o, type.getElementType());
@@ -446,27 +325,13 @@ Value Emitter::makeResult(Value o, const Roles &roles, Value replaced,
   return reshape(convert(compute(load, order, false), type.getElementType()), type.getShape());
 }
 
-/// The one element of a leaf that is the same for all.
-Value Emitter::extractScalar(Element *leaf) {
-  if (leaf->kind != Element::Kind::Load)
-    return leaf->value;
-  SmallVector<Value> indices;
-  for (AffineExpr index : leaf->indices)
-    indices.push_back(arith::ConstantIndexOp::create(
-        rewriter, loc, cast<AffineConstantExpr>(exprs.simplify(index)).getValue()));
-  return tensor::ExtractOp::create(rewriter, loc, leaf->value, indices);
-}
-
-Value Emitter::makeOffset() {
+Value AttentionEmitter::makeOffset() {
   if (!mask.offset)
     return {};
-  Value offset = extractScalar(mask.offset);
-  if (offset.getType().isIndex())
-    return offset;
-  return arith::IndexCastOp::create(rewriter, loc, rewriter.getIndexType(), offset);
+  return toIndex(extractScalar(mask.offset));
 }
 
-Value Emitter::makeLengths() {
+Value AttentionEmitter::makeLengths() {
   if (!mask.lengths)
     return {};
   Value lengths = gather(mask.lengths, {match.dims.batch});
@@ -485,49 +350,7 @@ Value Emitter::makeLengths() {
   return arith::TruncIOp::create(rewriter, loc, i32, lengths);
 }
 
-/// Whether a bias is made of positions and numbers alone, so that a score_mod can say it.
-bool Emitter::isComputed(Element *x) {
-  if (x->kind == Element::Kind::Load || x->kind == Element::Kind::Reduce)
-    return false;
-  if (x->kind == Element::Kind::Scalar && !(x->type.isF32() || x->type.isIntOrIndex()))
-    return false;
-  return llvm::all_of(x->operands, [&](Element *y) { return isComputed(y); });
-}
-
-void Emitter::emitScoreMod(AttentionOp op) {
-  OpBuilder::InsertionGuard guard(rewriter);
-  Region &region = op.getScoreMods()[0];
-  Type f32 = rewriter.getF32Type(), index = rewriter.getIndexType();
-  Block *block = rewriter.createBlock(&region, {}, {f32, index, index, index, index},
-                                      SmallVector<Location>(5, loc));
-  llvm::DenseMap<unsigned, Value> values;
-  auto setDigits = [&](ArrayRef<unsigned> digits, Value argument) {
-    // Digits of an index: the last one varies fastest.
-    for (unsigned digit : llvm::reverse(digits)) {
-      Value extent = arith::ConstantIndexOp::create(rewriter, loc, exprs.getExtent(digit));
-      bool isFirst = digit == digits.front();
-      values[digit] =
-          isFirst ? argument : arith::RemSIOp::create(rewriter, loc, argument, extent).getResult();
-      if (!isFirst)
-        argument = arith::DivSIOp::create(rewriter, loc, argument, extent);
-    }
-  };
-  SmallVector<unsigned> heads(match.dims.head);
-  llvm::append_range(heads, match.dims.group);
-  setDigits(match.dims.batch, block->getArgument(1));
-  setDigits(heads, block->getArgument(2));
-  setDigits(match.dims.query, block->getArgument(3));
-  setDigits(match.dims.key, block->getArgument(4));
-  Value score = block->getArgument(0);
-  for (auto [bias, negated] : scoreMods) {
-    Value value = emit(rewriter, bias, {}, {}, [&](unsigned digit) { return values[digit]; });
-    score = negated ? arith::SubFOp::create(rewriter, loc, score, value).getResult()
-                    : arith::AddFOp::create(rewriter, loc, score, value).getResult();
-  }
-  YieldOp::create(rewriter, loc, score);
-}
-
-bool Emitter::run() {
+bool AttentionEmitter::run() {
   Layout layout = chooseLayout();
   if (!check(layout))
     return false;
@@ -550,21 +373,15 @@ bool Emitter::run() {
   SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, q);
   sizes[3] = rewriter.getIndexAttr(cast<RankedTensorType>(v.getType()).getDimSize(3));
   Value init = tensor::EmptyOp::create(rewriter, loc, sizes, qType.getElementType());
-  Value bias = makeBias(), keep = makeKeep(), sinks = makeSink(), scaleValue;
+  Value bias = makeBias(), keep = makeKeep(), sinks = makeSink(), scaleValue = emitFactors();
   FloatAttr scale;
   double byDefault = 1 / std::sqrt(double(qType.getDimSize(3)));
-  if (match.scaleValue) {
-    scaleValue = extractScalar(match.scaleValue);
-    if (!scaleValue.getType().isF32())
-      scaleValue = arith::ExtFOp::create(rewriter, loc, rewriter.getF32Type(), scaleValue);
-    if (std::abs(match.scale - 1) > 1e-6) {
-      Value factor =
-          arith::ConstantOp::create(rewriter, loc, rewriter.getF32FloatAttr(match.scale));
-      scaleValue = arith::MulFOp::create(rewriter, loc, scaleValue, factor);
-    }
-  } else if (std::abs(match.scale / byDefault - 1) > 1e-6) {
+  if (!scaleValue && std::abs(match.scale / byDefault - 1) > 1e-6)
     scale = rewriter.getF32FloatAttr(match.scale);
-  }
+  bool hasScoreMod = !scoreMods.empty() || !factors.empty() || !cappedFactors.empty();
+  FloatAttr softcap;
+  if (match.softcap && cappedFactors.empty())
+    softcap = rewriter.getF32FloatAttr(*match.softcap);
   Value lseInit;
   SmallVector<Type> types = {init.getType()};
   if (match.lse) {
@@ -573,12 +390,11 @@ bool Emitter::run() {
     lseInit = tensor::EmptyOp::create(rewriter, loc, {b, h, n}, rewriter.getF32Type());
     types.push_back(lseInit.getType());
   }
-  auto op = AttentionOp::create(
-      rewriter, loc, types, q, k, v, bias, keep, sinks, makeLengths(), makeOffset(), scaleValue,
-      init, lseInit, cast_or_null<MaskAttrInterface>(mask.mask), scale,
-      match.softcap ? rewriter.getF32FloatAttr(*match.softcap) : FloatAttr(), mask.align, layout,
-      ScheduleAttr(), scoreMods.empty() ? 0 : 1);
-  if (!scoreMods.empty())
+  auto op = AttentionOp::create(rewriter, loc, types, q, k, v, bias, keep, sinks, makeLengths(),
+                                makeOffset(), scaleValue, init, lseInit,
+                                cast_or_null<MaskAttrInterface>(mask.mask), scale, softcap,
+                                mask.align, layout, ScheduleAttr(), hasScoreMod ? 1 : 0);
+  if (hasScoreMod)
     emitScoreMod(op);
   rewriter.replaceAllUsesWith(match.result,
                               makeResult(op->getResult(0), oRoles, match.result, match.indices));
@@ -591,5 +407,5 @@ bool Emitter::run() {
 bool mlir::flashattn::emitAttention(RewriterBase &rewriter, TensorExprs &exprs,
                                     const AttentionMatch &match, const RaisedMask &mask,
                                     NearMiss &miss) {
-  return Emitter(rewriter, exprs, match, mask, miss).run();
+  return AttentionEmitter(rewriter, exprs, match, mask, miss).run();
 }

@@ -2,6 +2,7 @@
 
 #include "TensorExpr.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/Matchers.h"
@@ -155,6 +156,17 @@ private:
     if (auto extract = value.getDefiningOp<tensor::ExtractOp>())
       if (Element *element = getExtracted(extract))
         return element;
+    // Numbers that were multiplied before they came here.
+    Operation *definition = value.getDefiningOp();
+    if (definition && depth < 8 &&
+        isa<arith::MulFOp, arith::DivFOp, math::SqrtOp, math::RsqrtOp>(definition)) {
+      ++depth;
+      SmallVector<Element *> operands = llvm::map_to_vector(
+          definition->getOperands(), [&](Value operand) { return getScalarOrConstant(operand); });
+      --depth;
+      return exprs.makeOp(definition->getName().getStringRef(), value.getType(), operands,
+                          definition);
+    }
     Element *element = exprs.create(Element::Kind::Scalar, value.getType());
     element->value = value;
     return element;
@@ -179,6 +191,7 @@ private:
   linalg::LinalgOp op;
   ArrayRef<AffineExpr> loops;
   llvm::DenseMap<Value, Element *> known;
+  unsigned depth = 0;
 };
 } // namespace mlir::flashattn
 
@@ -234,6 +247,28 @@ static std::pair<Operation *, Value> findReducer(linalg::LinalgOp op, unsigned n
   return {};
 }
 
+/// Whether `element` is 0, as a sum that an online softmax starts from is: 0 times e^(x - m), where
+/// m is the maximum that starts from x.
+bool TensorExprs::isZero(Element *element) {
+  if (getConstant(element) == 0.0)
+    return true;
+  Element *product = resolve(element);
+  if (!product->is("arith.mulf"))
+    return false;
+  for (unsigned i : {0, 1}) {
+    Element *correction = resolve(product->operands[1 - i]);
+    if (!isZero(product->operands[i]) ||
+        !(correction->is("math.exp") || correction->is("math.exp2")))
+      continue;
+    Element *shifted = resolve(correction->operands[0]);
+    auto start = shifted->is("arith.subf") ? getConstant(shifted->operands[0]) : std::nullopt;
+    Element *maximum = start ? resolve(shifted->operands[1]) : nullptr;
+    return maximum && maximum->kind == Element::Kind::Reduce && maximum->name == "arith.maximumf" &&
+           *start <= -double(std::numeric_limits<float>::max());
+  }
+  return false;
+}
+
 Element *TensorExprs::expandLinalg(linalg::LinalgOp op, Element *load,
                                    std::optional<ArrayRef<AffineExpr>> reduced) {
   unsigned number = cast<OpResult>(load->value).getResultNumber();
@@ -254,14 +289,16 @@ Element *TensorExprs::expandLinalg(linalg::LinalgOp op, Element *load,
   if (reductionLoops.empty())
     return ElementBuilder(*this, op, loops).get(op.getBlock()->getTerminator()->getOperand(number));
   auto [reducer, value] = findReducer(op, number);
-  if (!reducer || !isNeutral(init->get(), reducer->getName().getStringRef()))
+  StringRef name = reducer ? reducer->getName().getStringRef() : "";
+  if (!reducer || (!isNeutral(init->get(), name) &&
+                   (name != "arith.addf" || !isZero(makeLoad(init->get(), load->indices)))))
     return nullptr;
   if (!reduced) {
     Element *element = create(Element::Kind::Reduce, load->type);
     element->value = load->value;
     element->indices = load->indices;
     element->shape = load->shape;
-    element->name = reducer->getName().getStringRef();
+    element->name = name;
     element->op = op;
     return element;
   }

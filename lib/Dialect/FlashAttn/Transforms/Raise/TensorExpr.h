@@ -99,6 +99,7 @@ private:
   Element *expandConstant(Attribute value, Element *load);
   Element *fold(Element *element);
   Element *nameSymbol(Element *element);
+  bool isZero(Element *element);
   bool splitVariable(unsigned variable, int64_t stride);
   bool cutOnce(AffineExpr expr);
   std::optional<double> getConstant(Element *element, unsigned depth);

@@ -322,7 +322,74 @@ def no_doubles():
 def no_later_row():
     m=M(); q,k,v=qkv(m); p=m.softmax(qk(m,q,k)); o=m.contract(p,v,['d0','d1','d4','d2'],['d0','d1','d4','d3'],[B,H,NK,D],5); return m.text(o)
 
-LOOK_ALIKES=['no_','dropped_row','tile_heads','scale_per_row','scaled_after_bias']
+@case
+def scaled_values():
+    m=M(); q,k,v=qkv(m); c=m.const('2.0'); return m.text(pv(m,m.softmax(qk(m,q,k)),m.scalar('arith.mulf',v,c)))
+def times(m,x,a,op='arith.mulf'):
+    return m.generic([x,a],[m.ident(m.t[x][0]),[]],*m.t[x],lambda n,o:(['%%r = %s %s, %s : %s'%(op,n[0],n[1],m.t[x][1])],'%r'))
+@case
+def scale_arg_on_q():
+    m=M(); q,k,v=qkv(m); a=m.arg([]); return m.text(pv(m,m.softmax(qk(m,times(m,q,a),k)),v))
+@case
+def scale_arg_in_product():
+    m=M(); q,k,v=qkv(m); a=m.arg([]); b,h,n,d=m.t[q][0]; nk=m.t[k][0][2]
+    return m.text(pv(m,m.softmax(m.generic([q,k,a],[['d0','d1','d2','d4'],['d0','d1','d3','d4'],[]],[b,h,n,nk],'f32',lambda i,o:(['%%s = arith.mulf %s, %s : f32'%(i[0],i[2]),'%%p = arith.mulf %%s, %s : f32'%i[1],'%r = arith.addf %o, %p : f32'],'%r'),red=1,init=m.fill('0.0',[b,h,n,nk]),loops=5)),v))
+@case
+def scale_arg_root():
+    m=M(); q,k,v=qkv(m); a=m.arg([],'f32'); s=qk(m,q,k); r=m.generic([a],[[]],[],'f32',lambda n,o:(['%%x = arith.mulf %s, %s : f32'%(n[0],n[0]),'%c = arith.constant 4.0 : f32','%y = arith.addf %x, %c : f32','%r = math.rsqrt %y : f32'],'%r')); return m.text(pv(m,m.softmax(times(m,s,r)),v))
+@case
+def scale_arg_divides_and_bias():
+    m=M(); q,k,v=qkv(m); a=m.arg([]); b=m.arg([1,H,N,NK]); c=m.const('2.0'); d=m.generic([a],[[]],[],'f32',lambda n,o:(['%%r = arith.addf %s, %s : f32'%(n[0],c)],'%r')); return m.text(pv(m,m.softmax(m.ew('arith.addf',times(m,qk(m,q,k),d,'arith.divf'),b)),v))
+def capped(m,s,c): return m.scalar('arith.mulf',m.ew('math.tanh',m.scalar('arith.divf',s,c)),c)
+@case
+def scale_arg_capped():
+    m=M(); q,k,v=qkv(m); a=m.arg([]); c=m.const('5.0'); s=capped(m,times(m,qk(m,q,k),a),c); qi=m.index([N,NK],0); ki=m.index([N,NK],1); return m.text(pv(m,m.softmax(sel(m,cmpi(m,'sge',qi,ki,[N,NK]),s,'0xFF800000')),v))
+@case
+def scale_arg_behind_cap():
+    m=M(); q,k,v=qkv(m); a=m.arg([]); c=m.const('5.0'); return m.text(pv(m,m.softmax(times(m,capped(m,qk(m,q,k),c),a)),v))
+@case
+def position_bias_of_arg():
+    m=M(); q,k,v=qkv(m); a=m.arg([],'i32'); s=qk(m,q,k); ki=m.index([NK],0,'i32'); c=m.const('0.05')
+    b=m.generic([ki,a],[['d0'],[]],[NK],'f32',lambda n,o:(['%%x = arith.addi %s, %s : i32'%tuple(n),'%y = arith.sitofp %x : i32 to f32','%%r = arith.mulf %%y, %s : f32'%c],'%r'))
+    return m.text(pv(m,m.softmax(m.ew('arith.addf',s,b)),v))
+@case
+def masked_and_biased_before_scale():
+    m=M(); q,k,v=qkv(m); b=m.arg([1,H,1,NK]); c=m.const('0.25'); s=m.ew('arith.subf',qk(m,q,k),b); qi=m.index([N,NK],0); ki=m.index([N,NK],1)
+    s=m.scalar('arith.mulf',sel(m,cmpi(m,'sge',qi,ki,[N,NK]),s,'-1.0e30'),c); return m.text(pv(m,m.softmax(s),v))
+@case
+def two_biases():
+    m=M(); q,k,v=qkv(m); b=m.arg([1,H,N,NK]); a=m.arg([B,1,1,NK]); c=m.const('0.5'); return m.text(pv(m,m.softmax(m.ew('arith.subf',m.scalar('arith.mulf',m.ew('arith.addf',qk(m,q,k),b),c),a)),v))
+def exp2(m,s,c):
+    mx=m.keepdim(m.reduce(s,'arith.maximumf','0xFF800000')); d=m.ew('arith.subf',s,mx); return m.ew('math.exp2',m.scalar('arith.mulf',d,c) if c else d)
+@case
+def powers_of_two():
+    m=M(); q,k,v=qkv(m); c=m.const('1.44269504'); e=exp2(m,qk(m,q,k),c); return m.text(m.ew('arith.divf',pv(m,e,v),m.keepdim(m.reduce(e,'arith.addf','0.0'))))
+@case
+def powers_of_two_bias():
+    m=M(); q,k,v=qkv(m); b=m.arg([1,H,N,NK]); c=m.const('0.36067376'); d=m.const('1.44269504'); e=exp2(m,m.ew('arith.addf',m.scalar('arith.mulf',qk(m,q,k),c),m.scalar('arith.mulf',b,d)),None); return m.text(pv(m,m.ew('arith.divf',e,m.keepdim(m.reduce(e,'arith.addf','0.0'))),v))
+@case
+def powers_of_two_lse():
+    m=M(); q,k,v=qkv(m); c=m.const('1.44269504'); s=m.scalar('arith.mulf',qk(m,q,k),c); r=m.reduce(s,'arith.maximumf','0xFF800000'); e=m.ew('math.exp2',m.ew('arith.subf',s,m.keepdim(r))); l=m.reduce(e,'arith.addf','0.0')
+    x=m.ew('arith.addf',m.ew('math.log2',l),r); n=m.const('0.693147181'); return m.text(pv(m,m.ew('arith.divf',e,m.keepdim(l)),v),m.scalar('arith.mulf',x,n))
+@case
+def no_row_sink():
+    m=M(); q,k,v=qkv(m); s=qk(m,q,k); b=m.arg([B,H,N,1]); c=m.new(); m.op('%s = tensor.concat dim(3) %s, %s : (%s, %s) -> %s'%(c,s,b,T([B,H,N,NK],'f32'),T([B,H,N,1],'f32'),T([B,H,N,NK+1],'f32'))); m.t[c]=([B,H,N,NK+1],'f32')
+    p=m.softmax(c); x=m.new(); m.op('%s = tensor.extract_slice %s[0,0,0,0][%d,%d,%d,%d][1,1,1,1] : %s to %s'%(x,p,B,H,N,NK,T([B,H,N,NK+1],'f32'),T([B,H,N,NK],'f32'))); m.t[x]=([B,H,N,NK],'f32')
+    return m.text(pv(m,x,v))
+@case
+def no_late_factor_arg():
+    m=M(); q,k,v=qkv(m); b=m.arg([1,H,N,NK]); a=m.arg([]); return m.text(pv(m,m.softmax(times(m,m.ew('arith.addf',qk(m,q,k),b),a)),v))
+@case
+def no_low_left():
+    m=M(); q,k,v=qkv(m); a=m.arg([B,1,N,NK],'i1'); c=m.const('1.0e-6'); return m.text(pv(m,m.softmax(m.scalar('arith.mulf',sel(m,a,qk(m,q,k),'-1.0e9'),c)),v))
+@case
+def no_turned_mask():
+    m=M(); q,k,v=qkv(m); a=m.arg([B,1,N,NK],'i1'); c=m.const('-1.0'); s=m.scalar('arith.mulf',qk(m,q,k),c); return m.text(pv(m,m.softmax(m.scalar('arith.mulf',sel(m,a,s,'0xFF800000'),c)),v))
+@case
+def no_start_of_sum():
+    m=M(); q,k,v=qkv(m); e=m.ew('math.exp',qk(m,q,k)); l=m.reduce(e,'arith.addf','1.0'); return m.text(pv(m,m.ew('arith.divf',e,m.keepdim(l)),v))
+
+LOOK_ALIKES=['no_','dropped_row','tile_heads','scale_per_row']
 def looks_alike(name): return name!='no_max' and any(name.startswith(x) for x in LOOK_ALIKES)
 if __name__=='__main__':
     asked=sys.argv[1]

@@ -1,0 +1,74 @@
+//===- AttentionEmitter.h - how the attention op is made ---------*- C++ -*-===//
+
+#ifndef LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONEMITTER_H
+#define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONEMITTER_H
+
+#include "AttentionMatch.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+
+namespace mlir::flashattn {
+
+/// What each dimension of a tensor counts, as digits.
+using Roles = SmallVector<SmallVector<unsigned>>;
+
+/// Makes the op of a match, and what its operands need before it.
+class AttentionEmitter {
+public:
+  AttentionEmitter(RewriterBase &rewriter, TensorExprs &exprs, const AttentionMatch &match,
+                   const RaisedMask &mask, NearMiss &miss)
+      : rewriter(rewriter), exprs(exprs), match(match), mask(mask), miss(miss),
+        loc(match.result.getLoc()), context(rewriter.getContext()) {}
+
+  bool run();
+
+private:
+  AffineExpr linearize(ArrayRef<unsigned> digits);
+  bool isDirect(ArrayRef<AffineExpr> indices, const Roles &roles);
+  bool isStatic(const Roles &roles);
+  Roles rolesOf(ArrayRef<unsigned> heads, ArrayRef<unsigned> rows, ArrayRef<unsigned> columns,
+                Layout layout);
+  Roles pairRoles(Element *x);
+  void collectLoads(Element *x, SmallVectorImpl<Element *> &loads);
+  Value gather(Element *x, const Roles &roles);
+  Value compute(Element *x, const Roles &roles, bool negated);
+  Value makeOperand(Element *x, const Roles &roles, bool negated);
+  Value emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads, ValueRange arguments,
+             llvm::function_ref<Value(unsigned)> digits);
+  Value emitIndex(OpBuilder &b, AffineExpr expr, llvm::function_ref<Value(unsigned)> digits);
+  Value reshape(Value value, ArrayRef<int64_t> shape);
+  Value convert(Value value, Type element);
+  Value makeBias();
+  Value makeKeep();
+  Value makeSink();
+  Value makeResult(Value o, const Roles &roles, Value replaced, ArrayRef<AffineExpr> indices);
+  Layout chooseLayout();
+  bool check(Layout layout);
+  bool isDecomposed(Element *load);
+  Value extractScalar(Element *leaf);
+  Value toIndex(Value value);
+  Value makeOffset();
+  Value makeLengths();
+  bool isComputed(Element *x);
+  Element *findSource(Element *x, const Roles &roles);
+  bool isMadeOf(Element *x, const Roles &roles);
+  Value emitFactor(const RunTimeFactor &factor);
+  Value emitFactors();
+  Value emitFactors(Value score);
+  void emitScoreMod(AttentionOp op);
+
+  RewriterBase &rewriter;
+  TensorExprs &exprs;
+  const AttentionMatch &match;
+  const RaisedMask &mask;
+  NearMiss &miss;
+  Location loc;
+  MLIRContext *context;
+  /// What a score_mod adds, or subtracts.
+  SmallVector<Term> scoreMods;
+  /// Factors of the run time, behind the cap and before it, that a score_mod multiplies by.
+  SmallVector<Value> factors, cappedFactors;
+};
+
+} // namespace mlir::flashattn
+
+#endif // LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONEMITTER_H
