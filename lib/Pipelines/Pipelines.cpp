@@ -67,6 +67,8 @@ static void addBufferization(OpPassManager &pm, bool onGPU) {
   if (onGPU)
     pm.addPass(flashattn::createVerifyHost());
   pm.addPass(createConvertLinalgToLoopsPass()); // on GPUs what kernels hold
+  if (!onGPU)
+    pm.addPass(flashattn::createKeepLoops());
 }
 
 /// Structured ops and addresses to arithmetic and branches; the same for host and kernels.

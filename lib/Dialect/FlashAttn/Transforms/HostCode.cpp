@@ -34,6 +34,7 @@ namespace mlir::flashattn {
 #define GEN_PASS_DEF_EXPANDCOPIES
 #define GEN_PASS_DEF_FREELOOPBUFFERS
 #define GEN_PASS_DEF_FREETEMPORARIES
+#define GEN_PASS_DEF_KEEPLOOPS
 #define GEN_PASS_DEF_PREPARETENSORS
 #define GEN_PASS_DEF_VERIFYHOST
 #define GEN_PASS_DEF_VERIFYLOWERED
@@ -276,6 +277,28 @@ struct FreeLoopBuffersPass : flashattn::impl::FreeLoopBuffersBase<FreeLoopBuffer
     finish.addPass(createCSEPass());
     if (failed(runPipeline(finish, module)))
       signalPassFailure();
+  }
+};
+} // namespace
+
+//===----------------------------------------------------------------------===//
+// Loops that LLVM unrolls
+//===----------------------------------------------------------------------===//
+
+namespace {
+struct KeepLoopsPass : flashattn::impl::KeepLoopsBase<KeepLoopsPass> {
+  void runOnOperation() override {
+    MLIRContext *context = &getContext();
+    auto keep = LLVM::LoopAnnotationAttr::get(
+        context, /*disableNonforced=*/{}, /*vectorize=*/{}, /*interleave=*/{},
+        LLVM::LoopUnrollAttr::get(context, /*disable=*/BoolAttr::get(context, true), {}, {}, {}, {},
+                                  {}, {}),
+        {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {});
+    // Lowerings of scf.for hand on what attributes it has of LLVM's dialect.
+    getOperation()->walk([&](scf::ForOp loop) {
+      if (auto outer = loop->getParentOfType<scf::ForOp>())
+        outer->setAttr("loop_annotation", keep);
+    });
   }
 };
 } // namespace

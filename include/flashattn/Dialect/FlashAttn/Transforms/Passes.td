@@ -131,6 +131,19 @@ def FreeLoopBuffers : Pass<"flashattn-free-loop-buffers", "::mlir::ModuleOp"> {
     "::mlir::scf::SCFDialect"];
 }
 
+def KeepLoops : Pass<"flashattn-keep-loops"> {
+  let summary = "keep LLVM from unrolling loops that hold loops";
+  let description = [{
+    Loops of `scf.for` around others get the annotation that they are not to be unrolled. A nest of
+    loops over small static sizes, as `linalg` ops beside attention become, would else be unrolled
+    from the inside outwards, into functions that take LLVM many seconds. Innermost loops stay LLVM's
+    to unroll.
+
+    Example: test/Dialect/FlashAttn/keep-loops.mlir
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def FreeTemporaries : Pass<"flashattn-free-temporaries"> {
   let summary = "free buffers as soon as nobody needs them any more";
   let description = [{
