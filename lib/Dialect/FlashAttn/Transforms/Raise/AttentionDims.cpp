@@ -78,13 +78,6 @@ bool AttentionMatcher::findDimensions() {
   for (unsigned variable : inner)
     if (!q.contains(variable) || !k.contains(variable))
       return fail(match.q, "expected queries and keys of one head dimension");
-  for (unsigned variable : dims.value)
-    if (!o.contains(variable) || k.contains(variable))
-      return fail(match.v, "expected values with a dimension of their own");
-  for (unsigned variable : llvm::concat<unsigned>(shared, own))
-    if (!o.contains(variable))
-      return fail(match.output, "expected a result for every query",
-                  match.output->getName().getStringRef());
   if (o.size() != shared.size() + own.size() + dims.value.size())
     return fail(match.output, "expected a result that differs by query and value alone",
                 match.output->getName().getStringRef());

@@ -24,6 +24,9 @@ public:
 private:
   AffineExpr linearize(ArrayRef<unsigned> digits);
   bool isDirect(ArrayRef<AffineExpr> indices, const Roles &roles);
+  bool isDirectButForOnes(RankedTensorType type, ArrayRef<AffineExpr> indices, const Roles &roles);
+  SmallVector<int64_t> findPermutation(ArrayRef<AffineExpr> indices, const Roles &roles);
+  OpFoldResult getSize(unsigned digit, ArrayRef<Element *> loads);
   bool isStatic(const Roles &roles);
   Roles rolesOf(ArrayRef<unsigned> heads, ArrayRef<unsigned> rows, ArrayRef<unsigned> columns,
                 Layout layout);
@@ -43,7 +46,6 @@ private:
   Value makeResult(Value o, const Roles &roles, Value replaced, ArrayRef<AffineExpr> indices);
   Layout chooseLayout();
   bool check(Layout layout);
-  bool isDecomposed(Element *load);
   Value extractScalar(Element *leaf);
   Value toIndex(Value value);
   Value makeOffset();

@@ -277,8 +277,6 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
     exprs.touch(shift.element);
   if (!parseTerms(scoreTerms) || !applySteps())
     return false;
-  if (!match.q)
-    return fail(exp, "expected a product of queries and keys");
   for (auto [guard, hides] : product.guards) {
     exprs.touch(guard);
     if (!matchGuard(guard, hides))

@@ -198,11 +198,14 @@ Element *AttentionMatcher::peel(Element *load, bool takesFactors) {
   SmallVector<RunTimeFactor> factors;
   for (Element *next = load; next;) {
     if (next->kind == Element::Kind::Load) {
-      found = next;
-      match.scale *= scale;
-      match.factors.append(factors);
-      scale = 1;
-      factors.clear();
+      // A reshape that does not divide evenly is left, unless one behind it undoes it.
+      if (exprs.isLinear(next)) {
+        found = next;
+        match.scale *= scale;
+        match.factors.append(factors);
+        scale = 1;
+        factors.clear();
+      }
       next = exprs.expand(next);
       continue;
     }

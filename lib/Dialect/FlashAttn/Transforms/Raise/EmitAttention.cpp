@@ -23,6 +23,48 @@ bool AttentionEmitter::isDirect(ArrayRef<AffineExpr> indices, const Roles &roles
          });
 }
 
+/// Whether a value of `type` at `indices` has the dimensions of `roles` but for some of size 1.
+bool AttentionEmitter::isDirectButForOnes(RankedTensorType type, ArrayRef<AffineExpr> indices,
+                                          const Roles &roles) {
+  AffineExpr zero = getAffineConstantExpr(0, context);
+  SmallVector<AffineExpr> mine, asked;
+  for (AffineExpr index : indices)
+    if (exprs.simplify(index) != zero)
+      mine.push_back(exprs.simplify(index));
+  SmallVector<int64_t> sizes;
+  for (auto &role : roles) {
+    sizes.push_back(getExtent(exprs, role));
+    if (linearize(role) != zero)
+      asked.push_back(linearize(role));
+  }
+  return mine == asked && (type.getShape() == ArrayRef(sizes) ||
+                           getReassociationIndicesForReshape(type, type.clone(sizes)).has_value());
+}
+
+/// The dimensions of `roles` at `indices`; not a permutation where some are another's.
+SmallVector<int64_t> AttentionEmitter::findPermutation(ArrayRef<AffineExpr> indices,
+                                                       const Roles &roles) {
+  SmallVector<int64_t> permutation;
+  for (AffineExpr index : indices)
+    for (auto [i, role] : llvm::enumerate(roles))
+      if (!role.empty() && exprs.simplify(index) == linearize(role))
+        permutation.push_back(i);
+  return permutation;
+}
+
+/// Size of what `digit` counts, of one of the values that have it as a dimension.
+OpFoldResult AttentionEmitter::getSize(unsigned digit, ArrayRef<Element *> loads) {
+  if (!ShapedType::isDynamic(exprs.getExtent(digit)))
+    return rewriter.getIndexAttr(exprs.getExtent(digit));
+  SmallVector<Element *> all(loads);
+  all.append({match.q, match.k, match.v});
+  for (Element *load : all)
+    for (auto [i, index] : llvm::enumerate(load->indices))
+      if (exprs.simplify(index) == getAffineDimExpr(digit, context))
+        return tensor::DimOp::create(rewriter, loc, load->value, i).getResult();
+  llvm_unreachable("expected a dimension for every length, as check asks for");
+}
+
 bool AttentionEmitter::isStatic(const Roles &roles) {
   return llvm::none_of(
       roles, [&](auto &digits) { return ShapedType::isDynamic(getExtent(exprs, digits)); });
@@ -132,13 +174,10 @@ Value AttentionEmitter::emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads
 /// `x` at every digit of `roles`, as a tensor of those dimensions.
 Value AttentionEmitter::compute(Element *x, const Roles &roles, bool negated) {
   SmallVector<unsigned> digits;
-  SmallVector<int64_t> digitSizes, sizes;
+  SmallVector<int64_t> sizes;
   for (auto &role : roles) {
     sizes.push_back(getExtent(exprs, role));
-    for (unsigned digit : role) {
-      digits.push_back(digit);
-      digitSizes.push_back(exprs.getExtent(digit));
-    }
+    llvm::append_range(digits, role);
   }
   SmallVector<Element *> loads;
   collectLoads(x, loads);
@@ -155,7 +194,10 @@ Value AttentionEmitter::compute(Element *x, const Roles &roles, bool negated) {
     inputs.push_back(load->value);
   }
   maps.push_back(AffineMap::getMultiDimIdentityMap(digits.size(), context));
-  Value init = tensor::EmptyOp::create(rewriter, loc, digitSizes, x->type);
+  SmallVector<OpFoldResult> extents;
+  for (unsigned digit : digits)
+    extents.push_back(getSize(digit, loads));
+  Value init = tensor::EmptyOp::create(rewriter, loc, extents, x->type);
   auto generic = linalg::GenericOp::create(
       rewriter, loc, init.getType(), inputs, init, maps,
       SmallVector<utils::IteratorType>(digits.size(), utils::IteratorType::parallel),
@@ -187,6 +229,8 @@ Value AttentionEmitter::gather(Element *load, const Roles &roles) {
   // In memory's order already, where the flat index is the same.
   AffineExpr flat = getAffineConstantExpr(0, context);
   auto type = cast<RankedTensorType>(load->value.getType());
+  if (isDirectButForOnes(type, load->indices, roles))
+    return reshape(load->value, sizes);
   for (auto [index, size] : llvm::zip_equal(load->indices, type.getShape()))
     flat = flat * size + index;
   if (type.hasStaticShape() && exprs.simplify(flat) == linearize(digits) &&
@@ -212,18 +256,6 @@ Roles AttentionEmitter::pairRoles(Element *x) {
     if (llvm::none_of(role, [&](unsigned digit) { return used.contains(digit); }))
       role.clear();
   return roles;
-}
-
-bool AttentionEmitter::isDecomposed(Element *load) {
-  return llvm::all_of(load->indices, [&](AffineExpr index) {
-    bool isLinear = true;
-    exprs.simplify(index).walk([&](AffineExpr part) {
-      isLinear &= part.getKind() != AffineExprKind::Mod &&
-                  part.getKind() != AffineExprKind::FloorDiv &&
-                  part.getKind() != AffineExprKind::CeilDiv;
-    });
-    return isLinear;
-  });
 }
 
 /// The layout that needs fewer copies.
@@ -255,28 +287,37 @@ bool AttentionEmitter::check(Layout layout) {
     if (!isKnown(x->type))
       return refuse("expected operands of f16, bf16 or f32",
                     x == match.v ? "other values" : "other queries or keys");
-    if (!isDecomposed(x))
+    if (!exprs.isLinear(x))
       return refuse("expected operands whose dimensions divide evenly", "a reshape that does not");
   }
   Roles q = rolesOf(heads, d.query, d.inner, layout), k = rolesOf(d.head, d.key, d.inner, layout),
         v = rolesOf(d.head, d.key, d.value, layout), o = rolesOf(heads, d.query, d.value, layout);
+  // Of dimensions that are not known none may be cut or merged.
   bool areStatic = isStatic(q) && isStatic(k) && isStatic(v);
-  if (!areStatic && !(isDirect(match.q->indices, q) && isDirect(match.k->indices, k) &&
-                      isDirect(match.v->indices, v) && isDirect(match.indices, o)))
-    return refuse("expected operands with dimensions of the op where lengths are dynamic",
+  auto canMake = [&](Element *x, const Roles &roles) {
+    return isDirect(x->indices, roles) ||
+           (llvm::all_of(roles, [](auto &role) { return role.size() <= 1; }) && isMadeOf(x, roles));
+  };
+  auto isPermutation = [&](ArrayRef<int64_t> dims) {
+    return dims.size() == o.size() && isPermutationVector(dims);
+  };
+  auto type = cast<RankedTensorType>(match.result.getType());
+  if (!areStatic && !(canMake(match.q, q) && canMake(match.k, k) && canMake(match.v, v) &&
+                      (isDirectButForOnes(type, match.indices, o) ||
+                       isPermutation(findPermutation(match.indices, o)))))
+    return refuse("expected dimensions that are neither cut nor merged where lengths are dynamic",
                   "others");
   if (!isKnown(getElementTypeOrSelf(match.result.getType())))
     return refuse("expected a result of f16, bf16 or f32", "another type");
-  for (Term bias : match.biases) {
-    Element *source = findSource(bias.element, pairRoles(bias.element));
-    if (!source || !isKnown(source->type))
-      return refuse("expected a bias of f16, bf16 or f32 along queries and keys", "another one");
-  }
-  for (const Condition &condition : mask.others)
-    if (!findSource(condition.value, pairRoles(condition.value)))
-      return refuse("expected a mask along queries and keys", "another one");
-  if (match.sink && !findSource(match.sink, {heads}))
-    return refuse("expected one sink for each head", "others");
+  auto isScore = [&](Element *x) { return findSource(x, pairRoles(x)) != nullptr; };
+  if (!llvm::all_of(match.biases, [&](const Term &bias) { return isScore(bias.element); }) ||
+      !llvm::all_of(mask.others,
+                    [&](const Condition &condition) { return isScore(condition.value); }) ||
+      (match.sink && !findSource(match.sink, {heads})))
+    return refuse("expected bias and mask for each score, and sinks for each head", "others");
+  for (const Term &bias : match.biases)
+    if (!isKnown(findSource(bias.element, pairRoles(bias.element))->type))
+      return refuse("expected a bias of f16, bf16 or f32", "another type");
   return true;
 }
 
@@ -286,6 +327,19 @@ Value AttentionEmitter::makeResult(Value o, const Roles &roles, Value replaced,
   auto type = cast<RankedTensorType>(replaced.getType());
   if (isDirect(resultIndices, roles))
     return convert(o, type.getElementType());
+  if (isDirectButForOnes(type, resultIndices, roles))
+    return reshape(convert(o, type.getElementType()), type.getShape());
+  SmallVector<int64_t> permutation = findPermutation(resultIndices, roles);
+  bool isPermuted = resultIndices.size() == roles.size() && isPermutationVector(permutation);
+  auto transpose = [&]() -> Value {
+    o = convert(o, type.getElementType());
+    SmallVector<OpFoldResult> sizes = tensor::getMixedSizes(rewriter, loc, o);
+    applyPermutationToVector(sizes, permutation);
+    Value init = tensor::EmptyOp::create(rewriter, loc, sizes, type.getElementType());
+    return linalg::TransposeOp::create(rewriter, loc, o, init, permutation)->getResult(0);
+  };
+  if (!type.hasStaticShape())
+    return transpose();
   SmallVector<unsigned> digits;
   for (auto &role : roles)
     digits.append(role.begin(), role.end());
@@ -294,16 +348,8 @@ Value AttentionEmitter::makeResult(Value o, const Roles &roles, Value replaced,
     flat = flat * size + index;
   if (exprs.simplify(flat) == linearize(digits))
     return reshape(convert(o, type.getElementType()), type.getShape());
-  SmallVector<int64_t> permutation;
-  for (AffineExpr index : resultIndices)
-    for (auto [i, role] : llvm::enumerate(roles))
-      if (!role.empty() && exprs.simplify(index) == linearize(role))
-        permutation.push_back(i);
-  if (resultIndices.size() == roles.size() && isPermutationVector(permutation)) {
-    o = convert(o, type.getElementType());
-    Value init = tensor::EmptyOp::create(rewriter, loc, type.getShape(), type.getElementType());
-    return linalg::TransposeOp::create(rewriter, loc, o, init, permutation)->getResult(0);
-  }
+  if (isPermuted)
+    return transpose();
   // In the order of the result: the digit with the largest stride first.
   llvm::DenseMap<unsigned, int64_t> strides;
   for (unsigned digit : digits) {
@@ -361,10 +407,10 @@ bool AttentionEmitter::run() {
   Value q = gather(match.q, rolesOf(heads, d.query, d.inner, layout)),
         k = gather(match.k, rolesOf(d.head, d.key, d.inner, layout)),
         v = gather(match.v, rolesOf(d.head, d.key, d.value, layout));
-  // The widest of their types is that of all.
+  // The widest of their types and the result's is that of all.
   Type element = match.q->type;
-  for (Element *x : {match.k, match.v})
-    if (x->type != element)
+  for (Type other : {match.k->type, match.v->type, getElementTypeOrSelf(match.result.getType())})
+    if (other != element && !(other.getIntOrFloatBitWidth() < 32 && element.isF32()))
       element = rewriter.getF32Type();
   q = convert(q, element);
   k = convert(k, element);

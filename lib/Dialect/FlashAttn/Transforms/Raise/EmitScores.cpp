@@ -16,7 +16,7 @@ bool AttentionEmitter::isMadeOf(Element *x, const Roles &roles) {
     llvm::SmallSetVector<unsigned, 8> used;
     for (AffineExpr index : load->indices)
       exprs.collectVariables(index, used);
-    return isDecomposed(load) && llvm::all_of(used, [&](unsigned variable) {
+    return exprs.isLinear(load) && llvm::all_of(used, [&](unsigned variable) {
              return llvm::any_of(roles,
                                  [&](auto &role) { return llvm::is_contained(role, variable); });
            });

@@ -242,3 +242,14 @@ AffineExpr TensorExprs::cutDigits(AffineExpr expr) {
     expr = simplify(expr);
   return expr;
 }
+
+bool TensorExprs::isLinear(Element *load) {
+  return llvm::all_of(load->indices, [&](AffineExpr index) {
+    bool isSum = true;
+    simplify(index).walk([&](AffineExpr part) {
+      isSum &= !llvm::is_contained(
+          {AffineExprKind::Mod, AffineExprKind::FloorDiv, AffineExprKind::CeilDiv}, part.getKind());
+    });
+    return isSum;
+  });
+}

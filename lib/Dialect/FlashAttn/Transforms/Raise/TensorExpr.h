@@ -81,6 +81,8 @@ public:
   std::optional<double> getConstant(Element *element);
   /// Whether both are the same but for roundings.
   bool areEqual(Element *a, Element *b);
+  /// Whether the indices of `load` are sums of variables times strides, with nothing left to cut.
+  bool isLinear(Element *load);
   /// Whether the value differs along one of `variables`.
   bool dependsOn(Element *element, ArrayRef<AffineExpr> variables);
 

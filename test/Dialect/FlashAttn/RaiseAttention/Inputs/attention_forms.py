@@ -172,6 +172,9 @@ def f16_sdpa():
 def f16_trunc():
     m=M(); q,k,v=qkv(m,el='f16'); s=m.ew('arith.truncf',qk(m,q,k),el='f16'); p=m.softmax(m.ew('arith.extf',s,el='f32')); p=m.ew('arith.truncf',p,el='f16'); o=pv(m,p,v); return m.text(m.ew('arith.truncf',o,el='f16'))
 @case
+def f32_result_of_f16():
+    m=M(); q,k,v=qkv(m,el='f16'); e=lambda x:m.ew('arith.extf',x,el='f32'); return m.text(pv(m,m.softmax(qk(m,e(q),e(k))),e(v)))
+@case
 def two_d():
     m=M(); q,k,v=m.arg([N,D]),m.arg([NK,D]),m.arg([NK,D]); s=m.contract(q,k,['d0','d2'],['d1','d2'],[N,NK],3); o=m.contract(m.softmax(s),v,['d0','d2'],['d2','d1'],[N,D],3); return m.text(o)
 @case
@@ -388,6 +391,46 @@ def no_turned_mask():
 @case
 def no_start_of_sum():
     m=M(); q,k,v=qkv(m); e=m.ew('math.exp',qk(m,q,k)); l=m.reduce(e,'arith.addf','1.0'); return m.text(pv(m,m.ew('arith.divf',e,m.keepdim(l)),v))
+
+@case
+def no_double_bias():
+    m=M(); q,k,v=qkv(m); b=m.arg([1,H,N,NK],'f64'); return m.text(pv(m,m.softmax(m.ew('arith.addf',qk(m,q,k),m.ew('arith.truncf',b,el='f32'))),v))
+@case
+def no_double_result():
+    m=M(); q,k,v=qkv(m); return m.text(m.ew('arith.extf',pv(m,m.softmax(qk(m,q,k)),v),el='f64'))
+@case
+def no_copies_of_the_result():
+    m=M(); q,k,v=qkv(m); p=m.softmax(qk(m,q,k)); shape=[B,H,N,D,3]; o=m.generic([p,v],[['d0','d1','d2','d5'],['d0','d1','d5','d3']],shape,'f32',lambda n,o:(['%%p = arith.mulf %s, %s : f32'%tuple(n),'%r = arith.addf %o, %p : f32'],'%r'),red=1,init=m.fill('0.0',shape),loops=6); return m.text(o)
+@case
+def no_division():
+    m=M(); q,k,v=qkv(m); return m.text(pv(m,m.ew('math.exp',qk(m,q,k)),v))
+@case
+def no_scores_instead():
+    m=M(); q,k,v=qkv(m); a=m.arg([B,1,N,NK],'i1'); b=m.arg([B,H,N,NK]); shape=[B,H,N,NK]; s=m.generic([a,qk(m,q,k),b],[['d0','0','d2','d3'],m.ident(shape),m.ident(shape)],shape,'f32',lambda n,o:(['%%r = arith.select %s, %s, %s : f32'%tuple(n)],'%r')); return m.text(pv(m,m.softmax(s),v))
+@case
+def no_queries():
+    m=M(); k,v=m.arg([B,H,NK,D]),m.arg([B,H,NK,D]); s=m.contract(k,k,['d0','d1','d3','d4'],['d0','d1','d3','d4'],[B,H,N,NK],5); return m.text(pv(m,m.softmax(s),v))
+@case
+def no_batches_of_queries():
+    m=M(); q=m.arg([H,N,D]); k,v=m.arg([B,H,NK,D]),m.arg([B,H,NK,D]); s=m.contract(q,k,['d1','d2','d4'],['d0','d1','d3','d4'],[B,H,N,NK],5); return m.text(pv(m,m.softmax(s),v))
+@case
+def no_single_sum():
+    m=M(); q,k,v=qkv(m); e=m.ew('math.exp',qk(m,q,k)); l=m.keepdim(m.reduce(e,'arith.addf','0.0')); return m.text(pv(m,m.ew('arith.divf',m.ew('arith.divf',e,l),l),v))
+@case
+def no_even_reshape():
+    m=M(); q,k,v=m.arg([6,D]),m.arg([NK,D]),m.arg([NK,D]); s=m.contract(q,k,['d0','d2'],['d1','d2'],[6,NK],3); o=m.contract(m.softmax(s),v,['d0','d2'],['d2','d1'],[6,D],3); return m.text(m.reshape(m.reshape(o,[[0,1]],[6*D]),[[0,1]],[4,12]))
+@case
+def no_inner_of_queries():
+    m=M(); q=m.arg([B,H,N]); k,v=m.arg([B,H,NK,D]),m.arg([B,H,NK,D]); s=m.contract(q,k,['d0','d1','d2'],['d0','d1','d3','d4'],[B,H,N,NK],5); return m.text(pv(m,m.softmax(s),v))
+@case
+def no_single_inner():
+    m=M(); q=m.arg([B,H,N,2,4]); k=m.arg([B,H,NK,2,4]); v=m.arg([B,H,NK,D]); s=m.contract(q,k,['d0','d1','d2','d4','d5'],['d0','d1','d3','d4','d5'],[B,H,N,NK],6,red=2); return m.text(pv(m,m.softmax(s),v))
+@case
+def no_third_factor():
+    m=M(); q,k,v=qkv(m); w=m.arg([D]); shape=[B,H,N,NK]; s=m.generic([q,k,w],[['d0','d1','d2','d4'],['d0','d1','d3','d4'],['d4']],shape,'f32',lambda n,o:(['%%w = arith.mulf %s, %s : f32'%(n[0],n[2]),'%%p = arith.mulf %%w, %s : f32'%n[1],'%r = arith.addf %o, %p : f32'],'%r'),red=1,init=m.fill('0.0',shape),loops=5); return m.text(pv(m,m.softmax(s),v))
+@case
+def no_values_of_keys():
+    m=M(); q,k=m.arg([B,H,N,D]),m.arg([B,H,NK,D]); v=m.arg([B,H,4,D]); r=m.generic([v],[['d0','d1','d2','d4']],[B,H,4,4,D],'f32',lambda n,o:([],n[0])); return m.text(pv(m,m.softmax(qk(m,q,k)),m.reshape(r,[[0],[1],[2,3],[4]],[B,H,NK,D])))
 
 LOOK_ALIKES=['no_','dropped_row','tile_heads','scale_per_row']
 def looks_alike(name): return name!='no_max' and any(name.startswith(x) for x in LOOK_ALIKES)
