@@ -49,3 +49,9 @@ install(FILES "${PROJECT_BINARY_DIR}/FlashAttnConfig.cmake"
   "${PROJECT_BINARY_DIR}/FlashAttnConfigVersion.cmake" DESTINATION "${flashattn_package_dir}"
   COMPONENT capi)
 install(EXPORT FlashAttnTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}")
+
+# The same as an archive, for machines without the checkout: `cpack --config BUILD/CPackConfig.cmake`.
+set(CPACK_GENERATOR TGZ)
+set(CPACK_PACKAGE_VENDOR "flash-mlir")
+set(CPACK_PACKAGE_FILE_NAME "flash-mlir-dev-${PROJECT_VERSION}-linux-${CMAKE_SYSTEM_PROCESSOR}")
+include(CPack)
