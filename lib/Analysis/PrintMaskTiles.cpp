@@ -85,11 +85,12 @@ private:
 
 namespace {
 
-/// A mask's tiles for lengths and tile sizes, and where query 0 is. A line stands for `tileM`
-/// queries and a character for `tileN` keys, or the other way round.
-struct TileMap {
-  int64_t nq, nk, offset, tileM, tileN;
-  TileAxis axis = TileAxis::Keys; ///< what characters stand for
+/// A mask's tiles, counted. A line stands for `tileM` queries and a character for `tileN` keys, or
+/// the other way round.
+struct TileMap : TileMapSizes {
+  TileMap(const TileMapSizes &sizes, TileAxis axis) : TileMapSizes(sizes), axis(axis) {}
+
+  TileAxis axis; ///< what characters stand for
   int64_t full = 0, partial = 0, empty = 0, pairs = 0;
 
   bool areLinesQueries() const { return axis == TileAxis::Keys; }
@@ -157,17 +158,17 @@ static char merge(StringRef tiles) {
                                                            : '+';
 }
 
-static void printTiles(AttentionOpInterface op, TileMap map) {
+void flashattn::printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,
+                             Location loc, const TileMapSizes &sizes, TileAxis axis) {
   constexpr int64_t kMost = 100; // characters along an axis
-  SmallVector<IntegerSet> visible = op.getVisibleSets();
+  TileMap map(sizes, axis);
   TileIntervalPlan plan(visible, map.axis, map.tileN);
   int64_t down = llvm::divideCeil(llvm::divideCeil(map.getLineLength(), map.tileM), kMost);
   int64_t across = llvm::divideCeil(llvm::divideCeil(map.getLength(), map.tileN), kMost);
 
-  raw_ostream &os = llvm::outs();
   os << "mask ";
-  if (std::optional<MaskAttrInterface> mask = op.getMask())
-    os << *mask;
+  if (mask)
+    os << mask;
   else
     os << "none";
   os << ": nq = " << map.nq << ", nk = " << map.nk << ", tile-m = " << map.tileM
@@ -180,7 +181,7 @@ static void printTiles(AttentionOpInterface op, TileMap map) {
   for (int64_t first = 0; first < map.getLineLength();) {
     SmallVector<std::string> lines;
     for (int64_t i = 0; i < down && first < map.getLineLength(); ++i, first += map.tileM)
-      lines.push_back(map.draw(plan, visible, op->getLoc(), first));
+      lines.push_back(map.draw(plan, visible, loc, first));
     for (size_t tile = 0; tile < lines.front().size(); tile += across) {
       std::string tiles;
       for (const std::string &line : lines)
@@ -191,7 +192,13 @@ static void printTiles(AttentionOpInterface op, TileMap map) {
   }
   os << map.full << " full (#), " << map.partial << " partial (+), " << map.empty
      << " not visited (.); " << map.pairs << " of " << map.nq * map.nk << " pairs visible\n";
-  os.flush();
+}
+
+/// For whoever reads the output of the pass: remarks come at the map that they are about.
+static void printTiles(AttentionOpInterface op, const TileMapSizes &sizes, TileAxis axis) {
+  remarkInexactTiles(op, sizes.tileN, axis);
+  printTileMap(llvm::outs(), op.getMaskAttr(), op.getVisibleSets(), op->getLoc(), sizes, axis);
+  llvm::outs().flush();
 }
 
 LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
@@ -220,19 +227,15 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   }
 
   ScheduleAttr schedule = op.getScheduleAttr();
-  TileMap map;
+  TileMapSizes map;
   map.nq = numQueries;
   map.nk = numKeys;
   map.offset = start;
   // With packed heads a tile has as many rows of each.
   map.tileM = tileM != 0 ? tileM : schedule ? schedule.getTileM() / schedule.getPack() : 64;
   map.tileN = tileN != 0 ? tileN : schedule ? schedule.getTileN() : 64;
-  remarkInexactTiles(op, map.tileN);
-  printTiles(op, map);
-  if (isa<AttentionBackwardOp>(*op)) {
-    map.axis = TileAxis::Queries;
-    remarkInexactTiles(op, map.tileN, map.axis);
-    printTiles(op, map);
-  }
+  printTiles(op, map, TileAxis::Keys);
+  if (isa<AttentionBackwardOp>(*op))
+    printTiles(op, map, TileAxis::Queries);
   return success();
 }

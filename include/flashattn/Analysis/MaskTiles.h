@@ -20,6 +20,7 @@
 namespace mlir::flashattn {
 
 class AttentionOpInterface;
+class MaskAttrInterface;
 namespace bounds {
 class Parameters;
 } // namespace bounds
@@ -117,6 +118,20 @@ Value buildVisibleTile(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> vi
 
 /// Whether the query at position `p` sees key `k`.
 bool isVisible(ArrayRef<IntegerSet> visible, int64_t p, int64_t k, int64_t nq, int64_t nk);
+
+/// What a tile map is drawn for.
+struct TileMapSizes {
+  int64_t nq, nk;       ///< queries and keys, at least 1
+  int64_t offset;       ///< position of query 0 (rule A3)
+  int64_t tileM, tileN; ///< queries and keys of a tile, at least 1
+};
+
+/// Draws the tiles of a mask as flashattn-print-mask-tiles says it: a line for `tileM` queries and a
+/// character for `tileN` keys, with the axis Queries a line for `tileM` keys and a character for
+/// `tileN` queries. `mask` names it, null for none, and `visible` are its sets. The context must
+/// have the dialect arith loaded.
+void printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,
+                  Location loc, const TileMapSizes &sizes, TileAxis axis = TileAxis::Keys);
 
 /// Warns at the op where its mask or constant `keep` hides every pair, or its mask every key of
 /// some positions: of those that the op's queries have where its lengths and offset are static,

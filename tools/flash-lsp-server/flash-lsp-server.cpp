@@ -1,0 +1,341 @@
+//===- flash-lsp-server.cpp - a language server for .mlir files ------------===//
+//
+// Upstream's server with the project's dialects. It has no hook for what a hover says, so this tool
+// stands between it and the client: it passes every message on, follows the text of the documents,
+// and adds the tile map of a mask to the answers to hovers.
+//
+//===----------------------------------------------------------------------===//
+
+#include "flashattn/Analysis/MaskTiles.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/InitAll.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/AsmParser/AsmParserState.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/Support/ToolUtilities.h"
+#include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
+#include "llvm/Support/CommandLine.h"
+#include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/LSP/Transport.h"
+#include "llvm/Support/SourceMgr.h"
+
+#include <map>
+#include <mutex>
+#include <stdio_ext.h>
+#include <thread>
+#include <unistd.h>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace llvm::lsp;
+namespace json = llvm::json;
+
+//===----------------------------------------------------------------------===//
+// The picture
+//===----------------------------------------------------------------------===//
+
+/// A length that is not static, and the most that is drawn where pairs are many: a hover must not
+/// take longer than an eye's blink.
+constexpr int64_t kLength = 1024, kMostPairs = int64_t(1) << 22;
+
+static std::string inFence(StringRef picture) { return ("```\n" + picture + "```\n").str(); }
+
+static std::string drawMask(MaskAttrInterface mask) {
+  std::string picture;
+  llvm::raw_string_ostream os(picture);
+  TileMapSizes sizes{kLength, kLength, /*offset=*/0, /*tileM=*/64, /*tileN=*/64};
+  printTileMap(os, mask, mask.getVisibleSets(), UnknownLoc::get(mask.getContext()), sizes);
+  return "Tile map:\n\n" + inFence(picture);
+}
+
+/// With the op's own lengths, offset and tiles as far as they are static.
+static std::string drawOp(AttentionOpInterface op) {
+  MaskAttrInterface mask = op.getMaskAttr();
+  if (!mask)
+    return {};
+  auto getLength = [&](TypedValue<ShapedType> operand) {
+    int64_t size = operand.getType().getDimSize(op.getSeqDim());
+    return ShapedType::isDynamic(size) || size < 1 ? kLength : size;
+  };
+  TileMapSizes sizes{getLength(op.getQ()), getLength(op.getK()), 0, 64, 64};
+  bool isTooMuch = sizes.nq > kMostPairs / sizes.nk;
+  if (isTooMuch)
+    sizes.nq = std::min(sizes.nq, kLength), sizes.nk = std::min(sizes.nk, kMostPairs / kLength);
+  // A3
+  if (Value offset = op.getOffset())
+    sizes.offset = getConstantIntValue(offset).value_or(0);
+  else if (op.getAlign() == Align::BottomRight)
+    sizes.offset = sizes.nk - sizes.nq;
+  if (ScheduleAttr schedule = op.getScheduleAttr()) {
+    sizes.tileM = schedule.getTileM() / schedule.getPack();
+    sizes.tileN = schedule.getTileN();
+  }
+  std::string picture;
+  llvm::raw_string_ostream os(picture);
+  for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries})
+    if (axis == TileAxis::Keys || isa<AttentionBackwardOp>(*op))
+      printTileMap(os, mask, op.getVisibleSets(), op.getLoc(), sizes, axis);
+  return (isTooMuch ? "Tile map of shorter lengths:\n\n" : "Tile map:\n\n") + inFence(picture);
+}
+
+//===----------------------------------------------------------------------===//
+// What is under the pointer
+//===----------------------------------------------------------------------===//
+
+static bool contains(SMRange range, SMLoc loc) {
+  return range.isValid() && range.Start.getPointer() <= loc.getPointer() &&
+         loc.getPointer() <= range.End.getPointer();
+}
+
+/// The part of a document between lines that split it, with all else as empty lines.
+static std::string takeChunk(StringRef text, int line) {
+  SmallVector<StringRef> lines;
+  text.split(lines, '\n');
+  size_t first = 0, last = lines.size();
+  for (auto [i, content] : llvm::enumerate(lines)) {
+    if (!content.starts_with(kDefaultSplitMarker))
+      continue;
+    if (int64_t(i) < line) {
+      first = i + 1;
+    } else {
+      last = i;
+      break;
+    }
+  }
+  return std::string(first, '\n') + llvm::join(ArrayRef(lines).slice(first, last - first), "\n") +
+         "\n";
+}
+
+/// What a hover at `position` of `text` says of a mask; empty for nothing. An alias or the name of
+/// an op is upstream's to hover over as well, the rest of an op where that says nothing.
+static std::string describe(MLIRContext &context, StringRef text, Position position,
+                            bool isAnswered) {
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(takeChunk(text, position.line)),
+                             SMLoc());
+  SMLoc loc = position.getAsSMLoc(sources);
+  ScopedDiagnosticHandler quiet(&context, [](mlir::Diagnostic &) {}); // upstream shows them
+  Block parsed;
+  AsmParserState state;
+  if (!loc.isValid() ||
+      failed(parseAsmSourceFile(sources, &parsed, ParserConfig(&context), &state)))
+    return {};
+  const AsmParserState::OperationDefinition *innermost = nullptr;
+  for (const AsmParserState::OperationDefinition &op : state.getOpDefs())
+    if (contains(op.scopeLoc, loc) &&
+        (!innermost || innermost->scopeLoc.Start.getPointer() <= op.scopeLoc.Start.getPointer()))
+      innermost = &op;
+  auto attention = dyn_cast_or_null<AttentionOpInterface>(innermost ? innermost->op : nullptr);
+  for (const AsmParserState::AttributeAliasDefinition &alias : state.getAttributeAliasDefs()) {
+    auto isHere = [&](SMRange range) { return contains(range, loc); };
+    if (!isHere(alias.definition.loc) && llvm::none_of(alias.definition.uses, isHere))
+      continue;
+    auto mask = dyn_cast_or_null<MaskAttrInterface>(alias.value);
+    return !mask                                          ? ""
+           : attention && attention.getMaskAttr() == mask ? drawOp(attention)
+                                                          : drawMask(mask);
+  }
+  if (!attention || (isAnswered && !contains(innermost->loc, loc)))
+    return {};
+  return drawOp(attention);
+}
+
+//===----------------------------------------------------------------------===//
+// Between client and server
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// Follows a session. What it cannot read it leaves to the server, which says so.
+class Session {
+public:
+  explicit Session(DialectRegistry &registry)
+      : context(registry, MLIRContext::Threading::DISABLED) {
+    context.allowUnregisteredDialects();
+    context.loadAllAvailableDialects();
+  }
+
+  /// Takes note of a message to the server. False after the last one.
+  bool note(const json::Value &message);
+  /// Adds to a message from the server where it answers a hover. True if it did.
+  bool extend(json::Value &message);
+
+private:
+  struct Hovered {
+    std::string text;
+    Position position;
+  };
+
+  MLIRContext context;
+  std::mutex mutex; ///< for what is below
+  llvm::StringMap<std::string> documents;
+  std::map<std::string, Hovered> hovers; ///< by the id of the request
+};
+
+/// Standard input and output while the server has pipes in their place.
+class Redirection {
+public:
+  Redirection() : input(dup(STDIN_FILENO)), output(dup(STDOUT_FILENO)) {
+    replace(STDIN_FILENO, /*end=*/0, toServer);
+    replace(STDOUT_FILENO, /*end=*/1, fromServer);
+  }
+
+  /// Ends what comes from the server.
+  void end() {
+    dup2(output, STDOUT_FILENO);
+    dup2(input, STDIN_FILENO);
+  }
+
+  int input, output, toServer, fromServer;
+
+private:
+  static void replace(int standard, int end, int &other) {
+    int ends[2];
+    if (pipe(ends) != 0)
+      llvm::report_fatal_error("expected a pipe to the server but got none");
+    dup2(ends[end], standard);
+    close(ends[end]);
+    other = ends[1 - end];
+  }
+};
+} // namespace
+
+template <typename T> static std::optional<T> read(const json::Value &params) {
+  T value;
+  json::Path::Root root;
+  return fromJSON(params, value, root) ? std::optional<T>(std::move(value)) : std::nullopt;
+}
+
+bool Session::note(const json::Value &message) {
+  const json::Object *object = message.getAsObject();
+  std::optional<StringRef> method = object ? object->getString("method") : std::nullopt;
+  const json::Value *params = object ? object->get("params") : nullptr;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!method || *method == "exit" || !params)
+    return method != "exit";
+  if (*method == "textDocument/didOpen") {
+    if (auto opened = read<DidOpenTextDocumentParams>(*params))
+      documents[opened->textDocument.uri.uri()] = opened->textDocument.text;
+  } else if (*method == "textDocument/didChange") {
+    if (auto changed = read<DidChangeTextDocumentParams>(*params)) {
+      std::string &text = documents[changed->textDocument.uri.uri()];
+      if (failed(TextDocumentContentChangeEvent::applyTo(changed->contentChanges, text)))
+        text.clear();
+    }
+  } else if (*method == "textDocument/hover") {
+    auto hovered = read<TextDocumentPositionParams>(*params);
+    const json::Value *id = object->get("id");
+    if (hovered && id)
+      hovers[llvm::formatv("{0}", *id)] = {documents[hovered->textDocument.uri.uri()],
+                                           hovered->position};
+  }
+  return true;
+}
+
+bool Session::extend(json::Value &message) {
+  json::Object *object = message.getAsObject();
+  json::Value *id = object ? object->get("id") : nullptr,
+              *result = object ? object->get("result") : nullptr;
+  if (!id || !result)
+    return false;
+  Hovered hovered;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    auto entry = hovers.find(llvm::formatv("{0}", *id));
+    if (entry == hovers.end())
+      return false;
+    hovered = std::move(entry->second);
+    hovers.erase(entry);
+  }
+  json::Object *answer = result->getAsObject();
+  std::string added = describe(context, hovered.text, hovered.position, answer != nullptr);
+  if (added.empty())
+    return false;
+  if (json::Object *contents = answer ? answer->getObject("contents") : nullptr) {
+    (*contents)["value"] = (contents->getString("value").value_or("") + "\n\n" + added).str();
+  } else {
+    *result = json::Object{{"contents", json::Object{{"kind", "markdown"}, {"value", added}}}};
+  }
+  return true;
+}
+
+/// From client to server, until the session or the input ends.
+static void passToServer(Session &session, int from, int to) {
+  std::FILE *input = fdopen(from, "r");
+  // No other thread reads it, and one that ends the process must not wait for this one.
+  __fsetlocking(input, FSETLOCKING_BYCALLER);
+  int first = getc(input);
+  ungetc(first, input);
+  bool isStandard = first == 'C'; // of Content-Length
+  JSONTransportInputOverFile messages(input, isStandard ? JSONStreamStyle::Standard
+                                                        : JSONStreamStyle::Delimited);
+  llvm::raw_fd_ostream output(to, /*shouldClose=*/true);
+  std::string text;
+  while (!messages.isEndOfInput() && !messages.hasError()) {
+    if (failed(messages.readMessage(text)))
+      continue;
+    bool isLast = false;
+    if (llvm::Expected<json::Value> message = json::parse(text))
+      isLast = !session.note(*message);
+    else
+      llvm::consumeError(message.takeError());
+    if (isStandard)
+      output << "Content-Length: " << text.size() << "\r\n\r\n" << text;
+    else
+      output << text << "\n// -----\n";
+    output.flush();
+    if (isLast)
+      break;
+  }
+  output.clear_error(); // of a server that has ended
+}
+
+/// From server to client, until the server ends.
+static void passToClient(Session &session, int from, int to) {
+  JSONTransportInputOverFile messages(fdopen(from, "r"));
+  llvm::raw_fd_ostream output(to, /*shouldClose=*/false);
+  std::string text;
+  while (!messages.isEndOfInput() && !messages.hasError()) {
+    if (failed(messages.readMessage(text)))
+      continue;
+    if (llvm::Expected<json::Value> message = json::parse(text)) {
+      bool isPretty = text.find('\n') != std::string::npos;
+      if (session.extend(*message))
+        text = isPretty ? llvm::formatv("{0:2}", *message).str()
+                        : llvm::formatv("{0}", *message).str();
+    } else {
+      llvm::consumeError(message.takeError());
+    }
+    output << "Content-Length: " << text.size() << "\r\n\r\n" << text;
+    output.flush();
+  }
+  output.clear_error(); // of a client that has gone
+}
+
+int main(int argc, char **argv) {
+  llvm::InitLLVM init(argc, argv);
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  registerAllFlashAttnExtensions(registry);
+  registerVersionPrinter();
+  // The server's own flags come later: those of LLVM's libraries are left to --help-hidden.
+  for (auto &[name, option] : llvm::cl::getRegisteredOptions())
+    if (!llvm::is_contained({"help", "help-hidden", "version"}, name))
+      option->setHiddenFlag(llvm::cl::Hidden);
+  // What options alone ask for is text and no message.
+  if (llvm::any_of(ArrayRef(argv + 1, argc - 1), [](StringRef argument) {
+        argument = argument.ltrim('-');
+        return argument.starts_with("help") || argument == "h" || argument == "version";
+      }))
+    return failed(MlirLspServerMain(argc, argv, registry));
+
+  Session session(registry);
+  Redirection redirection;
+  std::thread toServer(passToServer, std::ref(session), redirection.input, redirection.toServer);
+  std::thread toClient(passToClient, std::ref(session), redirection.fromServer, redirection.output);
+  LogicalResult result = MlirLspServerMain(argc, argv, registry);
+  redirection.end();
+  toClient.join();
+  toServer.join();
+  return failed(result);
+}
