@@ -1,5 +1,6 @@
 //===- FlashAttnTiling.cpp - tiling of batch, head and query dimensions ----===//
 
+#include "flashattn/Dialect/FlashAttn/IR/AttentionParts.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
@@ -63,17 +64,26 @@ static SmallVector<OpFoldResult> inLayout(AttentionOp op, OpFoldResult batch, Op
   return values;
 }
 
-/// Whether a slice of the queries can be an attention of its own; `ownPositions`: each batch has a
-/// position of query 0 of its own.
-static LogicalResult verifyQueriesAreTileable(AttentionOp op, bool ownPositions) {
+bool flashattn::readsSymbol(AttentionOpInterface op, MaskSymbol symbol) {
+  return llvm::any_of(op.getVisibleSets(), [&](IntegerSet set) {
+    return llvm::any_of(set.getConstraints(), [&](AffineExpr constraint) {
+      return constraint.isFunctionOfSymbol(unsigned(symbol));
+    });
+  });
+}
+
+bool flashattn::needsOwnPositions(AttentionOpInterface op) {
+  return op.getKvLen() && !op.getOffset() && op.getAlign() == Align::BottomRight &&
+         (op.getMask() || op.hasScoreMod());
+}
+
+/// Whether a slice of the queries can be an attention of its own.
+static LogicalResult verifyQueriesAreTileable(AttentionOp op) {
   // A slice of the queries changes nq; a mask that reads that symbol would change its meaning.
-  for (IntegerSet set : op.getVisibleSets())
-    for (AffineExpr constraint : set.getConstraints())
-      if (constraint.isFunctionOfSymbol(0))
-        return op.emitOpError()
-               << "expected a mask without the symbol nq to tile the queries but got '"
-               << op.getMaskAttr() << "'";
-  if (ownPositions && (op.getMask() || op.hasScoreMod()))
+  if (readsSymbol(op, MaskSymbol::NQ))
+    return op.emitOpError() << "expected a mask without the symbol nq to tile the queries but got '"
+                            << op.getMaskAttr() << "'";
+  if (needsOwnPositions(op))
     return op.emitOpError() << "expected an offset or align top_left to tile the queries beside "
                                "kv_len but got align bottom_right";
   return success();
@@ -192,9 +202,7 @@ static Value getPosition(OpBuilder &b, AttentionOp op, OpFoldResult first, OpFol
   return getValueOrCreateConstantIndexOp(b, loc, sum);
 }
 
-/// The score modification goes by the batches and heads of the whole op, which `first` are added to
-/// for.
-static void shiftScoreMod(OpBuilder &b, AttentionOpInterface op, ArrayRef<OpFoldResult> first) {
+void flashattn::shiftScoreMod(OpBuilder &b, AttentionOpInterface op, ArrayRef<OpFoldResult> first) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(op);
   SmallVector<Value> values = llvm::map_to_vector(first, [&](OpFoldResult value) {
@@ -222,7 +230,7 @@ FailureOr<TilingResult> AttentionOp::getTiledImplementation(OpBuilder &b,
   // A3: with kv_len the position of query 0 is each batch's own, so that no one offset can
   // stand for it. Then come all queries of a batch, or nothing asks for positions.
   bool ownPositions = getKvLen() && !getOffset() && getAlign() == Align::BottomRight;
-  if (!wholeQueries && failed(verifyQueriesAreTileable(*this, ownPositions)))
+  if (!wholeQueries && failed(verifyQueriesAreTileable(*this)))
     return failure();
   FailureOr<Part> kvHeads = getKVHeads(b, *this, {offsets[1], sizes[1]}, hq, hkv);
   if (failed(kvHeads))

@@ -6,6 +6,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
 namespace mlir {
+class DialectRegistry;
 class RewriterBase;
 namespace flashattn {
 
@@ -50,6 +51,9 @@ FailureOr<ProgramOp> tileProject(RewriterBase &rewriter, ProjectOp op);
 /// finished, and erases `op` (flashattn-fuse-projection). False where that cannot be: nothing is
 /// changed then.
 bool fuseProjection(RewriterBase &rewriter, ProjectOp op);
+
+/// Registers upstream's ShardingInterface of the dialect's ops on tensors as an external model.
+void registerShardingInterfaceExternalModels(DialectRegistry &registry);
 
 } // namespace flashattn
 } // namespace mlir
