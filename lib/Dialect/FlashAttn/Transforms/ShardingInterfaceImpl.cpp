@@ -24,10 +24,10 @@ using namespace mlir::shard;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What shards cut, by the letters of OperandRule. Each dimension of any other letter is a loop of
-/// its own, from `Whole` on by its number, which is not to be cut.
-enum Loop : unsigned { Batches, Heads, Queries, Keys, Columns, Whole };
-constexpr unsigned kMostDims = 5, kLoops = Whole + kMostDims;
+/// What the letters of OperandRule count. From `Whole` on nothing is to be cut; each dimension that
+/// is the same for all of a loop is one of its own, from `Shared` on by its number.
+enum Loop : unsigned { Batches, Heads, Queries, Keys, Columns, Whole, Values, Parts, Shared };
+constexpr unsigned kMostDims = 5, kLoops = Shared + kMostDims;
 
 using Axes = SmallVector<GridAxis>;
 } // namespace
@@ -54,8 +54,14 @@ static Loop getLoop(KernelOpInterface op, const OperandRole &role, unsigned dim)
     return Keys;
   case 'E':
     return Columns;
+  case 'D':
+    return Whole;
+  case 'V':
+    return Values;
+  case 'S':
+    return Parts;
   }
-  return Loop(Whole + dim);
+  return Loop(Shared + dim);
 }
 
 /// Of the operands that there are, in their order.
@@ -151,7 +157,10 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
       if (!cut.has(loop))
         continue;
       if (loop >= Whole)
-        return op->emitOpError() << "expected dimension " << dim << " of '" << role.getName()
+        return op->emitOpError() << "expected "
+                                 << (letter == '1' ? "broadcast dimension " + std::to_string(dim)
+                                                   : getSizeName(letter).str())
+                                 << " of '" << role.getName()
                                  << "' whole on each process but got it split along grid axes "
                                  << print(cut.axes[loop]);
       for (GridAxis axis : cut.axes[loop]) {

@@ -73,7 +73,7 @@ class Grid:
         return f"{offsets} {sizes} {[1] * len(shape)}", f"tensor<{'x'.join(map(str, sizes))}x{element_of(kind)}>"
 
 
-def read_shardings(ops, grid):
+def read_shardings(ops):
     """The split axes of what is sharded, by its name, and those of what a sharding gives."""
     shardings, before, behind = {}, {}, {}
     for op in ops:
@@ -233,11 +233,13 @@ def main():
         _, whole = read_functions(file.read())
     with open(sys.argv[2], encoding="utf-8") as file:
         above, parts = read_functions(file.read())
-    shape = next(re.search(r"shape = ([\dx]+)", line).group(1) for line in above if "shard.grid" in line)
-    grid = Grid([int(size) for size in shape.split("x")])
+    shapes = dict(re.search(r"shard\.grid (@\w+)\(shape = ([\dx]+)\)", line).groups() for line in above if "shard.grid" in line)
     print("\n".join(line for line in above if line.startswith("#")))
     for (name, arguments, results, ops), (_, _, _, part_ops) in zip(whole, parts):
-        before, behind = read_shardings(ops, grid)
+        # One of them is a function's.
+        name_of_grid = next(re.search(r"shard\.sharding (@\w+)", op).group(1) for op in ops if "shard.sharding" in op)
+        grid = Grid([int(size) for size in shapes[name_of_grid].split("x")])
+        before, behind = read_shardings(ops)
         returned = re.search(r"return (.*) :", ops[-1]).group(1).split(", ")
         print("\n".join(print_whole(name, arguments, results, ops)))
         print("\n".join(print_grid(grid, name, arguments, results, part_ops, before, behind, returned)))
