@@ -19,6 +19,8 @@ def PrintMaskTiles : Pass<"flashattn-print-mask-tiles"> {
 
     Sizes come from the options, or else from the op: its static sizes, and the
     tiles of its schedule.
+
+    Example: test/Analysis/print-mask-tiles.mlir
   }];
   let options = [
     Option<"nq", "nq", "int64_t", /*default=*/"0", "number of queries">,

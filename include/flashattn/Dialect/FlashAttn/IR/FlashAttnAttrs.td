@@ -18,6 +18,11 @@ def FlashAttn_Align : I32EnumAttr<"Align", "position of query 0 (rule A3)", [
   let genSpecializedAttr = 0;
 }
 def FlashAttn_AlignAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Align, "align"> {
+  let description = [{
+    Without an `offset` query `i` is at position `i` with `top_left`, and at `i + Nk - Nq` with
+    `bottom_right`, where the last query is beside the last key. With `kv_len` that is the last key
+    which the batch has. It stands as `align(top_left)` on the op.
+  }];
   let assemblyFormat = "$value";
 }
 
@@ -28,6 +33,11 @@ def FlashAttn_Layout : I32EnumAttr<"Layout", "order of the operands' dimensions"
   let genSpecializedAttr = 0;
 }
 def FlashAttn_LayoutAttr : EnumAttr<FlashAttn_Dialect, FlashAttn_Layout, "layout"> {
+  let description = [{
+    `bhsd` is `[B, H, N, D]`: batch, head, position, element of a row. `bshd` is `[B, N, H, D]`, for
+    `q`, `k`, `v`, `o` and their gradients; all other operands stay as they are. It stands as
+    `layout(bshd)` on the op.
+  }];
   let assemblyFormat = "$value";
 }
 
@@ -56,6 +66,10 @@ class FlashAttn_Mask<string name, string attrMnemonic> : AttrDef<FlashAttn_Diale
 
 def FlashAttn_CausalAttr : FlashAttn_Mask<"Causal", "causal"> {
   let summary = "`k <= p`: a query sees the keys up to its own position";
+  let description = [{
+    Where the first query is, the op says (rule A3): by default the last query sees every key.
+    `mask(causal)` on the op is `mask(#flashattn.causal)`.
+  }];
 }
 
 def FlashAttn_WindowAttr : FlashAttn_Mask<"Window", "window"> {
@@ -73,6 +87,11 @@ def FlashAttn_WindowAttr : FlashAttn_Mask<"Window", "window"> {
 
 def FlashAttn_SinkAttr : FlashAttn_Mask<"Sink", "sink"> {
   let summary = "`k < count`: the first keys are visible to every query";
+  let description = [{
+    Alone it shows these keys to queries before them too. Beside a causal window,
+    `any_of<[window<left = 255, right = 0>, all_of<[sink<4>, causal]>]>`, it keeps the first 4 keys
+    in sight (rule M2). The learned sinks of some models are an operand of the op, `sink_logits`.
+  }];
   let parameters = (ins "int64_t":$count);
   let assemblyFormat = "`<` $count `>`";
   let genVerifyDecl = 1;
@@ -105,6 +124,10 @@ def FlashAttn_AnyOfAttr : FlashAttn_Mask<"AnyOf", "any_of"> {
 
 def FlashAttn_AllOfAttr : FlashAttn_Mask<"AllOf", "all_of"> {
   let summary = "intersection: a pair is visible where all of the masks show it";
+  let description = [{
+    `all_of<[causal, sink<4>]>`: the first 4 keys, for queries that are not before them. An
+    intersection of unions is multiplied out to a union, of 64 sets at most.
+  }];
   let parameters = (ins "::mlir::ArrayAttr":$masks);
   let assemblyFormat = "`<` custom<Masks>($masks) `>`";
   let genVerifyDecl = 1;

@@ -104,6 +104,12 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       that names them.
     - M7: `mask`, `keep`, `kv_len` and `bias` compose; none is dropped for another.
 
+    On tensors the op has upstream's `ShardingInterface`. Batches, heads and queries are cut freely:
+    query heads follow their key/value heads (A4), but for a single one, which every process then
+    has, and each shard has its own positions (A3). Keys are cut where the mask goes by `p - k` alone:
+    each process has an output and a log-sum-exp of its own keys, which an all-gather brings together
+    and `flashattn.combine` merges.
+
     Example:
 
     ```mlir
@@ -219,6 +225,9 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
     - B7: a hidden pair adds nothing to any gradient. A row that sees nothing has zero gradients and
       its `d_lse` counts nothing. Keys at or past `kv_len` have zero gradients.
     - B8: gradients are written in the operands' types; sums are f32.
+
+    On tensors the op has upstream's `ShardingInterface`, as the forward op does; a gradient that sums
+    over what is cut is reduced over those processes, in f32.
 
     Example:
 
@@ -448,6 +457,10 @@ def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [
 def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
     Pure, ReturnLike, Terminator, HasParent<"ListTilesOp">]> {
   let summary = "the intervals of a list of key tiles, 4 bounds each";
+  let description = [{
+    Ends the region of `flashattn.list_tiles`. Of each interval in turn: its first tile, its first
+    full one, the end of the full ones, and its end, all of them numbers of key tiles.
+  }];
   let arguments = (ins Variadic<Index>:$bounds);
   let assemblyFormat = "$bounds attr-dict";
 }
@@ -455,6 +468,18 @@ def FlashAttn_YieldIntervalsOp : Op<FlashAttn_Dialect, "yield_intervals", [
 def FlashAttn_YieldOp : Op<FlashAttn_Dialect, "yield", [
     Pure, ReturnLike, Terminator, ParentOneOf<["AttentionOp", "AttentionBackwardOp"]>]> {
   let summary = "the score that a score modification makes";
+  let description = [{
+    Ends the region `score_mod` of an attention op with what takes the place of the score, the
+    region's first argument.
+
+    ```mlir
+    score_mod {
+    ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
+      %t = math.tanh %s : f32
+      flashattn.yield %t : f32
+    }
+    ```
+  }];
   let arguments = (ins F32:$score);
   let assemblyFormat = "$score attr-dict `:` type($score)";
 }
