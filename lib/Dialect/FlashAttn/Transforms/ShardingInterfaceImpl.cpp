@@ -164,6 +164,10 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
                                  << "' whole on each process but got it split along grid axes "
                                  << print(cut.axes[loop]);
       for (GridAxis axis : cut.axes[loop]) {
+        if (axis < 0 || axis >= cut.grid.getRank())
+          return op->emitOpError()
+                 << "expected a grid axis below " << cut.grid.getRank() << ", those of @"
+                 << cut.grid.getSymName() << ", but got " << axis;
         if (ShapedType::isDynamic(cut.grid.getShape()[axis]))
           return op->emitOpError() << "expected a static number of processes along grid axis "
                                    << axis << " but got '?'";
@@ -204,6 +208,10 @@ static FailureOr<Cut> findCut(KernelOpInterface op, ArrayRef<Sharding> operands,
       return op->emitOpError() << "expected one grid for all operands but got "
                                << sharding.getGridAttr() << " for '" << role.getName() << "'";
     cut.grid = grid;
+    if (sharding.getSplitAxes().size() > role.dims.size())
+      return op->emitOpError() << "expected split axes of at most " << role.dims.size()
+                               << " dimensions of '" << role.getName() << "' but got "
+                               << sharding.getSplitAxes().size();
     for (unsigned dim = 0; dim < role.dims.size(); ++dim) {
       Loop loop = getLoop(op, role, dim);
       ArrayRef<GridAxesAttr> split = sharding.getSplitAxes();
