@@ -24,9 +24,9 @@ using namespace mlir::shard;
 //===----------------------------------------------------------------------===//
 
 namespace {
-/// What the letters of OperandRule count. From `Whole` on nothing is to be cut; each dimension that
+/// What the letters of OperandRule count. From `Rows` on nothing is to be cut; each dimension that
 /// is the same for all of a loop is one of its own, from `Shared` on by its number.
-enum Loop : unsigned { Batches, Heads, Queries, Keys, Columns, Whole, Values, Parts, Shared };
+enum Loop : unsigned { Batches, Heads, Queries, Keys, Columns, Rows, Values, Parts, Shared };
 constexpr unsigned kMostDims = 5, kLoops = Shared + kMostDims;
 
 using Axes = SmallVector<GridAxis>;
@@ -55,7 +55,7 @@ static Loop getLoop(KernelOpInterface op, const OperandRole &role, unsigned dim)
   case 'E':
     return Columns;
   case 'D':
-    return Whole;
+    return Rows;
   case 'V':
     return Values;
   case 'S':
@@ -156,7 +156,7 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
       Loop loop = getLoop(op, role, dim);
       if (!cut.has(loop))
         continue;
-      if (loop >= Whole)
+      if (loop >= Rows)
         return op->emitOpError() << "expected "
                                  << (letter == '1' ? "broadcast dimension " + std::to_string(dim)
                                                    : getSizeName(letter).str())
@@ -168,9 +168,10 @@ static LogicalResult verifyCut(KernelOpInterface op, Cut &cut) {
           return op->emitOpError()
                  << "expected a grid axis below " << cut.grid.getRank() << ", those of @"
                  << cut.grid.getSymName() << ", but got " << axis;
-        if (ShapedType::isDynamic(cut.grid.getShape()[axis]))
-          return op->emitOpError() << "expected a static number of processes along grid axis "
-                                   << axis << " but got '?'";
+        if (int64_t count = cut.grid.getShape()[axis]; count < 1)
+          return op->emitOpError()
+                 << "expected a static number of processes, at least 1, along grid axis " << axis
+                 << " but got " << (ShapedType::isDynamic(count) ? "?" : std::to_string(count));
         if (!seen[loop] && !users.try_emplace(axis, &role).second)
           return op->emitOpError()
                  << "expected a grid axis to split one of batches, heads, queries and keys but got "

@@ -97,7 +97,20 @@ shard.grid @grid(shape = ?x4)
 func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
   %s0 = shard.sharding @grid split_axes = [[0], [1]] : !shard.sharding
   %qs = shard.shard %q to %s0 annotate_for_users : tensor<2x8x32x64xf32>
-  // expected-error @+2 {{expected a static number of processes along grid axis 0 but got '?'}}
+  // expected-error @+2 {{expected a static number of processes, at least 1, along grid axis 0 but got ?}}
+  // expected-error @+1 {{fail to set sharding annotations}}
+  %o = flashattn.attention ins(%qs, %k, %k : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>)
+      outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
+  return %o : tensor<2x8x32x64xf32>
+}
+
+// -----
+
+shard.grid @grid(shape = 0x4)
+func.func @f(%q: tensor<2x8x32x64xf32>, %k: tensor<2x4x32x64xf32>, %init: tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32> {
+  %s0 = shard.sharding @grid split_axes = [[0], [1]] : !shard.sharding
+  %qs = shard.shard %q to %s0 annotate_for_users : tensor<2x8x32x64xf32>
+  // expected-error @+2 {{expected a static number of processes, at least 1, along grid axis 0 but got 0}}
   // expected-error @+1 {{fail to set sharding annotations}}
   %o = flashattn.attention ins(%qs, %k, %k : tensor<2x8x32x64xf32>, tensor<2x4x32x64xf32>, tensor<2x4x32x64xf32>)
       outs(%init : tensor<2x8x32x64xf32>) -> tensor<2x8x32x64xf32>
