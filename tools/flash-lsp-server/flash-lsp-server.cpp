@@ -222,6 +222,9 @@ bool Session::note(const json::Value &message) {
       if (failed(TextDocumentContentChangeEvent::applyTo(changed->contentChanges, text)))
         text.clear();
     }
+  } else if (*method == "textDocument/didClose") {
+    if (auto closed = read<DidCloseTextDocumentParams>(*params))
+      documents.erase(closed->textDocument.uri.uri());
   } else if (*method == "textDocument/hover") {
     auto hovered = read<TextDocumentPositionParams>(*params);
     const json::Value *id = object->get("id");
@@ -329,6 +332,8 @@ int main(int argc, char **argv) {
       }))
     return failed(MlirLspServerMain(argc, argv, registry));
 
+  // The server does so too, but by then the threads below may read the set of schemes.
+  URIForFile::registerSupportedScheme("mlir.bytecode-mlir");
   Session session(registry);
   Redirection redirection;
   std::thread toServer(passToServer, std::ref(session), redirection.input, redirection.toServer);
