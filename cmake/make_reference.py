@@ -76,8 +76,10 @@ def main():
                 committed = file.read()
         if committed != page:
             wrong += 1
-            print(f"error: {PAGES}/{name}: expected what TableGen prints but got another text; run ninja flashattn-reference")
-            lines = difflib.unified_diff(committed.splitlines(), page.splitlines(), "committed", "printed", lineterm="", n=0)
+            remedy = "run ninja flashattn-reference"
+            print(f"error: {PAGES}/{name}: expected what TableGen prints but got another text; {remedy}")
+            texts = (committed.splitlines(), page.splitlines())
+            lines = difflib.unified_diff(*texts, "committed", "printed", lineterm="", n=0)
             print("\n".join(list(lines)[:20]))
     if arguments.check and not wrong:
         print(f"{len(CONTENT)} pages hold")

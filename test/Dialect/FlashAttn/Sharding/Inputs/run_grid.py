@@ -233,7 +233,8 @@ def main():
         _, whole = read_functions(file.read())
     with open(sys.argv[2], encoding="utf-8") as file:
         above, parts = read_functions(file.read())
-    shapes = dict(re.search(r"shard\.grid (@\w+)\(shape = ([\dx]+)\)", line).groups() for line in above if "shard.grid" in line)
+    grids = [line for line in above if "shard.grid" in line]
+    shapes = dict(re.search(r"shard\.grid (@\w+)\(shape = ([\dx]+)\)", line).groups() for line in grids)
     print("\n".join(line for line in above if line.startswith("#")))
     for (name, arguments, results, ops), (_, _, _, part_ops) in zip(whole, parts):
         # One of them is a function's.
