@@ -209,7 +209,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   auto function = findFunction(*module, options.function ? options.function : "", "the function");
   if (!function)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, function.takeError());
-  describe(*kernel, *function);
+  describe(*kernel, *function, kernel->chip);
 
   CompileOptions compilation;
   compilation.function = kernel->function;

@@ -45,7 +45,8 @@ Expected<func::FuncOp> flashattn::findFunction(ModuleOp module, StringRef name, 
 }
 
 std::optional<unsigned> flashattn::getArgumentIndex(Value value, func::FuncOp function) {
-  while (value && isa_and_present<tensor::CastOp, memref::CastOp>(value.getDefiningOp()))
+  while (value && isa_and_present<tensor::CastOp, memref::CastOp, bufferization::ToTensorOp>(
+                      value.getDefiningOp()))
     value = value.getDefiningOp()->getOperand(0);
   auto argument = dyn_cast_if_present<BlockArgument>(value);
   if (!argument || argument.getOwner() != &function.front())

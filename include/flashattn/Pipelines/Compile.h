@@ -23,7 +23,7 @@ namespace flashattn {
 llvm::Expected<func::FuncOp> findFunction(ModuleOp module, StringRef name, StringRef option);
 
 /// The argument of `function` that `value` is, looking through casts that only change what is
-/// known of a shape.
+/// known of a shape, and from a tensor to its memref.
 std::optional<unsigned> getArgumentIndex(Value value, func::FuncOp function);
 
 struct Access {

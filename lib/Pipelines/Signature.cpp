@@ -1,0 +1,185 @@
+//===- Signature.cpp -------------------------------------------------------===//
+
+#include "flashattn/Pipelines/Signature.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Target/Tuned.h"
+
+#include <map>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+const char *flashattn::getName(int32_t elementType) {
+  static const char *const names[] = {"f16", "bf16", "f32", "f64",  "i1",
+                                      "i8",  "i32",  "i64", "index"};
+  if (elementType < FLASHATTN_F16 || elementType > FLASHATTN_INDEX)
+    return "no element type";
+  return names[elementType - FLASHATTN_F16];
+}
+
+/// Fills the element type; false for types that have none here.
+static bool setElementType(Argument &argument, Type type) {
+  std::pair<FlashAttnElementType, int64_t> known = {};
+  if (type.isF16())
+    known = {FLASHATTN_F16, 2};
+  else if (type.isBF16())
+    known = {FLASHATTN_BF16, 2};
+  else if (type.isF32())
+    known = {FLASHATTN_F32, 4};
+  else if (type.isF64())
+    known = {FLASHATTN_F64, 8};
+  else if (type.isInteger(1))
+    known = {FLASHATTN_I1, 1};
+  else if (type.isInteger(8))
+    known = {FLASHATTN_I8, 1};
+  else if (type.isInteger(32))
+    known = {FLASHATTN_I32, 4};
+  else if (type.isInteger(64))
+    known = {FLASHATTN_I64, 8};
+  else if (type.isIndex())
+    known = {FLASHATTN_INDEX, 8};
+  else
+    return false;
+  std::tie(argument.elementType, argument.elementBytes) = known;
+  return true;
+}
+
+static int64_t orAny(int64_t value) { return ShapedType::isDynamic(value) ? -1 : value; }
+
+/// Returns what was expected of the type; empty if the argument is described.
+static std::string describeShaped(Argument &argument, ShapedType type) {
+  argument.rank = type.getRank();
+  if (argument.rank > FLASHATTN_MAX_RANK)
+    return llvm::formatv("a rank of at most {0}", int(FLASHATTN_MAX_RANK)).str();
+  llvm::transform(type.getShape(), argument.sizes, orAny);
+  auto memref = dyn_cast<MemRefType>(type);
+  argument.isDense = !memref || memref.getLayout().isIdentity();
+  SmallVector<int64_t> strides;
+  int64_t offset = 0;
+  if (memref) {
+    if (failed(memref.getStridesAndOffset(strides, offset)))
+      return "a strided memref";
+  } else {
+    strides.resize(argument.rank);
+    // Products with an unknown size are unknown.
+    int64_t known = 1;
+    for (int i = argument.rank; i-- > 0;) {
+      strides[i] = known;
+      known = known == -1 || type.isDynamicDim(i) ? -1 : known * type.getDimSize(i);
+    }
+  }
+  // The pointer of a launch is that of the first element.
+  if (offset != 0 && !ShapedType::isDynamic(offset))
+    return "a memref with offset 0 or '?'";
+  llvm::transform(strides, argument.strides, orAny);
+  return {};
+}
+
+/// Roles of the arguments that are operands of `op`, and what they share: the sizes of each letter
+/// with the first argument that has it.
+static void describeOperands(Signature &signature, func::FuncOp function, KernelOpInterface op) {
+  std::map<char, ArgumentDim> first;
+  for (const OperandRole &role : op.getOperandRoles()) {
+    std::optional<unsigned> found = getArgumentIndex(role.value, function);
+    if (!found)
+      continue;
+    Argument &argument = signature.arguments[*found];
+    // An argument may be several: the first stays.
+    if (!*argument.role)
+      argument.role = role.getName().data();
+    argument.isPosition |= role.rule->element == ElementRule::Position;
+    argument.isFactor |= role.rule->element == ElementRule::Factor;
+    if (isa<RankedTensorType>(role.value.getType()))
+      argument.direction |= role.rule->is(OperandRule::Output) ? FLASHATTN_OUTPUT : FLASHATTN_INPUT;
+    for (auto [i, dim] : llvm::enumerate(role.dims)) {
+      if (dim == '1')
+        continue;
+      ArgumentDim here{int(*found), int(i)};
+      auto [known, isNew] = first.try_emplace(dim, here);
+      if (!isNew && known->second.argument != here.argument)
+        signature.sharedSizes.push_back({getSizeName(dim).data(), here, known->second});
+    }
+  }
+  if (first.count('H') && first.count('G'))
+    signature.sharedHeads.push_back({first['H'], first['G']});
+}
+
+static void describeRoles(Signature &signature, func::FuncOp function, StringRef chip) {
+  SmallVector<KernelOpInterface> ops;
+  function.walk([&](KernelOpInterface op) { ops.push_back(op); });
+  for (KernelOpInterface op : ops) {
+    // Of several of a kind nothing is said: they need not all run.
+    if (llvm::count_if(ops, [&](Operation *o) { return o->getName() == op->getName(); }) != 1)
+      continue;
+    // Masks have the same shape whatever the width of vectors.
+    auto attention = dyn_cast<AttentionOpInterface>(*op);
+    if (attention && (signature.tuningKey.empty() || isa<AttentionOp>(*op)))
+      signature.tuningKey = getTuningKey(attention, chip);
+    describeOperands(signature, function, op);
+  }
+}
+
+/// Whether a GPU's kernels may move the memref 16 bytes at a time, which their rows must allow:
+/// what is known of them decides, unless the memref is nothing but operands without rows.
+static bool movesChunks(Value memref) {
+  if (!hasAlignedRows(memref))
+    return false;
+  return llvm::any_of(memref.getUsers(), [&](Operation *user) {
+    auto op = dyn_cast<KernelOpInterface>(user);
+    return !op || llvm::any_of(op.getOperandRoles(), [&](const OperandRole &role) {
+      return role.value == memref && role.rule->hasRows();
+    });
+  });
+}
+
+void flashattn::describe(Signature &signature, func::FuncOp function, StringRef chip) {
+  signature.function = function.getName().str();
+  auto refuse = [&](const llvm::Twine &what, const llvm::Twine &expected, Type type) {
+    if (signature.reason.empty())
+      signature.reason = llvm::formatv("{0} of function '{1}': expected {2} but got {3}",
+                                       what.str(), signature.function, expected.str(), type)
+                             .str();
+  };
+  for (BlockArgument value : function.getArguments()) {
+    Type type = value.getType();
+    Argument argument;
+    std::string what = ("argument " + llvm::Twine(value.getArgNumber())).str();
+    auto shaped = dyn_cast<ShapedType>(type);
+    bool known = setElementType(argument, shaped ? shaped.getElementType() : type);
+    if (isa<MemRefType, RankedTensorType>(type)) {
+      std::string expected = known ? describeShaped(argument, shaped)
+                                   : "elements of f16, bf16, f32, f64, i1, i8, i32, i64 or index";
+      if (!expected.empty() || isa<RankedTensorType>(type))
+        refuse(what, expected.empty() ? "a memref" : expected, type);
+      if (!expected.empty()) {
+        signature.arguments.clear();
+        return;
+      }
+    } else {
+      argument.kind = FLASHATTN_ARGUMENT_SCALAR;
+      argument.direction = FLASHATTN_INPUT;
+      if (!known || (isa<FloatType>(type) && !type.isF32())) {
+        refuse(what, "a memref, an f32, an index or an integer of 1, 8, 32 or 64 bits", type);
+        signature.arguments.clear();
+        return;
+      }
+    }
+    if (isa<MemRefType>(type)) {
+      Access access = getAccess(value);
+      argument.direction =
+          (access.reads ? FLASHATTN_INPUT : 0) | (access.writes ? FLASHATTN_OUTPUT : 0);
+      argument.hasAlignedRows = isPromisedAlignedRows(value);
+      argument.needsAlignedPointer =
+          argument.hasAlignedRows || (chip != "cpu" && movesChunks(value));
+      signature.descriptorWords += 3 + 2 * argument.rank;
+    }
+    signature.arguments.push_back(argument);
+  }
+  if (function.getNumResults() != 0 && signature.reason.empty())
+    signature.reason = llvm::formatv("function '{0}': expected no results, what it computes being "
+                                     "stored to memrefs, but got {1}",
+                                     signature.function, function.getNumResults())
+                           .str();
+  describeRoles(signature, function, chip);
+}
