@@ -3,65 +3,25 @@
 #ifndef FLASHATTN_RUNTIME_CUDADEVICE_H
 #define FLASHATTN_RUNTIME_CUDADEVICE_H
 
-#include "CUDADriver.h"
+#include "CUDACard.h"
 #include "Errors.h"
 #include "flashattn/Runtime/Device.h"
-#include "llvm/ADT/StringMap.h"
-
-#include <atomic>
-#include <map>
-#include <mutex>
 
 namespace mlir::flashattn {
-namespace cuda {
 
-struct Kernel {
-  std::string name;
-  Function function;
-  int staticSharedBytes, registers, maxThreads;
-  /// What the driver allows at present. Threads may raise it at once: to the same value.
-  std::atomic<int64_t> dynamicSharedLimit{0};
-};
-
-struct LoadedModule {
-  /// Held while the driver compiles it.
-  std::mutex mutex;
-  Module module = nullptr; ///< null until then
-  llvm::StringMap<std::unique_ptr<Kernel>> kernels;
-};
-
-/// What all users of one card in this process share, until the process ends.
-struct Card {
-  std::mutex mutex;
-  Context context = nullptr;
-  /// Of allocateOn; made when it is first called.
-  MemPool pool = nullptr;
-  /// The first error that the context does not survive; never changes once `failed` is set.
-  std::string fatal;
-  std::atomic<bool> failed{false};
-  std::mutex failing;
-  /// By hash of content (128 bits) and length.
-  std::map<std::tuple<uint64_t, uint64_t, size_t>, LoadedModule> modules;
-};
-
-/// Whether every call in the context fails from now on, until the process ends.
-bool isFatal(Result result);
-
-} // namespace cuda
-
+/// A card of this process with a stream of its own, or the legacy default one.
 class CUDADevice final : public Device {
 public:
-  CUDADevice(const cuda::Driver &driver, CUDADeviceInfo info, cuda::Card &card)
-      : driver(driver), info(std::move(info)), card(card) {}
+  explicit CUDADevice(cuda::Card &card) : card(card), driver(card.getDriver()) {}
   ~CUDADevice() override;
 
-  /// Makes the card's context and, where asked to, this device's stream.
-  llvm::Error initialize(bool ownStream);
+  /// Makes this device's stream.
+  llvm::Error makeStream();
 
-  std::string getId() const override { return llvm::formatv("cuda:{0}", info.ordinal).str(); }
+  std::string getId() const override { return card.getId().chars; }
   std::string getDescription() const override;
-  std::string getChip() const override { return info.getChip(); }
-  int64_t getMultiprocessorCount() const override { return info.multiprocessors; }
+  std::string getChip() const override { return getInfo().getChip(); }
+  int64_t getMultiprocessorCount() const override { return card.getInfo().multiprocessors; }
 
   llvm::Expected<void *> allocate(size_t bytes) override;
   llvm::Error release(void *buffer) override;
@@ -81,22 +41,10 @@ public:
   llvm::Error encodeTensorMap(void *map, const TensorMapShape &shape) override;
 
 private:
-  /// Turns a result into an error and remembers those that the context does not survive.
-  llvm::Error check(cuda::Result result, const llvm::Twine &what);
-  /// Runs `call` with the card's context current.
-  llvm::Error inContext(const llvm::Twine &what, llvm::function_ref<cuda::Result()> call);
-  /// The error that `bytes` of memory are not to be had.
-  llvm::Error refuseMemory(size_t bytes);
-  /// Refuses PTX that the driver or the card cannot take, with both numbers.
-  llvm::Error checkPTX(llvm::StringRef ptx) const;
-  llvm::Expected<cuda::LoadedModule *> loadModule(llvm::StringRef image);
-  /// Whether a programmatic launch can start beside the end of the kernel before it. Where it
-  /// cannot, the kernel starts behind that one, and its wait returns at once.
-  bool canOverlap(cuda::Stream stream) const;
+  CUDADeviceInfo getInfo() const;
 
-  const cuda::Driver &driver;
-  CUDADeviceInfo info;
   cuda::Card &card;
+  const cuda::Driver &driver;
   cuda::Stream stream = nullptr;
 };
 

@@ -1,48 +1,39 @@
 //===- CUDADriver.cpp - opens the CUDA driver ------------------------------===//
 
 #include "CUDADriver.h"
-#include "Errors.h"
-#include "llvm/ADT/StringExtras.h"
 
-#include <cstdlib>
+#include <algorithm>
+#include <cstring>
 #include <dlfcn.h>
-#include <optional>
+#include <new>
+#include <type_traits>
 
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::cuda;
-using llvm::StringRef;
 
-namespace {
 /// The oldest driver with PTX 7.0, which sm_80 needs.
-constexpr int kMinDriverVersion = 11000;
+static constexpr int kMinDriverVersion = 11000;
 
-/// The driver, or why there is none.
-struct Opened {
-  Driver driver;
-  std::string error;
-};
-} // namespace
-
-std::string Driver::describe(Result result) const {
+Text Driver::describe(Result result) const {
   const char *name = nullptr, *text = nullptr;
   getErrorName(result, &name);
   getErrorString(result, &text);
   if (!name)
-    return llvm::formatv("CUDA error {0}", result).str();
-  return llvm::formatv("{0} ({1})", name, text ? text : "no description").str();
+    return Text::format("CUDA error %d", result);
+  return Text::format("%s (%s)", name, text ? text : "no description");
 }
 
-static std::string formatCUDAVersion(int version) {
-  return llvm::formatv("{0}.{1}", version / 1000, version % 1000 / 10).str();
+static Text formatCUDAVersion(int version) {
+  return Text::format("%d.%d", version / 1000, version % 1000 / 10);
 }
 
-/// Fills the table; returns what went wrong, or nothing.
-static std::string open(Driver &driver) {
+/// Fills the table.
+static Fault open(Driver &driver) {
   const char *given = std::getenv("FLASHATTN_CUDA_DRIVER");
   const char *path = given && *given ? given : "libcuda.so.1";
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library)
-    return llvm::formatv("cannot open the CUDA driver library '{0}': {1}", path, dlerror()).str();
+    return Fault::format("cannot open the CUDA driver library '%s': %s", path, dlerror());
 
   const char *missing = nullptr;
   auto resolve = [&](auto &member, const char *name) {
@@ -55,10 +46,9 @@ static std::string open(Driver &driver) {
   FLASHATTN_CUDA_FUNCTIONS(X)
 #undef X
   if (missing)
-    return llvm::formatv("the CUDA driver library '{0}' has no function '{1}': it is too old, or "
+    return Fault::format("the CUDA driver library '%s' has no function '%s': it is too old, or "
                          "not a CUDA driver",
-                         path, missing)
-        .str();
+                         path, missing);
   auto find = [&](auto &function, const char *name) {
     function = reinterpret_cast<std::decay_t<decltype(function)>>(dlsym(library, name));
   };
@@ -71,30 +61,34 @@ static std::string open(Driver &driver) {
 
   // The version needs no device, so that a driver that is too old says so first.
   if (Result result = driver.driverGetVersion(&driver.version))
-    return "cannot ask the CUDA driver for its version: " + driver.describe(result);
+    return Fault::format("cannot ask the CUDA driver for its version: %s",
+                         driver.describe(result).chars);
   if (driver.version < kMinDriverVersion)
-    return llvm::formatv("the CUDA driver is too old: expected CUDA {0} or newer but got {1}",
-                         formatCUDAVersion(kMinDriverVersion), formatCUDAVersion(driver.version))
-        .str();
+    return Fault::format("the CUDA driver is too old: expected CUDA %s or newer but got %s",
+                         formatCUDAVersion(kMinDriverVersion).chars,
+                         formatCUDAVersion(driver.version).chars);
   Result result = driver.init(0);
   if (result == kSuccess)
     result = driver.deviceGetCount(&driver.deviceCount);
   if (result == kNoDevice || (result == kSuccess && driver.deviceCount == 0))
-    return "the CUDA driver finds no device";
+    return Fault::format("the CUDA driver finds no device");
   if (result != kSuccess)
-    return "cannot initialise the CUDA driver: " + driver.describe(result);
+    return Fault::format("cannot initialise the CUDA driver: %s", driver.describe(result).chars);
   return {};
 }
 
-llvm::Expected<const Driver &> cuda::getDriver() {
-  static Opened opened = [] {
-    Opened result;
-    result.error = open(result.driver);
-    return result;
-  }();
-  if (!opened.error.empty())
-    return makeError(opened.error);
-  return opened.driver;
+/// The driver, and why there is none; made once and never freed.
+static Driver theDriver;
+static Fault *openFault;
+static pthread_once_t opened = PTHREAD_ONCE_INIT;
+
+Fault cuda::getDriver(const Driver *&driver) {
+  pthread_once(&opened, [] {
+    static char place[sizeof(Fault)];
+    openFault = new (place) Fault(open(theDriver));
+  });
+  driver = &theDriver;
+  return *openFault ? Fault::format("%s", openFault->getText()) : Fault();
 }
 
 int cuda::getMaxPTXVersion(int version) {
@@ -106,32 +100,33 @@ int cuda::getMaxPTXVersion(int version) {
   return (major - 4) * 10 + std::min(minor, 9);
 }
 
-/// The text behind `directive` at the start of a line.
-static std::optional<StringRef> findDirective(StringRef ptx, StringRef directive) {
-  while (!ptx.empty()) {
-    auto [line, rest] = ptx.split('\n');
-    line = line.trim();
-    if (line.consume_front(directive))
-      return line.trim();
-    ptx = rest;
+/// The text behind `directive` at the start of a line among the first `size` characters.
+static const char *findDirective(const char *ptx, size_t size, const char *directive) {
+  const size_t length = std::strlen(directive);
+  const char *end = ptx + size;
+  while (ptx < end) {
+    ptx += std::strspn(ptx, " \t\r\n");
+    if (std::strncmp(ptx, directive, length) == 0)
+      return ptx + length + std::strspn(ptx + length, " \t");
+    ptx += std::strcspn(ptx, "\n");
+    if (!*ptx)
+      break;
   }
-  return std::nullopt;
+  return nullptr;
 }
 
-PTXHeader cuda::parsePTXHeader(StringRef ptx) {
+PTXHeader cuda::parsePTXHeader(const char *ptx) {
   PTXHeader header;
   // The directives stand at the top; kernels may be megabytes.
-  StringRef top = ptx.take_front(4096);
-  if (std::optional<StringRef> version = findDirective(top, ".version")) {
-    int major = 0, minor = 0;
-    if (!version->consumeInteger(10, major) && version->consume_front(".") &&
-        !version->consumeInteger(10, minor))
+  const size_t top = strnlen(ptx, 4096);
+  int major = 0, minor = 0;
+  if (const char *version = findDirective(ptx, top, ".version"))
+    if (std::sscanf(version, "%d.%d", &major, &minor) == 2)
       header.version = major * 10 + minor;
-  }
-  if (std::optional<StringRef> target = findDirective(top, ".target")) {
-    if (target->consume_front("sm_") && !target->consumeInteger(10, header.architecture) &&
-        !target->empty() && (target->front() == 'a' || target->front() == 'f'))
-      header.variant = target->front();
-  }
+  int length = 0;
+  if (const char *target = findDirective(ptx, top, ".target"))
+    if (std::sscanf(target, "sm_%d%n", &header.architecture, &length) == 1 &&
+        (target[length] == 'a' || target[length] == 'f'))
+      header.variant = target[length];
   return header;
 }

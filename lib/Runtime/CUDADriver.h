@@ -2,15 +2,14 @@
 //
 // The types and the few functions of libcuda that the runtime uses, declared here
 // so that neither headers nor libraries of a toolkit are needed. Names, values and
-// layouts are those of the driver's binary interface.
+// layouts are those of the driver's binary interface. Needs no LLVM (Fault.h).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef FLASHATTN_RUNTIME_CUDADRIVER_H
 #define FLASHATTN_RUNTIME_CUDADRIVER_H
 
-#include "llvm/ADT/StringRef.h"
-#include "llvm/Support/Error.h"
+#include "Fault.h"
 
 #include <cstddef>
 #include <cstdint>
@@ -180,7 +179,7 @@ struct Driver {
                                  int interleave, int swizzle, int l2Promotion, int fill);
 
   /// "CUDA_ERROR_X (what it means)".
-  std::string describe(Result result) const;
+  Text describe(Result result) const;
   /// What cuDriverGetVersion says: 1000 * major + 10 * minor.
   int version = 0;
   int deviceCount = 0;
@@ -188,7 +187,7 @@ struct Driver {
 
 /// Opens `libcuda.so.1`, or what the environment's FLASHATTN_CUDA_DRIVER names, once and
 /// initialises it. Errors: library missing, symbol missing, driver too old, no device.
-llvm::Expected<const Driver &> getDriver();
+Fault getDriver(const Driver *&driver);
 
 /// The highest PTX version, 10 * major + minor, that a driver of CUDA `version` takes.
 int getMaxPTXVersion(int version);
@@ -199,7 +198,8 @@ struct PTXHeader {
   int architecture = 0; ///< 90 of `sm_90a`; 0 where there is no `.target`
   char variant = 0;     ///< 'a' or 'f' behind the number, or 0
 };
-PTXHeader parsePTXHeader(llvm::StringRef ptx);
+/// `ptx` ends with a zero.
+PTXHeader parsePTXHeader(const char *ptx);
 
 } // namespace mlir::flashattn::cuda
 

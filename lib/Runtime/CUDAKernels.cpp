@@ -1,252 +1,223 @@
-//===- CUDAKernels.cpp - kernels of a CUDA device and their launches -------===//
+//===- CUDAKernels.cpp - kernels of a card and their launches --------------===//
 
-#include "CUDADevice.h"
-#include "TensorMaps.h"
-#include "llvm/Support/xxhash.h"
+#include "CUDACard.h"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <new>
 
 using namespace mlir::flashattn;
-using llvm::Error;
-using llvm::Expected;
-using llvm::StringRef;
+using namespace mlir::flashattn::cuda;
 
 /// Kernels may have this much shared memory, static and dynamic, without asking.
 static constexpr int64_t kDefaultSharedBytes = 48 * 1024;
 
-Error CUDADevice::checkPTX(StringRef ptx) const {
-  cuda::PTXHeader header = cuda::parsePTXHeader(ptx);
-  int maxVersion = cuda::getMaxPTXVersion(driver.version);
+Fault Card::checkPTX(const char *ptx) {
+  PTXHeader header = parsePTXHeader(ptx);
+  int maxVersion = getMaxPTXVersion(driver.version);
   if (header.version > maxVersion)
-    return formatError("the CUDA driver is too old for the kernels: they are PTX {0}.{1} but the "
-                       "driver (CUDA {2}.{3}) takes PTX up to {4}.{5}",
-                       header.version / 10, header.version % 10, driver.version / 1000,
-                       driver.version % 1000 / 10, maxVersion / 10, maxVersion % 10);
-  int capability = info.computeMajor * 10 + info.computeMinor;
-  // Plain PTX runs on every later architecture, `f` on later ones of its family, `a` on its own.
-  bool runs = header.variant == 'a' ? capability == header.architecture
-              : header.variant == 'f'
-                  ? capability / 10 == header.architecture / 10 && capability >= header.architecture
-                  : capability >= header.architecture;
-  if (!runs)
-    return formatError(
-        "wrong architecture: the kernels are for sm_{0}{1} but {2} is sm_{3}", header.architecture,
-        header.variant ? std::string(1, header.variant) : std::string(), getId(), capability);
-  return Error::success();
+    return Fault::format("the CUDA driver is too old for the kernels: they are PTX %d.%d but the "
+                         "driver (CUDA %d.%d) takes PTX up to %d.%d",
+                         header.version / 10, header.version % 10, driver.version / 1000,
+                         driver.version % 1000 / 10, maxVersion / 10, maxVersion % 10);
+  if (runsOn(header.architecture, header.variant, info.getCapability()))
+    return {};
+  const char variant[] = {header.variant, 0};
+  return Fault::format("wrong architecture: the kernels are for sm_%d%s but %s is sm_%d",
+                       header.architecture, variant, getId().chars, info.getCapability());
 }
 
-Expected<cuda::LoadedModule *> CUDADevice::loadModule(StringRef image) {
-  bool isPTX = !image.starts_with("\x7f"
-                                  "ELF");
-  if (isPTX)
-    if (Error error = checkPTX(image))
-      return error;
-
-  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
-      llvm::ArrayRef(reinterpret_cast<const uint8_t *>(image.data()), image.size()));
-  auto key = std::make_tuple(hash.low64, hash.high64, image.size());
-  cuda::LoadedModule &loaded = [&]() -> cuda::LoadedModule & {
-    std::lock_guard<std::mutex> lock(card.mutex);
-    return card.modules[key];
-  }();
+Fault Card::loadKernels(const ImageKey &key, const char *image, LoadedModule *&found) {
+  if (std::memcmp(image,
+                  "\x7f"
+                  "ELF",
+                  4) != 0)
+    if (Fault fault = checkPTX(image))
+      return fault;
+  {
+    Lock lock(mutex);
+    for (found = modules; found; found = found->next)
+      if (found->key.low == key.low && found->key.high == key.high && found->key.bytes == key.bytes)
+        break;
+    if (!found) {
+      void *memory = std::malloc(sizeof(LoadedModule));
+      if (!memory)
+        return Fault::format("out of memory on the CPU");
+      found = new (memory) LoadedModule{key, {}, nullptr, nullptr, modules};
+      modules = found;
+    }
+  }
   // Others are compiled at the same time.
-  std::lock_guard<std::mutex> lock(loaded.mutex);
-  if (loaded.module)
-    return &loaded;
+  Lock lock(found->mutex);
+  if (found->module)
+    return {};
 
-  // PTX ends with a zero, which the caller's text need not have.
-  std::string terminated = image.str();
   char log[8192] = "";
-  int options[] = {cuda::kErrorLogBuffer, cuda::kErrorLogBufferSizeBytes};
+  int options[] = {kErrorLogBuffer, kErrorLogBufferSizeBytes};
   void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
-  cuda::Module module = nullptr;
-  cuda::Result result = cuda::kSuccess;
-  if (Error error = inContext("load kernels", [&] {
-        result = driver.moduleLoadDataEx(&module, terminated.c_str(), 2, options, values);
-        return cuda::isFatal(result) ? result : cuda::kSuccess;
+  Module module = nullptr;
+  Result result = kSuccess;
+  if (Fault fault = inContext("load kernels", [&] {
+        result = driver.moduleLoadDataEx(&module, image, 2, options, values);
+        return isFatal(result) ? result : kSuccess;
       }))
-    return error;
-  if (result == cuda::kUnsupportedPTXVersion) {
-    cuda::PTXHeader header = cuda::parsePTXHeader(image);
-    return formatError("the CUDA driver (CUDA {0}.{1}) is too old for PTX {2}.{3}: {4}",
-                       driver.version / 1000, driver.version % 1000 / 10, header.version / 10,
-                       header.version % 10, driver.describe(result));
+    return fault;
+  Text description = driver.describe(result);
+  if (result == kUnsupportedPTXVersion) {
+    PTXHeader header = parsePTXHeader(image);
+    return Fault::format("the CUDA driver (CUDA %d.%d) is too old for PTX %d.%d: %s",
+                         driver.version / 1000, driver.version % 1000 / 10, header.version / 10,
+                         header.version % 10, description.chars);
   }
-  if (result == cuda::kNoBinaryForGPU)
-    return formatError("wrong architecture: the kernels do not run on {0}, which is {1}: {2}",
-                       getId(), StringRef(getChip()).rtrim('a'), driver.describe(result));
-  if (result != cuda::kSuccess)
-    return formatError("{0} cannot load the kernels: {1}{2}{3}", getId(), driver.describe(result),
-                       log[0] ? "; the driver's compiler says:\n" : "", StringRef(log).trim());
-  loaded.module = module;
-  return &loaded;
+  if (result == kNoBinaryForGPU)
+    return Fault::format("wrong architecture: the kernels do not run on %s, which is sm_%d: %s",
+                         getId().chars, info.getCapability(), description.chars);
+  if (result != kSuccess) {
+    for (size_t end = std::strlen(log); end && std::isspace((unsigned char)log[end - 1]);)
+      log[--end] = 0;
+    return Fault::format("%s cannot load the kernels: %s%s%s", getId().chars, description.chars,
+                         log[0] ? "; the driver's compiler says:\n" : "",
+                         log + std::strspn(log, " \t\r\n"));
+  }
+  found->module = module;
+  return {};
 }
 
-Expected<void *> CUDADevice::loadKernels(StringRef image) {
-  Expected<cuda::LoadedModule *> loaded = loadModule(image);
-  if (!loaded)
-    return loaded.takeError();
-  return *loaded;
+/// The kernel of that name in a list.
+static Kernel *findKernel(Kernel *kernels, const char *name, size_t length) {
+  for (Kernel *kernel = kernels; kernel; kernel = kernel->next)
+    if (std::strncmp(kernel->name, name, length) == 0 && !kernel->name[length])
+      return kernel;
+  return nullptr;
 }
 
-Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
-  auto *loaded = static_cast<cuda::LoadedModule *>(kernels);
+Fault Card::getKernel(LoadedModule &module, const char *name, size_t length, Kernel *&kernel) {
   // Compiled code asks before each launch, mostly for what it asked for before: no lock then.
-  static thread_local std::pair<cuda::LoadedModule *, cuda::Kernel *> last;
-  if (last.first == loaded && last.second->name == name)
-    return last.second;
-  std::lock_guard<std::mutex> lock(card.mutex);
-  std::unique_ptr<cuda::Kernel> &kernel = loaded->kernels[name];
-  if (kernel) {
-    last = {loaded, kernel.get()};
-    return kernel.get();
-  }
-  auto made = std::make_unique<cuda::Kernel>();
-  made->name = name.str();
-  if (Error error = inContext("find kernel '" + name + "'", [&] {
-        cuda::Result result =
-            driver.moduleGetFunction(&made->function, loaded->module, made->name.c_str());
-        auto get = [&](int &value, cuda::FunctionAttribute attribute) {
+  kernel = findKernel(module.kernels.load(std::memory_order_acquire), name, length);
+  if (kernel)
+    return {};
+  Lock lock(module.mutex);
+  kernel = findKernel(module.kernels.load(std::memory_order_relaxed), name, length);
+  if (kernel)
+    return {};
+  auto *memory = static_cast<char *>(std::malloc(sizeof(Kernel) + length + 1));
+  if (!memory)
+    return Fault::format("out of memory on the CPU");
+  auto *made = new (memory) Kernel{};
+  made->name = memory + sizeof(Kernel);
+  std::memcpy(made->name, name, length);
+  made->name[length] = 0;
+  Text what = Text::format("find kernel '%s'", made->name);
+  if (Fault fault = inContext(what.chars, [&] {
+        Result result = driver.moduleGetFunction(&made->function, module.module, made->name);
+        auto get = [&](int &value, FunctionAttribute attribute) {
           result = result ? result : driver.funcGetAttribute(&value, attribute, made->function);
         };
-        get(made->staticSharedBytes, cuda::kSharedSizeBytes);
-        get(made->registers, cuda::kNumRegisters);
-        get(made->maxThreads, cuda::kMaxThreadsPerBlock);
+        get(made->staticSharedBytes, kSharedSizeBytes);
+        get(made->registers, kNumRegisters);
+        get(made->maxThreads, kMaxThreadsPerBlock);
         return result;
-      }))
-    return error;
+      })) {
+    std::free(memory);
+    return fault;
+  }
   made->dynamicSharedLimit = kDefaultSharedBytes - made->staticSharedBytes;
-  kernel = std::move(made);
-  return kernel.get();
+  made->next = module.kernels.load(std::memory_order_relaxed);
+  module.kernels.store(made, std::memory_order_release);
+  kernel = made;
+  return {};
 }
 
-bool CUDADevice::canOverlap(cuda::Stream stream) const {
+bool Card::canOverlap(Stream stream) const {
   if (!driver.launchKernelEx)
     return false;
-  if (driver.version >= cuda::kProgrammaticCaptureVersion)
+  if (driver.version >= kProgrammaticCaptureVersion)
     return true;
   // A launch that the driver refuses would end the capture.
   int status = 0;
   return !driver.streamIsCapturing(stream, &status) && status == 0;
 }
 
-Error CUDADevice::launch(void *opaque, const LaunchShape &shape, void **parameters) {
-  auto &kernel = *static_cast<cuda::Kernel *>(opaque);
-  const Dim3 &grid = shape.grid, &block = shape.block, &cluster = shape.cluster;
-  int64_t dynamicBytes = shape.dynamicSharedBytes;
-  // Nothing to do, which the driver would refuse.
-  if (grid.x == 0 || grid.y == 0 || grid.z == 0)
-    return Error::success();
+static Text describeLaunch(const Kernel &kernel, const LaunchShape &shape) {
+  const Dim3 &grid = shape.grid, &block = shape.block;
+  return Text::format("launch kernel '%s' (grid %ldx%ldx%ld, block %ldx%ldx%ld, %ld bytes of "
+                      "dynamic shared memory)",
+                      kernel.name, grid.x, grid.y, grid.z, block.x, block.y, block.z,
+                      shape.dynamicSharedBytes);
+}
 
+Fault Card::checkLaunch(Kernel &kernel, const LaunchShape &shape) {
+  int64_t dynamicBytes = shape.dynamicSharedBytes;
   int64_t sharedBytes = kernel.staticSharedBytes + dynamicBytes;
   if (sharedBytes > info.sharedMemoryPerBlock)
-    return formatError("shared memory beyond the limit of {0}: kernel '{1}' needs {2} bytes ({3} "
-                       "static, {4} dynamic) but a block has {5}",
-                       getId(), kernel.name, sharedBytes, kernel.staticSharedBytes, dynamicBytes,
-                       info.sharedMemoryPerBlock);
-  int64_t threads = block.x * block.y * block.z;
+    return Fault::format("shared memory beyond the limit of %s: kernel '%s' needs %ld bytes (%d "
+                         "static, %ld dynamic) but a block has %ld",
+                         getId().chars, kernel.name, sharedBytes, kernel.staticSharedBytes,
+                         dynamicBytes, info.sharedMemoryPerBlock);
+  int64_t threads = shape.block.x * shape.block.y * shape.block.z;
   if (threads > kernel.maxThreads)
-    return formatError("launch failure on {0}: kernel '{1}' is given {2} threads a block but its "
-                       "{3} registers a thread allow {4}",
-                       getId(), kernel.name, threads, kernel.registers, kernel.maxThreads);
+    return Fault::format("launch failure on %s: kernel '%s' is given %ld threads a block but its "
+                         "%d registers a thread allow %d",
+                         getId().chars, kernel.name, threads, kernel.registers, kernel.maxThreads);
   if (dynamicBytes > kernel.dynamicSharedLimit) {
-    if (Error error = inContext("raise the shared memory of kernel '" + kernel.name + "'", [&] {
-          return driver.funcSetAttribute(kernel.function, cuda::kMaxDynamicSharedSizeBytes,
-                                         dynamicBytes);
+    Text what = Text::format("raise the shared memory of kernel '%s'", kernel.name);
+    if (Fault fault = inContext(what.chars, [&] {
+          return driver.funcSetAttribute(kernel.function, kMaxDynamicSharedSizeBytes, dynamicBytes);
         }))
-      return error;
+      return fault;
     kernel.dynamicSharedLimit = dynamicBytes;
   }
-
-  auto describe = [&] {
-    return llvm::formatv("launch kernel '{0}' (grid {1}x{2}x{3}, block {4}x{5}x{6}, {7} bytes of "
-                         "dynamic shared memory)",
-                         kernel.name, grid.x, grid.y, grid.z, block.x, block.y, block.z,
-                         dynamicBytes)
-        .str();
-  };
   // Larger ones would wrap in the driver's 32 bits.
-  if (grid.x > INT32_MAX || grid.y > 65535 || grid.z > 65535)
-    return formatError("{0} cannot {1}: expected a grid of at most {2}x65535x65535", getId(),
-                       describe(), INT32_MAX);
-  bool clustered = cluster.x * cluster.y * cluster.z != 1;
-  if (clustered && !driver.launchKernelEx)
-    return formatError("{0} cannot {1}: the CUDA driver (CUDA {2}.{3}) has no clusters, which came "
-                       "with CUDA 11.8",
-                       getId(), describe(), driver.version / 1000, driver.version % 1000 / 10);
-  auto launchStream = static_cast<cuda::Stream>(shape.stream.value_or(stream));
-  cuda::LaunchAttribute attributes[2] = {};
+  if (shape.grid.x > INT32_MAX || shape.grid.y > 65535 || shape.grid.z > 65535)
+    return Fault::format("%s cannot %s: expected a grid of at most %dx65535x65535", getId().chars,
+                         describeLaunch(kernel, shape).chars, INT32_MAX);
+  const Dim3 &cluster = shape.cluster;
+  if (cluster.x * cluster.y * cluster.z != 1 && !driver.launchKernelEx)
+    return Fault::format("%s cannot %s: the CUDA driver (CUDA %d.%d) has no clusters, which came "
+                         "with CUDA 11.8",
+                         getId().chars, describeLaunch(kernel, shape).chars, driver.version / 1000,
+                         driver.version % 1000 / 10);
+  return {};
+}
+
+Fault Card::launch(Kernel &kernel, const LaunchShape &shape, Stream stream, void **parameters) {
+  const Dim3 &grid = shape.grid, &block = shape.block, &cluster = shape.cluster;
+  // Nothing to do, which the driver would refuse.
+  if (grid.x == 0 || grid.y == 0 || grid.z == 0)
+    return {};
+  if (Fault fault = checkLaunch(kernel, shape))
+    return fault;
+  LaunchAttribute attributes[2] = {};
   unsigned numAttributes = 0;
-  if (clustered) {
-    cuda::LaunchAttribute &attribute = attributes[numAttributes++];
-    attribute.id = cuda::LaunchAttribute::kClusterDimension;
+  if (cluster.x * cluster.y * cluster.z != 1) {
+    LaunchAttribute &attribute = attributes[numAttributes++];
+    attribute.id = LaunchAttribute::kClusterDimension;
     unsigned clusterDim[] = {unsigned(cluster.x), unsigned(cluster.y), unsigned(cluster.z)};
     std::copy_n(clusterDim, 3, attribute.value.clusterDim);
   }
-  cuda::LaunchConfig config{{unsigned(grid.x), unsigned(grid.y), unsigned(grid.z)},
-                            {unsigned(block.x), unsigned(block.y), unsigned(block.z)},
-                            unsigned(dynamicBytes),
-                            launchStream,
-                            attributes,
-                            0};
-  cuda::Result result = cuda::kSuccess;
-  if (Error error = inContext("launch a kernel", [&] {
-        if (shape.programmatic && canOverlap(launchStream)) {
-          cuda::LaunchAttribute &attribute = attributes[numAttributes++];
-          attribute.id = cuda::LaunchAttribute::kProgrammaticStreamSerialization;
+  LaunchConfig config{{unsigned(grid.x), unsigned(grid.y), unsigned(grid.z)},
+                      {unsigned(block.x), unsigned(block.y), unsigned(block.z)},
+                      unsigned(shape.dynamicSharedBytes),
+                      stream,
+                      attributes,
+                      0};
+  Result result = kSuccess;
+  if (Fault fault = inContext("launch a kernel", [&] {
+        if (shape.programmatic && canOverlap(stream)) {
+          LaunchAttribute &attribute = attributes[numAttributes++];
+          attribute.id = LaunchAttribute::kProgrammaticStreamSerialization;
           attribute.value.programmaticStreamSerializationAllowed = 1;
         }
         config.numAttributes = numAttributes;
-        result =
-            numAttributes
-                ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
-                : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x, block.y,
-                                      block.z, dynamicBytes, launchStream, parameters, nullptr);
-        return cuda::kSuccess;
+        result = numAttributes
+                     ? driver.launchKernelEx(&config, kernel.function, parameters, nullptr)
+                     : driver.launchKernel(kernel.function, grid.x, grid.y, grid.z, block.x,
+                                           block.y, block.z, shape.dynamicSharedBytes, stream,
+                                           parameters, nullptr);
+        return kSuccess;
       }))
-    return error;
+    return fault;
   // The description is made only where it is needed: launches are often.
-  return result ? check(result, describe()) : Error::success();
-}
-
-Error CUDADevice::encodeTensorMap(void *map, const TensorMapShape &shape) {
-  constexpr int64_t kMaxRank = 5, kAlignment = 16;
-  const int64_t elementBytes = getElementBytes(shape.element);
-  if (!driver.tensorMapEncodeTiled)
-    return formatError("{0} cannot make a tensor map: the CUDA driver (CUDA {1}.{2}) has none, "
-                       "they came with CUDA 12.0",
-                       getId(), driver.version / 1000, driver.version % 1000 / 10);
-  if (Error error = checkTensorMap(*this, shape))
-    return error;
-  const int64_t rank = shape.sizes.size(), last = rank - 1;
-  const int64_t rowBytes = shape.boxColumns * elementBytes;
-  const bool empty = llvm::is_contained(shape.sizes, 0);
-  uint64_t sizes[kMaxRank], strides[kMaxRank];
-  uint32_t box[kMaxRank], elementStrides[kMaxRank];
-  // What a dimension whose stride does not matter gets: as if it were the next one inwards.
-  int64_t validStride = kAlignment;
-  for (int64_t i = 0; i < rank; ++i) {
-    int64_t dim = last - i, size = shape.sizes[dim];
-    sizes[i] = std::max<int64_t>(size, 1);
-    box[i] = dim == last             ? shape.boxColumns
-             : dim == shape.rowDim   ? shape.boxRows
-             : dim == shape.outerDim ? shape.outerRows
-                                     : 1;
-    elementStrides[i] = 1;
-    if (i == 0)
-      continue;
-    if (!empty && size > 1)
-      validStride = shape.strides[dim] * elementBytes;
-    strides[i - 1] = validStride;
-  }
-  // Nothing is loaded from a tensor without elements, whose address may be null: any other will do.
-  void *base = empty ? map : shape.base;
-  return inContext("make a tensor map", [&] {
-    return driver.tensorMapEncodeTiled(
-        map,
-        shape.element == TensorMapElement::F16 ? cuda::kTensorMapFloat16 : cuda::kTensorMapBFloat16,
-        rank, base, sizes, strides, box, elementStrides, cuda::kInterleaveNone,
-        rowBytes == 32   ? cuda::kSwizzle32B
-        : rowBytes == 64 ? cuda::kSwizzle64B
-                         : cuda::kSwizzle128B,
-        cuda::kL2Promotion256B, cuda::kFillZeros);
-  });
+  return result ? check(result, describeLaunch(kernel, shape).chars) : Fault();
 }

@@ -1,24 +1,23 @@
 //===- ParallelFor.cpp - the CPU target's thread pool ----------------------===//
 //
-// Needs the C++ library alone: it is also what programs link that run compiled code themselves.
+// Needs the C library alone (Fault.h): it is also what programs link that run compiled code
+// themselves.
 //
 //===----------------------------------------------------------------------===//
 
 #include "flashattn/Runtime/ParallelFor.h"
+#include "Fault.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
-#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
-#include <mutex>
-#include <thread>
-#include <vector>
+#include <new>
 
 #include <sched.h>
+#include <time.h>
+#include <unistd.h>
 
 #if defined(__x86_64__) || defined(__i386__)
 #include <immintrin.h>
@@ -35,7 +34,13 @@ namespace {
 
 /// How long an idle thread polls before it sleeps: longer than the gap between the
 /// launches of a benchmark, too short to be seen in a profile of anything else.
-constexpr auto kSpin = std::chrono::microseconds(50);
+constexpr int64_t kSpinNanoseconds = 50000;
+
+int64_t getNanoseconds() {
+  timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * int64_t(1000000000) + now.tv_nsec;
+}
 
 void relax() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -64,43 +69,51 @@ struct Job {
 /// ever waits for a thread that waits.
 class Pool {
 public:
-  explicit Pool(unsigned threads) {
-    for (unsigned i = 1; i < threads; ++i)
-      workers.emplace_back([this] { serve(); });
+  explicit Pool(unsigned threads)
+      : workers(static_cast<pthread_t *>(std::malloc(threads * sizeof(pthread_t)))) {
+    auto start = [](void *pool) -> void * {
+      static_cast<Pool *>(pool)->serve();
+      return nullptr;
+    };
+    // As many as there is room for.
+    while (workers && numWorkers + 1 < threads &&
+           pthread_create(&workers[numWorkers], nullptr, start, this) == 0)
+      ++numWorkers;
   }
 
   ~Pool() {
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      Lock lock(mutex);
       stopping = true;
       generation.fetch_add(1);
     }
-    wake.notify_all();
-    for (std::thread &worker : workers)
-      worker.join();
+    wake.notifyAll();
+    for (unsigned i = 0; i < numWorkers; ++i)
+      pthread_join(workers[i], nullptr);
+    std::free(workers);
   }
 
-  unsigned size() const { return workers.size() + 1; }
+  unsigned size() const { return numWorkers + 1; }
 
   void run(Job &job) {
     bool expected = false;
-    if (job.count <= 1 || workers.empty() || !busy.compare_exchange_strong(expected, true)) {
+    if (job.count <= 1 || numWorkers == 0 || !busy.compare_exchange_strong(expected, true)) {
       job.work();
       return;
     }
     bool sleepers;
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      Lock lock(mutex);
       current = &job;
       generation.fetch_add(1, std::memory_order_release);
       sleepers = sleeping > 0;
     }
     if (sleepers)
-      wake.notify_all();
+      wake.notifyAll();
     job.work();
     // Nobody new may enter; then wait for those inside.
     {
-      std::lock_guard<std::mutex> lock(mutex);
+      Lock lock(mutex);
       current = nullptr;
     }
     // A program takes long, and the thread that runs it may need this processor.
@@ -109,7 +122,7 @@ public:
       if (polls < kPolls)
         relax();
       else
-        std::this_thread::yield();
+        sched_yield();
     }
     busy.store(false, std::memory_order_release);
   }
@@ -118,15 +131,15 @@ private:
   void serve() {
     uint64_t seen = 0;
     while (true) {
-      auto deadline = std::chrono::steady_clock::now() + kSpin;
-      while (generation.load(std::memory_order_acquire) == seen &&
-             std::chrono::steady_clock::now() < deadline)
+      int64_t deadline = getNanoseconds() + kSpinNanoseconds;
+      while (generation.load(std::memory_order_acquire) == seen && getNanoseconds() < deadline)
         relax();
       Job *job;
       {
-        std::unique_lock<std::mutex> lock(mutex);
+        Lock lock(mutex);
         ++sleeping;
-        wake.wait(lock, [&] { return generation.load() != seen; });
+        while (generation.load() == seen)
+          wake.wait(mutex);
         --sleeping;
         seen = generation.load();
         if (stopping)
@@ -144,12 +157,13 @@ private:
     }
   }
 
-  std::vector<std::thread> workers;
+  pthread_t *workers;
+  unsigned numWorkers = 0;
   std::atomic<bool> busy{false};
   /// Counts jobs, so that a worker knows a new one; written under `mutex`.
   std::atomic<uint64_t> generation{0};
-  std::mutex mutex;
-  std::condition_variable wake;
+  Mutex mutex;
+  Condition wake;
   Job *current = nullptr;
   unsigned sleeping = 0;
   bool stopping = false;
@@ -160,7 +174,7 @@ unsigned countProcessors() {
   cpu_set_t processors;
   if (sched_getaffinity(0, sizeof(processors), &processors) == 0)
     return CPU_COUNT(&processors);
-  return std::max(std::thread::hardware_concurrency(), 1u);
+  return std::max<long>(sysconf(_SC_NPROCESSORS_ONLN), 1);
 }
 
 unsigned chooseThreads() {
@@ -182,9 +196,17 @@ unsigned chooseThreads() {
   return processors;
 }
 
+Pool *pool;
+pthread_once_t made = PTHREAD_ONCE_INIT;
+
+/// Its threads end with the process, or before the library with their code is unloaded.
 Pool &getPool() {
-  static Pool pool(chooseThreads());
-  return pool;
+  pthread_once(&made, [] {
+    alignas(Pool) static char place[sizeof(Pool)];
+    pool = new (place) Pool(chooseThreads());
+    std::atexit([] { pool->~Pool(); });
+  });
+  return *pool;
 }
 
 } // namespace

@@ -231,8 +231,8 @@ void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, i
     TensorMapShape shape;
     shape.element = static_cast<TensorMapElement>(element);
     shape.base = static_cast<char *>(alignedPointer) + offset * getElementBytes(shape.element);
-    shape.sizes = llvm::ArrayRef(sizes, rank);
-    shape.strides = llvm::ArrayRef(strides, rank);
+    shape.sizes = Sizes(sizes, rank);
+    shape.strides = Sizes(strides, rank);
     shape.rowDim = rowDim;
     shape.boxRows = boxRows;
     shape.outerDim = outerDim;
@@ -331,10 +331,10 @@ const Symbol kAllocations[] = {
 const Symbol kOthers[] = {
     symbol("_mlir_memref_to_llvm_free", memrefFree),
     symbol("_mlir_memref_to_llvm_aligned_free", memrefFree),
-    symbol(abi::kEncodeTensorMap.data(), flashattnEncodeTensorMap),
-    symbol(abi::kMultiprocessorCount.data(), flashattnMultiprocessorCount),
-    symbol(abi::kParallelFor.data(), flashattnParallelFor),
-    symbol(abi::kSetLaunchFlags.data(), flashattnSetLaunchFlags),
+    symbol(abi::kEncodeTensorMap, flashattnEncodeTensorMap),
+    symbol(abi::kMultiprocessorCount, flashattnMultiprocessorCount),
+    symbol(abi::kParallelFor, flashattnParallelFor),
+    symbol(abi::kSetLaunchFlags, flashattnSetLaunchFlags),
     symbol("mgpuMemFree", mgpuMemFree),
     symbol("mgpuMemcpy", mgpuMemcpy),
     symbol("mgpuMemset32", mgpuMemset32),

@@ -1,48 +1,95 @@
 //===- TensorMaps.cpp - what a tensor map can describe ---------------------===//
 
-#include "TensorMaps.h"
-#include "Errors.h"
-#include "llvm/ADT/STLExtras.h"
+#include "CUDACard.h"
+
+#include <algorithm>
 
 using namespace mlir::flashattn;
-using llvm::Error;
+using namespace mlir::flashattn::cuda;
 
-Error mlir::flashattn::checkTensorMap(const Device &device, const TensorMapShape &shape) {
+static bool isEmpty(const TensorMapShape &shape) {
+  return std::find(shape.sizes.begin(), shape.sizes.end(), 0) != shape.sizes.end();
+}
+
+Fault cuda::checkTensorMap(const char *id, const TensorMapShape &shape) {
   constexpr int64_t kMaxRank = 5, kMaxSize = int64_t(1) << 32;
   constexpr int64_t kAlignment = 16, kStrideLimit = int64_t(1) << 40;
   const int64_t elementBytes = getElementBytes(shape.element);
   int64_t rank = shape.sizes.size(), last = rank - 1;
   if (rank < 1 || rank > kMaxRank)
-    return formatError("{0} cannot make a tensor map: expected 1 to {1} dimensions but got {2}",
-                       device.getId(), kMaxRank, rank);
+    return Fault::format("%s cannot make a tensor map: expected 1 to %ld dimensions but got %ld",
+                         id, kMaxRank, rank);
   int64_t rowBytes = shape.boxColumns * elementBytes;
   if (rowBytes != 32 && rowBytes != 64 && rowBytes != 128)
-    return formatError("{0} cannot make a tensor map: expected rows of the box of 32, 64 or 128 "
-                       "bytes but got {1}",
-                       device.getId(), rowBytes);
-  bool empty = llvm::is_contained(shape.sizes, 0);
+    return Fault::format("%s cannot make a tensor map: expected rows of the box of 32, 64 or 128 "
+                         "bytes but got %ld",
+                         id, rowBytes);
+  const bool empty = isEmpty(shape);
   if (!empty && reinterpret_cast<uintptr_t>(shape.base) % kAlignment != 0)
-    return formatError("{0} cannot make a tensor map: expected the tensor's first element at a "
-                       "multiple of {1} bytes but got address {2}",
-                       device.getId(), kAlignment, shape.base);
+    return Fault::format("%s cannot make a tensor map: expected the tensor's first element at a "
+                         "multiple of %ld bytes but got address %p",
+                         id, kAlignment, shape.base);
   if (!empty && shape.sizes[last] > 1 && shape.strides[last] != 1)
-    return formatError("{0} cannot make a tensor map: expected stride 1 of dimension {1}, the "
-                       "last, but got {2}",
-                       device.getId(), last, shape.strides[last]);
+    return Fault::format("%s cannot make a tensor map: expected stride 1 of dimension %ld, the "
+                         "last, but got %ld",
+                         id, last, shape.strides[last]);
   for (int64_t i = 0; i < rank; ++i) {
     int64_t dim = last - i, size = shape.sizes[dim];
     if (size < 0 || size > kMaxSize)
-      return formatError("{0} cannot make a tensor map: expected at most {1} elements along "
-                         "dimension {2} but got {3}",
-                         device.getId(), kMaxSize, dim, size);
+      return Fault::format("%s cannot make a tensor map: expected at most %ld elements along "
+                           "dimension %ld but got %ld",
+                           id, kMaxSize, dim, size);
     if (empty || i == 0 || size <= 1)
       continue;
     int64_t stride = shape.strides[dim];
     if (stride < 0 || stride >= kStrideLimit / elementBytes ||
         stride * elementBytes % kAlignment != 0)
-      return formatError("{0} cannot make a tensor map: expected a stride of dimension {1} that "
-                         "is a multiple of {2} elements from 0 to below 2^39 but got {3}",
-                         device.getId(), dim, kAlignment / elementBytes, stride);
+      return Fault::format("%s cannot make a tensor map: expected a stride of dimension %ld that "
+                           "is a multiple of %ld elements from 0 to below 2^39 but got %ld",
+                           id, dim, kAlignment / elementBytes, stride);
   }
-  return Error::success();
+  return {};
+}
+
+Fault Card::encodeTensorMap(void *map, const TensorMapShape &shape) {
+  constexpr int64_t kMaxRank = 5, kAlignment = 16;
+  const int64_t elementBytes = getElementBytes(shape.element);
+  if (!driver.tensorMapEncodeTiled)
+    return Fault::format("%s cannot make a tensor map: the CUDA driver (CUDA %d.%d) has none, "
+                         "they came with CUDA 12.0",
+                         getId().chars, driver.version / 1000, driver.version % 1000 / 10);
+  if (Fault fault = checkTensorMap(getId().chars, shape))
+    return fault;
+  const int64_t rank = shape.sizes.size(), last = rank - 1;
+  const int64_t rowBytes = shape.boxColumns * elementBytes;
+  const bool empty = isEmpty(shape);
+  uint64_t sizes[kMaxRank], strides[kMaxRank];
+  uint32_t box[kMaxRank], elementStrides[kMaxRank];
+  // What a dimension whose stride does not matter gets: as if it were the next one inwards.
+  int64_t validStride = kAlignment;
+  for (int64_t i = 0; i < rank; ++i) {
+    int64_t dim = last - i, size = shape.sizes[dim];
+    sizes[i] = std::max<int64_t>(size, 1);
+    box[i] = dim == last             ? shape.boxColumns
+             : dim == shape.rowDim   ? shape.boxRows
+             : dim == shape.outerDim ? shape.outerRows
+                                     : 1;
+    elementStrides[i] = 1;
+    if (i == 0)
+      continue;
+    if (!empty && size > 1)
+      validStride = shape.strides[dim] * elementBytes;
+    strides[i - 1] = validStride;
+  }
+  // Nothing is loaded from a tensor without elements, whose address may be null: any other will do.
+  void *base = empty ? map : shape.base;
+  return inContext("make a tensor map", [&] {
+    return driver.tensorMapEncodeTiled(
+        map, shape.element == TensorMapElement::F16 ? kTensorMapFloat16 : kTensorMapBFloat16, rank,
+        base, sizes, strides, box, elementStrides, kInterleaveNone,
+        rowBytes == 32   ? kSwizzle32B
+        : rowBytes == 64 ? kSwizzle64B
+                         : kSwizzle128B,
+        kL2Promotion256B, kFillZeros);
+  });
 }

@@ -1,14 +1,12 @@
 //===- ABI.h - what compiled code and the runtime agree on ------*- C++ -*-===//
 //
-// The binary interface of what the project's own lowerings call. The rest of it, memory and
-// `mgpu*`, is that of upstream's lowerings (lib/Runtime/RuntimeSymbols.cpp).
+// Needs no LLVM. The binary interface of what the project's own lowerings call. The rest of it,
+// memory and `mgpu*`, is that of upstream's lowerings (lib/Runtime/RuntimeSymbols.cpp).
 //
 //===----------------------------------------------------------------------===//
 
 #ifndef FLASHATTN_RUNTIME_ABI_H
 #define FLASHATTN_RUNTIME_ABI_H
-
-#include "llvm/ADT/StringRef.h"
 
 #include <cstdint>
 
@@ -17,15 +15,15 @@ namespace mlir::flashattn {
 /// Names of the runtime's functions.
 namespace abi {
 /// void (int64_t count, void (*body)(void *context, int64_t i), void *context): a parallel loop.
-inline constexpr llvm::StringLiteral kParallelFor = "flashattnParallelFor";
+inline constexpr char kParallelFor[] = "flashattnParallelFor";
 /// void (void *map, void *alignedPointer, int64_t offset, int64_t rank, const int64_t *sizes,
 /// const int64_t *strides, int32_t element, int64_t rowDim, int64_t boxRows, int64_t outerDim,
 /// int64_t outerRows, int64_t boxColumns): writes a CUtensorMap; `element` is a TensorMapElement.
-inline constexpr llvm::StringLiteral kEncodeTensorMap = "flashattnEncodeTensorMap";
+inline constexpr char kEncodeTensorMap[] = "flashattnEncodeTensorMap";
 /// int64_t (): multiprocessors of the device.
-inline constexpr llvm::StringLiteral kMultiprocessorCount = "flashattnMultiprocessorCount";
+inline constexpr char kMultiprocessorCount[] = "flashattnMultiprocessorCount";
 /// void (int32_t flags): how the next launch of this call starts; LaunchFlags, put together.
-inline constexpr llvm::StringLiteral kSetLaunchFlags = "flashattnSetLaunchFlags";
+inline constexpr char kSetLaunchFlags[] = "flashattnSetLaunchFlags";
 } // namespace abi
 
 /// Element types of the tensors that a tensor map takes.

@@ -8,7 +8,7 @@
 #ifndef FLASHATTN_RUNTIME_DEVICE_H
 #define FLASHATTN_RUNTIME_DEVICE_H
 
-#include "flashattn/Runtime/ABI.h"
+#include "flashattn/Runtime/LaunchShape.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/SmallVector.h"
@@ -17,7 +17,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace mlir::flashattn {
@@ -34,35 +33,6 @@ struct CUDADeviceInfo {
   /// The `chip` of the pipelines: "sm_80"; "sm_90a" for Hopper, whose own instructions are
   /// behind the suffix.
   std::string getChip() const;
-};
-
-/// Numbers of blocks, threads or blocks of a cluster along each dimension.
-struct Dim3 {
-  int64_t x = 1, y = 1, z = 1;
-};
-
-/// How a kernel is started. `cluster` of (1, 1, 1) is a launch without clusters.
-struct LaunchShape {
-  Dim3 grid, block, cluster;
-  int64_t dynamicSharedBytes = 0;
-  /// The caller's CUstream (null: the legacy default stream); nothing: the device's own.
-  std::optional<void *> stream = std::nullopt;
-  /// Of a kernel that waits itself for the ones before it: it may start while the one before it
-  /// in the stream still runs (programmatic dependent launch), where the driver can do that.
-  bool programmatic = false;
-};
-
-/// A tensor in device memory and the box that one TMA load moves from it to shared memory.
-/// Dimensions are in the order of a memref's: the last one is contiguous.
-struct TensorMapShape {
-  TensorMapElement element = TensorMapElement::F16;
-  void *base = nullptr; ///< address of the first element
-  /// Elements along each dimension and between neighbours of each; 1 to 5 dimensions.
-  llvm::ArrayRef<int64_t> sizes, strides;
-  /// The box is `boxRows` along dimension `rowDim`, `outerRows` along `outerDim`, `boxColumns`
-  /// along the last, 1 elsewhere. A row of it, 32, 64 or 128 bytes, is the width of the swizzle
-  /// in shared memory.
-  int64_t rowDim = 0, boxRows = 1, outerDim = 0, outerRows = 1, boxColumns = 1;
 };
 
 /// A place with memory of its own and work that may run asynchronously. Buffers

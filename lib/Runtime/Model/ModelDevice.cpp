@@ -1,8 +1,8 @@
 //===- ModelDevice.cpp - a model of a GPU as a device ----------------------===//
 
+#include "../CUDACard.h"
 #include "../Errors.h"
 #include "../RuntimeContext.h"
-#include "../TensorMaps.h"
 #include "Block.h"
 #include "Functions.h"
 #include "ModelSymbols.h"
@@ -113,7 +113,7 @@ public:
   }
   Error launch(void *kernel, const LaunchShape &shape, void **parameters) override;
   Error encodeTensorMap(void *map, const TensorMapShape &shape) override {
-    if (Error error = checkTensorMap(*this, shape))
+    if (Error error = toError(cuda::checkTensorMap(getId().c_str(), shape)))
       return error;
     static_cast<TensorMap *>(map)->set(shape);
     return Error::success();

@@ -1,0 +1,65 @@
+//===- LaunchShape.h - how kernels start ------------------------*- C++ -*-===//
+//
+// Needs no LLVM, nor the C++ library's code: programs without either use it too.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_RUNTIME_LAUNCHSHAPE_H
+#define FLASHATTN_RUNTIME_LAUNCHSHAPE_H
+
+#include "flashattn/Runtime/ABI.h"
+
+#include <cstddef>
+#include <optional>
+
+namespace mlir::flashattn {
+
+/// Numbers of blocks, threads or blocks of a cluster along each dimension.
+struct Dim3 {
+  int64_t x = 1, y = 1, z = 1;
+};
+
+/// How a kernel is started. `cluster` of (1, 1, 1) is a launch without clusters.
+struct LaunchShape {
+  Dim3 grid, block, cluster;
+  int64_t dynamicSharedBytes = 0;
+  /// The caller's CUstream (null: the legacy default stream); nothing: the device's own.
+  std::optional<void *> stream = std::nullopt;
+  /// Of a kernel that waits itself for the ones before it: it may start while the one before it
+  /// in the stream still runs (programmatic dependent launch), where the driver can do that.
+  bool programmatic = false;
+};
+
+/// Numbers that lie elsewhere, one a dimension.
+class Sizes {
+public:
+  Sizes() = default;
+  Sizes(const int64_t *data, size_t count) : data(data), count(count) {}
+  template <size_t N> Sizes(const int64_t (&values)[N]) : data(values), count(N) {}
+
+  size_t size() const { return count; }
+  int64_t operator[](size_t i) const { return data[i]; }
+  const int64_t *begin() const { return data; }
+  const int64_t *end() const { return data + count; }
+
+private:
+  const int64_t *data = nullptr;
+  size_t count = 0;
+};
+
+/// A tensor in device memory and the box that one TMA load moves from it to shared memory.
+/// Dimensions are in the order of a memref's: the last one is contiguous.
+struct TensorMapShape {
+  TensorMapElement element = TensorMapElement::F16;
+  void *base = nullptr; ///< address of the first element
+  /// Elements along each dimension and between neighbours of each; 1 to 5 dimensions.
+  Sizes sizes, strides;
+  /// The box is `boxRows` along dimension `rowDim`, `outerRows` along `outerDim`, `boxColumns`
+  /// along the last, 1 elsewhere. A row of it, 32, 64 or 128 bytes, is the width of the swizzle
+  /// in shared memory.
+  int64_t rowDim = 0, boxRows = 1, outerDim = 0, outerRows = 1, boxColumns = 1;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_RUNTIME_LAUNCHSHAPE_H
