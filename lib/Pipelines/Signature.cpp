@@ -159,7 +159,7 @@ void flashattn::describe(Signature &signature, func::FuncOp function, StringRef 
     } else {
       argument.kind = FLASHATTN_ARGUMENT_SCALAR;
       argument.direction = FLASHATTN_INPUT;
-      if (!known || (isa<FloatType>(type) && !type.isF32())) {
+      if (!known || shaped || (isa<FloatType>(type) && !type.isF32())) {
         refuse(what, "a memref, an f32, an index or an integer of 1, 8, 32 or 64 bits", type);
         signature.arguments.clear();
         return;

@@ -215,6 +215,20 @@ Fault Card::copyToHost(void *dst, const void *src, size_t bytes, Stream stream) 
   });
 }
 
+Fault Card::copyOnDevice(void *dst, const void *src, size_t bytes, Stream stream) {
+  if (bytes == 0)
+    return {};
+  return inContext("copy on the device",
+                   [&] { return driver.memcpyAsync(address(dst), address(src), bytes, stream); });
+}
+
+Fault Card::fill(void *dst, uint8_t value, size_t bytes, Stream stream) {
+  if (bytes == 0)
+    return {};
+  return inContext("fill memory",
+                   [&] { return driver.memsetD8Async(address(dst), value, bytes, stream); });
+}
+
 Fault Card::synchronize(Stream stream) {
   return inContext("finish the work given to it", [&] { return driver.streamSynchronize(stream); });
 }

@@ -101,6 +101,9 @@ public:
   /// Copies in the order of a stream; those from and to the host wait for it.
   Fault copyToDevice(void *dst, const void *src, size_t bytes, Stream stream);
   Fault copyToHost(void *dst, const void *src, size_t bytes, Stream stream);
+  Fault copyOnDevice(void *dst, const void *src, size_t bytes, Stream stream);
+  /// Sets `bytes` bytes to `value`.
+  Fault fill(void *dst, uint8_t value, size_t bytes, Stream stream);
   Fault synchronize(Stream stream);
 
   /// Loads PTX, which ends with a zero, or a cubin. What was loaded with the same key is reused.

@@ -23,10 +23,6 @@ static CUDADeviceInfo convert(const cuda::CardInfo &card) {
 
 CUDADeviceInfo CUDADevice::getInfo() const { return convert(card.getInfo()); }
 
-static cuda::DevicePtr address(const void *pointer) {
-  return reinterpret_cast<cuda::DevicePtr>(pointer);
-}
-
 /// What a function of a card gives in its last argument.
 static Expected<void *> takePointer(llvm::function_ref<Fault(void *&)> call) {
   void *value = nullptr;
@@ -79,18 +75,11 @@ Error CUDADevice::copyToHost(void *dst, const void *src, size_t bytes) {
 }
 
 Error CUDADevice::copyOnDevice(void *dst, const void *src, size_t bytes) {
-  if (bytes == 0)
-    return Error::success();
-  return toError(card.inContext("copy on the device", [&] {
-    return driver.memcpyAsync(address(dst), address(src), bytes, stream);
-  }));
+  return toError(card.copyOnDevice(dst, src, bytes, stream));
 }
 
 Error CUDADevice::fill(void *dst, uint8_t value, size_t bytes) {
-  if (bytes == 0)
-    return Error::success();
-  return toError(card.inContext(
-      "fill memory", [&] { return driver.memsetD8Async(address(dst), value, bytes, stream); }));
+  return toError(card.fill(dst, value, bytes, stream));
 }
 
 Error CUDADevice::synchronize() { return toError(card.synchronize(stream)); }

@@ -29,12 +29,6 @@ Fault Card::checkPTX(const char *ptx) {
 }
 
 Fault Card::loadKernels(const ImageKey &key, const char *image, LoadedModule *&found) {
-  if (std::memcmp(image,
-                  "\x7f"
-                  "ELF",
-                  4) != 0)
-    if (Fault fault = checkPTX(image))
-      return fault;
   {
     Lock lock(mutex);
     for (found = modules; found; found = found->next)
@@ -52,6 +46,10 @@ Fault Card::loadKernels(const ImageKey &key, const char *image, LoadedModule *&f
   Lock lock(found->mutex);
   if (found->module)
     return {};
+  constexpr char kELF[] = {0x7f, 'E', 'L', 'F'};
+  if (std::memcmp(image, kELF, sizeof(kELF)) != 0)
+    if (Fault fault = checkPTX(image))
+      return fault;
 
   char log[8192] = "";
   int options[] = {kErrorLogBuffer, kErrorLogBufferSizeBytes};

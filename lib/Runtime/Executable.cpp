@@ -3,13 +3,11 @@
 #include "flashattn/Runtime/Executable.h"
 #include "Errors.h"
 #include "RuntimeContext.h"
+#include "flashattn/Runtime/HostCode.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/ExecutionEngine/ExecutionEngine.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
-#include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
-#include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/MapVector.h"
@@ -89,15 +87,6 @@ private:
 
 } // namespace
 
-static void registerTranslations(MLIRContext *context) {
-  DialectRegistry registry;
-  registerBuiltinDialectTranslation(registry);
-  registerLLVMDialectTranslation(registry);
-  registerGPUDialectTranslation(registry);
-  gpu::registerOffloadingLLVMTranslationInterfaceExternalModels(registry);
-  context->appendDialectRegistry(registry);
-}
-
 /// The functions that the module calls and nobody has, `symbols` included. The engine's own check
 /// comes too late: it aborts the process.
 static SmallVector<std::string> findUnresolved(const llvm::Module &module,
@@ -126,18 +115,6 @@ createHostMachine(llvm::CodeGenOptLevel level) {
     return builder.takeError();
   builder->setCodeGenOptLevel(level);
   return builder->createTargetMachine();
-}
-
-/// Removes what functions' arguments promised to passes, of which LLVM would warn as unknown.
-static void dropPromises(ModuleOp lowered) {
-  for (auto function : lowered.getOps<FunctionOpInterface>())
-    for (unsigned i = 0; i < function.getNumArguments(); ++i) {
-      SmallVector<NamedAttribute> known;
-      for (NamedAttribute attribute : function.getArgAttrs(i))
-        if (isa_and_nonnull<LLVM::LLVMDialect>(attribute.getNameDialect()))
-          known.push_back(attribute);
-      function.setArgAttrs(i, known);
-    }
 }
 
 namespace {
@@ -193,8 +170,7 @@ private:
 } // namespace
 
 Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
-  registerTranslations(lowered.getContext());
-  dropPromises(lowered);
+  prepareTranslation(lowered);
   KernelLoader loader(lowered, device);
   // Kernels on a model spend their time in it, and are long: passes over them cost more than they
   // bring.
@@ -246,9 +222,8 @@ Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
     return error;
 
   for (auto function : lowered.getOps<LLVM::LLVMFuncOp>()) {
-    constexpr StringRef kPrefix = "_mlir_ciface_";
     StringRef name = function.getName();
-    if (function.isExternal() || !name.consume_front(kPrefix))
+    if (function.isExternal() || !name.consume_front(kCInterfacePrefix))
       continue;
     auto entry = engine->lookupPacked(function.getName());
     if (!entry)

@@ -1,22 +1,31 @@
 //===- Overlap.cpp ---------------------------------------------------------===//
 
 #include "flashattn/Runtime/Overlap.h"
-#include "llvm/ADT/STLExtras.h"
-#include "llvm/ADT/SmallVector.h"
-#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
 
 using namespace mlir::flashattn;
-using llvm::divideCeilSigned;
-using llvm::divideFloorSigned;
+
+/// a * b + c, or the largest number where that is too large.
+static uint64_t multiplyAdd(uint64_t a, uint64_t b, uint64_t c) {
+  uint64_t product, sum;
+  return __builtin_mul_overflow(a, b, &product) || __builtin_add_overflow(product, c, &sum)
+             ? UINT64_MAX
+             : sum;
+}
+
+/// The divisor is positive.
+static int64_t divideFloor(int64_t a, int64_t b) { return a / b - (a % b < 0); }
+static int64_t divideCeil(int64_t a, int64_t b) { return a / b + (a % b > 0); }
 
 uintptr_t TensorPlace::getEnd() const {
   uint64_t elements = 1;
-  for (auto [size, stride] : llvm::zip_equal(sizes, strides)) {
-    if (size == 0)
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (sizes[i] == 0)
       return address;
-    elements = llvm::SaturatingMultiplyAdd<uint64_t>(size - 1, stride, elements);
+    elements = multiplyAdd(sizes[i] - 1, strides[i], elements);
   }
-  return llvm::SaturatingMultiplyAdd<uint64_t>(elements, elementBytes, address);
+  return multiplyAdd(elements, elementBytes, address);
 }
 
 namespace {
@@ -32,15 +41,16 @@ class Search {
 public:
   /// The bytes from a byte of `lhs` to one of `rhs`, but for the difference of the addresses.
   Search(const TensorPlace &lhs, const TensorPlace &rhs) {
-    steps.push_back({1, -(lhs.elementBytes - 1), rhs.elementBytes - 1});
-    for (auto [size, stride] : llvm::zip_equal(lhs.sizes, lhs.strides))
-      if (size > 1 && stride > 0)
-        add({stride * lhs.elementBytes, -(size - 1), 0});
-    for (auto [size, stride] : llvm::zip_equal(rhs.sizes, rhs.strides))
-      if (size > 1 && stride > 0)
-        add({stride * rhs.elementBytes, 0, size - 1});
-    llvm::sort(steps, [](const Steps &a, const Steps &b) { return a.stride > b.stride; });
-    for (size_t i = steps.size() - 1; i-- > 0;) {
+    add({1, -(lhs.elementBytes - 1), rhs.elementBytes - 1});
+    for (size_t i = 0; i < lhs.sizes.size(); ++i)
+      if (lhs.sizes[i] > 1 && lhs.strides[i] > 0)
+        add({lhs.strides[i] * lhs.elementBytes, -(lhs.sizes[i] - 1), 0});
+    for (size_t i = 0; i < rhs.sizes.size(); ++i)
+      if (rhs.sizes[i] > 1 && rhs.strides[i] > 0)
+        add({rhs.strides[i] * rhs.elementBytes, 0, rhs.sizes[i] - 1});
+    std::sort(steps, steps + numSteps,
+              [](const Steps &a, const Steps &b) { return a.stride > b.stride; });
+    for (size_t i = numSteps - 1; i-- > 0;) {
       const Steps &next = steps[i + 1];
       steps[i].restLow = next.restLow + next.stride * next.low;
       steps[i].restHigh = next.restHigh + next.stride * next.high;
@@ -51,12 +61,12 @@ public:
   bool reaches(int64_t target, size_t first = 0) {
     const Steps &step = steps[first];
     // The last stride is 1.
-    if (first + 1 == steps.size())
+    if (first + 1 == numSteps)
       return step.low <= target && target <= step.high;
     if (--patience < 0)
       return true;
-    int64_t low = std::max(step.low, divideCeilSigned(target - step.restHigh, step.stride));
-    int64_t high = std::min(step.high, divideFloorSigned(target - step.restLow, step.stride));
+    int64_t low = std::max(step.low, divideCeil(target - step.restHigh, step.stride));
+    int64_t high = std::min(step.high, divideFloor(target - step.restLow, step.stride));
     for (int64_t n = low; n <= high; ++n)
       if (reaches(target - n * step.stride, first + 1))
         return true;
@@ -65,16 +75,18 @@ public:
 
 private:
   void add(Steps added) {
-    for (Steps &known : steps)
-      if (known.stride == added.stride) {
-        known.low += added.low;
-        known.high += added.high;
+    for (size_t i = 0; i < numSteps; ++i)
+      if (steps[i].stride == added.stride) {
+        steps[i].low += added.low;
+        steps[i].high += added.high;
         return;
       }
-    steps.push_back(added);
+    steps[numSteps++] = added;
   }
 
-  llvm::SmallVector<Steps, 12> steps;
+  /// One for bytes and one for each dimension of the two.
+  Steps steps[1 + 2 * TensorPlace::kMaxRank];
+  size_t numSteps = 0;
   /// Views of one array take a dozen sums; a few microseconds are what others may cost.
   int patience = 1000;
 };

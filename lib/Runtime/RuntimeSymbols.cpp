@@ -228,16 +228,8 @@ void flashattnEncodeTensorMap(void *map, void *alignedPointer, int64_t offset, i
     if (element < 0 || element >= kNumTensorMapElements)
       return formatError("expected an element type of a tensor map below {0} but got {1}",
                          kNumTensorMapElements, element);
-    TensorMapShape shape;
-    shape.element = static_cast<TensorMapElement>(element);
-    shape.base = static_cast<char *>(alignedPointer) + offset * getElementBytes(shape.element);
-    shape.sizes = Sizes(sizes, rank);
-    shape.strides = Sizes(strides, rank);
-    shape.rowDim = rowDim;
-    shape.boxRows = boxRows;
-    shape.outerDim = outerDim;
-    shape.outerRows = outerRows;
-    shape.boxColumns = boxColumns;
+    TensorMapShape shape = makeTensorMapShape(alignedPointer, offset, rank, sizes, strides, element,
+                                              rowDim, boxRows, outerDim, outerRows, boxColumns);
     return device.encodeTensorMap(map, shape);
   });
 }

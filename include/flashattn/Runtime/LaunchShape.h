@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <utility>
 
 namespace mlir::flashattn {
 
@@ -36,6 +37,9 @@ public:
   Sizes() = default;
   Sizes(const int64_t *data, size_t count) : data(data), count(count) {}
   template <size_t N> Sizes(const int64_t (&values)[N]) : data(values), count(N) {}
+  /// A vector or another array that outlives this.
+  template <typename Array, typename = decltype(std::declval<const Array &>().data())>
+  Sizes(const Array &values) : data(values.data()), count(values.size()) {}
 
   size_t size() const { return count; }
   int64_t operator[](size_t i) const { return data[i]; }
@@ -59,6 +63,23 @@ struct TensorMapShape {
   /// in shared memory.
   int64_t rowDim = 0, boxRows = 1, outerDim = 0, outerRows = 1, boxColumns = 1;
 };
+
+/// That of a memref, from the arguments of abi::kEncodeTensorMap.
+inline TensorMapShape makeTensorMapShape(void *alignedPointer, int64_t offset, int64_t rank,
+                                         const int64_t *sizes, const int64_t *strides,
+                                         int32_t element, int64_t rowDim, int64_t boxRows,
+                                         int64_t outerDim, int64_t outerRows, int64_t boxColumns) {
+  auto type = static_cast<TensorMapElement>(element);
+  return {type,
+          static_cast<char *>(alignedPointer) + offset * getElementBytes(type),
+          Sizes(sizes, rank),
+          Sizes(strides, rank),
+          rowDim,
+          boxRows,
+          outerDim,
+          outerRows,
+          boxColumns};
+}
 
 } // namespace mlir::flashattn
 

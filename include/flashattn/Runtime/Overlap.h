@@ -3,17 +3,18 @@
 #ifndef FLASHATTN_RUNTIME_OVERLAP_H
 #define FLASHATTN_RUNTIME_OVERLAP_H
 
-#include "llvm/ADT/ArrayRef.h"
+#include "flashattn/Runtime/LaunchShape.h"
 
 #include <cstdint>
 
 namespace mlir::flashattn {
 
-/// Where the elements of a tensor lie.
+/// Where the elements of a tensor lie. Needs no LLVM.
 struct TensorPlace {
+  static constexpr int kMaxRank = 5;
   uintptr_t address = 0; ///< of the first element
-  llvm::ArrayRef<int64_t> sizes;
-  llvm::ArrayRef<int64_t> strides; ///< in elements, not negative
+  Sizes sizes;           ///< at most kMaxRank
+  Sizes strides;         ///< in elements, not negative
   int64_t elementBytes = 0;
 
   /// Address behind the last byte; `address` where a size is 0.
