@@ -71,7 +71,8 @@ for name in ("ptxas", "nvdisasm", "cuobjdump"):
         config.substitutions.append(("%" + name, tool))
         # flash-run looks for them on PATH, behind what is there.
         config.environment["PATH"] += os.pathsep + os.path.dirname(os.path.abspath(tool))
-for name in ("flash-run", "mlir-opt", "mlir-runner", "mlir-translate", "opt", "pkg-config"):
+for name in ("cc", "flash-run", "mlir-opt", "mlir-runner", "mlir-translate", "nm", "opt", "pkg-config",
+             "readelf"):
     if find_tool(name):
         config.available_features.add(name)
 # The programs of test/CAPI, and the library they are linked to.

@@ -17,8 +17,8 @@ WRAPPERS = {"env", "-i", "-u", "not", "--crash"}
 # Pythons of the machine.
 PYTHONS = {"%python", "%numpy_python", "%flashattn_python"}
 # What a user gets, run by a test or not.
-TOOLS = ["flash-lsp-server", "flash-opt", "flash-run"]
-LIBRARIES = ["libFlashAttnC.so"]
+TOOLS = ["flash-compile", "flash-lsp-server", "flash-opt", "flash-run"]
+LIBRARIES = ["libFlashAttnAOTRuntime.a", "libFlashAttnC.so"]
 
 # Features of lit.cfg.py that only a build tree has, and folders that are not for the bundle.
 BUILD_FEATURES = {
