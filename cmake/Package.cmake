@@ -9,7 +9,7 @@ get_property(flashattn_libraries GLOBAL PROPERTY FLASHATTN_LIBRARIES)
 set_target_properties(flashattn_options PROPERTIES EXPORT_NAME FlashAttnOptions)
 install(TARGETS flashattn_options ${flashattn_libraries} EXPORT FlashAttnTargets
   ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}" INCLUDES DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}")
-foreach(tool flash-opt flash-run flash-lsp-server)
+foreach(tool flash-compile flash-opt flash-run flash-lsp-server)
   if(TARGET ${tool})
     # LLVM's shared libraries are where the build found them.
     set_target_properties(${tool} PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
@@ -18,6 +18,11 @@ foreach(tool flash-opt flash-run flash-lsp-server)
 endforeach()
 install(TARGETS FlashAttnCPURuntime EXPORT FlashAttnTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+# What compiles ahead of time, and what is linked to that: an export set that knows no MLIR either.
+install(TARGETS FlashAttnAOTRuntime EXPORT FlashAttnAOTTargets
+  ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(EXPORT FlashAttnAOTTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}")
+install(FILES cmake/FlashAttnKernels.cmake DESTINATION "${flashattn_package_dir}")
 # The C API, for C and for Python: the header and one shared library, in an export set that knows no
 # MLIR. `cmake --install … --component capi` installs them alone.
 install(TARGETS FlashAttnC EXPORT FlashAttnCTargets
@@ -43,7 +48,7 @@ install(DIRECTORY "${PROJECT_BINARY_DIR}/include/flashattn"
 install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 
 configure_package_config_file(cmake/FlashAttnConfig.cmake.in FlashAttnConfig.cmake
-  INSTALL_DESTINATION "${flashattn_package_dir}")
+  INSTALL_DESTINATION "${flashattn_package_dir}" PATH_VARS CMAKE_INSTALL_BINDIR)
 write_basic_package_version_file(FlashAttnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES "${PROJECT_BINARY_DIR}/FlashAttnConfig.cmake"
   "${PROJECT_BINARY_DIR}/FlashAttnConfigVersion.cmake" DESTINATION "${flashattn_package_dir}"
