@@ -1,0 +1,288 @@
+# flashattn.torch.flex_attention against torch's own in float64: sampled mask_mods, score_mods, block masks
+# and shapes, values and gradients, those of what is captured too; and what is refused.
+# REQUIRES: python-package, torch
+# RUN: %flashattn_python %s
+
+import random
+import sys
+import unittest
+
+import flashattn
+import torch
+from flashattn import ArgumentError, TraceError, _reference
+from flashattn import torch as ft
+from torch.nn.attention.flex_attention import (
+    BlockMask,
+    and_masks,
+    create_block_mask,
+    flex_attention,
+    or_masks,
+)
+
+# Otherwise each of torch's calls is compiled, in seconds, and then run without a kernel all the same.
+own_module = sys.modules[flex_attention.__module__]
+own_module._FLEX_ATTENTION_DISABLE_COMPILE_DEBUG = True
+BOUNDS = {getattr(torch, name): _reference.FROBENIUS[short] for name, short in
+          (("float32", "f32"), ("float16", "f16"), ("bfloat16", "bf16"))}  # fmt: skip
+
+
+def causal(b, h, q, k):
+    return q >= k
+
+
+def affine_mods(rng):
+    """Those that are sets, with the numbers of a draw."""
+    width, block, first = rng.randrange(1, 9), rng.randrange(2, 6), rng.randrange(0, 7)
+    return {
+        "causal": causal,
+        "window": lambda b, h, q, k: (q - k <= width) & (q >= k),
+        "two-sided": lambda b, h, q, k: (q - k < width) & (k - q < width),
+        "prefix": or_masks(causal, lambda b, h, q, k: k < first),
+        "blocks": lambda b, h, q, k: q // block == k // block,
+        "strided": lambda b, h, q, k: (q - k) % block == 0,
+        "not": lambda b, h, q, k: ~((q < k) | (k == first)),
+        "xor": lambda b, h, q, k: (q < width) ^ (k < first),
+        "where": lambda b, h, q, k: torch.where(q < width, k <= q, k >= first),
+        "all of": and_masks(causal, lambda b, h, q, k: k + width >= q, lambda b, h, q, k: k != 1),
+        "scaled": lambda b, h, q, k: 2 * k <= q + first,
+        "logical": lambda b, h, q, k: torch.logical_or(torch.eq(q, k), torch.logical_not(k.gt(first))),
+    }  # fmt: skip
+
+
+def captured_mods(rng, batch, heads, rows, keys):
+    """Those that read tensors, batches or heads."""
+    documents = torch.sort(torch.randint(0, 3, (max(rows, keys),)))[0]
+    lengths = torch.randint(1, keys + 1, (batch,))
+    table = torch.rand(heads, keys) > 0.3
+    limit = torch.tensor(rng.randrange(1, keys + 1))
+    return {
+        "documents": lambda b, h, q, k: documents[q] == documents[k],
+        "causal documents": lambda b, h, q, k: (q >= k) & (documents[q] == documents[k]),
+        "lengths": lambda b, h, q, k: k < lengths[b],
+        "table": lambda b, h, q, k: table[h, k],
+        "table of rows": lambda b, h, q, k: table[h][k] | (q == k),
+        "heads": lambda b, h, q, k: (h % 2 == 0) | (q >= k),
+        "limit": lambda b, h, q, k: k < limit,
+    }
+
+
+def plain_scores(rng):
+    slope = rng.random()
+    return {
+        "none": None,
+        "identity": lambda s, b, h, q, k: s,
+        "softcap": lambda s, b, h, q, k: 2 * torch.tanh(s / 2),
+        "alibi": lambda s, b, h, q, k: s + slope * (k - q),
+        "alibi of heads": lambda s, b, h, q, k: s + torch.exp2(-((h + 1) * 8.0 / 4)) * (k - q),
+        "where": lambda s, b, h, q, k: torch.where(q >= k, s, -float("inf")),
+        "relative": lambda s, b, h, q, k: s * (1.0 + (q - k).abs().float() * 0.125).rsqrt(),
+        "checker": lambda s, b, h, q, k: torch.where((q + k) % 2 == 0, s.sigmoid(), s.square()),
+        "chain": lambda s, b, h, q, k: torch.minimum(s, torch.maximum(-s, s * 0.5)) - b * 0.25,
+    }
+
+
+def learned_scores(tensors):
+    """Of captured tensors, which are drawn for the call: a name, a shape and a function each."""
+    heads, rows, keys, both, whole, one = tensors
+    return {
+        "head": lambda s, b, h, q, k: s + heads[h],
+        "slopes": lambda s, b, h, q, k: s + heads[h] * (q - k),
+        "rows and keys": lambda s, b, h, q, k: s + rows[q] - 2 * keys[k],
+        "relative": lambda s, b, h, q, k: torch.tanh(s) + both[q - k + keys.shape[0] - 1],
+        "full": lambda s, b, h, q, k: s + whole[b, h, q, k],
+        "nested": lambda s, b, h, q, k: s + whole[b][h][q, k].exp(),
+        "scaled sum": lambda s, b, h, q, k: (heads[h] + s * 2 - rows[q]) / 2,
+        "scalar": lambda s, b, h, q, k: s + one * k,
+        "where": lambda s, b, h, q, k: torch.where(q >= k, s + heads[h], s - heads[h]),
+        "hides": lambda s, b, h, q, k: torch.where(rows[q] > keys[k] - 2, s, float("-inf")),
+        "negative": lambda s, b, h, q, k: -(keys[k] - s),
+    }
+
+
+def reference(q, k, v, score_mod, block_mask, scale=None, enable_gqa=False):
+    """The definition, with gradients, which torch's own has not on the CPU."""
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    scores = q @ k.mT * (q.shape[3] ** -0.5 if scale is None else scale)
+    indices = [torch.arange(n) for n in scores.shape]
+    for function, is_score in ((score_mod, True), (block_mask and block_mask.mask_mod, False)):
+        if function is None:
+            continue
+        for dim in (3, 2, 1, 0):
+            places = [0 if i == dim else None for i in range(4)]
+            function = torch.vmap(function, (0, *places) if is_score else tuple(places))
+        found = function(*(scores,) * is_score, *indices)
+        scores = found if is_score else scores.masked_fill(~found, float("-inf"))
+    # A row that sees no key is 0, with gradients of 0.
+    sees = (scores > float("-inf")).any(-1, keepdim=True)
+    weights = torch.where(sees, scores, 0.0).softmax(-1)
+    return torch.where(sees, weights @ v, 0.0)
+
+
+class FlexTest(unittest.TestCase):
+    def draw(self, seed):
+        torch.manual_seed(seed)
+        rng = random.Random(seed)
+        batch, kv_heads, group = rng.choice((1, 2)), rng.choice((1, 2)), rng.choice((1, 1, 2))
+        rows, keys = rng.choice(((9, 9), (5, 17), (17, 6), (1, 21)))
+        dtype = rng.choice(list(BOUNDS))
+        make = lambda h, n, d: torch.randn(batch, n, h, d).transpose(1, 2).to(dtype)  # noqa: E731
+        heads = kv_heads * group
+        rest = {"enable_gqa": group > 1, "scale": rng.choice((None, 0.5))}
+        qkv = make(heads, rows, 16), make(kv_heads, keys, 16), make(kv_heads, keys, 24)
+        return rng, qkv, rest, (batch, heads, rows, keys)
+
+    def compare(self, qkv, captured, make_score, block_mask, rest):
+        """Values and gradients against torch's own in float64 of the same numbers."""
+        results = []
+        for wide in (False, True):
+            call = reference if wide else ft.flex_attention
+            leaves = [x.detach().double() if wide else x.detach() for x in (*qkv, *captured)]
+            leaves = [x.requires_grad_() for x in leaves]
+            o = call(*leaves[:3], make_score(leaves[3:]), block_mask, **rest)
+            weigh = torch.linspace(-1, 1, o.numel()).reshape(o.shape).to(o.dtype)
+            gradients = torch.autograd.grad(o, leaves, weigh, allow_unused=True)
+            results.append((o, *gradients))
+        with torch.no_grad():
+            double = [x.detach().double() for x in (*qkv, *captured)]
+            own = flex_attention(*double[:3], make_score(double[3:]), block_mask, **rest)
+        torch.testing.assert_close(torch.nan_to_num(own), results[1][0].detach())
+        bound = BOUNDS[qkv[0].dtype]
+        for place, (found, wanted) in enumerate(zip(*results)):
+            self.assertEqual(found is None, wanted is None)
+            if found is None:
+                continue
+            self.assertEqual(found.shape, wanted.shape)
+            error = float((found.double() - wanted).detach().norm())
+            # A score_mod multiplies what the rounding of o does to gradients; those of what is captured
+            # are sums, which may cancel.
+            limit = bound * (1.5 if place == 0 else 5) * float(wanted.detach().norm())
+            self.assertLessEqual(error, limit + (1e-5 if bound < 1e-4 else 1e-2), f"output {place}")
+
+    def make_captured(self, sizes):
+        batch, heads, rows, keys = sizes
+        shapes = (heads,), (rows,), (keys,), (rows + keys,), (batch, heads, rows, keys), ()
+        return [torch.randn(shape) for shape in shapes]
+
+    def test_sampled(self):
+        counts = {"affine": 0, "keep": 0, "scores": 0, "learned": 0}
+        for seed in range(104):
+            rng, qkv, rest, sizes = self.draw(seed)
+            kind = list(counts)[seed % 4]
+            counts[kind] += 1
+            masks = affine_mods(rng) if kind in ("affine", "learned") else {
+                **captured_mods(rng, *sizes), "none": None}  # fmt: skip
+            mask_name = list(masks)[seed // 4 % len(masks)]
+            scores = plain_scores(rng)
+            score_name = list(scores)[seed // 4 % len(scores) if kind == "scores" else rng.randrange(3)]
+            captured = []
+            make_score = lambda _, name=score_name: scores[name]  # noqa: E731
+            if kind == "learned":
+                captured = self.make_captured(sizes)
+                names = list(learned_scores(captured))
+                score_name = names[seed // 4 % len(names)]
+                make_score = lambda leaves, name=score_name: learned_scores(leaves)[name]  # noqa: E731
+            block_mask = None
+            if masks[mask_name] is not None:
+                batches = rng.choice((None, sizes[0])) if kind == "affine" else sizes[0]
+                heads = None if kind == "affine" else sizes[1]
+                block_mask = create_block_mask(masks[mask_name], batches, heads, *sizes[2:], device="cpu")
+            with self.subTest(seed=seed, kind=kind, mask=mask_name, score=score_name):
+                self.compare(qkv, captured, make_score, block_mask, rest)
+        self.assertEqual(sum(counts.values()), 104)
+
+    def test_sets_are_sets(self):
+        for seed in range(4):
+            for name, mod in affine_mods(random.Random(seed)).items():
+                with self.subTest(seed=seed, mask=name):
+                    mask = ft.affine_mask(mod)
+                    wanted = create_block_mask(mod, None, None, 13, 11, device="cpu", BLOCK_SIZE=1)
+                    x = torch.eye(11)[None, None]
+                    q = torch.zeros(1, 1, 13, 11)
+                    seen = flashattn.attention(q, x, x, mask=mask, align="top_left") > 0
+                    dense = wanted.to_dense().bool()
+                    self.assertTrue(torch.equal(seen, dense))
+
+    def test_lists_without_a_function(self):
+        counts = torch.tensor([[[1, 2, 1]]], dtype=torch.int32)
+        blocks = torch.tensor([[[[0, 1, 2], [0, 2, 1], [2, 0, 1]]]], dtype=torch.int32)
+        block_mask = BlockMask.from_kv_blocks(counts, blocks, BLOCK_SIZE=8, seq_lengths=(24, 24))
+        q, k, v = (torch.randn(1, 2, 24, 16) for _ in range(3))
+        keep = block_mask.to_dense().bool().repeat_interleave(8, -1).repeat_interleave(8, -2)
+        wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, keep)
+        self.assertLess(float((ft.flex_attention(q, k, v, None, block_mask) - wanted).norm()), 1e-4)
+
+    def test_log_sum_exp_and_hidden_rows(self):
+        q, k, v = (torch.randn(1, 2, 8, 16) for _ in range(3))
+        block_mask = create_block_mask(lambda b, h, q, k: k < q, None, None, 8, 8, device="cpu")
+        o, lse = ft.flex_attention(q, k, v, block_mask=block_mask, return_lse=True)
+        scores = (q @ k.mT / 4).masked_fill(torch.ones(8, 8).tril(-1) == 0, float("-inf"))
+        torch.testing.assert_close(lse, scores.logsumexp(-1), rtol=1e-5, atol=1e-5)
+        self.assertTrue(torch.equal(o[:, :, 0], torch.zeros(1, 2, 16)))
+
+    def test_one_batch_of_keys_is_that_of_all(self):
+        q, k, v = torch.randn(3, 2, 8, 16), torch.randn(1, 2, 8, 16), torch.randn(1, 2, 8, 16)
+        wanted = flex_attention(q.double(), k.double().expand(3, -1, -1, -1), v.double().expand(3, -1, -1, -1))
+        self.assertLess(float((ft.flex_attention(q, k, v) - wanted).norm()), 1e-4)
+
+    def test_what_is_no_set(self):
+        documents = torch.zeros(9, dtype=torch.int64)
+        for mod, pattern in (
+            (lambda b, h, q, k: q * k > 3, r"expected an integer as an operand of '\*' but got two indices"),
+            (lambda b, h, q, k: q // k > 3, "expected an integer as an operand of '//' but got two indices"),
+            (lambda b, h, q, k: q % -2 == 0, "expected '%' by a positive integer but got -2"),
+            (lambda b, h, q, k: q > k * 0.5, "expected integers in an affine mask_mod but got 0.5"),
+            (lambda b, h, q, k: q > h, "expected an affine mask_mod to read positions alone but got the head"),
+            (lambda b, h, q, k: q > b, "expected an affine mask_mod to read positions alone but got the batch"),
+            (lambda b, h, q, k: documents[q] == k, "read positions alone but got a tensor"),
+            (lambda b, h, q, k: q + k, r"expected comparisons of positions in mask_mod but got '\+'"),
+            (lambda b, h, q, k: torch.exp(q) > k, "expected affine operations in mask_mod but got 'exp'"),
+            (lambda b, h, q, k: 3, "expected mask_mod to return a condition but got 3"),
+            (7, "expected mask_mod to be a function or None but got int"),
+        ):  # fmt: skip
+            with self.subTest(pattern):
+                self.assertRaisesRegex(TraceError, pattern, ft.affine_mask, mod)
+
+    def test_what_is_refused(self):
+        q, k, v = (torch.randn(2, 4, 8, 16) for _ in range(3))
+        table = torch.randn(4, 8)
+        block_mask = create_block_mask(causal, None, None, 8, 8, device="cpu")
+        score = lambda function: {"score_mod": function}  # noqa: E731
+        for error, pattern, tensors, options in (
+            (TraceError, "a tensor as operand of '\\*' together with the score", (q, k, v),
+             score(lambda s, b, h, q, k: s * table[h, k])),
+            (TraceError, "a tensor as operand of 'exp' together with the score", (q, k, v),
+             score(lambda s, b, h, q, k: torch.exp(s + table[h, k]))),
+            (TraceError, "a condition of indices, or one that hides with -inf", (q, k, v),
+             score(lambda s, b, h, q, k: torch.where(table[h, k] > 0, s, 2 * s))),
+            (TraceError, "but got the truth of a traced value", (q, k, v),
+             score(lambda s, b, h, q, k: s if q >= k else 0)),
+            (TraceError, "but got torch's cumsum", (q, k, v),
+             score(lambda s, b, h, q, k: torch.cumsum(s, 0))),
+            (TraceError, r"shape \[4, 8\] to be indexed in each dimension in '\+' but got 1 indices", (q, k, v),
+             score(lambda s, b, h, q, k: s + table[h])),
+            (TraceError, "expected at most 2 indices of a captured tensor but got 3", (q, k, v),
+             score(lambda s, b, h, q, k: s + table[h, q, k])),
+            (TraceError, "expected integers as indices of a captured tensor but got slice", (q, k, v),
+             score(lambda s, b, h, q, k: s + table[h, :])),
+            (TraceError, "expected numbers, tensors and traced values in '\\+' but got str", (q, k, v),
+             score(lambda s, b, h, q, k: s + "1")),
+            (TraceError, "expected score_mod to be a function or None but got int", (q, k, v), score(3)),
+            (TraceError, "in score_mod but got TypeError", (q, k, v), score(lambda s: s)),
+            (ArgumentError, "expected block_mask to be a BlockMask but got function", (q, k, v),
+             {"block_mask": causal}),
+            (ArgumentError, "expected a block_mask of 9 queries and 9 keys but got one of 8 and 8",
+             [torch.randn(2, 4, 9, 16) for _ in range(3)], {"block_mask": block_mask}),
+            (ArgumentError, "expected a block_mask of 1 or 2 batches but got 3", (q, k, v),
+             {"block_mask": create_block_mask(causal, 3, None, 8, 8, device="cpu")}),
+            (ArgumentError, "expected a block_mask of 1 or 4 heads but got 2", (q, k, v),
+             {"block_mask": create_block_mask(causal, None, 2, 8, 8, device="cpu")}),
+            (ArgumentError, "expected 4 heads of 'key' as in 'query' but got 2", (q, k[:, :2], v[:, :2]), {}),
+            (ArgumentError, "expected 'query' to be a tensor of rank 4 but got rank 3", (q[0], k, v), {}),
+            (ArgumentError, "expected 'key' to be a tensor of rank 4 but got list", (q, [1], v), {}),
+        ):  # fmt: skip
+            with self.subTest(pattern):
+                self.assertRaisesRegex(error, pattern, ft.flex_attention, *tensors, **options)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
