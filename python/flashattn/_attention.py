@@ -7,7 +7,7 @@ times as much.
 
 from __future__ import annotations
 
-from typing import Any, List, Literal, Mapping, Optional, Tuple, TypeVar, Union, overload
+from typing import Any, List, Literal, Optional, Tuple, TypeVar, Union, overload
 
 import numpy
 
@@ -22,10 +22,9 @@ from . import (
     _torch,
     _trace,
 )
-from ._checks import ALIGNMENT, device_name, model_chip
+from ._checks import ALIGNMENT, model_chip
 from ._library import DEVICE_CPU, pack_objects
-from ._tensors import View
-from .errors import ArgumentError, UnsupportedError
+from .errors import ArgumentError
 from .masks import Mask
 
 #: Plans that tensors are compared with, one by one.
@@ -408,105 +407,6 @@ def _attend(
         queries=queries,
     )
     return made if return_lse else made[0]
-
-
-def launch_kernel(
-    kernel: _kernel.Kernel,
-    q: Any,
-    k: Any,
-    v: Any,
-    out: Any,
-    lse: Any,
-    scale: Any,
-    stream: Any,
-    operands: Mapping[str, Any],
-) -> None:
-    """`Kernel.launch`."""
-    bits = kernel._scale_bits if scale is None else _module.scale_bits(scale)
-    names, values = _features.settle(operands) if operands else ((), ())
-    tensors = (q, k, v, out, *values) if lse is None else (q, k, v, out, lse, *values)
-    kind = type(q)
-    plan, key = None, None
-    words: List[int] = []
-    if kind is numpy.ndarray:
-        plan, key, words = _plans.find_numpy(tensors, (names, lse is None), kernel._plans)
-    elif kind is _torch.Tensor:
-        plan, key, words = _plans.find_torch(tensors, (names, lse is None), kernel._plans)
-    if plan is not None:
-        plan.start(_torch.stream_or(stream, plan.device), [*words, bits])
-        return
-    plan, checked = _plan_of(kernel, q, k, v, out, lse, dict(zip(names, values)))
-    if stream is None:
-        stream = _torch.stream_of(q, checked[0])
-    else:
-        stream = _tensors.stream_pointer(stream)
-    plan.start(stream, [*_plans.words_of(checked), bits])
-    if key is not None:
-        plan.kernel = None  # which would never go if it kept itself
-        if len(kernel._plans) >= _cache.MAX_PLANS:
-            kernel._plans.clear()
-        kernel._plans[key] = plan
-
-
-def measure_workspace(
-    kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
-) -> int:
-    """`Kernel.get_workspace_bytes`."""
-    names, values = _features.settle(operands)
-    plan, checked = _plan_of(kernel, q, k, v, out, lse, dict(zip(names, values)))
-    if plan.is_empty:
-        return 0
-    words = [*_plans.words_of(checked), kernel._scale_bits]
-    for tensor, word in zip(plan.tensors, words):
-        tensor.scalar = word  # counts where the argument is one
-    return kernel._library.workspace(kernel._handle, plan.tensors, len(words))
-
-
-def _plan_of(
-    kernel: _kernel.Kernel, q: Any, k: Any, v: Any, out: Any, lse: Any, operands: Mapping[str, Any]
-) -> Tuple[_plans.Plan, Tuple[Union[View, int], ...]]:
-    """A plan of the caller's own, with what it was made from."""
-    _torch.learn()
-    if not kernel.is_launchable:
-        raise UnsupportedError(
-            f"the kernel cannot be launched: {kernel._info.not_launchable_reason}"
-        )
-    problem = kernel.problem
-    if problem.lse and lse is None:
-        raise ArgumentError("expected lse for a kernel with return_lse but got None")
-    if not problem.lse and lse is not None:
-        raise ArgumentError("expected no lse for a kernel without return_lse but got one")
-    bits = problem.element == "bf16"
-    tensors = {"q": q, "k": k, "v": v}
-    call = _plans.check_call(
-        "attention", tensors, operands, problem.layout, bits, problem, device=kernel.device
-    )
-    sizes, found = call.sizes, call.views["q"]
-    for name, width, size in (
-        ("D", problem.d, sizes["D"]),
-        ("Dv", problem.dv, sizes["V"]),
-        ("Nq", problem.queries, sizes["N"]),
-    ):
-        if width is not None and width != size:
-            raise ArgumentError(f"expected {name} to be {width}, as compiled, but got {size}")
-    if found.element != problem.element:
-        raise ArgumentError(
-            f"expected element type {problem.element}, as compiled, but got {found.element}"
-        )
-    if found.device != kernel.device:
-        raise ArgumentError(
-            f"expected tensors on {device_name(kernel.device)}, as compiled, but got "
-            f"{device_name(found.device)}"
-        )
-    given = {"o": out} if lse is None else {"o": out, "lse": lse}
-    outputs = {name: _plans.output_of(call, name, tensor) for name, tensor in given.items()}
-    checked = _plans.check_outputs(call, outputs)
-    if _module.ROWS.index(checked.rows) > _module.ROWS.index(problem.rows):
-        raise ArgumentError(
-            f"expected {problem.rows} rows, as compiled, but got {checked.rows} ones"
-        )
-    shapes = [output.shape for output in outputs.values()]
-    return _plans.Plan(kernel, checked.values, shapes), checked.values
 
 
 def _split_out(out: Any, return_lse: bool) -> Tuple[Any, Any]:

@@ -193,10 +193,10 @@ class Kernel:
         the rest, for a kernel that was compiled with them, and needed there. Shapes and errors as
         of `flashattn.attention`: `out` and `lse` must share no memory with each other or the rest.
         Returns before a GPU is done."""
-        from . import _attention
+        from . import _launch
 
         given = _features.given("launch", operands) if operands else {}
-        _attention.launch_kernel(self, q, k, v, out, lse, scale, stream, given)
+        _launch.launch_kernel(self, q, k, v, out, lse, scale, stream, given)
 
     def get_workspace_bytes(
         self, q: Any, k: Any, v: Any, out: Any, lse: Any = None, **operands: Any
@@ -204,10 +204,10 @@ class Kernel:
         """Memory of a GPU that `launch` of the same arguments needs besides them: the most that it
         has allocated at any time, before the driver rounds it up. Nothing is allocated or started.
         Errors as of `launch`."""
-        from . import _attention
+        from . import _launch
 
         given = _features.given("get_workspace_bytes", operands)
-        return _attention.measure_workspace(self, q, k, v, out, lse, given)
+        return _launch.measure_workspace(self, q, k, v, out, lse, given)
 
 
 def cached(problem: _module.Problem, device: Union[int, str]) -> Kernel:
