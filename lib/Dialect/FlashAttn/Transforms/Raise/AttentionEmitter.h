@@ -37,6 +37,8 @@ private:
   Value makeOperand(Element *x, const Roles &roles, bool negated);
   Value emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads, ValueRange arguments,
              llvm::function_ref<Value(unsigned)> digits);
+  Value emit(OpBuilder &b, Element *x, llvm::function_ref<Value(unsigned)> digits,
+             llvm::DenseMap<Element *, Value> &made);
   Value emitIndex(OpBuilder &b, AffineExpr expr, llvm::function_ref<Value(unsigned)> digits);
   Value reshape(Value value, ArrayRef<int64_t> shape);
   Value convert(Value value, Type element);

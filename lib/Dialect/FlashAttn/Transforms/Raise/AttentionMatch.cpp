@@ -14,6 +14,9 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// Of what a score or a probability is made at most, in parts that are used once each.
+static constexpr unsigned mostParts = 128;
+
 static bool isExponential(Element *x) { return x->is("math.exp") || x->is("math.exp2"); }
 
 bool AttentionMatcher::fail(Operation *at, const Twine &expected, const Twine &found) {
@@ -106,6 +109,12 @@ void AttentionMatcher::flatten(Element *x, bool inverted, Product &product) {
     return;
   }
   Element *n = exprs.resolve(x);
+  if (product.exps.size() + product.divisors.size() + product.others.size() +
+          product.guards.size() >=
+      mostParts) {
+    product.others.push_back(x);
+    return;
+  }
   if (n->isFloatCast())
     return flatten(n->operands[0], inverted, product);
   if (n->is("arith.mulf") || n->is("arith.divf")) {
@@ -135,6 +144,10 @@ void AttentionMatcher::flatten(Element *x, bool inverted, Product &product) {
 /// The factors of a product's body, whose loads are not taken apart.
 void AttentionMatcher::collectFactors(Element *x, SmallVectorImpl<Element *> &factors,
                                       Product &product) {
+  if (factors.size() >= mostParts) {
+    factors.push_back(x);
+    return;
+  }
   if (x->isFloatCast())
     return collectFactors(x->operands[0], factors, product);
   if (x->is("arith.mulf")) {
@@ -149,6 +162,10 @@ void AttentionMatcher::collectFactors(Element *x, SmallVectorImpl<Element *> &fa
 }
 
 void AttentionMatcher::collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms) {
+  if (terms.size() >= mostParts) {
+    terms.push_back({x, factor});
+    return;
+  }
   Element *n = exprs.resolve(x);
   if (n->isFloatCast())
     return collectTerms(n->operands[0], factor, terms);
@@ -187,14 +204,21 @@ static double getLogarithmFactor(Element *x) {
 }
 
 /// Whether `x` is made of a product of two tensors that differs by key.
-bool AttentionMatcher::hasScores(Element *x, unsigned depth) {
-  Element *n = exprs.resolve(x);
-  if (n->kind == Element::Kind::Reduce)
-    return n->name == "arith.addf" && exprs.dependsOn(n, match.key) &&
-           exprs.dependsOn(n, match.indices);
-  return n->kind == Element::Kind::Op && depth < 24 && llvm::any_of(n->operands, [&](Element *y) {
-           return isa<FloatType>(y->type) && hasScores(y, depth + 1);
-         });
+bool AttentionMatcher::hasScores(Element *x) {
+  SmallVector<Element *> work = {x};
+  llvm::SmallPtrSet<Element *, 16> seen;
+  while (!work.empty()) {
+    Element *n = exprs.resolve(work.pop_back_val());
+    if (!seen.insert(n).second || seen.size() > mostParts)
+      continue;
+    if (n->kind == Element::Kind::Reduce && n->name == "arith.addf" &&
+        exprs.dependsOn(n, match.key) && exprs.dependsOn(n, match.indices))
+      return true;
+    for (Element *operand : n->operands)
+      if (isa<FloatType>(operand->type))
+        work.push_back(operand);
+  }
+  return false;
 }
 
 std::optional<AttentionMatch> AttentionMatcher::run() {

@@ -49,7 +49,7 @@ private:
   void collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms);
   void collectExponent(Element *exp, SmallVectorImpl<Term> &terms);
   bool areEqual(const Term &a, const Term &b);
-  bool hasScores(Element *x, unsigned depth = 0);
+  bool hasScores(Element *x);
   bool matchProbabilities(Product &product);
   bool matchDivisor(Product &product, Element *exp);
   bool matchLogSum(ArrayRef<Term> shifts, Element *exp);

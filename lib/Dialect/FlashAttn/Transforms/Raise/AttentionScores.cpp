@@ -15,8 +15,11 @@ static constexpr double lowScore = -1e4;
 Element *AttentionMatcher::findUniform(Element *x) {
   Element *found = exprs.force(x);
   SmallVector<Element *> work = {found};
+  llvm::SmallPtrSet<Element *, 16> seen;
   while (!work.empty()) {
     Element *part = work.pop_back_val();
+    if (!seen.insert(part).second)
+      continue;
     bool isOne =
         llvm::all_of(part->indices, [&](AffineExpr index) { return index.isSymbolicOrConstant(); });
     if (!isOne || part->kind == Element::Kind::Reduce)

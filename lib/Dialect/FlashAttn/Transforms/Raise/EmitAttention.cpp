@@ -113,10 +113,16 @@ Value AttentionEmitter::convert(Value value, Type element) {
 }
 
 void AttentionEmitter::collectLoads(Element *x, SmallVectorImpl<Element *> &loads) {
-  if (x->kind == Element::Kind::Load && !llvm::is_contained(loads, x))
-    loads.push_back(x);
-  for (Element *operand : x->operands)
-    collectLoads(operand, loads);
+  SmallVector<Element *> work = {x};
+  llvm::SmallPtrSet<Element *, 16> seen;
+  while (!work.empty()) {
+    Element *next = work.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (next->kind == Element::Kind::Load)
+      loads.push_back(next);
+    llvm::append_range(work, llvm::reverse(next->operands));
+  }
 }
 
 Value AttentionEmitter::emitIndex(OpBuilder &b, AffineExpr expr,
@@ -148,27 +154,40 @@ Value AttentionEmitter::emitIndex(OpBuilder &b, AffineExpr expr,
 
 Value AttentionEmitter::emit(OpBuilder &b, Element *x, ArrayRef<Element *> loads,
                              ValueRange arguments, llvm::function_ref<Value(unsigned)> digits) {
+  llvm::DenseMap<Element *, Value> made;
+  for (auto [load, argument] : llvm::zip(loads, arguments))
+    made[load] = argument;
+  return emit(b, x, digits, made);
+}
+
+Value AttentionEmitter::emit(OpBuilder &b, Element *x, llvm::function_ref<Value(unsigned)> digits,
+                             llvm::DenseMap<Element *, Value> &made) {
+  if (Value value = made.lookup(x))
+    return value;
+  Value value;
   switch (x->kind) {
-  case Element::Kind::Load:
-    return arguments[llvm::find(loads, x) - loads.begin()];
   case Element::Kind::Const:
-    return arith::ConstantOp::create(b, loc, cast<TypedAttr>(x->constant));
+    value = arith::ConstantOp::create(b, loc, cast<TypedAttr>(x->constant));
+    break;
   case Element::Kind::Scalar:
-    return x->value;
-  case Element::Kind::Index: {
-    Value index = emitIndex(b, exprs.simplify(x->indices[0]), digits);
-    return x->type.isIndex() ? index : arith::IndexCastOp::create(b, loc, x->type, index);
-  }
+    value = x->value;
+    break;
+  case Element::Kind::Index:
+    value = emitIndex(b, exprs.simplify(x->indices[0]), digits);
+    if (!x->type.isIndex())
+      value = arith::IndexCastOp::create(b, loc, x->type, value);
+    break;
   default: {
     SmallVector<Value> operands;
     for (Element *operand : x->operands)
-      operands.push_back(emit(b, operand, loads, arguments, digits));
+      operands.push_back(emit(b, operand, digits, made));
     OperationState state(loc, x->name, operands, x->type,
                          x->op ? x->op->getAttrDictionary().getValue()
                                : ArrayRef<NamedAttribute>());
-    return b.create(state)->getResult(0);
+    value = b.create(state)->getResult(0);
   }
   }
+  return made[x] = value;
 }
 
 /// `x` at every digit of `roles`, as a tensor of those dimensions.
@@ -243,8 +262,11 @@ Value AttentionEmitter::gather(Element *load, const Roles &roles) {
 Roles AttentionEmitter::pairRoles(Element *x) {
   SmallVector<Element *> work = {x};
   llvm::SmallSetVector<unsigned, 8> used;
+  llvm::SmallPtrSet<Element *, 16> seen;
   while (!work.empty()) {
     Element *y = work.pop_back_val();
+    if (!seen.insert(y).second)
+      continue;
     for (AffineExpr index : y->indices)
       exprs.collectVariables(index, used);
     work.append(y->operands.begin(), y->operands.end());

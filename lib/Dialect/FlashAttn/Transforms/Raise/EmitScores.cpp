@@ -123,11 +123,18 @@ Value AttentionEmitter::toIndex(Value value) {
 
 /// Whether a bias is made of positions and numbers alone, so that a score_mod can say it.
 bool AttentionEmitter::isComputed(Element *x) {
-  if (x->kind == Element::Kind::Load || x->kind == Element::Kind::Reduce)
-    return false;
-  if (x->kind == Element::Kind::Scalar && !(x->type.isF32() || x->type.isIntOrIndex()))
-    return false;
-  return llvm::all_of(x->operands, [&](Element *y) { return isComputed(y); });
+  SmallVector<Element *> work = {x};
+  llvm::SmallPtrSet<Element *, 16> seen;
+  while (!work.empty()) {
+    Element *next = work.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (next->kind == Element::Kind::Load || next->kind == Element::Kind::Reduce ||
+        (next->kind == Element::Kind::Scalar && !next->type.isF32() && !next->type.isIntOrIndex()))
+      return false;
+    work.append(next->operands.begin(), next->operands.end());
+  }
+  return true;
 }
 
 /// Whether a factor is above 0, whatever it is made of.

@@ -134,9 +134,12 @@ Element *TensorExprs::fold(Element *element) {
 }
 
 void TensorExprs::touch(Element *element) {
-  element = resolve(element);
-  for (Element *operand : element->operands)
-    touch(operand);
+  SmallVector<Element *> work = {element};
+  while (!work.empty()) {
+    Element *next = resolve(work.pop_back_val());
+    if (touched.insert(next).second)
+      work.append(next->operands.begin(), next->operands.end());
+  }
 }
 
 Element *TensorExprs::force(Element *element) {
@@ -264,16 +267,28 @@ bool TensorExprs::areEqual(Element *a, Element *b) {
 }
 
 bool TensorExprs::dependsOn(Element *element, ArrayRef<AffineExpr> variables) {
-  llvm::SmallSetVector<unsigned, 8> asked, present;
-  for (AffineExpr variable : variables)
-    collectVariables(variable, asked);
-  for (AffineExpr index : element->indices)
-    collectVariables(index, present);
-  auto isAsked = [&](unsigned variable) { return asked.contains(variable); };
-  if (element->kind == Element::Kind::Op)
-    return llvm::any_of(element->operands, [&](Element *x) { return dependsOn(x, variables); });
-  if (!llvm::any_of(present, isAsked))
-    return false;
-  Element *next = expand(element);
-  return next ? dependsOn(next, variables) : true;
+  SmallVector<Element *> work = {element};
+  llvm::SmallPtrSet<Element *, 16> seen;
+  while (!work.empty()) {
+    Element *next = work.pop_back_val();
+    if (!seen.insert(next).second)
+      continue;
+    if (next->kind == Element::Kind::Op) {
+      work.append(next->operands.begin(), next->operands.end());
+      continue;
+    }
+    // Anew each time: what is expanded may have cut variables.
+    llvm::SmallSetVector<unsigned, 8> asked, present;
+    for (AffineExpr variable : variables)
+      collectVariables(variable, asked);
+    for (AffineExpr index : next->indices)
+      collectVariables(index, present);
+    if (llvm::none_of(present, [&](unsigned variable) { return asked.contains(variable); }))
+      continue;
+    Element *inside = expand(next);
+    if (!inside)
+      return true;
+    work.push_back(inside);
+  }
+  return false;
 }

@@ -30,6 +30,8 @@ struct Plane {
 };
 
 class MaskRaiser {
+  static constexpr unsigned mostParts = 1000;
+
 public:
   MaskRaiser(TensorExprs &exprs, const AttentionMatch &match, NearMiss &miss)
       : exprs(exprs), match(match), miss(miss), context(match.output->getContext()),
@@ -68,6 +70,8 @@ private:
   int64_t queries, keys, shift = 0;
   AffineExpr query, key, unmoved;
   bool isMoved = false;
+  /// Parts of conditions that were looked at; one that is used twice counts twice.
+  unsigned parts = 0;
   Union visible = {{}};
   RaisedMask result;
 };
@@ -138,6 +142,8 @@ std::optional<Union> MaskRaiser::getBool(Element *x, bool shows) {
 }
 
 std::optional<Union> MaskRaiser::getSet(Element *x, bool shows) {
+  if (++parts > mostParts)
+    return std::nullopt;
   x = exprs.force(x);
   if (auto constant = dyn_cast_or_null<IntegerAttr>(x->constant))
     return constant.getValue().isZero() == shows ? Union{} : Union{{}};
@@ -331,7 +337,7 @@ void MaskRaiser::take(Element *x, bool shows, bool isFinite) {
   if (takeLengths(x, shows))
     return;
   Element *n = exprs.resolve(x);
-  if (n->is(shows ? "arith.andi" : "arith.ori")) {
+  if (parts < mostParts && n->is(shows ? "arith.andi" : "arith.ori")) {
     take(n->operands[0], shows, isFinite);
     return take(n->operands[1], shows, isFinite);
   }

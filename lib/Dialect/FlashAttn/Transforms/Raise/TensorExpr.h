@@ -113,6 +113,7 @@ private:
   SmallVector<Element *> symbols;
   llvm::DenseMap<Element *, Element *> expanded, forced;
   llvm::DenseSet<std::pair<Element *, Element *>> equal;
+  llvm::DenseSet<Element *> touched;
   llvm::SetVector<Operation *> visited;
   /// Elements that may still be made: what bounds the work for each candidate.
   unsigned budget = 20000;
