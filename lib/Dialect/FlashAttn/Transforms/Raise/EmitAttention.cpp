@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/Dialect/Utils/ReshapeOpsUtils.h"
+#include "llvm/Support/FormatVariadic.h"
 #include <cmath>
 
 using namespace mlir;
@@ -312,6 +313,9 @@ bool AttentionEmitter::check(Layout layout) {
     if (!exprs.isLinear(x))
       return refuse("expected operands whose dimensions divide evenly", "a reshape that does not");
   }
+  for (Value value : {match.q->value, match.k->value, match.v->value, match.result})
+    if (Attribute encoding = cast<RankedTensorType>(value.getType()).getEncoding())
+      return refuse("expected tensors without an encoding", llvm::formatv("{0}", encoding).str());
   Roles q = rolesOf(heads, d.query, d.inner, layout), k = rolesOf(d.head, d.key, d.inner, layout),
         v = rolesOf(d.head, d.key, d.value, layout), o = rolesOf(heads, d.query, d.value, layout);
   // Of dimensions that are not known none may be cut or merged.

@@ -432,6 +432,9 @@ def no_third_factor():
 def no_values_of_keys():
     m=M(); q,k=m.arg([B,H,N,D]),m.arg([B,H,NK,D]); v=m.arg([B,H,4,D]); r=m.generic([v],[['d0','d1','d2','d4']],[B,H,4,4,D],'f32',lambda n,o:([],n[0])); return m.text(pv(m,m.softmax(qk(m,q,k)),m.reshape(r,[[0],[1],[2,3],[4]],[B,H,NK,D])))
 
+@case
+def no_encoding(): return two_d().replace('tensor<16x8xf32>','tensor<16x8xf32, "blocked">')
+
 LOOK_ALIKES=['no_','dropped_row','tile_heads','scale_per_row']
 def looks_alike(name): return name!='no_max' and any(name.startswith(x) for x in LOOK_ALIKES)
 if __name__=='__main__':
