@@ -333,9 +333,10 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
       total = arith::AddFOp::create(b, loc, total, sum);
   };
   if (transposed) {
-    // Scores start from zero and are one sum of kSize products, but long ones of steps: where P is
-    // 1 and dP equals delta, all that is left of a gradient is what the sum lost.
-    constexpr int64_t kLongest = 128;
+    // Scores start from zero and are one sum of kSize products, but long ones of steps: where P is 1
+    // and dP equals delta, all that is left of a gradient is what the sum lost. Wide tiles, which
+    // gradients have not, leave no registers for sums of their own.
+    const bool sumsSteps = kSize > 64 && nSize <= 16;
     for (int64_t k = 0; k < kSize; k += 8) {
       SmallVector<Halves> a;
       for (int64_t r = 0; r < layout.rowBlocks; ++r)
@@ -344,7 +345,7 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
         Halves operand = rhsAt(k, n);
         for (int64_t r = 0; r < layout.rowBlocks; ++r) {
           MutableArrayRef<Value> totals = MutableArrayRef(c).slice(r * accBlock + n / 2, 4);
-          if (kSize <= kLongest) {
+          if (!sumsSteps) {
             multiply(a[r], operand, totals);
             continue;
           }

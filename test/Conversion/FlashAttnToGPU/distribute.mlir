@@ -590,7 +590,7 @@ func.func @fill_some(%to: memref<?x48xf32>, %tile: index) {
 
 // A sum of f32 products is three of the tensor cores', which round it towards zero.
 // CHECK-LABEL: func @short_sum
-// CHECK-COUNT-48: nvvm.mma.sync
+// CHECK-COUNT-24: nvvm.mma.sync
 // CHECK-NOT: arith.addf
 func.func @short_sum(%rows: memref<?xf32>) {
   %c0 = arith.constant 0 : index
@@ -602,12 +602,12 @@ func.func @short_sum(%rows: memref<?xf32>) {
     flashattn.on_threads %tx
         schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 4, dot_type = f32>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
-      %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x128xf32, #shared>
-      %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x8x128xf32, #shared>
-      %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x128xf32, #shared>, vector<16x128xf32>
-      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x8x128xf32, #shared>, vector<8x128xf32>
+      %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x64xf32, #shared>
+      %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x8x64xf32, #shared>
+      %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x64xf32, #shared>, vector<16x64xf32>
+      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x8x64xf32, #shared>, vector<8x64xf32>
       %acc = arith.constant dense<0.0> : vector<16x8xf32>
-      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %acc : vector<16x128xf32>, vector<8x128xf32> into vector<16x8xf32>
+      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %acc : vector<16x64xf32>, vector<8x64xf32> into vector<16x8xf32>
       %minf = arith.constant dense<0xFF800000> : vector<16xf32>
       %m = vector.multi_reduction <maxnumf>, %s, %minf [1] : vector<16x8xf32> to vector<16xf32>
       flashattn.store_tile %m to %rows[%c0] dims [0] in_bounds [false] : vector<16xf32>, memref<?xf32>
@@ -621,7 +621,7 @@ func.func @short_sum(%rows: memref<?xf32>) {
 
 #shared = #gpu.address_space<workgroup>
 
-// Of more than 128 products each step's 8 are added up on their own and then to the others.
+// Of more than 64 products each step's 8 are added up on their own and then to the others.
 // CHECK-LABEL: func @long_sum
 // CHECK-COUNT-3: nvvm.mma.sync
 // CHECK-NOT: nvvm.mma.sync
@@ -640,12 +640,12 @@ func.func @long_sum(%rows: memref<?xf32>) {
     flashattn.on_threads %tx
         schedule(<tile_m = 16, tile_n = 8, warps = 1, stages = 1, lanes = 4, dot_type = f32>) {
       %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
-      %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x136xf32, #shared>
-      %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x8x136xf32, #shared>
-      %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x136xf32, #shared>, vector<16x136xf32>
-      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x8x136xf32, #shared>, vector<8x136xf32>
+      %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x16x72xf32, #shared>
+      %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x8x72xf32, #shared>
+      %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x16x72xf32, #shared>, vector<16x72xf32>
+      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x8x72xf32, #shared>, vector<8x72xf32>
       %acc = arith.constant dense<0.0> : vector<16x8xf32>
-      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %acc : vector<16x136xf32>, vector<8x136xf32> into vector<16x8xf32>
+      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %acc : vector<16x72xf32>, vector<8x72xf32> into vector<16x8xf32>
       %minf = arith.constant dense<0xFF800000> : vector<16xf32>
       %m = vector.multi_reduction <maxnumf>, %s, %minf [1] : vector<16x8xf32> to vector<16xf32>
       flashattn.store_tile %m to %rows[%c0] dims [0] in_bounds [false] : vector<16xf32>, memref<?xf32>
