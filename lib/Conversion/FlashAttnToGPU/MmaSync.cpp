@@ -333,8 +333,8 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
       total = arith::AddFOp::create(b, loc, total, sum);
   };
   if (transposed) {
-    // Scores start from zero and are one sum of kSize products, but long ones of steps: where P is 1
-    // and dP equals delta, all that is left of a gradient is what the sum lost. Wide tiles, which
+    // Scores start from zero and are one sum of kSize products, but long ones of steps: where P is
+    // 1 and dP equals delta, all that is left of a gradient is what the sum lost. Wide tiles, which
     // gradients have not, leave no registers for sums of their own.
     const bool sumsSteps = kSize > 64 && nSize <= 16;
     for (int64_t k = 0; k < kSize; k += 8) {
