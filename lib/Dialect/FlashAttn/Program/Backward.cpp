@@ -41,10 +41,14 @@ private:
   SmallVector<TileInterval> findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
                                      int64_t columns) const;
   std::optional<TileLists> makeLists(TileAxis listed, ScheduleAttr schedule) const;
-  /// A loop over the tiles in `intervals` or, with lists, in that of a program: of its batch, head
-  /// and tile.
+  /// What a program goes over: the list that it has, or without `lists` what `find` gives. `place`
+  /// is its batch, head and tile, and becomes its list's.
+  SmallVector<TileInterval> getTiles(const std::optional<TileLists> &lists,
+                                     SmallVector<Value> &place,
+                                     function_ref<SmallVector<TileInterval>()> find) const;
+  /// A loop over `intervals` of tiles or, with lists, of the list at `place`.
   TileLoopOp createLoop(const std::optional<TileLists> &lists, ArrayRef<TileInterval> intervals,
-                        ArrayRef<Value> program, Value when, ValueRange state, Value rounds) const;
+                        ArrayRef<Value> place, Value when, ValueRange state, Value rounds) const;
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void addQueries(Value gradients, Value inner, Value k, ArrayRef<Value> at) const;
   void buildQueryPrograms(const QuerySums &sums);
@@ -156,15 +160,25 @@ std::optional<TileLists> BackwardBuilder::makeLists(TileAxis listed, ScheduleAtt
   return lists;
 }
 
+SmallVector<TileInterval>
+BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Value> &place,
+                          function_ref<SmallVector<TileInterval>()> find) const {
+  if (!lists)
+    return find();
+  if (int64_t together = countTogether(schedule); together > 1)
+    place[2] = divide32(place[2], index(together));
+  return {lists->getInterval(b, loc, place)};
+}
+
 TileLoopOp BackwardBuilder::createLoop(const std::optional<TileLists> &lists,
-                                       ArrayRef<TileInterval> intervals, ArrayRef<Value> program,
+                                       ArrayRef<TileInterval> intervals, ArrayRef<Value> place,
                                        Value when, ValueRange state, Value rounds) const {
   SmallVector<Value> bounds, listIndices;
   for (const TileInterval &interval : intervals)
     bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
   Value list;
   if (lists)
-    std::tie(list, listIndices) = lists->getList(b, loc, program);
+    std::tie(list, listIndices) = lists->getList(b, loc, place);
   return TileLoopOp::create(b, loc, bounds, list, listIndices, when, state, rounds);
 }
 
@@ -216,14 +230,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   if (op.getKvLen())
     when = less(firstKey, keys.keys);
   SmallVector<Value> place = {batch, kvHead, keyTile};
-  SmallVector<TileInterval> intervals;
-  if (queryLists) {
-    if (int64_t together = countTogether(schedule); together > 1)
-      place[2] = divide32(keyTile, index(together));
-    intervals = {queryLists->getInterval(b, loc, place)};
-  } else {
-    intervals = findQueries(keys, firstKey, rows, columns);
-  }
+  SmallVector<TileInterval> intervals =
+      getTiles(queryLists, place, [&] { return findQueries(keys, firstKey, rows, columns); });
   if (schedule.addsQueries())
     gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
   if (parts)
@@ -310,14 +318,8 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
   Value dO = operands.loadRows(op.getDO(), batch, head, queryTile, rows);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
   SmallVector<Value> place = {batch, head, queryTile};
-  SmallVector<TileInterval> intervals;
-  if (keyLists) {
-    if (int64_t together = countTogether(schedule); together > 1)
-      place[2] = divide32(queryTile, index(together));
-    intervals = {keyLists->getInterval(b, loc, place)};
-  } else {
-    intervals = findKeys(keys, firstQuery, rows, columns);
-  }
+  SmallVector<TileInterval> intervals =
+      getTiles(keyLists, place, [&] { return findKeys(keys, firstQuery, rows, columns); });
   Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, at),
