@@ -135,12 +135,13 @@ Fault Card::refuseMemory(size_t bytes) {
                        formatBytes(bytes).chars, formatBytes(free).chars);
 }
 
-Fault Card::allocate(size_t bytes, void *&buffer) {
+template <typename AllocateFn>
+Fault Card::allocateBy(size_t bytes, void *&buffer, AllocateFn allocate) {
   DevicePtr pointer = 0;
-  // The driver refuses a size of zero.
   Result result = kSuccess;
   if (Fault fault = inContext("allocate memory", [&] {
-        result = driver.memAlloc(&pointer, std::max<size_t>(bytes, 1));
+        // The driver refuses a size of zero.
+        result = allocate(&pointer, std::max<size_t>(bytes, 1));
         return result == kOutOfMemory ? kSuccess : result;
       }))
     return fault;
@@ -148,6 +149,10 @@ Fault Card::allocate(size_t bytes, void *&buffer) {
     return refuseMemory(bytes);
   buffer = reinterpret_cast<void *>(pointer);
   return {};
+}
+
+Fault Card::allocate(size_t bytes, void *&buffer) {
+  return allocateBy(bytes, buffer, driver.memAlloc);
 }
 
 Fault Card::release(void *buffer) {
@@ -180,17 +185,9 @@ Fault Card::allocateOn(Stream stream, size_t bytes, void *&buffer) {
                          getId().chars, driver.version / 1000, driver.version % 1000 / 10);
   if (Fault fault = makePool())
     return fault;
-  DevicePtr pointer = 0;
-  Result result = kSuccess;
-  if (Fault fault = inContext("allocate memory", [&] {
-        result = driver.memAllocFromPoolAsync(&pointer, std::max<size_t>(bytes, 1), pool, stream);
-        return result == kOutOfMemory ? kSuccess : result;
-      }))
-    return fault;
-  if (result == kOutOfMemory)
-    return refuseMemory(bytes);
-  buffer = reinterpret_cast<void *>(pointer);
-  return {};
+  return allocateBy(bytes, buffer, [&](DevicePtr *pointer, size_t size) {
+    return driver.memAllocFromPoolAsync(pointer, size, pool, stream);
+  });
 }
 
 Fault Card::releaseOn(Stream stream, void *buffer) {

@@ -120,6 +120,8 @@ private:
   Card(const Driver &driver, int ordinal) : driver(driver), info(cuda::getInfo(driver, ordinal)) {}
   /// Refuses work after a fatal error.
   Fault enter();
+  /// Memory that the driver gives by `allocate(&pointer, bytes)`.
+  template <typename AllocateFn> Fault allocateBy(size_t bytes, void *&buffer, AllocateFn allocate);
   Fault refuseMemory(size_t bytes);
   Fault makePool();
   /// Refuses PTX that the driver or the card cannot take, with both numbers.

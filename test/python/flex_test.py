@@ -256,6 +256,8 @@ class FlexTest(unittest.TestCase):
              score(lambda s, b, h, q, k: torch.where(table[h, k] > 0, s, 2 * s))),
             (TraceError, "but got the truth of a traced value", (q, k, v),
              score(lambda s, b, h, q, k: s if q >= k else 0)),
+            (TraceError, "but got a number made of a value", (q, k, v),
+             score(lambda s, b, h, q, k: s + (1, 2, 3)[q])),
             (TraceError, "but got torch's cumsum", (q, k, v),
              score(lambda s, b, h, q, k: torch.cumsum(s, 0))),
             (TraceError, r"shape \[4, 8\] to be indexed in each dimension in '\+' but got 1 indices", (q, k, v),

@@ -88,18 +88,12 @@ bool AttentionMatcher::findDimensions() {
 bool AttentionMatcher::splitHeads(ArrayRef<unsigned> shared, ArrayRef<unsigned> own) {
   Dimensions &dims = match.dims;
   llvm::SmallSetVector<unsigned, 8> used;
-  llvm::SmallPtrSet<Element *, 16> seen;
-  for (Condition &condition : match.conditions) {
-    SmallVector<Element *> work = {exprs.force(condition.value)};
-    while (!work.empty()) {
-      Element *x = work.pop_back_val();
-      if (!seen.insert(x).second)
-        continue;
-      if (x->kind == Element::Kind::Index)
-        exprs.collectVariables(x->indices[0], used);
-      work.append(x->operands.begin(), x->operands.end());
-    }
-  }
+  for (Condition &condition : match.conditions)
+    allParts(exprs.force(condition.value), [&](Element *part) {
+      if (part->kind == Element::Kind::Index)
+        exprs.collectVariables(part->indices[0], used);
+      return true;
+    });
   int64_t keys = getExtent(exprs, dims.key);
   auto rank = [&](unsigned variable) {
     return used.contains(variable) ? 2 : exprs.getExtent(variable) == keys ? 1 : 0;

@@ -14,19 +14,12 @@ static constexpr double lowScore = -1e4;
 /// A factor that is the same for all scores, known at run time alone; null where `x` is none.
 Element *AttentionMatcher::findUniform(Element *x) {
   Element *found = exprs.force(x);
-  SmallVector<Element *> work = {found};
-  llvm::SmallPtrSet<Element *, 16> seen;
-  while (!work.empty()) {
-    Element *part = work.pop_back_val();
-    if (!seen.insert(part).second)
-      continue;
-    bool isOne =
-        llvm::all_of(part->indices, [&](AffineExpr index) { return index.isSymbolicOrConstant(); });
-    if (!isOne || part->kind == Element::Kind::Reduce)
-      return nullptr;
-    work.append(part->operands.begin(), part->operands.end());
-  }
-  return isa<FloatType>(found->type) && !found->type.isF64() ? found : nullptr;
+  bool isOne = allParts(found, [](Element *part) {
+    return part->kind != Element::Kind::Reduce && llvm::all_of(part->indices, [](AffineExpr index) {
+             return index.isSymbolicOrConstant();
+           });
+  });
+  return isOne && isa<FloatType>(found->type) && !found->type.isF64() ? found : nullptr;
 }
 
 bool AttentionMatcher::parseTerms(ArrayRef<Term> terms) {

@@ -114,16 +114,11 @@ Value AttentionEmitter::convert(Value value, Type element) {
 }
 
 void AttentionEmitter::collectLoads(Element *x, SmallVectorImpl<Element *> &loads) {
-  SmallVector<Element *> work = {x};
-  llvm::SmallPtrSet<Element *, 16> seen;
-  while (!work.empty()) {
-    Element *next = work.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    if (next->kind == Element::Kind::Load)
-      loads.push_back(next);
-    llvm::append_range(work, llvm::reverse(next->operands));
-  }
+  allParts(x, [&](Element *part) {
+    if (part->kind == Element::Kind::Load)
+      loads.push_back(part);
+    return true;
+  });
 }
 
 Value AttentionEmitter::emitIndex(OpBuilder &b, AffineExpr expr,
@@ -261,17 +256,12 @@ Value AttentionEmitter::gather(Element *load, const Roles &roles) {
 
 /// `x` for pairs: only the dimensions along which it differs.
 Roles AttentionEmitter::pairRoles(Element *x) {
-  SmallVector<Element *> work = {x};
   llvm::SmallSetVector<unsigned, 8> used;
-  llvm::SmallPtrSet<Element *, 16> seen;
-  while (!work.empty()) {
-    Element *y = work.pop_back_val();
-    if (!seen.insert(y).second)
-      continue;
-    for (AffineExpr index : y->indices)
+  allParts(x, [&](Element *part) {
+    for (AffineExpr index : part->indices)
       exprs.collectVariables(index, used);
-    work.append(y->operands.begin(), y->operands.end());
-  }
+    return true;
+  });
   SmallVector<unsigned> heads(match.dims.head);
   llvm::append_range(heads, match.dims.group);
   Roles roles = rolesOf(heads, match.dims.query, match.dims.key, Layout::BHSD);

@@ -123,18 +123,11 @@ Value AttentionEmitter::toIndex(Value value) {
 
 /// Whether a bias is made of positions and numbers alone, so that a score_mod can say it.
 bool AttentionEmitter::isComputed(Element *x) {
-  SmallVector<Element *> work = {x};
-  llvm::SmallPtrSet<Element *, 16> seen;
-  while (!work.empty()) {
-    Element *next = work.pop_back_val();
-    if (!seen.insert(next).second)
-      continue;
-    if (next->kind == Element::Kind::Load || next->kind == Element::Kind::Reduce ||
-        (next->kind == Element::Kind::Scalar && !next->type.isF32() && !next->type.isIntOrIndex()))
-      return false;
-    work.append(next->operands.begin(), next->operands.end());
-  }
-  return true;
+  return allParts(x, [](Element *part) {
+    if (part->kind == Element::Kind::Scalar)
+      return part->type.isF32() || part->type.isIntOrIndex();
+    return part->kind != Element::Kind::Load && part->kind != Element::Kind::Reduce;
+  });
 }
 
 /// Whether a factor is above 0, whatever it is made of.

@@ -10,6 +10,20 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
+bool mlir::flashattn::allParts(Element *root, llvm::function_ref<bool(Element *)> holds) {
+  SmallVector<Element *> work = {root};
+  llvm::SmallPtrSet<Element *, 16> seen;
+  while (!work.empty()) {
+    Element *part = work.pop_back_val();
+    if (!seen.insert(part).second)
+      continue;
+    if (!holds(part))
+      return false;
+    llvm::append_range(work, llvm::reverse(part->operands));
+  }
+  return true;
+}
+
 Element *TensorExprs::create(Element::Kind kind, Type type) {
   if (budget > 0)
     --budget;

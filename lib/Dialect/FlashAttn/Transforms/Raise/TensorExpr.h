@@ -37,6 +37,10 @@ struct Element {
   bool isFloatCast() const { return is("arith.extf") || is("arith.truncf"); }
 };
 
+/// Whether `holds` is true of `root` and of all that it is made of, operands in their order; asked
+/// once of each, up to the first of which it is not.
+bool allParts(Element *root, llvm::function_ref<bool(Element *)> holds);
+
 /// Elements of tensors, taken apart op by op on request. What a view, a copy or a broadcast does
 /// shows in the indices alone; a variable that a reshape cuts is replaced by its digits.
 class TensorExprs {
