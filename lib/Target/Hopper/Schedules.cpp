@@ -334,19 +334,23 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
       if (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref))
         block.outputs.push_back(tile);
     // What a query's scores are taken against, and what is subtracted from its gradients.
-    block.rows.assign(overKeys ? residents.size() : 0, n);
+    block.rows.assign(overKeys ? residents.size() : 0, streamed.front().rows);
     if (schedule.sharesProgram()) {
       block.exchanged = {{"ds", m, n}};
       block.added = n * d;
     }
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
-    block.intervals = TileIntervalPlan(visible, axis, n).size();
+    block.intervals = TileIntervalPlan(visible, axis, streamed.front().rows).size();
     plans.push_back(planWarpgroupBlock(block).memory);
   };
   TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
   std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
   if (schedule.getApart().value_or(false)) {
-    plan(k, {q, dO}, dV, /*overKeys=*/true);
+    ScheduleAttr ofValues = op.getKeep() ? schedule : schedule.forValues();
+    int64_t wide = ofValues.getTileN();
+    block.stages = ofValues.getStages();
+    plan(k, {{"q", wide, d}, {"d_o", wide, dv}}, dV, /*overKeys=*/true);
+    block.stages = schedule.getStages();
     plan({k, v}, {q, dO}, dk, /*overKeys=*/true);
   } else {
     plan({k, v}, {q, dO}, {dk, dV}, /*overKeys=*/true);

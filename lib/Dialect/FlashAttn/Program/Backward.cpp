@@ -49,6 +49,8 @@ private:
   /// A loop over `intervals` of tiles or, with lists, of the list at `place`.
   TileLoopOp createLoop(const std::optional<TileLists> &lists, ArrayRef<TileInterval> intervals,
                         ArrayRef<Value> place, Value when, ValueRange state, Value rounds) const;
+  /// For the programs that are built from here on.
+  void useSchedule(ScheduleAttr of);
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void addQueries(Value gradients, Value inner, Value k, ArrayRef<Value> at) const;
   void buildQueryPrograms(const QuerySums &sums);
@@ -252,14 +254,17 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     Value tile = loop.getTile(), head = add(mul(kvHead, sizes.group), loop.getRound());
     ScorePlace at{batch,    head,          tile,     keyTile, add(mul(tile, columns), keys.offset),
                   firstKey, sizes.queries, keys.keys};
+    auto loadColumns = [&](QuerySums::Kind kind) {
+      return sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
+    };
     Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
     // Warpgroups read them beside the product, whose operands they would wait behind.
     Value exponents;
     if (schedule.sharesProgram())
-      exponents = sums.loadColumns(QuerySums::Exponent, at);
+      exponents = loadColumns(QuerySums::Exponent);
     Value products = gradients.multiply(q, k);
     if (!exponents)
-      exponents = sums.loadColumns(QuerySums::Exponent, at);
+      exponents = loadColumns(QuerySums::Exponent);
     StageOp::create(b, loc);
     ScoreDerivative derivative;
     Value weights =
@@ -272,7 +277,7 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
       yielded.push_back(product(weights, dO, loop.getState().back()));
     if (wanted.dk) {
       StageOp::create(b, loc);
-      Value final = gradients.buildFinal(weights, dP, sums.loadColumns(QuerySums::Delta, at));
+      Value final = gradients.buildFinal(weights, dP, loadColumns(QuerySums::Delta));
       Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
       StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
       yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
@@ -395,13 +400,23 @@ void BackwardBuilder::buildKeySumPrograms() {
   storeSum(1, {}, op.getDvInit());
 }
 
+void BackwardBuilder::useSchedule(ScheduleAttr of) {
+  schedule = of;
+  // What makes scores takes the tiles' sizes from the op.
+  op.setScheduleAttr(of);
+}
+
 void BackwardBuilder::build() {
+  ScheduleAttr own = schedule;
   queryLists = makeLists(TileAxis::Queries, schedule);
   if (!schedule.addsQueries())
     keyLists = makeLists(TileAxis::Keys, schedule.forQueryTiles());
   QuerySums sums(b, op, operands, schedule.addsQueries(), parts ? parts->getSums() : Value());
   if (schedule.getApart().value_or(false)) {
+    // Lists are of tiles as wide as the others'.
+    useSchedule(op.getKeep() ? own : own.forValues());
     buildKeyPrograms(sums, {/*dk=*/false, /*dv=*/true});
+    useSchedule(own);
     buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/false});
   } else {
     buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/true});
@@ -413,9 +428,7 @@ void BackwardBuilder::build() {
       parts->free();
     }
   } else {
-    schedule = schedule.forQueryTiles();
-    // What makes scores takes the tiles' sizes from the op, whose other programs are there already.
-    op.setScheduleAttr(schedule);
+    useSchedule(own.forQueryTiles());
     buildQueryPrograms(sums);
   }
   buildBiasGradient(b, op, operands, sums);

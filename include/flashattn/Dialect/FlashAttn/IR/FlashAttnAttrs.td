@@ -222,6 +222,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     bool sharesProgram() const;
     /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
     ScheduleAttr forQueryTiles() const;
+    /// Of gradients that are apart: that of the programs that make dv alone. With roles they have
+    /// room for wider tiles, which products read less of shared memory for.
+    ScheduleAttr forValues() const;
     /// Of gradients: whether programs over key tiles make those of queries too, of which each adds
     /// its share in any order: where its warps share a program of keys enough for it to pay.
     bool addsQueries() const;
