@@ -61,12 +61,11 @@ public:
 protected:
   /// A value of the program for the numbers in `mapping`.
   Value clone(Value v, IRMapping &mapping) { return TileBuilder::clone(v, mapping, plan.program); }
-  /// Where the tile of `access` begins in its memref; `number`, where given, is that of its rows.
-  template <typename AccessOp>
-  SmallVector<Value> getOrigin(AccessOp access, IRMapping &mapping, Value number = {}) {
+  /// Where the tile of `access` begins in its memref.
+  template <typename AccessOp> SmallVector<Value> getOrigin(AccessOp access, IRMapping &mapping) {
     SmallVector<Value> indices;
-    for (auto [dim, v] : llvm::enumerate(access.getIndices()))
-      indices.push_back(number && dim == access.getRowDim() ? number : clone(v, mapping));
+    for (Value v : access.getIndices())
+      indices.push_back(clone(v, mapping));
     return getTileOrigin(b, access, indices);
   }
   /// Number of a consumer's residents in a slot, of their tiles and of their barriers.
@@ -162,6 +161,7 @@ private:
   void addTiles(mlir::Block *body);
   void pinOperands(TileLoopOp loop);
   void meet();
+  bool waitsForStoreLater(Value buffer);
   void storeOutputs(const Held &held, Value consumer);
 
   Value threadInGroup;

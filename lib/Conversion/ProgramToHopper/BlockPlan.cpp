@@ -61,10 +61,16 @@ static bool feedsContraction(LoadTileOp load) {
   return llvm::any_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>);
 }
 
+/// Whether `load` brings another tile in each step of `loop`.
+static bool isStreamed(LoadTileOp load, TileLoopOp loop) {
+  return llvm::any_of(load.getIndices(),
+                      [&](Value index) { return dependsOn(index, loop.getTile()); });
+}
+
 SmallVector<LoadTileOp> BlockPlan::findStreams(TileLoopOp loop) {
   SmallVector<LoadTileOp> streams;
   for (auto load : loop.getBody()->getOps<LoadTileOp>())
-    if (loop.streams(load) && feedsContraction(load))
+    if (isStreamed(load, loop) && feedsContraction(load))
       streams.push_back(load);
   return streams;
 }
@@ -145,10 +151,10 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   // The producer, which has none of the loop's state, follows the tiles alone.
   for (auto [dim, index] : llvm::enumerate(load.getIndices()))
     for (Value argument : loop.getBody()->getArguments())
-      if (argument != loop.getRound() && static_cast<int64_t>(dim) != load.getRowDim() &&
-          dependsOn(index, argument))
-        return load.emitOpError() << "expected the same index along dimension " << dim
-                                  << " in every step but got one that depends on it";
+      if (argument != loop.getRound() && argument != loop.getTile() && dependsOn(index, argument))
+        return load.emitOpError() << "expected an index along dimension " << dim
+                                  << " of the step's tile and round alone but got one that depends "
+                                     "on the loop's state";
   return success();
 }
 
@@ -186,9 +192,6 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
     return program.emitOpError() << "expected tile_m to be 64, or 64 for each of "
                                  << plan.getConsumers() << " consumers, but got "
                                  << plan.schedule.getTileM();
-  if (plan.sharesProgram() && plan.isPersistent())
-    return program.emitOpError()
-           << "expected query_stages 1 where consumers share a program but got " << plan.getSlots();
   for (vector::ContractionOp product : plan.exchanges)
     if (Operation *def = product.getLhs().getDefiningOp();
         !def || def->getBlock() != product->getBlock())
@@ -243,15 +246,18 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   plan.program = program;
   plan.schedule = *program.getSchedule();
   plan.roles = plan.schedule.getRoles();
-  auto hasAxes = [&](ProgramAxis tiles) {
-    ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head, tiles};
+  auto hasAxes = [&](ArrayRef<ProgramAxis> tiles) {
+    SmallVector<ProgramAxis> axes = {ProgramAxis::Batch, ProgramAxis::Head};
+    llvm::append_range(axes, tiles);
     return llvm::equal(
         axes, program.getAxes().getAsRange<ProgramAxisAttr>(),
         [](ProgramAxis axis, ProgramAxisAttr got) { return axis == got.getValue(); });
   };
-  if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile))
+  bool hasBoth = plan.getPrograms() == 1 && hasAxes({ProgramAxis::QueryTile, ProgramAxis::KeyTile});
+  if (!hasAxes(ProgramAxis::QueryTile) && !hasAxes(ProgramAxis::KeyTile) && !hasBoth)
     return program.emitOpError() << "expected axes(batch, head, query_tile) or (batch, head, "
-                                    "key_tile) where the schedule has roles but got "
+                                    "key_tile) where the schedule has roles, or (batch, head, "
+                                    "query_tile, key_tile) where a block has one program, but got "
                                  << program.getAxes();
   FailureOr<TileLoopOp> loop = findLoop(program);
   if (failed(loop))
@@ -279,9 +285,6 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   });
   if (walk.wasInterrupted())
     return failure();
-  if (plan.residents.empty())
-    return program.emitOpError() << "expected a tile for contractions that is loaded outside of "
-                                    "the loop but got none";
   for (auto store : program.getBody()->getOps<StoreTileOp>())
     if (isCopied(store, plan))
       plan.outputs.push_back(store);

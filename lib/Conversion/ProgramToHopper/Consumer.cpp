@@ -311,6 +311,8 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
 
 /// Lets the program read the tiles that it keeps where they have come.
 void ConsumerBuilder::useResidents(const Held &held) {
+  if (plan.residents.empty())
+    return;
   b.setInsertionPoint(plan.residents.front());
   if (held.pending)
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
@@ -325,15 +327,24 @@ void ConsumerBuilder::useResidents(const Held &held) {
   }
 }
 
+/// Whether an output's copy is waited for where the block writes to its place again: it has one of
+/// its own, and other programs follow.
+bool ConsumerBuilder::waitsForStoreLater(Value buffer) {
+  return plan.isPersistent() && !llvm::is_contained(block.residents, buffer);
+}
+
 /// Writes the outputs through shared memory: whole rows at a time, and nothing past the end.
 void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
   for (auto [store, buffer, map] : llvm::zip_equal(plan.outputs, block.outputs, block.outputMaps)) {
     StoreTileOp output = store;
     b.setInsertionPoint(output);
     bool inPlace = llvm::is_contained(block.residents, buffer);
+    bool waitsLater = waitsForStoreLater(buffer);
     Value tile = tileAt(buffer, inPlace ? held.number : consumer);
-    // Its place may be what sisters still read.
-    if (plan.sharesProgram())
+    if (waitsLater)
+      hopper::WaitStoresOp::create(b, loc);
+    // Its place may be what sisters, or the copy of the last program's, still read.
+    if (plan.sharesProgram() || waitsLater)
       meet();
     hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
     hopper::FenceAsyncSharedOp::create(b, loc);
@@ -347,7 +358,8 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
     IRMapping none;
     hopper::TmaStoreOp::create(b, loc, tile, map, getOrigin(output, none));
     // The tile's place must last for the copy's reads of it.
-    hopper::WaitStoresOp::create(b, loc);
+    if (!waitsLater)
+      hopper::WaitStoresOp::create(b, loc);
     b.eraseOp(output);
   }
 }
@@ -407,4 +419,6 @@ void ConsumerBuilder::build() {
                                     add(number, index(*plan.memory.residentEmpty)), block.signals);
     return step;
   });
+  if (llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
+    hopper::WaitStoresOp::create(b, loc);
 }

@@ -14,7 +14,10 @@ void GridBuilder::countGroups(BlockValues &values) {
   ProgramOp program = plan.program;
   values.batches = program.getSizes()[0];
   values.heads = program.getSizes()[1];
-  values.tiles = values.tileGroups = program.getSizes()[2];
+  values.tiles = program.getSizes()[2];
+  if (program.getSizes().size() > 3)
+    values.tiles = mul(values.tiles, program.getSizes()[3]);
+  values.tileGroups = values.tiles;
   Value headGroups = values.heads, consumers = index(plan.getPrograms());
   if (plan.getHeadsPerBlock() > 1 || plan.roles.getAlong() == ProgramAxis::Head)
     headGroups = div(values.heads, consumers);
@@ -80,17 +83,21 @@ Group GridBuilder::decode(Value number) {
 
 /// The program's numbers for one of the group's consumers.
 IRMapping GridBuilder::numbersOf(const Group &group, Value consumer) {
-  Value numbers[] = {group.batch, group.head, group.tile};
+  ProgramOp program = plan.program;
+  SmallVector<Value> numbers = {group.batch, group.head, group.tile};
   if (plan.getHeadsPerBlock() > 1) {
     numbers[1] = add(group.head, consumer);
   } else if (plan.mayLackPrograms()) {
     // A consumer too many has the program past the last, which reads zeros and writes nothing.
     Value tile = add(group.tile, consumer);
     numbers[2] = select(less(tile, group.end), tile, block.tiles);
+  } else if (program.getSizes().size() > 3) {
+    Value inner = program.getSizes()[3];
+    numbers[2] = divide32(group.tile, inner);
+    numbers.push_back(sub(group.tile, mul(numbers[2], inner)));
   }
-  ProgramOp program = plan.program;
   IRMapping mapping;
-  mapping.map(program.getNumbers(), ArrayRef(numbers));
+  mapping.map(program.getNumbers(), numbers);
   return mapping;
 }
 

@@ -10,6 +10,12 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
   for (auto [w, mapping] : llvm::enumerate(programs)) {
     Value number = heldNumber(slot, index(w));
     Value full = add(number, index(plan.memory.residentFull));
+    if (plan.residents.empty()) {
+      // What is said of a persistent block's group comes by itself then.
+      if (plan.isPersistent())
+        hopper::BarrierArriveOp::create(b, loc, block.barriers, full, /*predicate=*/Value());
+      continue;
+    }
     int64_t bytes = 0;
     SmallVector<Value> tiles;
     SmallVector<SmallVector<Value>> coordinates;
@@ -46,8 +52,8 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   // Before the loop, or the copies of one loop would stand in for another's.
   TileLoopOp program = plan.loop;
   for (LoadTileOp load : plan.streams)
-    for (auto [dim, v] : llvm::enumerate(load.getIndices()))
-      if (dim != load.getRowDim())
+    for (Value v : load.getIndices())
+      if (!dependsOn(v, program.getTile()))
         clone(v, mapping);
   for (const BlockPlan::Row &row : plan.rows)
     for (Value v : LoadTileOp(row.load).getIndices().drop_back())
@@ -64,9 +70,10 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   // Loaded before what it is loaded for may have to wait.
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
+  mapping.map(program.getTile(), number);
   for (auto [i, load, map, ring] : llvm::enumerate(plan.streams, block.streamMaps, block.rings)) {
     LoadTileOp stream = load;
-    auto put = hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping, number),
+    auto put = hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping),
                                          /*beside=*/IntegerAttr());
     int64_t beside = 0;
     for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {

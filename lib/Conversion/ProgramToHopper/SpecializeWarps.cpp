@@ -103,8 +103,13 @@ void LaunchBuilder::initBlock() {
   auto guarded = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(guarded.thenBlock());
-  for (int64_t i = 0; i < plan.memory.rings.front().full; ++i)
-    hopper::BarrierInitOp::create(b, loc, values.barriers, index(i), b.getI64IntegerAttr(1));
+  // One thread sends for what a program keeps; each consumer that had it lets its place go.
+  for (int64_t i = 0; i < plan.memory.rings.front().full; ++i) {
+    bool isEmpty = plan.memory.residentEmpty && i >= *plan.memory.residentEmpty;
+    hopper::BarrierInitOp::create(
+        b, loc, values.barriers, index(i),
+        b.getI64IntegerAttr(isEmpty ? plan.getConsumers() / plan.getPrograms() : 1));
+  }
   for (Value ring : values.rings)
     hopper::RingInitOp::create(b, loc, ring, plan.getConsumers());
   constexpr int64_t kPlaces = 2, kWarps = 4;
@@ -189,7 +194,10 @@ static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
 
 static LogicalResult specialize(RewriterBase &b, ProgramOp program) {
   FailureOr<BlockPlan> plan = BlockPlan::get(program);
-  if (failed(plan) || (plan->isPersistent() && failed(splitByLength(b, *plan))))
+  if (failed(plan))
+    return failure();
+  // Those of elements, which keep nothing, are short whatever they are a part of.
+  if (plan->isPersistent() && !plan->residents.empty() && failed(splitByLength(b, *plan)))
     return failure();
   BlockValues values;
   LaunchBuilder(b, *plan, values).build();

@@ -7,8 +7,18 @@
 func.func @axes(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has roles but got}}
+  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has roles, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
   flashattn.program (%b, %h) in (%n, %n) axes(batch, head)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+  }
+  return
+}
+
+// -----
+
+func.func @both_tiles(%n: index) {
+  // expected-error @+1 {{expected axes(batch, head, query_tile) or (batch, head, key_tile) where the schedule has roles, or (batch, head, query_tile, key_tile) where a block has one program, but got}}
+  flashattn.program (%b, %h, %t, %u) in (%n, %n, %n, %n) axes(batch, head, query_tile, key_tile)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
   }
   return
@@ -100,27 +110,6 @@ func.func @nested(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: index,
         %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
         flashattn.tile_yield %s : vector<64x32xf32>
       }
-    }
-  }
-  return
-}
-
-// -----
-
-#mk = affine_map<(m, n, k) -> (m, k)>
-#nk = affine_map<(m, n, k) -> (n, k)>
-#mn = affine_map<(m, n, k) -> (m, n)>
-
-func.func @no_resident(%a: vector<64x64xf16>, %k: memref<?x?x?x64xf16>, %n: index) {
-  %c0 = arith.constant 0 : index
-  %none = arith.constant dense<0.0> : vector<64x32xf32>
-  // expected-error @+1 {{expected a tile for contractions that is loaded outside of the loop but got none}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
-    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
-      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
-      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
-      flashattn.tile_yield %s : vector<64x32xf32>
     }
   }
   return
@@ -323,7 +312,7 @@ func.func @step_index(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %n: in
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<64x32xf32>) {
       %head = arith.addi %h, %i : index
-      // expected-error @+1 {{expected the same index along dimension 1 in every step but got one that depends on it}}
+      // expected-error @+1 {{expected an index along dimension 1 of the step's tile and round alone but got one that depends on the loop's state}}
       %kt = flashattn.load_tile %k[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<32x64xf16>
       %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
       flashattn.tile_yield %s : vector<64x32xf32>
@@ -370,31 +359,6 @@ func.func @shared_rows(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums
   // expected-error @+1 {{expected tile_m to be 64, or 64 for each of 3 consumers, but got 128}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
-    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
-    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
-      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
-      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
-      flashattn.tile_yield %s : vector<128x64xf32>
-    }
-  }
-  return
-}
-
-// -----
-
-#mk = affine_map<(m, n, k) -> (m, k)>
-#km = affine_map<(m, n, k) -> (k, m)>
-#nk = affine_map<(m, n, k) -> (n, k)>
-#kn = affine_map<(m, n, k) -> (k, n)>
-#mn = affine_map<(m, n, k) -> (m, n)>
-
-func.func @shared_persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %given: vector<128x64xf16>, %n: index) {
-  %c0 = arith.constant 0 : index
-  %none = arith.constant dense<0.0> : vector<128x64xf32>
-  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
-  // expected-error @+1 {{expected query_stages 1 where consumers share a program but got 2}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>) {
     %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
     %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
       %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>

@@ -13,7 +13,11 @@
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
 // CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[J]], %{{.*}}
 // CHECK: %[[SHOWN:.*]] = arith.andi %{{.*}}, %[[BELOW]]
-// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[BATCH:.*]]) in [(%c0, %c0, %c0, %c2)] when %[[SHOWN]] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64x32xf32> {
+// CHECK: %[[FULL:.*]] = arith.andi
+// CHECK: %[[END:.*]] = arith.select %[[SHOWN]], %c2, %c0
+// One that it shows whole needs no mask in any step.
+// CHECK: %[[MASKED:.*]] = arith.select %[[FULL]], %c0, %[[END]]
+// CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[BATCH:.*]]) in [(%c0, %[[MASKED]], %[[END]], %[[END]])] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64x32xf32> {
 // CHECK: %[[GROUP:.*]] = arith.divui %[[H]], %c2
 // CHECK: flashattn.load_tile %[[Q]][%[[BATCH]], %[[H]], %[[I]], %c0]
 // CHECK: flashattn.load_tile %[[K]][%[[BATCH]], %[[GROUP]], %[[J]], %c0]

@@ -303,11 +303,6 @@ void TileLoopOp::build(OpBuilder &builder, OperationState &state, ValueRange bou
   addBlock(builder, state, types, /*terminated=*/false);
 }
 
-bool TileLoopOp::streams(LoadTileOp load) {
-  std::optional<unsigned> dim = load.getRowDim();
-  return dim && load.getIndices()[*dim] == getTile();
-}
-
 ParseResult TileLoopOp::parse(OpAsmParser &parser, OperationState &state) {
   Builder &builder = parser.getBuilder();
   Type index = builder.getIndexType();

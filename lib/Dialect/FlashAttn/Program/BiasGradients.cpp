@@ -163,11 +163,32 @@ static ScheduleAttr getSchedule(AttentionBackwardOp op) {
   return ScheduleAttr::get(op.getContext(), fields);
 }
 
+/// Of programs of elements where the op's schedule has roles: two warpgroups share a tile, of which
+/// a thread holds scores, gradients of weights and a sum. Programs are short, a step for each pair
+/// of batch and head that they are sums of: blocks stay, so that tiles of the next are on their
+/// way. Two stages take 213 KB with D = Dv = 128, and one as much with 256.
+static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
+  constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256;
+  ScheduleFields fields = getSchedule(op).getFields();
+  fields.tileM = kConsumers * kRows;
+  fields.tileN = kRows;
+  fields.warps = kConsumers * kWarps;
+  fields.stages = op.getD() + op.getDv() <= kTwoStages ? 2 : 1;
+  fields.roles = RolesFields();
+  fields.roles->consumers = kConsumers;
+  fields.roles->registers = 224;
+  fields.roles->producerRegisters = 56;
+  fields.roles->queryStages = 2;
+  return ScheduleAttr::get(op.getContext(), fields);
+}
+
 BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
                                          const Operands &operands, const QuerySums &sums)
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
       all(operands.getAllKeys()), visible(op.getVisibleSets()) {
-  schedule = getSchedule(op);
+  bool ofElements = !isSame(2) && !isSame(3);
+  schedule =
+      ofElements && op.getScheduleAttr().getRoles() ? getElementSchedule(op) : getSchedule(op);
   op.setScheduleAttr(schedule); // as for the programs over query tiles
   rows = schedule.getTileM();
   columns = schedule.getTileN();
@@ -206,6 +227,8 @@ ScorePlace BiasGradientBuilder::enterRound(ProgramOp program, Value round) const
     at.batch = round;
   } else if (sumsHeads) {
     at.head = round;
+  } else if (round) {
+    at.batch = round;
   }
   at.queries = sizes.queries;
   return at;
@@ -218,18 +241,21 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   if (axis == TileAxis::Queries)
     std::swap(queries, keys);
   Value kvHead = quotient(at.head, sizes.group);
-  Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, queries);
-  Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, keys);
-  Value products = gradients.multiply(q, k);
   auto load = [&](QuerySums::Kind kind) {
     return axis == TileAxis::Keys ? sums.load(kind, at, f32Vector({rows}), {2})
                                   : sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
   };
-  ScoreDerivative derivative;
-  Value weights = gradients.buildWeights(products, at, load(QuerySums::Exponent), derivative);
+  // Before the products, whose operands they would wait behind.
+  Value exponents = load(QuerySums::Exponent), deltas = load(QuerySums::Delta);
+  Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, queries);
+  Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, keys);
+  Value products = gradients.multiply(q, k);
   Value dO = operands.loadRows(op.getDO(), at.batch, at.head, at.queryTile, queries);
   Value v = operands.loadRows(op.getV(), at.batch, kvHead, at.keyTile, keys);
-  return gradients.buildFinal(weights, gradients.multiply(dO, v), load(QuerySums::Delta));
+  Value dP = gradients.multiply(dO, v);
+  ScoreDerivative derivative;
+  Value weights = gradients.buildWeights(products, at, exponents, derivative);
+  return gradients.buildFinal(weights, dP, deltas);
 }
 
 /// Tiles [0, count) of which none is known to be full.
@@ -266,18 +292,21 @@ void BiasGradientBuilder::buildElements() const {
   ValueRange numbers = program.getNumbers();
   Value queryTile = numbers[2], keyTile = numbers[3];
   KeyRange keys = sharesKeys ? operands.getKeys(all, numbers[0]) : KeyRange();
+  auto isWithin = [&](Value begin, Value end) {
+    Value reached = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, keyTile, begin);
+    return b.createOrFold<arith::AndIOp>(loc, reached, less(keyTile, end));
+  };
   // A tile that the mask hides has nothing to sum.
-  Value shown = arith::ConstantOp::create(b, loc, b.getBoolAttr(false));
+  Value shown = arith::ConstantOp::create(b, loc, b.getBoolAttr(false)), full = shown;
   for (const TileInterval &interval : findKeyTiles(queryTile, keys)) {
-    Value reached =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, keyTile, interval.begin);
-    Value inside = b.createOrFold<arith::AndIOp>(loc, reached, less(keyTile, interval.end));
-    shown = b.createOrFold<arith::OrIOp>(loc, shown, inside);
+    shown = b.createOrFold<arith::OrIOp>(loc, shown, isWithin(interval.begin, interval.end));
+    full = b.createOrFold<arith::OrIOp>(loc, full, isWithin(interval.fullBegin, interval.fullEnd));
   }
-  // The rounds of the one tile are the steps of a loop.
-  Value zero = index(0);
-  auto loop = TileLoopOp::create(b, loc, ValueRange{zero, zero, zero, rounds ? rounds : index(1)},
-                                 /*list=*/Value(), ValueRange(), shown,
+  // The steps of its loop go over what it is a sum of: pairs of batch and head, or the one batch.
+  Value begin = rounds ? index(0) : Value(numbers[0]);
+  Value end = select(shown, rounds ? rounds : add(begin, index(1)), begin);
+  auto loop = TileLoopOp::create(b, loc, ValueRange{begin, select(full, begin, end), end, end},
+                                 /*list=*/Value(), ValueRange(), /*when=*/Value(),
                                  splat(f32Vector({rows, columns}), 0));
   {
     OpBuilder::InsertionGuard inLoop(b);

@@ -33,8 +33,8 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
-  int64_t whole = std::lcm(std::lcm(schedule.getTileM(), schedule.getTileN()),
-                           schedule.forQueryTiles().getTileM());
+  whole = std::lcm(std::lcm(schedule.getTileM(), schedule.forValues().getTileN()),
+                   schedule.forQueryTiles().getTileM());
   rows = mul(ceilDiv(sizes.queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(sizes.batches, 2), sizes.heads, rows});
   if (sumsQueries)
@@ -126,9 +126,11 @@ SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {
 Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
                       ArrayRef<int64_t> dims) const {
   constexpr int64_t kHeads = 1;
+  SmallVector<bool> inBounds;
+  for (auto [dim, size] : llvm::zip_equal(dims, type.getShape()))
+    inBounds.push_back(dim < 0 || (dim != kHeads && whole % size == 0));
   return LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at), /*below=*/Value(), dims,
-                            /*shape=*/nullptr,
-                            llvm::map_to_vector(dims, [](int64_t dim) { return dim != kHeads; }));
+                            /*shape=*/nullptr, inBounds);
 }
 
 Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
@@ -137,10 +139,6 @@ Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
   return LoadTileOp::create(b, loc, f32Vector({schedule.forQueryTiles().getTileM()}), buffer,
                             indicesOf(kind, at), /*below=*/Value(), ArrayRef<int64_t>{2},
                             /*shape=*/nullptr, ArrayRef<bool>{isThere});
-}
-
-Value QuerySums::loadColumns(Kind kind, const ScorePlace &at) const {
-  return load(kind, at, f32Vector({schedule.getTileM(), schedule.getTileN()}), {-1, 2});
 }
 
 //===----------------------------------------------------------------------===//

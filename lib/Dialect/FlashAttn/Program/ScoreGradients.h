@@ -23,13 +23,11 @@ public:
   void free() const;
 
   enum Kind { Exponent, Delta };
-  /// Of the rows of a query tile, vector<M>, or of the columns of a tile, each of whose rows is the
-  /// same.
+  /// Of the rows of a query tile, vector<M>.
   Value loadRows(Kind kind, const ScorePlace &at) const;
-  Value loadColumns(Kind kind, const ScorePlace &at) const;
   /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same
-  /// throughout; on these `at` counts tiles. Queries are cut as the schedule's rows or columns are,
-  /// or finer.
+  /// throughout; on these `at` counts tiles. Of tiles larger than the schedule's, what lies past
+  /// the last query may be 0.
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
   /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
   Value getQueryGradients() const { return gradients; }
@@ -45,6 +43,7 @@ private:
   /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer;
   Value gradients;
+  int64_t whole; ///< queries of which N is a multiple
 };
 
 /// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.

@@ -323,8 +323,6 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
       return getBody()->getArguments().drop_front(getRounds() ? 3 : 2);
     }
     ::mlir::ValueRange getYielded() { return getBody()->getTerminator()->getOperands(); }
-    /// Whether `load` brings another tile of rows in each step: streams its memref.
-    bool streams(::mlir::flashattn::LoadTileOp load);
   }];
 }
 

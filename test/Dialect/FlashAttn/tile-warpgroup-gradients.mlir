@@ -1,0 +1,65 @@
+// Programs of warpgroups for what the others' tiles do not suit.
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_90a" -flashattn-tile -canonicalize -cse | FileCheck %s
+
+// With D = 256 the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of twice as
+// many queries: products then read less of shared memory for each of theirs.
+// CHECK-LABEL: func @values
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, {{.*}}apart = true
+// CHECK: flashattn.load_tile {{.*}} -> vector<64x256xbf16>
+// CHECK: flashattn.tile_loop {{.*}} -> vector<64x256xf32>
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}apart = true
+// CHECK: flashattn.load_tile {{.*}} -> vector<32x256xbf16>
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3,
+func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
+  flashattn.attention_backward
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
+    outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
+  return
+}
+
+// -----
+
+// What a keep shows is listed in tiles of one width.
+// CHECK-LABEL: func @lists
+// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}apart = true
+func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %keep: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
+  flashattn.attention_backward
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
+    keep(%keep : memref<1x2x?x?xi1>)
+    outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
+  return
+}
+
+// -----
+
+// B5: the elements of a bias' gradient, in persistent blocks. A step is a batch, whose tiles all come anew; rows past
+// those that the sums of queries are padded to are there no more.
+// CHECK-LABEL: func @elements
+// CHECK: flashattn.program (%{{.*}}, %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c2, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 224, producer_registers = 56, rescale = 0, section = 1, query_stages = 2>>)
+// CHECK: flashattn.tile_loop (%{{.*}}, %[[B:.*]]) in [(%c0, %{{.*}}, %[[END:.*]], %[[END]])]
+// CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true] : memref<{{.*}}xf32> -> vector<128xf32>
+// CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[I]], %c0] {{.*}} -> vector<128x128xf16>
+// CHECK: flashattn.load_tile %{{.*}}[%[[B]], %[[H]], %[[J]], %c0] {{.*}} -> vector<64x128xf16>
+func.func @elements(%q: memref<?x2x?x128xf16>, %lse: memref<?x2x?xf32>, %bias: memref<1x2x?x?xf16>, %dq: memref<?x2x?x128xf16>, %dk: memref<?x2x?x128xf16>, %dv: memref<?x2x?x128xf16>, %d: memref<1x2x?x?xf16>) {
+  flashattn.attention_backward
+    ins(%q, %q, %q, %q, %lse, %q : memref<?x2x?x128xf16>, memref<?x2x?x128xf16>, memref<?x2x?x128xf16>, memref<?x2x?x128xf16>, memref<?x2x?xf32>, memref<?x2x?x128xf16>)
+    bias(%bias : memref<1x2x?x?xf16>)
+    outs(%dq, %dk, %dv : memref<?x2x?x128xf16>, memref<?x2x?x128xf16>, memref<?x2x?x128xf16>) d_bias(%d : memref<1x2x?x?xf16>)
+  return
+}
+
+// -----
+
+// The queries' sums are padded to whole tiles of 64 here.
+// CHECK-LABEL: func @narrow
+// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 1,
+// One batch is a loop of one step.
+// CHECK: %[[END:.*]] = arith.addi %{{.*}}, %c1
+// CHECK: flashattn.load_tile %{{.*}} dims [2] in_bounds [false] : memref<{{.*}}xf32> -> vector<128xf32>
+func.func @narrow(%q: memref<?x2x?x256xf16>, %lse: memref<?x2x?xf32>, %bias: memref<?x2x?x?xf16>, %dq: memref<?x2x?x256xf16>, %dk: memref<?x2x?x256xf16>, %dv: memref<?x2x?x256xf16>, %d: memref<?x2x?x?xf16>) {
+  flashattn.attention_backward
+    ins(%q, %q, %q, %q, %lse, %q : memref<?x2x?x256xf16>, memref<?x2x?x256xf16>, memref<?x2x?x256xf16>, memref<?x2x?x256xf16>, memref<?x2x?xf32>, memref<?x2x?x256xf16>)
+    bias(%bias : memref<?x2x?x?xf16>)
+    outs(%dq, %dk, %dv : memref<?x2x?x256xf16>, memref<?x2x?x256xf16>, memref<?x2x?x256xf16>) d_bias(%d : memref<?x2x?x?xf16>)
+  return
+}
