@@ -16,8 +16,20 @@ from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 
-from . import _bench_backward, _bench_features, _kernel, _library, _reference
+from . import (
+    _bench_backward,
+    _bench_features,
+    _bench_peers,
+    _bench_power,
+    _kernel,
+    _library,
+    _reference,
+)
 from ._bench_features import mask_of
+
+OURS = "ours"
+#: Elements of a row whose sum a block of threads reads alone.
+READ_ROW = 1 << 14
 
 
 class Timer:
@@ -31,6 +43,10 @@ class Timer:
         for _ in range(repeats):
             call()
         return (time.perf_counter() - start) * 1e3 / repeats
+
+    def mark(self) -> Callable[[], Any]:
+        """What waits for all that was called before."""
+        return self.synchronize
 
 
 class CUDATimer(Timer):
@@ -48,6 +64,24 @@ class CUDATimer(Timer):
         end.record()
         self.torch.cuda.synchronize()
         return begin.elapsed_time(end) / repeats
+
+    def mark(self) -> Callable[[], Any]:
+        event = self.torch.cuda.Event()
+        event.record()
+        return event.synchronize
+
+
+def makers_of(backend, shape, q, k, v, backward=None) -> _bench_backward.Makers:
+    """What makes the calls of each implementation, ours first; with `backward`, of its gradients."""
+    if backward:
+        return backward.makers(OURS)
+    return {OURS: lambda: backend.ours(shape, q, k, v), **backend.peers(shape, q, k, v)}
+
+
+def read_gbs(backend, rounds: int, ms: float) -> float:
+    """GB/s at which the device reads more than its caches hold."""
+    times = interleave(backend.readers(backend.read_size), backend.timer, rounds, ms).values()
+    return backend.read_size / min(map(statistics.median, times)) / 1e6
 
 
 def interleave(
@@ -92,6 +126,7 @@ class CPUBackend:
     """NumPy arrays."""
 
     name = "cpu"
+    read_size = 1 << 28  #: bytes
     ordinal = _library.DEVICE_CPU
 
     def __init__(self):
@@ -116,11 +151,13 @@ class CPUBackend:
         times = interleave({"matmul": lambda: x @ x}, self.timer, rounds, ms)["matmul"]
         return 2 * n**3 / statistics.median(times) / 1e9
 
-    def copy_gbs(self, rounds: int, ms: float) -> float:
-        x = numpy.ones(1 << 24, numpy.float32)
-        y = numpy.empty_like(x)
-        times = interleave({"copy": lambda: numpy.copyto(y, x)}, self.timer, rounds, ms)["copy"]
-        return 2 * x.nbytes / statistics.median(times) / 1e6
+    def readers(self, size: int) -> Dict[str, Callable[[], Any]]:
+        """Reductions that read so many bytes and write next to none."""
+        x = numpy.ones(size // 4, numpy.float32)
+        found: Dict[str, Callable[[], Any]] = {"read: max": x.max}
+        if self.torch:
+            found["read: sum"] = self.torch.from_numpy(x).sum
+        return found
 
     matmul_name = "512^3 f32, numpy"
 
@@ -248,6 +285,7 @@ class CUDABackend:
     """Tensors of torch on a CUDA device."""
 
     name = "cuda"
+    read_size = 1 << 30  #: bytes
     matmul_name = "8192^3 bf16"
 
     def __init__(self, torch):
@@ -268,17 +306,21 @@ class CUDABackend:
             "cudnn": self.torch.backends.cudnn.version(),
         }
 
+    def bus_id(self) -> str:
+        """Of the card on the PCI bus."""
+        return _bench_power.bus_id(self.ordinal)
+
     def matmul_tflops(self, rounds: int, ms: float) -> float:
         x = self.torch.randn(8192, 8192, device="cuda", dtype=self.torch.bfloat16)
         y = self.torch.randn_like(x)
         times = interleave({"matmul": lambda: x @ y}, self.timer, rounds, ms)["matmul"]
         return 2 * 8192**3 / statistics.median(times) / 1e9
 
-    def copy_gbs(self, rounds: int, ms: float) -> float:
-        x = self.torch.ones(1 << 28, device="cuda", dtype=self.torch.float32)
-        y = self.torch.empty_like(x)
-        times = interleave({"copy": lambda: y.copy_(x)}, self.timer, rounds, ms)["copy"]
-        return 2 * x.numel() * 4 / statistics.median(times) / 1e6
+    def readers(self, size: int) -> Dict[str, Callable[[], Any]]:
+        """Reductions that read so many bytes, up to whole rows, and write next to none. Which of them is
+        nearer to what the memory gives depends on the size: that of rows needs no second step."""
+        x = self.torch.randn(-(-size // (4 * READ_ROW)), READ_ROW, device="cuda")
+        return {"read: sum": x.sum, "read: sums of rows": lambda: x.sum(1)}
 
     def make(self, shape, heads, length):
         size = (shape["B"], heads, length, shape["D"])
@@ -306,10 +348,17 @@ class CUDABackend:
         options = _bench_features.options_of(shape, self.bias, self.keep)
         return lambda: attention(q, k, v, mask=mask, **options)
 
-    def peers(self, shape, q, k, v) -> Dict[str, Callable[[], Callable[[], Any]]]:
+    def peers(self, shape, q, k, v) -> _bench_backward.Makers:
+        """Those in torch, and FlashAttention-3 and -4."""
+        return {
+            **self.torch_peers(shape, q, k, v),
+            **_bench_peers.forward_makers(shape, q, k, v),
+        }
+
+    def torch_peers(self, shape, q, k, v) -> _bench_backward.Makers:
         from torch.nn.attention import SDPBackend
 
-        found: Dict[str, Callable[[], Callable[[], Any]]] = {}
+        found: _bench_backward.Makers = {}
         if shape["mask"] in ("none", "causal") and not shape.get("feature"):
             found["cudnn"] = lambda: self.sdpa_peer(SDPBackend.CUDNN_ATTENTION, shape, q, k, v)
             found["fa2"] = lambda: self.sdpa_peer(SDPBackend.FLASH_ATTENTION, shape, q, k, v)
@@ -389,11 +438,11 @@ class CUDABackend:
             self.bias = self.bias.detach().requires_grad_()
             leaves = (*leaves, self.bias)
         call = functools.partial(_bench_backward.autograd_call, self.torch, leaves=leaves, do=do)
-        forward = self.peers(shape, *leaves[:3])
+        forward = self.torch_peers(shape, *leaves[:3])
         found = {name: lambda make=make: call(make()()) for name, make in forward.items()}
         return {
             **found,
-            **_bench_backward.flash_attention_peers(self.torch, shape, q, k, v, do),
+            **_bench_peers.gradient_makers(self.torch, shape, q, k, v, do),
         }
 
     def head(self, x, b, h, shape) -> numpy.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 import time
 from typing import Any, Callable, Dict, List, Tuple
@@ -152,37 +151,3 @@ def numpy_peer(backend: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: 
 def autograd_call(torch: Any, o: Any, leaves: Tuple[Any, ...], do: Any) -> Callable[[], Any]:
     """The backward of a graph that stays."""
     return lambda: torch.autograd.grad(o, leaves, do, retain_graph=True)
-
-
-def flash_attention_peers(
-    torch: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: Any
-) -> Makers:
-    """FlashAttention-3 and -4 where their packages are installed, in their order of dimensions."""
-    found: Makers = {}
-    modules = {"fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}
-    for name, module in modules.items():
-        if _is_installed(module) and shape["mask"] != "sink" and not shape.get("feature"):
-            found[name] = lambda module=module: _flash_attention_peer(
-                torch, module, shape, q, k, v, do
-            )
-    return found
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ImportError:  # of a package without that part
-        return False
-
-
-def _flash_attention_peer(
-    torch: Any, module: str, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: Any
-) -> Callable[[], Any]:
-    function = importlib.import_module(module).flash_attn_func
-    leaves = tuple(x.transpose(1, 2).contiguous().requires_grad_() for x in (q, k, v))
-    options: Dict[str, Any] = {"causal": shape["mask"] == "causal"}
-    if shape["mask"] == "window":
-        options["window_size"] = (shape["window"] - 1, 0)
-    o = function(*leaves, **options)
-    o = o[0] if isinstance(o, tuple) else o
-    return autograd_call(torch, o, leaves, do.transpose(1, 2).contiguous())

@@ -3,10 +3,11 @@
 Each round times every implementation once, in a new random order, because a card's clock moves with
 its load; a figure is the median over the rounds. TFLOP/s count the pairs that the mask leaves
 visible, two products of D and Dv multiply-adds each, and with --backward 2.5 times that. On CUDA the
-peers are cuDNN and FlashAttention-2 through torch's scaled_dot_product_attention, and compiled
-FlexAttention; on the CPU NumPy, and torch where it is installed. --backward times what torch's autograd
-runs of these, and of FlashAttention-3 and -4 where flash_attn_interface and flash_attn.cute are
-installed.
+peers are cuDNN and FlashAttention-2 through torch's scaled_dot_product_attention, compiled
+FlexAttention, and FlashAttention-3 and -4 where flash_attn_interface and flash_attn.cute are installed;
+on the CPU NumPy, and torch where it is installed. --backward times what torch's autograd runs of these.
+The limit is the rate of a large matmul or, where reading all operands once takes longer, a read of as
+many bytes, timed with the rest.
 """
 
 from __future__ import annotations
@@ -15,29 +16,29 @@ import argparse
 import datetime
 import json
 import math
-import os
 import platform
 import statistics
-import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy
 
-from . import __version__, _bench_backward, _bench_features, _reference
+from . import _bench_backward, _bench_counters, _bench_features, _bench_power, _reference
 from ._backends import (
+    OURS,
     CPUBackend,
     CUDABackend,
     first_result,
     forget_compiled_kernels,
     interleave,
+    makers_of,
+    read_gbs,
 )
 from ._bench_features import mask_of
+from ._bench_record import commit, draw, format_table, read_record, write_json
 
-OURS = "ours"
 BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
 
@@ -134,18 +135,20 @@ def check(backend, shape, q, k, v, o) -> None:
             raise ValueError(f"error {error:.2e} of batch {b}, head {h} exceeds {bound:.2e}")
 
 
-def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dict[str, Any]]:
-    """One row for every implementation that takes the shape."""
-    q, k, v = backend.tensors(shape)
+class Limits(NamedTuple):
+    """What bounds any implementation."""
+
+    matmul: float  #: TFLOP/s
+    read: float  #: GB/s, of more than the caches hold
+
+
+def make_calls(backend, shape, chosen, tensors, backward):
+    """The calls of the implementations that take the shape, with the milliseconds of the first one of
+    each, the schedule of ours, and the rows of those that refuse."""
     calls, first_ms, refused = {}, {}, []
     schedule = None
-    backward = _bench_backward.Backward(backend, shape, q, k, v) if arguments.backward else None
-    if backward:
-        makers = backward.makers(OURS)
-    else:
-        makers = {OURS: lambda: backend.ours(shape, q, k, v), **backend.peers(shape, q, k, v)}
-    for name, make in makers.items():
-        if arguments.peers is not None and name != OURS and name not in arguments.peers:
+    for name, make in makers_of(backend, shape, *tensors, backward).items():
+        if chosen.peers is not None and name != OURS and name not in chosen.peers:
             continue
         backend.timer.synchronize()
         start = time.perf_counter()
@@ -157,40 +160,46 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
             if name == OURS:
                 # The call may have found the kernel of an earlier shape.
                 first_ms[name], kernel = (
-                    backward.first_result() if backward else first_result(backend, shape, q, k, v)
+                    backward.first_result() if backward else first_result(backend, shape, *tensors)
                 )
                 schedule = kernel.schedule
         except Exception as error:  # whatever a peer raises is its refusal
-            if name == OURS and not arguments.keep_going:
+            if name == OURS and not chosen.keep_going:
                 raise
-            refused.append(
-                {
-                    "shape": shape["name"],
-                    "peer": name,
-                    "refused": f"{type(error).__name__}: {error}",
-                }
-            )
-            say(
-                f"  {shape['name']}: {name} refused: {str(error).splitlines()[0][:100] if str(error) else error!r}"
-            )
+            reason = f"{type(error).__name__}: {error}"
+            refused.append({"shape": shape["name"], "peer": name, "refused": reason})
+            line = (str(error) or repr(error)).splitlines()[0][:100]
+            say(f"  {shape['name']}: {name} refused: {line}")
             continue
-        if name == OURS and arguments.check:
+        if name == OURS and chosen.check:
             if backward:
                 backward.check(result)
             else:
-                check(backend, shape, q, k, v, result)
+                check(backend, shape, *tensors, result)
         calls[name] = call
         del result
-    times = interleave(calls, backend.timer, arguments.rounds, arguments.ms)
+    return calls, first_ms, schedule, refused
 
-    flops, moved = (count(shape, arguments.backward) for count in (flops_of, bytes_of))
+
+def run_shape(
+    backend, shape, chosen, limits: Limits, meter: Optional[_bench_power.Meter] = None
+) -> List[Dict[str, Any]]:
+    """One row for every implementation that takes the shape, with its sustained speed where there is a
+    meter of power."""
+    tensors = backend.tensors(shape)
+    backward = _bench_backward.Backward(backend, shape, *tensors) if chosen.backward else None
+    calls, first_ms, schedule, refused = make_calls(backend, shape, chosen, tensors, backward)
+    flops, moved = (count(shape, chosen.backward) for count in (flops_of, bytes_of))
+    # Where reading the operands once takes longer than the products at the matmul's rate.
+    memory_bound = moved / (limits.read * 1e9) > flops / (limits.matmul * 1e12)
+    reads = backend.readers(int(moved)) if memory_bound else {}
+    times = interleave({**calls, **reads}, backend.timer, chosen.rounds, chosen.ms)
     median = {name: statistics.median(values) for name, values in times.items()}
+    # What the limit itself takes: a read of as many bytes, or the products.
+    limit_ms = min((median.pop(name) for name in reads), default=flops / limits.matmul / 1e9)
     rivals = [value for name, value in median.items() if name != OURS]
-    # Where moving the operands once takes longer than the products at the matmul's rate.
-    memory_bound = moved / (copy * 1e9) > flops / (matmul * 1e12)
     rows = []
     for name, ms in median.items():
-        tflops, gbs = flops / ms / 1e9, moved / ms / 1e6
         rows.append(
             {
                 "shape": shape["name"],
@@ -198,10 +207,10 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
                 "ms": ms,
                 "ms_low": times[name][0],
                 "ms_high": times[name][-1],
-                "tflops": tflops,
-                "gbs": gbs,
-                "limit": "copy" if memory_bound else "matmul",
-                "of_limit": gbs / copy if memory_bound else tflops / matmul,
+                "tflops": flops / ms / 1e9,
+                "gbs": moved / ms / 1e6,
+                "limit": "read" if memory_bound else "matmul",
+                "of_limit": limit_ms / ms,
                 "of_best_peer": min(rivals) / ms if rivals and name == OURS else None,
                 "first_call_ms": first_ms[name],
                 "schedule": schedule if name == OURS else None,
@@ -209,141 +218,30 @@ def run_shape(backend, shape, arguments, matmul: float, copy: float) -> List[Dic
                 "length": shape["Nk"],
             }
         )
+    if meter:
+        found = _bench_power.sustain_all(
+            calls, backend.timer, median, chosen.sustained, meter, flops
+        )
+        for row in rows:
+            row["sustained"] = found[row["peer"]]
     backend.release()
     return rows + refused
 
 
-def commit() -> str:
-    """The checkout's commit, or the package's version where there is no checkout."""
-    folder = Path(__file__).resolve().parent
+def count_shape(
+    profiler: _bench_counters.Profiler, shape: Dict[str, Any], is_backward: bool, rows: List[Any]
+) -> Optional[_bench_counters.CountersError]:
+    """Adds to the rows of a shape their "counters", or why there are none, which it returns too."""
+    measured = [row for row in rows if "ms" in row]
     try:
-        done = subprocess.run(
-            ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"],
-            capture_output=True, text=True, timeout=10,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired):
-        return __version__
-    return done.stdout.strip() if done.returncode == 0 else __version__
-
-
-def format_table(record: Dict[str, Any]) -> str:
-    """Markdown: speeds, then the time of the first calls; a row for each shape, a column for each
-    implementation."""
-    rows = [row for row in record["rows"] if "ms" in row]
-    names = sorted({row["peer"] for row in rows}, key=lambda name: (name != OURS, name))
-    shapes = list(dict.fromkeys(row["shape"] for row in rows))
-    speeds = [["shape", *names, "ours / best peer", "ours / limit", "limit"]]
-    firsts = [["shape", *names]]
-    for shape in shapes:
-        found = {row["peer"]: row for row in rows if row["shape"] == shape}
-        ours = found.get(OURS)
-        ratio = f"{ours['of_best_peer']:.2f}" if ours and ours["of_best_peer"] else "-"
-        speeds.append(
-            [
-                shape,
-                *(f"{found[name]['tflops']:.3g}" if name in found else "-" for name in names),
-                ratio,
-            ]
-            + ([f"{ours['of_limit']:.2f}", ours["limit"]] if ours else ["-", "-"])
-        )
-        firsts.append(
-            [
-                shape,
-                *(
-                    f"{found[name]['first_call_ms']:.0f}" if name in found else "-"
-                    for name in names
-                ),
-            ]
-        )
-
-    def lines(table):
-        rule = ["---"] + ["---:"] * (len(table[0]) - 1)
-        return "\n".join("| " + " | ".join(row) + " |" for row in [table[0], rule, *table[1:]])
-
-    of_gradients = " for the gradients" if record.get("backward") else ""
-    header = ", ".join(f"{key} {value}" for key, value in record["machine"].items())
-    return (
-        f"{record['date']}, commit {record['commit']}, {header}\n\n"
-        f"TFLOP/s of visible pairs{of_gradients}, median of {record['rounds']} rounds in random order. The limit of a shape "
-        f"is the matmul's rate ({record['matmul_name']}: {record['matmul_tflops']:.3g} TFLOP/s) or, where "
-        f"moving the operands takes longer, the copy's ({record['copy_gbs']:.0f} GB/s).\n\n{lines(speeds)}\n\n"
-        f"From the text of a module (ours) or the first call to the first result, milliseconds, compilation "
-        f"included and nothing of it cached.\n\n{lines(firsts)}"
-    )
-
-
-def draw(record: Dict[str, Any], path: str) -> None:
-    """The chart: bars for shapes, lines over the length for a sweep."""
-    import matplotlib
-
-    matplotlib.use("Agg")
-    from matplotlib import pyplot
-
-    rows = [row for row in record["rows"] if "ms" in row]
-    names = sorted({row["peer"] for row in rows}, key=lambda name: (name != OURS, name))
-    colours = {name: f"C{index}" for index, name in enumerate(names)}
-    plain = [row for row in rows if not row["sweep"]]
-    sweeps = list(dict.fromkeys(row["sweep"] for row in rows if row["sweep"]))
-    panels = ([None] if plain else []) + sweeps
-    columns = min(2, len(panels))
-    height = -(-len(panels) // columns)
-    figure, axes = pyplot.subplots(
-        height, columns, figsize=(11 if columns == 1 else 12, 4.5 * height), squeeze=False
-    )
-    for axis, panel in zip(axes.flat, panels):
-        axis.set_ylabel("TFLOP/s of visible pairs")
-        if panel is None:
-            shapes = list(dict.fromkeys(row["shape"] for row in plain))
-            width = 0.8 / len(names)
-            for place, name in enumerate(names):
-                found = {row["shape"]: row["tflops"] for row in plain if row["peer"] == name}
-                at = [
-                    index + (place - (len(names) - 1) / 2) * width for index in range(len(shapes))
-                ]
-                axis.bar(
-                    at,
-                    [found.get(shape, 0) for shape in shapes],
-                    width,
-                    label=name,
-                    color=colours[name],
-                )
-            axis.set_xticks(range(len(shapes)), shapes, rotation=45, ha="right")
-        else:
-            for name in names:
-                line = sorted(
-                    (r["length"], r["tflops"])
-                    for r in rows
-                    if r["sweep"] == panel and r["peer"] == name
-                )
-                if line:
-                    axis.plot(*zip(*line), marker="o", label=name, color=colours[name])
-            axis.set_xscale("log", base=2)
-            axis.set_xlabel("length")
-            axis.set_title(panel)
-        if record["machine_kind"] == "cuda":
-            axis.axhline(record["matmul_tflops"], linestyle="--", color="grey", linewidth=1)
-        # Shapes end with the slow ones.
-        axis.legend(loc="upper right" if panel is None else "best")
-    for axis in list(axes.flat)[len(panels) :]:
-        axis.set_visible(False)
-    figure.suptitle(f"{record['machine']['device']}, {record['date']}, commit {record['commit']}")
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-
-
-def read_record(path: str) -> Dict[str, Any]:
-    """What --json has written to `path`; ValueError where it is something else."""
-    try:
-        record = json.loads(Path(path).read_text())
-    except (OSError, ValueError) as error:
-        raise ValueError(f"expected a record of --json in {path} but got {error}") from None
-    wanted = ("date", "commit", "machine", "matmul_tflops", "copy_gbs", "rounds", "rows")
-    lacking = [key for key in wanted if not isinstance(record, dict) or key not in record]
-    if lacking:
-        raise ValueError(
-            f"expected a record of --json in {path} but got JSON without {', '.join(lacking)}"
-        )
-    return record
+        found = profiler.count(shape, [row["peer"] for row in measured], is_backward)
+    except _bench_counters.CountersError as error:
+        for row in measured:
+            row["counters_refused"] = str(error)
+        return error
+    for row in measured:
+        row["counters"] = found[row["peer"]]
+    return None
 
 
 def keep_only(shapes: List[Dict[str, Any]], names: Optional[str]) -> List[Dict[str, Any]]:
@@ -426,6 +324,21 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--ms", type=float, default=30, help="milliseconds of each implementation in a round"
     )
+    parser.add_argument(
+        "--counters",
+        action="store_true",
+        help="run each shape once more under ncu, of Nsight Compute, and say how busy it keeps the tensor pipe, the "
+        "XU pipe, the issue slots, DRAM and L2",
+    )
+    parser.add_argument(
+        "--sustained",
+        type=float,
+        nargs="?",
+        const=1.0,
+        metavar="SECONDS",
+        help="run each implementation for so many seconds more, 1 by default, and say what speed it holds at what clock "
+        "and power, by NVML",
+    )
     parser.add_argument("--json", help="write the record to this file")
     parser.add_argument("--chart", help="draw the record to this PNG file; needs matplotlib")
     parser.add_argument(
@@ -437,7 +350,9 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         parser.error(
             f"expected at least 1 round and more than 0 ms but got {chosen.rounds} and {chosen.ms}"
         )
-    times = ("peers", "sweep", "features", "backward", "check", "json")
+    if chosen.sustained is not None and not 0 < chosen.sustained < float("inf"):
+        parser.error(f"expected more than 0 s for --sustained but got {chosen.sustained}")
+    times = ("peers", "sweep", "features", "backward", "check", "counters", "sustained", "json")
     beside = [name for name in times if getattr(chosen, name)]
     if chosen.from_json and beside:
         parser.error(f"expected --only and --chart beside --from-json but got --{beside[0]}")
@@ -451,19 +366,34 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     return chosen
 
 
-def write_json(content: Any, path: Path) -> None:
-    """Writes the file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=str(path.parent), prefix=path.name + ".")
+def start_instruments(chosen: argparse.Namespace, backend):
+    """What --counters and --sustained read, or None; SystemExit where the machine has it not."""
+    for flag in ("counters", "sustained"):
+        if getattr(chosen, flag) and backend.name != "cuda":
+            raise SystemExit(f"error: expected a CUDA device for --{flag} but got the CPU")
     try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
-        os.chmod(name, 0o644)
-        os.replace(name, str(path))
-    except BaseException:
-        os.unlink(name)
-        raise
+        profiler = _bench_counters.Profiler() if chosen.counters else None
+        meter = _bench_power.Meter(backend.bus_id()) if chosen.sustained else None
+    except (_bench_counters.CountersError, _bench_power.PowerError) as error:
+        raise SystemExit(f"error: {error}") from None
+    return profiler, meter
+
+
+def say_shape(place: str, rows: List[Dict[str, Any]]) -> None:
+    """A line of progress for a shape that was timed."""
+    measured = [row for row in rows if "ms" in row]
+    line = "  ".join(f"{row['peer']} {row['tflops']:.3g}" for row in measured)
+    firsts = ", ".join(
+        f"{row['peer']} {row['first_call_ms']:.0f}"
+        for row in measured
+        if row["peer"] in (OURS, "flex")
+    )
+    ratio = next((row["of_best_peer"] for row in rows if row.get("of_best_peer")), None)
+    say(
+        f"{place}: {line}"
+        + (f"  ours/best {ratio:.2f}" if ratio else "")
+        + (f"  first result, ms: {firsts}" if firsts else "")
+    )
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
@@ -483,47 +413,46 @@ def main(arguments: Optional[List[str]] = None) -> int:
 
     machine = {**backend.describe(), "python": platform.python_version()}
     say(", ".join(f"{key} {value}" for key, value in machine.items()))
-    matmul, copy = backend.matmul_tflops(5, chosen.ms), backend.copy_gbs(5, chosen.ms)
+    profiler, meter = start_instruments(chosen, backend)
+    limits = Limits(backend.matmul_tflops(5, chosen.ms), read_gbs(backend, 5, chosen.ms))
     backend.release()
-    say(f"matmul {backend.matmul_name}: {matmul:.3g} TFLOP/s; copy: {copy:.0f} GB/s")
+    say(f"matmul {backend.matmul_name}: {limits.matmul:.3g} TFLOP/s; read: {limits.read:.0f} GB/s")
     record: Dict[str, Any] = {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
         "commit": commit(),
         "machine_kind": backend.name,
         "machine": machine,
         "matmul_name": backend.matmul_name,
-        "matmul_tflops": matmul,
-        "copy_gbs": copy,
+        "matmul_tflops": limits.matmul,
+        "read_gbs": limits.read,
         "rounds": chosen.rounds,
         "ms": chosen.ms,
         "backward": chosen.backward,
+        "sustained_seconds": chosen.sustained,
         "shapes": shapes,
         "rows": [],
     }
     failed = False
     for number, shape in enumerate(shapes, 1):
+        place = f"[{number}/{len(shapes)}] {shape['name']}"
         try:
-            rows = run_shape(backend, shape, chosen, matmul, copy)
+            rows = run_shape(backend, shape, chosen, limits, meter)
         except Exception as error:
             failed = True
-            say(f"[{number}/{len(shapes)}] {shape['name']}: FAIL: {type(error).__name__}: {error}")
+            say(f"{place}: FAIL: {type(error).__name__}: {error}")
             continue
         record["rows"] += rows
-        measured = [row for row in rows if "ms" in row]
-        line = "  ".join(f"{row['peer']} {row['tflops']:.3g}" for row in measured)
-        firsts = ", ".join(
-            f"{row['peer']} {row['first_call_ms']:.0f}"
-            for row in measured
-            if row["peer"] in (OURS, "flex")
-        )
-        ratio = next((row["of_best_peer"] for row in rows if row.get("of_best_peer")), None)
-        say(
-            f"[{number}/{len(shapes)}] {shape['name']}: {line}"
-            + (f"  ours/best {ratio:.2f}" if ratio else "")
-            + (f"  first result, ms: {firsts}" if firsts else "")
-        )
+        say_shape(place, rows)
+        if profiler:
+            error = count_shape(profiler, shape, chosen.backward, rows)
+            if error:
+                failed = True
+                say(f"{place}: no counters: {error}")
+                profiler = None if error.is_final else profiler
         if chosen.json:
             write_json(record, Path(chosen.json))  # what was measured survives an interruption
+    if meter:
+        meter.close()
     print(format_table(record))
     if chosen.json:
         write_json(record, Path(chosen.json))

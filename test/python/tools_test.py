@@ -178,7 +178,7 @@ class BenchTest(unittest.TestCase):
             self.assertIn("No such file", lines[0])
             self.assertIn("JSON without date, ", lines[2])
             self.assertTrue(
-                lines[3].endswith("JSON without machine, matmul_tflops, copy_gbs, rounds")
+                lines[3].endswith("JSON without machine, matmul_tflops, read_gbs, rounds")
             )
 
     def test_a_wrong_result_is_found(self):

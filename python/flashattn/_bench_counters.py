@@ -1,0 +1,216 @@
+"""What `python -m flashattn.bench --counters` counts: how busy a call keeps the units of a GPU, read by
+Nsight Compute (ncu) in a process of its own, which this module is as a program."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+#: Percent of what the unit can do at most, over the whole time of a kernel, by the column's name.
+#: Products of wgmma and of mma.sync are both the tensor pipe's; XU evaluates the exponentials.
+METRICS = {
+    "tensor": "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed",
+    "XU": "sm__inst_executed_pipe_xu.avg.pct_of_peak_sustained_elapsed",
+    "issue": "smsp__issue_active.avg.pct_of_peak_sustained_elapsed",
+    "DRAM": "dram__throughput.avg.pct_of_peak_sustained_elapsed",
+    "L2": "lts__throughput.avg.pct_of_peak_sustained_elapsed",
+}
+DURATION = "gpu__time_duration.sum"
+#: Microseconds of the units that versions of ncu give times in.
+UNITS = {"ns": 1e-3, "nsecond": 1e-3, "us": 1.0, "usecond": 1.0, "ms": 1e3, "msecond": 1e3}
+#: The kernel of torch.cuda._sleep, which stands before each implementation's kernels.
+MARKER = "spin_kernel"
+TIMEOUT = 600  # seconds, of one shape
+
+Counters = Dict[str, Any]
+
+
+class CountersError(Exception):
+    """Why there are no counters; `is_final` where no other shape will have any."""
+
+    def __init__(self, message: str, is_final: bool = False):
+        super().__init__(message)
+        self.is_final = is_final
+
+
+class Profiler:
+    """Runs ncu; CountersError where it is not on PATH."""
+
+    def __init__(self) -> None:
+        self.ncu = shutil.which("ncu")
+        if not self.ncu:
+            raise CountersError(
+                "expected ncu, of Nsight Compute, on PATH for --counters but found none", True
+            )
+        #: Those that this ncu knows for this chip.
+        self.metrics = dict(METRICS)
+
+    def count(
+        self, shape: Dict[str, Any], names: List[str], is_backward: bool
+    ) -> Dict[str, Counters]:
+        """The counters of one call of each of the implementations `names`: a percentage for each column,
+        averaged over its kernels by their time, or None; "us", the kernels' time; and "kernels", what each
+        of them is and took. Raises CountersError."""
+        task = json.dumps({"shape": shape, "names": names, "backward": is_backward})
+        while True:
+            log = self._run([sys.executable, "-m", "flashattn._bench_counters", task])
+            unknown = [name for name in self.metrics if self._is_unknown(name, log)]
+            if not unknown:
+                break
+            for name in unknown:
+                del self.metrics[name]
+        return split(parse(log), names)
+
+    def _is_unknown(self, name: str, log: str) -> bool:
+        base = re.escape(self.metrics[name].partition(".")[0])
+        return re.search(rf"Failed to find metric\b.*{base}\b", log) is not None
+
+    def _run(self, command: List[str]) -> str:
+        """What ncu says of the kernels between the starts and stops of the command's profiler."""
+        with tempfile.TemporaryDirectory(prefix="flashattn-ncu-") as folder:
+            path = Path(folder, "log")
+            options = [
+                "--csv", "--print-units", "base", "--log-file", str(path), "--profile-from-start", "off",
+                # The card's own clocks, and caches as the call before left them, as in a benchmark's round.
+                "--clock-control", "none", "--cache-control", "none",
+                "--metrics", ",".join([DURATION, *self.metrics.values()]),
+            ]  # fmt: skip
+            try:
+                done = subprocess.run(
+                    [str(self.ncu), *options, *command],
+                    capture_output=True, text=True, errors="replace", timeout=TIMEOUT,
+                )  # fmt: skip
+            except OSError as error:
+                raise CountersError(f"cannot run ncu: {error}", True) from None
+            except subprocess.TimeoutExpired:
+                raise CountersError(
+                    f"expected ncu to end within {TIMEOUT} s but it did not"
+                ) from None
+            log = path.read_text(errors="replace") if path.exists() else done.stdout
+        if "ERR_NVGPUCTRPERM" in log + done.stdout + done.stderr:
+            raise CountersError(
+                "expected the right to read the GPU's counters but got ERR_NVGPUCTRPERM: run as root, or have an "
+                "administrator load the driver with NVreg_RestrictProfilingToAdminUsers=0",
+                True,
+            )
+        if done.returncode and "Failed to find metric" not in log:
+            raise CountersError(
+                f"ncu ended with status {done.returncode}: {_reason(log, done.stdout + done.stderr)}"
+            )
+        return log
+
+
+def _reason(log: str, output: str) -> str:
+    """The last line of an error: of ncu's, or else of the program's, or else what ncu warns of."""
+    told = [line for line in log.splitlines() if line.startswith(("==ERROR==", "==WARNING=="))]
+    # The program says more than that ncu found it to have failed.
+    errors = [line for line in told if "ERROR" in line and "The application returned" not in line]
+    lines = [line for line in output.splitlines() if line.strip()]
+    return (errors or lines or told or ["it said nothing"])[-1].strip()
+
+
+def parse(log: str) -> List[Dict[str, Any]]:
+    """The kernels in ncu's CSV, in their order: "name", "us" and, for each column, a percentage or None.
+    Raises CountersError where there are none."""
+    lines = log.splitlines()
+    start = next((n for n, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
+    kernels: Dict[str, Dict[str, Any]] = {}
+    columns = {metric: column for column, metric in METRICS.items()}
+    for row in csv.DictReader(line for line in lines[start:] if line.startswith('"')):
+        kernel = kernels.setdefault(
+            row["ID"], {"name": row.get("Kernel Name") or "?", "us": None, **dict.fromkeys(METRICS)}
+        )
+        metric, value = row.get("Metric Name"), _number(row.get("Metric Value"))
+        if metric == DURATION and value is not None:
+            kernel["us"] = value * UNITS.get(row.get("Metric Unit") or "ns", 1e-3)
+        elif metric in columns:
+            kernel[columns[metric]] = value
+    if not kernels:
+        raise CountersError(f"expected kernels in ncu's output but found none: {_reason(log, '')}")
+    return list(kernels.values())
+
+
+def _number(text: Optional[str]) -> Optional[float]:
+    """None of "n/a" and the like."""
+    try:
+        return float((text or "").replace(",", ""))
+    except ValueError:
+        return None
+
+
+def split(kernels: List[Dict[str, Any]], names: List[str]) -> Dict[str, Counters]:
+    """The counters of each of `names`, whose kernels stand behind a marker each. Raises CountersError
+    where these are not as many, or a kernel has no time."""
+    parts: List[List[Dict[str, Any]]] = []
+    for kernel in kernels:
+        if MARKER in kernel["name"]:
+            parts.append([])
+        elif parts:
+            parts[-1].append(kernel)
+    if len(parts) != len(names):
+        raise CountersError(
+            f"expected the kernels of {len(names)} calls in ncu's output but found those of {len(parts)}"
+        )
+    return {name: average(name, part) for name, part in zip(names, parts)}
+
+
+def average(name: str, kernels: List[Dict[str, Any]]) -> Counters:
+    """The counters of a call of `name` with these kernels."""
+    if not kernels:
+        raise CountersError(f"expected kernels of {name} in ncu's output but found none")
+    untimed = [kernel["name"] for kernel in kernels if not kernel["us"]]
+    if untimed:
+        raise CountersError(f"expected {DURATION} of {untimed[0]} in ncu's output but found none")
+    total = sum(kernel["us"] for kernel in kernels)
+    found: Counters = {"us": total, "kernels": kernels}
+    for column in METRICS:
+        values = [kernel[column] for kernel in kernels]
+        # A part of the time says nothing of the whole.
+        found[column] = (
+            None
+            if None in values
+            else sum(value * kernel["us"] for value, kernel in zip(values, kernels)) / total
+        )
+    return found
+
+
+def run_marked(backend: Any, task: Dict[str, Any]) -> None:
+    """One call of each implementation behind a marker, with the profiler on; before it another, which
+    compiles."""
+    from . import _backends, _bench_backward
+
+    shape = task["shape"]
+    q, k, v = backend.tensors(shape)
+    backward = _bench_backward.Backward(backend, shape, q, k, v) if task["backward"] else None
+    makers = _backends.makers_of(backend, shape, q, k, v, backward)
+    cuda = backend.torch.cuda
+    for name in task["names"]:
+        call = makers[name]()
+        for _ in range(2):
+            call()
+        cuda.synchronize()
+        cuda.profiler.start()
+        cuda._sleep(1)
+        call()
+        cuda.synchronize()
+        cuda.profiler.stop()
+
+
+def main(arguments: List[str]) -> int:
+    import torch
+
+    from ._backends import CUDABackend
+
+    run_marked(CUDABackend(torch), json.loads(arguments[0]))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
