@@ -34,6 +34,14 @@ def rows(text):
     return [row for i, row in enumerate(cells) if i not in rules and i + 1 not in rules]
 
 
+def tables(text):
+    """Its tables, one after the other: rows of cells by their headings."""
+    for part in re.findall(r"(?:^\|.*\n)+", text + "\n", re.M):
+        heading, _, *cells = ([cell.strip() for cell in line.split("|")[1:-1]] for line in part.splitlines())
+        if cells:
+            yield [dict(zip(heading, row)) for row in cells]
+
+
 def quoted(cell):
     return re.findall(r"`([^`]+)`", cell)
 
@@ -110,36 +118,41 @@ def check_python():
 def check_speed():
     """Each figure of the README is that of the record."""
     readme = section(read("README.md"), "## Speed")
-    # The first table with each of these headings is the newest record of Hopper.
-    record = read("BENCHMARKS.md").split("| shape | ours | cudnn | fa2 | flex | ours / best peer |")[1]
-    record = {row[0]: row for row in rows(record.split("\n\n")[0])}
+    # The first tables with these headings are the newest record of Hopper.
+    found = list(tables(read("BENCHMARKS.md")))
+    speeds = next(table for table in found if {"ours", "cudnn", "ours / best peer"} <= set(table[0]))
+    record = {row["shape"]: row for row in speeds}
     shapes = {shape["name"]: shape for shape in json.loads(read("python/flashattn/shapes.json"))}
-    table = rows(readme)
+    table = next(tables(readme))
     if len(table) < 8:
         failures.append(f"README.md, speed: expected at least 8 shapes but got {len(table)}")
-    for name, sizes, dtype, _, ours, cudnn, flex in table:
-        shape, row = shapes[name], record[name]
-        expected = f"({shape['B']}, {shape['Hq']}/{shape['Hkv']}, {shape['Nk']}, {shape['D']})"
-        if (sizes, dtype) != (expected, shape["dtype"]):
-            failures.append(f"README.md, {name}: expected {expected} {shape['dtype']} but got {sizes} {dtype}")
-        if (ours, cudnn, flex) != (row[1], row[2], row[4]):
-            failures.append(f"README.md, {name}: expected {row[1]}, {row[2]}, {row[4]} but got {ours}, {cudnn}, {flex}")
+    # The record's names of what the README's columns begin with.
+    peers = {"flash-mlir": "ours", "cuDNN": "cudnn", "FlashAttention-3": "fa3", "FlashAttention-4": "fa4", "FlexAttention": "flex"}
+    columns = {c: peer for c in table[0] for word, peer in peers.items() if c.startswith(word)}
+    for row in table:
+        name, shape = row["shape"], shapes[row["shape"]]
+        expected = f"({shape['B']}, {shape['Hq']}/{shape['Hkv']}, {shape['Nk']}, {shape['D']}) {shape['dtype']}"
+        if (got := f"{row['(B, Hq/Hkv, N, D)']} {row['type']}") != expected:
+            failures.append(f"README.md, {name}: expected {expected} but got {got}")
+        expected, got = ([part[c] for c in chosen] for part, chosen in ((record[name], columns.values()), (row, columns)))
+        if expected != got:
+            failures.append(f"README.md, {name}: expected {', '.join(expected)} but got {', '.join(got)}")
 
     def extremes(ratios):
         return f"{min(ratios):.2f} to {max(ratios):.2f}"
 
-    beside_cudnn = {name: float(row[5]) for name, row in record.items() if row[2] != "-"}
+    ratio = "ours / best peer"
+    beside_cudnn = {name: float(row[ratio]) for name, row in record.items() if row["cudnn"] != "-"}
     decoding = beside_cudnn.pop("decode-gqa")
-    first_calls = read("BENCHMARKS.md").split("| shape | ours | cudnn | fa2 | flex |\n")[1].split("\n\n")[0]
-    first_calls = [row for row in rows("| |\n" + first_calls) if row[1].isdigit()]
-    ours = [int(row[1]) / 1000 for row in first_calls]
-    flex = [int(row[4]) / 1000 for row in first_calls if row[4] != "-"]
+    first_calls = next(table for table in found if {"ours", "cudnn"} <= set(table[0]) and ratio not in table[0])
+    ours = [int(row["ours"]) / 1000 for row in first_calls]
+    flex = [int(row["flex"]) / 1000 for row in first_calls if row["flex"] != "-"]
     host = re.search(r"Host time of a cached Python call.*?: ([\d.]+ to [\d.]+ µs) plain", read("BENCHMARKS.md"), re.S)
     cpu = re.search(r"CPU of that machine.*?flash-mlir ([\d.]+ ms), PyTorch ([\d.]+ ms)", read("BENCHMARKS.md"))
     text = " ".join(readme.split())
     for wanted in (
         f"at {extremes(beside_cudnn.values())} times its speed, and decoding at {decoding:.2f} times",
-        f"windows at {extremes([float(row[5]) for row in record.values() if row[2] == '-'])} times FlexAttention's",
+        f"windows at {extremes([float(row[ratio]) for row in record.values() if row['cudnn'] == '-'])} times FlexAttention's",
         f"takes {min(ours):.1f} to {max(ours):.1f} s, FlexAttention's first call {min(flex):.1f} to {max(flex):.1f} s",
         f"costs the host {host.group(1)}",
         f"takes {cpu.group(1)}, where PyTorch's own `scaled_dot_product_attention` takes {cpu.group(2)}",
