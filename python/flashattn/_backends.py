@@ -317,10 +317,14 @@ class CUDABackend:
         return 2 * 8192**3 / statistics.median(times) / 1e9
 
     def readers(self, size: int) -> Dict[str, Callable[[], Any]]:
-        """Reductions that read so many bytes, up to whole rows, and write next to none. Which of them is
-        nearer to what the memory gives depends on the size: that of rows needs no second step."""
-        x = self.torch.randn(-(-size // (4 * READ_ROW)), READ_ROW, device="cuda")
-        return {"read: sum": x.sum, "read: sums of rows": lambda: x.sum(1)}
+        """Reductions that read so many bytes, up to two whole rows, and write next to none. Which of them is
+        nearest to what the memory gives depends on the size and on the libraries."""
+        x = self.torch.randn(2, -(-size // (8 * READ_ROW)), READ_ROW, device="cuda")
+        return {
+            "read: sum": x.sum,
+            "read: sums of rows": lambda: x.sum(2),
+            "read: product": functools.partial(self.torch.dot, x[0].flatten(), x[1].flatten()),
+        }
 
     def make(self, shape, heads, length):
         size = (shape["B"], heads, length, shape["D"])

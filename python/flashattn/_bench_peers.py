@@ -8,10 +8,16 @@ import importlib
 import importlib.util
 from typing import Any, Callable, Dict, List, Tuple
 
+import numpy
+
+from . import _reference
 from ._bench_backward import Makers, autograd_call
+from ._bench_features import mask_of
 
 #: The packages' names are those of their own documentation.
 MODULES = {"fa3": "flash_attn_interface", "fa4": "flash_attn.cute"}
+#: Queries and keys of a block of FlashAttention-4's lists.
+BLOCK = 128
 
 
 def forward_makers(shape: Dict[str, Any], q: Any, k: Any, v: Any) -> Makers:
@@ -27,9 +33,10 @@ def gradient_makers(torch: Any, shape: Dict[str, Any], q: Any, k: Any, v: Any, d
 
 def _takers(shape: Dict[str, Any]) -> List[str]:
     """Of the installed ones those whose arguments can say the shape's mask."""
-    if shape["mask"] == "sink" or shape.get("feature"):
+    if shape.get("feature"):
         return []
-    return [name for name, module in MODULES.items() if _is_installed(module)]
+    names = ["fa4"] if shape["mask"] == "sink" else list(MODULES)
+    return [name for name in names if _is_installed(MODULES[name])]
 
 
 def _is_installed(module: str) -> bool:
@@ -40,14 +47,14 @@ def _is_installed(module: str) -> bool:
 
 
 def _forward(name: str, shape: Dict[str, Any], q: Any, k: Any, v: Any) -> Callable[[], Any]:
-    return functools.partial(_function(name, shape), *_turned(q, k, v))
+    return functools.partial(_function(name, shape, q), *_turned(q, k, v))
 
 
 def _gradients(
     torch: Any, name: str, shape: Dict[str, Any], q: Any, k: Any, v: Any, do: Any
 ) -> Callable[[], Any]:
     leaves = tuple(x.requires_grad_() for x in _turned(q, k, v))
-    o = _function(name, shape)(*leaves)
+    o = _function(name, shape, q, has_gradients=True)(*leaves)
     return autograd_call(torch, o, leaves, *_turned(do))
 
 
@@ -55,12 +62,16 @@ def _turned(*tensors: Any) -> Tuple[Any, ...]:
     return tuple(x.transpose(1, 2).contiguous() for x in tensors)
 
 
-def _function(name: str, shape: Dict[str, Any]) -> Callable[..., Any]:
+def _function(
+    name: str, shape: Dict[str, Any], q: Any, has_gradients: bool = False
+) -> Callable[..., Any]:
     """From q, k and v to o alone."""
     function = importlib.import_module(MODULES[name]).flash_attn_func
     options: Dict[str, Any] = {"causal": shape["mask"] == "causal"}
     if shape["mask"] == "window":
         options["window_size"] = (shape["window"] - 1, 0)
+    if shape["mask"] == "sink":
+        options = _sinks(shape, q.device, has_gradients)
     if name == "fa3" and shape["Nq"] == 1:
         options["num_splits"] = 0  # as many parts of the keys as its own heuristic says, not one
 
@@ -69,3 +80,55 @@ def _function(name: str, shape: Dict[str, Any]) -> Callable[..., Any]:
         return o[0] if isinstance(o, tuple) else o  # some versions give lse too
 
     return call
+
+
+def _sinks(shape: Dict[str, Any], device: Any, has_gradients: bool) -> Dict[str, Any]:
+    """How FlashAttention-4 is told of a window with sinks: a function of a pair, and lists of the blocks that
+    have such pairs."""
+    import cutlass
+    from cutlass import cute
+    from flash_attn.cute import utils
+
+    near, sinks, offset = shape["window"], shape["sinks"], shape["Nk"] - shape["Nq"]
+
+    @cute.jit
+    def sees(batch, head, query, key, lengths, given):
+        row = query + utils.scalar_to_ssa(offset, cutlass.Int32)
+        is_sink = key < utils.scalar_to_ssa(sinks, cutlass.Int32)
+        is_near = row - key < utils.scalar_to_ssa(near, cutlass.Int32)
+        return (key <= row) & (is_near | is_sink)
+
+    # Its cache of kernels does not look at what a function captures.
+    sees.__cute_hash__ = f"flashattn.bench {near} {sinks} {offset}"
+    pairs = _pairs_of_blocks(shape)
+    options = {"mask_mod": sees, "block_sparse_tensors": _block_lists(pairs, device)}
+    if has_gradients:
+        options["block_sparse_tensors_bwd"] = _block_lists(pairs.T, device)
+    return options
+
+
+def _pairs_of_blocks(shape: Dict[str, Any]) -> numpy.ndarray:
+    """How many pairs the mask shows of each block, [blocks of queries, blocks of keys]."""
+    nq, nk = shape["Nq"], shape["Nk"]
+    keys, found = numpy.arange(nk)[None, :], []
+    for first in range(0, nq, BLOCK):
+        rows = numpy.arange(first, min(nq, first + BLOCK))[:, None] + nk - nq
+        seen = _reference.visible(mask_of(shape), rows, keys, nq, nk).sum(axis=0)
+        found.append(numpy.add.reduceat(seen, range(0, nk, BLOCK)))
+    return numpy.array(found)
+
+
+def _block_lists(pairs: numpy.ndarray, device: Any) -> Any:
+    """For each row of blocks how many of them are seen in part, and which; then those seen as a whole."""
+    import torch
+    from flash_attn.cute.block_sparsity import BlockSparseTensorsTorch
+
+    whole = pairs == BLOCK * BLOCK
+    lists: List[Any] = []
+    for chosen in ((pairs > 0) & ~whole, whole):
+        order = numpy.argsort(~chosen, axis=1, kind="stable")  # the chosen ones first
+        lists += [
+            torch.from_numpy(x.astype(numpy.int32)[None, None]).to(device)
+            for x in (chosen.sum(axis=1), order)
+        ]
+    return BlockSparseTensorsTorch(*lists, block_size=(BLOCK, BLOCK))

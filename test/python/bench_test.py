@@ -2,6 +2,7 @@
 # REQUIRES: python-package, cc
 # RUN: %flashattn_python %s
 
+import collections
 import contextlib
 import io
 import json
@@ -19,6 +20,7 @@ from flashattn import (
     _bench_counters,
     _bench_peers,
     _bench_power,
+    _reference,
     bench,
 )
 
@@ -395,8 +397,75 @@ class PeersTest(unittest.TestCase):
         # One query: the keys go to as many blocks as FlashAttention-3 chooses.
         decoding = {"fa3": {"causal": False, "num_splits": 0}, "fa4": plain}
         self.assertEqual(options_of(mask="none", Nq=1), decoding)
-        self.assertEqual(options_of(mask="sink", window=3, sinks=1), {})
         self.assertEqual(options_of(mask="causal", feature="softcap"), {})
+
+    def test_sinks(self):
+        """Only FlashAttention-4, whose stand-in sees what the function and the lists of blocks show."""
+        shape = dict(self.shape, mask="sink", window=40, sinks=3, B=1, Nq=300, Nk=500)
+        lists = collections.namedtuple(
+            "BlockSparseTensorsTorch", "some_count some all_count all block_size"
+        )
+        utils = types.SimpleNamespace(scalar_to_ssa=lambda number, kind: number)
+        cute = types.ModuleType("flash_attn.cute")
+        cute.utils = utils
+        modules = {
+            "cutlass": types.SimpleNamespace(
+                Int32=int, cute=types.SimpleNamespace(jit=lambda f: f)
+            ),
+            "flash_attn": types.ModuleType("flash_attn"),
+            "flash_attn.cute": cute,
+            "flash_attn.cute.block_sparsity": types.SimpleNamespace(BlockSparseTensorsTorch=lists),
+        }
+        enter(self, mock.patch.dict(sys.modules, modules))
+
+        def shown(blocks, *lengths):
+            """What the lists show: wholly, and at all."""
+            self.assertEqual(blocks.block_size, (128, 128))
+            whole, some = (torch.zeros(lengths, dtype=torch.bool) for _ in range(2))
+            for count, order, targets in (
+                (blocks.all_count, blocks.all, (whole, some)),
+                (blocks.some_count, blocks.some, (some,)),
+            ):
+                for row in range(count.shape[2]):
+                    for column in order[0, 0, row, : count[0, 0, row]].tolist():
+                        for target in targets:
+                            target[
+                                128 * row : 128 * row + 128, 128 * column : 128 * column + 128
+                            ] = True
+            return whole, some
+
+        def flash_attn_func(q, k, v, mask_mod, block_sparse_tensors, block_sparse_tensors_bwd=None):
+            nq, nk = q.shape[1], k.shape[1]
+            rows, keys = torch.arange(nq)[:, None], torch.arange(nk)[None, :]
+            seen = mask_mod(0, 0, rows, keys, None, None)
+            whole, some = shown(block_sparse_tensors, nq, nk)
+            self.assertTrue(bool((whole <= seen).all()) and bool((seen <= some).all()))
+            self.assertLess(some.sum(), nq * nk)
+            if block_sparse_tensors_bwd is not None:
+                turned = shown(block_sparse_tensors_bwd, nk, nq)
+                self.assertTrue(torch.equal(turned[0].T, whole) and torch.equal(turned[1].T, some))
+            self.given["seen"] = seen
+            x, y, z = (t.transpose(1, 2) for t in (q, k, v))
+            call = torch.nn.functional.scaled_dot_product_attention
+            return call(x, y, z, attn_mask=seen, enable_gqa=True).transpose(1, 2), None
+
+        enter(self, mock.patch.object(
+            _bench_peers.importlib, "import_module", lambda name: types.SimpleNamespace(flash_attn_func=flash_attn_func)
+        ))  # fmt: skip
+        q, do = (torch.randn(1, 4, 300, 16) for _ in range(2))
+        k, v = (torch.randn(1, 2, 500, 16) for _ in range(2))
+        makers = _bench_peers.forward_makers(shape, q, k, v)
+        self.assertEqual(list(makers), ["fa4"])
+        makers["fa4"]()()
+        rows, keys = (torch.arange(n).numpy() for n in (300, 500))
+        wanted = _reference.visible(
+            bench.mask_of(shape), rows[:, None] + 200, keys[None, :], 300, 500
+        )
+        self.assertTrue((self.given["seen"].numpy() == wanted).all())
+        gradients = _bench_peers.gradient_makers(torch, shape, q, k, v, do)["fa4"]()()
+        self.assertEqual(
+            [tuple(x.shape) for x in gradients], [(1, 300, 4, 16)] + 2 * [(1, 500, 2, 16)]
+        )
 
     def test_only_those_that_are_installed(self):
         with mock.patch.object(_bench_peers.importlib.util, "find_spec", side_effect=ImportError):
