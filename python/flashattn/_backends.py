@@ -126,6 +126,7 @@ class CPUBackend:
     """NumPy arrays."""
 
     name = "cpu"
+    peer_names = ("numpy", "torch")
     read_size = 1 << 28  #: bytes
     ordinal = _library.DEVICE_CPU
 
@@ -285,6 +286,7 @@ class CUDABackend:
     """Tensors of torch on a CUDA device."""
 
     name = "cuda"
+    peer_names = ("cudnn", "fa2", "fa3", "fa4", "efficient", "flex")
     read_size = 1 << 30  #: bytes
     matmul_name = "8192^3 bf16"
 

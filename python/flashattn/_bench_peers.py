@@ -36,12 +36,12 @@ def _takers(shape: Dict[str, Any]) -> List[str]:
     if shape.get("feature"):
         return []
     names = ["fa4"] if shape["mask"] == "sink" else list(MODULES)
-    return [name for name in names if _is_installed(MODULES[name])]
+    return [name for name in names if is_installed(name)]
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(name: str) -> bool:
     try:
-        return importlib.util.find_spec(module) is not None
+        return importlib.util.find_spec(MODULES[name]) is not None
     except ImportError:  # of a package without that part
         return False
 

@@ -25,7 +25,14 @@ from typing import Any, Dict, List, NamedTuple, Optional
 
 import numpy
 
-from . import _bench_backward, _bench_counters, _bench_features, _bench_power, _reference
+from . import (
+    _bench_backward,
+    _bench_counters,
+    _bench_features,
+    _bench_peers,
+    _bench_power,
+    _reference,
+)
 from ._backends import (
     OURS,
     CPUBackend,
@@ -291,6 +298,17 @@ def choose_backend(device: str):
     return CPUBackend()
 
 
+def check_peers(names: Optional[List[str]], backend) -> None:
+    """SystemExit where --peers names one that there is not."""
+    for name in names or ():
+        if name not in backend.peer_names:
+            listed = ", ".join(backend.peer_names)
+            raise SystemExit(f"error: expected peers {listed} but got {name}")
+        module = _bench_peers.MODULES.get(name)
+        if module and not _bench_peers.is_installed(name):
+            raise SystemExit(f"error: expected {module}, the peer {name}, but it is not installed")
+
+
 def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m flashattn.bench",
@@ -299,7 +317,10 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     )
     parser.add_argument("--only", help="names of shapes, separated by commas")
     parser.add_argument(
-        "--peers", type=lambda text: text.split(","), help="peers to time; all by default"
+        "--peers",
+        type=lambda text: [name for name in text.split(",") if name],
+        help=f"peers to time, of {', '.join(CUDABackend.peer_names)}, on the CPU {', '.join(CPUBackend.peer_names)}; by "
+        "default all that are installed; '' for none",
     )
     parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
     parser.add_argument(
@@ -401,6 +422,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if chosen.from_json:
         return show_record(chosen.from_json, chosen.only, chosen.chart)
     backend = choose_backend(chosen.device)
+    check_peers(chosen.peers, backend)
     longest = 32768 if backend.name == "cuda" else 2048 if chosen.sweep else 1024
     shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()
     if chosen.features:

@@ -312,6 +312,27 @@ class SustainedTest(InstrumentsTest):
         self.assertEqual(bench.parse_arguments(["--sustained"]).sustained, 1.0)
 
 
+class PeerNamesTest(unittest.TestCase):
+    def test_those_that_there_are_not(self):
+        def refusal(backend, *names):
+            with self.assertRaises(SystemExit) as caught:
+                bench.check_peers(list(names), backend)
+            return str(caught.exception)
+
+        bench.check_peers(None, _backends.CPUBackend)
+        bench.check_peers([], _backends.CPUBackend)
+        bench.check_peers(["numpy"], _backends.CPUBackend)
+        message = "error: expected peers numpy, torch but got fa3"
+        self.assertEqual(refusal(_backends.CPUBackend, "numpy", "fa3"), message)
+        message = "error: expected peers cudnn, fa2, fa3, fa4, efficient, flex but got fa5"
+        self.assertEqual(refusal(_backends.CUDABackend, "cudnn", "fa5"), message)
+        with mock.patch.object(_bench_peers.importlib.util, "find_spec", lambda module: None):
+            message = "error: expected flash_attn.cute, the peer fa4, but it is not installed"
+            self.assertEqual(refusal(_backends.CUDABackend, "fa4"), message)
+        self.assertEqual(bench.parse_arguments(["--peers="]).peers, [])
+        self.assertEqual(bench.parse_arguments(["--peers=a,b"]).peers, ["a", "b"])
+
+
 class LimitTest(unittest.TestCase):
     def test_a_read_of_as_many_bytes(self):
         """Where reading takes longer than the products, the limit is a read in the same rounds."""
