@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import numpy
 
@@ -21,6 +21,7 @@ from . import (
     _bench_features,
     _bench_peers,
     _bench_power,
+    _bench_read,
     _kernel,
     _library,
     _reference,
@@ -28,8 +29,6 @@ from . import (
 from ._bench_features import mask_of
 
 OURS = "ours"
-#: Elements of a row whose sum a block of threads reads alone.
-READ_ROW = 1 << 14
 
 
 class Timer:
@@ -294,6 +293,7 @@ class CUDABackend:
         self.torch = torch
         self.timer, self.bias, self.keep = CUDATimer(torch), None, None
         self.ordinal = torch.cuda.current_device()
+        self.read_kernel: Optional[_bench_read.ReadKernel] = None
         self.types = {"f16": torch.float16, "bf16": torch.bfloat16, "f32": torch.float32}
 
     def describe(self) -> Dict[str, Any]:
@@ -319,13 +319,17 @@ class CUDABackend:
         return 2 * 8192**3 / statistics.median(times) / 1e9
 
     def readers(self, size: int) -> Dict[str, Callable[[], Any]]:
-        """Reductions that read so many bytes, up to two whole rows, and write next to none. Which of them is
-        nearest to what the memory gives depends on the size and on the libraries."""
-        x = self.torch.randn(2, -(-size // (8 * READ_ROW)), READ_ROW, device="cuda")
+        """What reads so many bytes, up to a whole block, and writes next to none."""
+        if self.read_kernel is None:
+            self.torch.cuda.synchronize()  # the context of the device is current
+            self.read_kernel = _bench_read.ReadKernel()
+        blocks = -(-size // _bench_read.BLOCK_BYTES)
+        x = self.torch.randn(blocks, _bench_read.BLOCK_BYTES // 4, device="cuda")
+        stream = self.torch.cuda.current_stream().cuda_stream
+        launch = self.read_kernel.launch
         return {
+            "read: loads": lambda: launch(x.data_ptr(), 4 * x.numel(), stream),
             "read: sum": x.sum,
-            "read: sums of rows": lambda: x.sum(2),
-            "read: product": functools.partial(self.torch.dot, x[0].flatten(), x[1].flatten()),
         }
 
     def make(self, shape, heads, length):

@@ -1,0 +1,83 @@
+"""A kernel that reads memory and does nothing else: what the benchmark takes for the rate of a read.
+Reductions of libraries come close to it, but one that is slower than the memory would be no limit."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import Any
+
+from .errors import DeviceError
+
+THREADS = 256
+#: 16 bytes each, all on their way before the first is used.
+LOADS = 4
+#: What a block of threads reads.
+BLOCK_BYTES = THREADS * LOADS * 16
+#: A thread whose words have this exclusive or writes it to the first word, or else nothing would ask for them.
+MARK = 0x9E3779B9
+
+
+def ptx() -> str:
+    """The kernel `read`, of the address of whole blocks of bytes."""
+    words = [[f"%w{4 * load + word}" for word in range(4)] for load in range(LOADS)]
+    loads = [
+        f"  ld.global.L1::no_allocate.v4.u32 {{{', '.join(four)}}}, [%at+{load * THREADS * 16}];"
+        for load, four in enumerate(words)
+    ]
+    first, *others = (word for four in words for word in four)
+    folds = [f"  xor.b32 {first}, {first}, {word};" for word in others]
+    return "\n".join(
+        [
+            ".version 7.4",
+            ".target sm_80",
+            ".address_size 64",
+            f".visible .entry read(.param .u64 data) .maxntid {THREADS}, 1, 1 {{",
+            "  .reg .pred %other;",
+            "  .reg .b32 %block, %thread;",
+            f"  .reg .b32 %w<{4 * LOADS}>;",
+            "  .reg .b64 %data, %at, %step;",
+            "  ld.param.u64 %data, [data];",
+            "  cvta.to.global.u64 %data, %data;",
+            "  mov.u32 %block, %ctaid.x;",
+            "  mov.u32 %thread, %tid.x;",
+            f"  mul.wide.u32 %step, %block, {BLOCK_BYTES};",
+            "  add.s64 %at, %data, %step;",
+            "  mul.wide.u32 %step, %thread, 16;",
+            "  add.s64 %at, %at, %step;",
+            *loads,
+            *folds,
+            f"  setp.ne.u32 %other, {first}, {MARK};",
+            "  @%other ret;",
+            f"  st.global.u32 [%data], {first};",
+            "  ret;",
+            "}\n",
+        ]
+    )
+
+
+class ReadKernel:
+    """The kernel in the context that is current; DeviceError where the driver refuses it."""
+
+    def __init__(self) -> None:
+        try:
+            self.driver = ctypes.CDLL(os.environ.get("FLASHATTN_CUDA_DRIVER", "libcuda.so.1"))
+        except OSError as error:
+            raise DeviceError(f"expected the CUDA driver but got: {error}") from None
+        self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuModuleLoadDataEx", ctypes.byref(self.module), ptx().encode(), 0, None, None)
+        self._call("cuModuleGetFunction", ctypes.byref(self.function), self.module, b"read")
+
+    def _call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self.driver, name)(*arguments)
+        if code:
+            raise DeviceError(f"expected {name} of the read kernel to succeed but got error {code}")
+
+    def launch(self, address: int, size: int, stream: int) -> None:
+        """Reads the `size` bytes, whole blocks of them, at a device's address; returns at once."""
+        data = ctypes.c_uint64(address)
+        parameters = (ctypes.c_void_p * 1)(ctypes.addressof(data))
+        grid, threads = (size // BLOCK_BYTES, 1, 1), (THREADS, 1, 1)
+        self._call(
+            "cuLaunchKernel", self.function, *grid, *threads, 0, ctypes.c_void_p(stream), parameters, None
+        )  # fmt: skip
