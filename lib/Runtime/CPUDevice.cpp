@@ -16,7 +16,7 @@ using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
 
-Expected<void *> Device::loadKernels(llvm::StringRef image) {
+Expected<void *> Device::addKernels(llvm::StringRef image) {
   return formatError("expected a CUDA device for kernels but got {0}", getId());
 }
 Expected<void *> Device::getKernel(void *kernels, llvm::StringRef name) {

@@ -43,11 +43,15 @@ struct Kernel {
 /// What tells an image from all others.
 struct ImageKey {
   uint64_t low, high;
+  /// Its length where it is to be copied; 0 for an image that stays as long as the process.
   size_t bytes;
 };
 
+/// An image, which the driver loads when a kernel of it is first asked for.
 struct LoadedModule {
   ImageKey key;
+  const char *image; ///< read until it is loaded
+  char *copy;        ///< the image where it is one, and not loaded yet
   /// Held while the driver compiles it.
   Mutex mutex;
   Module module; ///< null until then
@@ -106,10 +110,11 @@ public:
   Fault fill(void *dst, uint8_t value, size_t bytes, Stream stream);
   Fault synchronize(Stream stream);
 
-  /// Loads PTX, which ends with a zero, or a cubin. What was loaded with the same key is reused.
+  /// Takes PTX, which ends with a zero unless the key has its length, or a cubin. What came with
+  /// the same key is reused. Errors: see Device.
+  Fault addKernels(const ImageKey &key, const char *image, LoadedModule *&module);
+  /// The kernel of that name. Loads its module where nobody has, in the capture of a stream too.
   /// Errors: see Device.
-  Fault loadKernels(const ImageKey &key, const char *image, LoadedModule *&module);
-  /// The kernel of that name. Errors: no such kernel.
   Fault getKernel(LoadedModule &module, const char *name, size_t nameLength, Kernel *&kernel);
   /// Starts a kernel on `stream`, whatever the shape says of it. Errors: see Device.
   Fault launch(Kernel &kernel, const LaunchShape &shape, Stream stream, void **parameters);
@@ -126,6 +131,8 @@ private:
   Fault makePool();
   /// Refuses PTX that the driver or the card cannot take, with both numbers.
   Fault checkPTX(const char *ptx);
+  /// Has the driver load it; the module's mutex is held.
+  Fault load(LoadedModule &module);
   Fault checkLaunch(Kernel &kernel, const LaunchShape &shape);
   /// Whether a programmatic launch can start beside the end of the kernel before it. Where it
   /// cannot, the kernel starts behind that one, and its wait returns at once.

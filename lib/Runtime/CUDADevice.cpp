@@ -112,16 +112,13 @@ Expected<double> CUDADevice::time(llvm::function_ref<Error()> body, unsigned rep
   return double(milliseconds) / std::max(repeats, 1u);
 }
 
-Expected<void *> CUDADevice::loadKernels(StringRef image) {
+Expected<void *> CUDADevice::addKernels(StringRef image) {
   llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
       llvm::ArrayRef(reinterpret_cast<const uint8_t *>(image.data()), image.size()));
-  // PTX ends with a zero, which the caller's text need not have.
-  std::string terminated = image.str();
   return takePointer([&](void *&kernels) {
-    cuda::LoadedModule *loaded = nullptr;
-    Fault fault =
-        card.loadKernels({hash.low64, hash.high64, image.size()}, terminated.c_str(), loaded);
-    kernels = loaded;
+    cuda::LoadedModule *module = nullptr;
+    Fault fault = card.addKernels({hash.low64, hash.high64, image.size()}, image.data(), module);
+    kernels = module;
     return fault;
   });
 }

@@ -35,7 +35,7 @@ public:
   llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) override;
   void *getStream() override { return stream; }
 
-  llvm::Expected<void *> loadKernels(llvm::StringRef image) override;
+  llvm::Expected<void *> addKernels(llvm::StringRef image) override;
   llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name) override;
   llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters) override;
   llvm::Error encodeTensorMap(void *map, const TensorMapShape &shape) override;

@@ -106,6 +106,9 @@ struct MemPoolProps {
 };
 static_assert(sizeof(MemPoolProps) == 88, "layout of the driver's CUmemPoolProps");
 
+/// The one value used of CUstreamCaptureMode: what the thread calls is no matter of any capture.
+constexpr int kCaptureModeRelaxed = 2;
+
 /// The first driver whose captures take launches that overlap with the kernel before them.
 constexpr int kProgrammaticCaptureVersion = 12030;
 
@@ -132,6 +135,7 @@ constexpr int kMemPoolReleaseThreshold = 4;
   X(streamDestroy, "cuStreamDestroy_v2", (Stream stream))                                          \
   X(streamSynchronize, "cuStreamSynchronize", (Stream stream))                                     \
   X(streamIsCapturing, "cuStreamIsCapturing", (Stream stream, int *status))                        \
+  X(threadExchangeStreamCaptureMode, "cuThreadExchangeStreamCaptureMode", (int *mode))             \
   X(eventCreate, "cuEventCreate", (Event * event, unsigned flags))                                 \
   X(eventDestroy, "cuEventDestroy_v2", (Event event))                                              \
   X(eventRecord, "cuEventRecord", (Event event, Stream stream))                                    \

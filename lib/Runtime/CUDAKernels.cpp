@@ -28,42 +28,52 @@ Fault Card::checkPTX(const char *ptx) {
                        header.architecture, variant, getId().chars, info.getCapability());
 }
 
-Fault Card::loadKernels(const ImageKey &key, const char *image, LoadedModule *&found) {
-  {
-    Lock lock(mutex);
-    for (found = modules; found; found = found->next)
-      if (found->key.low == key.low && found->key.high == key.high && found->key.bytes == key.bytes)
-        break;
-    if (!found) {
-      void *memory = std::malloc(sizeof(LoadedModule));
-      if (!memory)
-        return Fault::format("out of memory on the CPU");
-      found = new (memory) LoadedModule{key, {}, nullptr, nullptr, modules};
-      modules = found;
-    }
+Fault Card::addKernels(const ImageKey &key, const char *image, LoadedModule *&found) {
+  Lock lock(mutex);
+  for (found = modules; found; found = found->next)
+    if (found->key.low == key.low && found->key.high == key.high && found->key.bytes == key.bytes)
+      return {};
+  char *copy = nullptr;
+  if (key.bytes) {
+    copy = static_cast<char *>(std::malloc(key.bytes + 1));
+    if (!copy)
+      return Fault::format("out of memory on the CPU");
+    std::memcpy(copy, image, key.bytes);
+    copy[key.bytes] = 0;
+    image = copy;
   }
-  // Others are compiled at the same time.
-  Lock lock(found->mutex);
-  if (found->module)
-    return {};
   constexpr char kELF[] = {0x7f, 'E', 'L', 'F'};
-  if (std::memcmp(image, kELF, sizeof(kELF)) != 0)
-    if (Fault fault = checkPTX(image))
-      return fault;
+  Fault fault;
+  if (std::strncmp(image, kELF, sizeof(kELF)) != 0)
+    fault = checkPTX(image);
+  void *memory = fault ? nullptr : std::malloc(sizeof(LoadedModule));
+  if (!memory) {
+    std::free(copy);
+    return fault ? std::move(fault) : Fault::format("out of memory on the CPU");
+  }
+  found = modules = new (memory) LoadedModule{key, image, copy, {}, nullptr, nullptr, modules};
+  return {};
+}
 
+Fault Card::load(LoadedModule &found) {
   char log[8192] = "";
   int options[] = {kErrorLogBuffer, kErrorLogBufferSizeBytes};
   void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
   Module module = nullptr;
   Result result = kSuccess;
   if (Fault fault = inContext("load kernels", [&] {
-        result = driver.moduleLoadDataEx(&module, image, 2, options, values);
+        // Nothing that loading does belongs to a capture, of this thread or of another one.
+        int mode = kCaptureModeRelaxed;
+        if (Result failed = driver.threadExchangeStreamCaptureMode(&mode))
+          return failed;
+        result = driver.moduleLoadDataEx(&module, found.image, 2, options, values);
+        driver.threadExchangeStreamCaptureMode(&mode);
         return isFatal(result) ? result : kSuccess;
       }))
     return fault;
   Text description = driver.describe(result);
   if (result == kUnsupportedPTXVersion) {
-    PTXHeader header = parsePTXHeader(image);
+    PTXHeader header = parsePTXHeader(found.image);
     return Fault::format("the CUDA driver (CUDA %d.%d) is too old for PTX %d.%d: %s",
                          driver.version / 1000, driver.version % 1000 / 10, header.version / 10,
                          header.version % 10, description.chars);
@@ -78,7 +88,9 @@ Fault Card::loadKernels(const ImageKey &key, const char *image, LoadedModule *&f
                          log[0] ? "; the driver's compiler says:\n" : "",
                          log + std::strspn(log, " \t\r\n"));
   }
-  found->module = module;
+  found.module = module;
+  std::free(found.copy);
+  found.copy = nullptr;
   return {};
 }
 
@@ -99,6 +111,9 @@ Fault Card::getKernel(LoadedModule &module, const char *name, size_t length, Ker
   kernel = findKernel(module.kernels.load(std::memory_order_relaxed), name, length);
   if (kernel)
     return {};
+  if (!module.module)
+    if (Fault fault = load(module))
+      return fault;
   auto *memory = static_cast<char *>(std::malloc(sizeof(Kernel) + length + 1));
   if (!memory)
     return Fault::format("out of memory on the CPU");

@@ -4,24 +4,17 @@
 #include "Errors.h"
 #include "RuntimeContext.h"
 #include "flashattn/Runtime/HostCode.h"
-#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
-#include "mlir/ExecutionEngine/ExecutionEngine.h"
-#include "mlir/ExecutionEngine/OptUtils.h"
-#include "mlir/Target/LLVMIR/Export.h"
 #include "llvm/ADT/DenseMap.h"
-#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
-#include "llvm/ADT/StringSet.h"
-#include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
+#include "llvm/ExecutionEngine/Orc/LLJIT.h"
+#include "llvm/ExecutionEngine/Orc/RTDyldObjectLinkingLayer.h"
 #include "llvm/ExecutionEngine/SectionMemoryManager.h"
-#include "llvm/IR/Module.h"
-#include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/Memory.h"
 #include "llvm/Support/TargetSelect.h"
-#include "llvm/Target/TargetMachine.h"
 
 #include <mutex>
+#include <set>
 #include <thread>
 #include <vector>
 
@@ -66,11 +59,12 @@ public:
     // Unloading calls back into the runtime.
     RuntimeContext context(device);
     RuntimeContextScope scope(context);
-    engine.reset();
+    if (finish)
+      finish();
     llvm::consumeError(context.takeError());
   }
 
-  Error initialize(ModuleOp lowered, ArrayRef<Symbol> symbols);
+  Error initialize(const HostImage &image, ArrayRef<Symbol> symbols);
   Error invoke(StringRef function, ArrayRef<void *> arguments) override;
   Expected<Entry> lookup(StringRef function) const override;
   Error launch(Entry entry, void **addresses, void *stream) override;
@@ -78,159 +72,69 @@ public:
   Expected<int64_t> measureWorkspace(Entry entry, void **addresses) override;
 
 private:
+  /// Looks up a function of the code.
+  template <typename F> Error find(const llvm::Twine &name, F *&function);
+  /// Has the driver load the kernels of a launch side by side, where there are several.
+  void loadKernels(Entry entry, void **addresses);
+
   Device &device;
-  CountingMapper mapper; ///< goes after the engine
-  std::unique_ptr<ExecutionEngine> engine;
+  CountingMapper mapper; ///< goes after the code
+  std::unique_ptr<llvm::orc::LLJIT> jit;
+  void (*finish)() = nullptr;
   /// Entry of each callable function, by its name in the module.
   llvm::StringMap<Entry> entries;
+  std::once_flag hasLaunched;
 };
 
 } // namespace
 
-/// The functions that the module calls and nobody has, `symbols` included. The engine's own check
-/// comes too late: it aborts the process.
-static SmallVector<std::string> findUnresolved(const llvm::Module &module,
-                                               ArrayRef<Executable::Symbol> symbols) {
-  SmallVector<std::string> names;
-  for (const llvm::Function &function : module)
-    if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty() &&
-        !isRuntimeSymbol(function.getName()) &&
-        !llvm::is_contained(llvm::make_first_range(symbols), function.getName()) &&
-        !llvm::sys::DynamicLibrary::SearchForAddressOfSymbol(function.getName().str()))
-      names.push_back(function.getName().str());
-  return names;
+template <typename F> Error JITExecutable::find(const llvm::Twine &name, F *&function) {
+  Expected<llvm::orc::ExecutorAddr> address = jit->lookup(name.str());
+  if (!address)
+    return address.takeError();
+  function = address->toPtr<F *>();
+  return Error::success();
 }
 
-static Expected<std::unique_ptr<llvm::TargetMachine>>
-createHostMachine(llvm::CodeGenOptLevel level) {
-  static const bool initialized = [] {
-    llvm::InitializeNativeTarget();
-    llvm::InitializeNativeTargetAsmPrinter();
-    llvm::sys::DynamicLibrary::LoadLibraryPermanently(nullptr);
-    return true;
-  }();
-  (void)initialized;
-  auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
-  if (!builder)
-    return builder.takeError();
-  builder->setCodeGenOptLevel(level);
-  return builder->createTargetMachine();
-}
-
-namespace {
-/// Has the driver compile all kernels of a module side by side, and beside the host code. The
-/// module's constructors then find them loaded, and launches the kernels, which are asked for here.
-class KernelLoader {
-public:
-  KernelLoader(ModuleOp lowered, Device &device) {
-    llvm::MapVector<StringAttr, llvm::SetVector<StringRef>> launched;
-    lowered.walk([&](gpu::LaunchFuncOp launch) {
-      launched[launch.getKernelModuleName()].insert(launch.getKernelName().getValue());
-    });
-    for (auto binary : lowered.getOps<gpu::BinaryOp>())
-      for (auto object : binary.getObjects().getAsRange<gpu::ObjectAttr>())
-        threads.emplace_back([this, &device, names = launched.lookup(binary.getSymNameAttr()),
-                              image = object.getObject().getValue().rtrim('\0')] {
-          keep(load(device, image, names.getArrayRef()));
-        });
-  }
-  ~KernelLoader() { llvm::consumeError(wait()); }
-
-  /// What failed, of all that was loaded.
-  Error wait() {
-    for (std::thread &thread : threads)
-      thread.join();
-    threads.clear();
-    return std::move(error);
-  }
-
-private:
-  static Error load(Device &device, StringRef image, ArrayRef<StringRef> names) {
-    Expected<void *> kernels = device.loadKernels(image);
-    if (!kernels)
-      return kernels.takeError();
-    for (StringRef name : names)
-      if (Expected<void *> kernel = device.getKernel(*kernels, name); !kernel)
-        return kernel.takeError();
-    return Error::success();
-  }
-  /// Of several errors one is enough.
-  void keep(Error found) {
-    std::lock_guard<std::mutex> lock(mutex);
-    if (error)
-      llvm::consumeError(std::move(found));
-    else
-      error = std::move(found);
-  }
-
-  std::vector<std::thread> threads;
-  std::mutex mutex;
-  Error error = Error::success();
-};
-} // namespace
-
-Error JITExecutable::initialize(ModuleOp lowered, ArrayRef<Symbol> symbols) {
-  prepareTranslation(lowered);
-  KernelLoader loader(lowered, device);
-  // Kernels on a model spend their time in it, and are long: passes over them cost more than they
-  // bring.
-  const unsigned optLevel = device.isModel() ? 0 : 3;
-  auto codeLevel =
-      device.isModel() ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Aggressive;
-  Expected<std::unique_ptr<llvm::TargetMachine>> machine = createHostMachine(codeLevel);
-  if (!machine)
-    return machine.takeError();
-
-  auto optimize = makeOptimizingTransformer(optLevel, /*sizeLevel=*/0, machine->get());
-  SmallVector<std::string> unresolved;
-  auto transform = [&](llvm::Module *module) -> Error {
-    if (Error error = optimize(module))
-      return error;
-    unresolved = findUnresolved(*module, symbols);
-    return Error::success();
-  };
-  ExecutionEngineOptions options;
-  options.transformer = transform;
-  // Listeners look for debuggers and profilers; a run of a kernel has neither.
-  options.enableGDBNotificationListener = false;
-  options.enablePerfNotificationListener = false;
-  options.jitCodeGenOptLevel = codeLevel;
-  options.sectionMemoryMapper = &mapper;
-  Expected<std::unique_ptr<ExecutionEngine>> made =
-      ExecutionEngine::create(lowered, options, std::move(*machine));
+Error JITExecutable::initialize(const HostImage &image, ArrayRef<Symbol> symbols) {
+  static const bool hasTarget = llvm::InitializeNativeTarget();
+  (void)hasTarget;
+  auto made = llvm::orc::LLJITBuilder()
+                  // The code's constructors are a function of it.
+                  .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
+                  .setObjectLinkingLayerCreator([this](llvm::orc::ExecutionSession &session) {
+                    return std::make_unique<llvm::orc::RTDyldObjectLinkingLayer>(
+                        session, [this](const llvm::MemoryBuffer &) {
+                          return std::make_unique<llvm::SectionMemoryManager>(&mapper);
+                        });
+                  })
+                  .create();
   if (!made)
     return made.takeError();
-  if (!unresolved.empty())
-    return formatError("the module calls functions that nobody defines: {0}",
-                       llvm::join(unresolved, ", "));
-  engine = std::move(*made);
-  engine->registerSymbols([&](llvm::orc::MangleAndInterner mangle) {
-    llvm::orc::SymbolMap map = getRuntimeSymbols(mangle);
-    for (const auto &[name, address] : symbols)
-      map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address),
-                           llvm::JITSymbolFlags::Exported};
-    return map;
-  });
-
-  if (Error error = loader.wait())
+  jit = std::move(*made);
+  llvm::orc::MangleAndInterner mangle(jit->getExecutionSession(), jit->getDataLayout());
+  llvm::orc::SymbolMap map = getRuntimeSymbols(mangle);
+  for (const auto &[name, address] : symbols)
+    map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+  llvm::orc::JITDylib &library = jit->getMainJITDylib();
+  if (Error error = library.define(llvm::orc::absoluteSymbols(std::move(map))))
     return error;
+  if (Error error = jit->addObjectFile(llvm::MemoryBuffer::getMemBufferCopy(image.object)))
+    return error;
+  for (const std::string &function : image.functions)
+    if (Error error = find(function + ".entry", entries[function]))
+      return error;
+  void (*start)();
+  if (Error error = find(kInitializeName, start))
+    return error;
+  if (Error error = find(kFinishName, finish))
+    return error;
+
   RuntimeContext context(device);
   RuntimeContextScope scope(context);
-  // Runs the constructors, which load the kernels.
-  engine->initialize();
-  if (Error error = context.takeError())
-    return error;
-
-  for (auto function : lowered.getOps<LLVM::LLVMFuncOp>()) {
-    StringRef name = function.getName();
-    if (function.isExternal() || !name.consume_front(kCInterfacePrefix))
-      continue;
-    auto entry = engine->lookupPacked(function.getName());
-    if (!entry)
-      return entry.takeError();
-    entries[name] = *entry;
-  }
-  return Error::success();
+  // Hands the kernels to the device, which loads those that are launched.
+  start();
+  return context.takeError();
 }
 
 Expected<Executable::Entry> JITExecutable::lookup(StringRef function) const {
@@ -241,6 +145,8 @@ Expected<Executable::Entry> JITExecutable::lookup(StringRef function) const {
 }
 
 Error JITExecutable::launch(Entry entry, void **addresses, void *stream) {
+  if (device.isCUDA())
+    std::call_once(hasLaunched, [&] { loadKernels(entry, addresses); });
   RuntimeContext context(device, stream);
   RuntimeContextScope scope(context);
   entry(addresses);
@@ -248,14 +154,18 @@ Error JITExecutable::launch(Entry entry, void **addresses, void *stream) {
 }
 
 namespace {
-/// A device that counts the memory that it is asked for and does nothing else, in the place of
-/// one that host code could run on. That code touches no memory of a device itself.
-class WorkspaceMeter final : public Device {
+/// A device that counts the memory and lists the kernels that it is asked for and does nothing
+/// else, in the place of one that host code could run on. That code touches no memory of a device
+/// itself.
+class DryDevice final : public Device {
 public:
-  explicit WorkspaceMeter(Device &device) : device(device) {}
+  explicit DryDevice(Device &device) : device(device) {}
 
   /// The most bytes at any time.
   int64_t getPeak() const { return peak; }
+  /// What getKernel was called with.
+  using Request = std::pair<void *, std::string>;
+  ArrayRef<Request> getRequests() const { return requests.getArrayRef(); }
 
   std::string getId() const override { return device.getId(); }
   std::string getDescription() const override { return device.getDescription(); }
@@ -282,7 +192,10 @@ public:
   Error fill(void *, uint8_t, size_t) override { return Error::success(); }
   Error synchronize() override { return Error::success(); }
   Expected<double> time(llvm::function_ref<Error()>, unsigned) override { return 0; }
-  Expected<void *> getKernel(void *, StringRef) override { return nullptr; }
+  Expected<void *> getKernel(void *kernels, StringRef name) override {
+    requests.insert({kernels, name.str()});
+    return nullptr;
+  }
   Error launch(void *, const LaunchShape &, void **) override { return Error::success(); }
   Error encodeTensorMap(void *, const TensorMapShape &) override { return Error::success(); }
 
@@ -291,13 +204,34 @@ private:
   llvm::SmallDenseMap<void *, int64_t> sizes;
   int64_t live = 0, peak = 0;
   uintptr_t count = 0;
+  llvm::SetVector<Request, std::vector<Request>, std::set<Request>> requests;
 };
 } // namespace
+
+void JITExecutable::loadKernels(Entry entry, void **addresses) {
+  DryDevice dry(device);
+  RuntimeContext context(dry, /*stream=*/nullptr);
+  {
+    RuntimeContextScope scope(context);
+    entry(addresses);
+  }
+  // The launch meets the same errors, and reports them.
+  llvm::consumeError(context.takeError());
+  if (dry.getRequests().size() < 2)
+    return;
+  std::vector<std::thread> threads;
+  for (auto &[kernels, name] : dry.getRequests())
+    threads.emplace_back([this, kernels = kernels, name = StringRef(name)] {
+      llvm::consumeError(device.getKernel(kernels, name).takeError());
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+}
 
 Expected<int64_t> JITExecutable::measureWorkspace(Entry entry, void **addresses) {
   if (!device.isCUDA() && !device.isModel())
     return formatError("expected a GPU for a workspace but got {0}", device.getId());
-  WorkspaceMeter meter(device);
+  DryDevice meter(device);
   // With a stream, as in a launch, whose limits are the same.
   RuntimeContext context(meter, /*stream=*/nullptr);
   RuntimeContextScope scope(context);
@@ -332,10 +266,19 @@ Error JITExecutable::invoke(StringRef function, ArrayRef<void *> arguments) {
   return context.takeError();
 }
 
-Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp lowered, Device &device,
-                                                         ArrayRef<Symbol> symbols) {
+Expected<std::unique_ptr<Executable>> Executable::load(const HostImage &image, Device &device,
+                                                       ArrayRef<Symbol> symbols) {
   auto executable = std::make_unique<JITExecutable>(device);
-  if (Error error = executable->initialize(lowered, symbols))
+  if (Error error = executable->initialize(image, symbols))
     return error;
   return executable;
+}
+
+Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp lowered, Device &device,
+                                                         ArrayRef<Symbol> symbols) {
+  SmallVector<StringRef> names(llvm::make_first_range(symbols));
+  Expected<HostImage> image = compileHostCode(lowered, device.isModel(), names);
+  if (!image)
+    return image.takeError();
+  return load(*image, device, symbols);
 }

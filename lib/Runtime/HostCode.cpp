@@ -1,14 +1,28 @@
 //===- HostCode.cpp --------------------------------------------------------===//
 
 #include "flashattn/Runtime/HostCode.h"
+#include "Errors.h"
+#include "RuntimeContext.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
 #include "mlir/Interfaces/FunctionInterfaces.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/GPU/GPUToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
+#include "mlir/Target/LLVMIR/Export.h"
+#include "llvm/ExecutionEngine/Orc/CompileUtils.h"
+#include "llvm/ExecutionEngine/Orc/ExecutionUtils.h"
+#include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Support/DynamicLibrary.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
 
 using namespace mlir;
+using llvm::Error;
+using llvm::Expected;
 
 /// Removes what functions' arguments promised to passes, of which LLVM would warn as unknown.
 static void dropPromises(ModuleOp lowered) {
@@ -30,4 +44,123 @@ void flashattn::prepareTranslation(ModuleOp lowered) {
   gpu::registerOffloadingLLVMTranslationInterfaceExternalModels(registry);
   lowered.getContext()->appendDialectRegistry(registry);
   dropPromises(lowered);
+}
+
+llvm::Function *flashattn::addEntry(llvm::Module &code, StringRef name) {
+  llvm::Function *callee = code.getFunction((kCInterfacePrefix + name).str());
+  llvm::IRBuilder<> builder(code.getContext());
+  auto *entry = llvm::Function::Create(
+      llvm::FunctionType::get(builder.getVoidTy(), builder.getPtrTy(), /*isVarArg=*/false),
+      llvm::Function::ExternalLinkage, name + ".entry", code);
+  builder.SetInsertPoint(llvm::BasicBlock::Create(code.getContext(), "", entry));
+  auto getAddress = [&](unsigned i) {
+    llvm::Value *place = builder.CreateConstGEP1_64(builder.getPtrTy(), entry->getArg(0), i);
+    return builder.CreateLoad(builder.getPtrTy(), place);
+  };
+  SmallVector<llvm::Value *> arguments;
+  for (auto [i, argument] : llvm::enumerate(callee->args()))
+    arguments.push_back(builder.CreateLoad(argument.getType(), getAddress(i)));
+  llvm::Value *result = builder.CreateCall(callee, arguments);
+  if (!result->getType()->isVoidTy())
+    builder.CreateStore(result, getAddress(arguments.size()));
+  builder.CreateRetVoid();
+  return entry;
+}
+
+void flashattn::hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept) {
+  // Lists of constructors and the like stay as they are.
+  for (llvm::GlobalValue &value : code.global_values())
+    if (!value.isDeclaration() && !value.getName().starts_with("llvm.") &&
+        !llvm::is_contained(kept, &value))
+      value.setLinkage(llvm::GlobalValue::InternalLinkage);
+}
+
+/// Adds `name`, void (), which calls the functions of the list, by priority, in place of it.
+static llvm::Function *addCaller(llvm::Module &code, StringRef name, StringRef listName,
+                                 llvm::iterator_range<llvm::orc::CtorDtorIterator> list) {
+  SmallVector<llvm::orc::CtorDtorIterator::Element> elements;
+  for (auto element : list)
+    elements.push_back(element);
+  llvm::sort(elements, [](auto &a, auto &b) { return a.Priority < b.Priority; });
+  llvm::IRBuilder<> builder(code.getContext());
+  auto *caller =
+      llvm::Function::Create(llvm::FunctionType::get(builder.getVoidTy(), /*isVarArg=*/false),
+                             llvm::Function::ExternalLinkage, name, code);
+  builder.SetInsertPoint(llvm::BasicBlock::Create(code.getContext(), "", caller));
+  for (auto &element : elements)
+    builder.CreateCall(element.Func);
+  builder.CreateRetVoid();
+  if (llvm::GlobalVariable *variable = code.getNamedGlobal(listName))
+    variable->eraseFromParent();
+  return caller;
+}
+
+/// The functions that the module calls and nobody has, `symbols` included.
+static SmallVector<std::string> findUnresolved(const llvm::Module &code,
+                                               ArrayRef<StringRef> symbols) {
+  SmallVector<std::string> names;
+  for (const llvm::Function &function : code)
+    if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty() &&
+        !flashattn::isRuntimeSymbol(function.getName()) &&
+        !llvm::is_contained(symbols, function.getName()) &&
+        !llvm::sys::DynamicLibrary::SearchForAddressOfSymbol(function.getName().str()))
+      names.push_back(function.getName().str());
+  return names;
+}
+
+static Expected<std::unique_ptr<llvm::TargetMachine>>
+createHostMachine(llvm::CodeGenOptLevel level) {
+  static const bool initialized = [] {
+    llvm::InitializeNativeTarget();
+    llvm::InitializeNativeTargetAsmPrinter();
+    llvm::sys::DynamicLibrary::LoadLibraryPermanently(nullptr);
+    return true;
+  }();
+  (void)initialized;
+  auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
+  if (!builder)
+    return builder.takeError();
+  builder->setCodeGenOptLevel(level);
+  return builder->createTargetMachine();
+}
+
+Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, bool forModel,
+                                                          ArrayRef<StringRef> symbols) {
+  // Kernels on a model spend their time in it, and are long: passes over them cost more than they
+  // bring.
+  auto machine =
+      createHostMachine(forModel ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Aggressive);
+  if (!machine)
+    return machine.takeError();
+  prepareTranslation(lowered);
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(lowered, context);
+  if (!code)
+    return makeError("the host code cannot be translated to LLVM IR");
+  code->setTargetTriple((*machine)->getTargetTriple());
+  code->setDataLayout((*machine)->createDataLayout());
+
+  HostImage image;
+  SmallVector<llvm::Function *> kept = {
+      addCaller(*code, kInitializeName, "llvm.global_ctors", llvm::orc::getConstructors(*code)),
+      addCaller(*code, kFinishName, "llvm.global_dtors", llvm::orc::getDestructors(*code))};
+  for (auto function : lowered.getOps<LLVM::LLVMFuncOp>()) {
+    StringRef name = function.getName();
+    if (function.isExternal() || !name.consume_front(kCInterfacePrefix))
+      continue;
+    kept.push_back(addEntry(*code, name));
+    image.functions.push_back(name.str());
+  }
+  hideAllBut(*code, kept);
+  if (Error error = makeOptimizingTransformer(/*optLevel=*/forModel ? 0 : 3, /*sizeLevel=*/0,
+                                              machine->get())(code.get()))
+    return error;
+  if (SmallVector<std::string> unresolved = findUnresolved(*code, symbols); !unresolved.empty())
+    return formatError("the module calls functions that nobody defines: {0}",
+                       llvm::join(unresolved, ", "));
+  auto object = llvm::orc::SimpleCompiler(**machine)(*code);
+  if (!object)
+    return object.takeError();
+  image.object = (*object)->getBuffer().str();
+  return image;
 }

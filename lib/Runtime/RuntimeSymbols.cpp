@@ -170,11 +170,11 @@ void mgpuMemset16(void *dst, unsigned short value, size_t count, void *stream) {
 
 void *mgpuModuleLoad(void *image, size_t bytes) {
   return get([&](Device &device) {
-    return device.loadKernels(llvm::StringRef(static_cast<char *>(image), bytes));
+    return device.addKernels(llvm::StringRef(static_cast<char *>(image), bytes));
   });
 }
 void *mgpuModuleLoadJIT(void *ptx, int optLevel) {
-  return get([&](Device &device) { return device.loadKernels(static_cast<char *>(ptx)); });
+  return get([&](Device &device) { return device.addKernels(static_cast<char *>(ptx)); });
 }
 /// Modules stay loaded for the next executable with the same kernels.
 void mgpuModuleUnload(void *module) {}

@@ -12,7 +12,9 @@
 //   FAKE_CUDA_MEMORY          bytes of memory of a device (4 GiB)
 //   FAKE_CUDA_STATIC_SHARED   bytes of static shared memory of every kernel (0)
 //   FAKE_CUDA_MAX_THREADS     threads that a block of every kernel may have (1024)
-//   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0)
+//   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0); while it is not 0, kernels load
+//   only
+//                             on threads in the relaxed mode of captures
 //   FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
 //
 //===----------------------------------------------------------------------===//
@@ -63,6 +65,8 @@ std::atomic<Result> sticky{0};
 std::atomic<int> loads{0};
 /// Of this thread, the current one last.
 thread_local std::vector<void *> contexts;
+/// Of this thread; at first captures are of all threads.
+thread_local int captureMode = 0;
 /// Of this thread's launches.
 thread_local int launches = 0;
 thread_local void *launchStream = nullptr;
@@ -341,8 +345,16 @@ EXPORT Result cuMemsetD8Async(DevicePtr dst, unsigned char value, size_t count, 
 }
 /// How often kernels were loaded: for tests of the cache.
 EXPORT int fakeCUDALoads() { return loads; }
+EXPORT Result cuThreadExchangeStreamCaptureMode(int *mode) {
+  BEGIN("cuThreadExchangeStreamCaptureMode");
+  std::swap(captureMode, *mode);
+  return 0;
+}
 EXPORT Result cuModuleLoadDataEx(void **module, const void *image, unsigned numOptions,
                                  int *options, void **values) {
+  constexpr int kRelaxed = 2;
+  if (getNumber("FAKE_CUDA_CAPTURING", 0) && captureMode != kRelaxed)
+    return 900;
   if (Result failure = begin("cuModuleLoadDataEx")) {
     constexpr int kErrorLogBuffer = 5, kErrorLogBufferSize = 6;
     char *log = nullptr;

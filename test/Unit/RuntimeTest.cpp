@@ -228,21 +228,44 @@ TEST(CUDADevice, LoadsKernelsOnce) {
   auto device = llvm::cantFail(createCUDADevice(0));
   auto other = llvm::cantFail(createCUDADevice(0));
   int before = loads();
-  void *first = llvm::cantFail(device->loadKernels(kPTX));
-  EXPECT_EQ(llvm::cantFail(device->loadKernels(kPTX)), first);
-  EXPECT_EQ(llvm::cantFail(other->loadKernels(kPTX)), first);
-  EXPECT_NE(llvm::cantFail(device->loadKernels((kPTX + "// other\n").str())), first);
+  void *first = llvm::cantFail(device->addKernels(kPTX));
+  EXPECT_EQ(llvm::cantFail(device->addKernels(kPTX)), first);
+  EXPECT_EQ(llvm::cantFail(other->addKernels(kPTX)), first);
+  // The caller's text may go before it is loaded.
+  void *second = llvm::cantFail(device->addKernels((kPTX + "// other\n").str()));
+  EXPECT_NE(second, first);
+  EXPECT_EQ(loads(), before);
+  for (void *kernels : {first, second, first})
+    for (const char *name : {"a", "b"})
+      llvm::cantFail(device->getKernel(kernels, name));
   EXPECT_EQ(loads(), before + 2);
+}
+
+TEST(CUDADevice, LoadsKernelsInACapture) {
+  auto device = llvm::cantFail(createCUDADevice(0));
+  void *kernels = llvm::cantFail(device->addKernels((kPTX + "// captured\n").str()));
+  ScopedEnv capturing("FAKE_CUDA_CAPTURING", "1");
+  {
+    ScopedEnv fail("FAKE_CUDA_FAIL", "cuThreadExchangeStreamCaptureMode=1");
+    EXPECT_EQ(message(device->getKernel(kernels, "k")),
+              "cuda:0 cannot load kernels: CUDA_ERROR_INVALID_VALUE (as the fake driver was told)");
+  }
+  EXPECT_EQ(message(device->getKernel(kernels, "k")), "no error");
+  // Who captures has the mode that was there.
+  int mode = 1;
+  getFake<int(int *)>("cuThreadExchangeStreamCaptureMode")(&mode);
+  EXPECT_EQ(mode, 0);
+  getFake<int(int *)>("cuThreadExchangeStreamCaptureMode")(&mode);
 }
 
 TEST(CUDADevice, RefusesWhatDoesNotFit) {
   auto device = llvm::cantFail(createCUDADevice(0));
-  EXPECT_EQ(message(device->loadKernels(".version 9.0\n.target sm_80\n")),
+  EXPECT_EQ(message(device->addKernels(".version 9.0\n.target sm_80\n")),
             "the CUDA driver is too old for the kernels: they are PTX 9.0 but the driver (CUDA "
             "12.4) takes PTX up to 8.4");
-  EXPECT_EQ(message(device->loadKernels(".version 8.0\n.target sm_100a\n")),
+  EXPECT_EQ(message(device->addKernels(".version 8.0\n.target sm_100a\n")),
             "wrong architecture: the kernels are for sm_100a but cuda:0 is sm_90");
-  void *kernels = llvm::cantFail(device->loadKernels(kPTX));
+  void *kernels = llvm::cantFail(device->addKernels(kPTX));
   void *kernel = llvm::cantFail(device->getKernel(kernels, "k"));
   LaunchShape shape;
   shape.block = {128, 1, 1};
@@ -270,7 +293,7 @@ TEST(CUDADevice, OutOfMemorySaysHowMuch) {
 TEST(CUDADevice, AsksForSharedMemory) {
   auto device = llvm::cantFail(createCUDADevice(0));
   auto *attribute = getFake<int(int)>("fakeCUDAFunctionAttribute");
-  void *kernels = llvm::cantFail(device->loadKernels((kPTX + "// shared memory\n").str()));
+  void *kernels = llvm::cantFail(device->addKernels((kPTX + "// shared memory\n").str()));
   void *kernel = llvm::cantFail(device->getKernel(kernels, "k"));
   LaunchShape shape;
   // Three consumer warpgroups and a producer, all of a block's shared memory on Hopper.
@@ -504,7 +527,7 @@ TEST_F(ExecutableTest, PassesTensorMapsByValue) {
 
 TEST(CUDADevice, ClustersLaunch) {
   auto device = llvm::cantFail(createCUDADevice(0));
-  void *kernel = llvm::cantFail(device->getKernel(llvm::cantFail(device->loadKernels(kPTX)), "k"));
+  void *kernel = llvm::cantFail(device->getKernel(llvm::cantFail(device->addKernels(kPTX)), "k"));
   LaunchShape shape;
   shape.grid = shape.cluster = {2, 1, 1};
   EXPECT_EQ(message(device->launch(kernel, shape, nullptr)), "no error");
@@ -520,7 +543,7 @@ TEST(CUDADevice, ClustersLaunch) {
 struct DependentLaunchTest : ::testing::Test {
   void SetUp() override {
     device = llvm::cantFail(createCUDADevice(0));
-    kernel = llvm::cantFail(device->getKernel(llvm::cantFail(device->loadKernels(kPTX)), "k"));
+    kernel = llvm::cantFail(device->getKernel(llvm::cantFail(device->addKernels(kPTX)), "k"));
   }
   /// Launches the kernel; whether it may start beside the end of the one before it.
   bool overlaps(bool programmatic = true, int64_t clusterSize = 1) {
@@ -616,23 +639,68 @@ TEST_F(ExecutableTest, RefusesUnknownFlags) {
   EXPECT_EQ(launches(&stream), before);
 }
 
-TEST_F(ExecutableTest, AsksForItsKernelsBeforeTheFirstLaunch) {
-  auto module = lowerTo("sm_90", kHostOfKernels, context);
+/// Three kernels, each with an image of its own, of which a call launches one or the other two.
+constexpr StringRef kHostOfThree = R"mlir(
+  module attributes {gpu.container_module} {
+    gpu.binary @a [#gpu.object<#nvvm.target<chip = "sm_90">,
+      assembly = ".version 7.8\0A.target sm_90\0A// first">]
+    gpu.binary @b [#gpu.object<#nvvm.target<chip = "sm_90">,
+      assembly = ".version 7.8\0A.target sm_90\0A// second">]
+    gpu.binary @c [#gpu.object<#nvvm.target<chip = "sm_90">,
+      assembly = ".version 7.8\0A.target sm_90\0A// third">]
+    func.func @f(%both: i1) {
+      %c1 = arith.constant 1 : index
+      scf.if %both {
+        gpu.launch_func @b::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+        gpu.launch_func @c::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+      } else {
+        gpu.launch_func @a::@k blocks in (%c1, %c1, %c1) threads in (%c1, %c1, %c1)
+      }
+      return
+    }
+  })mlir";
+
+TEST_F(ExecutableTest, LoadsKernelsThatAreLaunched) {
+  auto module = lowerTo("sm_90", kHostOfThree, context);
   ASSERT_TRUE(module);
   auto device = llvm::cantFail(createCUDADevice(0));
+  auto *loads = getFake<int()>("fakeCUDALoads");
+  auto *launches = getFake<int(void **)>("fakeCUDALaunches");
+  int before = loads();
+  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  EXPECT_EQ(loads(), before);
+  Executable::Entry entry = llvm::cantFail(executable->lookup("f"));
+  auto launch = [&](bool both) {
+    void *addresses[] = {&both};
+    return message(executable->launch(entry, addresses, /*stream=*/nullptr));
+  };
+  void *stream;
+  int launchedBefore = launches(&stream);
   {
-    ScopedEnv fail("FAKE_CUDA_FAIL", "cuModuleGetFunction=500");
-    // As of a driver that loads kernels when they are first asked for: modules of the same text are
-    // one, whose kernels were asked for above, so this one has a text of its own.
-    auto other = lowerTo(
-        "sm_90", StringRef(kHostOfKernels).str().replace(kHostOfKernels.find("7.8"), 3, "8.0"),
-        context);
-    ASSERT_TRUE(other);
-    EXPECT_EQ(message(Executable::create(*other, *device)),
-              "cuda:0 cannot find kernel 'merge': CUDA_ERROR_NOT_FOUND (as the fake driver was "
-              "told)");
+    ScopedEnv fail("FAKE_CUDA_FAIL", "cuModuleLoadDataEx=218");
+    ScopedEnv log("FAKE_CUDA_LOG", "line 7 is bad");
+    EXPECT_EQ(launch(true),
+              "cuda:0 cannot load the kernels: CUDA_ERROR_INVALID_PTX (as the fake driver was "
+              "told); the driver's compiler says:\nline 7 is bad");
+    EXPECT_EQ(launches(&stream), launchedBefore);
   }
-  EXPECT_EQ(message(Executable::create(*module, *device)), "no error");
+  {
+    // What a capture needs is loaded in it.
+    ScopedEnv capturing("FAKE_CUDA_CAPTURING", "1");
+    auto captured = llvm::cantFail(Executable::create(*module, *device));
+    entry = llvm::cantFail(captured->lookup("f"));
+    bool both = true;
+    void *addresses[] = {&both};
+    EXPECT_EQ(message(captured->launch(entry, addresses, /*stream=*/nullptr)), "no error");
+    EXPECT_EQ(launches(&stream), launchedBefore + 2);
+    EXPECT_EQ(loads(), before + 2);
+  }
+  entry = llvm::cantFail(executable->lookup("f"));
+  EXPECT_EQ(launch(true), "no error");
+  EXPECT_EQ(loads(), before + 2);
+  EXPECT_EQ(launch(false), "no error");
+  EXPECT_EQ(loads(), before + 3);
+  EXPECT_EQ(launches(&stream), launchedBefore + 5);
 }
 
 TEST_F(ExecutableTest, RefusesUnknownElementsOfTensorMaps) {

@@ -85,6 +85,18 @@ class FakeCUDATest(unittest.TestCase):
         self.assertEqual(plain.workspace_bytes, 0)
         self.assertEqual(plain.get_workspace_bytes(Array(), Array(), Array(), Array()), 0)
 
+    def test_loads_what_is_launched(self):
+        """Of a kernel for few queries and its two for many keys, each when it is launched."""
+        loads = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"]).fakeCUDALoads
+        before = loads()
+        kernel = flashattn.compile(head_dim=96, queries=1)
+        self.assertEqual(kernel.ptx.count(".entry"), 3)
+        self.assertEqual(loads(), before)
+        for keys, loaded in ((64, 1), (64, 1), (20000, 3), (20000, 3)):
+            q, k = Array((2, 4, 1, 96)), Array((2, 2, keys, 96))
+            kernel.launch(q, k, k, Array((2, 4, 1, 96), OUT))
+            self.assertEqual(loads(), before + loaded)
+
     def test_rows_by_address_and_strides(self):
         out = Array(at=OUT)
         for first, rows in (

@@ -42,24 +42,6 @@ CPULevel CPULevel::getHost() {
 HostObject::HostObject(ArrayRef<CFunction> functions, CPULevel level)
     : functions(functions), level(level), object("flash-compile", context) {}
 
-llvm::Function *HostObject::addEntry(llvm::Module &code, StringRef name) {
-  llvm::Function *callee = code.getFunction((kCInterfacePrefix + name).str());
-  llvm::IRBuilder<> builder(context);
-  auto *entry = llvm::Function::Create(
-      llvm::FunctionType::get(builder.getVoidTy(), builder.getPtrTy(), /*isVarArg=*/false),
-      llvm::Function::ExternalLinkage, name + ".entry", code);
-  builder.SetInsertPoint(llvm::BasicBlock::Create(context, "", entry));
-  SmallVector<llvm::Value *> arguments;
-  for (auto [i, argument] : llvm::enumerate(callee->args())) {
-    llvm::Value *place = builder.CreateConstGEP1_64(builder.getPtrTy(), entry->getArg(0), i);
-    llvm::Value *address = builder.CreateLoad(builder.getPtrTy(), place);
-    arguments.push_back(builder.CreateLoad(argument.getType(), address));
-  }
-  builder.CreateCall(callee, arguments);
-  builder.CreateRetVoid();
-  return entry;
-}
-
 Error HostObject::add(ModuleOp lowered, StringRef chip) {
   prepareTranslation(lowered);
   std::unique_ptr<llvm::Module> code = translateModuleToLLVMIR(lowered, context);
@@ -81,13 +63,7 @@ Error HostObject::add(ModuleOp lowered, StringRef chip) {
     if (!function.isDeclaration())
       function.addFnAttr("target-cpu",
                          chip == Machine::kCPU ? level.getName() : CPULevel{1}.getName());
-  // What is only called in here may go where it is used up. Constructors stay: a list names them.
-  for (llvm::Function &function : *code)
-    if (!function.isDeclaration() && !llvm::is_contained(entries, &function))
-      function.setLinkage(llvm::GlobalValue::InternalLinkage);
-  for (llvm::GlobalVariable &variable : code->globals())
-    if (!variable.isDeclaration() && !variable.getName().starts_with("llvm."))
-      variable.setLinkage(llvm::GlobalValue::InternalLinkage);
+  hideAllBut(*code, entries);
   if (llvm::Linker::linkModules(object, std::move(code)))
     return llvm::createStringError("the code for " + chip + " cannot be linked to the rest");
   return Error::success();

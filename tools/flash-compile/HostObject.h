@@ -33,8 +33,6 @@ public:
   llvm::Expected<SmallVector<char, 0>> emit();
 
 private:
-  /// void (ptr values) around the C interface of a function of `code`.
-  llvm::Function *addEntry(llvm::Module &code, StringRef name);
   /// The table of what is said of a function (flashattn/Runtime/AOTABI.h).
   llvm::Constant *addTable(const CFunction &function);
   /// The function that C calls, and the one that finds its device.

@@ -63,8 +63,8 @@ public:
   llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) override {
     return inner.time(body, repeats);
   }
-  llvm::Expected<void *> loadKernels(llvm::StringRef image) override {
-    return inner.loadKernels(image);
+  llvm::Expected<void *> addKernels(llvm::StringRef image) override {
+    return inner.addKernels(image);
   }
   llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name) override {
     return inner.getKernel(kernels, name);

@@ -76,12 +76,15 @@ public:
   /// (device events on CUDA, the steady clock on the CPU).
   virtual llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) = 0;
 
-  /// Loads PTX text or a cubin; what was loaded before in this process is reused, and
-  /// nothing is unloaded before the process ends. Errors: driver too old for the PTX
-  /// version (both), wrong architecture, the log of the driver's compiler; on the CPU always.
-  virtual llvm::Expected<void *> loadKernels(llvm::StringRef image);
-  /// The kernel `name` of what loadKernels returned. Drivers load a kernel when it is first asked
-  /// for: ask before a launch that is captured or must be quick. Errors: no such kernel.
+  /// Takes PTX text or a cubin, a copy of it, which is loaded when a kernel of it is first asked
+  /// for; what was taken before in this process is reused, and nothing is unloaded before the
+  /// process ends. Errors: driver too old for the PTX version (both), wrong architecture; on the
+  /// CPU always.
+  virtual llvm::Expected<void *> addKernels(llvm::StringRef image);
+  /// The kernel `name` of what addKernels returned. The first time that one of an image is asked
+  /// for, the driver loads the image, which may take it as long as a compiler: ask before a launch
+  /// that must be quick. A capture of a stream takes no notice of it. Errors: the log of the
+  /// driver's compiler; no such kernel.
   virtual llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name);
   /// Starts a kernel; `parameters` are addresses of its parameters. Waits for nothing and
   /// allocates nothing, so that a launch may be captured into a graph.

@@ -4,12 +4,12 @@
 #define FLASHATTN_RUNTIME_EXECUTABLE_H
 
 #include "flashattn/Runtime/Device.h"
-#include "mlir/IR/BuiltinOps.h"
+#include "flashattn/Runtime/HostCode.h"
 
 namespace mlir::flashattn {
 
-/// The host code of a lowered module (LLVM dialect, kernels as `gpu.binary`)
-/// compiled by LLVM's JIT. Kernels load into `device` when the executable is made.
+/// The host code of a lowered module (LLVM dialect, kernels as `gpu.binary`), ready to run. A
+/// kernel loads into `device` when it is first launched.
 ///
 /// Host functions that carry `llvm.emit_c_interface` can be called. Memory they
 /// allocate (`_mlir_memref_to_llvm_alloc`) is the device's.
@@ -20,9 +20,12 @@ public:
   /// A function of the caller's that the module may call: its name in LLVM IR and its address.
   using Symbol = std::pair<std::string, void *>;
 
-  /// Beside the runtime's functions the module may call `symbols`.
-  /// Errors: what LLVM's JIT says; for kernels the driver's own log (PTX version too
-  /// new for the driver, wrong architecture, shared memory beyond the limit).
+  /// Beside the runtime's functions the code may call `symbols`, with which it was compiled.
+  /// Errors: what LLVM's JIT says; kernels that the device cannot take (PTX version too new for the
+  /// driver, wrong architecture).
+  static llvm::Expected<std::unique_ptr<Executable>> load(const HostImage &image, Device &device,
+                                                          llvm::ArrayRef<Symbol> symbols = {});
+  /// Compiles a lowered module and loads it. Errors: also those of compileHostCode.
   static llvm::Expected<std::unique_ptr<Executable>> create(ModuleOp lowered, Device &device,
                                                             llvm::ArrayRef<Symbol> symbols = {});
 
@@ -30,7 +33,8 @@ public:
   /// one argument: for a memref, the address of its descriptor
   /// {T *allocated, T *aligned, int64_t offset, int64_t sizes[r], int64_t strides[r]};
   /// for a function with results, the first is the address where they are stored.
-  /// Errors: no such function; a kernel launch that failed. On CUDA returns before
+  /// Errors: no such function; a kernel that the driver cannot load, with its compiler's log, or
+  /// launch (shared memory beyond the limit). On CUDA returns before
   /// the work is done: errors inside kernels come out of Device::synchronize.
   virtual llvm::Error invoke(llvm::StringRef function, llvm::ArrayRef<void *> arguments) = 0;
 
@@ -39,10 +43,11 @@ public:
   /// Errors: no such function.
   virtual llvm::Expected<Entry> lookup(llvm::StringRef function) const = 0;
 
-  /// invoke for who calls often: looks nothing up and allocates nothing. On CUDA all kernels go
-  /// to `stream`, a CUstream of the device's context (null: the legacy default stream). Any
-  /// number of threads may be inside at once. Errors: as invoke; a function that does more to
-  /// the device than to launch kernels.
+  /// invoke for who calls often: looks nothing up and allocates nothing, once the kernels are
+  /// loaded, which the first launch of several does side by side. On CUDA all kernels go to
+  /// `stream`, a CUstream of the device's context (null: the legacy default stream). Any number of
+  /// threads may be inside at once. Errors: as invoke; a function that does more to the device than
+  /// to launch kernels.
   virtual llvm::Error launch(Entry entry, void **addresses, void *stream) = 0;
 
   /// Bytes of host memory that its code and constants take, the images of kernels among them.

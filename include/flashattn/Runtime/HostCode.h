@@ -1,9 +1,18 @@
-//===- HostCode.h - from lowered modules to LLVM IR -------------*- C++ -*-===//
+//===- HostCode.h - from lowered modules to objects -------------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_HOSTCODE_H
 #define FLASHATTN_RUNTIME_HOSTCODE_H
 
 #include "mlir/IR/BuiltinOps.h"
+#include "llvm/Support/Error.h"
+
+#include <string>
+#include <vector>
+
+namespace llvm {
+class Function;
+class Module;
+} // namespace llvm
 
 namespace mlir::flashattn {
 
@@ -14,6 +23,31 @@ inline constexpr StringLiteral kCInterfacePrefix = "_mlir_ciface_";
 /// Makes a lowered module ready for its translation to LLVM IR: registers the translations, and
 /// removes what functions' arguments promised to passes, of which LLVM would warn as unknown.
 void prepareTranslation(ModuleOp lowered);
+
+/// Adds `name`.entry, void (void **values), around the C interface of a function of `code`: each of
+/// `values` is the address of an argument's value, and a result goes to the one behind them.
+llvm::Function *addEntry(llvm::Module &code, StringRef name);
+
+/// Makes all that `code` defines, but `kept`, visible in it alone, so that it may go where it is
+/// used up.
+void hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept);
+
+/// The host code of a lowered module, for this processor alone: what an Executable is made of.
+struct HostImage {
+  /// An ELF object, with the images of kernels as constants.
+  std::string object;
+  /// Functions that can be called, by their names in the module. The object has their entries.
+  std::vector<std::string> functions;
+};
+
+/// Names of an image's functions that run before all others, and after them: void ().
+inline constexpr StringLiteral kInitializeName = "flashattn.initialize";
+inline constexpr StringLiteral kFinishName = "flashattn.finish";
+
+/// Compiles host code. Beside the runtime's functions the module may call those in `symbols`.
+/// `forModel`: of kernels on a model. Errors: what LLVM says; functions that nobody defines.
+llvm::Expected<HostImage> compileHostCode(ModuleOp lowered, bool forModel,
+                                          ArrayRef<StringRef> symbols = {});
 
 } // namespace mlir::flashattn
 

@@ -143,8 +143,8 @@ void *mgpuModuleGetFunction(void *image, const char *name) {
     return nullptr;
   context->run([&](cuda::Card &card) {
     cuda::LoadedModule *module = nullptr;
-    Fault fault = card.loadKernels({reinterpret_cast<uintptr_t>(image), 0, 0},
-                                   static_cast<const char *>(image), module);
+    Fault fault = card.addKernels({reinterpret_cast<uintptr_t>(image), 0, 0},
+                                  static_cast<const char *>(image), module);
     return fault ? std::move(fault) : card.getKernel(*module, name, __builtin_strlen(name), kernel);
   });
   return kernel;
