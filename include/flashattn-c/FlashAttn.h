@@ -277,6 +277,26 @@ FLASHATTN_EXPORT int32_t flashattnKernelGetText(FlashAttnKernel kernel, const ch
                                                 const char **text, size_t *length);
 
 /*===----------------------------------------------------------------------===*\
+|* Compiled code on disk
+\*===----------------------------------------------------------------------===*/
+
+/** What flashattnCompile has made is kept in files of the user's, and found by every later
+    compilation of the same text, with the same options, for the same chip and driver, by the same
+    build of the library. FLASHATTN_CACHE names their folder, or stops this with 0 or off. */
+typedef struct FlashAttnCacheInfo {
+  size_t size;           /**< sizeof(FlashAttnCacheInfo), set by the caller */
+  const char *folder;    /**< "" where there is none */
+  const char *offReason; /**< why nothing is read or kept; "" where it is */
+  int64_t files, bytes;  /**< that are kept now */
+  int64_t maxBytes;      /**< of all files; beyond it those go that nobody read for longest */
+  int64_t found;         /**< compilations of this process whose code was kept */
+  int64_t made;          /**< compilations of this process that made code */
+} FlashAttnCacheInfo;
+
+/** Makes nothing. The strings are the thread's until its next call of this function. */
+FLASHATTN_EXPORT int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info);
+
+/*===----------------------------------------------------------------------===*\
 |* Schedules as text
 \*===----------------------------------------------------------------------===*/
 
@@ -357,8 +377,9 @@ typedef struct FlashAttnTensor {
     legacy default stream); on the CPU `stream` is ignored and the call returns when all is done.
     On CUDA kernel launches are given to the stream, and where the keys of few queries are read in
     parts, an allocation in the stream's order (CUDA 11.2) that is freed behind them: nothing is
-    copied or waited for, so the call may be captured into a graph. Any context may be current; the
-    kernel's is the device's primary context.
+    copied or waited for, so the call may be captured into a graph. The first launch of a kernel has
+    the driver load it, in a capture too, and compile its PTX where it has not kept that. Any
+    context may be current; the kernel's is the device's primary context.
     On a model `stream` is ignored too; the first launch of a kernel runs interleaving 1, and each
     that follows the next one. What is wrong in one is a DEVICE error with the model's report.
     Errors: TENSOR, also for an output that shares memory with another argument; DEVICE;

@@ -1,6 +1,7 @@
 //===- Compile.cpp - text to kernel ----------------------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
+#include "Cache.h"
 #include "Kernel.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
@@ -12,6 +13,9 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <set>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -32,6 +36,14 @@ public:
   std::string getErrors(const llvm::Twine &otherwise) const {
     return errors.empty() ? otherwise.str() : errors;
   }
+  /// What was said since the last call.
+  std::vector<Remark> takeRemarks() { return std::exchange(remarks, {}); }
+
+  void hand(const Remark &remark) {
+    if (options.diagnostic)
+      options.diagnostic(options.diagnosticUser, remark.severity, remark.file.c_str(), remark.line,
+                         remark.column, remark.message.c_str());
+  }
 
 private:
   void take(Diagnostic &diagnostic, bool isNote = false) {
@@ -48,9 +60,8 @@ private:
         errors += llvm::formatv("{0}:{1}:{2}: ", file, line, column).str();
       errors += (isNote ? "note: " : "") + message;
     }
-    if (options.diagnostic)
-      options.diagnostic(options.diagnosticUser, getSeverity(diagnostic.getSeverity()),
-                         file.c_str(), line, column, message.c_str());
+    hand(remarks.emplace_back(
+        Remark{getSeverity(diagnostic.getSeverity()), file, line, column, message}));
     for (Diagnostic &note : diagnostic.getNotes())
       take(note, /*isNote=*/true);
   }
@@ -71,6 +82,7 @@ private:
 
   const FlashAttnCompileOptions &options;
   std::string errors;
+  std::vector<Remark> remarks;
   bool isError = false; ///< the diagnostic that notes belong to
   ScopedDiagnosticHandler handler;
 };
@@ -176,15 +188,127 @@ static OwningOpRef<ModuleOp> parse(MLIRContext *context, StringRef text) {
   return parseSourceFile<ModuleOp>(sources, ParserConfig(context));
 }
 
-/// Without a `handle` only what is refused before any code is made.
-static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &options,
-                             FlashAttnKernel *handle) {
+namespace {
+/// A module on its way to code.
+struct Compilation {
+  Kernel &kernel;
+  ModuleOp module;
+  CompileOptions options;
+  Diagnostics &diagnostics;
+  /// Who names a GPU gets its texts on any machine.
+  bool keepsTexts;
+};
+} // namespace
+
+/// What a kernel that cannot be loaded is: an error, or a reason not to launch it.
+static int32_t refuse(const Compilation &compilation, llvm::Error error) {
+  Kernel &kernel = compilation.kernel;
+  bool isCPU = kernel.chip == "cpu" || kernel.model;
+  FlashAttnStatus status = isCPU ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_DEVICE;
+  std::string message = llvm::toString(std::move(error));
+  if (!compilation.keepsTexts || isCPU)
+    return fail(status, message);
+  kernel.reason = message;
+  kernel.reasonStatus = status;
+  return FLASHATTN_OK;
+}
+
+/// Compiles the module, and the host code of what is to be launched.
+static int32_t makeCode(Compilation &compilation, KernelCode &code) {
   static const bool initialized = [] {
     initializeBackEnds();
     return true;
   }();
   (void)initialized;
+  Kernel &kernel = compilation.kernel;
+  ModuleOp module = compilation.module;
+  // What has a schedule is something that the chip can compute.
+  bool isScheduled = false;
+  compilation.options.visitStage = [&](PipelineStage stage, ModuleOp staged) {
+    isScheduled = true;
+    keepStage(code.stages, stage, staged);
+  };
+  compilation.diagnostics.takeRemarks();
+  if (failed(compile(module, compilation.options)))
+    return fail(
+        isScheduled ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_UNSUPPORTED,
+        compilation.diagnostics.getErrors("the module cannot be compiled for " + kernel.chip));
+  code.remarks = compilation.diagnostics.takeRemarks();
+  if (compilation.options.scheduleOnly)
+    return FLASHATTN_OK;
+  if (kernel.chip != "cpu") {
+    code.workspaceBytes = allocatesMemory(module) ? -1 : 0;
+    if (!kernel.model) {
+      std::string ptx;
+      visitPTX(module, [&](StringRef, StringRef kernels) { ptx += kernels; });
+      code.stages.push_back({"ptx", std::move(ptx)});
+    }
+  }
+  if (!kernel.reason.empty())
+    return FLASHATTN_OK;
+  auto image = compileHostCode(module, /*forModel=*/kernel.model != nullptr);
+  if (!image)
+    return refuse(compilation, image.takeError());
+  code.image = std::move(*image);
+  return FLASHATTN_OK;
+}
 
+/// All that `makeCode` depends on, but for the build.
+static std::vector<std::string> getInput(const Compilation &compilation, StringRef text) {
+  const Kernel &kernel = compilation.kernel;
+  const CompileOptions &options = compilation.options;
+  std::string device = "none", tuned;
+  if (kernel.reason.empty())
+    device = kernel.model ? "model" : kernel.chip == "cpu" ? "cpu" : "cuda";
+  if (device == "cuda")
+    device += std::to_string(llvm::cantFail(getCUDADriverInfo()).version);
+  if (!options.tunedFile.empty())
+    if (auto file = llvm::MemoryBuffer::getFile(options.tunedFile))
+      tuned = (*file)->getBuffer().str();
+  std::vector<std::string> input = {text.str(),
+                                    options.function,
+                                    options.chip,
+                                    device,
+                                    options.schedule,
+                                    tuned,
+                                    std::to_string(options.vectorWidth),
+                                    llvm::sys::getHostCPUName().str()};
+  // Host code uses what this processor has.
+  std::set<std::string> features;
+  for (const auto &feature : llvm::sys::getHostCPUFeatures())
+    if (feature.second)
+      features.insert(feature.first().str());
+  input.insert(input.end(), features.begin(), features.end());
+  return input;
+}
+
+/// Finds the code on disk, or makes it and keeps it there.
+static int32_t findCode(Compilation &compilation, StringRef text, KernelCode &code) {
+  int32_t status = FLASHATTN_OK;
+  std::vector<std::string> input = getInput(compilation, text);
+  auto use = [&](StringRef bytes) {
+    KernelCode found;
+    if (!found.fromBytes(bytes))
+      return false;
+    code = std::move(found);
+    for (const Remark &remark : code.remarks)
+      compilation.diagnostics.hand(remark);
+    return true;
+  };
+  auto make = [&]() -> std::optional<std::string> {
+    bool isLaunched = compilation.kernel.reason.empty();
+    status = makeCode(compilation, code);
+    if (status || (isLaunched && code.image.object.empty()))
+      return std::nullopt;
+    return code.toBytes();
+  };
+  getDiskCache().find(SmallVector<StringRef>(input.begin(), input.end()), use, make);
+  return status;
+}
+
+/// Without a `handle` only what is refused before any code is made.
+static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &options,
+                             FlashAttnKernel *handle) {
   auto kernel = std::make_unique<Kernel>();
   if (int32_t status = chooseDevice(*kernel, options))
     return status;
@@ -211,53 +335,34 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, function.takeError());
   describe(*kernel, *function, kernel->chip);
 
-  CompileOptions compilation;
-  compilation.function = kernel->function;
-  compilation.chip = kernel->chip;
-  compilation.forModel = kernel->model != nullptr;
-  compilation.schedule = options.schedule ? options.schedule : "";
+  Compilation compilation{
+      *kernel, *module, {}, diagnostics, /*keepsTexts=*/options.chip != nullptr};
+  compilation.options.function = kernel->function;
+  compilation.options.chip = kernel->chip;
+  compilation.options.forModel = kernel->model != nullptr;
+  compilation.options.schedule = options.schedule ? options.schedule : "";
   if (options.useTuned)
-    compilation.tunedFile = getTunedSchedulesFile();
-  compilation.vectorWidth = machine->getVectorWidth();
-  compilation.scheduleOnly = !handle;
-  kernel->stages.push_back({"mlir", text.str()});
-  // What has a schedule is something that the chip can compute.
-  bool isScheduled = false;
-  compilation.visitStage = [&](PipelineStage stage, ModuleOp staged) {
-    isScheduled = true;
-    keepStage(kernel->stages, stage, staged);
-  };
-  if (failed(compile(*module, compilation)))
-    return fail(isScheduled ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_UNSUPPORTED,
-                diagnostics.getErrors("the module cannot be compiled for " + kernel->chip));
+    compilation.options.tunedFile = getTunedSchedulesFile();
+  compilation.options.vectorWidth = machine->getVectorWidth();
+  compilation.options.scheduleOnly = !handle;
+  KernelCode code;
   if (!handle)
-    return FLASHATTN_OK;
-  if (kernel->chip != "cpu") {
-    kernel->workspaceBytes = allocatesMemory(*module) ? -1 : 0;
-    if (!kernel->model) {
-      std::string ptx;
-      visitPTX(*module, [&](StringRef, StringRef kernels) { ptx += kernels; });
-      kernel->stages.push_back({"ptx", std::move(ptx)});
-    }
-  }
-
+    return makeCode(compilation, code);
+  if (int32_t status = findCode(compilation, text, code))
+    return status;
+  kernel->stages = std::move(code.stages);
+  kernel->stages.insert(kernel->stages.begin(), {"mlir", text.str()});
+  kernel->workspaceBytes = code.workspaceBytes;
   if (kernel->reason.empty()) {
-    auto executable = Executable::create(*module, *kernel->device);
+    auto executable = Executable::load(code.image, *kernel->device);
     if (executable) {
       kernel->executable = std::move(*executable);
       auto entry = kernel->executable->lookup(kernel->function);
       if (!entry)
         return fail(FLASHATTN_ERROR_COMPILE, entry.takeError());
       kernel->entry = *entry;
-    } else {
-      bool isCPU = kernel->chip == "cpu" || kernel->model;
-      FlashAttnStatus status = isCPU ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_DEVICE;
-      std::string message = llvm::toString(executable.takeError());
-      // Who names a GPU gets its texts on any machine.
-      if (!options.chip || isCPU)
-        return fail(status, message);
-      kernel->reason = message;
-      kernel->reasonStatus = status;
+    } else if (int32_t status = refuse(compilation, executable.takeError())) {
+      return status;
     }
   }
   return makeHandle(std::move(kernel), handle);

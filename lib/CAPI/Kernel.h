@@ -3,6 +3,7 @@
 #ifndef FLASHATTN_LIB_CAPI_KERNEL_H
 #define FLASHATTN_LIB_CAPI_KERNEL_H
 
+#include "KernelCode.h"
 #include "Status.h"
 #include "flashattn/Pipelines/Signature.h"
 #include "flashattn/Runtime/Executable.h"
@@ -13,10 +14,6 @@
 #include <vector>
 
 namespace mlir::flashattn::capi {
-
-struct Stage {
-  std::string name, text;
-};
 
 /// Never changes once it is made, so that threads may share it.
 struct Kernel : Signature {

@@ -16,7 +16,7 @@ using llvm::Expected;
 
 static constexpr int64_t kVersion = 1;
 
-std::string mlir::flashattn::getTunedSchedulesPath() {
+std::string mlir::flashattn::getUserCacheFolder() {
   // A relative one is to be ignored, says the XDG base directory specification.
   SmallString<128> path(llvm::sys::Process::GetEnv("XDG_CACHE_HOME").value_or(""));
   if (!llvm::sys::path::is_absolute(path)) {
@@ -24,7 +24,14 @@ std::string mlir::flashattn::getTunedSchedulesPath() {
       return "";
     llvm::sys::path::append(path, ".cache");
   }
-  llvm::sys::path::append(path, "flashattn", "schedules.json");
+  llvm::sys::path::append(path, "flashattn");
+  return path.str().str();
+}
+
+std::string mlir::flashattn::getTunedSchedulesPath() {
+  SmallString<128> path(getUserCacheFolder());
+  if (!path.empty())
+    llvm::sys::path::append(path, "schedules.json");
   return path.str().str();
 }
 

@@ -102,6 +102,18 @@ def _tool_findings() -> List[Finding]:
     return found
 
 
+def _compiled_findings() -> List[Finding]:
+    cache = _library.get().disk_cache()
+    if cache.off_reason:
+        where = f"{cache.folder}: " if cache.folder else ""
+        return [("note", "compiled code", f"{where}{cache.off_reason}; every process compiles anew")]
+    text = (
+        f"{cache.files} kernels in {cache.folder}, {cache.bytes / 2**20:.1f} of at most "
+        f"{cache.max_bytes / 2**20:.1f} MiB"
+    )
+    return [("ok", "compiled code", text)]
+
+
 def _cache_findings() -> List[Finding]:
     try:
         path = _tuned.default_path()
@@ -136,7 +148,7 @@ def doctor() -> int:
     usable = findings[-1][0] != "missing"
     findings += _driver_findings()
     if usable:
-        findings += _device_findings()
+        findings += _device_findings() + _compiled_findings()
     findings += _tool_findings() + _cache_findings()
     width = max(len(name) for _, name, _ in findings)
     for level, name, text in findings:

@@ -128,6 +128,19 @@ class _KernelInfo(ctypes.Structure):
     ]
 
 
+class _CacheInfo(ctypes.Structure):
+    _fields_ = [
+        ("size", ctypes.c_size_t),
+        ("folder", ctypes.c_char_p),
+        ("offReason", ctypes.c_char_p),
+        ("files", ctypes.c_int64),
+        ("bytes", ctypes.c_int64),
+        ("maxBytes", ctypes.c_int64),
+        ("found", ctypes.c_int64),
+        ("made", ctypes.c_int64),
+    ]
+
+
 class _OperandInfo(ctypes.Structure):
     _fields_ = [
         ("size", ctypes.c_size_t),
@@ -206,6 +219,18 @@ class Device(NamedTuple):
     shared_memory_per_block: int  #: bytes; 0 for the CPU
     driver_version: int  #: 1000 * major + 10 * minor; 0 for the CPU
     max_ptx_version: int  #: 10 * major + minor; 0 for the CPU
+
+
+class DiskCache(NamedTuple):
+    """Where compiled code is kept for later processes: FlashAttnCacheInfo."""
+
+    folder: str  #: empty where there is none
+    off_reason: str  #: why nothing is read or kept; empty where it is
+    files: int  #: kept now
+    bytes: int
+    max_bytes: int
+    found: int  #: compilations of this process whose code was kept
+    made: int  #: compilations of this process that made code
 
 
 class KernelInfo(NamedTuple):
@@ -303,6 +328,7 @@ class Library:
             ("flashattnKernelGetWorkspace", [pointer, pointer, number, pointer]),
             ("flashattnScheduleComplete", [ctypes.c_char_p, number, number, pointer]),
             ("flashattnGetTrials", [pointer, pointer]),
+            ("flashattnGetCacheInfo", [pointer]),
             ("flashattnTunedGetPath", [pointer]),
             ("flashattnTunedLoad", [ctypes.c_char_p, pointer]),
             ("flashattnTunedStore", [ctypes.c_char_p, ctypes.c_char_p, ctypes.c_char_p]),
@@ -468,6 +494,19 @@ class Library:
             )
         )
         return (text.value or b"").decode()
+
+    def disk_cache(self) -> DiskCache:
+        info = _CacheInfo(size=ctypes.sizeof(_CacheInfo))
+        self._check(self.lib.flashattnGetCacheInfo(ctypes.byref(info)))
+        return DiskCache(
+            os.fsdecode(info.folder or b""),
+            os.fsdecode(info.offReason or b""),
+            info.files,
+            info.bytes,
+            info.maxBytes,
+            info.found,
+            info.made,
+        )
 
     def tuned_path(self) -> str:
         """Where tuned schedules of this user are kept."""

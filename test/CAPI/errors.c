@@ -168,6 +168,11 @@ static void checkHandles(void) {
   argument.size = 1;
   FAILS(flashattnKernelGetArgument(kernel, 0, &argument), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "bytes but got 1 in its field 'size'");
+  FAILS(flashattnGetCacheInfo(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a FlashAttnCacheInfo but got null");
+  FlashAttnCacheInfo cache = {.size = 1};
+  FAILS(flashattnGetCacheInfo(&cache), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "bytes but got 1 in its field 'size'");
   FAILS(flashattnKernelGetInfo(kernel, NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected a FlashAttnKernelInfo but got null");
   FAILS(flashattnKernelGetStage(kernel, -1, &text), FLASHATTN_ERROR_INVALID_ARGUMENT,

@@ -173,6 +173,31 @@ static void checkTrials(void) {
         "expected a FlashAttnTrialOptions of ");
 }
 
+/* Code that is kept is that of the second compilation, with the same texts. */
+static void checkCache(void) {
+  char folder[] = "/tmp/flashattn-cache-XXXXXX", code[64];
+  REQUIRE(mkdtemp(folder));
+  snprintf(code, sizeof(code), "%s/code", folder);
+  FlashAttnCacheInfo info = {.size = sizeof(info)};
+  setenv("FLASHATTN_CACHE", "off", 1);
+  CHECK(flashattnGetCacheInfo(&info) == FLASHATTN_OK &&
+        !strcmp(info.offReason, "FLASHATTN_CACHE=off"));
+  int64_t made = info.made;
+  setenv("FLASHATTN_CACHE", code, 1);
+  CHECK(flashattnGetCacheInfo(&info) == FLASHATTN_OK && !*info.offReason);
+  CHECK(!strcmp(info.folder, code) && info.files == 0 && access(code, F_OK) != 0);
+  FlashAttnKernel first = compileFor("sm_80", kDecodeText),
+                  second = compileFor("sm_80", kDecodeText);
+  CHECK(!strcmp(getText(first, "ptx"), getText(second, "ptx")));
+  CHECK(flashattnGetCacheInfo(&info) == FLASHATTN_OK && info.files == 1);
+  CHECK(info.made == made + 1 && info.found == 1 &&
+        info.bytes > (int64_t)strlen(getText(first, "ptx")));
+  CHECK(flashattnKernelFree(first) == FLASHATTN_OK && flashattnKernelFree(second) == FLASHATTN_OK);
+  char command[128];
+  snprintf(command, sizeof(command), "rm -r %s", folder);
+  CHECK(system(command) == 0);
+}
+
 int main(void) {
   checkOperands();
   CHECK(strstr(flashattnGetVersion(), "."));
@@ -229,6 +254,7 @@ int main(void) {
   }
   checkWorkspace();
   checkTuned();
+  checkCache();
   checkTrials();
   return finish();
 }

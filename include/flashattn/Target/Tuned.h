@@ -15,8 +15,11 @@
 
 namespace mlir::flashattn {
 
-/// schedules.json in the user's cache folder: $XDG_CACHE_HOME/flashattn or, where that is not set
-/// or no absolute path, ~/.cache/flashattn. Empty where there is no such folder to name.
+/// The user's cache folder: $XDG_CACHE_HOME/flashattn or, where that is not set or no absolute
+/// path,
+/// ~/.cache/flashattn. Empty where there is no such folder to name.
+std::string getUserCacheFolder();
+/// schedules.json in it. Empty where there is no such folder.
 std::string getTunedSchedulesPath();
 
 /// The file that compilations read: that path, or nothing where FLASHATTN_TUNED is 0.

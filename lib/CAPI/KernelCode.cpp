@@ -1,0 +1,99 @@
+//===- KernelCode.cpp - code as bytes --------------------------------------===//
+
+#include "KernelCode.h"
+#include "llvm/Support/Endian.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::capi;
+
+namespace {
+
+/// Appends values: numbers of 8 bytes, and texts and lists behind their lengths.
+class Writer {
+public:
+  std::string bytes;
+
+  void visit(int64_t value) {
+    char raw[sizeof(value)];
+    llvm::support::endian::write64le(raw, value);
+    bytes.append(raw, sizeof(raw));
+  }
+  void visit(const std::string &text) {
+    visit(int64_t(text.size()));
+    bytes += text;
+  }
+  template <typename T, typename F> void visitAll(const std::vector<T> &list, F visitOne) {
+    visit(int64_t(list.size()));
+    for (const T &element : list)
+      visitOne(element);
+  }
+};
+
+/// Takes the same values from the front.
+class Reader {
+public:
+  explicit Reader(StringRef bytes) : bytes(bytes) {}
+
+  /// Whether all values were there, and nothing else.
+  bool isDone() const { return !failed && bytes.empty(); }
+
+  void visit(int64_t &value) {
+    StringRef raw = take(sizeof(value));
+    value = failed ? 0 : llvm::support::endian::read64le(raw.data());
+  }
+  void visit(std::string &text) {
+    int64_t size;
+    visit(size);
+    text = take(size).str();
+  }
+  template <typename T, typename F> void visitAll(std::vector<T> &list, F visitOne) {
+    int64_t size;
+    // No element is shorter than a number, so that none is made for a length that is damaged.
+    for (visit(size); size > 0 && !failed; --size)
+      visitOne(list.emplace_back());
+  }
+
+private:
+  StringRef take(uint64_t size) {
+    failed |= size > bytes.size();
+    StringRef taken = bytes.take_front(failed ? 0 : size);
+    bytes = bytes.drop_front(taken.size());
+    return taken;
+  }
+
+  StringRef bytes;
+  bool failed = false;
+};
+
+/// The one order of the fields, for who writes them and who reads them.
+template <typename Code, typename Visitor> void visitFields(Code &code, Visitor &visitor) {
+  visitor.visitAll(code.stages, [&](auto &stage) {
+    visitor.visit(stage.name);
+    visitor.visit(stage.text);
+  });
+  visitor.visitAll(code.remarks, [&](auto &remark) {
+    visitor.visit(remark.severity);
+    visitor.visit(remark.file);
+    visitor.visit(remark.line);
+    visitor.visit(remark.column);
+    visitor.visit(remark.message);
+  });
+  visitor.visit(code.workspaceBytes);
+  visitor.visitAll(code.image.functions, [&](auto &function) { visitor.visit(function); });
+  visitor.visit(code.image.object);
+}
+
+} // namespace
+
+std::string KernelCode::toBytes() const {
+  Writer writer;
+  visitFields(*this, writer);
+  return std::move(writer.bytes);
+}
+
+bool KernelCode::fromBytes(StringRef bytes) {
+  Reader reader(bytes);
+  visitFields(*this, reader);
+  return reader.isDone();
+}

@@ -1,0 +1,335 @@
+//===- DiskCache.cpp -------------------------------------------------------===//
+
+#include "flashattn/Runtime/DiskCache.h"
+#include "Errors.h"
+#include "mlir/ExecutionEngine/OptUtils.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringSet.h"
+#include "llvm/Support/CachePruning.h"
+#include "llvm/Support/Caching.h"
+#include "llvm/Support/Endian.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/Format.h"
+#include "llvm/Support/LockFileManager.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/Path.h"
+#include "llvm/Support/Process.h"
+#include "llvm/Support/SHA256.h"
+#include "llvm/Support/raw_ostream.h"
+#include "llvm/Support/xxhash.h"
+#include "llvm/TargetParser/Host.h"
+
+#include <atomic>
+#include <elf.h>
+#include <link.h>
+#include <mutex>
+#include <unistd.h>
+
+using namespace mlir::flashattn;
+using llvm::Error;
+using llvm::Expected;
+using llvm::StringRef;
+
+namespace fs = llvm::sys::fs;
+
+/// Of the files' layout, and of what their users keep in them.
+static constexpr StringRef kFormat = "flashattn 1\n";
+/// In the names of unfinished files, and in LLVM's messages.
+static constexpr char kCacheName[] = "flashattn";
+static constexpr int64_t kDefaultMaxBytes = int64_t(1) << 30;
+/// Files that nobody has read for so long go.
+static constexpr std::chrono::hours kExpiration(30 * 24);
+/// Longer than a kernel takes to compile. Who waits longer compiles it himself, and takes away the
+/// lock, whose owner may have ended on another machine.
+static constexpr std::chrono::seconds kMaxWait(30);
+
+static std::atomic<int64_t> numFound, numMade;
+
+/// Says it once in a process, to people.
+static void warn(const llvm::Twine &message) {
+  static std::mutex mutex;
+  static llvm::StringSet<> said;
+  std::lock_guard<std::mutex> lock(mutex);
+  if (said.insert(message.str()).second)
+    std::fprintf(stderr, "flashattn: warning: %s\n", message.str().c_str());
+}
+
+//===----------------------------------------------------------------------===//
+// The build
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// What the linker says of the file that code at an address was loaded from.
+struct LoadedFile {
+  uintptr_t address;
+  std::string path, buildId;
+
+  static int visit(dl_phdr_info *info, size_t, void *user) {
+    auto *file = static_cast<LoadedFile *>(user);
+    llvm::ArrayRef headers(info->dlpi_phdr, info->dlpi_phnum);
+    auto getStart = [&](auto &header) { return info->dlpi_addr + header.p_vaddr; };
+    if (llvm::none_of(headers, [&](auto &header) {
+          return header.p_type == PT_LOAD && file->address >= getStart(header) &&
+                 file->address - getStart(header) < header.p_memsz;
+        }))
+      return 0;
+    // The program itself has no name.
+    file->path = *info->dlpi_name ? info->dlpi_name : "/proc/self/exe";
+    for (auto &header : headers)
+      if (header.p_type == PT_NOTE)
+        file->readNotes(reinterpret_cast<const char *>(getStart(header)), header.p_memsz);
+    return 1;
+  }
+
+private:
+  /// Finds the build id among notes, whose names and contents are each padded to 4 bytes.
+  void readNotes(const char *at, size_t size) {
+    for (const char *end = at + size; size_t(end - at) >= sizeof(ElfW(Nhdr));) {
+      auto &note = *reinterpret_cast<const ElfW(Nhdr) *>(at);
+      const char *name = at + sizeof(note), *content = name + llvm::alignTo(note.n_namesz, 4);
+      if (note.n_type == NT_GNU_BUILD_ID && StringRef(name, note.n_namesz) == StringRef("GNU\0", 4))
+        buildId.assign(content, note.n_descsz);
+      at = content + llvm::alignTo(note.n_descsz, 4);
+    }
+  }
+};
+} // namespace
+
+/// What tells the file that `code` was loaded from, from every other build of it: what the linker
+/// computed of its contents, or a hash of them.
+static std::string identify(const void *code) {
+  LoadedFile file{reinterpret_cast<uintptr_t>(code), "", ""};
+  dl_iterate_phdr(LoadedFile::visit, &file);
+  if (!file.buildId.empty())
+    return file.buildId;
+  auto contents = llvm::MemoryBuffer::getFile(file.path, /*IsText=*/false,
+                                              /*RequiresNullTerminator=*/false);
+  // No two processes agree then.
+  if (!contents)
+    return std::to_string(getpid());
+  return std::to_string(llvm::xxh3_64bits((*contents)->getBuffer()));
+}
+
+/// Of all that compiles: this project, LLVM and MLIR, which may be one file or three.
+static const std::string &getBuild() {
+  static const std::string build =
+      identify(reinterpret_cast<void *>(&getBuild)) +
+      identify(reinterpret_cast<void *>(&llvm::sys::getHostCPUName)) +
+      identify(reinterpret_cast<void *>(&mlir::makeOptimizingTransformer));
+  return build;
+}
+
+//===----------------------------------------------------------------------===//
+// The folder
+//===----------------------------------------------------------------------===//
+
+static int64_t getMaxBytesOrDefault() {
+  std::string given = llvm::sys::Process::GetEnv("FLASHATTN_CACHE_DISK_BYTES").value_or("");
+  int64_t bytes = 0;
+  if (given.empty())
+    return kDefaultMaxBytes;
+  if (llvm::to_integer(given, bytes, 10) && bytes >= 1)
+    return bytes;
+  warn("expected FLASHATTN_CACHE_DISK_BYTES to be a number of at least 1 but got '" + given +
+       "'; " + llvm::Twine(kDefaultMaxBytes) + " bytes are used");
+  return kDefaultMaxBytes;
+}
+
+/// Why a folder that is there cannot be trusted; "" where it can.
+static std::string explainDistrust(const fs::file_status &status) {
+  if (status.type() != fs::file_type::directory_file)
+    return "expected a folder but got something else";
+  if (status.getUser() != geteuid())
+    return llvm::formatv("expected a folder of user {0} but got one of user {1}", geteuid(),
+                         status.getUser());
+  if (status.permissions() & (fs::group_write | fs::others_write))
+    return llvm::formatv("expected a folder that only its owner may write to but got mode {0}",
+                         llvm::format("%04o", unsigned(status.permissions())));
+  return "";
+}
+
+DiskCache::DiskCache(StringRef defaultFolder) : maxBytes(getMaxBytesOrDefault()) {
+  std::string given = llvm::sys::Process::GetEnv("FLASHATTN_CACHE").value_or("");
+  if (given == "0" || given == "off") {
+    offReason = "FLASHATTN_CACHE=" + given;
+    return;
+  }
+  folder = given.empty() ? defaultFolder.str() : given;
+  if (folder.empty()) {
+    offReason = "there is no home folder";
+    return;
+  }
+  fs::file_status status;
+  // What is not there yet is made when something is kept.
+  if (fs::status(folder, status))
+    return;
+  offReason = explainDistrust(status);
+  if (!offReason.empty())
+    warn("compiled code is not kept in '" + folder + "': " + offReason);
+}
+
+/// Makes a folder, and those that it lies in, for its owner alone.
+static Error makeFolder(StringRef folder) {
+  if (std::error_code error =
+          fs::create_directories(folder, /*IgnoreExisting=*/true, fs::owner_all))
+    return makeError(error.message());
+  return Error::success();
+}
+
+DiskCache::Contents DiskCache::getContents() const {
+  Contents contents;
+  std::error_code error;
+  if (offReason.empty())
+    for (fs::directory_iterator file(folder, error), end; !error && file != end;
+         file.increment(error)) {
+      // As llvm::pruneCache.
+      fs::file_status status;
+      if (!llvm::sys::path::filename(file->path()).starts_with("llvmcache-") ||
+          fs::status(file->path(), status))
+        continue;
+      ++contents.files;
+      contents.bytes += status.getSize();
+    }
+  return contents;
+}
+
+DiskCache::Counts DiskCache::getCounts() { return {numFound, numMade}; }
+
+//===----------------------------------------------------------------------===//
+// Files
+//===----------------------------------------------------------------------===//
+
+/// What stands before the bytes that are kept: that they are ours, whole and as they were.
+static std::string makeHeader(StringRef bytes) {
+  llvm::XXH128_hash_t hash = llvm::xxh3_128bits(llvm::arrayRefFromStringRef(bytes));
+  std::string header = kFormat.str();
+  for (uint64_t word : {uint64_t(bytes.size()), uint64_t(hash.low64), uint64_t(hash.high64)}) {
+    char raw[sizeof(word)];
+    llvm::support::endian::write64le(raw, word);
+    header.append(raw, sizeof(raw));
+  }
+  return header;
+}
+
+/// The name of what is kept of an input. A length before each part tells where it ends.
+static std::string makeKey(llvm::ArrayRef<StringRef> parts) {
+  llvm::SHA256 hash;
+  auto add = [&](StringRef part) {
+    hash.update(std::to_string(part.size()) + ":");
+    hash.update(part);
+  };
+  add(kFormat);
+  add(getBuild());
+  for (StringRef part : parts)
+    add(part);
+  return llvm::toHex(hash.final(), /*LowerCase=*/true);
+}
+
+/// Reads what is kept for a key: whether there was something, and `use` took it. What is damaged
+/// goes.
+static Expected<bool> read(StringRef folder, StringRef key,
+                           llvm::function_ref<bool(StringRef)> use) {
+  std::unique_ptr<llvm::MemoryBuffer> found;
+  auto cache = llvm::localCache(
+      kCacheName, kCacheName, folder,
+      [&](unsigned, const llvm::Twine &, std::unique_ptr<llvm::MemoryBuffer> buffer) {
+        found = std::move(buffer);
+      });
+  if (!cache)
+    return cache.takeError();
+  Expected<llvm::AddStreamFn> missing = (*cache)(/*Task=*/0, key, kCacheName);
+  if (!missing)
+    return missing.takeError();
+  if (!found)
+    return false;
+  StringRef bytes = found->getBuffer(), header = bytes.take_front(makeHeader("").size());
+  bytes = bytes.drop_front(header.size());
+  if (header == makeHeader(bytes) && use(bytes))
+    return true;
+  fs::remove(folder + "/llvmcache-" + key);
+  return false;
+}
+
+/// Keeps bytes under a key, in place of none.
+static Error write(StringRef folder, StringRef key, StringRef bytes) {
+  if (Error error = makeFolder(folder))
+    return error;
+  auto cache = llvm::localCache(kCacheName, kCacheName, folder);
+  if (!cache)
+    return cache.takeError();
+  Expected<llvm::AddStreamFn> addStream = (*cache)(/*Task=*/0, key, kCacheName);
+  if (!addStream)
+    return addStream.takeError();
+  // Another process was quicker.
+  if (!*addStream)
+    return Error::success();
+  auto stream = (*addStream)(/*Task=*/0, kCacheName);
+  if (!stream)
+    return stream.takeError();
+  auto &file = static_cast<llvm::raw_fd_ostream &>(*(*stream)->OS);
+  file << makeHeader(bytes) << bytes;
+  file.flush();
+  std::error_code failure = file.error();
+  // LLVM ends the process for an error that nobody has seen.
+  file.clear_error();
+  Error error = (*stream)->commit();
+  if (!failure)
+    return error;
+  llvm::consumeError(std::move(error));
+  fs::remove(folder + "/llvmcache-" + key);
+  return makeError(failure.message());
+}
+
+void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(StringRef)> use,
+                     llvm::function_ref<std::optional<std::string>()> make) const {
+  auto makeNew = [&] {
+    ++numMade;
+    return make();
+  };
+  if (!offReason.empty()) {
+    makeNew();
+    return;
+  }
+  std::string key = makeKey(parts);
+  auto isKept = [&] {
+    // What cannot be read cannot be kept either, which is said then.
+    Expected<bool> found = read(folder, key, use);
+    bool isFound = found ? *found : (llvm::consumeError(found.takeError()), false);
+    numFound += isFound;
+    return isFound;
+  };
+  if (isKept())
+    return;
+  auto warnOfKeeping = [&](Error error) {
+    warn("cannot keep compiled code in '" + folder + "': " + llvm::toString(std::move(error)));
+  };
+  if (Error error = makeFolder(folder)) {
+    warnOfKeeping(std::move(error));
+    makeNew();
+    return;
+  }
+  llvm::LockFileManager lock(folder + "/" + key);
+  Expected<bool> isOurs = lock.tryLock();
+  if (!isOurs) {
+    warnOfKeeping(isOurs.takeError());
+    makeNew();
+    return;
+  }
+  // Who had the lock has made it by then, or could not.
+  if (!*isOurs && lock.waitForUnlockFor(kMaxWait) == llvm::WaitForUnlockResult::Timeout)
+    lock.unsafeMaybeUnlock();
+  if (isKept())
+    return;
+  std::optional<std::string> bytes = makeNew();
+  if (!bytes)
+    return;
+  if (Error error = write(folder, key, *bytes)) {
+    warnOfKeeping(std::move(error));
+    return;
+  }
+  llvm::CachePruningPolicy policy;
+  policy.Interval = std::chrono::seconds(0);
+  policy.Expiration = kExpiration;
+  policy.MaxSizeBytes = maxBytes;
+  llvm::pruneCache(folder, policy);
+}

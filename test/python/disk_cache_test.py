@@ -1,0 +1,280 @@
+# What one process compiles, the next ones read: from a folder of the user's alone, whatever
+# happens to its files.
+# REQUIRES: python-package, fakecuda
+# RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s
+
+import json
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+# In a process of its own: compiles what its arguments say, and prints what that took and made.
+CHILD = """
+import json, sys, time, warnings
+import numpy, flashattn
+from flashattn import _library
+library, caught = _library.get(), []
+warnings.showwarning = lambda message, *rest: caught.append(str(message))
+warnings.simplefilter("always")
+begin, texts = time.process_time(), []
+for options in json.loads(sys.argv[1]):
+    if "mask" in options:
+        options["mask"] = flashattn.affine_set(options["mask"])
+    texts.append(flashattn.compile(**options).ir("lowered"))
+seconds = time.process_time() - begin
+q = numpy.linspace(-1, 1, 256, dtype=numpy.float32).reshape(1, 1, 8, 32)
+o = flashattn.attention(q, q, q).tolist() if "run" in sys.argv else None
+print(json.dumps({
+    **library.disk_cache()._asdict(), "seconds": seconds, "texts": texts, "warnings": caught, "o": o,
+}))
+"""
+SMALL = {"head_dim": 32, "dtype": "f32", "chip": "cpu"}
+OTHER = {**SMALL, "head_dim": 48}
+HOPPER = {"head_dim": 64}
+
+
+class DiskCacheTest(unittest.TestCase):
+    def setUp(self):
+        self.root = Path(tempfile.mkdtemp())
+        self.addCleanup(shutil.rmtree, self.root, ignore_errors=True)
+        self.folder = self.root / "code"
+
+    def start(self, *kernels, flags=(), limit=None, **environment):
+        """What a child printed, and what it wrote to stderr."""
+        given = {**os.environ, "FLASHATTN_CACHE": str(self.folder), **environment}
+        done = subprocess.run(
+            [sys.executable, "-c", CHILD, json.dumps(kernels), *flags],
+            env={name: value for name, value in given.items() if value is not None},
+            capture_output=True,
+            text=True,
+            preexec_fn=limit,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return json.loads(done.stdout), done.stderr
+
+    def counts(self, *kernels, **options):
+        """How many kernels a child found and made."""
+        found, stderr = self.start(*kernels, **options)
+        self.assertEqual(stderr, "")
+        return found["found"], found["made"]
+
+    def warns_once(self, pattern, *kernels, **options):
+        """The child compiles all the same, and says why nothing is kept, in a line."""
+        found, stderr = self.start(*kernels, **options)
+        self.assertEqual((found["found"], found["made"]), (0, len(kernels)))
+        self.assertRegex(stderr, rf"\Aflashattn: warning: {pattern}\n\Z")
+        return found
+
+    def files(self):
+        return sorted(path for path in self.folder.iterdir() if path.name.startswith("llvmcache-"))
+
+    def test_second_process_does_not_compile(self):
+        first, stderr = self.start(SMALL, HOPPER, flags=["run"])
+        # A third kernel is that of the call, which is the first one.
+        self.assertEqual((stderr, first["found"], first["made"]), ("", 1, 2))
+        second, stderr = self.start(SMALL, HOPPER, flags=["run"])
+        self.assertEqual((stderr, second["found"], second["made"]), ("", 3, 0))
+        self.assertEqual((second["texts"], second["o"]), (first["texts"], first["o"]))
+        self.assertLess(second["seconds"], first["seconds"] / 5)
+        self.assertEqual((second["folder"], second["files"]), (str(self.folder), 2))
+        self.assertEqual(second["bytes"], sum(path.stat().st_size for path in self.files()))
+
+    def test_belongs_to_its_owner_alone(self):
+        old = os.umask(0)
+        self.addCleanup(os.umask, old)
+        self.start(SMALL)
+        self.assertEqual(self.folder.stat().st_mode & 0o777, 0o700)
+        self.assertEqual([path.stat().st_mode & 0o777 for path in self.files()], [0o600])
+
+    def test_moves_and_stops(self):
+        for stop in ("0", "off"):
+            found, stderr = self.start(SMALL, FLASHATTN_CACHE=stop, XDG_CACHE_HOME=str(self.root))
+            self.assertEqual((stderr, found["off_reason"]), ("", f"FLASHATTN_CACHE={stop}"))
+            self.assertEqual((found["made"], os.listdir(self.root)), (1, []))
+        for variable in (None, ""):
+            found, _ = self.start(SMALL, FLASHATTN_CACHE=variable, XDG_CACHE_HOME=str(self.root))
+            self.assertEqual(found["folder"], f"{self.root}/flashattn/code")
+        self.assertEqual((found["found"], found["off_reason"]), (1, ""))
+
+    def test_damage_is_compiled_again(self):
+        self.start(SMALL)
+        (path,) = self.files()
+        whole = path.read_bytes()
+        middle = len(whole) // 2
+        for damaged in (
+            b"",
+            whole[:7],
+            whole[:-1],
+            whole + b"\0",
+            whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :],
+            b"flashattn 0" + whole[11:],
+        ):
+            path.write_bytes(damaged)
+            self.assertEqual(self.counts(SMALL), (0, 1))
+            self.assertEqual(path.read_bytes(), whole)
+        self.assertEqual(self.counts(SMALL), (1, 0))
+
+    def test_what_cannot_be_written_is_one_warning(self):
+        (self.root / "file").write_text("")
+        self.warns_once(
+            "cannot keep compiled code in '.*/file/code': Not a directory",
+            SMALL, OTHER, FLASHATTN_CACHE=f"{self.root}/file/code",
+        )  # fmt: skip
+        # As a full disk: a file of more than a page fails, which leaves nothing behind.
+        limit = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))  # noqa: E731
+        self.warns_once(
+            f"cannot keep compiled code in '{self.folder}': File too large",
+            SMALL, OTHER, limit=limit,
+        )  # fmt: skip
+        self.assertEqual(self.files(), [])
+
+    def test_folder_of_others_is_left_aside(self):
+        self.start(SMALL)
+        (path,) = self.files()
+        self.folder.chmod(0o777)
+        found = self.warns_once(
+            f"compiled code is not kept in '{self.folder}': expected a folder that only its owner "
+            "may write to but got mode 0777",
+            SMALL, OTHER,
+        )  # fmt: skip
+        self.assertIn("got mode 0777", found["off_reason"])
+        self.assertEqual((found["files"], found["bytes"]), (0, 0))
+        self.folder.chmod(0o755)
+        self.assertEqual(self.counts(SMALL), (1, 0))
+        others = self.folder if os.geteuid() == 0 else Path("/usr")
+        if os.geteuid() == 0:
+            os.chown(self.folder, 12345, -1)
+        self.warns_once(
+            f"compiled code is not kept in '{others}': expected a folder of user {os.geteuid()} "
+            f"but got one of user {others.stat().st_uid}",
+            SMALL, OTHER, FLASHATTN_CACHE=str(others),
+        )  # fmt: skip
+        self.warns_once(
+            f"compiled code is not kept in '{path}': expected a folder but got something else",
+            SMALL, FLASHATTN_CACHE=str(path),
+        )  # fmt: skip
+
+    def test_size_is_limited(self):
+        found, _ = self.start(SMALL)
+        self.assertEqual(found["max_bytes"], 1 << 30)
+        size = found["bytes"]
+        limit = str(size * 3 // 2)
+        self.assertEqual(self.counts(OTHER, FLASHATTN_CACHE_DISK_BYTES=limit), (0, 1))
+        self.assertEqual(len(self.files()), 1)
+        # The one that nobody had read for longest went.
+        self.assertEqual(self.counts(OTHER), (1, 0))
+        for bad in ("0", "-1", "many", "1e9"):
+            found, stderr = self.start(OTHER, FLASHATTN_CACHE_DISK_BYTES=bad)
+            self.assertEqual((found["found"], found["max_bytes"]), (1, 1 << 30))
+            self.assertEqual(
+                stderr,
+                "flashattn: warning: expected FLASHATTN_CACHE_DISK_BYTES to be a number of at "
+                f"least 1 but got '{bad}'; 1073741824 bytes are used\n",
+            )
+
+    def test_many_processes_compile_once(self):
+        with ThreadPoolExecutor(10) as pool:
+            done = list(pool.map(lambda _: self.start(SMALL, OTHER), range(10)))
+        self.assertEqual([stderr for _, stderr in done], [""] * 10)
+        self.assertEqual(sum(found["made"] for found, _ in done), 2)
+        self.assertEqual(sum(found["found"] for found, _ in done), 18)
+        for found, _ in done:
+            self.assertEqual(found["texts"], done[0][0]["texts"])
+        # Neither locks nor unfinished files stay.
+        names = {path.name for path in self.folder.iterdir()} - {"llvmcache.timestamp"}
+        self.assertEqual(names, {path.name for path in self.files()})
+
+    def test_lock_of_the_dead_is_taken(self):
+        self.start(SMALL)
+        (path,) = self.files()
+        path.unlink()
+        dead = subprocess.Popen(["true"])
+        dead.wait()
+        key = path.name.split("-", 1)[1]
+        for owner in (f"{os.uname().nodename} {dead.pid}", "", "no owner"):
+            (self.folder / f"{key}.lock").write_text(owner)
+            self.counts(SMALL)
+            self.assertEqual(len(self.files()), 1)
+
+    def test_what_differs_is_kept_apart(self):
+        kernels = [
+            SMALL,
+            {**SMALL, "dtype": "f16"},
+            {**SMALL, "schedule": "tile_m = 8, tile_n = 32"},
+            HOPPER,
+            {**HOPPER, "chip": "sm_80"},
+            {**HOPPER, "chip": "sm_90"},
+        ]
+        self.assertEqual(self.counts(*kernels), (0, 6))
+        self.assertEqual(self.counts(*kernels), (6, 0))
+        for change in (
+            {"FAKE_CUDA_DRIVER_VERSION": "12060"},
+            {"FAKE_CUDA_DEVICES": "0"},
+            {"FAKE_CUDA_CAPABILITY": "80"},
+        ):
+            self.assertEqual(self.counts({**HOPPER, "chip": "sm_80"}, **change)[1], int("CAPABILITY" not in str(change)))  # fmt: skip
+
+    def test_tuned_schedules_count(self):
+        cache = {"XDG_CACHE_HOME": str(self.root)}
+        self.assertEqual(self.counts(SMALL, **cache), (0, 1))
+        path = self.root / "flashattn" / "schedules.json"
+        path.parent.mkdir()
+        path.write_text('{"version": 1, "schedules": {}}')
+        self.assertEqual(self.counts(SMALL, **cache), (0, 1))
+        self.assertEqual(self.counts(SMALL, **cache), (1, 0))
+        self.assertEqual(self.counts(SMALL, FLASHATTN_TUNED="0", **cache), (1, 0))
+
+    def test_another_build_compiles_for_itself(self):
+        self.start(SMALL)
+        library = self.root / "libFlashAttnC.so"
+        contents = Path(os.environ["FLASHATTN_LIBRARY"]).read_bytes()
+        note = b"\4\0\0\0\x14\0\0\0\3\0\0\0GNU\0"
+        at = contents.index(note) + len(note)
+        library.write_bytes(contents[:at] + bytes([contents[at] ^ 1]) + contents[at + 1 :])
+        self.assertEqual(self.counts(SMALL, FLASHATTN_LIBRARY=str(library)), (0, 1))
+        self.assertEqual(self.counts(SMALL, FLASHATTN_LIBRARY=str(library)), (1, 0))
+        self.assertEqual(self.counts(SMALL), (1, 0))
+
+    def test_warnings_come_again(self):
+        hidden = {**SMALL, "mask": "(p, k)[nq, nk] : (k - nk >= 0)"}
+        first, _ = self.start(hidden)
+        second, _ = self.start(hidden)
+        self.assertEqual((first["made"], second["found"]), (1, 1))
+        self.assertRegex(" ".join(first["warnings"]), "hides every pair")
+        self.assertEqual(second["warnings"], first["warnings"])
+
+    def test_doctor(self):
+        self.start(SMALL)
+
+        def doctor(cache):
+            done = subprocess.run(
+                [sys.executable, "-m", "flashattn", "doctor"],
+                env={**os.environ, "FLASHATTN_CACHE": cache},
+                capture_output=True,
+                text=True,
+            )
+            return re.search(r"^.* compiled code +(.*)$", done.stdout, re.M).group(0)
+
+        self.assertRegex(
+            doctor(str(self.folder)),
+            rf"^ok +compiled code +1 kernels in {self.folder}, \d\.\d of at most 1024\.0 MiB$",
+        )
+        self.assertRegex(
+            doctor("off"), r"^note +compiled code +FLASHATTN_CACHE=off; every process compiles anew$"
+        )
+        self.folder.chmod(0o777)
+        self.assertRegex(
+            doctor(str(self.folder)),
+            rf"^note +compiled code +{self.folder}: expected a folder that only its owner may",
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()
