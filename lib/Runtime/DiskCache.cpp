@@ -45,13 +45,14 @@ static constexpr std::chrono::seconds kMaxWait(30);
 
 static std::atomic<int64_t> numFound, numMade;
 
-/// Says it once in a process, to people.
-static void warn(const llvm::Twine &message) {
+/// Says it to people, once in a process: reasons may name the file that was tried.
+static void warn(const llvm::Twine &message, const llvm::Twine &reason) {
   static std::mutex mutex;
   static llvm::StringSet<> said;
   std::lock_guard<std::mutex> lock(mutex);
   if (said.insert(message.str()).second)
-    std::fprintf(stderr, "flashattn: warning: %s\n", message.str().c_str());
+    std::fprintf(stderr, "flashattn: warning: %s: %s\n", message.str().c_str(),
+                 reason.str().c_str());
 }
 
 //===----------------------------------------------------------------------===//
@@ -130,8 +131,8 @@ static int64_t getMaxBytesOrDefault() {
     return kDefaultMaxBytes;
   if (llvm::to_integer(given, bytes, 10) && bytes >= 1)
     return bytes;
-  warn("expected FLASHATTN_CACHE_DISK_BYTES to be a number of at least 1 but got '" + given +
-       "'; " + llvm::Twine(kDefaultMaxBytes) + " bytes are used");
+  warn("at most " + llvm::Twine(kDefaultMaxBytes) + " bytes of compiled code are kept",
+       "expected FLASHATTN_CACHE_DISK_BYTES to be a number of at least 1 but got '" + given + "'");
   return kDefaultMaxBytes;
 }
 
@@ -165,7 +166,7 @@ DiskCache::DiskCache(StringRef defaultFolder) : maxBytes(getMaxBytesOrDefault())
     return;
   offReason = explainDistrust(status);
   if (!offReason.empty())
-    warn("compiled code is not kept in '" + folder + "': " + offReason);
+    warn("compiled code is not kept in '" + folder + "'", offReason);
 }
 
 /// Makes a folder, and those that it lies in, for its owner alone.
@@ -301,7 +302,7 @@ void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(St
   if (isKept())
     return;
   auto warnOfKeeping = [&](Error error) {
-    warn("cannot keep compiled code in '" + folder + "': " + llvm::toString(std::move(error)));
+    warn("cannot keep compiled code in '" + folder + "'", llvm::toString(std::move(error)));
   };
   if (Error error = makeFolder(folder)) {
     warnOfKeeping(std::move(error));
@@ -311,7 +312,8 @@ void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(St
   llvm::LockFileManager lock(folder + "/" + key);
   Expected<bool> isOurs = lock.tryLock();
   if (!isOurs) {
-    warnOfKeeping(isOurs.takeError());
+    // LLVM's message names a file, and leaves out the reason.
+    warnOfKeeping(makeError(llvm::errorToErrorCode(isOurs.takeError()).message()));
     makeNew();
     return;
   }

@@ -3,6 +3,7 @@
 # REQUIRES: python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s
 
+import ctypes
 import json
 import os
 import re
@@ -35,6 +36,7 @@ print(json.dumps({
     **library.disk_cache()._asdict(), "seconds": seconds, "texts": texts, "warnings": caught, "o": o,
 }))
 """
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1  # of Linux
 SMALL = {"head_dim": 32, "dtype": "f32", "chip": "cpu"}
 OTHER = {**SMALL, "head_dim": 48}
 HOPPER = {"head_dim": 64}
@@ -134,6 +136,13 @@ class DiskCacheTest(unittest.TestCase):
             SMALL, OTHER, limit=limit,
         )  # fmt: skip
         self.assertEqual(self.files(), [])
+        # The right to write anywhere is not inherited by what root starts then.
+        drop = lambda: ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, 0, 0, 0)  # noqa: E731
+        self.folder.chmod(0o500)
+        self.warns_once(
+            f"cannot keep compiled code in '{self.folder}': [^\n]*Permission denied",
+            SMALL, OTHER, limit=drop,
+        )  # fmt: skip
 
     def test_folder_of_others_is_left_aside(self):
         self.start(SMALL)
@@ -175,8 +184,8 @@ class DiskCacheTest(unittest.TestCase):
             self.assertEqual((found["found"], found["max_bytes"]), (1, 1 << 30))
             self.assertEqual(
                 stderr,
-                "flashattn: warning: expected FLASHATTN_CACHE_DISK_BYTES to be a number of at "
-                f"least 1 but got '{bad}'; 1073741824 bytes are used\n",
+                "flashattn: warning: at most 1073741824 bytes of compiled code are kept: expected "
+                f"FLASHATTN_CACHE_DISK_BYTES to be a number of at least 1 but got '{bad}'\n",
             )
 
     def test_many_processes_compile_once(self):
