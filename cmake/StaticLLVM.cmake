@@ -4,7 +4,7 @@
 # What the passes, the JIT and the two back ends can reach. The linker takes only what is used.
 llvm_map_components_to_libnames(flashattn_llvm_archives
   AsmParser BitReader BitWriter Core ExecutionEngine InstCombine IPO IRReader Linker MC
-  NVPTX NVPTXCodeGen NVPTXDesc NVPTXInfo OrcJIT PerfJITEvents Passes Remarks ScalarOpts Support Target TargetParser
+  NVPTX NVPTXCodeGen NVPTXDesc NVPTXInfo OrcJIT Passes Remarks ScalarOpts Support Target TargetParser
   TransformUtils Vectorize X86 X86AsmParser X86CodeGen X86Desc X86Info)
 list(REMOVE_DUPLICATES flashattn_llvm_archives)
 add_library(flashattn_llvm INTERFACE)
@@ -21,8 +21,6 @@ function(flashattn_replace_links target)
     return()
   endif()
   list(TRANSFORM links REPLACE "^LLVM$" "flashattn_llvm")
-  # Only the execution engine, of what is used here, names the shared libMLIR.
-  list(TRANSFORM links REPLACE "^MLIR$" "MLIRTargetLLVMIRExport")
   list(TRANSFORM links REPLACE "^ZLIB::ZLIB$" "${FLASHATTN_ZLIB_ARCHIVE}")
   list(TRANSFORM links REPLACE "^zstd::libzstd_shared$" "${FLASHATTN_ZSTD_ARCHIVE}")
   set_target_properties(${target} PROPERTIES INTERFACE_LINK_LIBRARIES "${links}")
