@@ -470,7 +470,8 @@ class CUDABackend:
 
 def forget_compiled_kernels() -> None:
     """Compilation is measured cold: no kernel of an earlier run or shape may be found in a cache,
-    neither the driver's nor, in the folders of this process, that of a peer."""
+    neither the library's or the driver's nor, in the folders of this process, that of a peer."""
+    os.environ["FLASHATTN_CACHE"] = "off"
     os.environ["CUDA_CACHE_DISABLE"] = "1"
     folder = tempfile.mkdtemp(prefix="shape-", dir=_cache_folder())
     for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR"):

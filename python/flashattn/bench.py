@@ -283,8 +283,8 @@ def show_record(path: str, only: Optional[str], chart: Optional[str]) -> int:
 def choose_backend(device: str):
     """The backend of `device`; "auto" takes CUDA where torch finds it."""
     torch = None
+    forget_compiled_kernels()
     if device != "cpu":
-        forget_compiled_kernels()
         try:
             import torch
         except ImportError:
