@@ -145,8 +145,7 @@ Expected<Executable::Entry> JITExecutable::lookup(StringRef function) const {
 }
 
 Error JITExecutable::launch(Entry entry, void **addresses, void *stream) {
-  if (device.isCUDA())
-    std::call_once(hasLaunched, [&] { loadKernels(entry, addresses); });
+  std::call_once(hasLaunched, [&] { loadKernels(entry, addresses); });
   RuntimeContext context(device, stream);
   RuntimeContextScope scope(context);
   entry(addresses);
@@ -209,6 +208,8 @@ private:
 } // namespace
 
 void JITExecutable::loadKernels(Entry entry, void **addresses) {
+  if (!device.isCUDA())
+    return;
   DryDevice dry(device);
   RuntimeContext context(dry, /*stream=*/nullptr);
   {

@@ -15,6 +15,10 @@ import tempfile
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from unittest import mock
+
+import flashattn
+from flashattn import _library
 
 # In a process of its own: compiles what its arguments say, and prints what that took and made.
 CHILD = """
@@ -199,6 +203,15 @@ class DiskCacheTest(unittest.TestCase):
         # Neither locks nor unfinished files stay.
         names = {path.name for path in self.folder.iterdir()} - {"llvmcache.timestamp"}
         self.assertEqual(names, {path.name for path in self.files()})
+
+    def test_many_threads_compile_once(self):
+        library = _library.get()
+        before = library.disk_cache()
+        with mock.patch.dict(os.environ, FLASHATTN_CACHE=str(self.folder)):
+            with ThreadPoolExecutor(6) as pool:
+                list(pool.map(lambda n: flashattn.compile(**(SMALL, OTHER)[n % 2]), range(12)))
+            after = library.disk_cache()
+        self.assertEqual((after.made - before.made, after.found - before.found), (2, 10))
 
     def test_lock_of_the_dead_is_taken(self):
         self.start(SMALL)
