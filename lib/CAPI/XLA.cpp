@@ -1,0 +1,299 @@
+//===- XLA.cpp - calls of XLA's ---------------------------------------------===//
+//
+// Attention as a foreign function of XLA, which JAX calls. A call says in its attributes all that
+// it computes, the text of its module first: no pointer of the process stands in a program of XLA,
+// so one that was stored or sent elsewhere means the same there. Its kernel is found by that text,
+// and compiled where there is none yet.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Kernel.h"
+#include "XLACallFrame.h"
+#include "llvm/ADT/SmallVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/ADT/StringMap.h"
+
+#include <cstdlib>
+#include <mutex>
+
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::capi;
+
+//===----------------------------------------------------------------------===//
+// Kernels
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// What a kernel is compiled of.
+struct Recipe {
+  llvm::StringRef module, schedule, chip;
+  int32_t device;
+};
+
+/// A kernel, once the first of those who ask for it has compiled it.
+class Entry {
+public:
+  ~Entry() { flashattnKernelFree(handle); }
+
+  /// Errors: as of flashattnCompile; the next call tries again.
+  int32_t compile(const Recipe &recipe) {
+    std::lock_guard<std::mutex> lock(mutex);
+    if (handle)
+      return FLASHATTN_OK;
+    FlashAttnCompileOptions options;
+    flashattnCompileOptionsInit(&options);
+    std::string chip = recipe.chip.str(), schedule = recipe.schedule.str();
+    options.chip = chip.empty() ? nullptr : chip.c_str();
+    options.schedule = schedule.c_str();
+    options.device = recipe.device;
+    return flashattnCompile(recipe.module.data(), recipe.module.size(), &options, &handle);
+  }
+
+  FlashAttnKernel get() const { return handle; }
+
+  uint64_t lastUse = 0; ///< belongs to the table
+
+private:
+  std::mutex mutex;
+  FlashAttnKernel handle = nullptr;
+};
+
+/// The kernels of calls. The one that was not used for longest goes first; a call under way keeps
+/// its own.
+class Table {
+public:
+  std::shared_ptr<Entry> find(const Recipe &recipe) {
+    std::string key = llvm::join_items('\0', llvm::itostr(recipe.device), recipe.chip.str(),
+                                       recipe.schedule.str(), recipe.module.str());
+    std::lock_guard<std::mutex> lock(mutex);
+    std::shared_ptr<Entry> &entry = entries[key];
+    if (!entry)
+      entry = std::make_shared<Entry>();
+    entry->lastUse = ++now;
+    std::shared_ptr<Entry> found = entry;
+    while (entries.size() > limit)
+      dropOldest();
+    return found;
+  }
+
+  size_t size() {
+    std::lock_guard<std::mutex> lock(mutex);
+    return entries.size();
+  }
+
+private:
+  static size_t getLimit() {
+    const char *text = std::getenv("FLASHATTN_CACHE_KERNELS");
+    size_t limit;
+    return text && llvm::to_integer(text, limit, 10) && limit > 0 ? limit : 256;
+  }
+
+  void dropOldest() {
+    auto oldest = entries.begin();
+    for (auto it = entries.begin(); it != entries.end(); ++it)
+      if (it->second->lastUse < oldest->second->lastUse)
+        oldest = it;
+    entries.erase(oldest);
+  }
+
+  const size_t limit = getLimit();
+  std::mutex mutex;
+  llvm::StringMap<std::shared_ptr<Entry>> entries;
+  uint64_t now = 0;
+};
+
+} // namespace
+
+/// Not destroyed: threads may still launch while the process ends.
+static Table &getTable() {
+  static Table &table = *new Table;
+  return table;
+}
+
+extern "C" int64_t flashattnXLAGetKernelCount(void) { return getTable().size(); }
+
+//===----------------------------------------------------------------------===//
+// Calls
+//===----------------------------------------------------------------------===//
+
+static xla::Error *makeError(const xla::CallFrame &frame, int32_t status) {
+  xla::ErrorCode code = status == FLASHATTN_ERROR_UNSUPPORTED ? xla::kUnimplemented
+                        : status == FLASHATTN_ERROR_DEVICE    ? xla::kInternal
+                                                              : xla::kInvalidArgument;
+  xla::CreateErrorArgs args{sizeof(args), nullptr, flashattnGetLastError(), code};
+  return frame.api->createError(&args);
+}
+
+static const void *findAttribute(const xla::Attributes &attributes, llvm::StringRef name,
+                                 int type) {
+  for (int64_t i = 0; i < attributes.count; ++i)
+    if (llvm::StringRef(attributes.names[i]->data, attributes.names[i]->size) == name)
+      return attributes.types[i] == type ? attributes.values[i] : nullptr;
+  return nullptr;
+}
+
+static int32_t readText(const xla::Attributes &attributes, const char *name,
+                        llvm::StringRef &text) {
+  auto *span =
+      static_cast<const xla::Span *>(findAttribute(attributes, name, xla::Attributes::kString));
+  if (!span)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a text as attribute '{0}' of the call but got none", name);
+  text = llvm::StringRef(span->data, span->size);
+  return FLASHATTN_OK;
+}
+
+/// The value of a scalar argument of the kernel, an attribute of its role's name.
+static int32_t readScalar(const xla::Attributes &attributes, const Argument &argument,
+                          int64_t &value) {
+  auto *scalar = static_cast<const xla::Scalar *>(
+      findAttribute(attributes, argument.role, xla::Attributes::kScalar));
+  xla::DataType type = argument.elementType == FLASHATTN_F32 ? xla::kF32 : xla::kS64;
+  if (!scalar || scalar->type != type)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a number of type {0} as attribute '{1}' of the call but got {2}",
+                    type == xla::kF32 ? "f32" : "i64", argument.role,
+                    scalar ? "one of another type" : "none");
+  value = 0;
+  std::memcpy(&value, scalar->value, type == xla::kF32 ? sizeof(float) : sizeof(int64_t));
+  return FLASHATTN_OK;
+}
+
+/// What the attributes say is compiled, on `device` unless it is a model.
+static int32_t readRecipe(const xla::Attributes &attributes, int32_t device, Recipe &recipe) {
+  llvm::StringRef version;
+  for (auto [name, text] :
+       {std::pair("version", &version), std::pair("module", &recipe.module),
+        std::pair("schedule", &recipe.schedule), std::pair("model", &recipe.chip)})
+    if (int32_t status = readText(attributes, name, *text))
+      return status;
+  if (version != flashattnGetVersion())
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a program of version {0} of flashattn but got one of {1}: compile "
+                    "or export it anew",
+                    flashattnGetVersion(), version);
+  recipe.device = recipe.chip.empty() ? device : int32_t(FLASHATTN_DEVICE_MODEL);
+  return FLASHATTN_OK;
+}
+
+static int32_t getElementType(xla::DataType type) {
+  switch (type) {
+  case xla::kPred:
+    return FLASHATTN_I1;
+  case xla::kS32:
+    return FLASHATTN_I32;
+  case xla::kS64:
+    return FLASHATTN_I64;
+  case xla::kF16:
+    return FLASHATTN_F16;
+  case xla::kF32:
+    return FLASHATTN_F32;
+  case xla::kF64:
+    return FLASHATTN_F64;
+  case xla::kBF16:
+    return FLASHATTN_BF16;
+  }
+  return 0;
+}
+
+/// The next buffer as the tensor that it holds.
+static int32_t readBuffer(const xla::Buffers &buffers, int64_t &next, FlashAttnTensor &tensor) {
+  int64_t index = next++;
+  if (index >= buffers.count) // counted by who calls
+    return FLASHATTN_OK;
+  if (buffers.types[index] != xla::Buffers::kBuffer)
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected a buffer in place {0} of the call but got something of kind {1}",
+                    index, buffers.types[index]);
+  const xla::Buffer &buffer = *buffers.buffers[index];
+  if (buffer.rank > FLASHATTN_MAX_RANK)
+    return failWith(FLASHATTN_ERROR_TENSOR, "expected a buffer of rank {0} at most but got {1}",
+                    int(FLASHATTN_MAX_RANK), buffer.rank);
+  tensor.data = buffer.data;
+  tensor.elementType = getElementType(buffer.type);
+  tensor.rank = buffer.rank;
+  int64_t stride = 1;
+  for (int d = tensor.rank - 1; d >= 0; --d) {
+    tensor.sizes[d] = buffer.sizes[d];
+    tensor.strides[d] = stride;
+    stride *= buffer.sizes[d];
+  }
+  return FLASHATTN_OK;
+}
+
+static bool isEmpty(const FlashAttnTensor &tensor) {
+  return llvm::is_contained(llvm::ArrayRef(tensor.sizes, tensor.rank), 0);
+}
+
+/// Launches with the call's buffers in the order of the kernel's arguments: those that it reads are
+/// arguments of the call, those that it writes are results.
+static int32_t launch(const xla::CallFrame &frame, FlashAttnKernel handle, void *stream) {
+  const Kernel *kernel = getKernel(handle);
+  llvm::SmallVector<FlashAttnTensor, 16> tensors(kernel->arguments.size());
+  int64_t numRead = 0, numWritten = 0;
+  bool hasWork = false;
+  for (auto [argument, tensor] : llvm::zip_equal(kernel->arguments, tensors)) {
+    tensor = FlashAttnTensor{};
+    bool isOutput = argument.direction & FLASHATTN_OUTPUT;
+    int32_t status = argument.kind == FLASHATTN_ARGUMENT_SCALAR
+                         ? readScalar(frame.attributes, argument, tensor.scalar)
+                     : isOutput ? readBuffer(frame.results, numWritten, tensor)
+                                : readBuffer(frame.arguments, numRead, tensor);
+    if (status)
+      return status;
+    hasWork |= isOutput && !isEmpty(tensor);
+  }
+  if (numRead != frame.arguments.count || numWritten != frame.results.count)
+    return failWith(FLASHATTN_ERROR_TENSOR,
+                    "expected {0} arguments and {1} results of the call but got {2} and {3}",
+                    numRead, numWritten, frame.arguments.count, frame.results.count);
+  return hasWork ? flashattnLaunch(handle, stream, tensors.data(), tensors.size())
+                 : int32_t(FLASHATTN_OK);
+}
+
+/// Whether XLA asks what the function is, and the answer.
+static bool answerMetadata(const xla::CallFrame &frame) {
+  xla::Extension *extension = frame.extensions;
+  if (!extension || extension->type != xla::MetadataExtension::kType)
+    return false;
+  xla::Metadata &metadata = *reinterpret_cast<xla::MetadataExtension *>(extension)->metadata;
+  // XLA refuses to register a function of a version that it does not speak.
+  metadata.version = {sizeof(xla::ApiVersion), nullptr, xla::kMajorVersion, xla::kMinorVersion};
+  metadata.traits = 0;
+  if (metadata.size >= sizeof(xla::Metadata))
+    metadata.stateType = 0;
+  return true;
+}
+
+/// Finds the kernel, and launches it unless this is the stage before.
+static xla::Error *call(const xla::CallFrame &frame, int32_t device, void *stream) {
+  Recipe recipe;
+  if (int32_t status = readRecipe(frame.attributes, device, recipe))
+    return makeError(frame, status);
+  std::shared_ptr<Entry> entry = getTable().find(recipe);
+  int32_t status = entry->compile(recipe);
+  if (!status && frame.stage == xla::kExecute)
+    status = launch(frame, entry->get(), stream);
+  return status ? makeError(frame, status) : nullptr;
+}
+
+extern "C" void *flashattnXLACallCPU(void *callFrame) {
+  auto &frame = *static_cast<xla::CallFrame *>(callFrame);
+  if (answerMetadata(frame))
+    return nullptr;
+  return call(frame, FLASHATTN_DEVICE_CPU, /*stream=*/nullptr);
+}
+
+extern "C" void *flashattnXLACallCUDA(void *callFrame) {
+  auto &frame = *static_cast<xla::CallFrame *>(callFrame);
+  if (answerMetadata(frame))
+    return nullptr;
+  xla::GetDeviceOrdinalArgs device{sizeof(device), nullptr, frame.context, 0};
+  if (xla::Error *error = frame.api->getDeviceOrdinal(&device))
+    return error;
+  xla::GetStreamArgs stream{sizeof(stream), nullptr, frame.context, nullptr};
+  if (xla::Error *error = frame.api->getStream(&stream))
+    return error;
+  return call(frame, device.ordinal, stream.stream);
+}

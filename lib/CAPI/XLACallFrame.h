@@ -1,0 +1,159 @@
+//===- XLACallFrame.h - XLA's foreign functions -----------------*- C++ -*-===//
+//
+// What XLA gives a foreign function and takes from it, declared here so that no header of jaxlib is
+// needed. Values and layouts are those of version 0.3 of XLA's binary interface, as in
+// xla/ffi/api/c_api.h of OpenXLA, which jaxlib installs (jax.ffi.include_dir()). Fields that are
+// not used are there for their places. `size` is what XLA calls `struct_size`.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_LIB_CAPI_XLACALLFRAME_H
+#define FLASHATTN_LIB_CAPI_XLACALLFRAME_H
+
+#include <cstddef>
+#include <cstdint>
+
+namespace mlir::flashattn::xla {
+
+constexpr int kMajorVersion = 0, kMinorVersion = 3;
+
+struct Error;            ///< made by Api::createError; belongs to who gets it
+struct ExecutionContext; ///< of one call
+
+struct Extension {
+  size_t size;
+  int type;
+  Extension *next;
+};
+
+struct ApiVersion {
+  size_t size;
+  Extension *extensions;
+  int major, minor;
+};
+
+/// Asks a function what it is, in place of a call.
+struct Metadata {
+  size_t size;
+  ApiVersion version;
+  uint32_t traits;
+  int64_t stateType;
+};
+
+struct MetadataExtension {
+  static constexpr int kType = 1;
+  Extension base;
+  Metadata *metadata;
+};
+
+enum ErrorCode : int {
+  kInvalidArgument = 3,
+  kFailedPrecondition = 9,
+  kUnimplemented = 12,
+  kInternal = 13,
+};
+
+struct CreateErrorArgs {
+  size_t size;
+  Extension *extensions;
+  const char *message;
+  ErrorCode code;
+};
+
+struct GetStreamArgs {
+  size_t size;
+  Extension *extensions;
+  ExecutionContext *context;
+  void *stream; ///< out: on CUDA a CUstream
+};
+
+struct GetDeviceOrdinalArgs {
+  size_t size;
+  Extension *extensions;
+  ExecutionContext *context;
+  int32_t ordinal; ///< out
+};
+
+struct Api {
+  size_t size;
+  Extension *extensions;
+  ApiVersion version;
+  const void *internal;
+  Error *(*createError)(CreateErrorArgs *args);
+  void *getMessage;
+  void (*destroyError)(void *args);
+  void *registerHandler;
+  Error *(*getStream)(GetStreamArgs *args);
+  void *registerType, *getContext, *setState, *getState, *allocate, *deallocate, *schedule,
+      *getNumThreads, *createFuture, *setAvailable, *setError, *getRunId;
+  Error *(*getDeviceOrdinal)(GetDeviceOrdinalArgs *args);
+};
+
+/// Of buffers and scalars.
+enum DataType : int {
+  kPred = 1,
+  kS32 = 4,
+  kS64 = 5,
+  kF16 = 10,
+  kF32 = 11,
+  kF64 = 12,
+  kBF16 = 16,
+};
+
+/// Dense, its last dimension the innermost.
+struct Buffer {
+  size_t size;
+  Extension *extensions;
+  DataType type;
+  void *data;
+  int64_t rank;
+  const int64_t *sizes;
+};
+
+struct Span {
+  const char *data;
+  size_t size;
+};
+
+struct Scalar {
+  DataType type;
+  const void *value;
+};
+
+/// Arguments or results, each a Buffer where its type is kBuffer.
+struct Buffers {
+  static constexpr int kBuffer = 1;
+  size_t size;
+  Extension *extensions;
+  int64_t count;
+  const int *types;
+  Buffer *const *buffers;
+};
+
+/// In the order of their names; each is a Scalar or a Span, as its type says.
+struct Attributes {
+  static constexpr int kScalar = 3, kString = 4;
+  size_t size;
+  Extension *extensions;
+  int64_t count;
+  const int *types;
+  const Span *const *names;
+  const void *const *values;
+};
+
+enum Stage : int { kInstantiate = 0, kPrepare = 1, kInitialize = 2, kExecute = 3 };
+
+struct CallFrame {
+  size_t size;
+  Extension *extensions;
+  const Api *api;
+  ExecutionContext *context;
+  Stage stage;
+  Buffers arguments, results;
+  Attributes attributes;
+  void *future;
+};
+
+} // namespace mlir::flashattn::xla
+
+#endif // FLASHATTN_LIB_CAPI_XLACALLFRAME_H
