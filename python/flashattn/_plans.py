@@ -250,6 +250,23 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
     return _Checked(tuple(tensors), views, values, tuple(gradients), rows)
 
 
+def problem_of(call: Call, checked: _Checked, *, schedule: Any, **fields: Any) -> _module.Problem:
+    """What is compiled for a call. `fields` are those of the problem that the tensors do not say."""
+    view, sizes = call.views["q"], call.sizes
+    is_cpu = view.device == DEVICE_CPU
+    return _module.Problem(
+        view.element,
+        sizes["D"],
+        sizes["V"],
+        schedule=_kernel.format_schedule(mapping(schedule), view.element, is_cpu),
+        rows=checked.rows,
+        heads=None if is_cpu else _module.grouped_heads(sizes["H"], sizes["G"]),
+        operands=call.extras.operands + checked.gradients,
+        op=call.op,
+        **fields,
+    )
+
+
 def run(
     call: Call,
     outputs: Mapping[str, Output],
@@ -263,22 +280,10 @@ def run(
     **fields: Any,
 ) -> Tuple[Any, ...]:
     """Compiles, where it has to, and launches; gives the outputs. With a `key`, the next call like
-    it finds the plan with `options`, of `plan_type`. `fields` are those of the problem that the
-    tensors do not say."""
-    view, sizes = call.views["q"], call.sizes
+    it finds the plan with `options`, of `plan_type`. `fields` are as of `problem_of`."""
+    view = call.views["q"]
     checked = check_outputs(call, outputs)
-    is_cpu = view.device == DEVICE_CPU
-    problem = _module.Problem(
-        view.element,
-        sizes["D"],
-        sizes["V"],
-        schedule=_kernel.format_schedule(mapping(schedule), view.element, is_cpu),
-        rows=checked.rows,
-        heads=None if is_cpu else _module.grouped_heads(sizes["H"], sizes["G"]),
-        operands=call.extras.operands + checked.gradients,
-        op=call.op,
-        **fields,
-    )
+    problem = problem_of(call, checked, schedule=schedule, **fields)
     kernel = _kernel.cached(problem, view.device)
     plan = plan_type(kernel, checked.values, [output.shape for output in outputs.values()])
     if stream is None:

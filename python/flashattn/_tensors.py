@@ -50,6 +50,8 @@ def view(name: str, tensor: Any, bf16_bits: bool, device: Union[None, int, str] 
     """
     if isinstance(tensor, numpy.ndarray):
         found = _numpy_view(name, tensor)
+    elif isinstance(tensor, View):  # of memory that is not there yet
+        found = tensor
     elif is_torch(tensor):
         found = _torch_view(name, tensor)
     elif hasattr(tensor, "__cuda_array_interface__"):

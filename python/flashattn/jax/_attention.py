@@ -1,0 +1,106 @@
+"""`flashattn.attention` of arrays of JAX."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Optional
+
+import jax.numpy as jnp
+
+from .. import _features, _kernel, _module, _plans, _trace
+from .._checks import model_chip
+from ..errors import ArgumentError
+from ..masks import Mask
+from . import _calls
+
+
+def as_array(name: str, value: Any) -> Any:
+    """An argument as an array of JAX. Raises ArgumentError for what is none."""
+    if value is not None:  # which would be NaN
+        try:
+            return jnp.asarray(value)
+        except (TypeError, ValueError):
+            pass
+    raise ArgumentError(
+        f"expected {name!r} to be an array of jax or numpy but got {type(value).__name__}"
+    )
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    mask: Optional[Mask] = None,
+    scale: Optional[float] = None,
+    align: _module.Align = "bottom_right",
+    layout: _module.Layout = "bhsd",
+    return_lse: bool = False,
+    schedule: Optional[_kernel.Schedule] = None,
+    device: Optional[str] = None,
+    bias: Any = None,
+    keep: Any = None,
+    softcap: Optional[float] = None,
+    sink_logits: Any = None,
+    kv_len: Any = None,
+    offset: Optional[int] = None,
+    score_mod: Optional[_trace.ScoreMod] = None,
+    deterministic: bool = False,
+    **unknown: Any,
+) -> Any:
+    """`flashattn.attention` in JAX: jitted, mapped and differentiated with the rest of a program.
+
+    Args:
+      q: queries, `[B, Hq, Nq, D]`, f16, bf16 or f32, an array of JAX or NumPy, or what JAX traces.
+      k, v: keys, `[B, Hkv, Nk, D]`, and values, `[B, Hkv, Nk, Dv]`, where Hq is a multiple of Hkv.
+      bias, keep, sink_logits, kv_len: as of `flashattn.attention`. Gradients go to bias and
+        sink_logits too.
+      mask, align, layout, softcap, score_mod: as of `flashattn.attention`; compiled in.
+      scale, offset: as there, numbers of Python: they stand in the program of XLA, which is compiled
+        anew for others. Where a decoder counts its tokens in an array, kv_len takes it.
+      return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, Nq]`, f32, which
+        may be differentiated too.
+      schedule: fields of a schedule to pin, of the forward alone.
+      device: "model:sm_90a" and the like run on a model of that GPU, on the platform cpu.
+      deterministic: whether gradients have the same bits each time.
+
+    Returns:
+      o, `[B, Hq, Nq, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
+
+    Raises:
+      ArgumentError, UnsupportedError: where JAX traces: shapes, types or names that do not fit. Where it
+        lowers: another platform than cpu and cuda. Where it differentiates: forward-mode (a
+        TypeError of JAX) and second derivatives.
+      TraceError: a score_mod that does what no operation stands for.
+      CompileError, UnsupportedError: the compiler's diagnostic, where JAX lowers.
+      LibraryError: no library.
+      jax.errors.JaxRuntimeError: what fails where XLA runs, such as the driver.
+    """
+    if unknown:
+        _features.check_keywords("attention", unknown, attention.__kwdefaults__)
+    _module.check_options(mask, align, layout)
+    model_chip(device)
+    names, values = _features.settle(
+        {"bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len, "offset": offset}
+    )
+    given = dict(zip(names, values))
+    options = _calls.Options(
+        mask=mask,
+        scale=None if scale is None else _module.check_factor("scale", scale),
+        align=align,
+        layout=layout,
+        softcap=_features.check_options(softcap),
+        score_mod=None if score_mod is None else _trace.text_of(score_mod),
+        offset=given.pop("offset", None),
+        schedule=_plans.hashable(schedule),
+        deterministic=bool(deterministic),
+        device=device,
+    )
+    inputs: Dict[str, Any] = {
+        name: as_array(name, value)
+        for name, value in {"q": q, "k": k, "v": v, **given}.items()
+    }  # fmt: skip
+    for name in ("bias", "keep"):
+        if name in inputs and inputs[name].ndim < 4:
+            inputs[name] = jnp.expand_dims(inputs[name], range(4 - inputs[name].ndim))
+    made = _calls.attend(options, bool(return_lse), _calls.unify(inputs))
+    return (made["o"], made["lse"]) if return_lse else made["o"]

@@ -1,0 +1,326 @@
+"""Attention and its gradients as primitives of JAX: `flashattn_attention` and
+`flashattn_attention_backward`, with what JAX asks of a primitive to trace it, to batch it, to compile it
+and to refuse what it cannot differentiate.
+
+Each becomes one call of a foreign function of XLA. What it computes stands in its attributes, the text
+of the module among them, as it does for whoever compiles: shapes are checked where JAX traces, the
+module is checked where JAX lowers for a platform, and XLA has the kernel compiled with its program.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy
+from jax.interpreters import ad, batching, mlir
+from jax.sharding import PartitionSpec
+
+from .. import _features, _kernel, _library, _module, _plans, _tensors
+from .._checks import model_chip
+from .._library import DEVICE_CPU
+from ..errors import UnsupportedError
+from ..masks import Mask
+
+_TARGET = "flashattn"
+#: Inputs that begin with the batch, and those that broadcast to the scores.
+_ROWS = ("q", "k", "v", "o", "lse", "d_o", "d_lse", "kv_len")
+_PAIRS = ("bias", "keep")
+_DTYPES = {"f16": jnp.float16, "bf16": jnp.bfloat16, "f32": jnp.float32}
+
+
+class Options(NamedTuple):
+    """What is compiled in, or stands in the program of XLA."""
+
+    mask: Optional[Mask] = None
+    scale: Optional[float] = None
+    align: str = "bottom_right"
+    layout: str = "bhsd"
+    softcap: Optional[float] = None
+    score_mod: Optional[str] = None
+    offset: Optional[int] = None
+    schedule: Any = None  #: as of `_plans.hashable`; of the forward alone
+    deterministic: bool = False  #: of gradients
+    device: Optional[str] = None  #: a model, or where JAX puts it
+
+
+class _Call(NamedTuple):
+    """The parameters of a primitive."""
+
+    op: str
+    names: Tuple[str, ...]  #: of the inputs, in the order of the function's arguments
+    outputs: Tuple[str, ...]
+    options: Options
+
+
+def _view(name: str, aval: Any, device: Union[int, str]) -> _tensors.View:
+    """An array of JAX before there is one: dense, and aligned as XLA has all its buffers."""
+    if not all(isinstance(size, int) for size in aval.shape):
+        raise UnsupportedError(
+            f"expected {name!r} of a shape of numbers but got {list(aval.shape)}; export with those"
+        )
+    shape = tuple(aval.shape)
+    strides = _tensors._dense_strides(shape)
+    return _tensors.View(0, shape, strides, _tensors.parse_element(aval.dtype), device)
+
+
+def _plan(
+    call: _Call, avals: Sequence[Any], device: Union[int, str]
+) -> Tuple[_plans.Call, Dict[str, _plans.Output]]:
+    """The call on `device`, checked (rule R1), and its outputs."""
+    options = call.options
+    if options.device is not None:
+        device = options.device
+    views = {name: _view(name, aval, device) for name, aval in zip(call.names, avals)}
+    roles = {role.name: role for role in _features.roles(call.op)}
+    tensors = {name: view for name, view in views.items() if name not in roles}
+    operands: Dict[str, Any] = {name: view for name, view in views.items() if name in roles}
+    operands["offset"] = options.offset
+    checked = _plans.check_call(
+        call.op, tensors, operands, options.layout, False, has_gradient="d_bias" in call.outputs,
+        device=options.device,
+    )  # fmt: skip
+    outputs = {}
+    for name in call.outputs:
+        output = _plans.output_of(checked, name, None)
+        if name == "d_bias":
+            bias = views["bias"]
+            output = output._replace(shape=bias.shape, element=bias.element)
+        view = _tensors.View(
+            0, output.shape, _tensors._dense_strides(output.shape), output.element, device
+        )
+        outputs[name] = output._replace(tensor=view)
+    return checked, outputs
+
+
+def _abstract(q: Any, *rest: Any, call: _Call) -> List[Any]:
+    """What the outputs are, on whichever platform. They vary over the axes of a mesh that q does."""
+    _, outputs = _plan(call, (q, *rest), DEVICE_CPU)
+    return [
+        q.update(
+            shape=output.shape,
+            dtype=jnp.dtype(_DTYPES[output.element]),
+            weak_type=False,
+            sharding=q.sharding.update(spec=PartitionSpec(*[None] * len(output.shape))),
+        )
+        for output in outputs.values()
+    ]
+
+
+@functools.lru_cache(maxsize=4096)
+def _compiled(primitive: Any, call: _Call) -> Any:
+    return jax.jit(functools.partial(primitive.bind, call=call))
+
+
+def _refuse_derivative(primals: Any, tangents: Any, *, call: _Call) -> Any:
+    raise UnsupportedError(
+        "expected attention to be differentiated once, in reverse, but got another derivative of it; "
+        "jax.nn.dot_product_attention has those"
+    )
+
+
+def _batch(primitive: Any, args: Any, dims: Any, *, call: _Call) -> Any:
+    """The rule of vmap: the batched dimension becomes one with that of the batch. What heads have is not
+    of a batch, and gradients of what is broadcast are sums: those calls go one by one."""
+    batched = {name for name, dim in zip(call.names, dims) if dim is not None}
+    moved = {
+        name: arg if dim is None else jnp.moveaxis(arg, dim, 0)
+        for name, arg, dim in zip(call.names, args, dims)
+    }
+    if not batched <= {*_ROWS, *_PAIRS} or any(name in _module.GRADIENTS for name in call.outputs):
+
+        def one(mapped: Mapping[str, Any]) -> Any:
+            given = {**moved, **mapped}
+            return primitive.bind(*(given[name] for name in call.names), call=call)
+
+        found = jax.lax.map(one, {name: moved[name] for name in batched})
+        return found, [0] * len(found)
+    size = next(moved[name].shape[0] for name in batched)
+    batch = moved["q"].shape[1 if "q" in batched else 0]
+    for name, x in moved.items():
+        x = x if name in batched else x[None]
+        if name in _PAIRS and x.shape[:2] == (1, 1):
+            moved[name] = x[0]
+            continue
+        moved[name] = jnp.broadcast_to(x, (size, batch, *x.shape[2:])).reshape(
+            size * batch, *x.shape[2:]
+        )
+    found = primitive.bind(*(moved[name] for name in call.names), call=call)
+    return [x.reshape(size, batch, *x.shape[1:]) for x in found], [0] * len(found)
+
+
+def _problem(call: _Call, avals: Sequence[Any], device: Union[int, str]) -> _module.Problem:
+    options = call.options
+    checked, outputs = _plan(call, avals, device)
+    fields: Dict[str, Any] = {"deterministic": options.deterministic}
+    schedule = None
+    if call.op == "attention":
+        schedule = options.schedule
+        fields = {"lse": "lse" in outputs}
+        if checked.views["q"].device != DEVICE_CPU and schedule is None:
+            fields["queries"] = _module.few_queries(checked.sizes["N"])
+    return _plans.problem_of(
+        checked,
+        _plans.check_outputs(checked, outputs),
+        schedule=schedule,
+        mask=options.mask,
+        align=options.align,
+        layout=options.layout,
+        softcap=options.softcap,
+        score_mod=options.score_mod,
+        **fields,
+    )
+
+
+def _lower(device: int, context: Any, *operands: Any, call: _Call) -> Any:
+    """The call of XLA, for the platform of `device`, the CPU or the first GPU."""
+    options, library = call.options, _library.get()
+    problem = _problem(call, context.avals_in, device)
+    text = _module.make_module(problem._replace(schedule=None))
+    model = model_chip(options.device)
+    if model or device == DEVICE_CPU or _kernel._has_cuda():
+        library.check(
+            text, chip=model, device=_library.DEVICE_MODEL if model else device,
+            schedule=problem.schedule, tuned=True,
+        )  # fmt: skip
+    attributes: Dict[str, Any] = {
+        "module": text,
+        "schedule": problem.schedule or "",
+        "model": model or "",
+        "version": library.version(),
+        "scale": numpy.float32(problem.d**-0.5 if options.scale is None else options.scale),
+    }
+    if options.offset is not None:
+        attributes["offset"] = numpy.int64(options.offset)
+    return jax.ffi.ffi_lowering(_TARGET)(context, *operands, **attributes)
+
+
+def _refuse_platform(context: Any, *operands: Any, call: _Call) -> Any:
+    found = ", ".join(context.module_context.platforms)
+    raise UnsupportedError(f"expected the platform cpu or cuda but got {found}")
+
+
+def _lower_on_cuda(context: Any, *operands: Any, call: _Call) -> Any:
+    if call.options.device is not None:
+        raise UnsupportedError(
+            f"expected the platform cpu for {call.options.device} but got cuda; "
+            "jax.default_device puts it there"
+        )
+    return _lower(0, context, *operands, call=call)
+
+
+def _make_primitive(name: str) -> Any:
+    primitive = jax.extend.core.Primitive(name)
+    primitive.multiple_results = True
+    primitive.def_abstract_eval(_abstract)
+    primitive.def_impl(lambda *args, call: _compiled(primitive, call)(*args))
+    ad.primitive_jvps[primitive] = _refuse_derivative
+    batching.primitive_batchers[primitive] = functools.partial(_batch, primitive)
+    mlir.register_lowering(primitive, _refuse_platform)
+    mlir.register_lowering(primitive, functools.partial(_lower, DEVICE_CPU), platform="cpu")
+    mlir.register_lowering(primitive, _lower_on_cuda, platform="cuda")
+    return primitive
+
+
+_attention_p = _make_primitive("flashattn_attention")
+_backward_p = _make_primitive("flashattn_attention_backward")
+
+
+def _register() -> None:
+    """Makes the library's functions known to XLA. Raises LibraryError, and what XLA does of another
+    version of its interface."""
+    lib = _library.get().lib
+    for platform, function in (("cpu", lib.flashattnXLACallCPU), ("CUDA", lib.flashattnXLACallCUDA)):
+        capsule = jax.ffi.pycapsule(ctypes.cast(function, ctypes.c_void_p).value)
+        stages = {"execute": capsule}
+        if platform == "cpu":  # whose only device is known before the call
+            stages["instantiate"] = capsule
+        jax.ffi.register_ffi_target(_TARGET, stages, platform=platform)
+
+
+_register()
+
+
+def _varying_axes(x: Any) -> Any:
+    """The axes of a mesh that an array within `jax.shard_map` varies over."""
+    aval = jax.typeof(x)
+    kind = getattr(aval, "manual_axis_type", None)
+    return getattr(aval, "vma", frozenset()) if kind is None else kind.varying
+
+
+def unify(inputs: Mapping[str, Any]) -> Dict[str, Any]:
+    """The inputs, each varying over the axes of a mesh that any of them does; gradients of those that did
+    not are sums over it then."""
+    axes = frozenset().union(*map(_varying_axes, inputs.values()))
+    return {
+        name: jax.lax.pcast(x, tuple(sorted(axes - _varying_axes(x))), to="varying")
+        if axes - _varying_axes(x)
+        else x
+        for name, x in inputs.items()
+    }
+
+
+def _bind(
+    primitive: Any, op: str, given: Mapping[str, Any], outputs: Sequence[str], options: Options
+) -> Dict[str, Any]:
+    # Those that may be left out come last.
+    roles = sorted(_library.get().roles(op), key=lambda role: role.is_optional)
+    names = tuple(role.name for role in roles if role.name in given)
+    call = _Call(op, names, tuple(outputs), options)
+    return dict(zip(outputs, primitive.bind(*(given[name] for name in names), call=call)))
+
+
+def _forward(options: Options, inputs: Mapping[str, Any], has_lse: bool) -> Any:
+    outputs = ("o", "lse") if has_lse else ("o",)
+    return _bind(_attention_p, "attention", inputs, outputs, options)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def attend(options: Options, return_lse: bool, inputs: Mapping[str, Any]) -> Dict[str, Any]:
+    """o, and lse where it is asked for, of `inputs`: q, k, v and operands by their names, those that
+    broadcast with four dimensions."""
+    return _forward(options, inputs, return_lse)
+
+
+def _attend_forward(options: Options, return_lse: bool, inputs: Mapping[str, Any]) -> Any:
+    """With what gradients need: the operands whose gradients are asked for stand as keys of a
+    dictionary, which JAX takes as structure."""
+    values = {name: leaf.value for name, leaf in inputs.items()}
+    sources = {"d_bias": "bias", "d_sink_logits": "sink_logits"}
+    wanted = {
+        name: () for name, source in sources.items()
+        if source in inputs and inputs[source].perturbed
+    }  # fmt: skip
+    made = _forward(options, values, True)
+    shown = made if return_lse else {"o": made["o"]}
+    return shown, (values, made, wanted)
+
+
+def _is_zero(cotangent: Any) -> bool:
+    return isinstance(cotangent, jax.custom_derivatives.SymbolicZero)
+
+
+def _attend_backward(options: Options, return_lse: bool, kept: Any, cotangents: Any) -> Any:
+    values, made, wanted = kept
+    d_o, d_lse = cotangents["o"], cotangents.get("lse")
+    tensors = {name: values[name] for name in ("q", "k", "v")}
+    tensors.update(o=made["o"], lse=made["lse"])
+    tensors["d_o"] = jnp.zeros_like(made["o"]) if _is_zero(d_o) else d_o
+    operands = {name: x for name, x in values.items() if name not in tensors}
+    if d_lse is not None and not _is_zero(d_lse):
+        operands["d_lse"] = d_lse
+    found = _bind(
+        _backward_p,
+        "attention_backward",
+        unify({**tensors, **operands}),
+        ("dq", "dk", "dv", *wanted),
+        options._replace(schedule=None),
+    )
+    return ({name: found.get(f"d{name}", found.get(f"d_{name}")) for name in values},)
+
+
+attend.defvjp(_attend_forward, _attend_backward, symbolic_zeros=True)
