@@ -447,13 +447,12 @@ FLASHATTN_EXPORT int32_t flashattnMatchPythonTensors(const FlashAttnPythonTensor
 /** Foreign functions of XLA (its typed FFI, version 0.3), for the platforms "cpu" and "CUDA": they
     take an XLA_FFI_CallFrame and return an XLA_FFI_Error, NULL where all went well. A call computes
     the function of a module. Its arguments are what that function reads, its results what it
-   writes, each in the order of the function's arguments, dense. Attributes say the rest: the texts
-   `module`; `schedule`, as of FlashAttnCompileOptions; `model`, a chip whose model runs the call on
-   the host, or
-    ""; `version`, which has to be flashattnGetVersion's; and each scalar by its role, `scale` as
-   f32, others as i64. The kernel is compiled at the first call of its kind or, on "cpu", at the
-   stage "instantiate"; on CUDA it runs on the stream of the call, on the call's device. Errors: as
-   of flashattnCompile and flashattnLaunch. */
+    writes, each in the order of the function's arguments, dense. Attributes say the rest. These are
+    texts: `module`; `schedule`, as of FlashAttnCompileOptions; `model`, empty, or a chip whose
+    model runs the call on the host; `version`, which has to be flashattnGetVersion's. And there is
+    one for each scalar, named as its role: `scale` of type f32, others of i64. The kernel is
+    compiled at the first call of its kind or, on "cpu", at the stage "instantiate"; on CUDA it runs
+    on the stream and the device of the call. Errors: as of flashattnCompile and flashattnLaunch. */
 FLASHATTN_EXPORT void *flashattnXLACallCPU(void *callFrame);
 FLASHATTN_EXPORT void *flashattnXLACallCUDA(void *callFrame);
 
