@@ -1,6 +1,6 @@
 # What flashattn.jax refuses, and where: as JAX traces, as it lowers for a platform, as it differentiates.
 # REQUIRES: python-package, jax
-# RUN: %flashattn_python %s
+# RUN: env JAX_PLATFORMS=cpu %flashattn_python %s
 
 import unittest
 

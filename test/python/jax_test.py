@@ -1,6 +1,6 @@
 # flashattn.jax.dot_product_attention against jax's own in float64, values and gradients.
 # REQUIRES: python-package, jax
-# RUN: %flashattn_python %s
+# RUN: env JAX_PLATFORMS=cpu %flashattn_python %s
 
 import functools
 import itertools

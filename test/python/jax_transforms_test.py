@@ -1,7 +1,7 @@
 # flashattn.jax in what jax makes of programs: vmap, shard_map over two devices, pmap, checkpointing, scans,
 # exported programs and the cache of compiled ones; each against calls of the package on NumPy.
 # REQUIRES: python-package, jax
-# RUN: %flashattn_python %s
+# RUN: env JAX_PLATFORMS=cpu %flashattn_python %s
 
 import os
 import subprocess
@@ -39,7 +39,7 @@ def arrays(*leading, heads=(4, 2), lengths=(7, 19)):
     )  # fmt: skip
 
 
-def plain(q, k, v, do, d_lse, **options):
+def plain(q, k, v, do, d_lse=None, **options):
     """o, lse, dq, dk, dv and the gradients of operands, without jax."""
     o, lse = flashattn.attention(q, k, v, return_lse=True, **options)
     wanted = {f"return_d_{name}": name in options for name in ("bias", "sink_logits")}
@@ -107,7 +107,8 @@ class FeatureTest(unittest.TestCase):
     def test_model_of_a_gpu(self):
         for n, dtype in ((40, numpy.float16), (3, numpy.float16)):  # the second in parts
             q, k, v = (make(i, 1, h, m, 32).astype(dtype) for i, h, m in ((1, 2, n), (2, 1, 72), (3, 1, 72)))  # fmt: skip
-            found = fj.attention(q, k, v, mask=flashattn.causal, device="model:sm_80")
+            with jax.default_device(jax.devices("cpu")[0]):
+                found = fj.attention(q, k, v, mask=flashattn.causal, device="model:sm_80")
             wanted = flashattn.attention(q, k, v, mask=flashattn.causal)
             numpy.testing.assert_allclose(found, wanted, atol=2e-3)
 
@@ -123,6 +124,7 @@ class MapTest(unittest.TestCase):
             ((None, 0, {"kv_len": 0}), {"kv_len": lengths}),
             ((None, None, {"bias": 0, "kv_len": None}), {"bias": bias, "kv_len": lengths[0]}),
             ((0, 0, {"sink_logits": 0}), {"sink_logits": make(8, 3, 4)}),
+            ((0, 0, {"sink_logits": None}), {"sink_logits": make(8, 4)}),
             ((0, 0, {"keep": 0}), {"keep": make(9, 3, 2, 1, 1, 19) > -1}),
         ):
             in_k, in_v, in_options = mapped
@@ -141,6 +143,7 @@ class MapTest(unittest.TestCase):
         self.assertEqual(found.shape, (3, 2, 2, 4, 7, 24))
         near(found[2, 1], flashattn.attention(q[2] + 1, k[0], v[0]))
 
+    @unittest.skipIf(len(jax.devices()) < 2, "needs two devices")
     def test_shard_map(self):
         mesh = Mesh(numpy.array(jax.devices()[:2]), ("x",))
         split, whole = PartitionSpec("x"), PartitionSpec()
@@ -163,14 +166,64 @@ class MapTest(unittest.TestCase):
         )  # fmt: skip
         near(jax.jit(call)(*given[:3]), flashattn.attention(*given[:3], mask=flashattn.causal, return_lse=True))  # fmt: skip
 
-    def test_pmap_and_explicit_shardings(self):
+    @unittest.skipIf(len(jax.devices()) < 2, "needs two devices")
+    def test_pmap(self):
         given = arrays(2, 1)
         found = jax.pmap(traced)(*given)
         near(found, [numpy.stack(x) for x in zip(*(plain(*(y[i] for y in given)) for i in (0, 1)))])
+
+    @unittest.skipIf(len(jax.devices()) < 2, "needs two devices")
+    def test_sharded_arrays(self):
+        """Where types say how arrays lie, each device computes its own and nothing is gathered; where
+        XLA alone knows, the numbers are the same."""
+        q, k, v, do, _ = arrays(4)
+        operands = make(6, 4), make(7, 1, 4, 7, 19), numpy.array([19, 4, 7, 1], numpy.int32)
+        wanted = plain(
+            q, k, v, do, sink_logits=operands[0], bias=operands[1], kv_len=operands[2]
+        )
+
+        def loss(q, k, v, sinks, bias, lengths):
+            o, lse = fj.attention(
+                q, k, v, sink_logits=sinks, bias=bias, kv_len=lengths, return_lse=True
+            )
+            return (o * do).sum(), (o, lse)
+
+        call = jax.jit(jax.value_and_grad(loss, argnums=(0, 1, 2, 4, 3), has_aux=True))
+        batch, heads, whole = PartitionSpec("x"), PartitionSpec(None, "x"), PartitionSpec()
         mesh = jax.make_mesh((2,), ("x",))
         with jax.set_mesh(mesh):
-            q, k, v = (jax.device_put(x, PartitionSpec("x")) for x in arrays(2)[:3])
-            near(jax.jit(fj.attention)(q, k, v), flashattn.attention(*arrays(2)[:3]))
+            for spec, of_keys, gathers in (
+                (batch, batch, False), (heads, heads, False), (heads, whole, True),
+                (PartitionSpec(None, None, None, "x"), batch, True), (whole, heads, True),
+            ):  # fmt: skip
+                with self.subTest(q=spec, k=of_keys):
+                    given = (
+                        jax.device_put(q, spec), *(jax.device_put(x, of_keys) for x in (k, v)), *operands,
+                    )  # fmt: skip
+                    (_, values), slopes = call(*given)
+                    near((*values, *slopes), wanted)
+                    self.assertEqual(jax.typeof(slopes[0]).sharding, jax.typeof(given[0]).sharding)
+                    text = call.lower(*given).compile().as_text()
+                    self.assertEqual("all-gather" in text, gathers)
+            with self.assertRaisesRegex(flashattn.ArgumentError, "expected 'k' of rank 4 but got rank 3"):
+                fj.attention(given[0], jax.device_put(k[0], batch), v)
+            x = jax.device_put(q, batch)  # heads and batches are counted across devices
+            slope = lambda score, b, h, p, k: score + b + h * k  # noqa: E731
+            near(fj.attention(x, k, v, score_mod=slope), flashattn.attention(q, k, v, score_mod=slope))
+            mapped = jax.jit(jax.vmap(lambda *x: fj.attention(*x, sink_logits=operands[0]), (0, None, None)))
+            q, few = make(8, 4, 2, 4, 7, 16), (k[:2], v[:2])
+            for spec in (batch, heads):  # what is mapped, and the batch
+                x = jax.device_put(q, spec)
+                each = [flashattn.attention(y, *few, sink_logits=operands[0]) for y in q]
+                near(mapped(x, *few), numpy.stack(each))
+                slope = jax.grad(lambda x: mapped(x, *few).sum())
+                near(slope(x), slope(q))
+                self.assertNotIn("all-gather", mapped.lower(x, *few).compile().as_text())
+        q = arrays(4)[0]
+        automatic = Mesh(numpy.array(jax.devices()[:2]), ("x",))
+        given = [jax.device_put(x, jax.NamedSharding(automatic, batch)) for x in (q, k, v)]
+        (_, values), slopes = call(*given, *operands)
+        near((*values, *slopes), wanted)
 
     def test_threads(self):
         given = arrays(2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any, Dict, Optional
 
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ from .. import _features, _kernel, _module, _plans, _trace
 from .._checks import model_chip
 from ..errors import ArgumentError
 from ..masks import Mask
-from . import _calls
+from . import _calls, _shards
 
 
 def as_array(name: str, value: Any) -> Any:
@@ -102,5 +103,7 @@ def attention(
     for name in ("bias", "keep"):
         if name in inputs and inputs[name].ndim < 4:
             inputs[name] = jnp.expand_dims(inputs[name], range(4 - inputs[name].ndim))
-    made = _calls.attend(options, bool(return_lse), _calls.unify(inputs))
+    outputs = ("o", "lse") if return_lse else ("o",)
+    call = functools.partial(_calls.attend, options, outputs)
+    made = _shards.attend(call, inputs, layout, outputs, counts_heads=score_mod is not None)
     return (made["o"], made["lse"]) if return_lse else made["o"]

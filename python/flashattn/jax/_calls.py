@@ -25,6 +25,7 @@ from .._checks import model_chip
 from .._library import DEVICE_CPU
 from ..errors import UnsupportedError
 from ..masks import Mask
+from . import _shards
 
 _TARGET = "flashattn"
 #: Inputs that begin with the batch, and those that broadcast to the scores.
@@ -126,31 +127,49 @@ def _refuse_derivative(primals: Any, tangents: Any, *, call: _Call) -> Any:
 def _batch(primitive: Any, args: Any, dims: Any, *, call: _Call) -> Any:
     """The rule of vmap: the batched dimension becomes one with that of the batch. What heads have is not
     of a batch, and gradients of what is broadcast are sums: those calls go one by one."""
-    batched = {name for name, dim in zip(call.names, dims) if dim is not None}
+    batched = [name for name, dim in zip(call.names, dims) if dim is not None]
     moved = {
         name: arg if dim is None else jnp.moveaxis(arg, dim, 0)
         for name, arg, dim in zip(call.names, args, dims)
     }
-    if not batched <= {*_ROWS, *_PAIRS} or any(name in _module.GRADIENTS for name in call.outputs):
+    rule = functools.partial(_batch_first, primitive, call, batched)
+    split = [moved[name] for name in batched if _shards.split_by(moved[name])[0]]
+    if not split:
+        found = rule(moved)
+    else:
+        mesh = jax.typeof(split[0]).sharding.mesh
+        spec, whole = PartitionSpec(_shards.split_by(split[0])[0]), PartitionSpec()
+        specs = {name: spec if name in batched else whole for name in moved}
+        found = _shards.on_each(rule, mesh, moved, specs, [spec] * len(call.outputs))
+    return found, [0] * len(found)
+
+
+def _batch_first(
+    primitive: Any, call: _Call, batched: Sequence[str], moved: Mapping[str, Any]
+) -> List[Any]:
+    """The calls whose `batched` inputs begin with the dimension that is mapped, as the outputs do."""
+    are_sums = any(name in _module.GRADIENTS for name in call.outputs)
+    if are_sums or not set(batched) <= {*_ROWS, *_PAIRS}:
 
         def one(mapped: Mapping[str, Any]) -> Any:
             given = {**moved, **mapped}
             return primitive.bind(*(given[name] for name in call.names), call=call)
 
-        found = jax.lax.map(one, {name: moved[name] for name in batched})
-        return found, [0] * len(found)
+        return list(jax.lax.map(one, {name: moved[name] for name in batched}))
     size = next(moved[name].shape[0] for name in batched)
     batch = moved["q"].shape[1 if "q" in batched else 0]
-    for name, x in moved.items():
-        x = x if name in batched else x[None]
-        if name in _PAIRS and x.shape[:2] == (1, 1):
-            moved[name] = x[0]
+    folded = []
+    for name in call.names:
+        if name not in _ROWS and name not in _PAIRS:
+            folded.append(moved[name])  # which heads have, the same for all
             continue
-        moved[name] = jnp.broadcast_to(x, (size, batch, *x.shape[2:])).reshape(
-            size * batch, *x.shape[2:]
-        )
-    found = primitive.bind(*(moved[name] for name in call.names), call=call)
-    return [x.reshape(size, batch, *x.shape[1:]) for x in found], [0] * len(found)
+        x = moved[name] if name in batched else moved[name][None]
+        if name in _PAIRS and x.shape[:2] == (1, 1):
+            folded.append(x[0])
+            continue
+        x = jnp.broadcast_to(x, (size, batch, *x.shape[2:]))
+        folded.append(x.reshape(size * batch, *x.shape[2:]))
+    return [x.reshape(size, batch, *x.shape[1:]) for x in primitive.bind(*folded, call=call)]
 
 
 def _problem(call: _Call, avals: Sequence[Any], device: Union[int, str]) -> _module.Problem:
@@ -245,25 +264,6 @@ def _register() -> None:
 _register()
 
 
-def _varying_axes(x: Any) -> Any:
-    """The axes of a mesh that an array within `jax.shard_map` varies over."""
-    aval = jax.typeof(x)
-    kind = getattr(aval, "manual_axis_type", None)
-    return getattr(aval, "vma", frozenset()) if kind is None else kind.varying
-
-
-def unify(inputs: Mapping[str, Any]) -> Dict[str, Any]:
-    """The inputs, each varying over the axes of a mesh that any of them does; gradients of those that did
-    not are sums over it then."""
-    axes = frozenset().union(*map(_varying_axes, inputs.values()))
-    return {
-        name: jax.lax.pcast(x, tuple(sorted(axes - _varying_axes(x))), to="varying")
-        if axes - _varying_axes(x)
-        else x
-        for name, x in inputs.items()
-    }
-
-
 def _bind(
     primitive: Any, op: str, given: Mapping[str, Any], outputs: Sequence[str], options: Options
 ) -> Dict[str, Any]:
@@ -274,19 +274,18 @@ def _bind(
     return dict(zip(outputs, primitive.bind(*(given[name] for name in names), call=call)))
 
 
-def _forward(options: Options, inputs: Mapping[str, Any], has_lse: bool) -> Any:
-    outputs = ("o", "lse") if has_lse else ("o",)
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def attend(
+    options: Options, outputs: Tuple[str, ...], inputs: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """`outputs`, o and maybe lse, of `inputs`: q, k, v and operands by their names, those that broadcast
+    with four dimensions."""
     return _bind(_attention_p, "attention", inputs, outputs, options)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
-def attend(options: Options, return_lse: bool, inputs: Mapping[str, Any]) -> Dict[str, Any]:
-    """o, and lse where it is asked for, of `inputs`: q, k, v and operands by their names, those that
-    broadcast with four dimensions."""
-    return _forward(options, inputs, return_lse)
-
-
-def _attend_forward(options: Options, return_lse: bool, inputs: Mapping[str, Any]) -> Any:
+def _attend_forward(
+    options: Options, outputs: Tuple[str, ...], inputs: Mapping[str, Any]
+) -> Tuple[Dict[str, Any], Any]:
     """With what gradients need: the operands whose gradients are asked for stand as keys of a
     dictionary, which JAX takes as structure."""
     values = {name: leaf.value for name, leaf in inputs.items()}
@@ -295,16 +294,17 @@ def _attend_forward(options: Options, return_lse: bool, inputs: Mapping[str, Any
         name: () for name, source in sources.items()
         if source in inputs and inputs[source].perturbed
     }  # fmt: skip
-    made = _forward(options, values, True)
-    shown = made if return_lse else {"o": made["o"]}
-    return shown, (values, made, wanted)
+    made = _bind(_attention_p, "attention", values, ("o", "lse"), options)
+    return {name: made[name] for name in outputs}, (values, made, wanted)
 
 
 def _is_zero(cotangent: Any) -> bool:
     return isinstance(cotangent, jax.custom_derivatives.SymbolicZero)
 
 
-def _attend_backward(options: Options, return_lse: bool, kept: Any, cotangents: Any) -> Any:
+def _attend_backward(
+    options: Options, outputs: Tuple[str, ...], kept: Any, cotangents: Any
+) -> Any:
     values, made, wanted = kept
     d_o, d_lse = cotangents["o"], cotangents.get("lse")
     tensors = {name: values[name] for name in ("q", "k", "v")}
@@ -316,7 +316,7 @@ def _attend_backward(options: Options, return_lse: bool, kept: Any, cotangents: 
     found = _bind(
         _backward_p,
         "attention_backward",
-        unify({**tensors, **operands}),
+        _shards.unify({**tensors, **operands}),
         ("dq", "dk", "dv", *wanted),
         options._replace(schedule=None),
     )
