@@ -2,6 +2,9 @@
 # REQUIRES: python-package, jax
 # RUN: env JAX_PLATFORMS=cpu %flashattn_python %s
 
+import os
+import subprocess
+import sys
 import unittest
 
 import jax
@@ -50,6 +53,7 @@ class ErrorTest(unittest.TestCase):
             ((Q, K, K), {"is_causal": True}, KeywordError, "unexpected keyword argument 'is_causal'; expected mask=flashattn.causal"),
             ((Q, K, K), {"dropout_rate": 0.1}, KeywordError, "unexpected keyword argument 'dropout_rate'"),
             ((Q, K, K), {"score_mod": lambda s, b, h, p, k: s if s > 0 else 0}, TraceError, "expected"),
+            ((Q, K, K), {"schedule": [7]}, ArgumentError, r"expected schedule to be a mapping of numbers and texts, a text or None but got \[7\]"),
             ((Q, None, K), {}, ArgumentError, "expected 'k' to be an array of jax or numpy but got NoneType"),
             ((Q, "keys", K), {}, ArgumentError, "expected 'k' to be an array of jax or numpy but got str"),
         ))  # fmt: skip
@@ -108,6 +112,13 @@ class ErrorTest(unittest.TestCase):
         for call in (jax.grad(lambda q: jax.grad(loss)(q).sum()), jax.hessian(loss)):
             with self.assertRaisesRegex((TypeError, UnsupportedError), "differentiated once|forward-mode"):
                 call(Q)
+
+    def test_library_that_is_missing(self):
+        done = subprocess.run(
+            [sys.executable, "-c", "import flashattn.jax"], capture_output=True, text=True,
+            env={**os.environ, "FLASHATTN_LIBRARY": "/nowhere/libFlashAttnC.so"},
+        )  # fmt: skip
+        self.assertIn("LibraryError: expected libFlashAttnC.so in /nowhere", done.stderr)
 
     def test_doubles(self):
         with jax.enable_x64(True):

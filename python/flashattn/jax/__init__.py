@@ -6,7 +6,8 @@
 
 Both can be jitted, differentiated once in reverse, mapped by `jax.vmap` and `jax.shard_map`, and
 exported. They run where JAX puts them, on the CPU or a GPU, as calls of XLA's foreign functions that
-go through no Python. A package of its own, for nothing else here needs jax.
+go through no Python. A package of its own, for nothing else here needs jax; importing it loads the
+library, and raises LibraryError where there is none.
 """
 
 from ._attention import attention

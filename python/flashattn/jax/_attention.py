@@ -26,6 +26,18 @@ def as_array(name: str, value: Any) -> Any:
     )
 
 
+def _hashable(schedule: Any) -> Any:
+    """A schedule as a part of what JAX finds compiled programs by. Raises ArgumentError."""
+    fields = _plans.hashable(schedule)
+    try:
+        hash(fields)
+    except TypeError:
+        raise ArgumentError(
+            f"expected schedule to be a mapping of numbers and texts, a text or None but got {schedule!r}"
+        ) from None
+    return fields
+
+
 def attention(
     q: Any,
     k: Any,
@@ -92,7 +104,7 @@ def attention(
         softcap=_features.check_options(softcap),
         score_mod=None if score_mod is None else _trace.text_of(score_mod),
         offset=given.pop("offset", None),
-        schedule=_plans.hashable(schedule),
+        schedule=_hashable(schedule),
         deterministic=bool(deterministic),
         device=device,
     )
