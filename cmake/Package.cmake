@@ -27,6 +27,8 @@ install(FILES cmake/FlashAttnKernels.cmake DESTINATION "${flashattn_package_dir}
 # MLIR. `cmake --install … --component capi` installs them alone.
 install(TARGETS FlashAttnC EXPORT FlashAttnCTargets
   LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT capi)
+# ONNX Runtime loads it by its path: nobody links to it.
+install(TARGETS FlashAttnONNX LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT capi)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/flashattn-c"
   DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}" COMPONENT capi)
 install(EXPORT FlashAttnCTargets NAMESPACE FlashAttn:: DESTINATION "${flashattn_package_dir}"

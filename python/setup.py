@@ -1,4 +1,5 @@
-"""Puts the C library into the wheel. What it is made of stands in pyproject.toml."""
+"""Puts the C library, and that of custom ops for ONNX Runtime, into the wheel. What it is made of stands
+in pyproject.toml."""
 
 import functools
 import os
@@ -18,6 +19,8 @@ except ImportError:  # setuptools before 70.1
     from wheel.bdist_wheel import bdist_wheel
 
 NAME = "libFlashAttnC.so"
+#: Over the C library, which it looks for in its own folder.
+ONNX_NAME = "libFlashAttnONNX.so"
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -40,11 +43,11 @@ def find_library() -> Path:
             f"error: expected {NAME} in FLASHATTN_LIBRARY or a checkout with {script} but got neither"
         )
     if (
-        subprocess.run([str(script), "build", "FlashAttnC"]).returncode != 0
+        subprocess.run([str(script), "build", "FlashAttnC", "FlashAttnONNX"]).returncode != 0
         or not built[0].is_file()
     ):
         raise SystemExit(
-            f"error: expected '{script} build FlashAttnC' to make {built[0]} but it did not"
+            f"error: expected '{script} build FlashAttnC FlashAttnONNX' to make {built[0]} but it did not"
         )
     return built[0]
 
@@ -79,9 +82,14 @@ def needs() -> Needs:
 class BuildWithLibrary(build_py):
     def run(self):
         super().run()
-        target = Path(self.build_lib) / "flashattn" / NAME
-        self.mkpath(str(target.parent))
-        shutil.copyfile(find_library(), target)
+        folder = Path(self.build_lib) / "flashattn"
+        self.mkpath(str(folder))
+        library = find_library()
+        onnx = library.with_name(ONNX_NAME)
+        if not onnx.is_file():
+            raise SystemExit(f"error: expected {ONNX_NAME} beside {library} but found none")
+        shutil.copyfile(library, folder / NAME)
+        shutil.copyfile(onnx, folder / ONNX_NAME)
 
 
 class PlatformWheel(bdist_wheel):

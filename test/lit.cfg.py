@@ -121,7 +121,7 @@ if os.path.exists(capi) and os.path.isdir(package) and not config.flashattn_sani
             ),
             ("%numpy_python", numpy_python),
         ]
-        for module in ("torch", "transformers", "jax"):
+        for module in ("torch", "transformers", "jax", "onnx", "onnxruntime"):
             probe = "import sys; from importlib.util import find_spec; sys.exit(find_spec('%s') is None)" % module
             if subprocess.run([numpy_python, "-c", probe]).returncode == 0:
                 config.available_features.add(module)

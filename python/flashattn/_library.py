@@ -7,7 +7,7 @@ import os
 import struct
 import threading
 from pathlib import Path
-from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
 from .errors import (
     ArgumentError,
@@ -33,6 +33,12 @@ _EXCEPTIONS = {
     6: DeviceError,
     7: ArgumentError,  # TENSOR
 }
+
+
+def exception_of(status: int) -> Type[FlashAttnError]:
+    """What stands for a FlashAttnStatus other than OK."""
+    return _EXCEPTIONS.get(status, FlashAttnError)
+
 
 _Dims = ctypes.c_int64 * MAX_RANK
 
@@ -344,9 +350,7 @@ class Library:
     def fail(self, status: int) -> None:
         """Raises the exception of a status that is not 0."""
         text = (self.lib.flashattnGetLastError() or b"").decode(errors="replace")
-        raise _EXCEPTIONS.get(status, FlashAttnError)(
-            text or f"the library failed with status {status}"
-        )
+        raise exception_of(status)(text or f"the library failed with status {status}")
 
     def _check(self, status: int) -> None:
         if status:

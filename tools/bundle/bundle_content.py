@@ -18,7 +18,7 @@ WRAPPERS = {"env", "-i", "-u", "not", "--crash"}
 PYTHONS = {"%python", "%numpy_python", "%flashattn_python"}
 # What a user gets, run by a test or not.
 TOOLS = ["flash-compile", "flash-lsp-server", "flash-opt", "flash-run"]
-LIBRARIES = ["libFlashAttnAOTRuntime.a", "libFlashAttnC.so"]
+LIBRARIES = ["libFlashAttnAOTRuntime.a", "libFlashAttnC.so", "libFlashAttnONNX.so"]
 
 # Features of lit.cfg.py that only a build tree has, and folders that are not for the bundle.
 BUILD_FEATURES = {

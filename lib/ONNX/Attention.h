@@ -1,0 +1,98 @@
+//===- Attention.h - ONNX's Attention on tensors of the host -----*- C++ -*-===//
+//
+// The operator Attention of ONNX's opsets 23, 24 and 25
+// (https://onnx.ai/onnx/operators/onnx__Attention.html), over the C API. The custom op of ONNX
+// Runtime and the Python backend both call it. Needs no LLVM.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_LIB_ONNX_ATTENTION_H
+#define FLASHATTN_LIB_ONNX_ATTENTION_H
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace mlir::flashattn::onnx {
+
+constexpr int kMaxRank = 4;
+
+/// TensorProto.DataType of onnx.proto, whose numbers ONNXTensorElementDataType repeats.
+enum DataType : int32_t {
+  kFloat = 1,
+  kInt64 = 7,
+  kBool = 9,
+  kFloat16 = 10,
+  kDouble = 11,
+  kBFloat16 = 16
+};
+
+/// A dense tensor, the last dimension innermost.
+struct Tensor {
+  void *data;
+  int64_t sizes[kMaxRank];
+  int32_t type; /// a DataType, or another number of that enum
+  int32_t rank; /// beyond kMaxRank, `sizes` says nothing
+};
+
+enum Input { kQ, kK, kV, kAttnMask, kPastKey, kPastValue, kNonpadKvSeqlen, kNumInputs };
+enum Output { kY, kPresentKey, kPresentValue, kQkMatmulOutput, kNumOutputs };
+
+/// What `qk_matmul_output_mode` asks for.
+enum ScoresMode { kRaw, kCapped, kBiased, kSoftmax, kNumScoresModes };
+
+/// The attributes with their defaults.
+struct Attributes {
+  int64_t isCausal = 0;
+  std::optional<int64_t> qNumHeads, kvNumHeads;
+  int64_t leftWindow = -1, rightWindow = -1;
+  int64_t scoresMode = kRaw;
+  std::optional<int64_t> softmaxPrecision;
+  std::optional<float> scale;
+  float softcap = 0;
+};
+
+struct AttributeInfo {
+  const char *name;
+  bool isInteger; /// otherwise an f32
+};
+/// Every attribute of the operator.
+constexpr AttributeInfo kAttributes[] = {
+    {"is_causal", true},         {"q_num_heads", true},
+    {"kv_num_heads", true},      {"left_window_size", true},
+    {"right_window_size", true}, {"qk_matmul_output_mode", true},
+    {"softmax_precision", true}, {"scale", false},
+    {"softcap", false},
+};
+
+/// Why something was refused; `status` is a FlashAttnStatus, 0 for success.
+struct Result {
+  int32_t status = 0;
+  std::string message;
+  explicit operator bool() const { return status == 0; }
+};
+
+/// Sets the attribute of that name. Integers come as doubles, too. Errors: INVALID_ARGUMENT for a
+/// name that there is none of.
+Result setAttribute(Attributes &attributes, const char *name, double value);
+
+/// Gives out the memory of the outputs.
+struct OutputMemory {
+  /// Memory for output `index` of `rank` sizes and Q's type in `*data`. Returns 1, or 0 where the
+  /// node has no such output, or -1 where there is no memory for it.
+  int32_t (*allocate)(void *user, int32_t index, const int64_t *sizes, int32_t rank, void **data);
+  void *user;
+};
+
+/// Computes the node on the CPU. Q, K, V, the caches and the outputs are f16, bf16 or f32, all of
+/// one type; an input that is left out is null. The softmax and all sums are f32, whatever
+/// `softmax_precision` says. May be called from several threads at once.
+/// Errors: INVALID_ARGUMENT for inputs and attributes that do not fit the operator or each other,
+/// UNSUPPORTED for types that there are no kernels for, and what flashattnCompile and
+/// flashattnLaunch give.
+Result attend(const Attributes &attributes, const Tensor *const inputs[kNumInputs],
+              const OutputMemory &outputs);
+
+} // namespace mlir::flashattn::onnx
+
+#endif // FLASHATTN_LIB_ONNX_ATTENTION_H
