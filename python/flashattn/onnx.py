@@ -18,7 +18,7 @@ from __future__ import annotations
 import ctypes
 import functools
 import numbers
-from typing import Any, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy
 from onnx import (
@@ -32,6 +32,7 @@ from onnx import (
     shape_inference,
 )
 from onnx.backend.base import Backend, BackendRep, namedtupledict
+from onnx.onnx_cpp2py_export.checker import CheckerContext
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
 
@@ -269,11 +270,12 @@ def _all_nodes(nodes: Any) -> Iterator[NodeProto]:
                 yield from _all_nodes(graph.node)
 
 
-def _rewrite(owner: Any, nodes: Any) -> int:
+def _rewrite(owner: Any, nodes: Any, check: Callable[[NodeProto], None]) -> int:
     """Moves the nodes of a model or a function to the custom op. Returns how many."""
     found = 0
     for node in _all_nodes(nodes):
         if node.op_type == OP_TYPE and node.domain in _ONNX_DOMAINS:
+            check(node)
             node.domain = DOMAIN
             found += 1
     if found and not any(entry.domain == DOMAIN for entry in owner.opset_import):
@@ -283,18 +285,24 @@ def _rewrite(owner: Any, nodes: Any) -> int:
 
 def use_custom_op(model: ModelProto) -> ModelProto:
     """A copy of the model whose `Attention` nodes, also those in subgraphs and functions, are the
-    custom op's. Types of values that ONNX infers are written down, since ONNX Runtime infers none behind
-    a custom op whose inputs are left out.
+    custom op's. Types of values that ONNX infers are written down: before 1.20, ONNX Runtime infers none
+    behind a custom op whose inputs are left out. Weights may lie in files that are not loaded.
 
     Raises:
       ArgumentError: a model without ONNX's `Attention`.
-      onnx.checker.ValidationError: a model that breaks ONNX's rules.
+      onnx.checker.ValidationError: such a node, or a function with one, that breaks ONNX's rules.
     """
-    checker.check_model(model)
     rewritten = shape_inference.infer_shapes(model)
-    found = _rewrite(rewritten, rewritten.graph.node)
+    context = CheckerContext()
+    context.ir_version = model.ir_version
+    context.opset_imports = {entry.domain: entry.version for entry in model.opset_import}
+    found = _rewrite(
+        rewritten, rewritten.graph.node, lambda node: checker.check_node(node, context)
+    )
     for function in rewritten.functions:
-        found += _rewrite(function, function.node)
+        # Its nodes may refer to attributes of its own, which only the function knows.
+        checker.check_function(function, context)
+        found += _rewrite(function, function.node, lambda node: None)
     if found == 0:
         raise ArgumentError(
             f"expected a model with {OP_TYPE} of ONNX but got none; attention of other domains, and "

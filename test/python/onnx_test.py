@@ -9,7 +9,7 @@ import unittest
 import numpy
 from flashattn import ArgumentError, UnsupportedError, _reference
 from flashattn import onnx as fo
-from onnx import TensorProto, checker, defs, helper
+from onnx import AttributeProto, TensorProto, checker, defs, helper
 from onnx.backend.base import Backend
 from onnx.backend.test import BackendTest
 from onnx.reference import ReferenceEvaluator
@@ -245,15 +245,18 @@ class ModelTest(unittest.TestCase):
             [],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, None)],
         )
+        twice = [
+            helper.make_node("Attention", ["q", "q", "q"], ["s"]),
+            helper.make_node("Add", ["s", "s"], ["r"]),
+        ]
+        attribute = twice[0].attribute.add(name="is_causal", ref_attr_name="causal")
+        attribute.type = AttributeProto.INT
         function = helper.make_function(
-            "mine", "Twice", ["q"], ["r"],
-            [helper.make_node("Attention", ["q", "q", "q"], ["s"]),
-             helper.make_node("Add", ["s", "s"], ["r"])],
-            [helper.make_opsetid("", 23)],
-        )  # fmt: skip
+            "mine", "Twice", ["q"], ["r"], twice, [helper.make_opsetid("", 23)], ["causal"]
+        )
         graph = helper.make_graph(
             [helper.make_node("If", ["c"], ["a"], then_branch=body, else_branch=body),
-             helper.make_node("Twice", ["a"], ["z"], domain="mine")],
+             helper.make_node("Twice", ["a"], ["z"], domain="mine", causal=1)],
             "main",
             [helper.make_tensor_value_info("c", TensorProto.BOOL, []),
              helper.make_tensor_value_info("q", TensorProto.FLOAT, [1, 1, 3, 8])],
@@ -271,7 +274,8 @@ class ModelTest(unittest.TestCase):
         self.assertNotIn("flashattn", str(model))
         inputs = [numpy.array(True), numpy.random.default_rng(1).random((1, 1, 3, 8), "float32")]
         want = ReferenceEvaluator(model).run(None, dict(zip(("c", "q"), inputs)))
-        numpy.testing.assert_allclose(fo.run_model(rewritten, inputs)[0], want[0], rtol=1e-4)
+        for form in (model, rewritten):
+            numpy.testing.assert_allclose(fo.run_model(form, inputs)[0], want[0], rtol=1e-4)
 
     def test_errors(self):
         with self.assertRaisesRegex(UnsupportedError, "^expected device CPU but got CUDA$"):

@@ -3,9 +3,13 @@
 # REQUIRES: python-package, onnx, onnxruntime
 # RUN: %flashattn_python -W ignore %s
 
+import os
+import tempfile
 import unittest
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
+import onnx
 import onnxruntime
 from flashattn import ArgumentError
 from flashattn import onnx as fo
@@ -23,9 +27,8 @@ def open_session(model, threads=1):
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.register_custom_ops_library(fo.custom_op_library())
-    return onnxruntime.InferenceSession(
-        model.SerializeToString(), options, providers=["CPUExecutionProvider"]
-    )
+    source = model if isinstance(model, str) else model.SerializeToString()
+    return onnxruntime.InferenceSession(source, options, providers=["CPUExecutionProvider"])
 
 
 def array_of(value):
@@ -151,7 +154,11 @@ class ModelTest(unittest.TestCase):
         graph.output.append(helper.make_tensor_value_info("Z", FLOAT, [None] * 3))
         del graph.output[0]  # Y is a value inside
         draw = numpy.random.default_rng(2)
-        session = open_session(fo.use_custom_op(model), threads=2)
+        rewritten = fo.use_custom_op(model)
+        # Older versions of ONNX Runtime do not find it out.
+        inner = {v.name: v.type.tensor_type.elem_type for v in rewritten.graph.value_info}
+        self.assertEqual(inner["Y"], FLOAT)
+        session = open_session(rewritten, threads=2)
         cache = [numpy.zeros((1, 2, 0, 8), "float32")] * 2
         for tokens in (5, 1, 1, 3):
             feeds = {n: draw.standard_normal((1, tokens, 16)).astype("float32") for n in "QKV"}
@@ -164,9 +171,23 @@ class ModelTest(unittest.TestCase):
             cache = [got["present_key"], got["present_value"]]
         self.assertEqual(cache[0].shape, (1, 2, 10, 8))
 
-    def test_one_session_in_several_threads(self):
-        from concurrent.futures import ThreadPoolExecutor
+    def test_weights_in_a_file_of_their_own(self):
+        model = attention_model({name: [1, 2, 5, 8] for name in "QKV"})
+        draw = numpy.random.default_rng(6)
+        q, k, v = (draw.standard_normal((1, 2, 5, 8)).astype("float32") for _ in range(3))
+        del model.graph.input[1:]
+        model.graph.initializer.extend([numpy_helper.from_array(v, "V"), numpy_helper.from_array(k, "K")])
+        want = ReferenceEvaluator(model).run(None, {"Q": q})
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "model.onnx")
+            onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)
+            light = onnx.load(path, load_external_data=False)
+            self.assertFalse(light.graph.initializer[0].raw_data)
+            onnx.save(fo.use_custom_op(light), path)
+            got = open_session(path).run(None, {"Q": q})
+        numpy.testing.assert_allclose(got[0], want[0], rtol=1e-4, atol=1e-6)
 
+    def test_one_session_in_several_threads(self):
         model = attention_model({n: [1, 2, "n", 8] for n in "QKV"}, is_causal=1)
         session = open_session(fo.use_custom_op(model))
         draw = numpy.random.default_rng(4)
