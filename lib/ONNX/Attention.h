@@ -41,28 +41,30 @@ enum Output { kY, kPresentKey, kPresentValue, kQkMatmulOutput, kNumOutputs };
 /// What `qk_matmul_output_mode` asks for.
 enum ScoresMode { kRaw, kCapped, kBiased, kSoftmax, kNumScoresModes };
 
-/// The attributes with their defaults.
+/// The attributes that a node has.
 struct Attributes {
-  int64_t isCausal = 0;
-  std::optional<int64_t> qNumHeads, kvNumHeads;
-  int64_t leftWindow = -1, rightWindow = -1;
-  int64_t scoresMode = kRaw;
-  std::optional<int64_t> softmaxPrecision;
-  std::optional<float> scale;
-  float softcap = 0;
+  std::optional<int64_t> isCausal, qNumHeads, kvNumHeads, leftWindow, rightWindow, scoresMode,
+      softmaxPrecision;
+  std::optional<float> scale, softcap;
 };
 
 struct AttributeInfo {
   const char *name;
-  bool isInteger; /// otherwise an f32
+  /// One of them is null.
+  std::optional<int64_t> Attributes::*integer;
+  std::optional<float> Attributes::*number = nullptr;
 };
 /// Every attribute of the operator.
 constexpr AttributeInfo kAttributes[] = {
-    {"is_causal", true},         {"q_num_heads", true},
-    {"kv_num_heads", true},      {"left_window_size", true},
-    {"right_window_size", true}, {"qk_matmul_output_mode", true},
-    {"softmax_precision", true}, {"scale", false},
-    {"softcap", false},
+    {"is_causal", &Attributes::isCausal},
+    {"q_num_heads", &Attributes::qNumHeads},
+    {"kv_num_heads", &Attributes::kvNumHeads},
+    {"left_window_size", &Attributes::leftWindow},
+    {"right_window_size", &Attributes::rightWindow},
+    {"qk_matmul_output_mode", &Attributes::scoresMode},
+    {"softmax_precision", &Attributes::softmaxPrecision},
+    {"scale", nullptr, &Attributes::scale},
+    {"softcap", nullptr, &Attributes::softcap},
 };
 
 /// Why something was refused; `status` is a FlashAttnStatus, 0 for success.
@@ -72,8 +74,8 @@ struct Result {
   explicit operator bool() const { return status == 0; }
 };
 
-/// Sets the attribute of that name. Integers come as doubles, too. Errors: INVALID_ARGUMENT for a
-/// name that there is none of.
+/// Sets the attribute of that name. Errors: INVALID_ARGUMENT for a name that there is none of, and
+/// for a fraction as an integer.
 Result setAttribute(Attributes &attributes, const char *name, double value);
 
 /// Gives out the memory of the outputs.

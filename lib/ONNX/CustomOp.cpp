@@ -10,6 +10,7 @@
 #include "flashattn-c/FlashAttn.h"
 
 #include <algorithm>
+#include <cstring>
 #include <string>
 
 using namespace mlir::flashattn::onnx;
@@ -53,20 +54,21 @@ Result readAttribute(const ort::Api *api, const ort::KernelInfo *info,
   int64_t integer = 0;
   float number = 0;
   size_t length = 0;
-  const bool isInteger = succeeds(api, ort::getAttributeInt(api, info, attribute.name, &integer));
-  const bool isFloat = succeeds(api, ort::getAttributeFloat(api, info, attribute.name, &number));
-  const bool isString =
-      succeeds(api, ort::getAttributeString(api, info, attribute.name, nullptr, &length));
-  if (attribute.isInteger ? isInteger : isFloat)
-    return setAttribute(attributes, attribute.name, attribute.isInteger ? integer : number);
-  if (isInteger || isFloat || isString)
+  const char *name = attribute.name;
+  const char *found = nullptr;
+  if (succeeds(api, ort::getAttributeInt(api, info, name, &integer)))
+    found = "an int";
+  else if (succeeds(api, ort::getAttributeFloat(api, info, name, &number)))
+    found = "a float";
+  else if (succeeds(api, ort::getAttributeString(api, info, name, nullptr, &length)))
+    found = "a string";
+  else
+    return {};
+  const char *expected = attribute.integer ? "an int" : "a float";
+  if (std::strcmp(found, expected) != 0)
     return {FLASHATTN_ERROR_INVALID_ARGUMENT,
-            std::string("expected attribute ") + attribute.name +
-                (attribute.isInteger ? " to be an int" : " to be a float") + " but got " +
-                (isInteger ? "an int"
-                 : isFloat ? "a float"
-                           : "a string")};
-  return {};
+            std::string("expected attribute ") + name + " to be " + expected + " but got " + found};
+  return setAttribute(attributes, name, attribute.integer ? double(integer) : double(number));
 }
 
 ort::Status *createKernel(const ort::CustomOp *, const ort::Api *api, const ort::KernelInfo *info,

@@ -125,9 +125,9 @@ std::string makeModule(const Problem &p, const View &k, const View &v, const Vie
   launch.add("scale", "f32", value);
 
   std::string softcap;
-  if (p.attributes.softcap > 0) {
+  if (p.softcap > 0) {
     char text[64];
-    std::snprintf(text, sizeof(text), " softcap(%.9e)", p.attributes.softcap);
+    std::snprintf(text, sizeof(text), " softcap(%.9e)", p.softcap);
     softcap = text;
   }
   return "func.func @attention(" + launch.declarations() + ") {\n  flashattn.attention" +

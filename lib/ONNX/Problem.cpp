@@ -45,26 +45,35 @@ std::string shapeOf(const int64_t *sizes, int rank) {
   return text + "]";
 }
 
-bool isFloatType(int32_t type) { return type == kFloat || type == kFloat16 || type == kBFloat16; }
+bool isFloatType(int64_t type) { return type == kFloat || type == kFloat16 || type == kBFloat16; }
 
-Result checkAttributes(const Attributes &attributes) {
-  if (attributes.isCausal != 0 && attributes.isCausal != 1)
-    return refuse("expected is_causal 0 or 1 but got ", attributes.isCausal);
-  const std::pair<const char *, int64_t> windows[] = {
-      {"left_window_size", attributes.leftWindow}, {"right_window_size", attributes.rightWindow}};
+/// Checks the attributes but for the heads, and takes their defaults where a node has none.
+Result readAttributes(const Attributes &attributes, Problem &p) {
+  const int64_t isCausal = attributes.isCausal.value_or(0);
+  if (isCausal != 0 && isCausal != 1)
+    return refuse("expected is_causal 0 or 1 but got ", isCausal);
+  p.left = attributes.leftWindow.value_or(-1);
+  p.right = attributes.rightWindow.value_or(-1);
+  const std::pair<const char *, int64_t> windows[] = {{"left_window_size", p.left},
+                                                      {"right_window_size", p.right}};
   for (auto [name, size] : windows)
     if (size < -1)
       return refuse("expected ", name, " of -1 or more but got ", size);
-  if (attributes.scoresMode < 0 || attributes.scoresMode >= kNumScoresModes)
+  if (isCausal)
+    p.right = 0;
+  p.scoresMode = attributes.scoresMode.value_or(kRaw);
+  if (p.scoresMode < 0 || p.scoresMode >= kNumScoresModes)
     return refuse("expected qk_matmul_output_mode from 0 to ", kNumScoresModes - 1, " but got ",
-                  attributes.scoresMode);
+                  p.scoresMode);
   if (auto precision = attributes.softmaxPrecision)
     if (!isFloatType(*precision) && *precision != kDouble)
       return refuse("expected softmax_precision 1 (float), 10 (float16), 11 (double) or 16 "
                     "(bfloat16) but got ",
                     *precision);
-  if (float cap = attributes.softcap; cap != 0 && !(cap >= kMinFactor && cap <= kMaxFactor))
-    return refuse("expected softcap 0 or from ", kMinFactor, " to ", kMaxFactor, " but got ", cap);
+  p.softcap = attributes.softcap.value_or(0);
+  if (p.softcap != 0 && !(p.softcap >= kMinFactor && p.softcap <= kMaxFactor))
+    return refuse("expected softcap 0 or from ", kMinFactor, " to ", kMaxFactor, " but got ",
+                  p.softcap);
   if (auto scale = attributes.scale; scale && !(*scale >= kMinFactor && *scale <= kMaxFactor))
     return refuse("expected scale from ", kMinFactor, " to ", kMaxFactor, " but got ", *scale);
   return {};
@@ -234,38 +243,24 @@ View mlir::flashattn::onnx::denseView(void *data, const int64_t (&sizes)[kMaxRan
 }
 
 Result mlir::flashattn::onnx::setAttribute(Attributes &attributes, const char *name, double value) {
-  const std::string key = name;
-  for (const AttributeInfo &attribute : kAttributes)
-    if (attribute.isInteger && key == attribute.name && value != std::trunc(value))
+  for (const AttributeInfo &attribute : kAttributes) {
+    if (std::strcmp(name, attribute.name) != 0)
+      continue;
+    if (attribute.integer && value != std::trunc(value))
       return refuse("expected attribute ", name, " to be an int but got ", value);
-  if (key == "is_causal")
-    attributes.isCausal = int64_t(value);
-  else if (key == "q_num_heads")
-    attributes.qNumHeads = int64_t(value);
-  else if (key == "kv_num_heads")
-    attributes.kvNumHeads = int64_t(value);
-  else if (key == "left_window_size")
-    attributes.leftWindow = int64_t(value);
-  else if (key == "right_window_size")
-    attributes.rightWindow = int64_t(value);
-  else if (key == "qk_matmul_output_mode")
-    attributes.scoresMode = int64_t(value);
-  else if (key == "softmax_precision")
-    attributes.softmaxPrecision = int64_t(value);
-  else if (key == "scale")
-    attributes.scale = float(value);
-  else if (key == "softcap")
-    attributes.softcap = float(value);
-  else
-    return refuse("expected an attribute of Attention but got ", name);
-  return {};
+    if (attribute.integer)
+      attributes.*attribute.integer = int64_t(value);
+    else
+      attributes.*attribute.number = float(value);
+    return {};
+  }
+  return refuse("expected an attribute of Attention but got ", name);
 }
 
 Result mlir::flashattn::onnx::makeProblem(const Attributes &attributes,
                                           const Tensor *const inputs[kNumInputs], Problem &p) {
-  p.attributes = attributes;
-  if (Result checked = checkAttributes(attributes); !checked)
-    return checked;
+  if (Result read = readAttributes(attributes, p); !read)
+    return read;
   if (Result checked = checkInputs(inputs); !checked)
     return checked;
   p.type = inputs[kQ]->type;
@@ -290,8 +285,6 @@ Result mlir::flashattn::onnx::makeProblem(const Attributes &attributes,
                   p.pastValue.sizes[2]);
   p.total = p.past + p.k.sizes[2];
   p.scale = attributes.scale.value_or(1 / std::sqrt(float(p.headSize)));
-  p.left = attributes.leftWindow;
-  p.right = attributes.isCausal ? 0 : attributes.rightWindow;
   if (Result read = readMask(inputs[kAttnMask], p); !read)
     return read;
   return readLengths(inputs[kNonpadKvSeqlen], p);

@@ -23,12 +23,13 @@ View denseView(void *data, const int64_t (&sizes)[kMaxRank], int32_t type);
 
 /// What is computed: every size and every option, with nothing left that could be refused.
 struct Problem {
-  Attributes attributes;
   int32_t type;  /// of Q
   bool isPacked; /// inputs of rank 3: the heads of a row lie behind each other
   /// `total` is past + new keys, `seen` those up to the end of the mask: the others are hidden.
   int64_t batch, qHeads, kvHeads, queries, past, total, seen, headSize, valueSize;
   float scale;
+  float softcap; /// 0: none
+  int64_t scoresMode;
   /// Keys from `left` before a query's position to `right` behind it; -1 does not bind. `is_causal`
   /// is a `right` of 0.
   int64_t left, right;

@@ -93,8 +93,8 @@ void softmax(std::vector<float> &row) {
 } // namespace
 
 void mlir::flashattn::onnx::computeScores(const Problem &p, const View &k, void *scores) {
-  const int64_t mode = p.attributes.scoresMode, bytes = bytesOf(p.type);
-  const float softcap = mode == kRaw ? 0 : p.attributes.softcap;
+  const int64_t mode = p.scoresMode, bytes = bytesOf(p.type);
+  const float softcap = mode == kRaw ? 0 : p.softcap;
   auto *at = static_cast<char *>(scores);
   std::vector<float> row(p.total);
   for (int64_t b = 0; b < p.batch; ++b)

@@ -9,7 +9,7 @@ import unittest
 from unittest import mock
 
 import numpy
-from flashattn import ArgumentError, LibraryError, UnsupportedError
+from flashattn import ArgumentError, DeviceError, LibraryError, UnsupportedError
 from flashattn import onnx as fo
 from onnx import helper
 
@@ -60,6 +60,11 @@ class ErrorsTest(unittest.TestCase):
                 "expected softmax_precision 1 (float), 10 (float16), 11 (double) or 16 (bfloat16) but "
                 "got 7",
                 {"softmax_precision": 7},
+            ),
+            (
+                "expected softmax_precision 1 (float), 10 (float16), 11 (double) or 16 (bfloat16) but "
+                "got 4294967297",
+                {"softmax_precision": (1 << 32) + 1},
             ),
             ("expected softcap 0 or from 1e-18 to 1e+18 but got -2", {"softcap": -2.0}),
             ("expected softcap 0 or from 1e-18 to 1e+18 but got nan", {"softcap": float("nan")}),
@@ -222,16 +227,34 @@ class ErrorsTest(unittest.TestCase):
         ):
             self.refuses(message, {"attn_mask": mask})
 
+    def test_memory(self):
+        make = numpy.empty
+
+        def refuse(sizes, dtype):
+            if sizes:  # of an output, not of one that is left out
+                raise MemoryError
+            return make(sizes, dtype)
+
+        with mock.patch.object(numpy, "empty", refuse):
+            for outputs in (("Y",), ("Y", "present_key"), ("Y", "", "", "qk_matmul_output")):
+                message = "expected memory for an output but got none"
+                self.refuses(message, error=DeviceError, outputs=outputs)
+
     def test_libraries(self):
         with tempfile.TemporaryDirectory() as folder:
             alone = pathlib.Path(folder, "libFlashAttnC.so")
             alone.touch()
+            fo._attention_function()  # so that the C library is not loaded from there
             with mock.patch.dict(os.environ, FLASHATTN_LIBRARY=str(alone)):
                 with self.assertRaises(LibraryError) as raised:
                     fo.custom_op_library()
-        self.assertEqual(
-            str(raised.exception), f"expected libFlashAttnONNX.so beside {alone} but found none"
-        )
+                message = f"expected libFlashAttnONNX.so beside {alone} but found none"
+                self.assertEqual(str(raised.exception), message)
+                other = alone.with_name("libFlashAttnONNX.so")
+                other.write_text("no library" * 1000)
+                with self.assertRaises(LibraryError) as raised:
+                    fo._attention_function.__wrapped__()
+                self.assertRegex(str(raised.exception), f"^cannot load {other}: .*invalid ELF header")
 
     def test_what_is_kept_after_errors(self):
         self.refuses("expected is_causal 0 or 1 but got 3", is_causal=3)

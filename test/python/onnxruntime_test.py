@@ -3,6 +3,7 @@
 # REQUIRES: python-package, onnx, onnxruntime
 # RUN: %flashattn_python -W ignore %s
 
+import ctypes
 import os
 import tempfile
 import unittest
@@ -244,6 +245,25 @@ class ErrorsTest(unittest.TestCase):
             ("expected scale from 1e-18 to 1e+18 but got -1", {"scale": -1.0}),
         ):
             self.refuses(message, model(**attributes))
+
+    def test_versions_that_are_too_old(self):
+        """One that has no table of functions of version 16, but the first."""
+        messages = []
+        create = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_int, ctypes.c_char_p)
+        create_status = create(lambda code, message: messages.append(message.decode()) or 7)
+        table = (ctypes.c_void_p * 1)(ctypes.cast(create_status, ctypes.c_void_p))
+        get_api = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_uint32)(
+            lambda version: ctypes.addressof(table) if version == 1 else None
+        )
+        get_version = ctypes.CFUNCTYPE(ctypes.c_void_p)(lambda: ctypes.addressof(version))
+        version = ctypes.create_string_buffer(b"1.15.1")
+        base = (ctypes.c_void_p * 2)(
+            ctypes.cast(get_api, ctypes.c_void_p), ctypes.cast(get_version, ctypes.c_void_p)
+        )
+        register = ctypes.CDLL(fo.custom_op_library()).RegisterCustomOps
+        register.argtypes, register.restype = [ctypes.c_void_p] * 2, ctypes.c_void_p
+        self.assertEqual(register(None, ctypes.addressof(base)), 7)
+        self.assertEqual(messages, ["expected ONNX Runtime 1.16 or newer but got 1.15.1"])
 
     def test_without_attention(self):
         with self.assertRaisesRegex(ArgumentError, "^expected a model with Attention of ONNX"):
