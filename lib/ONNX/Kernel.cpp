@@ -14,6 +14,10 @@ using namespace mlir::flashattn::onnx;
 namespace {
 
 constexpr int64_t kMaxWindow = int64_t(1) << 31; // the verifier's bound
+/// Up to so many queries, as of a decoder's steps, have kernels with tiles of no more rows: others
+/// compute whole tiles, of which they throw most away.
+constexpr int64_t kFewQueries = 4;
+constexpr const char *kFewQueriesSchedule = "tile_m = 4";
 constexpr const char *kStrided = ", strided<[?, ?, ?, 1]>>";
 
 struct Element {
@@ -137,20 +141,22 @@ std::string makeModule(const Problem &p, const View &k, const View &v, const Vie
 
 Result lastError(int32_t status) { return {status, flashattnGetLastError()}; }
 
-/// The kernel of a module, compiled once for each text.
-Result findKernel(const std::string &module, FlashAttnKernel &kernel) {
+/// The kernel of a module with the fields of a schedule, compiled once for each text of them.
+Result findKernel(const std::string &module, const char *schedule, FlashAttnKernel &kernel) {
   // Freed by no one: nodes of any session may still run when a library is unloaded.
   static auto &mutex = *new std::mutex;
   static auto &kernels = *new std::map<std::string, FlashAttnKernel>;
   std::lock_guard<std::mutex> lock(mutex);
-  FlashAttnKernel &found = kernels[module];
+  const std::string key = schedule + module;
+  FlashAttnKernel &found = kernels[key];
   if (!found) {
     FlashAttnCompileOptions options;
     if (int32_t status = flashattnCompileOptionsInit(&options))
       return lastError(status);
     options.device = FLASHATTN_DEVICE_CPU;
+    options.schedule = schedule;
     if (int32_t status = flashattnCompile(module.data(), module.size(), &options, &found)) {
-      kernels.erase(module);
+      kernels.erase(key);
       return lastError(status);
     }
   }
@@ -170,8 +176,10 @@ Result mlir::flashattn::onnx::runKernel(const Problem &p, const View &k, const V
     return {};
   }
   Launch launch;
+  const std::string module = makeModule(p, k, v, o, launch);
+  const char *schedule = p.queries <= kFewQueries ? kFewQueriesSchedule : "";
   FlashAttnKernel kernel;
-  if (Result found = findKernel(makeModule(p, k, v, o, launch), kernel); !found)
+  if (Result found = findKernel(module, schedule, kernel); !found)
     return found;
   if (int32_t status =
           flashattnLaunch(kernel, nullptr, launch.tensors.data(), int32_t(launch.tensors.size())))
