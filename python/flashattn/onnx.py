@@ -93,11 +93,11 @@ def _attention_function() -> Any:
         function = ctypes.CDLL(custom_op_library()).flashattnOnnxAttention
     except (OSError, AttributeError) as error:
         raise LibraryError(f"cannot load {custom_op_library()}: {error}") from None
-    pointer = ctypes.c_void_p
+    pointer, number = ctypes.c_void_p, ctypes.c_int32
     function.argtypes = [
-        *(pointer, pointer, ctypes.c_int32, pointer, pointer, ctypes.c_char_p, ctypes.c_size_t)
-    ]
-    function.restype = ctypes.c_int32
+        pointer, pointer, number, pointer, pointer, ctypes.c_char_p, ctypes.c_size_t,
+    ]  # fmt: skip
+    function.restype = number
     return function
 
 
@@ -175,8 +175,8 @@ _CustomAttention.__name__ = OP_TYPE
 
 
 class _Evaluator(ReferenceEvaluator):
-    """onnx's own, which makes evaluators of its class for subgraphs and functions, and hands its operators
-    to those of subgraphs only."""
+    """onnx's own, which makes evaluators of its class for subgraphs and functions, and hands its
+    operators to those of subgraphs only."""
 
     def __init__(self, proto: Any, **options: Any):
         super().__init__(proto, **{**options, "new_ops": [Attention, _CustomAttention]})
@@ -187,31 +187,40 @@ class AttentionRep(BackendRep):
 
     def __init__(self, model: Union[ModelProto, NodeProto], **options: Any):
         self._evaluator = _Evaluator(model, **options)
+        graph = model.graph if isinstance(model, ModelProto) else GraphProto()
+        defaults = {tensor.name for tensor in graph.initializer}
+        self._names = [name for name in self._evaluator.input_names if name]
+        self._required = [name for name in self._names if name not in defaults]
         self._make_outputs = namedtupledict("Outputs", self._evaluator.output_names)
 
     def run(self, inputs: Any, **kwargs: Any) -> Tuple[Any, ...]:
         """The outputs of the model, also by their names.
 
         Args:
-          inputs: arrays in the order of the model's inputs, or by their names in a mapping.
+          inputs: arrays in the order of the model's inputs that have no default, or by their names in a
+            mapping, where those that have one may be too.
           kwargs: none are known.
 
         Raises:
-          ArgumentError: another number of inputs; what does not fit the operator.
+          ArgumentError: another number of inputs, or other names; what does not fit the operator.
           UnsupportedError: types that there are no kernels for.
         """
         if kwargs:
             raise ArgumentError(f"expected no options but got {', '.join(sorted(kwargs))}")
         if isinstance(inputs, Mapping):
             feeds = dict(inputs)
-        else:
-            names = [name for name in self._evaluator.input_names if name]
-            given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
-            if len(given) != len(names):
+            if set(feeds) - set(self._names) or set(self._required) - set(feeds):
                 raise ArgumentError(
-                    f"expected {len(names)} inputs ({', '.join(names)}) but got {len(given)}"
+                    f"expected inputs {', '.join(self._required)} but got {', '.join(feeds)}"
                 )
-            feeds = dict(zip(names, given))
+        else:
+            given = list(inputs) if isinstance(inputs, (list, tuple)) else [inputs]
+            if len(given) != len(self._required):
+                raise ArgumentError(
+                    f"expected {len(self._required)} inputs ({', '.join(self._required)}) but got "
+                    f"{len(given)}"
+                )
+            feeds = dict(zip(self._required, given))
         return self._make_outputs(*self._evaluator.run(None, feeds))
 
 

@@ -157,7 +157,8 @@ class NumbersTest(unittest.TestCase):
         draw = numpy.random.default_rng(3)
         feeds = {n: draw.standard_normal((1, 2, 5, 8)).astype("float32") for n in INPUTS[:3]}
         names = ["Y", "qk_matmul_output"]
-        capped, plain = run(make_node(feeds, names, softcap=1.0), feeds), run(make_node(feeds, names), feeds)
+        capped = run(make_node(feeds, names, softcap=1.0), feeds)
+        plain = run(make_node(feeds, names), feeds)
         numpy.testing.assert_array_equal(capped[names[1]], plain[names[1]])
         self.assertGreater(numpy.abs(capped["Y"] - plain["Y"]).max(), 1e-3)
 
@@ -174,7 +175,8 @@ class NumbersTest(unittest.TestCase):
 
         for batch, queries, keys in ((0, 3, 5), (2, 0, 5), (2, 3, 0)):
             y, scores = attend(batch, queries, keys)
-            self.assertEqual((y.shape, scores.shape), ((batch, 2, queries, 4), (batch, 2, queries, keys)))
+            self.assertEqual(y.shape, (batch, 2, queries, 4))
+            self.assertEqual(scores.shape, (batch, 2, queries, keys))
             self.assertFalse(y.any())
         self.assertFalse(attend(2, 3, 5, attn_mask=numpy.ones((3, 0), bool))[0].any())
 
@@ -209,7 +211,7 @@ def decoder():
     graph = helper.make_graph(
         nodes,
         "decoder",
-        [info("x", ["b", "n", 16]), *past],
+        [info("x", ["b", "n", 16]), *past, info("w", [16, 16])],
         [info(value, ["b", "n", 16]), *present],
         [weight],
     )
@@ -237,6 +239,9 @@ class ModelTest(unittest.TestCase):
             again = rep.run(dict(zip((i.name for i in model.graph.input), self.inputs)))
             numpy.testing.assert_array_equal(again[0], got[0])
         numpy.testing.assert_array_equal(fo.run_model(model, self.inputs)[0], got[0])
+        mine = ReferenceEvaluator(model, new_ops=[fo.Attention])
+        again = mine.run(None, dict(zip((i.name for i in model.graph.input), self.inputs)))
+        numpy.testing.assert_array_equal(again[0], got[0])
 
     def test_custom_op_in_subgraphs_and_functions(self):
         body = helper.make_graph(
@@ -282,11 +287,21 @@ class ModelTest(unittest.TestCase):
             fo.prepare(decoder(), "CUDA")
         with self.assertRaisesRegex(UnsupportedError, "^expected device CPU but got CUDA:1$"):
             fo.run_node(helper.make_node("Relu", ["x"], ["y"]), [], "CUDA:1")
-        rep = fo.prepare(decoder())
+        rep = fo.prepare(decoder())  # whose "w" has a default
         with self.assertRaisesRegex(
             ArgumentError, r"^expected 5 inputs \(x, past_key0, .*\) but got 1$"
         ):
             rep.run(self.inputs[:1])
+        feeds = dict(zip((i.name for i in decoder().graph.input), self.inputs))
+        names = ", ".join(feeds)
+        for wrong, found in (
+            ({**feeds, "other": feeds["x"]}, names + ", other"),
+            ({"x": feeds["x"]}, "x"),
+        ):
+            with self.assertRaisesRegex(ArgumentError, f"^expected inputs {names} but got {found}$"):
+                rep.run(wrong)
+        weight = numpy.zeros((16, 16), "float32")
+        self.assertEqual(rep.run({**feeds, "w": weight})[1].any(), True)  # a past is kept
         with self.assertRaisesRegex(ArgumentError, "^expected no options but got fast$"):
             rep.run(self.inputs, fast=True)
         plain = helper.make_model(helper.make_graph(
@@ -294,7 +309,8 @@ class ModelTest(unittest.TestCase):
             [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])],
             [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1])],
         ), opset_imports=[helper.make_opsetid("", 23)], ir_version=11)  # fmt: skip
-        with self.assertRaisesRegex(ArgumentError, "^expected a model with Attention of ONNX but got none"):
+        message = "^expected a model with Attention of ONNX but got none"
+        with self.assertRaisesRegex(ArgumentError, message):
             fo.use_custom_op(plain)
         wrong = decoder()
         wrong.graph.node[3].attribute.append(helper.make_attribute("is_causl", 1))

@@ -177,7 +177,8 @@ class ModelTest(unittest.TestCase):
         draw = numpy.random.default_rng(6)
         q, k, v = (draw.standard_normal((1, 2, 5, 8)).astype("float32") for _ in range(3))
         del model.graph.input[1:]
-        model.graph.initializer.extend([numpy_helper.from_array(v, "V"), numpy_helper.from_array(k, "K")])
+        for name, array in (("K", k), ("V", v)):
+            model.graph.initializer.append(numpy_helper.from_array(array, name))
         want = ReferenceEvaluator(model).run(None, {"Q": q})
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "model.onnx")
