@@ -298,24 +298,29 @@ def _call_torch(
     for t in (k, v, *outs):
         if t.__class__ is not _torch.Tensor:
             return _attend(q, k, v, out, stream, options, None, values, scale)
-    if (
+    records = _torch.grad_enabled() and (
         q.requires_grad
         or k.requires_grad
         or v.requires_grad
-        or _torch.any_autocast()
+        or any(getattr(value, "requires_grad", False) for value in values)
+    )
+    if (
+        _torch.any_autocast()
         or _torch.count_modes()
+        or (records and (out is not None or _torch.record is None or _torch.in_transform()))
     ):
         return _attend(q, k, v, out, stream, options, None, values, scale)
+    # What torch records is computed like anything else; only its lse is always kept.
+    wanted = (*options[:3], True, *options[4:]) if records else options
     plan: Optional[_Plan] = None
     key = None
     words: List[int] = []
     match = 0
-    return_lse = options[3]
     if _torch.exchange and all(value.__class__ is int for value in values):
         ids = [id(t) for t in outs] + [0] * (2 - len(outs))
         try:
             for recent in _cache.cache.recent:
-                if recent.options == options:
+                if recent.options == wanted:
                     match = recent.match(
                         recent.match_head + pack_objects(id(q), id(k), id(v), *ids)
                     )
@@ -325,7 +330,9 @@ def _call_torch(
         except (TypeError, ValueError, RuntimeError, BufferError):
             match = 0  # what cannot be compared or shown to C is refused by name
     if plan is None:
-        plan, key, words = _plans.find_torch((q, k, v, *outs, *values), options, _cache.cache.plans)
+        plan, key, words = _plans.find_torch(
+            (q, k, v, *outs, *values), wanted, _cache.cache.plans, records
+        )
     if plan is None:
         return _attend(q, k, v, out, stream, options, key, values, scale)
     assert plan.kernel is not None
@@ -338,7 +345,7 @@ def _call_torch(
     if out is None:
         o = out = _torch.empty_like(plan.like[0])
         at = [o.data_ptr()]
-        if return_lse:
+        if wanted[3]:
             lse = _torch.empty_like(plan.like[1])
             at.append(lse.data_ptr())
             out = o, lse
@@ -347,14 +354,15 @@ def _call_torch(
         status = plan.launch(plan.launch_head + plan.pack_matched(match, *at, *given, bits))
         if status:
             plan.library.fail(status)
-        return out
-    if match:
-        words = [t.data_ptr() for t in (q, k, v, *outs)] + [value & _plans.WORD for value in values]
-    if not outs:
-        words[3:3] = at
-    words.append(bits)
-    plan.start(_torch.stream_or(stream, plan.device), words)
-    return out
+    else:
+        if match:
+            words = [t.data_ptr() for t in (q, k, v, *outs)]
+            words += [value & _plans.WORD for value in values]
+        if not outs:
+            words[3:3] = at
+        words.append(bits)
+        plan.start(_torch.stream_or(stream, plan.device), words)
+    return _torch.record(out, (q, k, v), values, scale, options) if records else out
 
 
 def _attend(

@@ -21,14 +21,17 @@ is_compiling: Any = None
 #: Whether some autocast is on; how many modes see each operator.
 any_autocast: Any = None
 count_modes: Any = None
-#: `flashattn.torch._ops.attend`, once that is imported.
+#: Whether a call is in `vmap`, `grad` or another transform of torch's.
+in_transform: Any = None
+#: `attend` and `record` of `flashattn.torch._ops`, once that is imported.
 attend: Any = None
+record: Any = None
 
 
 def learn() -> None:
     """Finds torch where the user has imported it."""
     global Tensor, empty_like, raw_stream, grad_enabled, exchange
-    global is_compiling, any_autocast, count_modes
+    global is_compiling, any_autocast, count_modes, in_transform
     if Tensor is not None:
         return
     torch = sys.modules.get("torch")
@@ -43,6 +46,7 @@ def learn() -> None:
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
     any_autocast = getattr(torch._C, "_is_any_autocast_enabled", _never)
     count_modes = getattr(torch._C, "_len_torch_dispatch_stack", _never)
+    in_transform = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", _never)
     # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
     if hasattr(torch._C, "_dlpack_exchange_api"):
         exchange = _library.exchange_address(torch.Tensor)
@@ -93,8 +97,7 @@ def has_to_dispatch(tensors: Iterable[Any]) -> bool:
     """Whether a call is torch's to dispatch: one of tensors that require gradients, of a subclass
     such as fake ones, on the device meta, in a mode, in `vmap` or `grad`, or under autocast."""
     torch = sys.modules["torch"]
-    functorch = getattr(torch._C, "_functorch", None)
-    if any_autocast() or count_modes() or (functorch and functorch.peek_interpreter_stack()):
+    if any_autocast() or count_modes() or in_transform():
         return True
     plain = (Tensor, getattr(getattr(torch, "nn", None), "Parameter", Tensor))
     return any(

@@ -2,10 +2,19 @@
 # REQUIRES: python-package, torch
 # RUN: %flashattn_python %s
 
+import timeit
 import unittest
 
 import torch
-from flashattn import UnsupportedError, attention, attention_backward, causal, window
+import flashattn.torch  # noqa: F401  # what records calls that have a plan
+from flashattn import (
+    UnsupportedError,
+    _cache,
+    attention,
+    attention_backward,
+    causal,
+    window,
+)
 from flashattn import math as fm
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -148,6 +157,53 @@ class AutogradTest(unittest.TestCase):
             direct = attention_backward(q, k, v, o, lse, do)
         for mine, other in zip(first, direct):
             torch.testing.assert_close(mine, other, rtol=0, atol=0)
+
+    def test_a_call_is_cheap(self):
+        threads = torch.get_num_threads()
+        self.addCleanup(torch.set_num_threads, threads)
+        torch.set_num_threads(1)
+        plain = [torch.randn(1, 1, 1, 16) for _ in range(3)]
+        leaves = [x.clone().requires_grad_() for x in plain]
+        bias, sinks = torch.randn(1, 1, requires_grad=True), torch.randn(1)
+        for name, bound, tensors, options in (
+            ("no gradients", 15, plain, {}),
+            ("no gradients, lse", 15, plain, {"return_lse": True}),
+            ("autograd", 30, leaves, {}),
+            ("autograd, lse", 30, leaves, {"return_lse": True, "scale": 0.5}),
+            ("autograd, operands", 60, leaves, {"bias": bias, "sink_logits": sinks}),
+            ("leaves under no_grad", 15, leaves, None),
+        ):
+            with self.subTest(name), torch.set_grad_enabled(options is not None):
+                call = lambda: attention(*tensors, mask=causal, **(options or {}))  # noqa: E731
+                call()
+                best = min(timeit.repeat(call, number=100, repeat=40)) * 1e4
+                print(f"{name}: {best:.1f} us a call")
+                self.assertLess(best, bound)
+
+    def test_what_a_plan_computed_is_recorded(self):
+        weigh = torch.randn(2, 4, 20, 16)
+        bias = torch.randn(20, 33, requires_grad=True)
+        sinks = torch.randn(4, requires_grad=True)
+        lengths = torch.tensor([30, 33], dtype=torch.int32)
+        for options in (
+            {"mask": causal, "scale": 0.3, "softcap": 5.0, "offset": 2},
+            {"bias": bias, "sink_logits": sinks, "kv_len": lengths, "return_lse": True},
+            {"bias": bias, "layout": "bshd"},
+        ):
+            q, k, v = leaves = self.inputs()
+            if options.get("layout"):
+                q, k, v = (x.transpose(1, 2) for x in leaves)
+            wanted = [*leaves, *(x for x in options.values() if x is bias or x is sinks)]
+            results = []
+            for times in (1, 2):  # the first call makes the plan
+                if times == 1:
+                    _cache.cache.clear()
+                found = attention(q, k, v, **options)
+                o = found[0] if options.get("return_lse") else found
+                o = o.transpose(1, 2) if options.get("layout") else o
+                results.append((o, *torch.autograd.grad((o * weigh).sum(), wanted)))
+            for first, second in zip(*results):
+                self.assertTrue(torch.equal(first, second))
 
     def test_refusals(self):
         q, k, v = self.inputs()

@@ -22,6 +22,7 @@ from ..masks import Mask
 
 #: What a call may leave out, in the order of the arguments.
 OPERANDS = ("bias", "keep", "sink_logits", "kv_len", "offset")
+_NO_OPERANDS = (None,) * len(OPERANDS)
 _INPUTS = "Tensor q, Tensor k, Tensor v"
 _OPERANDS = "Tensor? bias, Tensor? keep, Tensor? sink_logits, Tensor? kv_len, SymInt? offset"
 #: Masks and score modifications are texts of the compiler, as they stand in its modules.
@@ -92,22 +93,55 @@ def attend(
         _as_tensor(operands.get("kv_len"), q),
         operands.get("offset"),
     )
-    options = {
+    options = _fields(scale, mask, align, layout, softcap, score_mod, device)
+    options["schedule"] = schedule
+    options["stream"] = None if stream is None else _tensors.stream_pointer(stream)
+    if _is_seen(inputs) or _torch.in_transform():
+        o, lse = _call(_attention_op, _BatchedAttention, inputs, options)
+    else:
+        o, lse = _Attention.apply(options, *inputs)
+    return (o, lse) if return_lse else o
+
+
+def _fields(
+    scale: Optional[float],
+    mask: Optional[Mask],
+    align: str,
+    layout: str,
+    softcap: Optional[float],
+    score_mod: Optional[str],
+    model: Optional[str],
+) -> Dict[str, Any]:
+    """What both operators have beside their tensors."""
+    return {
         "scale": None if scale is None else float(scale),
         "mask": None if mask is None else str(mask),
         "align": align,
         "layout": layout,
         "softcap": softcap,
         "score_mod": score_mod,
-        "model": device,
-        "schedule": schedule,
-        "stream": None if stream is None else _tensors.stream_pointer(stream),
+        "model": model,
     }
-    if torch._C._functorch.peek_interpreter_stack() is None and not _is_seen(inputs):
-        o, lse = _Attention.apply(options, *inputs)
+
+
+def record(
+    found: Tuple[Tensor, Tensor],
+    rows: Tuple[Tensor, Tensor, Tensor],
+    values: Tuple[Any, ...],
+    scale: Optional[float],
+    options: Tuple[Any, ...],
+) -> Any:
+    """What a plan has computed, as autograd knows it: o, or o and lse where the `options` of
+    `flashattn.attention`, by which plans are found, ask for it. Its attributes are left until gradients
+    need them, for the host's time is the caller's."""
+    names = options[8]
+    if names:
+        given = dict(zip(names, values))
+        operands = tuple(map(given.get, OPERANDS))
     else:
-        o, lse = _call(_attention_op, _BatchedAttention, inputs, options)
-    return (o, lse) if return_lse else o
+        operands = _NO_OPERANDS
+    o, lse = _Attention.apply((found, scale, options), *rows, *operands)
+    return (o, lse) if options[3] else o
 
 
 def _is_seen(inputs: Sequence[Any]) -> bool:
@@ -125,7 +159,7 @@ def _is_seen(inputs: Sequence[Any]) -> bool:
 def _call(op: Any, function: Any, inputs: Tuple[Any, ...], options: Dict[str, Any]) -> Any:
     """The operator, or in `torch.func.grad` and its like, which see through no operator, the function
     that records it."""
-    if torch.compiler.is_compiling() or torch._C._functorch.peek_interpreter_stack() is None:
+    if torch.compiler.is_compiling() or not _torch.in_transform():
         return op(*inputs, **options)
     return function.apply(options, *inputs)
 
@@ -312,19 +346,31 @@ def _fake_backward(
     )
 
 
-def _save(ctx: Any, options: Dict[str, Any], inputs: Tuple[Any, ...], output: Any) -> None:
+def _save(ctx: Any, options: Any, inputs: Tuple[Any, ...], output: Any) -> None:
     ctx.set_materialize_grads(False)
-    ctx.offset = inputs[7]
-    # The schedule and the stream are the forward's; gradients come on the current one.
-    ctx.options = {name: x for name, x in options.items() if name not in ("schedule", "stream")}
+    ctx.options, ctx.offset = options, inputs[7]
     # What torch saves it guards against changes in place.
     ctx.save_for_backward(*inputs[:7], *output)
 
 
+def _saved_options(options: Any) -> Dict[str, Any]:
+    """What `_save` kept, as the operator of gradients takes it. The schedule and the stream are the
+    forward's; gradients come on the current one."""
+    if isinstance(options, dict):
+        return {name: x for name, x in options.items() if name not in ("schedule", "stream")}
+    scale, (mask, align, layout, _, _, _, softcap, score_mod, _, model, _) = options
+    return _fields(scale, mask, align, layout, softcap, score_mod, model)
+
+
 class _Attention(torch.autograd.Function):
+    """Of the operator's options, or of what `record` was given: what a plan has computed, the scale and
+    the plan's options."""
+
     @staticmethod
-    def forward(ctx: Any, options: Dict[str, Any], *inputs: Any) -> Any:
-        if _is_seen(inputs):
+    def forward(ctx: Any, options: Any, *inputs: Any) -> Any:
+        if isinstance(options, tuple):
+            output, *options = options
+        elif _is_seen(inputs):
             with torch._C._AutoDispatchBelowAutograd():
                 output = _attention_op(*inputs, **options)
         else:
@@ -344,7 +390,7 @@ class _Attention(torch.autograd.Function):
             *(q, k, v, o, lse, bias, keep, sink_logits, kv_len, ctx.offset),
         )
         options = {
-            **ctx.options,
+            **_saved_options(ctx.options),
             "needs_bias": bool(needs[3]),
             "needs_sink_logits": bool(needs[5]),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
@@ -490,5 +536,5 @@ def _cast(device: str) -> Any:
 _library.impl("attention", _cast("cpu"), "AutocastCPU")
 _library.impl("attention", _cast("cuda"), "AutocastCUDA")
 
-_torch.attend = attend
+_torch.attend, _torch.record = attend, record
 _torch.learn()
