@@ -536,5 +536,10 @@ def _cast(device: str) -> Any:
 _library.impl("attention", _cast("cpu"), "AutocastCPU")
 _library.impl("attention", _cast("cuda"), "AutocastCUDA")
 
+if torch.distributed.is_available():
+    from . import _sharding
+
+    _sharding.register(_attention_op, _backward_op)
+
 _torch.attend, _torch.record = attend, record
 _torch.learn()

@@ -1,0 +1,98 @@
+"""How DTensor splits attention over devices: along the batch and along the heads.
+
+A device that has whole rows of keys needs nothing of the others; what is broadcast to a split dimension
+stays whole, and its gradient is a sum over the devices.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Optional, Tuple
+
+import torch
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, RuntimeSchemaInfo
+from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
+
+_BATCH, _HEADS = 0, 1
+#: What is of the scores' shape, from the right.
+_PAIRS = ("bias", "keep")
+#: Outputs that are of an input's shape.
+_OF = {"o": "q", "dq": "q", "dk": "k", "dv": "v", "d_bias": "bias", "d_sink_logits": "sink_logits"}
+
+
+def register(*ops: Any) -> None:
+    """Tells DTensor how each of the operators is split. Everything but sizes is part of what DTensor
+    finds a split by: `register_sharding` leaves out what is no integer, such as the layout."""
+    for op in ops:
+        keywords = [argument.name for argument in op._schema.arguments if argument.kwarg_only]
+        DTensor._op_dispatcher.sharding_propagator.register_op_strategy(
+            op, _strategy, RuntimeSchemaInfo(0, keywords)
+        )
+
+
+def _strategy(schema: OpSchema) -> OpStrategy:
+    arguments = schema.op._schema.arguments
+    given = dict(zip((argument.name for argument in arguments), schema.args_schema))
+    options = {x.name: x.default_value for x in arguments if x.kwarg_only}
+    options.update(schema.kwargs_schema)
+    tensors = {name: x for name, x in given.items() if isinstance(x, OpStrategy)}
+    shapes = {name: tuple(x.shape) for name, x in tensors.items()}
+    outputs = [output.name for output in schema.op._schema.returns]
+    whole = [Replicate()] * (len(outputs) + len(tensors))
+    splits: List[List[Any]] = [whole]
+    heads_dim = 1 if options["layout"] == "bhsd" else 2
+    for axis, argument in ((_BATCH, "%batch"), (_HEADS, "%head")):
+        text = options["score_mod"] or ""
+        # A score_mod that reads what is split would count from 0 on each device.
+        if shapes["q"][0 if axis == _BATCH else heads_dim] > 1 and text.count(argument) < 2:
+            split = {name: _place(name, axis, shapes[name], heads_dim) for name in shapes}
+            made = [_place_output(name, axis, split, shapes, heads_dim, options) for name in outputs]
+            splits.append([*made, *(x or Replicate() for x in split.values())])
+    names = list(tensors)
+    q_at, heads = names.index("q"), shapes["k"][heads_dim]
+
+    def shares_heads(inputs: List[Any], _: Any) -> bool:
+        """Whether each device has the key heads that its query heads read."""
+        if heads == 1 or heads == shapes["q"][heads_dim]:
+            return True
+        spec = inputs[q_at]
+        counts = (spec.mesh.size(i) for i, p in enumerate(spec.placements) if p == Shard(heads_dim))
+        return heads % math.prod(counts) == 0
+
+    return expand_to_full_mesh_op_strategy(
+        schema.get_mesh_from_args(),
+        schema,
+        splits,
+        input_index=len(outputs),
+        full_mesh_strategy_filter=shares_heads,
+    )
+
+
+def _place(name: str, axis: int, shape: Tuple[int, ...], heads_dim: int) -> Optional[Shard]:
+    """Where an input is split along an axis; None where it is broadcast along it."""
+    if name == "sink_logits":
+        dim = {_HEADS: 0}.get(axis, -1)
+    elif name == "kv_len":
+        dim = {_BATCH: 0}.get(axis, -1)
+    elif name in _PAIRS:
+        dim = len(shape) - 4 + axis
+    else:
+        dim = 0 if axis == _BATCH else 1 if name in ("lse", "d_lse") else heads_dim
+    return Shard(dim) if dim >= 0 and shape[dim] > 1 else None
+
+
+def _place_output(
+    name: str,
+    axis: int,
+    split: Dict[str, Optional[Shard]],
+    shapes: Dict[str, Tuple[int, ...]],
+    heads_dim: int,
+    options: Dict[str, Any],
+) -> Any:
+    if name == "lse":
+        return Shard(axis)
+    source = _OF[name]
+    if source not in shapes or not options.get(f"needs_{source}", True):
+        return Replicate()  # the empty tensor of a gradient that is not asked for
+    return split[source] or Partial()

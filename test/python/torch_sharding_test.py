@@ -1,0 +1,101 @@
+# DTensors: attention and its gradients split along batches and heads, on two processes, against whole
+# tensors; what cannot be split is gathered.
+# REQUIRES: python-package, torch
+# RUN: %flashattn_python %s
+
+import os
+import sys
+import tempfile
+import unittest
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+from flashattn import attention, causal
+from flashattn import torch as ft
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
+from torch.distributed.tensor.debug import CommDebugMode
+
+BATCH, HEADS = Shard(0), Shard(1)
+
+
+def of_head(score, b, h, p, k):
+    return score - 0.25 * h * (p - k)
+
+
+def make(batch=2, hq=4, hkv=2, layout="bhsd"):
+    shapes = [(batch, h, n, 8) for h, n in ((hq, 5), (hkv, 7), (hkv, 7))]
+    made = [torch.randn(shape) for shape in shapes]
+    return [x.transpose(1, 2).contiguous() if layout == "bshd" else x for x in made]
+
+
+def check(mesh, tensors, operands, place, wanted, is_free=True, **options):
+    """Values and gradients of DTensors in `place`, with o in `wanted`; whether the call sends nothing."""
+    results = []
+    for is_split in (False, True):
+        leaves = [x.clone() for x in (*tensors, *(x for x, _ in operands.values()))]
+        if is_split:
+            places = [place] * 3 + [p for _, p in operands.values()]
+            leaves = [distribute_tensor(x, mesh, [p]) for x, p in zip(leaves, places)]
+        leaves = [x.requires_grad_(x.is_floating_point()) for x in leaves]
+        with CommDebugMode() as sent:
+            o, lse = attention(*leaves[:3], return_lse=True, **dict(zip(operands, leaves[3:])), **options)
+        if is_split:
+            assert isinstance(o, DTensor) and o.placements == (wanted,), (o.placements, place)
+            assert (sent.get_total_counts() == 0) == is_free, (place, sent.get_comm_counts())
+            o, lse = o.full_tensor(), lse.full_tensor()
+        weigh = torch.linspace(-1, 1, o.numel()).reshape(o.shape)
+        given = [x for x in leaves if x.requires_grad]
+        found = torch.autograd.grad((o * weigh).sum() + lse.sum(), given)
+        results.append([o, lse, *(x.full_tensor() if is_split else x for x in found)])
+    for whole, split in zip(*results):
+        torch.testing.assert_close(split, whole, rtol=1e-5, atol=1e-5)
+
+
+def run(rank, where):
+    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=2)
+    torch.manual_seed(3)
+    mesh = init_device_mesh("cpu", (2,))
+    wide, narrow = torch.randn(2, 4, 5, 7), torch.randn(4, 1, 7)
+    sinks, keep = torch.randn(4), torch.rand(2, 1, 5, 7) > 0.3
+    lengths = torch.tensor([4, 7], dtype=torch.int32)
+    whole = Replicate()
+    for place in (BATCH, HEADS, whole):
+        check(mesh, make(), {}, place, place, mask=causal)
+        check(mesh, make(hkv=1), {}, place if place is not HEADS else whole, place if place is not HEADS else whole)
+        rest = {"bias": (wide, place), "keep": (keep, BATCH if place is BATCH else whole),
+                "sink_logits": (sinks, Shard(0) if place is HEADS else whole),
+                "kv_len": (lengths, Shard(0) if place is BATCH else whole)}  # fmt: skip
+        check(mesh, make(), rest, place, place, softcap=5.0)
+        # What is broadcast stays whole, and its gradient is a sum.
+        spread = Shard(0) if place is HEADS else whole
+        check(mesh, make(), {"bias": (narrow, spread)}, place, place, scale=0.3)
+    check(mesh, make(layout="bshd"), {}, Shard(2), Shard(2), layout="bshd", mask=causal)
+    check(mesh, make(layout="bshd"), {}, Shard(0), Shard(0), layout="bshd")
+    check(mesh, make(batch=3), {}, BATCH, BATCH)
+    # Query heads would read key heads of another device; keys are gathered for their rows; a score_mod
+    # counts heads.
+    check(mesh, make(hq=6, hkv=3), {}, HEADS, whole, is_free=False)
+    check(mesh, make(hkv=4), {}, Shard(2), whole, is_free=False)
+    check(mesh, make(), {}, HEADS, whole, is_free=False, score_mod=of_head)
+    check(mesh, make(), {}, BATCH, BATCH, score_mod=of_head)
+    square = init_device_mesh("cpu", (1, 2))
+    tensors = make()
+    split = [distribute_tensor(x, square, [BATCH, HEADS]) for x in tensors]
+    o = ft.sdpa(*split, is_causal=True, enable_gqa=True)
+    assert o.placements == (BATCH, HEADS), o.placements
+    torch.testing.assert_close(o.full_tensor(), ft.sdpa(*tensors, is_causal=True, enable_gqa=True))
+    dist.destroy_process_group()
+
+
+class ShardingTest(unittest.TestCase):
+    @unittest.skipUnless(dist.is_available() and dist.is_gloo_available(), "torch lacks gloo")
+    def test_two_processes(self):
+        with tempfile.TemporaryDirectory() as folder:
+            mp.spawn(run, (os.path.join(folder, "store"),), nprocs=2)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    unittest.main(argv=sys.argv)
