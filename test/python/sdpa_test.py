@@ -5,10 +5,12 @@
 
 import itertools
 import unittest
+import unittest.mock
 
 import torch
 from flashattn import ArgumentError, UnsupportedError, _reference
 from flashattn import torch as ft
+from flashattn.torch import _hook
 from torch.nn.functional import scaled_dot_product_attention as own
 
 BOUNDS = {getattr(torch, name): _reference.FROBENIUS[short] for name, short in
@@ -135,6 +137,71 @@ class SdpaTest(unittest.TestCase):
 
         compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
         torch.testing.assert_close(compiled(q, k, v), o, rtol=1e-4, atol=1e-5)
+
+    def test_hook_of_torch(self):
+        ft.register()
+        ft.register()
+        self.assertIn("flashattn", torch.nn.attention.list_flash_attention_impls())
+        q, k, v = (torch.randn(2, n, 4, 16, requires_grad=True) for n in (5, 9, 9))
+        q, k, v = q.transpose(1, 2), k.transpose(1, 2).contiguous(), v.transpose(1, 2)
+        few, bias = (x[:, :2] for x in (k, v)), torch.randn(5, 9)
+        cases = (
+            ((q, k, v), {"is_causal": True}), ((q, k, v), {"attn_mask": bias, "scale": 0.3}),
+            ((q, k, v), {"attn_mask": bias > 0}), ((q, *few), {"enable_gqa": True}),
+            ([x.bfloat16() for x in (q, k, v)], {}),
+        )  # fmt: skip
+
+        def run(call=own):
+            return [
+                (o, *torch.autograd.grad(o.float().square().sum(), given))
+                for given, o in ((given, call(*given, **options)) for given, options in cases)
+            ]
+
+        wanted = run()
+        torch.nn.attention.activate_flash_attention_impl("flashattn")
+        try:
+            with torch.profiler.profile() as profile:
+                found = run()
+            compiled = run(torch.compile(own, backend="aot_eager", fullgraph=True))
+            with self.assertRaisesRegex(UnsupportedError, "expected element type .* but got float64"):
+                own(*(x.double() for x in (q, k, v)))
+        finally:
+            torch.nn.attention.restore_flash_attention_impl()
+        names = {event.key for event in profile.key_averages()}
+        self.assertIn("aten::_scaled_dot_product_flash_attention_for_cpu_backward", names)
+        self.assertTrue(all(torch.equal(x, y) for x, y in zip(wanted[0], run()[0])))
+        for case in zip(found, compiled, wanted):
+            for mine, traced, other in zip(*case):
+                self.assertEqual(mine.stride(), traced.stride())
+                bound = {"rtol": 2e-2, "atol": 2e-2} if mine.dtype is torch.bfloat16 else {"rtol": 1e-4, "atol": 1e-5}
+                torch.testing.assert_close(mine, other, **bound)
+                torch.testing.assert_close(traced, mine)
+        self.assertFalse(all(torch.equal(x, y) for x, y in zip(found[0], wanted[0])))
+
+    def test_hook_of_gpus(self):
+        """What torch calls on a GPU, on tensors of the host."""
+        aten = torch.ops.aten
+        q, k, v = (torch.randn(2, n, 4, 16).transpose(1, 2) for n in (5, 9, 9))
+        o, lse, *rest = _hook._forward_cuda(q, k, v, 0.0, True, scale=0.3)
+        other, lse_of_cpu = aten._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, True, scale=0.3)
+        torch.testing.assert_close((o, lse), (other, lse_of_cpu), rtol=1e-4, atol=1e-5)
+        self.assertEqual(o.stride(), torch.empty_like(q).stride())
+        self.assertEqual((rest[:4], rest[-1].numel()), ([None, None, 5, 9], 0))
+        found = _hook._backward_cuda(o, q, k, v, o, lse, *rest[:4], 0.0, True, *rest[4:6], scale=0.3)
+        wanted = aten._scaled_dot_product_flash_attention_for_cpu_backward(
+            o, q, k, v, o, lse_of_cpu, 0.0, True, scale=0.3
+        )
+        torch.testing.assert_close(found, tuple(wanted), rtol=1e-4, atol=1e-5)
+        with self.assertRaisesRegex(UnsupportedError, "expected return_debug_mask False but got True"):
+            _hook._forward_cuda(q, k, v, 0.0, True, True)
+        with self.assertRaisesRegex(ArgumentError, "expected dropout_p 0 but got 0.5; pass 0.0"):
+            _hook._forward_cuda(q, k, v, 0.5)
+
+    def test_hook_that_torch_lacks(self):
+        with unittest.mock.patch.object(torch.nn, "attention", object()), self.assertRaisesRegex(
+            UnsupportedError, "expected a torch with .*register_flash_attention_impl but got 2.*; .*replace_sdpa"
+        ):
+            ft.register()
 
     def test_refusals(self):
         q = torch.randn(2, 4, 5, 16)

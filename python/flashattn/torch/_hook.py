@@ -1,0 +1,177 @@
+"""The hook that torch has for kernels of flash attention: what it calls where it chooses its own."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from ..errors import ArgumentError, UnsupportedError
+from ._ops import _backward, _forward
+
+#: What `torch.nn.attention.activate_flash_attention_impl` takes.
+NAME = "flashattn"
+_CAUSAL = "#flashattn.causal"
+
+
+def register() -> None:
+    """Makes the name "flashattn" known to torch's own hook, from where it takes the place of torch's
+    flash attention, on the CPU and on GPUs::
+
+        flashattn.torch.register()
+        torch.nn.attention.activate_flash_attention_impl("flashattn")
+
+    May be called again. Torch still chooses by its own rules: what it computes by other kernels, as f32 and
+    masks on a GPU, stays there; `replace_sdpa` takes all. `restore_flash_attention_impl` undoes it.
+
+    Raises:
+      UnsupportedError: a torch without the hook.
+    """
+    known = getattr(torch.nn.attention, "register_flash_attention_impl", None)
+    if known is None:
+        raise UnsupportedError(
+            "expected a torch with torch.nn.attention.register_flash_attention_impl but got "
+            f"{torch.__version__}; flashattn.torch.replace_sdpa needs none"
+        )
+    known(NAME, register_fn=_Active)
+
+
+class _Active:
+    """Stands in torch's dispatcher for as long as it is not removed."""
+
+    def __init__(self) -> None:
+        self.library: Any = torch.library.Library("aten", "IMPL")
+        name = "_scaled_dot_product_flash_attention"
+        for op, kernel, key in (
+            (name, _forward_cuda, "CUDA"),
+            (name + "_backward", _backward_cuda, "CUDA"),
+            (name + "_for_cpu", _forward_cpu, "CPU"),
+            (name + "_for_cpu_backward", _backward_cpu, "CPU"),
+        ):
+            self.library.impl(op, kernel, key)
+
+    def remove(self) -> None:
+        if self.library is not None:
+            self.library._destroy()
+            self.library = None
+
+
+def _run(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    attn_mask: Optional[Tensor],
+    scale: Optional[float],
+) -> Tuple[Tensor, Tensor]:
+    """o, of the strides that torch expects: those of a new tensor like the query; and lse."""
+    if dropout_p != 0:
+        raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
+    swaps = query.stride(1) < query.stride(2)
+    rows = (x.transpose(1, 2) if swaps else x for x in (query, key, value))
+    o, lse = _forward(
+        *rows, attn_mask, None, None, None, None, scale=scale, mask=_CAUSAL if is_causal else None,
+        align="top_left", layout="bshd" if swaps else "bhsd",
+    )  # fmt: skip
+    o = o.transpose(1, 2) if swaps else o
+    return (_with_strides_of(query, o) if o.shape == query.shape else o), lse
+
+
+def _with_strides_of(like: Tensor, tensor: Tensor) -> Tensor:
+    wanted = torch.empty_like(like)
+    return tensor if wanted.stride() == tensor.stride() else wanted.copy_(tensor)
+
+
+def _differentiate(
+    d_o: Tensor,
+    rows: Tuple[Tensor, Tensor, Tensor, Tensor],
+    lse: Tensor,
+    is_causal: bool,
+    attn_mask: Optional[Tensor],
+    scale: Optional[float],
+    swaps: bool,
+) -> Tuple[Tensor, ...]:
+    if swaps:
+        d_o, *rows = (x.transpose(1, 2) for x in (d_o, *rows))  # type: ignore[assignment]
+    q, k, v, o = rows
+    found = _backward(
+        d_o, None, q, k, v, o, lse, attn_mask, None, None, None, None, scale=scale,
+        mask=_CAUSAL if is_causal else None, align="top_left", layout="bshd" if swaps else "bhsd",
+        deterministic=torch.are_deterministic_algorithms_enabled(),
+    )  # fmt: skip
+    return tuple(x.transpose(1, 2) if swaps else x for x in found[:3])
+
+
+def _forward_cpu(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    *,
+    attn_mask: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+) -> Tuple[Tensor, Tensor]:
+    o, lse = _run(query, key, value, dropout_p, is_causal, attn_mask, scale)
+    # Torch's CPU has the queries before the heads, in lse and in gradients.
+    return o, lse.mT.contiguous().mT
+
+
+def _backward_cpu(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    dropout_p: float,
+    is_causal: bool,
+    *,
+    attn_mask: Optional[Tensor] = None,
+    scale: Optional[float] = None,
+) -> Tuple[Tensor, ...]:
+    rows = query, key, value, out
+    return _differentiate(grad_out, rows, logsumexp, is_causal, attn_mask, scale, True)
+
+
+def _forward_cuda(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    return_debug_mask: bool = False,
+    *,
+    scale: Optional[float] = None,
+) -> Tuple[Any, ...]:
+    if return_debug_mask:
+        raise UnsupportedError("expected return_debug_mask False but got True")
+    o, lse = _run(query, key, value, dropout_p, is_causal, None, scale)
+    state = query.new_zeros(2, dtype=torch.uint64), query.new_zeros((), dtype=torch.uint64)
+    return o, lse, None, None, query.shape[2], key.shape[2], *state, query.new_empty(0)
+
+
+def _backward_cuda(
+    grad_out: Tensor,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    out: Tensor,
+    logsumexp: Tensor,
+    cum_seq_q: Optional[Tensor],
+    cum_seq_k: Optional[Tensor],
+    max_q: int,
+    max_k: int,
+    dropout_p: float,
+    is_causal: bool,
+    philox_seed: Tensor,
+    philox_offset: Tensor,
+    *,
+    scale: Optional[float] = None,
+) -> Tuple[Tensor, ...]:
+    rows = query, key, value, out
+    swaps = query.stride(1) < query.stride(2)
+    found = _differentiate(grad_out, rows, logsumexp, is_causal, None, scale, swaps)
+    return tuple(map(_with_strides_of, rows, found))
