@@ -43,7 +43,7 @@ _NAMES = {
     "logical_or": "|", "xor": "^", "bitwise_xor": "^", "logical_xor": "^", "invert": "~",
     "bitwise_not": "~", "logical_not": "~", "negative": "neg", "absolute": "abs",
 }  # fmt: skip
-_HINT = "docs/pytorch.md lists what a score_mod and a mask_mod may do"
+_HINT = "docs/flex-attention.md lists what a score_mod and a mask_mod may do"
 
 
 class Node:
