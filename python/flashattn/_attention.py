@@ -383,6 +383,9 @@ def _attend(
     _module.check_options(mask, align, layout)
     scale_bits = None if scale is None else _module.scale_bits(scale)
     tensors = {"q": q, "k": k, "v": v}
+    for name, tensor in (*tensors.items(), *operands.items()):
+        if _tensors.is_torch(tensor):
+            _tensors.check_layout(name, tensor)
     if _tensors.is_torch(q) and _torch.has_to_dispatch((q, k, v, *values)):
         return _torch.operators()(
             q, k, v, operands, mask=mask, align=align, layout=layout, return_lse=return_lse,

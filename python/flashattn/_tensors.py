@@ -100,6 +100,16 @@ def is_torch(tensor: Any) -> bool:
     return torch is not None and isinstance(tensor, torch.Tensor)
 
 
+def check_layout(name: str, tensor: Any) -> None:
+    """Raises ArgumentError for a tensor of torch that is not an array with strides."""
+    torch = sys.modules["torch"]
+    if tensor.layout is not torch.strided:
+        raise ArgumentError(
+            f"expected {name!r} to be a tensor with strides but got layout {tensor.layout}; convert it, "
+            "as with .to_dense() or .to_padded_tensor(0)"
+        )
+
+
 def _torch_view(name: str, tensor: Any) -> View:
     kind = tensor.device.type
     if kind not in ("cpu", "cuda"):

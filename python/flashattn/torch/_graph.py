@@ -17,7 +17,7 @@ from torch.overrides import TorchFunctionMode
 
 from .. import math as traced_math
 from .._trace import _is_number
-from ..errors import FlashAttnError, TraceError
+from ..errors import ArgumentError, FlashAttnError, TraceError
 
 _BINARY: Dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
@@ -209,6 +209,21 @@ def graph_of(function: Callable[..., Any], what: str, arguments: Tuple[str, ...]
     return _lift(result, f"what {what} returns")
 
 
+def _element(tensor: Tensor, indices: Tuple[Any, ...]) -> Tensor:
+    """The elements of a captured tensor at tensors of indices."""
+    for index in indices:
+        if isinstance(index, Tensor) and index.device != tensor.device:
+            raise ArgumentError(
+                f"expected a captured tensor on {index.device} as 'query' but got {tensor.device}"
+            )
+    try:
+        return tensor[indices]
+    except IndexError as error:
+        raise ArgumentError(
+            f"expected indices into a captured tensor of shape {list(tensor.shape)} but got {error}"
+        ) from None
+
+
 def compute(node: Any, values: Mapping[str, Any]) -> Any:
     """The graph on `values` of its arguments: traced ones, or tensors of indices that broadcast."""
     known: Dict[int, Any] = {}
@@ -218,8 +233,7 @@ def compute(node: Any, values: Mapping[str, Any]) -> Any:
             return x
         if id(x) not in known:
             if x.op == "load":
-                tensor, indices = x.args[0], tuple(map(visit, x.args[1:]))
-                found = tensor[indices]
+                found = _element(x.args[0], tuple(map(visit, x.args[1:])))
             elif not x.args:
                 found = values[x.op]
             elif x.op == "where":

@@ -287,8 +287,13 @@ def _backward(
     )
 
 
-def _sizes(q: Tensor, k: Tensor, v: Tensor, layout: str) -> Tuple[Any, Any, Any]:
+def _sizes(
+    q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Any], layout: str
+) -> Tuple[Any, Any, Any]:
     """Batch, heads and length of q, once what can be seen without numbers is checked."""
+    for name, operand in zip(OPERANDS, operands):
+        if isinstance(operand, Tensor) and operand.device != q.device:
+            raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {operand.device}")
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.ndim != 4:
             raise ArgumentError(f"expected {name!r} of rank 4 but got rank {tensor.ndim}")
@@ -312,7 +317,7 @@ def _sizes(q: Tensor, k: Tensor, v: Tensor, layout: str) -> Tuple[Any, Any, Any]
 def _fake_forward(
     q: Tensor, k: Tensor, v: Tensor, *operands: Any, layout: str = "bhsd", **options: Any
 ) -> Tuple[Tensor, Tensor]:
-    batch, heads, length = _sizes(q, k, v, layout)
+    batch, heads, length = _sizes(q, k, v, operands, layout)
     return (
         q.new_empty((*q.shape[:3], v.shape[3])),
         q.new_empty((batch, heads, length), dtype=torch.float32),
@@ -402,6 +407,13 @@ class _Attention(torch.autograd.Function):
         *gradients, d_bias, d_sink_logits = found
         found = (*gradients, d_bias, None, d_sink_logits, None, None)
         return (None, *(gradient if need else None for gradient, need in zip(found, needs)))
+
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise UnsupportedError(
+            "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them"
+        )
 
 
 class _BatchedAttention(_Attention):

@@ -1,0 +1,172 @@
+# What torch's users may do wrong: each case is refused, with what was expected and what was found, and neither
+# computed in silence nor by another's error.
+# REQUIRES: python-package, torch
+# RUN: %flashattn_python %s
+
+import unittest
+
+import torch
+from flashattn import ArgumentError, CompileError, TraceError, UnsupportedError, attention, attention_backward
+from flashattn import torch as ft
+from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.functional import scaled_dot_product_attention
+
+op = torch.ops.flashattn.attention.default
+backward_op = torch.ops.flashattn.attention_backward.default
+NOTHING = (None,) * 5
+
+torch.manual_seed(3)
+q, k, wide = torch.randn(2, 4, 5, 16), torch.randn(2, 2, 7, 16), torch.randn(2, 4, 5, 16)
+#: The same with a graph: other checks would come first.
+g = q.clone().requires_grad_()
+lse = torch.zeros(2, 4, 5)
+kinds = {"no graph": q, "graph": g}
+
+
+def meta(*shape):
+    return torch.empty(shape, device="meta")
+
+
+def jagged():
+    parts = [torch.randn(4, n, 16) for n in (5, 3)]
+    return torch.nested.nested_tensor(parts, layout=torch.jagged)
+
+
+def second(x):
+    return torch.func.grad(lambda y: torch.func.grad(lambda z: attention(z, k, k).sum())(y).sum())(x)
+
+
+def replaced(*tensors, **options):
+    with ft.replace_sdpa():
+        return scaled_dot_product_attention(*tensors, **options)
+
+
+def autocast(*tensors, **options):
+    with torch.autocast("cpu", torch.float16):
+        return attention(*tensors, **options)
+
+
+def flex(score_mod=None, **options):
+    return lambda: ft.flex_attention(q, wide, wide, score_mod, **options)
+
+
+A, U = ArgumentError, UnsupportedError
+#: Error, message, call. Those of attention itself run with and without a graph, and take q first.
+OF_ATTENTION = (
+    (A, "expected element type f32 of 'k' as in 'q' but got f16", lambda x: attention(x, k.half(), k)),
+    (A, "expected 'k' on cpu as 'q' but got meta", lambda x: attention(x, k.to("meta"), k)),
+    (A, "expected 'bias' on cpu as 'q' but got meta", lambda x: attention(x, k, k, bias=meta(5, 7))),
+    (A, "expected 'kv_len' on cpu as 'q' but got meta",
+     lambda x: attention(x, k, k, kv_len=meta(2).to(torch.int32))),
+    (A, "expected 'k' to be a tensor with strides but got layout torch.sparse_coo; convert it",
+     lambda x: attention(x, k.to_sparse(), k)),
+    (A, "expected 'k' to be a tensor with strides but got layout torch.jagged; .* or .to_padded_tensor",
+     lambda x: attention(x, jagged(), k)),
+    (A, "expected element type bool of 'keep' but got f32; convert it",
+     lambda x: attention(x, k, k, keep=torch.rand(5, 7, requires_grad=True))),
+    (U, "expected element type f16, bf16 or f32 of 'bias' but got float64; convert it",
+     lambda x: attention(x, k, k, bias=torch.rand(5, 7).double().requires_grad_())),
+    (A, "expected element type f32 of 'sink_logits' but got f16",
+     lambda x: attention(x, k, k, sink_logits=torch.rand(4).half())),
+    (A, "expected head count of 'sink_logits' to be 4 as in 'q' but got 2",
+     lambda x: attention(x, k, k, sink_logits=torch.rand(2))),
+    (A, "expected element type i32 of 'kv_len' but got f32",
+     lambda x: attention(x, k, k, kv_len=torch.tensor([3.0, 4.0], requires_grad=True))),
+    (A, "expected batch size of 'kv_len' to be 2 as in 'q' but got 1",
+     lambda x: attention(x, k, k, kv_len=torch.tensor([3], dtype=torch.int32))),
+    (A, "expected mask to be a flashattn mask or None but got Tensor; keep= takes an array of truth",
+     lambda x: attention(x, k, k, mask=torch.ones(5, 7).bool())),
+    (A, "expected a finite positive scale but got nan", lambda x: attention(x, k, k, scale=float("nan"))),
+    (A, "expected device to be None or 'model:sm_XX' but got 'cuda'", lambda x: attention(x, k, k, device="cuda")),
+    (A, "expected a CUDA stream or its address but got str", lambda x: attention(x, k, k, stream="x")),
+    (A, "expected schedule fields tile_m, .* but got nonsense", lambda x: attention(x, k, k, schedule="nonsense")),
+    (A, "expected dtype bf16 or None but got torch.float64", lambda x: attention(x, k, k, dtype=torch.float64)),
+    (TypeError, "unexpected keyword argument 'dropout_p'", lambda x: attention(x, k, k, dropout_p=0.1)),
+    (TraceError, "but got the truth of a traced value",
+     lambda x: attention(x, k, k, score_mod=lambda s, b, h, p, k: s if s > 0 else 0)),
+    (U, "expected attention to be differentiated once but got a second derivative", second),
+    (U, "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them",
+     lambda x: torch.func.jvp(lambda y: attention(y, k, k), (x,), (x,))),
+    (A, "expected 'q' of rank 4 but got rank 3", lambda x: torch.vmap(lambda y: attention(y, y, y))(x)),
+    (U, "expected no out with tensors that .* or in what torch traces, batches or casts, but got one",
+     lambda x: torch.vmap(lambda y: attention(y, y, y, out=y))(x[None])),
+    (U, "expected element type f16, bf16 or f32 of 'q' but got float64", lambda x: autocast(*(x.double(),) * 3)),
+    (U, "expected no out .* casts, but got one", lambda x: autocast(x, k, k, out=torch.empty_like(q))),
+)  # fmt: skip
+OTHERS = (
+    (U, "expected element type f16, bf16 or f32 of 'q' but got int64; convert it, .* .to\\(torch.float32\\)",
+     lambda: attention(*(wide.long(),) * 3)),
+    (U, "but got float8_e4m3fn", lambda: attention(*(wide.to(torch.float8_e4m3fn),) * 3)),
+    (U, "but got complex64", lambda: attention(*(wide.to(torch.complex64),) * 3)),
+    (A, "expected 'q' to be a tensor with strides but got layout torch._mkldnn",
+     lambda: attention(q.to_mkldnn(), k, k)),
+    (A, "expected 'k' on meta as 'q' but got cpu", lambda: attention(q.to("meta"), k, k)),
+    (A, "expected 'sink_logits' on meta as 'q' but got cpu",
+     lambda: attention(*(meta(2, 4, 5, 16),) * 3, sink_logits=torch.rand(4))),
+    (U, "expected no out with tensors that require gradients, .* call it under torch.no_grad",
+     lambda: attention(g, k, k, out=torch.empty_like(q))),
+    (U, "expected tensors without gradients but got 'q' with requires_grad; call it under torch.no_grad",
+     lambda: attention_backward(g, wide, wide, wide, lse, wide)),
+    (A, "expected query length of 'lse' to be 5 as in 'q' but got 4",
+     lambda: attention_backward(q, wide, wide, wide, torch.zeros(2, 4, 4), wide)),
+    (A, "expected element type f32 of 'd_o' as in 'q' but got f16",
+     lambda: backward_op(q.half(), None, q, wide, wide, q, lse, *NOTHING)),
+    (CompileError, "unknown attribute `nonsense` in dialect `flashattn`",
+     lambda: op(q, k, k, *NOTHING, mask="#flashattn.nonsense")),
+    (A, "expected layout bhsd or bshd but got 'sbhd'", lambda: op(q, k, k, *NOTHING, layout="sbhd")),
+    (RuntimeError, "expected element type f32 of 'k' as in 'q' but got f16",
+     lambda: torch.compile(lambda x: attention(x, x.half(), x), backend="eager", fullgraph=True)(q)),
+    (A, "expected dropout_p 0 but got 0.1; pass 0.0, as in evaluation", lambda: ft.sdpa(q, q, q, dropout_p=0.1)),
+    (A, "expected dropout_p 0 but got 0.3; pass 0.0", lambda: replaced(q, q, q, dropout_p=0.3)),
+    (A, "expected attn_mask or is_causal but got both",
+     lambda: replaced(q, q, q, torch.ones(5, 5, requires_grad=True), is_causal=True)),
+    (A, "expected 'bias' on cpu as 'q' but got meta", lambda: ft.sdpa(q, q, q, meta(5, 5).requires_grad_())),
+    (A, "expected 'q' to be a tensor with strides but got layout torch.jagged", lambda: ft.sdpa(*(jagged(),) * 3)),
+    (U, "expected element type f16, bf16 or f32 of 'q' but got float64",
+     lambda: ft.flex_attention(*(wide.double(),) * 3)),
+    (A, "expected a captured tensor on cpu as 'query' but got meta", flex(lambda s, b, h, q, k: s + meta(4)[h])),
+    (A, r"expected indices into a captured tensor of shape \[2\] but got index 2 is out of bounds",
+     flex(lambda s, b, h, q, k: s + torch.zeros(2)[h])),
+    (A, "expected indices into a captured tensor of shape \\[3\\] but got index 3 is out of bounds",
+     lambda: flex(block_mask=mask_beyond())()),
+    (A, "expected a finite positive scale but got -1.0", flex(scale=-1)),
+)  # fmt: skip
+
+
+def mask_beyond():
+    """A block mask whose function reads beyond what it captures, once it is asked again."""
+    table = [torch.ones(5).bool()]
+    block_mask = create_block_mask(lambda b, h, q, k: table[0][k], None, None, 5, 5, device="cpu")
+    table[0] = torch.ones(3).bool()
+    return block_mask
+
+
+class ErrorsTest(unittest.TestCase):
+    def test_attention(self):
+        for kind, x in kinds.items():
+            for error, message, call in OF_ATTENTION:
+                with self.subTest(message, q=kind), self.assertRaisesRegex(error, message):
+                    call(x)
+
+    def test_others(self):
+        for error, message, call in OTHERS:
+            with self.subTest(message), self.assertRaisesRegex(error, message):
+                call()
+
+    def test_there_are_many(self):
+        self.assertGreaterEqual(len(OF_ATTENTION) + len(OTHERS), 40)
+
+    def test_overflow_under_autocast_is_not_hidden(self):
+        """What f16 cannot hold is infinite, and what comes of it NaN, as by the definition."""
+        big = torch.tensor([1.0, 3e4, 1e6]).repeat(2, 4, 2)[..., :5, None] * wide
+        found = autocast(big, wide, wide)
+        half, keys = big.half().float(), wide.half().float()
+        wanted = (half @ keys.mT / 4).softmax(-1) @ keys
+        self.assertTrue(wanted.isnan().any() and not wanted.isnan().all())
+        self.assertTrue(torch.equal(found.isnan(), wanted.isnan()))
+        seen = ~wanted.isnan()
+        torch.testing.assert_close(found.float()[seen], wanted[seen], rtol=2e-3, atol=2e-3)
+
+
+if __name__ == "__main__":
+    unittest.main()
