@@ -63,7 +63,14 @@ private:
 /// its own.
 class Table {
 public:
+  /// Null, with the message set, where the limit is none.
   std::shared_ptr<Entry> find(const Recipe &recipe) {
+    if (limit == 0) {
+      failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+               "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got '{0}'",
+               std::getenv("FLASHATTN_CACHE_KERNELS"));
+      return nullptr;
+    }
     std::string key = llvm::join_items('\0', llvm::itostr(recipe.device), recipe.chip.str(),
                                        recipe.schedule.str(), recipe.module.str());
     std::lock_guard<std::mutex> lock(mutex);
@@ -83,10 +90,12 @@ public:
   }
 
 private:
+  /// 0 where the environment says something else than a limit.
   static size_t getLimit() {
+    constexpr size_t kDefault = 256;
     const char *text = std::getenv("FLASHATTN_CACHE_KERNELS");
-    size_t limit;
-    return text && llvm::to_integer(text, limit, 10) && limit > 0 ? limit : 256;
+    size_t found = 0;
+    return !text ? kDefault : llvm::to_integer(text, found, 10) ? found : 0;
   }
 
   void dropOldest() {
@@ -272,7 +281,7 @@ static xla::Error *call(const xla::CallFrame &frame, int32_t device, void *strea
   if (int32_t status = readRecipe(frame.attributes, device, recipe))
     return makeError(frame, status);
   std::shared_ptr<Entry> entry = getTable().find(recipe);
-  int32_t status = entry->compile(recipe);
+  int32_t status = entry ? entry->compile(recipe) : int32_t(FLASHATTN_ERROR_INVALID_ARGUMENT);
   if (!status && frame.stage == xla::kExecute)
     status = launch(frame, entry->get(), stream);
   return status ? makeError(frame, status) : nullptr;

@@ -48,7 +48,6 @@ struct MetadataExtension {
 
 enum ErrorCode : int {
   kInvalidArgument = 3,
-  kFailedPrecondition = 9,
   kUnimplemented = 12,
   kInternal = 13,
 };
@@ -141,7 +140,8 @@ struct Attributes {
   const void *const *values;
 };
 
-enum Stage : int { kInstantiate = 0, kPrepare = 1, kInitialize = 2, kExecute = 3 };
+/// What is asked for; those before it only make ready.
+enum Stage : int { kInstantiate = 0, kExecute = 3 };
 
 struct CallFrame {
   size_t size;

@@ -113,12 +113,18 @@ class ErrorTest(unittest.TestCase):
             with self.assertRaisesRegex((TypeError, UnsupportedError), "differentiated once|forward-mode"):
                 call(Q)
 
-    def test_library_that_is_missing(self):
-        done = subprocess.run(
-            [sys.executable, "-c", "import flashattn.jax"], capture_output=True, text=True,
-            env={**os.environ, "FLASHATTN_LIBRARY": "/nowhere/libFlashAttnC.so"},
-        )  # fmt: skip
-        self.assertIn("LibraryError: expected libFlashAttnC.so in /nowhere", done.stderr)
+    def test_environment(self):
+        call = "import flashattn.jax as fj, numpy as np; x = np.ones((1, 1, 1, 8), np.float32); fj.attention(x, x, x)"
+        for variable, value, message in (
+            ("LIBRARY", "/nowhere/libFlashAttnC.so", "LibraryError: expected libFlashAttnC.so in /nowhere"),
+            ("CACHE_KERNELS", "many", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got 'many'"),
+            ("CACHE_KERNELS", "0", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got '0'"),
+        ):  # fmt: skip
+            done = subprocess.run(
+                [sys.executable, "-c", call], capture_output=True, text=True,
+                env={**os.environ, f"FLASHATTN_{variable}": value},
+            )  # fmt: skip
+            self.assertIn(message, done.stderr)
 
     def test_doubles(self):
         with jax.enable_x64(True):
