@@ -112,6 +112,14 @@ class FeatureTest(unittest.TestCase):
             wanted = flashattn.attention(q, k, v, mask=flashattn.causal)
             numpy.testing.assert_allclose(found, wanted, atol=2e-3)
 
+        def slope(device, *given):
+            call = lambda *x: fj.attention(*x, device=device).astype(jnp.float32).sum()  # noqa: E731
+            return jax.grad(call, argnums=(0, 1, 2))(*given)
+
+        with jax.default_device(jax.devices("cpu")[0]):
+            for x, y in zip(slope("model:sm_90a", q, k, v), slope(None, q, k, v)):
+                numpy.testing.assert_allclose(x, y, atol=4e-3)
+
 
 class MapTest(unittest.TestCase):
     def test_vmap(self):

@@ -22,7 +22,7 @@ parser.add_argument("--device", choices=("cpu", "fake", "cuda"), default="cpu")
 options = parser.parse_args()
 
 Pointer, Int, Long = ctypes.c_void_p, ctypes.c_int32, ctypes.c_int64
-#: Of XLA, with what the library calls by it and the values of a frame: xla/ffi/api/c_api.h of OpenXLA.
+#: Types of elements and stages, as XLA numbers them: xla/ffi/api/c_api.h of OpenXLA, as are the structures.
 TYPES = {"bool": 1, "int32": 4, "float16": 10, "float32": 11, "float64": 12, "bfloat16": 16}
 EXECUTE, INSTANTIATE = 3, 0
 
