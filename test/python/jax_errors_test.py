@@ -11,7 +11,6 @@ import jax
 import jax.numpy as jnp
 import numpy
 
-import flashattn
 import flashattn.jax as fj
 from flashattn import ArgumentError, KeywordError, TraceError, UnsupportedError
 

@@ -2,9 +2,9 @@
 `flashattn_attention_backward`, with what JAX asks of a primitive to trace it, to batch it, to compile it
 and to refuse what it cannot differentiate.
 
-Each becomes one call of a foreign function of XLA. What it computes stands in its attributes, the text
-of the module among them, as it does for whoever compiles: shapes are checked where JAX traces, the
-module is checked where JAX lowers for a platform, and XLA has the kernel compiled with its program.
+Each becomes one call of a foreign function of XLA, whose attributes say what it computes, the text of
+the module first. Shapes are checked where JAX traces, the module where JAX lowers for a platform; the
+kernel is compiled where XLA makes its program ready or, on a GPU, first runs it.
 """
 
 from __future__ import annotations
