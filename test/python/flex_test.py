@@ -28,7 +28,7 @@ BOUNDS = {getattr(torch, name): _reference.FROBENIUS[short] for name, short in
           (("float32", "f32"), ("float16", "f16"), ("bfloat16", "bf16"))}  # fmt: skip
 
 #: Every how many of the sampled cases are taken.
-options = argparse.Namespace(step=9)
+options = argparse.Namespace(step=17)
 
 
 def causal(b, h, q, k):
@@ -242,16 +242,15 @@ class FlexTest(unittest.TestCase):
         self.assertGreater(min(counts.values()), 320 // options.step // 5)
 
     def test_sets_are_sets(self):
-        for seed in range(2):
-            for name, mod in affine_mods(random.Random(seed)).items():
-                with self.subTest(seed=seed, mask=name):
-                    mask = ft.affine_mask(mod)
-                    wanted = create_block_mask(mod, None, None, 13, 11, device="cpu", BLOCK_SIZE=1)
-                    x = torch.eye(11)[None, None]
-                    q = torch.zeros(1, 1, 13, 11)
-                    seen = flashattn.attention(q, x, x, mask=mask, align="top_left") > 0
-                    dense = wanted.to_dense().bool()
-                    self.assertTrue(torch.equal(seen, dense))
+        for name, mod in affine_mods(random.Random(0)).items():
+            with self.subTest(mask=name):
+                mask = ft.affine_mask(mod)
+                wanted = create_block_mask(mod, None, None, 13, 11, device="cpu", BLOCK_SIZE=1)
+                x = torch.eye(11)[None, None]
+                q = torch.zeros(1, 1, 13, 11)
+                seen = flashattn.attention(q, x, x, mask=mask, align="top_left") > 0
+                dense = wanted.to_dense().bool()
+                self.assertTrue(torch.equal(seen, dense))
 
     def test_lists_without_a_function(self):
         counts = torch.tensor([[[1, 2, 1]]], dtype=torch.int32)

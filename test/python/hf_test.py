@@ -62,6 +62,15 @@ def make(name):
     return model, other
 
 
+def pair(name):
+    """The model on flashattn, and the same in float64 on eager attention."""
+    model, _ = make(name)
+    exact = copy.deepcopy(model).double()
+    exact.set_attn_implementation("eager")
+    model.set_attn_implementation("flashattn")
+    return model, exact
+
+
 def error(found, wanted):
     return float((found.double() - wanted).norm() / wanted.norm())
 
@@ -77,10 +86,7 @@ class ModelTest(unittest.TestCase):
         tokens = torch.randint(1, 211, (2, 33))
         for name in MODELS:
             with self.subTest(model=name), torch.no_grad():
-                model, _ = make(name)
-                exact = copy.deepcopy(model).double()
-                exact.set_attn_implementation("eager")
-                model.set_attn_implementation("flashattn")
+                model, exact = pair(name)
                 self.assertLessEqual(error(model(tokens).logits, exact(tokens).logits), 1e-5)
                 # Left padding: what stands there is nobody's, and in float64 NaN.
                 seen = torch.ones_like(tokens)
@@ -127,10 +133,7 @@ class ModelTest(unittest.TestCase):
         places = torch.cat([torch.arange(14), torch.arange(11)])[None]
         for name in MODELS:
             with self.subTest(model=name), torch.no_grad():
-                model, _ = make(name)
-                exact = copy.deepcopy(model).double()
-                exact.set_attn_implementation("eager")
-                model.set_attn_implementation("flashattn")
+                model, exact = pair(name)
                 packed = torch.cat([first, second], dim=1)
                 found, wanted = (
                     one(packed, position_ids=places, use_cache=False).logits
@@ -170,11 +173,9 @@ class ModelTest(unittest.TestCase):
         for name, is_compiled in ((name, name in ("Qwen3", "Gemma2")) for name in MODELS):
             with self.subTest(model=name):
                 torch._dynamo.reset()
-                model, _ = make(name)
-                eager, exact = copy.deepcopy(model), copy.deepcopy(model).double()
-                model.set_attn_implementation("flashattn")
-                for one in (eager, exact):
-                    one.set_attn_implementation("eager")
+                model, exact = pair(name)
+                eager = copy.deepcopy(model)
+                eager.set_attn_implementation("eager")
                 for one in (model, eager, exact):
                     call = one
                     if is_compiled and one is model:

@@ -61,9 +61,9 @@ def run(rank, where):
     sinks, keep = torch.randn(4), torch.rand(2, 1, 5, 7) > 0.3
     lengths = torch.tensor([4, 7], dtype=torch.int32)
     whole = Replicate()
-    for place in (BATCH, HEADS, whole):
+    check(mesh, make(hkv=1), {}, whole, whole)
+    for place in (BATCH, HEADS):
         check(mesh, make(), {}, place, place, mask=causal)
-        check(mesh, make(hkv=1), {}, place if place is not HEADS else whole, place if place is not HEADS else whole)
         rest = {"bias": (wide, place), "keep": (keep, BATCH if place is BATCH else whole),
                 "sink_logits": (sinks, Shard(0) if place is HEADS else whole),
                 "kv_len": (lengths, Shard(0) if place is BATCH else whole)}  # fmt: skip

@@ -154,24 +154,11 @@ def _forward_cuda(
 
 
 def _backward_cuda(
-    grad_out: Tensor,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    out: Tensor,
-    logsumexp: Tensor,
-    cum_seq_q: Optional[Tensor],
-    cum_seq_k: Optional[Tensor],
-    max_q: int,
-    max_k: int,
-    dropout_p: float,
-    is_causal: bool,
-    philox_seed: Tensor,
-    philox_offset: Tensor,
-    *,
-    scale: Optional[float] = None,
+    grad_out: Tensor, *inputs: Any, scale: Optional[float] = None
 ) -> Tuple[Tensor, ...]:
-    rows = query, key, value, out
-    swaps = query.stride(1) < query.stride(2)
-    found = _differentiate(grad_out, rows, logsumexp, is_causal, None, scale, swaps)
+    """Of query, key, value, out and logsumexp; then what `_forward_cuda` gave, around two numbers: whether
+    to drop out, refused there, and is_causal."""
+    rows, is_causal = inputs[:4], inputs[10]
+    swaps = rows[0].stride(1) < rows[0].stride(2)
+    found = _differentiate(grad_out, rows, inputs[4], is_causal, None, scale, swaps)
     return tuple(map(_with_strides_of, rows, found))
