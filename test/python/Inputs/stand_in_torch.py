@@ -11,6 +11,7 @@ import types
 from flashattn import _cache, _tensors, _torch
 
 STREAM = 0x500  # the current one of device 0; others follow
+STRIDED = "torch.strided"
 
 
 class Device:
@@ -28,6 +29,7 @@ class Tensor:
     """On the CPU where `device` is -1: `memory` keeps what the address belongs to."""
 
     made = 0x900000
+    layout = STRIDED
 
     def __init__(self, shape, at, dtype="torch.float16", device=0, strides=None, memory=None):
         self.shape, self.at, self.dtype, self.memory = tuple(shape), at, dtype, memory
@@ -124,7 +126,7 @@ def install(test, exchange, major=1):
         kind.__dlpack_c_exchange_api__ = _make_capsule(kind.table)
     make = lambda *args, **fields: _as(kind, empty(*args, **fields))  # noqa: E731
     torch = types.ModuleType("torch")
-    torch.Tensor, torch.float32 = kind, "torch.float32"
+    torch.Tensor, torch.float32, torch.strided = kind, "torch.float32", STRIDED
     torch.empty = make
     torch.empty_like = lambda t: make(t.shape, t.dtype, t.device)
     torch.is_grad_enabled = lambda: True
