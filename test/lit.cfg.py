@@ -91,8 +91,9 @@ if os.path.exists(os.path.join(config.flashattn_lib_dir, "FlashAttnPlugin.so")):
 
 
 def find_numpy_python():
-    """A Python with NumPy: lit's own, or the system's, whose packages apt installs."""
-    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
+    """A Python with NumPy: the one given, lit's own, or the system's, whose packages apt installs."""
+    given = os.environ.get("FLASHATTN_TEST_PYTHON")
+    for python in dict.fromkeys(filter(None, (given, sys.executable, "/usr/bin/python3"))):
         for modules in (("numpy", "pip", "setuptools", "wheel", "ensurepip"), ("numpy",)):
             # Looked for, not imported: pip and setuptools do not go together in one process.
             script = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, %r)))" % (modules,)
