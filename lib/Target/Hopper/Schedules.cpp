@@ -299,7 +299,8 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     fields.warps = kWarps * m / kRows;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   };
-  if (classifyMask(op.getVisibleSets()).shape == MaskShape::Triangular)
+  MaskShape mask = classifyMask(op.getVisibleSets()).shape;
+  if (mask == MaskShape::Triangular)
     roles.section = 4;
   // Sums of dq come from all programs, in any order (B4).
   if (!op.getDeterministic()) {
@@ -307,6 +308,11 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     add(2 * kRows, kRows, 3);
   }
   add(kRows, kRows, 2);
+  // Measured with D = 256 on an H200: 48 queries a step are 2 to 4 % faster than 32. The intervals of
+  // bands leave no registers for them.
+  constexpr int64_t kNarrow = 128;
+  if (mask != MaskShape::Banded && std::max(op.getD(), op.getDv()) > kNarrow)
+    add(kRows, 3 * kRows / 4, 2, /*apart=*/true);
   add(kRows, kRows / 2, 3, /*apart=*/true);
   return candidates;
 }

@@ -33,8 +33,10 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
-  whole = std::lcm(std::lcm(schedule.getTileM(), schedule.forValues().getTileN()),
-                   schedule.forQueryTiles().getTileM());
+  whole = 1;
+  for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forValues().getTileN(),
+                       schedule.forQueryTiles().getTileM()})
+    whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(sizes.batches, 2), sizes.heads, rows});
   if (sumsQueries)
