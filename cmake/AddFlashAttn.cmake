@@ -27,7 +27,9 @@ if(NOT LLVM_ENABLE_RTTI)
 endif()
 if(FLASHATTN_SANITIZE)
   # vptr needs the RTTI of every base class, which libLLVM does not export for all of its own.
-  set(flashattn_sanitize -fsanitize=address,undefined -fno-sanitize=vptr -fno-omit-frame-pointer)
+  # `function` reads what stands before a function, where compiled code may have no memory at all.
+  set(flashattn_sanitize -fsanitize=address,undefined -fno-sanitize=vptr,function
+    -fno-omit-frame-pointer)
   flashattn_build_options(COMPILE_OPTIONS ${flashattn_sanitize})
   flashattn_build_options(LINK_OPTIONS ${flashattn_sanitize})
 endif()

@@ -91,9 +91,8 @@ if os.path.exists(os.path.join(config.flashattn_lib_dir, "FlashAttnPlugin.so")):
 
 
 def find_numpy_python():
-    """A Python with NumPy: the one given, lit's own, or the system's, whose packages apt installs."""
-    given = os.environ.get("FLASHATTN_TEST_PYTHON")
-    for python in dict.fromkeys(filter(None, (given, sys.executable, "/usr/bin/python3"))):
+    """A Python with NumPy: lit's own, or the system's, whose packages apt installs."""
+    for python in dict.fromkeys((sys.executable, "/usr/bin/python3")):
         for modules in (("numpy", "pip", "setuptools", "wheel", "ensurepip"), ("numpy",)):
             # Looked for, not imported: pip and setuptools do not go together in one process.
             script = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, %r)))" % (modules,)
@@ -114,17 +113,20 @@ if os.path.exists(capi) and os.path.isdir(package) and not config.flashattn_sani
     if numpy_python:
         config.available_features.add("python-package")
         cache = os.path.join(config.test_exec_root, "python-cache")
+        # A virtual environment of this one would not have its packages, so it makes no wheels.
+        front_ends_python = os.environ.get("FLASHATTN_TEST_PYTHON", numpy_python)
         config.substitutions += [
             (
                 "%flashattn_python",
                 "env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s FLASHATTN_LIBRARY=%s FLASHATTN_TUNED=1 XDG_CACHE_HOME=%s %s"
-                % (package, capi, cache, numpy_python),
+                % (package, capi, cache, front_ends_python),
             ),
             ("%numpy_python", numpy_python),
+            ("%front_ends_python", front_ends_python),
         ]
         for module in ("torch", "transformers", "jax", "onnx", "onnxruntime"):
             probe = "import sys; from importlib.util import find_spec; sys.exit(find_spec('%s') is None)" % module
-            if subprocess.run([numpy_python, "-c", probe]).returncode == 0:
+            if subprocess.run([front_ends_python, "-c", probe]).returncode == 0:
                 config.available_features.add(module)
         if makes_wheels:
             config.available_features.add("python-wheel")
