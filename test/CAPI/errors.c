@@ -307,9 +307,9 @@ static void checkTensors(void) {
   packed.data[3] = (char *)t[3].data + 2;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
         "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
-  packed.data[3] = t[2].data;
+  packed.data[3] = t[0].data; /* of o's own size, so that no neighbour's memory begins in it */
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
-        "expected the output argument 3 ('o') to share no memory with argument 2 ('v')");
+        "expected the output argument 3 ('o') to share no memory with argument 0 ('q')");
   packed.match = 17;
   FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
         "expected a match or 0 but got 17");
