@@ -163,6 +163,29 @@ static void convert(hopper::StoreTileOp op, ModelKernel &kernel) {
 }
 
 //===----------------------------------------------------------------------===//
+// Turns
+//===----------------------------------------------------------------------===//
+
+static void convert(AwaitTurnOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  kernel.call(b, op, "AwaitTurn",
+              {kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices()), op.getTurn()});
+}
+
+static void convert(PassTurnOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  kernel.call(b, op, "PassTurn",
+              {kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices()), op.getTurn(),
+               constant(b, op.getLoc(), op.getBack())});
+}
+
+static void convert(ReadTurnOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Value place = kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices());
+  op.replaceAllUsesWith(kernel.call(b, op, "ReadTurn", place, op.getType()));
+}
+
+//===----------------------------------------------------------------------===//
 // Barriers
 //===----------------------------------------------------------------------===//
 
@@ -301,8 +324,8 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
   OpBuilder b(op);
   llvm::TypeSwitch<Operation *>(op)
       .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, StageTileOp, AddStagedOp,
-            hopper::StoreTileOp, BarrierArriveOp, WgmmaOp, WgmmaWaitOp>(
-          [&](auto op) { convert(op, kernel); })
+            hopper::StoreTileOp, ReadTurnOp, AwaitTurnOp, PassTurnOp, BarrierArriveOp, WgmmaOp,
+            WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
       .Case([&](BarrierInitOp op) {
         convertBarrier(op, kernel, "BarrierInit",
                        [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });

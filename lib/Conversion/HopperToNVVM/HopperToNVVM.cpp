@@ -327,6 +327,76 @@ struct AddStagedLowering : ConvertOpToLLVMPattern<AddStagedOp> {
   }
 };
 
+//===----------------------------------------------------------------------===//
+// Turns
+//===----------------------------------------------------------------------===//
+
+constexpr int64_t kTurnBytes = 4;
+
+/// An op on an element of global memory to inline assembly on its address, `$0` or, behind a
+/// result, `$1`, and more operands.
+template <typename Op> struct TurnLowering : ConvertOpToLLVMPattern<Op> {
+  using ConvertOpToLLVMPattern<Op>::ConvertOpToLLVMPattern;
+  using OpAdaptor = typename ConvertOpToLLVMPattern<Op>::OpAdaptor;
+
+  LogicalResult matchAndRewrite(Op op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    auto type = cast<MemRefType>(op.getOrder().getType());
+    MemRefDescriptor order(adaptor.getOrder());
+    // Counted in 32 bits, as numbers of rows allow: a loop then keeps one register and no pointer.
+    auto narrow = [&](Value v) -> Value {
+      return LLVM::TruncOp::create(rewriter, loc, rewriter.getI32Type(), v);
+    };
+    Value place = constantI32(rewriter, loc, 0);
+    for (auto [i, index] : llvm::enumerate(adaptor.getIndices())) {
+      Value stride = narrow(order.stride(rewriter, loc, i));
+      place = LLVM::AddOp::create(rewriter, loc, place,
+                                  LLVM::MulOp::create(rewriter, loc, narrow(index), stride));
+    }
+    Type wide = rewriter.getI64Type();
+    Value bytes = LLVM::MulOp::create(
+        rewriter, loc, LLVM::ZExtOp::create(rewriter, loc, wide, place),
+        LLVM::ConstantOp::create(rewriter, loc, rewriter.getI64IntegerAttr(kTurnBytes)));
+    Value start = LLVM::PtrToIntOp::create(
+        rewriter, loc, wide, order.bufferPtr(rewriter, loc, *this->getTypeConverter(), type));
+    SmallVector<Value> inputs{LLVM::AddOp::create(rewriter, loc, start, bytes)};
+    std::string text = getText(op, adaptor, rewriter, inputs);
+    rewriter.replaceOp(op, createInlinePTX(rewriter, loc, text, op->getResultTypes(), inputs));
+    return success();
+  }
+
+  static std::string getText(Op op, OpAdaptor adaptor, OpBuilder &builder,
+                             SmallVectorImpl<Value> &inputs);
+};
+
+template <>
+std::string TurnLowering<ReadTurnOp>::getText(ReadTurnOp, OpAdaptor, OpBuilder &,
+                                              SmallVectorImpl<Value> &) {
+  return "ld.relaxed.gpu.global.b32 $0, [$1];";
+}
+
+// Not an acquire, whose fence would cost every step: the sums that follow are made in the second
+// level cache, where those before have been made when the turn was passed on.
+template <>
+std::string TurnLowering<AwaitTurnOp>::getText(AwaitTurnOp, OpAdaptor adaptor, OpBuilder &,
+                                               SmallVectorImpl<Value> &inputs) {
+  inputs.append({adaptor.getTurn(), adaptor.getSeen()});
+  return "{\n.reg .pred p;\n.reg .b32 seen;\nmov.b32 seen, $2;\nWAIT_${:uid}:\n"
+         "setp.eq.b32 p, seen, $1;\n@p bra.uni DONE_${:uid};\n"
+         "ld.relaxed.gpu.global.b32 seen, [$0];\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
+}
+
+template <>
+std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, OpBuilder &builder,
+                                              SmallVectorImpl<Value> &inputs) {
+  inputs.append({adaptor.getTurn(), createLane(builder, op.getLoc())});
+  return llvm::formatv("{{\n.reg .pred p;\n.reg .b32 next;\nsetp.eq.b32 p, $2, 0;\n"
+                       "add.s32 next, $1, -1;\n@p cp.async.bulk.wait_group 0;\n"
+                       "@p st.release.gpu.global.b32 [$0+{0}], next;\n}",
+                       -kTurnBytes * static_cast<int64_t>(op.getBack()));
+}
+
 /// An op without operands to an instruction without any.
 template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
   InstructionLowering(const LLVMTypeConverter &converter, StringRef text)
@@ -490,7 +560,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   patterns.add<TmaLoadLowering, BulkLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
                BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>, AddTileLowering,
-               StageTileLowering, AddStagedLowering>(converter);
+               StageTileLowering, AddStagedLowering, TurnLowering<ReadTurnOp>,
+               TurnLowering<AwaitTurnOp>, TurnLowering<PassTurnOp>>(converter);
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
   patterns.add(lowerWaitStores);

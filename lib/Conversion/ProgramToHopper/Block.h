@@ -158,6 +158,8 @@ private:
   void clearMissingRows(LoadTileOp load, Value tile);
   void exchange(TileLoopOp loop, Value first, Value step);
   SmallVector<Value> getPlace(AddTileOp added);
+  SmallVector<Value> getTurnPlace(AddTileOp added, Value tile);
+  void passTurns(TileLoopOp loop, AddTileOp added);
   void addTiles(mlir::Block *body);
   void pinOperands(TileLoopOp loop);
   void meet();

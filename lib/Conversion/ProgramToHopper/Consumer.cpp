@@ -198,6 +198,13 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     product.getLhsMutable().assign(held);
   }
   for (AddTileOp added : llvm::make_early_inc_range(loop.getBody()->getOps<AddTileOp>())) {
+    Value seen;
+    if (added.getOrder()) {
+      passTurns(loop, added);
+      b.setInsertionPoint(added);
+      seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), added.getOrder(),
+                                        getTurnPlace(added, loop.getTile()));
+    }
     b.setInsertionPoint(added);
     hopper::StageTileOp::create(b, loc, added.getTile(), block.staging, /*warp=*/Value());
     // One fence a step for both: it waits for all that was written, behind what products read.
@@ -206,10 +213,45 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
       StageOp::create(b, loc, /*lag=*/1, countStagesBefore(published));
     }
     hopper::FenceAsyncSharedOp::create(b, loc);
+    if (added.getOrder())
+      hopper::AwaitTurnOp::create(b, loc, added.getOrder(), getTurnPlace(added, loop.getTile()),
+                                  toI32(added.getTurn()), seen);
     hopper::AddStagedOp::create(b, loc, block.staging, added.getTarget(), getPlace(added),
                                 div(threadInGroup, index(32)));
     b.eraseOp(added);
   }
+}
+
+/// Where the order of tile `tile` of what `added` adds to says whose turn this warp's is.
+SmallVector<Value> ConsumerBuilder::getTurnPlace(AddTileOp added, Value tile) {
+  SmallVector<Value> indices(added.getIndices().drop_back());
+  int64_t rows = cast<VectorType>(added.getTile().getType()).getDimSize(0);
+  indices.back() = add(mul(tile, index(rows)), div(threadInGroup, index(32)));
+  return indices;
+}
+
+/// Gives the turn of each tile to the next program where this one's copy has had a step to add it:
+/// before the next tile, or behind the loop.
+void ConsumerBuilder::passTurns(TileLoopOp loop, AddTileOp added) {
+  int64_t rows = cast<VectorType>(added.getTile().getType()).getDimSize(0);
+  auto pass = [&](Value when, ArrayRef<Value> next) {
+    auto passed = scf::IfOp::create(b, loc, when, /*withElseRegion=*/false);
+    b.setInsertionPointToStart(passed.thenBlock());
+    hopper::PassTurnOp::create(b, loc, added.getOrder(), next, toI32(added.getTurn()), rows);
+  };
+  Value begin = loop.getBounds().front(), end = loop.getBounds().back();
+  b.setInsertionPoint(added);
+  pass(less(toI32(begin), toI32(loop.getTile())), getTurnPlace(added, loop.getTile()));
+  b.setInsertionPointAfter(loop);
+  Value any = less(begin, end);
+  if (loop.getWhen())
+    any = arith::AndIOp::create(b, loc, loop.getWhen(), any);
+  // What the step's place is made of stands in the loop.
+  SmallVector<Value> place = getTurnPlace(added, end);
+  IRMapping none;
+  for (Value &index : MutableArrayRef(place).drop_back())
+    index = TileBuilder::clone(index, none, loop);
+  pass(any, place);
 }
 
 /// Elements where the tile of `added` begins.

@@ -108,8 +108,9 @@ static void runThread(void *argument) {
   thread->state = Thread::Done;
 }
 
-bool Block::reset(const Launch &newLaunch, int64_t number) {
+bool Block::reset(const Launch &newLaunch, int64_t newNumber) {
   launch = &newLaunch;
+  number = newNumber;
   report.reset();
   auto count = static_cast<unsigned>(launch->block.x * launch->block.y * launch->block.z);
   agents = Agents(count);

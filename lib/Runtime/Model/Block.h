@@ -11,6 +11,7 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SmallVector.h"
 
+#include <atomic>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -46,7 +47,9 @@ struct Launch {
   uint64_t seed;
   const MemoryMap *memory;
   std::mutex *globalAdds; ///< held by whoever adds to global memory
-  bool collects;          ///< statistics
+  /// The lowest block with a report: higher ones need not run.
+  const std::atomic<int64_t> *failed;
+  bool collects; ///< statistics
 
   llvm::StringRef getName() const { return description.split('\n').first; }
   llvm::StringRef getPlace(unsigned place) const;
@@ -210,6 +213,7 @@ public:
   void joinGroup(Thread &thread, uint32_t id, uint32_t threads, bool waits);
 
   const Launch *launch = nullptr;
+  int64_t number = 0; ///< of the launch's blocks
   Agents agents;
   AsyncQueue queue;
   Shadow shadow;

@@ -6,7 +6,10 @@
 #include "llvm/ADT/Twine.h"
 #include "llvm/Support/FormatVariadic.h"
 
+#include <atomic>
+#include <chrono>
 #include <cstring>
+#include <thread>
 
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::model;
@@ -282,6 +285,48 @@ void addFromShared(Thread &thread, void *target, void *staging, int64_t bytes) {
   });
 }
 
+//===----------------------------------------------------------------------===//
+// Turns
+//===----------------------------------------------------------------------===//
+
+/// The element of an order, which other blocks write.
+std::atomic<int32_t> &getTurn(Thread &thread, void *order) {
+  thread.block->checkGlobal(thread, order, sizeof(int32_t), sizeof(int32_t), "an access");
+  static_assert(sizeof(std::atomic<int32_t>) == sizeof(int32_t));
+  return *static_cast<std::atomic<int32_t> *>(order);
+}
+
+int32_t readTurn(Thread *thread, int32_t place, void *order) {
+  thread->enter(place);
+  return getTurn(*thread, order).load(std::memory_order_relaxed);
+}
+
+/// Blocks run in the order of their numbers, by several workers: another one has the turn now.
+void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
+  thread->enter(place);
+  Block &block = *thread->block;
+  std::atomic<int32_t> &now = getTurn(*thread, order);
+  constexpr std::chrono::seconds kLongest(60);
+  auto begin = std::chrono::steady_clock::now();
+  int32_t seen;
+  while ((seen = now.load(std::memory_order_acquire)) != turn) {
+    bool isOver = std::chrono::steady_clock::now() - begin > kLongest;
+    // Blocks that have failed pass no turn on.
+    if (isOver || *block.launch->failed < block.number)
+      block.fail(*thread, llvm::formatv("expected turn {0} to come but it is turn {1}, which no "
+                                        "block passes on,",
+                                        turn, seen));
+    std::this_thread::yield();
+  }
+}
+
+void passTurn(Thread *thread, int32_t place, void *order, int32_t turn, int64_t back) {
+  waitStores(thread, place);
+  if (thread->lane() == 0)
+    getTurn(*thread, static_cast<int32_t *>(order) - back)
+        .store(turn - 1, std::memory_order_release);
+}
+
 void put(Thread &thread, void *to, const void *from, int64_t bytes, int64_t alignment) {
   Block &block = *thread.block;
   uint32_t offset = block.getShared(thread, to, bytes, alignment);
@@ -389,6 +434,9 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
             if (thread->lane() == 0)
               addFromShared(*thread, target, staging, bytes);
           }),
+      makeFunction("ReadTurn", readTurn),
+      makeFunction("AwaitTurn", awaitTurn),
+      makeFunction("PassTurn", passTurn),
       makeFunction("StoreShared", storeShared),
       makeFunction("StoreTile", storeTile),
       makeFunction("CopyAsync", copyAsync),

@@ -29,12 +29,12 @@ struct Kernel {
 
 /// The blocks of a launch, from which workers take one after the other.
 struct Grid {
-  explicit Grid(const Launch &launch) : launch(launch) {}
+  explicit Grid(const Launch &launch, std::atomic<int64_t> &failed)
+      : launch(launch), failed(failed) {}
 
   const Launch &launch;
   std::mutex mutex;
-  /// The lowest block with a report: higher ones need not run.
-  std::atomic<int64_t> failed{std::numeric_limits<int64_t>::max()};
+  std::atomic<int64_t> &failed; ///< the launch's
   std::string report;
   Statistics statistics;
 
@@ -152,9 +152,19 @@ Error Model::launch(void *kernel, const LaunchShape &shape, void **parameters) {
   if (shape.dynamicSharedBytes > sharedBytes)
     return formatError("{0}: expected at most {1} bytes of shared memory in a block but got {2}",
                        getId(), sharedBytes, shape.dynamicSharedBytes);
-  Launch launch{compiled->description,    compiled->body, parameters, shape.grid,  shape.block,
-                shape.dynamicSharedBytes, seed,           &memory,    &globalAdds, collects};
-  Grid grid(launch);
+  std::atomic<int64_t> failed = std::numeric_limits<int64_t>::max();
+  Launch launch{compiled->description,
+                compiled->body,
+                parameters,
+                shape.grid,
+                shape.block,
+                shape.dynamicSharedBytes,
+                seed,
+                &memory,
+                &globalAdds,
+                &failed,
+                collects};
+  Grid grid(launch, failed);
   flashattnParallelFor(
       blocks, [](void *grid, int64_t number) { static_cast<Grid *>(grid)->run(number); }, &grid);
   if (collects) {

@@ -366,6 +366,18 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
   return plans;
 }
 
+/// Whether those that add to a tile of queries are all tiles of keys from the first to the last
+/// that it sees: then each knows who comes before it.
+static bool canTakeTurns(AttentionBackwardOp op, ScheduleAttr schedule) {
+  SmallVector<IntegerSet> visible = op.getVisibleSets();
+  auto isPlain = [&](TileAxis axis, int64_t tile) {
+    TileIntervalPlan plan(visible, axis, tile);
+    return plan.size() == 1 && plan.isExact();
+  };
+  return !op.getKeep() && isPlain(TileAxis::Keys, schedule.getTileM()) &&
+         isPlain(TileAxis::Queries, schedule.getTileN());
+}
+
 std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                        const Machine &machine) {
   if (std::string reason = explainShapeRefusal(op, schedule, machine); !reason.empty())
@@ -377,9 +389,10 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (schedule.sharesProgram() && schedule.getApart().value_or(false))
     return "expected no apart where consumers share a program";
-  if (op.getDeterministic() && schedule.sharesProgram())
-    return "expected tile_m 64 where sums must be deterministic, as programs add theirs in any "
-           "order";
+  if (op.getDeterministic() && schedule.sharesProgram() && !canTakeTurns(op, schedule))
+    return "expected tile_m 64 where sums must be deterministic, but under a mask of one interval "
+           "whose tiles are exact and without a keep: only then do programs that add theirs know "
+           "whose turn it is";
   // Where programs have more keys than a step has queries, these are rows of a product, dq's.
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   if (schedule.sharesProgram() && m > n && (n % kRows != 0 || m % n != 0))

@@ -191,3 +191,57 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
   }
   return
 }
+
+// In turns: a tile's turn is passed on a step later, when its copy has had the time, or behind the loop; whose turn it is
+// is read while the next tile is staged.
+// CHECK-LABEL: func @turns
+// CHECK-SAME: %[[ORDER:[a-z0-9]+]]: memref<2x8x?xi32>
+// CHECK: flashattn.on_threads %[[MINE:.*]] schedule
+// CHECK: scf.for %[[G:.*]] = %c0 to
+// CHECK: flashattn.tile_loop (%{{.*}}, %[[TILE:.*]]) in [(%[[BEGIN:.*]], %{{.*}}, %{{.*}}, %[[END:.*]])]
+// CHECK:   %[[HEAD:.*]] = arith.addi %{{.*}}, %[[G]]
+// CHECK:   flashattn.stage lag 1 behind 1
+// CHECK:   %[[TILE32:.*]] = arith.index_castui %[[TILE]] : index to i32
+// CHECK:   %[[LATER:.*]] = arith.cmpi slt, %{{.*}}, %[[TILE32]] : i32
+// CHECK:   %[[ROW:.*]] = arith.muli %[[TILE]], %c64
+// CHECK:   %[[WARP:.*]] = arith.divui %[[MINE]], %c32
+// CHECK:   %[[AT:.*]] = arith.addi %[[ROW]], %[[WARP]]
+// CHECK:   scf.if %[[LATER]] {
+// CHECK:     hopper.pass_turn %{{.*}} at %[[ORDER]][%{{.*}}, %[[HEAD]], %[[AT]]] back 64 : memref<2x8x?xi32>
+// CHECK:   %[[SEEN:.*]] = hopper.read_turn %[[ORDER]][%{{.*}}, %[[HEAD]], %[[AT]]]
+// CHECK:   hopper.stage_tile
+// CHECK:   flashattn.stage lag 1 behind
+// CHECK:   hopper.await_turn %[[ORDER]][%{{.*}}, %[[HEAD]], %[[AT]]] is %{{.*}} seen %[[SEEN]]
+// CHECK-NEXT: hopper.add_staged
+// CHECK: %[[ANY:.*]] = arith.cmpi {{.*}} %[[BEGIN]], %[[END]]
+// CHECK: scf.if %[[ANY]] {
+// CHECK:   hopper.pass_turn %{{.*}} at %[[ORDER]][%{{.*}}, %{{.*}}, %{{.*}}] back 64
+func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<128x64xf32>
+  %zo = arith.constant dense<0.0> : vector<128x128xf32>
+  %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
+    %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
+      %first = arith.muli %h, %group : index
+      %head = arith.addi %first, %g : index
+      %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+      flashattn.stage
+      %d16 = arith.truncf %s : vector<128x64xf32> to vector<128x64xf16>
+      flashattn.stage lag 1
+      %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
+      flashattn.stage lag 1 behind 1
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 order %order : memref<2x8x?xi32> turn %t : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.tile_yield %ak1 : vector<128x128xf32>
+    }
+    %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
+    flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+  }
+  return
+}

@@ -460,3 +460,19 @@ func.func @adjacent(%n: index, %sums: memref<?x64xf32>) {
   }
   return
 }
+
+// -----
+
+func.func @order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %order: memref<?xi32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected an order without gaps, of the target's dimensions but for the columns, but got 'memref<?xi32>'}}
+  flashattn.add_tile %x to %sums[%n, %n, %n] parts 1 order %order : memref<?xi32> turn %n : vector<64x128xf32>, memref<2x?x128xf32>
+  return
+}
+
+// -----
+
+func.func @no_turn(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %order: memref<2x?xi32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected an order and a turn, or none of both, but got one}}
+  "flashattn.add_tile"(%x, %sums, %n, %n, %n, %order) <{operandSegmentSizes = array<i32: 1, 1, 3, 1, 0>, parts = 1 : i64}> : (vector<64x128xf32>, memref<2x?x128xf32>, index, index, index, memref<2x?xi32>) -> ()
+  return
+}

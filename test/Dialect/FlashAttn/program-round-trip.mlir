@@ -81,8 +81,8 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
 // Programs of keys, whose loops go over tiles of queries in rounds, one for each query head, and add to
 // what other programs add to.
 // CHECK-LABEL: func @gradients
-// CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %[[LIST:[a-z0-9]+]]: memref<2x?xi32>, %[[N:[a-z0-9]+]]: index, %[[C:[a-z0-9]+]]: i1, %[[X:[a-z0-9]+]]: vector<64x128xf32>
-func.func @gradients(%sums: memref<2x8x?x128xf32>, %list: memref<2x?xi32>, %n: index, %c: i1, %x: vector<64x128xf32>) {
+// CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %{{.*}}: memref<2x8x?xi32>, %[[LIST:[a-z0-9]+]]: memref<2x?xi32>, %[[N:[a-z0-9]+]]: index, %[[C:[a-z0-9]+]]: i1, %[[X:[a-z0-9]+]]: vector<64x128xf32>
+func.func @gradients(%sums: memref<2x8x?x128xf32>, %order: memref<2x8x?xi32>, %list: memref<2x?xi32>, %n: index, %c: i1, %x: vector<64x128xf32>) {
   %c0 = arith.constant 0 : index
   // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in (%[[N]], %[[N]], %[[N]]) axes(batch, head, key_tile) {
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile) {
@@ -96,6 +96,9 @@ func.func @gradients(%sums: memref<2x8x?x128xf32>, %list: memref<2x?xi32>, %n: i
       flashattn.stage lag 1 behind 1
       // CHECK: flashattn.add_tile %[[X]] to %[[SUMS]][%[[B]], %[[R]], %[[J]], %{{.*}}] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.add_tile %x to %sums[%b, %r, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
+      // CHECK: flashattn.add_tile %[[X]] to %[[SUMS]][%[[B]], %[[R]], %[[J]], %{{.*}}] parts 2 order %{{.*}} : memref<2x8x?xi32> turn %{{.*}} : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.add_tile %x to %sums[%b, %r, %j, %c0] parts 2 order %order : memref<2x8x?xi32> turn %t
+          : vector<64x128xf32>, memref<2x8x?x128xf32>
     }
     // CHECK: flashattn.load_added %[[SUMS]][%[[B]], %[[H]], %{{.*}}, %{{.*}}] parts 2 : memref<2x8x?x128xf32> -> vector<64x128xf32>
     %dq = flashattn.load_added %sums[%b, %h, %t, %c0] parts 2 : memref<2x8x?x128xf32> -> vector<64x128xf32>

@@ -457,6 +457,14 @@ func.func @added_indices(%s: !s, %t: memref<?x128xf32>, %i: index) {
 
 // -----
 
+func.func @turn_indices(%order: memref<?x?xi32>, %i: index, %turn: i32) {
+  // expected-error @+1 {{'hopper.pass_turn' op expected an index for each of 2 dimensions but got 1}}
+  hopper.pass_turn %turn at %order[%i] back 64 : memref<?x?xi32>
+  return
+}
+
+// -----
+
 func.func @nothing() {
   // expected-error @+1 {{expected one value or more but got none}}
   "hopper.wgmma_wait"() : () -> ()

@@ -116,6 +116,18 @@ func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i
   return
 }
 
+// Blocks that wait for each other.
+// CHECK-LABEL: func @turns
+// CHECK: %[[SEEN:.*]] = hopper.read_turn %{{.*}}[%{{.*}}, %{{.*}}] : memref<?x?xi32>
+// CHECK: hopper.await_turn %{{.*}}[%{{.*}}, %{{.*}}] is %{{.*}} seen %[[SEEN]] : memref<?x?xi32>
+// CHECK: hopper.pass_turn %{{.*}} at %{{.*}}[%{{.*}}, %{{.*}}] back 64 : memref<?x?xi32>
+func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
+  %seen = hopper.read_turn %order[%i, %i] : memref<?x?xi32>
+  hopper.await_turn %order[%i, %i] is %turn seen %seen : memref<?x?xi32>
+  hopper.pass_turn %turn at %order[%i, %i] back 64 : memref<?x?xi32>
+  return
+}
+
 // Elements that come beside a tile.
 // CHECK-LABEL: func @elements
 // CHECK: hopper.bulk_load %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}}[%{{.*}}], %{{.*}}[%{{.*}}] : memref<?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>

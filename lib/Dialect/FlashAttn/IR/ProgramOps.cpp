@@ -269,6 +269,16 @@ static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memr
 }
 
 LogicalResult AddTileOp::verify() {
+  if (!getOrder() != !getTurn())
+    return emitOpError() << "expected an order and a turn, or none of both, but got one";
+  if (getOrder()) {
+    auto order = cast<MemRefType>(getOrder().getType());
+    if (order.getRank() + 1 != static_cast<int64_t>(getIndices().size()) ||
+        !order.getLayout().isIdentity())
+      return emitOpError() << "expected an order without gaps, of the target's dimensions but for "
+                              "the columns, but got "
+                           << order;
+  }
   return verifyAdded(*this, cast<VectorType>(getTile().getType()),
                      cast<MemRefType>(getTarget().getType()), getIndices().size(), getParts());
 }

@@ -26,8 +26,9 @@ public:
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
         sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
-        parts(schedule.sharesProgram() && !op.getKeep() ? KeyParts::get(b, op, operands, all)
-                                                        : std::nullopt) {}
+        parts(schedule.sharesProgram() && !op.getKeep() && !takesTurns()
+                  ? KeyParts::get(b, op, operands, all)
+                  : std::nullopt) {}
 
   void build();
 
@@ -52,11 +53,15 @@ private:
   /// For the programs that are built from here on.
   void useSchedule(ScheduleAttr of);
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
-  void addQueries(Value gradients, Value inner, Value k, ArrayRef<Value> at) const;
+  void addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
+                  Value keyTile) const;
   void buildQueryPrograms(const QuerySums &sums);
   void buildSumPrograms(const QuerySums &sums);
   void buildKeySumPrograms();
   ScheduleAttr getSumSchedule(int64_t rows) const;
+  /// Whether programs over key tiles add shares of dq one after the other, so that sums are the
+  /// same each time.
+  bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
   /// Parts of the columns of a share of dq: a warp has 16 of its rows.
   int64_t getParts() const { return 16 * schedule.getWarps() / schedule.getTileN(); }
   /// Copies add four elements of a thread; without them each is added alone, beside those of the
@@ -188,8 +193,9 @@ TileLoopOp BackwardBuilder::createLoop(const std::optional<TileLists> &lists,
 // Programs over key tiles
 //===----------------------------------------------------------------------===//
 
-/// Adds the share of dq that the tile `inner` of the scores' gradients has, to `gradients` at `at`.
-void BackwardBuilder::addQueries(Value gradients, Value inner, Value k, ArrayRef<Value> at) const {
+/// Adds the share of dq that the tile `inner` of the scores' gradients has, to the sum at `at`.
+void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
+                                 Value keyTile) const {
   int64_t lag = schedule.getRoles() ? 1 : 0;
   StageOp::create(b, loc, lag, /*behind=*/lag);
   VectorType type = f32Vector({schedule.getTileN(), cast<VectorType>(k.getType()).getDimSize(1)});
@@ -197,7 +203,8 @@ void BackwardBuilder::addQueries(Value gradients, Value inner, Value k, ArrayRef
   // While the next step's products run.
   if (lag)
     StageOp::create(b, loc, lag, /*behind=*/2);
-  AddTileOp::create(b, loc, dq, gradients, at, getParts(), getAdjacent());
+  AddTileOp::create(b, loc, dq, sums.getQueryGradients(), at, sums.getOrder(),
+                    takesTurns() ? keyTile : Value(), getParts(), getAdjacent());
 }
 
 /// dk and dv of a tile of keys: rows are keys, and the steps go over the tiles of queries that the
@@ -216,6 +223,10 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
         keyTile = program.getNumbers()[2];
+  // The last keys' come first: then a query tile's next program is at it when one leaves it, under
+  // a causal mask too, whose programs begin at tiles of their own.
+  if (takesTurns())
+    keyTile = sub(sub(keyTiles, index(1)), keyTile);
   KeyParts::Share share{keyTile, {}, {}, {}, keyTile};
   if (parts)
     share = parts->locate(keyTile, keyTiles);
@@ -281,8 +292,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
       Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
       StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
       yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
-      if (Value gradient = sums.getQueryGradients())
-        addQueries(gradient, inner, k, {batch, head, tile, index(0)});
+      if (sums.getQueryGradients())
+        addQueries(sums, inner, k, {batch, head, tile, index(0)}, keyTile);
     }
     TileYieldOp::create(b, loc, yielded);
     scale = derivative.factor;
@@ -411,7 +422,13 @@ void BackwardBuilder::build() {
   queryLists = makeLists(TileAxis::Queries, schedule);
   if (!schedule.addsQueries())
     keyLists = makeLists(TileAxis::Keys, schedule.forQueryTiles());
-  QuerySums sums(b, op, operands, schedule.addsQueries(), parts ? parts->getSums() : Value());
+  auto findLast = [&](Value batch, Value tile) {
+    KeyRange keys = operands.getKeys(all, batch);
+    int64_t rows = schedule.getTileN();
+    return sub(findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).back().end, index(1));
+  };
+  QuerySums sums(b, op, operands, schedule.addsQueries(), parts ? parts->getSums() : Value(),
+                 takesTurns() ? QuerySums::FindLast(findLast) : QuerySums::FindLast());
   if (schedule.getApart().value_or(false)) {
     // Lists are of tiles as wide as the others'.
     useSchedule(op.getKeep() ? own : own.forValues());

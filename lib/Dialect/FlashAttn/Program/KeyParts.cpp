@@ -164,8 +164,8 @@ void KeyParts::add(const Share &share, Value batch, Value kvHead, Value dk, Valu
   b.setInsertionPointToStart(guarded.thenBlock());
   Value both[] = {dk, dv};
   for (auto [which, sum] : llvm::enumerate(both))
-    AddTileOp::create(b, loc, sum, sums, placeOf(batch, kvHead, share.tile, which), columnParts,
-                      kAdjacent);
+    AddTileOp::create(b, loc, sum, sums, placeOf(batch, kvHead, share.tile, which),
+                      /*order=*/Value(), /*turn=*/Value(), columnParts, kAdjacent);
 }
 
 Value KeyParts::load(Value batch, Value kvHead, Value number, int64_t which) const {

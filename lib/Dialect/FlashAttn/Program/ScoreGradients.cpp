@@ -17,7 +17,7 @@ using namespace mlir::flashattn;
 // Sums
 //===----------------------------------------------------------------------===//
 
-Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes) {
+static Value allocate(OpBuilder &b, Location loc, ArrayRef<Value> sizes, Type element) {
   SmallVector<int64_t> shape;
   SmallVector<Value> dynamicSizes;
   for (Value size : sizes) {
@@ -25,11 +25,15 @@ Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> s
     if (ShapedType::isDynamic(shape.back()))
       dynamicSizes.push_back(size);
   }
-  return memref::AllocOp::create(b, loc, MemRefType::get(shape, b.getF32Type()), dynamicSizes);
+  return memref::AllocOp::create(b, loc, MemRefType::get(shape, element), dynamicSizes);
+}
+
+Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes) {
+  return allocate(b, loc, sizes, b.getF32Type());
 }
 
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                     bool sumsQueries, Value zeroed)
+                     bool sumsQueries, Value zeroed, FindLast findLast)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
@@ -42,17 +46,21 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
   if (sumsQueries)
     gradients = allocateF32(
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
-  buildProgram(op, operands, zeroed);
+  if (findLast)
+    order = allocate(b, loc, {sizes.batches, sizes.heads, rows}, b.getI32Type());
+  buildProgram(op, operands, zeroed, findLast);
 }
 
 void QuerySums::free() const {
   memref::DeallocOp::create(b, loc, buffer);
-  if (gradients)
-    memref::DeallocOp::create(b, loc, gradients);
+  for (Value memref : {gradients, order})
+    if (memref)
+      memref::DeallocOp::create(b, loc, memref);
 }
 
 /// B1: delta = sum_d d_o o - d_lse, and the exponent of 2 that P's are taken against.
-void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed) {
+void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
+                             FindLast findLast) {
   const Sizes &sizes = operands.getSizes();
   int64_t count = schedule.getTileM();
   auto program = ProgramOp::create(
@@ -102,6 +110,8 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
                         /*shape=*/nullptr, ArrayRef<bool>{true});
+  if (order)
+    storeOrder(at, findLast);
   if (!zeroed)
     return;
   // The first programs of a batch have a tile of them each.
@@ -119,6 +129,23 @@ void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
   VectorType tile = f32Vector({schedule.getTileM(), type.getDimSize(last)});
   StoreTileOp::create(b, loc, splat(tile, 0), memref, indices, ArrayRef<int64_t>{last - 1, last},
                       /*shape=*/nullptr, ArrayRef<bool>{true, true});
+}
+
+/// Whose turn is the first, at all rows of each tile of the schedule's columns.
+void QuerySums::storeOrder(const ScorePlace &at, FindLast findLast) const {
+  int64_t count = schedule.getTileM(), columns = schedule.getTileN(), tiles = count / columns;
+  auto type = VectorType::get({count}, b.getI32Type());
+  Value turns;
+  for (int64_t i = tiles - 1; i >= 0; --i) {
+    Value last = findLast(at.batch, add(mul(at.queryTile, tiles), index(i)));
+    Value mine = vector::BroadcastOp::create(
+        b, loc, type, arith::IndexCastOp::create(b, loc, b.getI32Type(), last));
+    turns = turns ? arith::SelectOp::create(b, loc, isBelow(index((i + 1) * columns), count), mine,
+                                            turns)
+                  : mine;
+  }
+  StoreTileOp::create(b, loc, turns, order, ValueRange{at.batch, at.head, at.queryTile},
+                      ArrayRef<int64_t>{2}, /*shape=*/nullptr, ArrayRef<bool>{true});
 }
 
 SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {

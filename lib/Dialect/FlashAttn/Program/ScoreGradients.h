@@ -15,11 +15,15 @@ Value allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes);
 /// log-sum-exp as an exponent of 2.
 class QuerySums : public TileBuilder {
 public:
+  using FindLast = function_ref<Value(Value batch, Value queryTile)>;
+
   /// Makes room for them and, in programs of their own, the sums.
   /// Where `sumsQueries` there is a sum of dq too, of zeros. `zeroed`, where given, becomes zeros:
   /// memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
+  /// With `findLast`, which gives the last tile of keys that a tile of queries sees, shares of dq
+  /// are added in turns, that tile's first.
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, bool sumsQueries,
-            Value zeroed = {});
+            Value zeroed = {}, FindLast findLast = {});
   void free() const;
 
   enum Kind { Exponent, Delta };
@@ -31,10 +35,14 @@ public:
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
   /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
   Value getQueryGradients() const { return gradients; }
+  /// memref<B x Hq x N x i32>: whose turn it is to add to each of their tiles; null without turns.
+  Value getOrder() const { return order; }
 
 private:
-  void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed);
+  void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
+                    FindLast findLast);
   void storeZeros(Value memref, ArrayRef<Value> indices) const;
+  void storeOrder(const ScorePlace &at, FindLast findLast) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
 
   ScheduleAttr schedule;
@@ -42,7 +50,7 @@ private:
   /// memref<2B x Hq x N x f32>: the exponents of all batches, and their deltas. N are the queries
   /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer;
-  Value gradients;
+  Value gradients, order;
   int64_t whole; ///< queries of which N is a multiple
 };
 

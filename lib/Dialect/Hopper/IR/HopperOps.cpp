@@ -479,6 +479,18 @@ LogicalResult AddStagedOp::verify() {
   return verifyTarget(*this, getTarget(), getIndices());
 }
 
+static LogicalResult verifyOrder(Operation *op, Value memref, ValueRange indices) {
+  auto order = cast<MemRefType>(memref.getType());
+  if (static_cast<int64_t>(indices.size()) != order.getRank())
+    return op->emitOpError() << "expected an index for each of " << order.getRank()
+                             << " dimensions but got " << indices.size();
+  return success();
+}
+
+LogicalResult ReadTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+LogicalResult AwaitTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+LogicalResult PassTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+
 LogicalResult AddTileOp::verify() {
   if (failed(verifyStaging(*this, getStaging())) ||
       failed(verifyTarget(*this, getTarget(), getIndices())))

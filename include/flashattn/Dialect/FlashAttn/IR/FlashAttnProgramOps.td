@@ -206,11 +206,14 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<
 
 def FlashAttn_Adjacent : ConfinedAttr<I64Attr, [IntPositivePowerOf2, IntMaxValue<4>]>;
 
-def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [MemoryEffects<[MemRead, MemWrite]>]> {
+def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
+    MemoryEffects<[MemRead, MemWrite]>, AttrSizedOperandSegments]> {
   let summary = "add a tile to what other programs add to as well";
   let description = [{
     Adds the tile to that at `indices` of `target`, whose last two dimensions have rows in whole tiles
-    and the tile's columns; the last but one index counts tiles. Programs add in any order.
+    and the tile's columns; the last but one index counts tiles. Programs add in any order or, where sums must not depend on
+    it, in turns: `order`, memref<... x N x i32> of as many rows, names at each of a tile's first rows
+    whose `turn` it is to add a warp's part, and whoever has added it names the number before its own.
 
     Where an element of the tile lies within its place is the target's own affair: of `parts` parts
     of its columns, each as `rows x columns / parts` threads' accumulators have them, of the four
@@ -222,14 +225,19 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [MemoryEffects<[M
     ```mlir
     flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2
         : vector<64x128xf32>, memref<?x?x?x128xf32>
+    flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<?x?x?xi32> turn %j
+        : vector<64x128xf32>, memref<?x?x?x128xf32>
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[2], [F32]>:$tile,
                        Arg<AnyMemRef, "", [MemRead, MemWrite]>:$target, Variadic<Index>:$indices,
+                       Arg<Optional<MemRefOf<[I32]>>, "", [MemRead, MemWrite]>:$order,
+                       Optional<Index>:$turn,
                        ConfinedAttr<I64Attr, [IntPositive]>:$parts,
                        DefaultValuedAttr<FlashAttn_Adjacent, "4">:$adjacent);
   let assemblyFormat = [{
-    $tile `to` $target `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)? attr-dict `:` type($tile) `,` type($target)
+    $tile `to` $target `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)?
+    (`order` $order^ `:` type($order) `turn` $turn)? attr-dict `:` type($tile) `,` type($target)
   }];
 }
 

@@ -585,6 +585,54 @@ def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged"> {
   }];
 }
 
+class Hopper_TurnOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
+  dag place = (ins MemRefOf<[I32]>:$order, Variadic<Index>:$indices);
+}
+
+def Hopper_ReadTurnOp : Hopper_TurnOp<"read_turn"> {
+  let summary = "whose turn it is";
+  let description = [{
+    The element of `order`, in global memory, which other blocks write: what `hopper.await_turn` then
+    begins with. Between the two is time for the load.
+
+    Example: `%seen = hopper.read_turn %order[%b, %h, %i] : memref<?x?x?xi32>`
+  }];
+  let arguments = place;
+  let results = (outs I32:$turn);
+  let assemblyFormat = "$order `[` $indices `]` attr-dict `:` type($order)";
+}
+
+def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
+  let summary = "wait until it is one's turn";
+  let description = [{
+    Waits until the element of `order`, last `seen` as that, is `turn`: until the block that had the
+    turn before has passed it on. All threads of a warp run it. What follows in program order may rely
+    on sums that the other block's copies had added before, and only on these: nothing else of it
+    need be visible.
+
+    Blocks of which one waits for the other must run in the order of their numbers.
+
+    Example: `hopper.await_turn %order[%b, %h, %i] is %turn seen %seen : memref<?x?x?xi32>`
+  }];
+  let arguments = !con(place, (ins I32:$turn, I32:$seen));
+  let assemblyFormat = [{
+    $order `[` $indices `]` `is` $turn `seen` $seen attr-dict `:` type($order)
+  }];
+}
+
+def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
+  let summary = "give a turn to the next block";
+  let description = [{
+    Waits until the warp's copies that add have added, and makes the element of `order` that lies
+    `back` elements before that at `indices` `turn` - 1. So many are from one tile to the next: with
+    the next one's place a loop keeps one pointer. All threads of the warp run it.
+
+    Example: `hopper.pass_turn %turn at %order[%b, %h, %i] back 64 : memref<?x?x?xi32>`
+  }];
+  let arguments = !con(place, (ins I32:$turn, ConfinedAttr<I64Attr, [IntNonNegative]>:$back));
+  let assemblyFormat = "$turn `at` $order `[` $indices `]` `back` $back attr-dict `:` type($order)";
+}
+
 def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> {
   let summary = "add a tile to global memory asynchronously";
   let description = [{
