@@ -72,6 +72,20 @@ class SdpaTest(unittest.TestCase):
                 mask = mask.to(dtype) if kind == "float" else mask
                 self.compare(q, k, v, mask, is_causal=is_causal)
 
+    def test_transposed(self):
+        for batch, mask in ((2, None), (3, torch.rand(1, 1, 5, 7) > 0.3)):
+            q, k, v = (
+                torch.randn(batch, n, h, 16).transpose(1, 2) for n, h in ((5, 4), (7, 2), (7, 2))
+            )
+            self.compare(q, k, v, mask, is_causal=mask is None, enable_gqa=True)
+            leaves = [x.detach().requires_grad_() for x in (q, k, v)]
+            o = ft.sdpa(*leaves, mask, is_causal=mask is None, enable_gqa=True)
+            grads = torch.autograd.grad(o.sum(), leaves)
+            for found, like in zip((o, *grads), (q, q, k, v)):
+                self.assertEqual(found.stride(), like.stride())
+        expanded = torch.randn(2, 1, 5, 16).expand(2, 4, 5, 16)
+        self.assertTrue(ft.sdpa(expanded, expanded, expanded).is_contiguous())
+
     def test_masks_broadcast(self):
         q, k, v = torch.randn(2, 4, 5, 16), torch.randn(2, 4, 9, 16), torch.randn(2, 4, 9, 24)
         shapes = (9,), (5, 1), (4, 1, 9), (2, 1, 1, 9), (2, 4, 5, 9)

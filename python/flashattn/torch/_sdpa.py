@@ -39,7 +39,8 @@ def sdpa(
       enable_gqa: whether Hq may be a multiple of H.
 
     Returns:
-      `[..., Hq, L, Ev]`. A row that sees no key is 0.
+      `[..., Hq, L, Ev]`, and where heads lie within rows in query, as in a transposed
+      `[B, L, Hq, E]`, in that order too. A row that sees no key is 0.
 
     Raises:
       ArgumentError: dropout, a mask together with is_causal, shapes or types that do not fit.
@@ -70,16 +71,23 @@ def sdpa(
         if attn_mask is not None and attn_mask.dim() and attn_mask.stride(-1) != 0:
             attn_mask = _with_rows(attn_mask)
     is_keep = attn_mask is not None and attn_mask.dtype is torch.bool
+    # Of a query that is a transposed one, o and all gradients are the same: who projects them has
+    # no copies to make.
+    swaps = query.shape[1] > 1 and 0 < query.stride(1) < query.stride(2)
+    if swaps:
+        query, key, value = (x.transpose(1, 2) for x in (query, key, value))
     o = attention(
         query,
         key,
         value,
         mask=causal if is_causal else None,
         align="top_left",
+        layout="bshd" if swaps else "bhsd",
         scale=scale,
         keep=attn_mask if is_keep else None,
         bias=None if is_keep else attn_mask,
     )
+    o = o.transpose(1, 2) if swaps else o
     return o if shape is None else o.reshape(shape)
 
 
