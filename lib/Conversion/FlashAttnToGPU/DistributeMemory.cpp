@@ -94,6 +94,9 @@ Value Distributor::load16Bytes(Value memref, ArrayRef<Value> at) {
 LogicalResult Distributor::addTile(AddTileOp op) {
   auto tile = cast<VectorType>(op.getTile().getType());
   Value held = mapped(op.getTile());
+  if (op.getOrder())
+    return op.emitOpError() << "expected no order, which only warpgroups with roles keep, but got "
+                            << op.getOrder().getType();
   if (!held || !layout.isPart(tile) ||
       static_cast<int64_t>(op.getParts()) != layout.countParts(tile.getDimSize(0)))
     return op.emitOpError() << "has no distribution to threads of " << tile << " in "

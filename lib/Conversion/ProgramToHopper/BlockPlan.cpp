@@ -298,10 +298,18 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
     if (!llvm::is_contained(plan.added, add))
       plan.added.push_back(add);
   });
-  for (AddTileOp add : plan.added)
+  for (AddTileOp add : plan.added) {
     if (add.getAdjacent() != 4)
       return add.emitOpError() << "expected 4 adjacent elements, as copies add them, but got "
                                << add.getAdjacent();
+    // A turn is passed on from the step behind.
+    bool isStep = add->getBlock() == plan.loop.getBody();
+    if (add.getOrder() && (!isStep || plan.intervals != 1 || plan.loop.getList()))
+      return add.emitOpError() << "expected turns only in steps over one interval of tiles but got "
+                               << (!isStep               ? "one outside of them"
+                                   : plan.loop.getList() ? "a list"
+                                                         : Twine(plan.intervals) + " intervals");
+  }
   if (failed(verifySharing(plan)))
     return failure();
   plan.memory = planMemory(plan);

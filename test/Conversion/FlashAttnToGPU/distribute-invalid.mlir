@@ -210,6 +210,18 @@ func.func @added_parts(%thread: index, %sums: memref<?x64xf32>) {
 
 // -----
 
+func.func @added_in_turns(%thread: index, %sums: memref<?x64xf32>, %order: memref<?xi32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    %none = arith.constant dense<0.0> : vector<16x64xf32>
+    // expected-error @+1 {{'flashattn.add_tile' op expected no order, which only warpgroups with roles keep, but got 'memref<?xi32>'}}
+    flashattn.add_tile %none to %sums[%thread, %thread] parts 4 order %order : memref<?xi32> turn %thread : vector<16x64xf32>, memref<?x64xf32>
+  }
+  return
+}
+
+// -----
+
 func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {

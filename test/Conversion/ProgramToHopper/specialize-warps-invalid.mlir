@@ -502,3 +502,56 @@ func.func @whole_tile(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums:
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @turns_behind(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %order: memref<?xi32>, %given: vector<128x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<128x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
+      flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 : vector<64x64xf32>, memref<?x64xf32>
+      flashattn.tile_yield %s : vector<128x64xf32>
+    }
+    // expected-error @+1 {{expected turns only in steps over one interval of tiles but got one outside of them}}
+    flashattn.add_tile %r to %sums[%t, %c0] parts 2 order %order : memref<?xi32> turn %t : vector<128x64xf32>, memref<?x64xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @turns_of_intervals(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %sums: memref<?x64xf32>, %order: memref<?xi32>, %given: vector<128x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<128x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<128x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n), (%n, %n, %t, %t)] iter_args(%acc = %none) -> (vector<128x64xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<?x?x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<128x64xf16>, vector<64x64xf16> into vector<128x64xf32>
+      // expected-error @+1 {{expected turns only in steps over one interval of tiles but got 2 intervals}}
+      flashattn.add_tile %zeros to %sums[%j, %c0] parts 1 order %order : memref<?xi32> turn %t : vector<64x64xf32>, memref<?x64xf32>
+      flashattn.tile_yield %s : vector<128x64xf32>
+    }
+  }
+  return
+}
