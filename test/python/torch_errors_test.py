@@ -12,6 +12,7 @@ from torch.nn.attention.flex_attention import create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 op = torch.ops.flashattn.attention.default
+append_op = torch.ops.flashattn.decode.append
 backward_op = torch.ops.flashattn.attention_backward.default
 NOTHING = (None,) * 5
 
@@ -44,6 +45,13 @@ def replaced(*tensors, **options):
 def autocast(*tensors, **options):
     with torch.autocast("cpu", torch.float16):
         return attention(*tensors, **options)
+
+
+def decode(new=(), **changes):
+    """Of two queries in caches for eight keys, with what is changed."""
+    given = {"q": q[:, :, :2], "k_cache": torch.zeros(2, 2, 8, 16), "v_cache": torch.zeros(2, 2, 8, 16),
+             "kv_len": torch.tensor([2, 8]), **dict(zip("kv", new)), **changes}  # fmt: skip
+    return lambda: ft.decode(**given)
 
 
 def flex(score_mod=None, **options):
@@ -130,6 +138,48 @@ OTHERS = (
     (A, "expected indices into a captured tensor of shape \\[3\\] but got index 3 is out of bounds",
      lambda: flex(block_mask=mask_beyond())()),
     (A, "expected a finite positive scale but got -1.0", flex(scale=-1)),
+    (A, "expected 'k' and 'v' or neither but got 'k' alone", decode([k[:, :, :2]])),
+    (A, "expected 'k' and 'v' or neither but got 'v' alone", decode(v=k[:, :, :2])),
+    (A, "expected 'kv_len' to be a tensor of torch but got list", decode(kv_len=[2, 8])),
+    (A, "expected 'sink_logits' to be a tensor of torch but got float", decode(sink_logits=0.5)),
+    (A, "expected mask to be a flashattn mask or None but got str", decode(mask="causal")),
+    (A, "expected layout bhsd or bshd but got 'sbhd'", decode(layout="sbhd")),
+    (A, "expected layout bhsd or bshd but got 'sbhd'",
+     lambda: append_op(q, k, k, torch.tensor([5, 5]), None, q[:, :2], q[:, :2], layout="sbhd")),
+    (A, "expected a finite positive scale but got -1.0", decode(scale=-1)),
+    (A, "expected a finite positive softcap but got -1.0", decode(softcap=-1)),
+    (A, "expected 'k_cache' of rank 4 but got rank 3", decode(k_cache=k[0])),
+    (A, "expected element type f32 of 'v_cache' as in 'q' but got f16", decode(v_cache=k.half())),
+    (A, "expected element type f32 of 'k' as in 'q' but got bf16", decode([k[:, :, :2].bfloat16()] * 2)),
+    (U, "expected element type f16, bf16 or f32 of 'q' but got float64",
+     decode(q=q.double(), k_cache=k.double(), v_cache=k.double())),
+    (A, "expected 'k_cache' on cpu as 'q' but got meta", decode(k_cache=meta(2, 2, 8, 16))),
+    (A, "expected 'kv_len' on cpu as 'q' but got meta", decode(kv_len=meta(2).int())),
+    (A, "expected 'sink_logits' on cpu as 'q' but got meta", decode(sink_logits=meta(4))),
+    (A, "expected head count of 'sink_logits' to be 4 as in 'q' but got 2", decode(sink_logits=torch.zeros(2))),
+    (A, "expected element type int32 or int64 of 'kv_len' but got float32", decode(kv_len=torch.ones(2))),
+    (A, r"expected 'kv_len' of shape \[2\] but got \[1\]", decode(kv_len=torch.tensor([2]))),
+    (A, "expected 'kv_len' from 0 to 8, the capacity of the caches, but got -1 to 8",
+     decode(kv_len=torch.tensor([-1, 8]))),
+    (A, "expected 'kv_len' from 0 to 8, the capacity of the caches, but got 2 to 9",
+     decode(kv_len=torch.tensor([2, 9]))),
+    (A, "expected 'kv_len' from 2 to 8, the capacity of the caches, but got 1 to 8",
+     decode([k[:, :, :2]] * 2, kv_len=torch.tensor([1, 8]))),
+    (A, r"expected 'k_cache' of shape \[2, 2, 7, 16\] but got \[1, 2, 7, 16\]", decode(k_cache=k[:1])),
+    (A, r"expected 'v_cache' of shape \[2, 2, 8, 16\] but got \[2, 2, 7, 16\]", decode(v_cache=k)),
+    (A, r"expected 'k' of shape \[2, 2, 2, 16\] but got \[2, 2, 7, 16\]", decode([k, k[:, :, :2]])),
+    (A, r"expected 'v' of shape \[2, 2, 2, 16\] but got \[2, 1, 2, 16\]", decode([k[:, :, :2], k[:, :1, :2]])),
+    (A, "expected heads of 'q' to be a multiple of 2, those of 'k_cache', but got 3", decode(q=q[:, :3, :2])),
+    (A, r"expected a 'v_cache' that can be written to but got one that is expanded, with strides \[0, 128, 16, 1\]",
+     decode([k[:, :, :2]] * 2, v_cache=torch.zeros(1, 2, 8, 16).expand(2, 2, 8, 16))),
+    (U, "expected tensors without gradients but got 'q' with requires_grad; call it under torch.no_grad",
+     decode(q=g[:, :, :2])),
+    (U, "expected tensors without gradients but got 'v' with requires_grad",
+     decode([k[:, :, :2], k[:, :, :2].clone().requires_grad_()])),
+    (U, "expected tensors without gradients but got 'k' with requires_grad",
+     lambda: append_op(q[:, :, :2], k, k, torch.tensor([5, 5]), None, g[:, :2, :2], k[:, :, :2])),
+    (U, "expected decoding outside of vmap but got batched tensors; their first dimension is the batch",
+     lambda: torch.vmap(lambda x: decode(q=x[:, :, :2])())(q[None])),
 )  # fmt: skip
 
 

@@ -11,8 +11,9 @@ is one operator, `torch.ops.flashattn.attention`. A package of its own, for noth
 """
 
 from . import _ops  # noqa: F401
+from ._decode import decode
 from ._flex import affine_mask, flex_attention
 from ._hook import register
 from ._sdpa import replace_sdpa, sdpa
 
-__all__ = ["affine_mask", "flex_attention", "register", "replace_sdpa", "sdpa"]
+__all__ = ["affine_mask", "decode", "flex_attention", "register", "replace_sdpa", "sdpa"]

@@ -2,8 +2,7 @@
 `flashattn::attention_backward`, with what torch asks of an operator to differentiate it, to trace it,
 to batch it and to run it under autocast.
 
-They are the one way into a graph of torch. Decoding has no operator of its own: a call with few
-queries finds its kernel by their number.
+They are the one way into a graph of torch, but for decoding (`_decode`).
 """
 
 from __future__ import annotations
@@ -96,7 +95,7 @@ def attend(
     options = _fields(scale, mask, align, layout, softcap, score_mod, device)
     options["schedule"] = schedule
     options["stream"] = None if stream is None else _tensors.stream_pointer(stream)
-    if _is_seen(inputs) or _torch.in_transform():
+    if is_seen(inputs) or _torch.in_transform():
         o, lse = _call(_attention_op, _BatchedAttention, inputs, options)
     else:
         o, lse = _Attention.apply(options, *inputs)
@@ -144,7 +143,7 @@ def record(
     return (o, lse) if options[3] else o
 
 
-def _is_seen(inputs: Sequence[Any]) -> bool:
+def is_seen(inputs: Sequence[Any]) -> bool:
     """Whether somebody beside autograd has to see a call: a mode, autocast, a tensor of another class
     or device. Torch's own way to the kernel of an operator costs the host 20 us."""
     if torch.compiler.is_compiling() or _torch.any_autocast() or _torch.count_modes():
@@ -287,14 +286,10 @@ def _backward(
     )
 
 
-def _sizes(
-    q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Any], layout: str
-) -> Tuple[Any, Any, Any]:
-    """Batch, heads and length of q, once what can be seen without numbers is checked."""
-    for name, operand in zip(OPERANDS, operands):
-        if isinstance(operand, Tensor) and operand.device != q.device:
-            raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {operand.device}")
-    for name, tensor in (("q", q), ("k", k), ("v", v)):
+def check_rows(q: Tensor, **others: Tensor) -> None:
+    """That tensors are rows of one type on one device, as far as can be seen without numbers."""
+    rows = {"q": q, **others}
+    for name, tensor in rows.items():
         if tensor.ndim != 4:
             raise ArgumentError(f"expected {name!r} of rank 4 but got rank {tensor.ndim}")
         if tensor.dtype != q.dtype:
@@ -309,6 +304,16 @@ def _sizes(
             "expected element type f16, bf16 or f32 of 'q' but got "
             f"{_tensors.parse_element(q.dtype)}; convert it, as with .to(torch.float32)"
         )
+
+
+def _sizes(
+    q: Tensor, k: Tensor, v: Tensor, operands: Sequence[Any], layout: str
+) -> Tuple[Any, Any, Any]:
+    """Batch, heads and length of q, once what can be seen without numbers is checked."""
+    for name, operand in zip(OPERANDS, operands):
+        if isinstance(operand, Tensor) and operand.device != q.device:
+            raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {operand.device}")
+    check_rows(q=q, k=k, v=v)
     batch, heads, length = q.shape[:3]
     return (batch, heads, length) if layout == "bhsd" else (batch, length, heads)
 
@@ -375,7 +380,7 @@ class _Attention(torch.autograd.Function):
     def forward(ctx: Any, options: Any, *inputs: Any) -> Any:
         if isinstance(options, tuple):
             output, *options = options
-        elif _is_seen(inputs):
+        elif is_seen(inputs):
             with torch._C._AutoDispatchBelowAutograd():
                 output = _attention_op(*inputs, **options)
         else:
@@ -400,7 +405,7 @@ class _Attention(torch.autograd.Function):
             "needs_sink_logits": bool(needs[5]),
             "deterministic": torch.are_deterministic_algorithms_enabled(),
         }
-        if torch.is_grad_enabled() or _is_seen(inputs):
+        if torch.is_grad_enabled() or is_seen(inputs):
             found = _call(_backward_op, _Gradients, inputs, options)
         else:
             found = _backward(*inputs, **options)

@@ -1,0 +1,244 @@
+"""Decoding as an operator of torch: `flashattn::decode`, a few queries against caches of keys and values,
+and `flashattn::decode.append`, which first writes the newest of them into the caches.
+
+How many keys a sequence has is a tensor, which no operator brings to the host: what torch compiled or
+captured serves every step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Tuple
+
+import torch
+from torch import Tensor
+
+from .. import _features, _module, _torch
+from ..errors import ArgumentError, UnsupportedError
+from ..masks import Mask, causal
+from ._ops import _forward, _library, check_rows, is_seen
+
+_OPTIONS = "float? scale=None, str? mask=None, str layout='bhsd', float? softcap=None"
+_library.define(
+    "decode(Tensor q, Tensor k_cache, Tensor v_cache, Tensor kv_len, Tensor? sink_logits, *, "
+    f"{_OPTIONS}) -> (Tensor o, Tensor lse)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_library.define(
+    "decode.append(Tensor q, Tensor(a!) k_cache, Tensor(b!) v_cache, Tensor kv_len, "
+    f"Tensor? sink_logits, Tensor k, Tensor v, *, {_OPTIONS}) -> (Tensor o, Tensor lse)",
+    tags=(torch.Tag.pt2_compliant_tag,),
+)
+_decode_op = torch.ops.flashattn.decode.default
+_append_op = torch.ops.flashattn.decode.append
+
+
+def decode(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    kv_len: Tensor,
+    k: Optional[Tensor] = None,
+    v: Optional[Tensor] = None,
+    *,
+    mask: Optional[Mask] = causal,
+    scale: Optional[float] = None,
+    softcap: Optional[float] = None,
+    sink_logits: Optional[Tensor] = None,
+    layout: _module.Layout = "bhsd",
+    return_lse: bool = False,
+) -> Any:
+    """Attention of the newest n tokens of each sequence to the keys and values in caches, without
+    gradients.
+
+    Args:
+      q: queries, `[B, Hq, n, D]`, f16, bf16 or f32. Query i stands at `kv_len[b] - n + i`.
+      k_cache, v_cache: `[B, Hkv, capacity, D]` and `[B, Hkv, capacity, Dv]`. What lies past a sequence's
+        keys is not looked at.
+      kv_len: `[B]`, i32 or i64: how many keys each sequence has, with those of its newest tokens. It
+        stays where it is: the host waits for no GPU.
+      k, v: keys and values of the newest tokens, `[B, Hkv, n, D]` and `[B, Hkv, n, Dv]`, which are first
+        written into the caches, from `kv_len[b] - n` on; None where they stand there.
+      mask: visible pairs, as `flashattn.attention` takes it.
+      scale, softcap, sink_logits: as of `flashattn.attention`.
+      layout: "bhsd", or "bshd" where the sequence comes before the heads, in every tensor.
+      return_lse: also give the natural-log log-sum-exp of each row's scores, `[B, Hq, n]`, f32.
+
+    Returns:
+      o, `[B, Hq, n, Dv]`, or (o, lse). A row that sees no key is 0, and its lse -inf.
+
+    Raises:
+      ArgumentError: shapes, types or devices that do not fit; on the CPU lengths that the caches lack. On a
+        GPU keys past a cache's end fail as other indices out of bounds do, on the device.
+      UnsupportedError: tensors that require gradients, a type or a head dimension that no kernel takes.
+    """
+    if (k is None) != (v is None):
+        found = "'v'" if k is None else "'k'"
+        raise ArgumentError(f"expected 'k' and 'v' or neither but got {found} alone")
+    _module.check_options(mask, "bottom_right", layout)
+    given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "kv_len": kv_len}
+    new = {} if k is None else {"k": k, "v": v}
+    if sink_logits is not None:
+        given["sink_logits"] = sink_logits
+    for name, tensor in (*given.items(), *new.items()):
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(
+                f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
+            )
+    options = {
+        "scale": None if scale is None else float(scale),
+        "mask": None if mask is None else str(mask),
+        "layout": layout,
+        "softcap": softcap,
+    }
+    inputs = (q, k_cache, v_cache, kv_len, sink_logits, *new.values())
+    if is_seen(inputs) or _torch.in_transform():
+        o, lse = (_append_op if new else _decode_op)(*inputs, **options)
+    else:
+        _torch.refuse_gradients(**given, **new)
+        o, lse = _decode(*inputs, **options)
+    return (o, lse) if return_lse else o
+
+
+def _decode(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    kv_len: Tensor,
+    sink_logits: Optional[Tensor],
+    k: Optional[Tensor] = None,
+    v: Optional[Tensor] = None,
+    *,
+    layout: str = "bhsd",
+    softcap: Optional[float] = None,
+    **options: Any,
+) -> Tuple[Tensor, Tensor]:
+    """The kernel of both operators."""
+    _module.check_options(None, "bottom_right", layout)
+    softcap = _features.check_options(softcap)
+    _check_kinds(q, k_cache, v_cache, kv_len, sink_logits, k, v)
+    rows_dim = 2 if layout == "bhsd" else 1
+    _check_sizes(q, k_cache, v_cache, kv_len, k, v, rows_dim)
+    if k is not None and v is not None:
+        count = k.shape[rows_dim]
+        shape = (1, 1, count, 1) if rows_dim == 2 else (1, count, 1, 1)
+        last = torch.arange(-count, 0, device=q.device).reshape(shape)
+        places = kv_len.reshape(-1, 1, 1, 1) + last
+        for cache, new in ((k_cache, k), (v_cache, v)):
+            cache.scatter_(rows_dim, places.expand(new.shape), new)
+    return _forward(
+        q, k_cache, v_cache, None, None, sink_logits, kv_len.to(torch.int32), None, layout=layout,
+        softcap=softcap, **options,
+    )  # fmt: skip
+
+
+def _check_kinds(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    kv_len: Tensor,
+    sink_logits: Optional[Tensor],
+    k: Optional[Tensor] = None,
+    v: Optional[Tensor] = None,
+) -> None:
+    """What can be seen without numbers."""
+    new = {} if k is None or v is None else {"k": k, "v": v}
+    check_rows(q, k_cache=k_cache, v_cache=v_cache, **new)
+    for name, tensor in (("kv_len", kv_len), ("sink_logits", sink_logits)):
+        if tensor is not None and tensor.device != q.device:
+            raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
+    if kv_len.dtype not in (torch.int32, torch.int64):
+        raise ArgumentError(
+            f"expected element type int32 or int64 of 'kv_len' but got {str(kv_len.dtype)[6:]}"
+        )
+
+
+def _check_sizes(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    kv_len: Tensor,
+    k: Optional[Tensor],
+    v: Optional[Tensor],
+    rows_dim: int,
+) -> None:
+    batch, count, head_dim = q.shape[0], q.shape[rows_dim], q.shape[3]
+    heads, capacity = k_cache.shape[3 - rows_dim], k_cache.shape[rows_dim]
+
+    def rows(number: int, width: int) -> Tuple[int, ...]:
+        return (batch, heads, number, width) if rows_dim == 2 else (batch, number, heads, width)
+
+    value_dim = v_cache.shape[3]
+    for name, tensor, shape in (
+        ("k_cache", k_cache, rows(capacity, head_dim)),
+        ("v_cache", v_cache, rows(capacity, value_dim)),
+        ("kv_len", kv_len, (batch,)),
+        ("k", k, rows(count, head_dim)),
+        ("v", v, rows(count, value_dim)),
+    ):
+        if tensor is not None and tensor.shape != shape:
+            raise ArgumentError(f"expected {name!r} of shape {list(shape)} but got {list(tensor.shape)}")
+    if heads == 0 or q.shape[3 - rows_dim] % heads:
+        raise ArgumentError(
+            f"expected heads of 'q' to be a multiple of {heads}, those of 'k_cache', but got "
+            f"{q.shape[3 - rows_dim]}"
+        )
+    if k is not None:
+        for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
+            if any(n > 1 and not s for n, s in zip(cache.shape, cache.stride())):
+                raise ArgumentError(
+                    f"expected a {name!r} that can be written to but got one that is expanded, with "
+                    f"strides {list(cache.stride())}"
+                )
+    if kv_len.is_cpu and batch:
+        # A GPU's are not brought to the host.
+        least, most = (int(x) for x in kv_len.aminmax())
+        low = 0 if k is None else count
+        if least < low or most > capacity:
+            raise ArgumentError(
+                f"expected 'kv_len' from {low} to {capacity}, the capacity of the caches, but got "
+                f"{least} to {most}"
+            )
+
+
+def _fake(
+    q: Tensor,
+    k_cache: Tensor,
+    v_cache: Tensor,
+    kv_len: Tensor,
+    sink_logits: Optional[Tensor],
+    *new: Tensor,
+    layout: str = "bhsd",
+    **options: Any,
+) -> Tuple[Tensor, Tensor]:
+    _check_kinds(q, k_cache, v_cache, kv_len, sink_logits, *new)
+    batch, heads, count = q.shape[:3] if layout == "bhsd" else (q.shape[i] for i in (0, 2, 1))
+    return (
+        q.new_empty((*q.shape[:3], v_cache.shape[3])),
+        q.new_empty((batch, heads, count), dtype=torch.float32),
+    )
+
+
+def _unbatched(info: Any, in_dims: Any, *inputs: Any, **options: Any) -> Any:
+    raise UnsupportedError(
+        "expected decoding outside of vmap but got batched tensors; their first dimension is the batch"
+    )
+
+
+def _without_gradients(op: Any) -> Any:
+    """The autograd kernel of `op`."""
+    names = [argument.name for argument in op._schema.arguments]
+
+    def kernel(*inputs: Any, **options: Any) -> Any:
+        _torch.refuse_gradients(**dict(zip(names, inputs)))
+        with torch._C._AutoDispatchBelowAutograd():
+            return op(*inputs, **options)
+
+    return kernel
+
+
+for _op, _name in ((_decode_op, "decode"), (_append_op, "decode.append")):
+    torch.library.register_fake(f"flashattn::{_name}", _fake, lib=_library)
+    torch.library.register_vmap(f"flashattn::{_name}", _unbatched, lib=_library)
+    _library.impl(_name, _without_gradients(_op), "Autograd")
+    for _key in ("CPU", "CUDA"):
+        _library.impl(_name, _decode, _key)
