@@ -11,7 +11,7 @@ from functools import partial
 
 import flashattn
 import torch
-from flashattn import ArgumentError, TraceError, _reference
+from flashattn import ArgumentError, TraceError, UnsupportedError, _reference
 from flashattn import torch as ft
 from torch.nn.attention.flex_attention import (
     BlockMask,
@@ -101,6 +101,25 @@ def learned_scores(tensors):
         "where": lambda s, b, h, q, k: torch.where(q >= k, s + heads[h], s - heads[h]),
         "hides": lambda s, b, h, q, k: torch.where(rows[q] > keys[k] - 2, s, float("-inf")),
         "negative": lambda s, b, h, q, k: -(keys[k] - s),
+    }
+
+
+def multiplied_scores(tensors):
+    """The same where captured tensors multiply the score."""
+    heads, rows, keys, both, whole, one = tensors
+    return {
+        "times heads": lambda s, b, h, q, k: s * heads[h],
+        "times heads and bias": lambda s, b, h, q, k: s * heads[h] + whole[b, h, q, k],
+        "times queries": lambda s, b, h, q, k: whole[b, h, q, 0] * s,
+        "times keys": lambda s, b, h, q, k: s * keys[k],
+        "times batches of keys": lambda s, b, h, q, k: s * whole[b, 0, 0, k] - heads[h],
+        "times both": lambda s, b, h, q, k: s * rows[q] * (q - k) * 0.1 * keys[k] + both[q - k + keys.shape[0] - 1],
+        "over": lambda s, b, h, q, k: -s / (1 + heads[h].exp()),
+        "more": lambda s, b, h, q, k: s + s * heads[h],
+        "gate": lambda s, b, h, q, k: (s - 0.1 * (q - k) + keys[k]) * torch.sigmoid(rows[q]),
+        "capped behind": lambda s, b, h, q, k: 2 * torch.tanh(s * heads[h] / 2) + rows[q],
+        "times where": lambda s, b, h, q, k: torch.where(h == 0, s * heads[h], 2 * s + 1),
+        "hides times": lambda s, b, h, q, k: torch.where(rows[q] > keys[k] - 2, s * one, float("-inf")),
     }
 
 
@@ -241,6 +260,17 @@ class FlexTest(unittest.TestCase):
                 self.compare(qkv, captured, make_score, block_mask, rest)
         self.assertGreater(min(counts.values()), 320 // options.step // 5)
 
+    def test_tensors_that_multiply(self):
+        for seed in range(0, 204, options.step):  # the step of 17 meets each of the twelve
+            _, qkv, rest, sizes = self.draw(seed)
+            captured = self.make_captured(sizes)
+            names = list(multiplied_scores(captured))
+            name = names[seed % len(names)]
+            make_score = lambda leaves, name=name: multiplied_scores(leaves)[name]  # noqa: E731
+            block_mask = create_block_mask(causal, None, None, *sizes[2:], device="cpu") if seed % 2 else None
+            with self.subTest(seed=seed, score=name):
+                self.compare(qkv, captured, make_score, block_mask, rest)
+
     def test_sets_are_sets(self):
         for name, mod in affine_mods(random.Random(0)).items():
             with self.subTest(mask=name):
@@ -292,14 +322,36 @@ class FlexTest(unittest.TestCase):
             with self.subTest(pattern):
                 self.assertRaisesRegex(TraceError, pattern, ft.affine_mask, mod)
 
+    def test_wide_heads_on_a_gpu(self):
+        with torch._subclasses.FakeTensorMode():
+            q, table = (torch.empty(*shape, dtype=torch.float16, device="cuda") for shape in ((1, 4, 8, 96), (4, 8)))
+        for function, most in (
+            (lambda s, b, h, q, k: s * table[h, q] * table[h, k], 85),
+            (lambda s, b, h, q, k: s / table[h, k], 128),
+        ):
+            wide = torch.cat([q, q], -1) if most == 128 else q
+            message = f"head dimension of {most} at most where tensors multiply the score in float16 but got "
+            with self.assertRaisesRegex(UnsupportedError, message):
+                ft.flex_attention(wide, wide, wide, function)
+
     def test_what_is_refused(self):
         q, k, v = (torch.randn(2, 4, 8, 16) for _ in range(3))
-        table = torch.randn(4, 8)
+        table, square = torch.randn(4, 8), torch.randn(8, 8)
         block_mask = create_block_mask(causal, None, None, 8, 8, device="cpu")
         score = lambda function: {"score_mod": function}  # noqa: E731
         for error, pattern, tensors, options in (
-            (TraceError, "a tensor as operand of '\\*' together with the score", (q, k, v),
-             score(lambda s, b, h, q, k: s * table[h, k])),
+            (TraceError, "depend on the query or on the key but got a tensor or a condition of both", (q, k, v),
+             score(lambda s, b, h, q, k: s * square[q, k])),
+            (TraceError, "depend on the query or on the key but got a tensor or a condition of both", (q, k, v),
+             score(lambda s, b, h, q, k: torch.where(q >= k, s * table[h, 0], s))),
+            (TraceError, "the same for all heads that share a head of 'key' but got one of each head of 'query'",
+             (q, k[:, :2], v[:, :2]), {**score(lambda s, b, h, q, k: s * table[h, k]), "enable_gqa": True}),
+            (TraceError, "to multiply the score before 'tanh' but got one that multiplies what comes of it", (q, k, v),
+             score(lambda s, b, h, q, k: torch.tanh(s) * table[h, 0])),
+            (TraceError, "to multiply the score before '\\*' but got one that multiplies what comes of it", (q, k, v),
+             score(lambda s, b, h, q, k: s * s / table[h, 0])),
+            (TraceError, "expected one factor of the score in 'maximum' but got scores of different ones", (q, k, v),
+             score(lambda s, b, h, q, k: torch.maximum(s, s * table[h, 0]))),
             (TraceError, "a tensor as operand of 'exp' together with the score", (q, k, v),
              score(lambda s, b, h, q, k: torch.exp(s + table[h, k]))),
             (TraceError, "a condition of indices, or one that hides with -inf", (q, k, v),

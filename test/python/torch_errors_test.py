@@ -58,7 +58,7 @@ def flex(score_mod=None, **options):
     return lambda: ft.flex_attention(q, wide, wide, score_mod, **options)
 
 
-A, U = ArgumentError, UnsupportedError
+A, U, T = ArgumentError, UnsupportedError, TraceError
 #: Error, message, call. Those of attention itself run with and without a graph, and take q first.
 OF_ATTENTION = (
     (A, "expected element type f32 of 'k' as in 'q' but got f16", lambda x: attention(x, k.half(), k)),
@@ -135,6 +135,11 @@ OTHERS = (
     (A, "expected a captured tensor on cpu as 'query' but got meta", flex(lambda s, b, h, q, k: s + meta(4)[h])),
     (A, r"expected indices into a captured tensor of shape \[2\] but got index 2 is out of bounds",
      flex(lambda s, b, h, q, k: s + torch.zeros(2)[h])),
+    (A, "expected a captured tensor on cpu as 'query' but got meta", flex(lambda s, b, h, q, k: s * meta(5)[k])),
+    (A, r"expected indices into a captured tensor of shape \[2\] but got index 2 is out of bounds",
+     flex(lambda s, b, h, q, k: s / torch.ones(2)[h])),
+    (T, "expected what multiplies the score to depend on the query or on the key but got a tensor or a condition",
+     flex(lambda s, b, h, q, k: s * torch.ones(5, 5)[q, k])),
     (A, "expected indices into a captured tensor of shape \\[3\\] but got index 3 is out of bounds",
      lambda: flex(block_mask=mask_beyond())()),
     (A, "expected a finite positive scale but got -1.0", flex(scale=-1)),

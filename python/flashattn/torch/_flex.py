@@ -1,13 +1,12 @@
 """FlexAttention's functions and block masks, computed here: `flashattn.torch.flex_attention`.
 
 A `mask_mod` becomes sets of pairs as far as it is affine in the positions, whose hidden tiles cost
-nothing; the rest of it is computed once and read as `keep`. A `score_mod` is compiled, but for what it
-adds to the score of tensors that it captures, which is a bias.
+nothing; the rest of it is computed once and read as `keep`. A `score_mod` is compiled, but for tensors
+that it captures: what multiplies the score multiplies queries or keys, what is added to it is a bias.
 """
 
 from __future__ import annotations
 
-import math
 import weakref
 from typing import Any, Callable, List, Optional, Tuple
 
@@ -16,15 +15,18 @@ from torch import Tensor
 
 from .._attention import attention
 from .._trace import _is_number
-from ..errors import ArgumentError, TraceError
+from ..errors import ArgumentError, TraceError, UnsupportedError
 from ..masks import Mask, affine_set
-from ._graph import Node, apply, compute, graph_of
+from ._graph import Node, compute, graph_of
+from ._scores import is_one, place, split
 
 try:
     from torch.nn.attention.flex_attention import BlockMask, noop_mask
 except ImportError:  # before torch 2.5
     BlockMask = noop_mask = None  # type: ignore[assignment, misc]
 
+#: The greatest head dimension on GPUs.
+_MAX_HEAD_DIM = 256
 _MASK_ARGUMENTS = ("b", "h", "p", "k")
 _NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
@@ -181,73 +183,45 @@ def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask
     return found[key]
 
 
-#: A sum of two, either of which may be missing.
-_Sum = Tuple[Any, Any]
+def _multiply(query: Tensor, key: Tensor, factor: Any, sizes: Any) -> Tuple[Tensor, Tensor]:
+    """Queries and keys whose products are those of the given ones times `factor`.
 
-
-def _split(node: Any) -> _Sum:
-    """What the compiler takes of a score, and what tensors add to it; None for 0. Raises TraceError
-    where it is no such sum."""
-    needs = node.needs if isinstance(node, Node) else frozenset()
-    if "load" not in needs:
-        return node, None
-    if "score" not in needs:
-        return None, node
-    if node.op in ("+", "-"):
-        (one, bias), (other, more) = map(_split, node.args)
-        return _join(node.op, one, other), _join(node.op, bias, more)
-    if node.op == "neg":
-        return _each(_split(node.args[0]), lambda x: apply("neg", x))
-    if node.op == "float":
-        return _each(_split(node.args[0]), lambda x: apply("float", x))
-    if node.op in ("*", "/"):
-        one, other = node.args
-        if node.op == "*" and not _is_free(other):
-            one, other = other, one
-        if _is_free(other):
-            return _each(_split(one), lambda x: apply(node.op, x, other))
-    if node.op == "where":
-        return _split_where(*node.args)
-    raise TraceError(
-        "expected what score_mod captures to be added to the score but got a tensor as operand of "
-        f"'{node.op}' together with the score"
+    What has eight or eleven digits is multiplied as two numbers, the rounded product and the rest, side by
+    side in the head dimension: rounding the product alone would be an error of the score.
+    """
+    parts = place(factor, query.shape[1] != key.shape[1])
+    is_exact = query.dtype is torch.float32
+    count = 1 if is_exact else 2 if any(map(is_one, parts)) else 3
+    if query.is_cuda and count * query.shape[3] > _MAX_HEAD_DIM:
+        raise UnsupportedError(
+            f"expected a head dimension of {_MAX_HEAD_DIM // count} at most where tensors multiply the "
+            f"score in {str(query.dtype)[6:]} but got {query.shape[3]}; in float32 it is {_MAX_HEAD_DIM}"
+        )
+    indices = _indices(*sizes, query.device)
+    rows, keys = (
+        None if is_one(part) else _expand(compute(part, indices), query.device, torch.float32)
+        for part in parts
     )
+    if keys is not None:
+        keys = keys.mT
+    if is_exact:
+        return (query if rows is None else query * rows), (key if keys is None else key * keys)
+    (high, low), (one, rest) = _halves(query, rows), _halves(key, keys)
+    if rows is None:
+        return torch.cat([high, high], -1), torch.cat([one, rest], -1)
+    if keys is None:
+        return torch.cat([high, low], -1), torch.cat([one, one], -1)
+    return torch.cat([high, low, high], -1), torch.cat([one, one, rest], -1)
 
 
-def _is_free(value: Any) -> bool:
-    """Whether the compiler can take it in any place: neither the score nor a tensor is in it."""
-    return not isinstance(value, Node) or not value.needs & {"score", "load"}
-
-
-def _each(parts: _Sum, function: Callable[[Any], Any]) -> _Sum:
-    return tuple(None if part is None else function(part) for part in parts)  # type: ignore[return-value]
-
-
-def _join(op: str, one: Any, other: Any) -> Any:
-    if other is None:
-        return one
-    if one is None:
-        return other if op == "+" else apply("*", other, -1)
-    return apply(op, one, other)
-
-
-def _split_where(condition: Any, then: Any, otherwise: Any) -> _Sum:
-    if _is_free(condition):
-        (one, bias), (other, more) = _split(then), _split(otherwise)
-        base = apply("where", condition, *(0.0 if x is None else x for x in (one, other)))
-        if bias is more is None:
-            return base, None
-        return base, apply("where", condition, *(0.0 if x is None else x for x in (bias, more)))
-    is_hidden = [not isinstance(x, Node) and x == -math.inf for x in (then, otherwise)]
-    if "score" not in condition.needs and any(is_hidden):
-        # A score that is hidden by what a tensor says: -inf added to it.
-        base, bias = _split(otherwise if is_hidden[0] else then)
-        rest = 0.0 if bias is None else bias
-        return base, apply("where", condition, *((-math.inf, rest) if is_hidden[0] else (rest, -math.inf)))  # fmt: skip
-    raise TraceError(
-        "expected a condition of indices, or one that hides with -inf, in score_mod but got one of a "
-        "tensor between two scores"
-    )
+def _halves(tensor: Tensor, factor: Optional[Tensor]) -> Tuple[Tensor, Any]:
+    """The product in the tensor's type and what rounding left of it, a constant to gradients: the first
+    half has those of the whole."""
+    if factor is None:
+        return tensor, None
+    product = tensor.float() * factor
+    high = product.to(tensor.dtype)
+    return high, (product - high.float()).detach().to(tensor.dtype)
 
 
 class _Compiled:
@@ -276,8 +250,9 @@ def flex_attention(
       query: `[B, Hq, L, E]`, f16, bf16 or f32, of any strides.
       key, value: `[B, H, S, E]` and `[B, H, S, Ev]`; a batch of 1 is that of all.
       score_mod: `(score, b, h, q_idx, kv_idx)` to the score, of operators and of functions of torch
-        that `flashattn.math` has too. Elements of captured tensors, indexed by the arguments, may be
-        added to the score or hide it with -inf; they have gradients.
+        that `flashattn.math` has too. Elements of captured tensors, indexed by the arguments, may
+        multiply the score where they are of the query or of the key alone, be added to it or hide it
+        with -inf; they have gradients.
       block_mask: of torch's `create_block_mask` or `BlockMask.from_kv_blocks`. What its mask_mod says in
         sets (`affine_mask`) costs nothing where it hides; the rest is computed at the first call
         with the block mask, and read as truth values. Without a mask_mod the listed blocks count.
@@ -309,7 +284,10 @@ def flex_attention(
         mask, keep = _find_pairs(block_mask, sizes, query.device)
     if score_mod is not None:
         node = graph_of(score_mod, "score_mod", ("score", *_MASK_ARGUMENTS))
-        base, added = _split(node)
+        base, factor, added = split(node)
+        if not is_one(factor):
+            scale = query.shape[3] ** -0.5 if scale is None else scale
+            query, key = _multiply(query, key, factor, sizes)
         if added is not None:
             bias = _expand(compute(added, _indices(*sizes, query.device)), query.device, torch.float32)
         if base is None:
