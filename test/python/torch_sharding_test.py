@@ -1,8 +1,9 @@
 # DTensors: attention and its gradients split along batches and heads, on two processes, against whole
-# tensors; what cannot be split is gathered.
+# tensors; what cannot be split is gathered. A model whose parameters FSDP shards learns what a whole one does.
 # REQUIRES: python-package, torch
 # RUN: %flashattn_python %s
 
+import copy
 import os
 import sys
 import tempfile
@@ -14,6 +15,7 @@ import torch.multiprocessing as mp
 from flashattn import attention, causal
 from flashattn import torch as ft
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.debug import CommDebugMode
 
@@ -89,11 +91,51 @@ def run(rank, where):
     dist.destroy_process_group()
 
 
+class Layer(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.qkv = torch.nn.Linear(32, 64)
+        self.sinks = torch.nn.Parameter(torch.randn(4))
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(-1, (8, 8)).split([4, 2, 2], dim=2)
+        o = attention(q, k, v, layout="bshd", mask=causal, sink_logits=self.sinks)
+        return x + torch.tanh(o.flatten(2))
+
+
+def run_fsdp(rank, where):
+    dist.init_process_group("gloo", init_method=f"file://{where}", rank=rank, world_size=2)
+    torch.manual_seed(4)
+    whole = torch.nn.Sequential(Layer(), Layer())
+    sharded = copy.deepcopy(whole)
+    mesh = init_device_mesh("cpu", (2,))
+    for module in (*sharded, sharded):
+        fully_shard(module, mesh=mesh)
+    tokens = torch.randn(2, 4, 6, 32)
+    results = []
+    for model, part in ((whole, slice(None)), (sharded, slice(2 * rank, 2 * rank + 2))):
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        for batch in tokens:
+            loss = model(batch[part]).square().mean()
+            loss.backward()
+            gradients = [x.grad for x in model.parameters()]
+            optimizer.step()
+            optimizer.zero_grad()
+        results.append([*gradients, *model.parameters(), model(tokens[0])])
+    is_split = [isinstance(x, DTensor) and x.to_local().shape != x.shape for x in results[1][:-1]]
+    assert all(is_split), is_split
+    for one, other in zip(*results):
+        other = other.full_tensor() if isinstance(other, DTensor) else other
+        torch.testing.assert_close(other, one, rtol=1e-4, atol=1e-5)
+    dist.destroy_process_group()
+
+
 class ShardingTest(unittest.TestCase):
     @unittest.skipUnless(dist.is_available() and dist.is_gloo_available(), "torch lacks gloo")
     def test_two_processes(self):
-        with tempfile.TemporaryDirectory() as folder:
-            mp.spawn(run, (os.path.join(folder, "store"),), nprocs=2)
+        for function in (run, run_fsdp):
+            with self.subTest(function.__name__), tempfile.TemporaryDirectory() as folder:
+                mp.spawn(function, (os.path.join(folder, "store"),), nprocs=2)
 
 
 if __name__ == "__main__":
