@@ -56,6 +56,23 @@ class ExportTest(unittest.TestCase):
                 results.append((o, *torch.autograd.grad(o.square().sum(), (*given, layer.sinks))))
             torch.testing.assert_close(*results, rtol=1e-4, atol=1e-5)
 
+    def test_inductor_of_decoding(self):
+        """Caches are changed where they are, with keys that the same graph computes."""
+
+        def step(q, k_cache, v_cache, lengths, k):
+            lengths += k.shape[2]
+            return ft.decode(q, k_cache, v_cache, lengths, k * 2, k + 1).relu()
+
+        compiled, results = torch.compile(step, fullgraph=True, dynamic=True), []
+        tokens = [(torch.randn(2, 4, n, 8), torch.randn(2, 2, n, 8)) for n in (3, 2, 4)]
+        for call in (compiled, step):
+            k_cache, v_cache = torch.zeros(2, 2, 20, 8), torch.zeros(2, 2, 20, 8)
+            lengths = torch.tensor([0, 11], dtype=torch.int32)
+            with torch.no_grad():
+                found = [call(q, k_cache, v_cache, lengths, k) for q, k in tokens]
+            results.append((*found, k_cache, v_cache))
+        torch.testing.assert_close(*results, rtol=1e-5, atol=1e-5)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -7,7 +7,7 @@ captured serves every step.
 
 from __future__ import annotations
 
-from typing import Any, Optional, Tuple
+from typing import Any, NamedTuple, Optional, Tuple
 
 import torch
 from torch import Tensor
@@ -30,6 +30,18 @@ _library.define(
 )
 _decode_op = torch.ops.flashattn.decode.default
 _append_op = torch.ops.flashattn.decode.append
+
+
+class _Inputs(NamedTuple):
+    """The tensors of the operators, in their order."""
+
+    q: Tensor
+    k_cache: Tensor
+    v_cache: Tensor
+    kv_len: Tensor
+    sink_logits: Optional[Tensor]
+    k: Optional[Tensor] = None
+    v: Optional[Tensor] = None
 
 
 def decode(
@@ -75,12 +87,10 @@ def decode(
         found = "'v'" if k is None else "'k'"
         raise ArgumentError(f"expected 'k' and 'v' or neither but got {found} alone")
     _module.check_options(mask, "bottom_right", layout)
-    given = {"q": q, "k_cache": k_cache, "v_cache": v_cache, "kv_len": kv_len}
-    new = {} if k is None else {"k": k, "v": v}
-    if sink_logits is not None:
-        given["sink_logits"] = sink_logits
-    for name, tensor in (*given.items(), *new.items()):
-        if not isinstance(tensor, Tensor):
+    inputs = _Inputs(q, k_cache, v_cache, kv_len, sink_logits, k, v)
+    for name, tensor in zip(_Inputs._fields, inputs):
+        is_left_out = tensor is None and name in ("sink_logits", "k", "v")
+        if not (is_left_out or isinstance(tensor, Tensor)):
             raise ArgumentError(
                 f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
             )
@@ -90,34 +100,25 @@ def decode(
         "layout": layout,
         "softcap": softcap,
     }
-    inputs = (q, k_cache, v_cache, kv_len, sink_logits, *new.values())
     if is_seen(inputs) or _torch.in_transform():
-        o, lse = (_append_op if new else _decode_op)(*inputs, **options)
+        o, lse = _decode_op(*inputs[:5], **options) if k is None else _append_op(*inputs, **options)
     else:
-        _torch.refuse_gradients(**given, **new)
+        _torch.refuse_gradients(**inputs._asdict())
         o, lse = _decode(*inputs, **options)
     return (o, lse) if return_lse else o
 
 
 def _decode(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    kv_len: Tensor,
-    sink_logits: Optional[Tensor],
-    k: Optional[Tensor] = None,
-    v: Optional[Tensor] = None,
-    *,
-    layout: str = "bhsd",
-    softcap: Optional[float] = None,
-    **options: Any,
+    *inputs: Any, layout: str = "bhsd", softcap: Optional[float] = None, **options: Any
 ) -> Tuple[Tensor, Tensor]:
     """The kernel of both operators."""
+    given = _Inputs(*inputs)
     _module.check_options(None, "bottom_right", layout)
     softcap = _features.check_options(softcap)
-    _check_kinds(q, k_cache, v_cache, kv_len, sink_logits, k, v)
     rows_dim = 2 if layout == "bhsd" else 1
-    _check_sizes(q, k_cache, v_cache, kv_len, k, v, rows_dim)
+    _check_kinds(given)
+    _check_sizes(given, rows_dim)
+    q, k_cache, v_cache, kv_len, sink_logits, k, v = given
     if k is not None and v is not None:
         count = k.shape[rows_dim]
         shape = (1, 1, count, 1) if rows_dim == 2 else (1, count, 1, 1)
@@ -131,19 +132,12 @@ def _decode(
     )  # fmt: skip
 
 
-def _check_kinds(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    kv_len: Tensor,
-    sink_logits: Optional[Tensor],
-    k: Optional[Tensor] = None,
-    v: Optional[Tensor] = None,
-) -> None:
+def _check_kinds(given: _Inputs) -> None:
     """What can be seen without numbers."""
-    new = {} if k is None or v is None else {"k": k, "v": v}
-    check_rows(q, k_cache=k_cache, v_cache=v_cache, **new)
-    for name, tensor in (("kv_len", kv_len), ("sink_logits", sink_logits)):
+    q, kv_len = given.q, given.kv_len
+    new = {} if given.k is None or given.v is None else {"k": given.k, "v": given.v}
+    check_rows(q, k_cache=given.k_cache, v_cache=given.v_cache, **new)
+    for name, tensor in (("kv_len", kv_len), ("sink_logits", given.sink_logits)):
         if tensor is not None and tensor.device != q.device:
             raise ArgumentError(f"expected {name!r} on {q.device} as 'q' but got {tensor.device}")
     if kv_len.dtype not in (torch.int32, torch.int64):
@@ -152,28 +146,21 @@ def _check_kinds(
         )
 
 
-def _check_sizes(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    kv_len: Tensor,
-    k: Optional[Tensor],
-    v: Optional[Tensor],
-    rows_dim: int,
-) -> None:
-    batch, count, head_dim = q.shape[0], q.shape[rows_dim], q.shape[3]
+def _check_sizes(given: _Inputs, rows_dim: int) -> None:
+    """And what takes numbers: lengths on the CPU too, but never those on a GPU."""
+    q, k_cache, v_cache, kv_len = given[:4]
+    batch, count, head_dim, value_dim = q.shape[0], q.shape[rows_dim], q.shape[3], v_cache.shape[3]
     heads, capacity = k_cache.shape[3 - rows_dim], k_cache.shape[rows_dim]
 
     def rows(number: int, width: int) -> Tuple[int, ...]:
         return (batch, heads, number, width) if rows_dim == 2 else (batch, number, heads, width)
 
-    value_dim = v_cache.shape[3]
     for name, tensor, shape in (
         ("k_cache", k_cache, rows(capacity, head_dim)),
         ("v_cache", v_cache, rows(capacity, value_dim)),
         ("kv_len", kv_len, (batch,)),
-        ("k", k, rows(count, head_dim)),
-        ("v", v, rows(count, value_dim)),
+        ("k", given.k, rows(count, head_dim)),
+        ("v", given.v, rows(count, value_dim)),
     ):
         if tensor is not None and tensor.shape != shape:
             raise ArgumentError(f"expected {name!r} of shape {list(shape)} but got {list(tensor.shape)}")
@@ -182,7 +169,7 @@ def _check_sizes(
             f"expected heads of 'q' to be a multiple of {heads}, those of 'k_cache', but got "
             f"{q.shape[3 - rows_dim]}"
         )
-    if k is not None:
+    if given.k is not None:
         for name, cache in (("k_cache", k_cache), ("v_cache", v_cache)):
             if any(n > 1 and not s for n, s in zip(cache.shape, cache.stride())):
                 raise ArgumentError(
@@ -190,9 +177,8 @@ def _check_sizes(
                     f"strides {list(cache.stride())}"
                 )
     if kv_len.is_cpu and batch:
-        # A GPU's are not brought to the host.
         least, most = (int(x) for x in kv_len.aminmax())
-        low = 0 if k is None else count
+        low = 0 if given.k is None else count
         if least < low or most > capacity:
             raise ArgumentError(
                 f"expected 'kv_len' from {low} to {capacity}, the capacity of the caches, but got "
@@ -200,20 +186,13 @@ def _check_sizes(
             )
 
 
-def _fake(
-    q: Tensor,
-    k_cache: Tensor,
-    v_cache: Tensor,
-    kv_len: Tensor,
-    sink_logits: Optional[Tensor],
-    *new: Tensor,
-    layout: str = "bhsd",
-    **options: Any,
-) -> Tuple[Tensor, Tensor]:
-    _check_kinds(q, k_cache, v_cache, kv_len, sink_logits, *new)
+def _fake(*inputs: Any, layout: str = "bhsd", **options: Any) -> Tuple[Tensor, Tensor]:
+    given = _Inputs(*inputs)
+    _check_kinds(given)
+    q = given.q
     batch, heads, count = q.shape[:3] if layout == "bhsd" else (q.shape[i] for i in (0, 2, 1))
     return (
-        q.new_empty((*q.shape[:3], v_cache.shape[3])),
+        q.new_empty((*q.shape[:3], given.v_cache.shape[3])),
         q.new_empty((batch, heads, count), dtype=torch.float32),
     )
 
@@ -226,10 +205,9 @@ def _unbatched(info: Any, in_dims: Any, *inputs: Any, **options: Any) -> Any:
 
 def _without_gradients(op: Any) -> Any:
     """The autograd kernel of `op`."""
-    names = [argument.name for argument in op._schema.arguments]
 
     def kernel(*inputs: Any, **options: Any) -> Any:
-        _torch.refuse_gradients(**dict(zip(names, inputs)))
+        _torch.refuse_gradients(**dict(zip(_Inputs._fields, inputs)))
         with torch._C._AutoDispatchBelowAutograd():
             return op(*inputs, **options)
 
