@@ -88,6 +88,14 @@ def run(rank, where):
     o = ft.sdpa(*split, is_causal=True, enable_gqa=True)
     assert o.placements == (BATCH, HEADS), o.placements
     torch.testing.assert_close(o.full_tensor(), ft.sdpa(*tensors, is_causal=True, enable_gqa=True))
+    caches = [distribute_tensor(torch.zeros(2, 2, 8, 8), mesh, [HEADS]) for _ in range(2)]
+    q, k, v = (distribute_tensor(torch.randn(2, h, 1, 8), mesh, [HEADS]) for h in (4, 2, 2))
+    lengths = distribute_tensor(torch.tensor([3, 8]), mesh, [whole])
+    for new in ((), (k, v)):
+        with unittest.TestCase().assertRaisesRegex(RuntimeError, "expected plain tensors to decode but got DTensors"):
+            ft.decode(q, *caches, lengths, *new)
+    local = [x.to_local() for x in (q, *caches, lengths, k, v)]
+    assert ft.decode(*local).shape == (2, 2, 1, 8)
     dist.destroy_process_group()
 
 

@@ -220,3 +220,8 @@ for _op, _name in ((_decode_op, "decode"), (_append_op, "decode.append")):
     _library.impl(_name, _without_gradients(_op), "Autograd")
     for _key in ("CPU", "CUDA"):
         _library.impl(_name, _decode, _key)
+
+if torch.distributed.is_available():
+    from . import _sharding
+
+    _sharding.refuse(_decode_op, _append_op)

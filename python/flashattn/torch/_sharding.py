@@ -14,6 +14,8 @@ from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor._op_schema import OpSchema, OpStrategy, RuntimeSchemaInfo
 from torch.distributed.tensor._ops.utils import expand_to_full_mesh_op_strategy
 
+from ..errors import UnsupportedError
+
 _BATCH, _HEADS = 0, 1
 #: What is of the scores' shape, from the right.
 _PAIRS = ("bias", "keep")
@@ -29,6 +31,20 @@ def register(*ops: Any) -> None:
         DTensor._op_dispatcher.sharding_propagator.register_op_strategy(
             op, _strategy, RuntimeSchemaInfo(0, keywords)
         )
+
+
+def refuse(*ops: Any) -> None:
+    """Tells DTensor that the operators take none: what it would bring together for a call, a cache among
+    it, could not be written to."""
+    for op in ops:
+        DTensor._op_dispatcher.sharding_propagator.register_op_strategy(op, _refused)
+
+
+def _refused(schema: OpSchema) -> OpStrategy:
+    raise UnsupportedError(
+        "expected plain tensors to decode but got DTensors; each device decodes its own heads and "
+        "sequences, of tensor.to_local()"
+    )
 
 
 def _strategy(schema: OpSchema) -> OpStrategy:
