@@ -177,7 +177,8 @@ def _check_sizes(given: _Inputs, rows_dim: int) -> None:
                     f"strides {list(cache.stride())}"
                 )
     if kv_len.is_cpu and batch:
-        least, most = (int(x) for x in kv_len.aminmax())
+        lengths = kv_len.tolist()
+        least, most = min(lengths), max(lengths)
         low = 0 if given.k is None else count
         if least < low or most > capacity:
             raise ArgumentError(
