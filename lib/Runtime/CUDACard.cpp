@@ -171,9 +171,12 @@ Fault Card::makePool() {
   props.locationId = info.ordinal;
   // By default what is free goes back to the system whenever the host waits for the device.
   uint64_t keepAll = UINT64_MAX;
+  // What a capture allocates of the pool is memory of its graph; the pool itself is not.
   return inContext("make a pool of memory", [&] {
-    Result result = driver.memPoolCreate(&pool, &props);
-    return result ? result : driver.memPoolSetAttribute(pool, kMemPoolReleaseThreshold, &keepAll);
+    return outsideCaptures([&] {
+      Result result = driver.memPoolCreate(&pool, &props);
+      return result ? result : driver.memPoolSetAttribute(pool, kMemPoolReleaseThreshold, &keepAll);
+    });
   });
 }
 

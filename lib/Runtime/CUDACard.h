@@ -93,6 +93,17 @@ public:
       driver.ctxPopCurrent(&popped);
     return check(result, what);
   }
+  /// Has `call`, which runs in the context, belong to no capture of a stream, of this thread or of
+  /// another one. While one is under way the driver refuses whatever is not given to a stream, and
+  /// makes the capture invalid. Returns what `call` does, or why captures cannot be kept out.
+  template <typename F> Result outsideCaptures(F call) const {
+    int mode = kCaptureModeRelaxed;
+    if (Result failed = driver.threadExchangeStreamCaptureMode(&mode))
+      return failed;
+    Result result = call();
+    driver.threadExchangeStreamCaptureMode(&mode);
+    return result;
+  }
   /// Turns a result into a fault and remembers those that the context does not survive.
   Fault check(Result result, const char *what);
 

@@ -62,13 +62,10 @@ Fault Card::load(LoadedModule &found) {
   Module module = nullptr;
   Result result = kSuccess;
   if (Fault fault = inContext("load kernels", [&] {
-        // Nothing that loading does belongs to a capture, of this thread or of another one.
-        int mode = kCaptureModeRelaxed;
-        if (Result failed = driver.threadExchangeStreamCaptureMode(&mode))
-          return failed;
-        result = driver.moduleLoadDataEx(&module, found.image, 2, options, values);
-        driver.threadExchangeStreamCaptureMode(&mode);
-        return isFatal(result) ? result : kSuccess;
+        return outsideCaptures([&] {
+          result = driver.moduleLoadDataEx(&module, found.image, 2, options, values);
+          return isFatal(result) ? result : kSuccess;
+        });
       }))
     return fault;
   Text description = driver.describe(result);

@@ -244,11 +244,8 @@ static int64_t checkWorkspace(FlashAttnKernel kernel, FlashAttnTensor *arguments
   return workspace;
 }
 
-/* Few queries: two kernels and memory between them, all on the caller's stream. */
-static void checkFewQueries(void) {
-  FlashAttnKernel kernel = NULL;
-  REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
-  FlashAttnTensor few[4];
+/* q, k, v and o of kDecodeText. */
+static void makeFewQueries(FlashAttnTensor *few) {
   for (int i = 0; i < 4; ++i) {
     int64_t heads = i == 1 || i == 2 ? 2 : 8, length = i == 1 || i == 2 ? 5000 : 1;
     few[i] = (FlashAttnTensor){(void *)(((intptr_t)i + 1) << 32),
@@ -258,6 +255,34 @@ static void checkFewQueries(void) {
                                FLASHATTN_F16,
                                4};
   }
+}
+
+/* The first launch with a workspace, in a capture: all that the driver makes for it, once, is no
+   part of that. */
+static void checkCapture(void) {
+  FlashAttnKernel kernel = NULL;
+  REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
+  FlashAttnTensor few[4];
+  makeFewQueries(few);
+  void *stream = &stream, *used = NULL;
+  int launches = getLaunches(&used), allocations = getAllocations();
+  size_t before = getMemory(&used);
+  setenv("FAKE_CUDA_CAPTURING", "1", 1);
+  CHECK(flashattnLaunch(kernel, stream, few, 4) == FLASHATTN_OK);
+  CHECK(flashattnLaunch(kernel, stream, few, 4) == FLASHATTN_OK);
+  unsetenv("FAKE_CUDA_CAPTURING");
+  CHECK(getLaunches(&used) == launches + 4 && used == stream);
+  CHECK(getAllocations() > allocations);
+  CHECK(getMemory(&used) == before && used == stream);
+  flashattnKernelFree(kernel);
+}
+
+/* Few queries: two kernels and memory between them, all on the caller's stream. */
+static void checkFewQueries(void) {
+  FlashAttnKernel kernel = NULL;
+  REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
+  FlashAttnTensor few[4];
+  makeFewQueries(few);
   void *stream = &stream, *used = NULL;
   size_t before = getMemory(&used);
   int allocations = getAllocations();
@@ -431,6 +456,7 @@ int main(void) {
   }
   checkContexts();
   CHECK(getAllocations() == allocations);
+  checkCapture();
 
   /* The GPU copies chunks of 16 bytes, whatever was promised. */
   FlashAttnTensor odd[4];

@@ -12,9 +12,10 @@
 //   FAKE_CUDA_MEMORY          bytes of memory of a device (4 GiB)
 //   FAKE_CUDA_STATIC_SHARED   bytes of static shared memory of every kernel (0)
 //   FAKE_CUDA_MAX_THREADS     threads that a block of every kernel may have (1024)
-//   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0); while it is not 0, kernels load
-//   only
-//                             on threads in the relaxed mode of captures
+//   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0); while it is not 0, what does not
+//   go
+//                             to a stream, such as loading kernels, is refused on threads that are
+//                             not in the relaxed mode of captures
 //   FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
 //
 //===----------------------------------------------------------------------===//
@@ -108,10 +109,48 @@ Result begin(const char *name) {
   return 0;
 }
 
+/// The same of a call that a capture cannot record, and that the driver so refuses while any
+/// thread captures a stream in the global mode.
+Result beginUnsafe(const char *name) {
+  constexpr int kRelaxed = 2, kCaptureUnsupported = 900;
+  if (getNumber("FAKE_CUDA_CAPTURING", 0) && captureMode != kRelaxed)
+    return kCaptureUnsupported;
+  return begin(name);
+}
+
+Result allocate(DevicePtr *pointer, size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  ++numAllocations;
+  if (bytes > size_t(getTotalMemory()) - allocated)
+    return 2;
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  if (!memory)
+    return 2;
+  allocations[memory] = bytes;
+  allocated += bytes;
+  peak = std::max(peak, allocated);
+  *pointer = reinterpret_cast<DevicePtr>(memory);
+  return 0;
+}
+
+Result release(DevicePtr pointer) {
+  std::lock_guard<std::mutex> lock(mutex);
+  auto found = allocations.find(reinterpret_cast<void *>(pointer));
+  if (found == allocations.end())
+    return 1;
+  allocated -= found->second;
+  std::free(found->first);
+  allocations.erase(found);
+  return 0;
+}
+
 } // namespace
 
 #define BEGIN(name)                                                                                \
   if (Result failure = begin(name))                                                                \
+  return failure
+#define BEGIN_UNSAFE(name)                                                                         \
+  if (Result failure = beginUnsafe(name))                                                          \
   return failure
 
 EXPORT Result cuInit(unsigned) {
@@ -151,6 +190,9 @@ EXPORT Result cuGetErrorName(Result error, const char **name) {
     return 0;
   case 719:
     *name = "CUDA_ERROR_LAUNCH_FAILED";
+    return 0;
+  case 900:
+    *name = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED";
     return 0;
   default:
     *name = nullptr;
@@ -252,33 +294,15 @@ EXPORT Result cuEventElapsedTime(float *milliseconds, void *start, void *end) {
   return 0;
 }
 EXPORT Result cuMemAlloc_v2(DevicePtr *pointer, size_t bytes) {
-  BEGIN("cuMemAlloc");
-  std::lock_guard<std::mutex> lock(mutex);
-  ++numAllocations;
-  if (bytes > size_t(getTotalMemory()) - allocated)
-    return 2;
-  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  if (!memory)
-    return 2;
-  allocations[memory] = bytes;
-  allocated += bytes;
-  peak = std::max(peak, allocated);
-  *pointer = reinterpret_cast<DevicePtr>(memory);
-  return 0;
+  BEGIN_UNSAFE("cuMemAlloc");
+  return allocate(pointer, bytes);
 }
 EXPORT Result cuMemFree_v2(DevicePtr pointer) {
-  BEGIN("cuMemFree");
-  std::lock_guard<std::mutex> lock(mutex);
-  auto found = allocations.find(reinterpret_cast<void *>(pointer));
-  if (found == allocations.end())
-    return 1;
-  allocated -= found->second;
-  std::free(found->first);
-  allocations.erase(found);
-  return 0;
+  BEGIN_UNSAFE("cuMemFree");
+  return release(pointer);
 }
 EXPORT Result cuMemPoolCreate(void **pool, const void *props) {
-  BEGIN("cuMemPoolCreate");
+  BEGIN_UNSAFE("cuMemPoolCreate");
   // Of memory pinned on device 0.
   const int expected[] = {1, 0, 1, 0};
   if (std::memcmp(props, expected, sizeof(expected)))
@@ -287,17 +311,17 @@ EXPORT Result cuMemPoolCreate(void **pool, const void *props) {
   return 0;
 }
 EXPORT Result cuMemPoolSetAttribute(void *pool, int attribute, void *value) {
-  BEGIN("cuMemPoolSetAttribute");
+  BEGIN_UNSAFE("cuMemPoolSetAttribute");
   return pool == &allocations && attribute == 4 ? 0 : 1;
 }
 EXPORT Result cuMemAllocFromPoolAsync(DevicePtr *pointer, size_t bytes, void *pool, void *stream) {
   BEGIN("cuMemAllocFromPoolAsync");
   memoryStream = stream;
-  return pool == &allocations ? cuMemAlloc_v2(pointer, bytes) : 1;
+  return pool == &allocations ? allocate(pointer, bytes) : 1;
 }
 EXPORT Result cuMemFreeAsync(DevicePtr pointer, void *stream) {
   BEGIN("cuMemFreeAsync");
-  return stream == memoryStream ? cuMemFree_v2(pointer) : 1;
+  return stream == memoryStream ? release(pointer) : 1;
 }
 /// Bytes that are allocated, and the stream of this thread's last allocation on one.
 EXPORT size_t fakeCUDAMemory(void **stream) {
@@ -352,10 +376,7 @@ EXPORT Result cuThreadExchangeStreamCaptureMode(int *mode) {
 }
 EXPORT Result cuModuleLoadDataEx(void **module, const void *image, unsigned numOptions,
                                  int *options, void **values) {
-  constexpr int kRelaxed = 2;
-  if (getNumber("FAKE_CUDA_CAPTURING", 0) && captureMode != kRelaxed)
-    return 900;
-  if (Result failure = begin("cuModuleLoadDataEx")) {
+  if (Result failure = beginUnsafe("cuModuleLoadDataEx")) {
     constexpr int kErrorLogBuffer = 5, kErrorLogBufferSize = 6;
     char *log = nullptr;
     size_t size = 0;
