@@ -183,15 +183,16 @@ mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU)
 }
 
 /// `fields` with those of `text` in their place, which are known to be some.
-static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, FloatType element) {
+static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, FloatType element,
+                                    bool onCPU) {
   GivenFields given = split(text);
   FieldReader reader("schedule", given);
   if (auto roles = given.find("roles"); roles != given.end())
     fields.roles = llvm::cantFail(completeRolesText(roles->second, element));
   int64_t rows = fields.tileM;
   visitScheduleFields(fields, reader);
-  // Without roles as many rows a warp as before.
-  if (!fields.roles && !reader.has("warps") && fields.tileM != rows)
+  // Without roles as many rows a warp as before; the CPU's one has them all.
+  if (!onCPU && !fields.roles && !reader.has("warps") && fields.tileM != rows)
     fields.warps = std::max<int64_t>(1, fields.warps * fields.tileM / rows);
   llvm::cantFail(reader.finish());
   return fields;
@@ -221,7 +222,8 @@ static Expected<ScheduleAttr> pin(OpT op, const Machine &machine, StringRef text
   SmallVector<ScheduleAttr> candidates = getScheduleCandidates(op, machine);
   for (bool asItIs : {true, false})
     for (ScheduleAttr candidate : candidates) {
-      ScheduleFields fields = replaceFields(candidate.getFields(), text, op.getElementType());
+      ScheduleFields fields =
+          replaceFields(candidate.getFields(), text, op.getElementType(), machine.isCPU());
       if (asItIs != (fields == candidate.getFields()))
         continue;
       ScheduleAttr schedule = check(fields);

@@ -6,6 +6,9 @@
 
 #include "../MachineSchedules.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <algorithm>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -22,8 +25,14 @@ static ScheduleFields makeFields(int64_t rows, int64_t columns, MLIRContext *ctx
 Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   MLIRContext *ctx = op.getContext();
   // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
-  ScheduleFields fields = makeFields(2 * machine.getVectorWidth(), 64, ctx);
-  return {ScheduleAttr::get(ctx, fields)};
+  int64_t rows = 2 * machine.getVectorWidth();
+  // Fewer queries are one tile, which a narrower register holds: rows without a query cost as much
+  // as the others.
+  constexpr int64_t kNarrowest = 4;
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  if (!ShapedType::isDynamic(queries))
+    rows = std::min(rows, std::max<int64_t>(llvm::PowerOf2Ceil(queries), kNarrowest));
+  return {ScheduleAttr::get(ctx, makeFields(rows, 64, ctx))};
 }
 
 Candidates cpu::getCandidates(AttentionBackwardOp op, const Machine &machine) {

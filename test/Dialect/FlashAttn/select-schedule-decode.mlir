@@ -1,13 +1,15 @@
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_90a | FileCheck %s --check-prefixes=CHECK,HOPPER
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_80 | FileCheck %s --check-prefixes=CHECK,AMPERE
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=cpu | FileCheck %s --check-prefixes=CHECK,CPU
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=cpu vector-width=8" | FileCheck %s --check-prefixes=CHECK,AVX2
 
 // Few queries, whatever the lengths: the keys in parts, and heads in the rows of a tile.
 // CHECK-LABEL: func @group_unknown
 // HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 1, section = 1, blocks = 2>>)
 // AMPERE: schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, lanes = 4, dot_type = bf16, splits = 128>)
 // CPU-NOT: splits
-// CPU: schedule(<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+// CPU: schedule(<tile_m = 4, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+// AVX2: schedule(<tile_m = 4,
 func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>) {
   flashattn.attention ins(%q, %k, %k : memref<?x?x1x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x1x128xbf16>)
   return
@@ -18,6 +20,8 @@ func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>)
 // As many heads as a group has, and 16 positions of each.
 // CHECK-LABEL: func @group_of_four
 // HOPPER: pack = 4, splits = 128
+// CPU: schedule(<tile_m = 16,
+// AVX2: schedule(<tile_m = 16,
 func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>) {
   flashattn.attention mask(#flashattn.causal) layout(bshd) ins(%q, %k, %k : memref<?x16x32x64xf16>, memref<?x?x8x64xf16>, memref<?x?x8x64xf16>) outs(%q : memref<?x16x32x64xf16>)
   return
@@ -51,8 +55,26 @@ func.func @wide(%q: memref<?x?x2x256xf16>, %k: memref<?x?x?x256xf16>, %x: memref
 
 // CHECK-LABEL: func @many
 // CHECK-NOT: splits
+// CPU: schedule(<tile_m = 32,
+// CPU: schedule(<tile_m = 32,
+// AVX2: schedule(<tile_m = 16,
+// AVX2: schedule(<tile_m = 16,
 func.func @many(%q: memref<?x?x17x128xbf16>, %r: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>) {
   flashattn.attention ins(%q, %k, %k : memref<?x?x17x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x17x128xbf16>)
   flashattn.attention ins(%r, %k, %k : memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%r : memref<?x?x?x128xbf16>)
+  return
+}
+
+// -----
+
+// On the CPU one tile has the queries and as few rows without one as there are registers for.
+// CHECK-LABEL: func @in_between
+// CPU: schedule(<tile_m = 4,
+// CPU: schedule(<tile_m = 8,
+// AVX2: schedule(<tile_m = 4,
+// AVX2: schedule(<tile_m = 8,
+func.func @in_between(%q: memref<?x?x4x64xf32>, %r: memref<?x?x5x64xf32>, %k: memref<?x?x?x64xf32>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x4x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>) outs(%q : memref<?x?x4x64xf32>)
+  flashattn.attention ins(%r, %k, %k : memref<?x?x5x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>) outs(%r : memref<?x?x5x64xf32>)
   return
 }

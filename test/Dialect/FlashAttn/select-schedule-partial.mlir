@@ -1,4 +1,5 @@
 // RUN: flash-opt %s "-flashattn-select-schedule=chip=cpu schedule='tile_m = 16'" | FileCheck %s --check-prefix=CPU
+// RUN: flash-opt %s "-flashattn-select-schedule=chip=cpu schedule='tile_m = 128'" | FileCheck %s --check-prefix=CPU-MORE
 // RUN: flash-opt %s "-flashattn-select-schedule=chip=sm_80 schedule='stages = 1'" | FileCheck %s --check-prefix=AMPERE
 // RUN: flash-opt %s "-flashattn-select-schedule=chip=sm_90a schedule='tile_n = 96'" | FileCheck %s --check-prefix=HOPPER
 // RUN: not flash-opt %s "-flashattn-select-schedule=chip=sm_80 schedule='lanes = 2'" 2>&1 | FileCheck %s --check-prefix=NONE
@@ -6,6 +7,7 @@
 
 // Some fields are pinned, the others chosen with them.
 // CPU: schedule(<tile_m = 16, tile_n = {{[0-9]+}}, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+// CPU-MORE: schedule(<tile_m = 128, tile_n = {{[0-9]+}}, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
 // AMPERE: schedule(<tile_m = 128, tile_n = 48, warps = 4, stages = 1, lanes = 4, dot_type = f16
 // HOPPER: schedule(<tile_m = 64, tile_n = 96, {{.*}}roles = <
 // NONE: cannot be compiled for sm_80: no schedule with lanes = 2 fits: expected 4 lanes a row, as mma.sync has, but got 2: {{[0-9]+}} schedules, the first of them tile_m = 128, {{.*}}lanes = 2
