@@ -9,6 +9,7 @@
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
 #include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/ToolContext.h"
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
@@ -144,4 +145,15 @@ void flashattn::initializeBackEnds() {
   LLVMInitializeNVPTXTargetInfo();
   LLVMInitializeNVPTXTargetMC();
   LLVMInitializeNVPTXAsmPrinter();
+}
+
+static DialectRegistry makeRegistry() {
+  DialectRegistry registry;
+  flashattn::registerAllFlashAttnDialects(registry);
+  flashattn::registerAllFlashAttnExtensions(registry);
+  return registry;
+}
+
+flashattn::ToolContext::ToolContext() : context(makeRegistry()), diagnostics(sources, &context) {
+  context.printOpOnDiagnostic(false);
 }

@@ -1,6 +1,8 @@
 //===- Compile.cpp ---------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Target/Tuned.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
@@ -16,6 +18,27 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 using llvm::Expected;
+
+FailureOr<int64_t> flashattn::raiseAttention(ModuleOp module) {
+  auto count = [&] {
+    int64_t ops = 0;
+    module.walk([&](AttentionOp) { ++ops; });
+    return ops;
+  };
+  int64_t before = count();
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  pm.addPass(createRaiseAttention());
+  if (failed(pm.run(module)))
+    return failure();
+  return count() - before;
+}
+
+LogicalResult flashattn::raiseLinalg(ModuleOp module) {
+  PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  pm.addPass(createPrepareTensors());
+  pm.addPass(createRaiseLinalg());
+  return pm.run(module);
+}
 
 Expected<func::FuncOp> flashattn::findFunction(ModuleOp module, StringRef name, StringRef option) {
   SmallVector<func::FuncOp> candidates;

@@ -9,20 +9,17 @@
 #include "HostObject.h"
 #include "Outputs.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Compile.h"
+#include "flashattn/ToolContext.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
-#include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
-#include "llvm/Support/SourceMgr.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -122,17 +119,10 @@ static Error checkFlags() {
 
 /// --raise. What was asked for and is not there is an error.
 static Error raise(ModuleOp module) {
-  auto count = [&] {
-    int64_t ops = 0;
-    module.walk([&](AttentionOp) { ++ops; });
-    return ops;
-  };
-  int64_t before = count();
-  PassManager pm(module.getContext(), ModuleOp::getOperationName());
-  pm.addPass(createRaiseAttention());
-  if (failed(pm.run(module)))
+  FailureOr<int64_t> raised = raiseAttention(module);
+  if (failed(raised))
     return llvm::createStringError("--raise failed");
-  if (count() != before)
+  if (*raised)
     return Error::success();
   return llvm::createStringError("--raise: expected attention in linalg but found none; flash-opt "
                                  "-flashattn-raise-attention "
@@ -141,25 +131,21 @@ static Error raise(ModuleOp module) {
 }
 
 /// Null after a diagnostic.
-static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIRContext &context) {
+static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   if (inputFile == "-" && llvm::sys::Process::StandardInIsUserInput())
     return llvm::createStringError("expected an .mlir file; see --help");
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &message);
   if (!file)
     return llvm::createStringError(message);
-  sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
-  auto module = parseSourceFile<ModuleOp>(sources, &context);
+  tool.sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  auto module = parseSourceFile<ModuleOp>(tool.sources, &tool.context);
   if (!module)
     return OwningOpRef<ModuleOp>();
   if (raiseFlag)
     if (Error error = raise(*module))
       return error;
-  // As the pipelines do first, so that what they make of linalg has names for its arguments.
-  PassManager pm(&context, ModuleOp::getOperationName());
-  pm.addPass(createPrepareTensors());
-  pm.addPass(createRaiseLinalg());
-  if (failed(pm.run(*module)))
+  if (failed(raiseLinalg(*module)))
     return OwningOpRef<ModuleOp>();
   return module;
 }
@@ -280,15 +266,8 @@ static Error emitObject(ModuleOp module, Outputs &outputs) {
 static Error run(bool &isDiagnosed) {
   if (Error error = checkFlags())
     return error;
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  registerAllFlashAttnExtensions(registry);
-  MLIRContext context(registry);
-  // The source line says enough; kernels are long.
-  context.printOpOnDiagnostic(false);
-  llvm::SourceMgr sources;
-  SourceMgrDiagnosticHandler diagnostics(sources, &context);
-  Expected<OwningOpRef<ModuleOp>> module = readModule(sources, context);
+  ToolContext tool;
+  Expected<OwningOpRef<ModuleOp>> module = readModule(tool);
   if (!module)
     return module.takeError();
   isDiagnosed = !*module;

@@ -15,16 +15,13 @@
 #include "Tune.h"
 #include "Verify.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Runtime/Model.h"
 #include "flashattn/Target/Machine.h"
 #include "flashattn/Target/Tuned.h"
-#include "mlir/IR/DialectRegistry.h"
-#include "mlir/IR/MLIRContext.h"
+#include "flashattn/ToolContext.h"
 #include "mlir/Parser/Parser.h"
-#include "mlir/Pass/PassManager.h"
 #include "mlir/Support/FileUtilities.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileSystem.h"
@@ -33,7 +30,6 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Process.h"
-#include "llvm/Support/SourceMgr.h"
 
 #include <cmath>
 #include <thread>
@@ -396,30 +392,22 @@ static LogicalResult explainDialect(Diagnostic &diagnostic) {
 
 /// --raise. Nothing of it stays unsaid: how many ops were made, and how to learn why it is none.
 static LogicalResult raise(ModuleOp module) {
-  auto count = [&] {
-    int64_t ops = 0;
-    module.walk([&](AttentionOp) { ++ops; });
-    return ops;
-  };
-  int64_t before = count();
-  PassManager pm(module.getContext(), ModuleOp::getOperationName());
-  pm.addPass(createRaiseAttention());
-  if (failed(pm.run(module)))
+  FailureOr<int64_t> raised = raiseAttention(module);
+  if (failed(raised))
     return failure();
-  int64_t raised = count() - before;
   // What --emit prints has standard output to itself.
   (emitFlag == Emit::None ? llvm::outs() : llvm::errs())
-      << "raise: " << raised << " attention op" << (raised == 1 ? "" : "s")
-      << (raised ? ""
-                 : "; flash-opt -flashattn-raise-attention "
-                   "--remarks-filter=flashattn-raise-attention "
-                   "--remark-format=emitRemark says what was in the way")
+      << "raise: " << *raised << " attention op" << (*raised == 1 ? "" : "s")
+      << (*raised ? ""
+                  : "; flash-opt -flashattn-raise-attention "
+                    "--remarks-filter=flashattn-raise-attention "
+                    "--remark-format=emitRemark says what was in the way")
       << "\n";
   return success();
 }
 
 /// The module of the file or of standard input; null after a diagnostic.
-static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIRContext &context) {
+static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   if (files.empty() && llvm::sys::Process::StandardInIsUserInput())
     return llvm::createStringError("expected an .mlir file; see --help");
   std::string message;
@@ -429,21 +417,17 @@ static Expected<OwningOpRef<ModuleOp>> readModule(llvm::SourceMgr &sources, MLIR
     return llvm::createStringError(message);
   if (files.empty() && file->getBuffer().trim().empty())
     return llvm::createStringError("expected an .mlir file, or a module on standard input");
-  sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
+  tool.sources.AddNewSourceBuffer(std::move(file), llvm::SMLoc());
   OwningOpRef<ModuleOp> module;
   {
-    ScopedDiagnosticHandler handler(&context, explainDialect);
-    module = parseSourceFile<ModuleOp>(sources, &context);
+    ScopedDiagnosticHandler handler(&tool.context, explainDialect);
+    module = parseSourceFile<ModuleOp>(tool.sources, &tool.context);
   }
   if (!module)
     return OwningOpRef<ModuleOp>();
   if (raiseFlag && failed(raise(*module)))
     return OwningOpRef<ModuleOp>();
-  // As the pipelines do first, so that what they make of linalg can be verified.
-  PassManager pm(&context, ModuleOp::getOperationName());
-  pm.addPass(createPrepareTensors());
-  pm.addPass(createRaiseLinalg());
-  if (failed(pm.run(*module)))
+  if (failed(raiseLinalg(*module)))
     return OwningOpRef<ModuleOp>();
   return std::move(module);
 }
@@ -713,15 +697,8 @@ static Expected<bool> runTool(int valuesFile) {
   double benchSeconds = 1;
   if (Error error = checkFlags(benchSeconds))
     return error;
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  registerAllFlashAttnExtensions(registry);
-  MLIRContext context(registry);
-  // The source line says enough; kernels are long.
-  context.printOpOnDiagnostic(false);
-  llvm::SourceMgr sources;
-  SourceMgrDiagnosticHandler diagnostics(sources, &context);
-  Expected<OwningOpRef<ModuleOp>> module = readModule(sources, context);
+  ToolContext tool;
+  Expected<OwningOpRef<ModuleOp>> module = readModule(tool);
   if (!module)
     return module.takeError();
   if (!*module)

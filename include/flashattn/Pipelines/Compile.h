@@ -18,6 +18,14 @@ namespace mlir {
 class PassManager;
 namespace flashattn {
 
+/// flashattn-raise-attention on the module. The attention ops that it made; failure after a
+/// diagnostic.
+FailureOr<int64_t> raiseAttention(ModuleOp module);
+
+/// What every pipeline does first, so that a tool sees what it makes of linalg: its arguments have
+/// names, and its numbers can be verified. Failure after a diagnostic.
+LogicalResult raiseLinalg(ModuleOp module);
+
 /// The public function `name` with a body, or the only one where the name is empty. Errors
 /// list what there is; `option` is what the user gives the name by.
 llvm::Expected<func::FuncOp> findFunction(ModuleOp module, StringRef name, StringRef option);
