@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _bench_backward, _kernel, _library, _module, _tuned, attention_backward, bench
+from . import _bench_backward, _kernel, _library, _tuned, attention_backward, bench
 from .errors import CompileError, DeviceError, FlashAttnError, UnsupportedError
 
 #: What another schedule must gain on the compiler's own choice to be kept.
