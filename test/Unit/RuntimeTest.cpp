@@ -12,7 +12,6 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/Support/TargetSelect.h"
 
 #include <atomic>
 #include <dlfcn.h>
@@ -780,9 +779,7 @@ int main(int argc, char **argv) {
   // A pool of several threads even on one processor, and the fake driver.
   setenv("FLASHATTN_NUM_THREADS", "4", 1);
   setenv("FLASHATTN_CUDA_DRIVER", FLASHATTN_FAKECUDA, 1);
-  llvm::InitializeAllTargets();
-  llvm::InitializeAllTargetMCs();
-  llvm::InitializeAllAsmPrinters();
+  initializeBackEnds();
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }
