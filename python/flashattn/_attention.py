@@ -147,8 +147,8 @@ def attention(
     """`softmax(mask(score_mod(softcap(scale * q k^T)) + bias)) v`, without the matrix of scores ever
     in memory.
 
-    On a GPU up to 16 queries read the keys in parts at once, and each number of them has a kernel of
-    its own.
+    Few queries, up to 16 on a GPU, which read the keys in parts at once, and up to 4 on the CPU, in
+    tiles of 4 rows, have a kernel for each number of them.
 
     Tensors of PyTorch that require gradients take part in its autograd, as a function that can be
     differentiated once; then there is no `out`. Elsewhere gradients are `attention_backward`'s.
@@ -398,8 +398,8 @@ def _attend(
     given = zip(("o", "lse") if return_lse else ("o",), _split_out(out, return_lse))
     outputs = {name: _plans.output_of(call, name, tensor) for name, tensor in given}
     queries = None
-    if call.views["q"].device != DEVICE_CPU and schedule is None:
-        queries = _module.few_queries(call.sizes["N"])
+    if schedule is None:
+        queries = _module.few_queries(call.sizes["N"], call.views["q"].device == DEVICE_CPU)
     made = _plans.run(
         call,
         outputs,

@@ -31,7 +31,7 @@ def problem_of(shape: Dict[str, Any], is_cpu: bool) -> _module.Problem:
         shape["D"],
         mask_of(shape),
         heads=None if is_cpu else _module.grouped_heads(shape["Hq"], shape["Hkv"]),
-        queries=None if is_cpu else _module.few_queries(shape["Nq"]),
+        queries=_module.few_queries(shape["Nq"], is_cpu),
         **fields_of(shape, is_cpu),
     )
 

@@ -257,7 +257,7 @@ def compile(
       softcap, score_mod: as of `flashattn.attention`.
       queries: Nq, which the kernel serves alone then; by default it serves every number. On a GPU
         few queries, up to 16, read the keys in parts at once, with memory for their outputs that is
-        allocated and freed in the stream's order.
+        allocated and freed in the stream's order. On the CPU few have a tile of as many rows.
       operands: those of `flashattn.attention` that launches bring, by their names. Of bias a pair of
         its element type and its shape, 4 sizes: 1 where it is broadcast, otherwise None, as in
         `bias=("bf16", (1, None, None, None))`; its rows lie as `rows` says, but for "dense", which

@@ -25,8 +25,10 @@ Rows = Literal["dense", "aligned", "strided"]
 ROWS = get_args(Rows)
 
 
-#: So few queries have kernels of their own, which read the keys in parts.
+#: So few queries have kernels of their own: on a GPU they read the keys in parts, on the CPU they
+#: fill the narrowest tile.
 MAX_FEW_QUERIES = 16
+MAX_FEW_QUERIES_CPU = 4
 
 
 class Operand(NamedTuple):
@@ -75,9 +77,9 @@ def grouped_heads(q: int, kv: int) -> Optional[Tuple[int, int]]:
     return (q, kv) if q > kv > 0 else None
 
 
-def few_queries(queries: int) -> Optional[int]:
-    """`Problem.queries` for so many on a GPU: given where they are few."""
-    return queries if 1 <= queries <= MAX_FEW_QUERIES else None
+def few_queries(queries: int, is_cpu: bool) -> Optional[int]:
+    """`Problem.queries` for so many: given where they are few."""
+    return queries if 1 <= queries <= (MAX_FEW_QUERIES_CPU if is_cpu else MAX_FEW_QUERIES) else None
 
 
 def check_options(mask: Any, align: Any, layout: Any) -> None:

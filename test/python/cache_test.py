@@ -34,7 +34,7 @@ class CacheTest(unittest.TestCase):
 
     def test_one_kernel_for_all_lengths_and_heads(self):
         for b, hq, hkv, nq, nk in (
-            (1, 1, 1, 1, 1),
+            (1, 1, 1, 5, 1),
             (2, 4, 2, 17, 33),
             (1, 6, 1, 64, 3),
             (3, 2, 2, 5, 100),
@@ -44,6 +44,12 @@ class CacheTest(unittest.TestCase):
         # On the CPU no schedule counts on how many heads share a key/value head.
         self.assertEqual(len(_cache.cache.kernels), 1)
         self.assertEqual(len(_cache.cache.plans), 4)
+
+    def test_a_kernel_for_each_number_of_few_queries(self):
+        k = ones(1, 2, 33, 16)
+        for queries, kernels in ((1, 1), (2, 2), (1, 2), (4, 3), (5, 4), (6, 4)):
+            flashattn.attention(ones(1, 4, queries, 16), k, k)
+            self.assertEqual(len(_cache.cache.kernels), kernels)
 
     def test_one_kernel_for_all_strides(self):
         for pad in (0, 1, 5, 16):

@@ -180,8 +180,9 @@ def _problem(call: _Call, avals: Sequence[Any], device: Union[int, str]) -> _mod
     if call.op == "attention":
         schedule = options.schedule
         fields = {"lse": "lse" in outputs}
-        if checked.views["q"].device != DEVICE_CPU and schedule is None:
-            fields["queries"] = _module.few_queries(checked.sizes["N"])
+        if schedule is None:
+            is_cpu = checked.views["q"].device == DEVICE_CPU
+            fields["queries"] = _module.few_queries(checked.sizes["N"], is_cpu)
     return _plans.problem_of(
         checked,
         _plans.check_outputs(checked, outputs),
