@@ -147,11 +147,20 @@ struct ExecutableTest : ::testing::Test {
     registerAllFlashAttnExtensions(registry);
     context.appendDialectRegistry(registry);
   }
+  /// A module lowered for a chip, on `device`: the CPU, or the one of the fake driver.
+  std::unique_ptr<Executable> load(StringRef chip, StringRef text) {
+    auto module = lowerTo(chip, text, context);
+    if (!module)
+      llvm::report_fatal_error("expected a module that can be lowered");
+    device = llvm::cantFail(chip == "cpu" ? createCPUDevice() : createCUDADevice(0));
+    return llvm::cantFail(Executable::create(*module, *device));
+  }
   MLIRContext context;
+  std::unique_ptr<Device> device;
 };
 
 TEST_F(ExecutableTest, AddsOnTheCPU) {
-  auto module = lowerTo("cpu", R"mlir(
+  auto executable = load("cpu", R"mlir(
     func.func @add(%x: memref<?xf32>, %by: f32, %n: index) {
       %c0 = arith.constant 0 : index
       %c1 = arith.constant 1 : index
@@ -161,11 +170,7 @@ TEST_F(ExecutableTest, AddsOnTheCPU) {
         memref.store %w, %x[%i] : memref<?xf32>
       }
       return
-    })mlir",
-                        context);
-  ASSERT_TRUE(module);
-  auto device = llvm::cantFail(createCPUDevice());
-  auto executable = llvm::cantFail(Executable::create(*module, *device));
+    })mlir");
   float values[] = {1, 2, 3};
   struct {
     float *allocated, *aligned;
@@ -182,16 +187,12 @@ TEST_F(ExecutableTest, AddsOnTheCPU) {
 }
 
 TEST_F(ExecutableTest, AllocatesOnTheDevice) {
-  auto module = lowerTo("cpu", R"mlir(
+  auto executable = load("cpu", R"mlir(
     func.func @fail(%n: index) {
       %m = memref.alloc(%n) : memref<?xi8>
       memref.dealloc %m : memref<?xi8>
       return
-    })mlir",
-                        context);
-  ASSERT_TRUE(module);
-  auto device = llvm::cantFail(createCPUDevice());
-  auto executable = llvm::cantFail(Executable::create(*module, *device));
+    })mlir");
   void *few[] = {reinterpret_cast<void *>(16)};
   EXPECT_EQ(message(executable->invoke("fail", few)), "no error");
 }
@@ -465,7 +466,7 @@ TEST_F(TensorMapTest, NotOnTheCPU) {
 }
 
 TEST_F(ExecutableTest, PassesTensorMapsByValue) {
-  auto module = lowerTo("sm_90a", R"mlir(
+  auto executable = load("sm_90a", R"mlir(
     module attributes {gpu.container_module} {
       gpu.binary @kernels [#gpu.object<#nvvm.target<chip = "sm_90a">,
         assembly = ".version 8.0\0A.target sm_90a\0A">]
@@ -483,11 +484,7 @@ TEST_F(ExecutableTest, PassesTensorMapsByValue) {
                  %b : !hopper.tensor_map<128x32xf16>)
         return
       }
-    })mlir",
-                        context);
-  ASSERT_TRUE(module);
-  auto device = llvm::cantFail(createCUDADevice(0));
-  auto executable = llvm::cantFail(Executable::create(*module, *device));
+    })mlir");
   struct {
     void *allocated, *aligned;
     int64_t offset, sizes[2], strides[2];
@@ -605,10 +602,7 @@ constexpr StringRef kHostOfKernels = R"mlir(
   })mlir";
 
 TEST_F(ExecutableTest, FlagsAreOfTheNextLaunch) {
-  auto module = lowerTo("sm_90", kHostOfKernels, context);
-  ASSERT_TRUE(module);
-  auto device = llvm::cantFail(createCUDADevice(0));
-  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  auto executable = load("sm_90", kHostOfKernels);
   auto *attribute = getFake<int(int)>("fakeCUDALaunchAttribute");
   // Whether the last launch that did something was programmatic: the text of a kernel, which waits
   // here, says nothing; a launch without blocks takes its flags with it.
@@ -625,10 +619,7 @@ TEST_F(ExecutableTest, FlagsAreOfTheNextLaunch) {
 }
 
 TEST_F(ExecutableTest, RefusesUnknownFlags) {
-  auto module = lowerTo("sm_90", kHostOfKernels, context);
-  ASSERT_TRUE(module);
-  auto device = llvm::cantFail(createCUDADevice(0));
-  auto executable = llvm::cantFail(Executable::create(*module, *device));
+  auto executable = load("sm_90", kHostOfKernels);
   void *one = reinterpret_cast<void *>(1), *arguments[] = {reinterpret_cast<void *>(6), one, one};
   auto *launches = getFake<int(void **)>("fakeCUDALaunches");
   void *stream;
@@ -703,7 +694,7 @@ TEST_F(ExecutableTest, LoadsKernelsThatAreLaunched) {
 }
 
 TEST_F(ExecutableTest, RefusesUnknownElementsOfTensorMaps) {
-  auto module = lowerTo("sm_90", R"mlir(
+  auto executable = load("sm_90", R"mlir(
     llvm.func @flashattnEncodeTensorMap(!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr, i32,
                                         i64, i64, i64, i64, i64)
     func.func @f(%element: i32) {
@@ -713,11 +704,7 @@ TEST_F(ExecutableTest, RefusesUnknownElementsOfTensorMaps) {
           %zero, %zero, %zero, %zero) : (!llvm.ptr, !llvm.ptr, i64, i64, !llvm.ptr, !llvm.ptr, i32,
                                          i64, i64, i64, i64, i64) -> ()
       return
-    })mlir",
-                        context);
-  ASSERT_TRUE(module);
-  auto device = llvm::cantFail(createCUDADevice(0));
-  auto executable = llvm::cantFail(Executable::create(*module, *device));
+    })mlir");
   void *arguments[] = {reinterpret_cast<void *>(2)};
   EXPECT_EQ(message(executable->invoke("f", arguments)),
             "expected an element type of a tensor map below 2 but got 2");
@@ -736,10 +723,7 @@ TEST_F(ExecutableTest, MergeOverlapsWithParts) {
   auto *launches = getFake<int(void **)>("fakeCUDALaunches");
   auto *programmatic = getFake<int()>("fakeCUDAProgrammaticLaunches");
   for (StringRef chip : {"sm_80", "sm_90", "sm_90a"}) {
-    auto module = lowerTo(chip, source, context);
-    ASSERT_TRUE(module);
-    auto device = llvm::cantFail(createCUDADevice(0));
-    auto executable = llvm::cantFail(Executable::create(*module, *device));
+    auto executable = load(chip, source);
     struct {
       void *allocated, *aligned;
       int64_t offset, sizes[4], strides[4];
