@@ -41,6 +41,11 @@ def read_only(*shape):
     return result
 
 
+def launch(*tensors, dtype="f32", **options):
+    """Of a kernel with rows of 16 elements."""
+    compile(head_dim=16, chip="cpu", dtype=dtype, **options).launch(*tensors)
+
+
 class OnDevice:
     """A tensor that says it is elsewhere."""
 
@@ -233,7 +238,7 @@ CASES = [
         "expected the output argument 4 ('lse') to share no memory with argument 3 ('o')",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(SELF, K, K, SELF),
+        lambda: launch(SELF, K, K, SELF),
         ArgumentError,
         "expected the output argument 3 ('o') to share no memory with argument 0 ('q')",
     ),
@@ -455,9 +460,7 @@ CASES = [
         "expected stage mlir, schedule, tiled, lowered but got 'cubin'",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(
-            array(1, 1, 2, 32), array(1, 1, 2, 32), array(1, 1, 2, 16), array(1, 1, 2, 16)
-        ),
+        lambda: launch(*(array(1, 1, 2, d) for d in (32, 32, 16, 16))),
         ArgumentError,
         "expected D to be 16, as compiled, but got 32",
     ),
@@ -467,35 +470,27 @@ CASES = [
         "expected queries to be an integer of at least 1 but got 0",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32", queries=3).launch(
-            array(1, 1, 2, 16), array(1, 1, 2, 16), array(1, 1, 2, 16), array(1, 1, 2, 16)
-        ),
+        lambda: launch(*[array(1, 1, 2, 16)] * 3, array(1, 1, 2, 16), queries=3),
         ArgumentError,
         "expected Nq to be 3, as compiled, but got 2",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu").launch(Q, K, K, array(2, 4, 5, 16)),
+        lambda: launch(Q, K, K, array(2, 4, 5, 16), dtype="f16"),
         ArgumentError,
         "expected element type f16, as compiled, but got f32",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32", return_lse=True).launch(
-            Q, K, K, array(2, 4, 5, 16)
-        ),
+        lambda: launch(Q, K, K, array(2, 4, 5, 16), return_lse=True),
         ArgumentError,
         "expected lse for a kernel with return_lse but got None",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(
-            Q, K, K, array(2, 4, 5, 16), array(2, 4, 5)
-        ),
+        lambda: launch(Q, K, K, array(2, 4, 5, 16), array(2, 4, 5)),
         ArgumentError,
         "expected no lse for a kernel without return_lse but got one",
     ),
     (
-        lambda: compile(head_dim=16, chip="cpu", dtype="f32").launch(
-            array(2, 5, 4, 16).swapaxes(1, 2), K, K, array(2, 4, 5, 16)
-        ),
+        lambda: launch(array(2, 5, 4, 16).swapaxes(1, 2), K, K, array(2, 4, 5, 16)),
         ArgumentError,
         "expected dense rows, as compiled, but got strided ones",
     ),
@@ -558,27 +553,23 @@ class ErrorsTest(unittest.TestCase):
                     call()
 
     def run_python(self, script, **environment):
-        done = subprocess.run(
-            [sys.executable, "-c", script],
-            env={**os.environ, **environment},
-            capture_output=True,
-            text=True,
-        )
-        return done.stdout.strip(), done.returncode
+        """What it prints."""
+        command, environment = [sys.executable, "-c", script], {**os.environ, **environment}
+        return subprocess.run(command, env=environment, capture_output=True, text=True).stdout
 
     def test_no_library(self):
         script = "import flashattn\ntry: flashattn.compile(head_dim=16)\nexcept flashattn.LibraryError as e: print(e)"
-        text, _ = self.run_python(script, FLASHATTN_LIBRARY="/nowhere/libFlashAttnC.so")
+        text = self.run_python(script, FLASHATTN_LIBRARY="/nowhere/libFlashAttnC.so")
         self.assertIn("expected libFlashAttnC.so in /nowhere/libFlashAttnC.so but found none", text)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "libFlashAttnC.so")
             path.write_text("not a library")
-            text, _ = self.run_python(script, FLASHATTN_LIBRARY=str(path))
+            text = self.run_python(script, FLASHATTN_LIBRARY=str(path))
         self.assertIn(f"cannot load {path}", text)
         self.assertNotIn("LLVM", text)
         text = _library._explain_need("libMLIR.so.22.1: cannot open shared object file")
         self.assertIn("it needs the shared libraries of LLVM and MLIR 22.1 (Debian", text)
-        text, _ = self.run_python(script, FLASHATTN_LIBRARY="libc.so.6")
+        text = self.run_python(script, FLASHATTN_LIBRARY="libc.so.6")
         self.assertIn("expected libFlashAttnC.so in libc.so.6 but found none", text)
 
     def test_no_device(self):
@@ -587,7 +578,7 @@ class ErrorsTest(unittest.TestCase):
             "try: flashattn.compile(head_dim=16, device=0)\n"
             "except flashattn.DeviceError as e: print(e)"
         )
-        text, _ = self.run_python(script, FLASHATTN_CUDA_DRIVER="/nowhere/libcuda.so")
+        text = self.run_python(script, FLASHATTN_CUDA_DRIVER="/nowhere/libcuda.so")
         self.assertIn("cannot open the CUDA driver library", text)
 
     def test_device_tensors_without_a_device(self):
@@ -599,7 +590,7 @@ class ErrorsTest(unittest.TestCase):
             "try: flashattn.attention(A(), A(), A())\n"
             "except flashattn.UnsupportedError as e: print(e)"
         )
-        text, _ = self.run_python(script, FLASHATTN_CUDA_DRIVER="/nowhere/libcuda.so")
+        text = self.run_python(script, FLASHATTN_CUDA_DRIVER="/nowhere/libcuda.so")
         self.assertIn("cannot open the CUDA driver library", text)
         self.assertIn("expected out= for 'o': tensors of type A cannot be made here", text)
 
