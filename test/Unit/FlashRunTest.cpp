@@ -6,7 +6,7 @@
 #include "Reference.h"
 #include "Verify.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "flashattn/InitAll.h"
+#include "flashattn/ToolContext.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/BuiltinOps.h"
@@ -238,9 +238,7 @@ TEST(Reference, CombineGivesTheWhole) {
 }
 
 TEST(Reference, ScoreModIsWhatItsRegionSays) {
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  MLIRContext context(registry);
+  ToolContext tool;
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(R"(
     func.func @f(%q: memref<1x1x4x16xf32>, %o: memref<1x1x4x16xf32>) {
       %outside = arith.constant 0.25 : f32
@@ -267,7 +265,7 @@ TEST(Reference, ScoreModIsWhatItsRegionSays) {
           outs(%o : memref<1x1x4x16xf32>)
       return
     })",
-                                                             &context);
+                                                             &tool.context);
   ASSERT_TRUE(module);
   std::optional<ScoreMod> mod;
   module->walk([&](AttentionOp op) { mod = llvm::cantFail(ScoreMod::create(op.getScoreMod())); });
@@ -302,9 +300,7 @@ ScoreMod parseScoreMod(MLIRContext &context, StringRef body) {
 
 // Every op that has a slope, where it has one, and those that have none.
 TEST(Reference, ScoreModsAreDifferentiated) {
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  MLIRContext context(registry);
+  ToolContext tool;
   const char *bodies[] = {
       "%y = arith.addf %s, %s : f32",
       "%y = arith.subf %half, %s : f32",
@@ -348,7 +344,7 @@ TEST(Reference, ScoreModsAreDifferentiated) {
   };
   constexpr double kStep = 1e-6;
   for (const char *body : bodies) {
-    ScoreMod mod = parseScoreMod(context, body);
+    ScoreMod mod = parseScoreMod(tool.context, body);
     for (double s : {0.3, 0.9, 1.7, 2.4}) {
       auto evaluate = [&](double at) { return mod.evaluate<double>(at, 0, 1, 5, 7); };
       auto [value, slope] = mod.differentiate<double>(s, 0, 1, 5, 7);
@@ -517,26 +513,24 @@ IntegerSet parseMask(MLIRContext &context, StringRef constraints) {
 }
 
 TEST(Reference, GradientsAreThoseOfTheLoss) {
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  MLIRContext context(registry);
+  ToolContext tool;
   for (bool isBSHD : {false, true}) {
     SmallProblem plain(isBSHD);
-    plain.problem.sets = {parseMask(context, "p >= 0")};
+    plain.problem.sets = {parseMask(tool.context, "p >= 0")};
     plain.expectGradients();
     // A window and a first key: the first rows see one key or none.
     SmallProblem masked(isBSHD);
-    masked.problem.sets = {parseMask(context, "p - k >= 0, k - p + 2 >= 0"),
-                           parseMask(context, "0 - k >= 0, p - k - 3 >= 0")};
+    masked.problem.sets = {parseMask(tool.context, "p - k >= 0, k - p + 2 >= 0"),
+                           parseMask(tool.context, "0 - k >= 0, p - k - 3 >= 0")};
     masked.problem.offset = -1;
     masked.add("d_lse", {2, 4, 5});
     masked.add("keep", {2, 1, 5, 7}, Scalar::I1);
     masked.expectGradients();
     // Sinks, a score modification behind a softcap, and keys that do not exist.
     SmallProblem sunk(isBSHD);
-    sunk.problem.sets = {parseMask(context, "p - k >= 0")};
+    sunk.problem.sets = {parseMask(tool.context, "p - k >= 0")};
     sunk.problem.softcap = 2;
-    sunk.problem.scoreMod = parseScoreMod(context, R"(
+    sunk.problem.scoreMod = parseScoreMod(tool.context, R"(
       %i = arith.index_cast %k : index to i32
       %f = arith.sitofp %i : i32 to f32
       %u = arith.mulf %s, %s : f32
