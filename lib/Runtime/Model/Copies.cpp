@@ -324,7 +324,7 @@ void passTurn(Thread *thread, int32_t place, void *order, int32_t turn, int64_t 
   waitStores(thread, place);
   if (thread->lane() == 0)
     getTurn(*thread, static_cast<int32_t *>(order) - back)
-        .store(turn - 1, std::memory_order_release);
+        .store(turn + 1, std::memory_order_release);
 }
 
 void put(Thread &thread, void *to, const void *from, int64_t bytes, int64_t alignment) {

@@ -66,22 +66,20 @@ func.func @narrow(%q: memref<?x2x?x256xf16>, %lse: memref<?x2x?xf32>, %bias: mem
 
 // -----
 
-// B4: shares of dq are added in turns, from the last tile of keys that a query sees to the first; the programs of the last
-// ones come first.
+// B4: shares of dq are added in turns, from the first tile of keys that a query sees to the last.
 // CHECK-LABEL: func @turns
 // CHECK: %[[ORDER:.*]] = memref.alloc() : memref<1x2x1024xi32>
-// Of 128 rows each 64 begin with the turn of their own last keys.
+// Of 128 rows each 64 begin with the turn of their own first keys.
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in {{.*}} axes(batch, head, query_tile)
 // CHECK: %[[SECOND:.*]] = vector.broadcast %{{.*}} : i32 to vector<128xi32>
 // CHECK: %[[FIRST:.*]] = vector.broadcast %{{.*}} : i32 to vector<128xi32>
 // CHECK: %[[TURNS:.*]] = arith.select %{{.*}}, %[[FIRST]], %[[SECOND]] : vector<128xi1>, vector<128xi32>
 // CHECK: flashattn.store_tile %[[TURNS]] to %[[ORDER]][%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true]
-// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %[[N:.*]]) in {{.*}} axes(batch, head, key_tile)
-// CHECK: %[[J:.*]] = arith.subi %c7, %[[N]]
+// CHECK: flashattn.program (%{{.*}}, %{{.*}}, %[[J:.*]]) in {{.*}} axes(batch, head, key_tile)
 // CHECK: flashattn.add_tile {{.*}} parts 2 order %[[ORDER]] : memref<1x2x1024xi32> turn %[[J]]
 // CHECK: memref.dealloc %[[ORDER]]
 func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
-  flashattn.attention_backward mask(#flashattn.causal) deterministic
+  flashattn.attention_backward mask(#flashattn.window<left = 299, right = 0>) deterministic
       schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)

@@ -57,12 +57,6 @@ SCORES = {
     "deterministic causal": (MASKS["causal"] + " deterministic", {}),
 }
 
-# Programs that add shares of dq in turns.
-SHARED = (" deterministic schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, lanes = 4, "
-          "dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, "
-          "producer_registers = 24, rescale = 0, section = 4>>)")
-TURNS = {"turns": (MASKS["none"] + SHARED, {}), "turns causal": (MASKS["causal"] + SHARED, {})}
-
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
     "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
@@ -174,8 +168,7 @@ def hopper_gradients():
     groups = [Case("bf16", dim, mask, 4, op="gradients") for dim in (64, 128) for mask in ("none", "causal")]
     # Padded columns, and wider heads.
     others = [(80, "causal"), (192, "causal"), *((256, mask) for mask in MASKS)]
-    turns = [Case("f16", 128, name, op="gradients") for name in TURNS]
-    return plain + shaped + groups + turns + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
+    return plain + shaped + groups + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
 
 
 def cases(chip):
@@ -218,8 +211,8 @@ FEW_BYTES_ELSEWHERE = 60
 # is read between their loops; of masks with several intervals 8 words in a step.
 ADDING_BYTES = 256
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
-# loaded: of a keep in the tiles that it cuts alone.
-LOADED = {"bias": 112, "keep": 112}
+# loaded: of a keep in the tiles that it cuts alone. With turns what says whose it is, three words.
+LOADED = {"bias": 112, "keep": 112, "deterministic causal": 60}
 
 
 def check_report(report, few=0):
@@ -347,7 +340,7 @@ def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
     if case.op == "gradients":
-        clauses, operands = {**SCORES, **TURNS}.get(case.mask) or (MASKS[case.mask], {})
+        clauses, operands = SCORES.get(case.mask) or (MASKS[case.mask], {})
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands)
     else:

@@ -223,10 +223,6 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
         keyTile = program.getNumbers()[2];
-  // The last keys' come first: then a query tile's next program is at it when one leaves it, under
-  // a causal mask too, whose programs begin at tiles of their own.
-  if (takesTurns())
-    keyTile = sub(sub(keyTiles, index(1)), keyTile);
   KeyParts::Share share{keyTile, {}, {}, {}, keyTile};
   if (parts)
     share = parts->locate(keyTile, keyTiles);
@@ -422,13 +418,13 @@ void BackwardBuilder::build() {
   queryLists = makeLists(TileAxis::Queries, schedule);
   if (!schedule.addsQueries())
     keyLists = makeLists(TileAxis::Keys, schedule.forQueryTiles());
-  auto findLast = [&](Value batch, Value tile) {
+  auto findFirst = [&](Value batch, Value tile) {
     KeyRange keys = operands.getKeys(all, batch);
     int64_t rows = schedule.getTileN();
-    return sub(findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).back().end, index(1));
+    return findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };
   QuerySums sums(b, op, operands, schedule.addsQueries(), parts ? parts->getSums() : Value(),
-                 takesTurns() ? QuerySums::FindLast(findLast) : QuerySums::FindLast());
+                 takesTurns() ? QuerySums::FindFirst(findFirst) : QuerySums::FindFirst());
   if (schedule.getApart().value_or(false)) {
     // Lists are of tiles as wide as the others'.
     useSchedule(op.getKeep() ? own : own.forValues());

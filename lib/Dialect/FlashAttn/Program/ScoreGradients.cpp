@@ -33,7 +33,7 @@ Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> s
 }
 
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                     bool sumsQueries, Value zeroed, FindLast findLast)
+                     bool sumsQueries, Value zeroed, FindFirst findFirst)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches) {
   const Sizes &sizes = operands.getSizes();
@@ -46,9 +46,9 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
   if (sumsQueries)
     gradients = allocateF32(
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
-  if (findLast)
+  if (findFirst)
     order = allocate(b, loc, {sizes.batches, sizes.heads, rows}, b.getI32Type());
-  buildProgram(op, operands, zeroed, findLast);
+  buildProgram(op, operands, zeroed, findFirst);
 }
 
 void QuerySums::free() const {
@@ -60,7 +60,7 @@ void QuerySums::free() const {
 
 /// B1: delta = sum_d d_o o - d_lse, and the exponent of 2 that P's are taken against.
 void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
-                             FindLast findLast) {
+                             FindFirst findFirst) {
   const Sizes &sizes = operands.getSizes();
   int64_t count = schedule.getTileM();
   auto program = ProgramOp::create(
@@ -111,7 +111,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
     StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
                         /*shape=*/nullptr, ArrayRef<bool>{true});
   if (order)
-    storeOrder(at, findLast);
+    storeOrder(at, findFirst);
   if (!zeroed)
     return;
   // The first programs of a batch have a tile of them each.
@@ -132,14 +132,14 @@ void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
 }
 
 /// Whose turn is the first, at all rows of each tile of the schedule's columns.
-void QuerySums::storeOrder(const ScorePlace &at, FindLast findLast) const {
+void QuerySums::storeOrder(const ScorePlace &at, FindFirst findFirst) const {
   int64_t count = schedule.getTileM(), columns = schedule.getTileN(), tiles = count / columns;
   auto type = VectorType::get({count}, b.getI32Type());
   Value turns;
   for (int64_t i = tiles - 1; i >= 0; --i) {
-    Value last = findLast(at.batch, add(mul(at.queryTile, tiles), index(i)));
+    Value first = findFirst(at.batch, add(mul(at.queryTile, tiles), index(i)));
     Value mine = vector::BroadcastOp::create(
-        b, loc, type, arith::IndexCastOp::create(b, loc, b.getI32Type(), last));
+        b, loc, type, arith::IndexCastOp::create(b, loc, b.getI32Type(), first));
     turns = turns ? arith::SelectOp::create(b, loc, isBelow(index((i + 1) * columns), count), mine,
                                             turns)
                   : mine;

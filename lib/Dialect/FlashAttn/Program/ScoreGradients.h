@@ -15,15 +15,15 @@ Value allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes);
 /// log-sum-exp as an exponent of 2.
 class QuerySums : public TileBuilder {
 public:
-  using FindLast = function_ref<Value(Value batch, Value queryTile)>;
+  using FindFirst = function_ref<Value(Value batch, Value queryTile)>;
 
   /// Makes room for them and, in programs of their own, the sums.
   /// Where `sumsQueries` there is a sum of dq too, of zeros. `zeroed`, where given, becomes zeros:
   /// memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
-  /// With `findLast`, which gives the last tile of keys that a tile of queries sees, shares of dq
+  /// With `findFirst`, which gives the first tile of keys that a tile of queries sees, shares of dq
   /// are added in turns, that tile's first.
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, bool sumsQueries,
-            Value zeroed = {}, FindLast findLast = {});
+            Value zeroed = {}, FindFirst findFirst = {});
   void free() const;
 
   enum Kind { Exponent, Delta };
@@ -40,9 +40,9 @@ public:
 
 private:
   void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
-                    FindLast findLast);
+                    FindFirst findFirst);
   void storeZeros(Value memref, ArrayRef<Value> indices) const;
-  void storeOrder(const ScorePlace &at, FindLast findLast) const;
+  void storeOrder(const ScorePlace &at, FindFirst findFirst) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
 
   ScheduleAttr schedule;

@@ -213,7 +213,7 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
     Adds the tile to that at `indices` of `target`, whose last two dimensions have rows in whole tiles
     and the tile's columns; the last but one index counts tiles. Programs add in any order or, where sums must not depend on
     it, in turns: `order`, memref<... x N x i32> of as many rows, names at each of a tile's first rows
-    whose `turn` it is to add a warp's part, and whoever has added it names the number before its own.
+    whose `turn` it is to add a warp's part, and whoever has added it names the number behind its own.
 
     Where an element of the tile lies within its place is the target's own affair: of `parts` parts
     of its columns, each as `rows x columns / parts` threads' accumulators have them, of the four

@@ -624,7 +624,7 @@ def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
   let summary = "give a turn to the next block";
   let description = [{
     Waits until the warp's copies that add have added, and makes the element of `order` that lies
-    `back` elements before that at `indices` `turn` - 1. So many are from one tile to the next: with
+    `back` elements before that at `indices` `turn` + 1. So many are from one tile to the next: with
     the next one's place a loop keeps one pointer. All threads of the warp run it.
 
     Example: `hopper.pass_turn %turn at %order[%b, %h, %i] back 64 : memref<?x?x?xi32>`
