@@ -3,6 +3,7 @@
 #include "flashattn/Pipelines/Compile.h"
 #include "Cache.h"
 #include "Kernel.h"
+#include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Target/Schedules.h"
@@ -213,6 +214,19 @@ static int32_t refuse(const Compilation &compilation, llvm::Error error) {
   return FLASHATTN_OK;
 }
 
+/// The PTX of `kernels`, and of what the module had, as a text and for the image that loads it.
+static void addPTX(ModuleOp module, const KernelsToPTX &kernels, KernelCode &code) {
+  std::string text;
+  visitPTX(module, [&](StringRef, StringRef ptx) { text += ptx; });
+  for (const auto &[name, ptx] : kernels.getPTX()) {
+    text += ptx;
+    for (auto &[symbol, image] : code.image.kernels)
+      if (symbol == getKernelsSymbol(name))
+        image = ptx;
+  }
+  code.stages.push_back({"ptx", std::move(text)});
+}
+
 /// Compiles the module, and the host code of what is to be launched.
 static int32_t makeCode(Compilation &compilation, KernelCode &code) {
   static const bool initialized = [] {
@@ -228,28 +242,35 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
     isScheduled = true;
     keepStage(code.stages, stage, staged);
   };
+  compilation.options.verifyEach = false;
+  KernelsToPTX background;
+  compilation.options.background = &background;
   compilation.diagnostics.takeRemarks();
-  if (failed(compile(module, compilation.options)))
+  auto failToCompile = [&] {
     return fail(
         isScheduled ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_UNSUPPORTED,
         compilation.diagnostics.getErrors("the module cannot be compiled for " + kernel.chip));
+  };
+  if (failed(compile(module, compilation.options)))
+    return failToCompile();
   code.remarks = compilation.diagnostics.takeRemarks();
   if (compilation.options.scheduleOnly)
     return FLASHATTN_OK;
-  if (kernel.chip != "cpu") {
+  if (kernel.chip != "cpu")
     code.workspaceBytes = allocatesMemory(module) ? -1 : 0;
-    if (!kernel.model) {
-      std::string ptx;
-      visitPTX(module, [&](StringRef, StringRef kernels) { ptx += kernels; });
-      code.stages.push_back({"ptx", std::move(ptx)});
-    }
-  }
-  if (!kernel.reason.empty())
-    return FLASHATTN_OK;
-  auto image = compileHostCode(module, /*forModel=*/kernel.model != nullptr);
-  if (!image)
-    return refuse(compilation, image.takeError());
-  code.image = std::move(*image);
+  std::optional<llvm::Expected<HostImage>> image;
+  if (kernel.reason.empty())
+    image.emplace(compileHostCode(module, /*forModel=*/kernel.model != nullptr));
+  // The kernels took their time meanwhile.
+  bool hasKernels = succeeded(background.finish());
+  if (image && !*image)
+    return refuse(compilation, image->takeError());
+  if (!hasKernels)
+    return failToCompile();
+  if (image)
+    code.image = std::move(**image);
+  if (kernel.chip != "cpu" && !kernel.model)
+    addPTX(module, background, code);
   return FLASHATTN_OK;
 }
 

@@ -81,6 +81,10 @@ template <typename Code, typename Visitor> void visitFields(Code &code, Visitor 
   });
   visitor.visit(code.workspaceBytes);
   visitor.visitAll(code.image.functions, [&](auto &function) { visitor.visit(function); });
+  visitor.visitAll(code.image.kernels, [&](auto &kernels) {
+    visitor.visit(kernels.first);
+    visitor.visit(kernels.second);
+  });
   visitor.visit(code.image.object);
 }
 

@@ -134,6 +134,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   if (options.schedule.empty() && !options.tunedFile.empty())
     applyTunedSchedules(module, *machine, options.tunedFile);
   PassManager pm(module.getContext(), ModuleOp::getOperationName());
+  pm.enableVerifier(options.verifyEach);
   if (instrument)
     instrument(pm);
   if (!machine->isCPU()) {
@@ -149,8 +150,10 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
     FlashAttnToNVVMOptions pipeline;
     pipeline.chip = options.chip;
     pipeline.schedule = options.schedule;
-    (options.forModel ? buildFlashAttnToModelPipeline
-                      : buildFlashAttnToNVVMPipeline)(pm, pipeline, options.visitStage);
+    if (options.forModel)
+      buildFlashAttnToModelPipeline(pm, pipeline, options.visitStage);
+    else
+      buildFlashAttnToNVVMPipeline(pm, pipeline, options.visitStage, options.background);
     return pm.run(module);
   }
   WalkResult result = module.walk([](Operation *op) -> WalkResult {

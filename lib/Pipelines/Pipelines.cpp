@@ -1,6 +1,7 @@
 //===- Pipelines.cpp -------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Pipelines.h"
+#include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Target/Machine.h"
@@ -14,6 +15,7 @@
 #include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
 #include "mlir/Dialect/Linalg/Passes.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/IR/Verifier.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -31,6 +33,9 @@ struct VisitStagePass : PassWrapper<VisitStagePass, OperationPass<ModuleOp>> {
       : stage(stage), visit(std::move(visit)) {}
   StringRef getName() const override { return "VisitStage"; }
   void runOnOperation() override {
+    // Who only compiles has no verifier behind each pass.
+    if (failed(verify(getOperation())))
+      return signalPassFailure();
     visit(stage, getOperation());
     markAllAnalysesPreserved();
   }
@@ -96,6 +101,26 @@ static void addLowerHostToLLVM(OpPassManager &pm) {
 }
 
 namespace {
+/// convert-flashattn-kernels-to-ptx in two, for who waits for the PTX later.
+struct StartKernelsPass : PassWrapper<StartKernelsPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(StartKernelsPass)
+  explicit StartKernelsPass(flashattn::KernelsToPTX &kernels) : kernels(kernels) {}
+  StringRef getName() const override { return "StartKernels"; }
+  void runOnOperation() override {
+    if (failed(kernels.start(getOperation())))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+  flashattn::KernelsToPTX &kernels;
+};
+struct ReplaceKernelsPass : PassWrapper<ReplaceKernelsPass, OperationPass<ModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ReplaceKernelsPass)
+  explicit ReplaceKernelsPass(flashattn::KernelsToPTX &kernels) : kernels(kernels) {}
+  StringRef getName() const override { return "ReplaceKernels"; }
+  void runOnOperation() override { kernels.replace(); }
+  flashattn::KernelsToPTX &kernels;
+};
+
 /// All of a pipeline for a chip that there is none for: an error at the module.
 struct RefuseChipPass : PassWrapper<RefuseChipPass, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RefuseChipPass)
@@ -198,7 +223,7 @@ addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
 
 void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
                                              const FlashAttnToNVVMOptions &options,
-                                             const StageVisitor &visit) {
+                                             const StageVisitor &visit, KernelsToPTX *background) {
   std::optional<Machine> machine = addKernels(pm, options, visit);
   if (!machine)
     return;
@@ -221,11 +246,14 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertNVVMToLLVMPass());
   kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
+  if (background)
+    pm.addPass(std::make_unique<StartKernelsPass>(*background));
   addStage(pm, PipelineStage::Lowered, visit);
-  // Serialised before the host code is lowered: no pass over that need walk the kernels.
-  GpuModuleToBinaryPassOptions binary;
-  binary.compilationTarget = "isa";
-  pm.addPass(createGpuModuleToBinaryPass(binary));
+  // Before the host code is lowered: no pass over that need walk the kernels.
+  if (background)
+    pm.addPass(std::make_unique<ReplaceKernelsPass>(*background));
+  else
+    pm.addPass(createConvertFlashAttnKernelsToPTX());
   pm.addPass(createConvertHopperHostToLLVM());
 
   addLowerHostToLLVM(pm);

@@ -116,6 +116,10 @@ Error JITExecutable::initialize(const HostImage &image, ArrayRef<Symbol> symbols
   llvm::orc::SymbolMap map = getRuntimeSymbols(mangle);
   for (const auto &[name, address] : symbols)
     map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
+  // What the device keeps of an image it copies.
+  for (const auto &[symbol, kernels] : image.kernels)
+    map[mangle(symbol)] = {llvm::orc::ExecutorAddr::fromPtr(kernels.c_str()),
+                           llvm::JITSymbolFlags::Exported};
   llvm::orc::JITDylib &library = jit->getMainJITDylib();
   if (Error error = library.define(llvm::orc::absoluteSymbols(std::move(map))))
     return error;

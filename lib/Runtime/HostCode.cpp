@@ -75,6 +75,24 @@ void flashattn::hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept) 
       value.setLinkage(llvm::GlobalValue::InternalLinkage);
 }
 
+std::string flashattn::getKernelsSymbol(StringRef name) { return (name + "_binary").str(); }
+
+/// Takes the images of kernels out of the code, which reads them when it is loaded: LLVM need not
+/// carry them, nor wait for them.
+static void takeKernels(ModuleOp lowered, llvm::Module &code, flashattn::HostImage &image) {
+  for (auto binary : lowered.getOps<gpu::BinaryOp>()) {
+    std::string symbol = flashattn::getKernelsSymbol(binary.getName());
+    llvm::GlobalVariable *constant = code.getNamedGlobal(symbol);
+    if (!constant)
+      continue;
+    // LLVM has another constant for nothing but zeros, as of PTX that is not there yet.
+    auto *bytes = llvm::dyn_cast<llvm::ConstantDataSequential>(constant->getInitializer());
+    image.kernels.emplace_back(symbol, bytes ? bytes->getRawDataValues().str() : "");
+    constant->setInitializer(nullptr);
+    constant->setLinkage(llvm::GlobalValue::ExternalLinkage);
+  }
+}
+
 /// Adds `name`, void (), which calls the functions of the list, by priority, in place of it.
 static llvm::Function *addCaller(llvm::Module &code, StringRef name, StringRef listName,
                                  llvm::iterator_range<llvm::orc::CtorDtorIterator> list) {
@@ -141,6 +159,7 @@ Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, bool
   code->setDataLayout((*machine)->createDataLayout());
 
   HostImage image;
+  takeKernels(lowered, *code, image);
   SmallVector<llvm::Function *> kept = {
       addCaller(*code, kInitializeName, "llvm.global_ctors", llvm::orc::getConstructors(*code)),
       addCaller(*code, kFinishName, "llvm.global_dtors", llvm::orc::getDestructors(*code))};

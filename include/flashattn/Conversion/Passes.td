@@ -304,13 +304,26 @@ def ConvertHopperHostToLLVM : Pass<"convert-hopper-host-to-llvm", "::mlir::Modul
     offset, sizes and strides of the memref, and the operand of a `gpu.launch_func` the 128
     bytes (`!llvm.array<16 x i64>`) that the call has written. An operand must have the type
     of the kernel's argument for as long as the kernel is a `gpu.func`: run this when kernels
-    are serialised (`gpu-module-to-binary`) and before memrefs are lowered.
+    are serialised (`convert-flashattn-kernels-to-ptx`) and before memrefs are lowered.
     `flashattn.multiprocessor_count` becomes a call of `flashattnMultiprocessorCount`.
 
     Example: test/Conversion/HopperToLLVM/host.mlir
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect"];
+}
+
+def ConvertFlashAttnKernelsToPTX : Pass<"convert-flashattn-kernels-to-ptx", "::mlir::ModuleOp"> {
+  let summary = "kernels in the LLVM dialect to PTX, side by side";
+  let description = [{
+    Each `gpu.module` becomes a `gpu.binary` with PTX for its target, as of `gpu-module-to-binary`
+    with the format `isa`; but LLVM works on each of several in a thread of its own: a program whose
+    kernel depends on its arguments has one for each case, and they take most of the time of the
+    whole pipeline.
+
+    Example: test/Conversion/KernelsToPTX/several.mlir
+  }];
+  let dependentDialects = ["::mlir::gpu::GPUDialect"];
 }
 
 //===----------------------------------------------------------------------===//

@@ -57,6 +57,11 @@ struct CompileOptions {
   /// Stops behind flashattn-select-schedule: what is left of the pipeline makes code.
   bool scheduleOnly = false;
   StageVisitor visitStage; ///< may be empty
+  /// Makes the PTX of kernels, which may go on behind `compile`; null: that waits for it.
+  KernelsToPTX *background = nullptr;
+  /// Whether the module is verified behind each pass, or else only where it is visited: of what
+  /// takes so long to compile that one waits for it, a sixth is that.
+  bool verifyEach = true;
 };
 
 /// Runs the chip's pipeline on the module, with what `instrument` adds to its pass manager.

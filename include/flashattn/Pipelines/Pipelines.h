@@ -13,6 +13,7 @@ namespace mlir {
 class ModuleOp;
 class OpPassManager;
 namespace flashattn {
+class KernelsToPTX;
 
 struct FlashAttnToCPUOptions : public PassPipelineOptions<FlashAttnToCPUOptions> {
   PassOptions::Option<int64_t> vectorWidth{
@@ -62,9 +63,11 @@ void buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip, int64_t v
 void buildFlashAttnToCPUPipeline(OpPassManager &pm, const FlashAttnToCPUOptions &options,
                                  const StageVisitor &visit = {});
 
-/// The same with kernels as `gpu.binary` ops that hold PTX.
+/// The same with kernels as `gpu.binary` ops that hold PTX. With `background` they do not: their
+/// PTX is made there, while the host code is lowered and after.
 void buildFlashAttnToNVVMPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,
-                                  const StageVisitor &visit = {});
+                                  const StageVisitor &visit = {},
+                                  KernelsToPTX *background = nullptr);
 
 /// The same kernels as functions of the host, for a model of the GPU (flashattn/Runtime/Model.h).
 void buildFlashAttnToModelPipeline(OpPassManager &pm, const FlashAttnToNVVMOptions &options,

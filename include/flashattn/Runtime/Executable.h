@@ -50,7 +50,7 @@ public:
   /// to launch kernels.
   virtual llvm::Error launch(Entry entry, void **addresses, void *stream) = 0;
 
-  /// Bytes of host memory that its code and constants take, the images of kernels among them.
+  /// Bytes of host memory that its code and constants take. Images of kernels are the device's.
   virtual int64_t getCodeBytes() const = 0;
 
   /// The most bytes of device memory that a `launch` of the same arguments has allocated at any

@@ -34,11 +34,16 @@ void hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept);
 
 /// The host code of a lowered module, for this processor alone: what an Executable is made of.
 struct HostImage {
-  /// An ELF object, with the images of kernels as constants.
+  /// An ELF object, to be linked with the images of kernels.
   std::string object;
+  /// These by the names of their symbols, in the order of the module.
+  std::vector<std::pair<std::string, std::string>> kernels;
   /// Functions that can be called, by their names in the module. The object has their entries.
   std::vector<std::string> functions;
 };
+
+/// The symbol of the image that a `gpu.binary` of that name has.
+std::string getKernelsSymbol(StringRef name);
 
 /// Names of an image's functions that run before all others, and after them: void ().
 inline constexpr StringLiteral kInitializeName = "flashattn.initialize";

@@ -1,0 +1,140 @@
+//===- KernelsToPTX.cpp - LLVM's work on kernels, on threads ----------------===//
+
+#include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
+#include "flashattn/Conversion/Passes.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Target/LLVM/NVVM/Utils.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/Target/TargetMachine.h"
+
+#include <thread>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace mlir::flashattn {
+#define GEN_PASS_DEF_CONVERTFLASHATTNKERNELSTOPTX
+#include "flashattn/Conversion/Passes.h.inc"
+} // namespace mlir::flashattn
+
+/// A `gpu.module`, for its target. What reads the module's context is apart from what LLVM does
+/// without it on a thread.
+class KernelsToPTX::Group final : public NVVM::SerializeGPUModuleBase {
+public:
+  Group(gpu::GPUModuleOp kernels, NVVM::NVVMTargetAttr target)
+      : SerializeGPUModuleBase(*kernels, target, getOptions()), kernels(kernels) {}
+  ~Group() override { join(); }
+
+  static gpu::TargetOptions getOptions() {
+    return gpu::TargetOptions({}, {}, {}, {}, gpu::CompilationTarget::Assembly);
+  }
+
+  /// Failure after a diagnostic.
+  LogicalResult start() {
+    code = translateToLLVMIR(context);
+    if (!code)
+      return getOperation().emitError("the kernels cannot be translated to LLVM IR");
+    setDataLayoutAndTriple(*code);
+    auto libraries = loadBitcodeFiles(*code);
+    if (!libraries || (!libraries->empty() && failed(linkFiles(*code, std::move(*libraries)))))
+      return failure();
+    thread = std::thread([this] { hasCode = succeeded(generate()); });
+    return success();
+  }
+
+  void replace(StringRef text) {
+    SmallVector<char, 0> bytes(text.begin(), text.end());
+    Attribute object =
+        cast<gpu::TargetAttrInterface>(getTarget()).createObject(kernels, bytes, getOptions());
+    OpBuilder builder(kernels);
+    gpu::BinaryOp::create(builder, kernels.getLoc(), kernels.getName(),
+                          kernels.getOffloadingHandlerAttr(), builder.getArrayAttr(object));
+    // A diagnostic of the thread may still name it.
+    kernels->remove();
+    removed = kernels;
+  }
+
+  /// Whether there is PTX.
+  bool join() {
+    if (thread.joinable())
+      thread.join();
+    return hasCode;
+  }
+
+  StringRef getName() const { return kernels.getName(); }
+  const std::string &getPTX() const { return ptx; }
+
+private:
+  LogicalResult generate() {
+    if (failed(optimizeModule(*code, optLevel)))
+      return failure();
+    FailureOr<llvm::TargetMachine *> machine = getOrCreateTargetMachine();
+    if (failed(machine))
+      return failure();
+    FailureOr<SmallString<0>> text =
+        translateModuleToISA(*code, **machine, [&] { return getOperation().emitError(); });
+    if (failed(text))
+      return failure();
+    ptx = text->str().str();
+    return success();
+  }
+
+  mutable gpu::GPUModuleOp kernels;
+  OwningOpRef<gpu::GPUModuleOp> removed;
+  llvm::LLVMContext context;
+  std::unique_ptr<llvm::Module> code; ///< goes before its context
+  std::thread thread;
+  std::string ptx;
+  bool hasCode = false;
+};
+
+KernelsToPTX::KernelsToPTX() = default;
+KernelsToPTX::~KernelsToPTX() = default;
+
+LogicalResult KernelsToPTX::start(ModuleOp module) {
+  NVVM::SerializeGPUModuleBase::init();
+  for (auto kernels : module.getOps<gpu::GPUModuleOp>()) {
+    ArrayAttr targets = kernels.getTargetsAttr();
+    auto target = targets && targets.size() == 1 ? dyn_cast<NVVM::NVVMTargetAttr>(targets[0])
+                                                 : NVVM::NVVMTargetAttr();
+    if (!target) {
+      InFlightDiagnostic error = kernels.emitOpError("expected one #nvvm.target but got ");
+      return targets ? error << targets : error << "none";
+    }
+    groups.push_back(std::make_unique<Group>(kernels, target));
+    if (failed(groups.back()->start()))
+      return failure();
+  }
+  return success();
+}
+
+void KernelsToPTX::replace() {
+  for (auto &group : groups)
+    group->replace(isFinished ? group->getPTX() : "");
+}
+
+LogicalResult KernelsToPTX::finish() {
+  isFinished = true;
+  for (auto &group : groups)
+    isFinished &= group->join();
+  return success(isFinished);
+}
+
+std::vector<std::pair<std::string, std::string>> KernelsToPTX::getPTX() const {
+  std::vector<std::pair<std::string, std::string>> texts;
+  for (auto &group : groups)
+    texts.emplace_back(group->getName().str(), group->getPTX());
+  return texts;
+}
+
+namespace {
+struct KernelsToPTXPass final
+    : flashattn::impl::ConvertFlashAttnKernelsToPTXBase<KernelsToPTXPass> {
+  void runOnOperation() override {
+    KernelsToPTX kernels;
+    if (failed(kernels.start(getOperation())) || failed(kernels.finish()))
+      return signalPassFailure();
+    kernels.replace();
+  }
+};
+} // namespace
