@@ -6,6 +6,7 @@
 #include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
+#include "flashattn/Runtime/StageTimer.h"
 #include "flashattn/Target/Schedules.h"
 #include "flashattn/Target/Tuned.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -196,6 +197,7 @@ struct Compilation {
   ModuleOp module;
   CompileOptions options;
   Diagnostics &diagnostics;
+  StageTimer &timer;
   /// Who names a GPU gets its texts on any machine.
   bool keepsTexts;
 };
@@ -240,6 +242,8 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
   bool isScheduled = false;
   compilation.options.visitStage = [&](PipelineStage stage, ModuleOp staged) {
     isScheduled = true;
+    if (stage == PipelineStage::Lowered)
+      compilation.timer.end("passes");
     keepStage(code.stages, stage, staged);
   };
   compilation.options.verifyEach = false;
@@ -261,8 +265,10 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
   std::optional<llvm::Expected<HostImage>> image;
   if (kernel.reason.empty())
     image.emplace(compileHostCode(module, /*forModel=*/kernel.model != nullptr));
+  compilation.timer.end("host code");
   // The kernels took their time meanwhile.
   bool hasKernels = succeeded(background.finish());
+  compilation.timer.end("kernels");
   if (image && !*image)
     return refuse(compilation, image->takeError());
   if (!hasKernels)
@@ -330,12 +336,14 @@ static int32_t findCode(Compilation &compilation, StringRef text, KernelCode &co
 /// Without a `handle` only what is refused before any code is made.
 static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &options,
                              FlashAttnKernel *handle) {
+  StageTimer timer(handle ? "compile" : "check");
   auto kernel = std::make_unique<Kernel>();
   if (int32_t status = chooseDevice(*kernel, options))
     return status;
   if (options.vectorWidth < 0)
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
                     "expected a vector width of at least 0 but got {0}", options.vectorWidth);
+  timer.end("device");
 
   DialectRegistry registry;
   registerAllFlashAttnDialects(registry);
@@ -355,9 +363,10 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   if (!function)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, function.takeError());
   describe(*kernel, *function, kernel->chip);
+  timer.end("parse");
 
-  Compilation compilation{
-      *kernel, *module, {}, diagnostics, /*keepsTexts=*/options.chip != nullptr};
+  Compilation compilation{*kernel,     *module, {},
+                          diagnostics, timer,   /*keepsTexts=*/options.chip != nullptr};
   compilation.options.function = kernel->function;
   compilation.options.chip = kernel->chip;
   compilation.options.forModel = kernel->model != nullptr;
@@ -371,6 +380,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
     return makeCode(compilation, code);
   if (int32_t status = findCode(compilation, text, code))
     return status;
+  timer.end("disk");
   kernel->stages = std::move(code.stages);
   kernel->stages.insert(kernel->stages.begin(), {"mlir", text.str()});
   kernel->workspaceBytes = code.workspaceBytes;
@@ -385,6 +395,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
     } else if (int32_t status = refuse(compilation, executable.takeError())) {
       return status;
     }
+    timer.end("link");
   }
   return makeHandle(std::move(kernel), handle);
 }

@@ -4,6 +4,7 @@
 #include "Errors.h"
 #include "RuntimeContext.h"
 #include "flashattn/Runtime/HostCode.h"
+#include "flashattn/Runtime/StageTimer.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
@@ -13,6 +14,7 @@
 #include "llvm/Support/Memory.h"
 #include "llvm/Support/TargetSelect.h"
 
+#include <functional>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -74,7 +76,7 @@ public:
 private:
   /// Looks up a function of the code.
   template <typename F> Error find(const llvm::Twine &name, F *&function);
-  /// Has the driver load the kernels of a launch side by side, where there are several.
+  /// Has the driver load the kernels of a launch, side by side.
   void loadKernels(Entry entry, void **addresses);
 
   Device &device;
@@ -214,6 +216,7 @@ private:
 void JITExecutable::loadKernels(Entry entry, void **addresses) {
   if (!device.isCUDA())
     return;
+  StageTimer timer("load kernels");
   DryDevice dry(device);
   RuntimeContext context(dry, /*stream=*/nullptr);
   {
@@ -222,15 +225,18 @@ void JITExecutable::loadKernels(Entry entry, void **addresses) {
   }
   // The launch meets the same errors, and reports them.
   llvm::consumeError(context.takeError());
-  if (dry.getRequests().size() < 2)
-    return;
+  auto load = [this](const DryDevice::Request &request) {
+    llvm::consumeError(device.getKernel(request.first, request.second).takeError());
+  };
+  ArrayRef<DryDevice::Request> requests = dry.getRequests();
   std::vector<std::thread> threads;
-  for (auto &[kernels, name] : dry.getRequests())
-    threads.emplace_back([this, kernels = kernels, name = StringRef(name)] {
-      llvm::consumeError(device.getKernel(kernels, name).takeError());
-    });
+  for (size_t i = 1; i < requests.size(); ++i)
+    threads.emplace_back(load, std::cref(requests[i]));
+  if (!requests.empty())
+    load(requests.front());
   for (std::thread &thread : threads)
     thread.join();
+  timer.end("driver");
 }
 
 Expected<int64_t> JITExecutable::measureWorkspace(Entry entry, void **addresses) {

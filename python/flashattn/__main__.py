@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from . import __version__, _library, _tuned
+from . import __version__, _library, _timing, _tuned
 from .errors import FlashAttnError
 
 Finding = Tuple[str, str, str]  # "ok", "note" or "missing"; of what; in words
@@ -159,8 +159,17 @@ def doctor() -> int:
 def main(arguments: Optional[List[str]] = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m flashattn", description=__doc__)
     parser.add_argument("command", choices=("doctor",), help="doctor: report on this machine")
-    parser.parse_args(arguments)
-    return doctor()
+    parser.add_argument(
+        "--timing", action="store_true", help="instead, show where the time of a first call goes"
+    )
+    if not parser.parse_args(arguments).timing:
+        return doctor()
+    try:
+        _timing.report()
+    except FlashAttnError as error:
+        print(f"missing  {error}")
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -391,6 +391,11 @@ EXPORT Result cuModuleLoadDataEx(void **module, const void *image, unsigned numO
       std::snprintf(log, size, "%s", text);
     return failure;
   }
+  // Of PTX the driver's compiler asks at least this.
+  constexpr int kInvalidPTX = 218;
+  auto *text = static_cast<const char *>(image);
+  if (text[0] != 0x7f && !std::strstr(text, ".target "))
+    return kInvalidPTX;
   ++loads;
   *module = &mutex;
   return 0;

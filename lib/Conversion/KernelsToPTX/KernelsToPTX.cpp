@@ -38,7 +38,11 @@ public:
     auto libraries = loadBitcodeFiles(*code);
     if (!libraries || (!libraries->empty() && failed(linkFiles(*code, std::move(*libraries)))))
       return failure();
-    thread = std::thread([this] { hasCode = succeeded(generate()); });
+    thread = std::thread([this] {
+      hasCode = succeeded(generate());
+      // Takes milliseconds, which nobody here waits for.
+      code.reset();
+    });
     return success();
   }
 
