@@ -23,6 +23,7 @@
 #include <elf.h>
 #include <link.h>
 #include <mutex>
+#include <thread>
 #include <unistd.h>
 
 using namespace mlir::flashattn;
@@ -42,6 +43,8 @@ static constexpr std::chrono::hours kExpiration(30 * 24);
 /// Longer than a kernel takes to compile. Who waits longer compiles it himself, and takes away the
 /// lock, whose owner may have ended on another machine.
 static constexpr std::chrono::seconds kMaxWait(30);
+/// How often it looks meanwhile.
+static constexpr std::chrono::milliseconds kPoll(5);
 
 static std::atomic<int64_t> numFound, numMade;
 
@@ -281,6 +284,22 @@ static Error write(StringRef folder, StringRef key, StringRef bytes) {
   return makeError(failure.message());
 }
 
+/// Waits for who has the lock, as long as `isDone` is false. What it is when it ends.
+static bool waitFor(llvm::LockFileManager &lock, llvm::function_ref<bool()> isDone) {
+  auto end = std::chrono::steady_clock::now() + kMaxWait;
+  // LLVM's own wait sleeps for ever longer times, of up to half a second.
+  while (lock.waitForUnlockFor(std::chrono::seconds(0)) == llvm::WaitForUnlockResult::Timeout) {
+    if (isDone())
+      return true;
+    if (std::chrono::steady_clock::now() >= end) {
+      lock.unsafeMaybeUnlock();
+      return false;
+    }
+    std::this_thread::sleep_for(kPoll);
+  }
+  return false;
+}
+
 void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(StringRef)> use,
                      llvm::function_ref<std::optional<std::string>()> make) const {
   auto makeNew = [&] {
@@ -317,9 +336,9 @@ void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(St
     makeNew();
     return;
   }
-  // Who had the lock has made it by then, or could not.
-  if (!*isOurs && lock.waitForUnlockFor(kMaxWait) == llvm::WaitForUnlockResult::Timeout)
-    lock.unsafeMaybeUnlock();
+  if (!*isOurs && waitFor(lock, isKept))
+    return;
+  // Who had the lock before us made it, or could not.
   if (isKept())
     return;
   std::optional<std::string> bytes = makeNew();

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -224,6 +225,25 @@ class DiskCacheTest(unittest.TestCase):
             (self.folder / f"{key}.lock").write_text(owner)
             self.counts(SMALL)
             self.assertEqual(len(self.files()), 1)
+
+    def test_waits_no_longer_than_for_the_code(self):
+        self.start(SMALL)
+        (kept,) = self.files()
+        aside = self.root / "aside"
+        kept.rename(aside)
+        # Whoever lives holds the lock, and keeps it when the code is there.
+        key = kept.name.replace("llvmcache-", "")
+        (self.folder / f"{key}.lock").write_text(f"{os.uname().nodename} {os.getpid()}")
+        with ThreadPoolExecutor() as pool:
+            waiting = pool.submit(self.counts, SMALL)
+            # By then it most likely waits; if not, it finds the code at once.
+            time.sleep(2)
+            self.assertFalse(waiting.done())
+            begin = time.monotonic()
+            aside.rename(kept)
+            self.assertEqual(waiting.result(), (1, 0))
+        # The wait for a lock would be 30 s.
+        self.assertLess(time.monotonic() - begin, 15)
 
     def test_what_differs_is_kept_apart(self):
         kernels = [

@@ -31,7 +31,8 @@ public:
 
   /// Failure after a diagnostic.
   LogicalResult start() {
-    code = translateToLLVMIR(context);
+    context = std::make_unique<llvm::LLVMContext>();
+    code = translateToLLVMIR(*context);
     if (!code)
       return getOperation().emitError("the kernels cannot be translated to LLVM IR");
     setDataLayoutAndTriple(*code);
@@ -42,6 +43,7 @@ public:
       hasCode = succeeded(generate());
       // Takes milliseconds, which nobody here waits for.
       code.reset();
+      context.reset();
     });
     return success();
   }
@@ -85,7 +87,7 @@ private:
 
   mutable gpu::GPUModuleOp kernels;
   OwningOpRef<gpu::GPUModuleOp> removed;
-  llvm::LLVMContext context;
+  std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> code; ///< goes before its context
   std::thread thread;
   std::string ptx;
