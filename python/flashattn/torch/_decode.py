@@ -103,7 +103,8 @@ def decode(
     if is_seen(inputs) or _torch.in_transform():
         o, lse = _decode_op(*inputs[:5], **options) if k is None else _append_op(*inputs, **options)
     else:
-        _torch.refuse_gradients(**inputs._asdict())
+        if torch.is_grad_enabled():
+            _torch.refuse_gradients(**inputs._asdict())
         o, lse = _decode(*inputs, **options)
     return (o, lse) if return_lse else o
 
@@ -120,16 +121,22 @@ def _decode(
     _check_sizes(given, rows_dim)
     q, k_cache, v_cache, kv_len, sink_logits, k, v = given
     if k is not None and v is not None:
-        count = k.shape[rows_dim]
-        shape = (1, 1, count, 1) if rows_dim == 2 else (1, count, 1, 1)
-        last = torch.arange(-count, 0, device=q.device).reshape(shape)
-        places = kv_len.reshape(-1, 1, 1, 1) + last
+        places = _places(kv_len, k.shape[rows_dim], rows_dim)
         for cache, new in ((k_cache, k), (v_cache, v)):
             cache.scatter_(rows_dim, places.expand(new.shape), new)
     return _forward(
         q, k_cache, v_cache, None, None, sink_logits, kv_len.to(torch.int32), None, layout=layout,
         softcap=softcap, **options,
     )  # fmt: skip
+
+
+def _places(kv_len: Tensor, count: int, rows_dim: int) -> Tensor:
+    """Where the newest `count` tokens of each sequence stand, as indices that broadcast to them."""
+    ends = kv_len.reshape(-1, 1, 1, 1)
+    if count == 1:  # mostly: two operators less, of which each costs the host and a GPU some us
+        return ends.to(torch.int64) - 1
+    shape = (1, 1, count, 1) if rows_dim == 2 else (1, count, 1, 1)
+    return ends + torch.arange(-count, 0, device=kv_len.device).reshape(shape)
 
 
 def _check_kinds(given: _Inputs) -> None:
