@@ -7,7 +7,8 @@
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/Target/TargetMachine.h"
 
-#include <thread>
+#include <pthread.h>
+#include <utility>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -39,12 +40,10 @@ public:
     auto libraries = loadBitcodeFiles(*code);
     if (!libraries || (!libraries->empty() && failed(linkFiles(*code, std::move(*libraries)))))
       return failure();
-    thread = std::thread([this] {
-      hasCode = succeeded(generate());
-      // Takes milliseconds, which nobody here waits for.
-      code.reset();
-      context.reset();
-    });
+    // A process that may start no more threads has it done here.
+    isRunning = pthread_create(&thread, nullptr, run, this) == 0;
+    if (!isRunning)
+      run(this);
     return success();
   }
 
@@ -62,8 +61,8 @@ public:
 
   /// Whether there is PTX.
   bool join() {
-    if (thread.joinable())
-      thread.join();
+    if (std::exchange(isRunning, false))
+      pthread_join(thread, nullptr);
     return hasCode;
   }
 
@@ -71,6 +70,15 @@ public:
   const std::string &getPTX() const { return ptx; }
 
 private:
+  static void *run(void *group) {
+    auto *self = static_cast<Group *>(group);
+    self->hasCode = succeeded(self->generate());
+    // Takes milliseconds, which nobody else has to spend.
+    self->code.reset();
+    self->context.reset();
+    return nullptr;
+  }
+
   LogicalResult generate() {
     if (failed(optimizeModule(*code, optLevel)))
       return failure();
@@ -89,7 +97,8 @@ private:
   OwningOpRef<gpu::GPUModuleOp> removed;
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> code; ///< goes before its context
-  std::thread thread;
+  pthread_t thread = {};
+  bool isRunning = false;
   std::string ptx;
   bool hasCode = false;
 };

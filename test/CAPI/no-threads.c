@@ -1,0 +1,55 @@
+/* A process that may start no more threads compiles kernels for a GPU all the same.
+
+   REQUIRES: capi
+   RUN: capi-no-threads | FileCheck %s
+   CHECK: PASS
+*/
+
+#include "Inputs/Testing.h"
+#include <errno.h>
+#include <pthread.h>
+
+static int asked = 0;
+
+/* In place of the C library's, for the library under test too. */
+int pthread_create(pthread_t *thread, const pthread_attr_t *attributes, void *(*start)(void *),
+                   void *argument) {
+  (void)thread, (void)attributes, (void)start, (void)argument;
+  ++asked;
+  return EAGAIN;
+}
+
+/* Of each chip's kernels, as many as there are lengths to choose by. */
+static void checkChip(const char *chip, int entries) {
+  const char *module = "func.func @attention(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, "
+                       "%v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {\n"
+                       "  flashattn.attention ins(%q, %k, %v : memref<?x?x?x128xf16>, "
+                       "memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)\n"
+                       "      outs(%o : memref<?x?x?x128xf16>)\n"
+                       "  return\n"
+                       "}\n";
+  FlashAttnCompileOptions options;
+  flashattnCompileOptionsInit(&options);
+  options.chip = chip;
+  FlashAttnKernel kernel = NULL;
+  int before = asked;
+  REQUIRE(flashattnCompile(module, strlen(module), &options, &kernel) == FLASHATTN_OK);
+  CHECK(asked == before + entries);
+  const char *ptx = NULL;
+  size_t length = 0;
+  REQUIRE(flashattnKernelGetText(kernel, "ptx", &ptx, &length) == FLASHATTN_OK);
+  int found = 0;
+  while ((ptx = strstr(ptx, ".entry "))) {
+    ++found;
+    ++ptx;
+  }
+  CHECK(found == entries);
+  flashattnKernelFree(kernel);
+}
+
+int main(void) {
+  checkChip("sm_80", 1);
+  checkChip("sm_90a", 2);
+  puts(failures ? "FAIL" : "PASS");
+  return failures != 0;
+}
