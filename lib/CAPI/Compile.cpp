@@ -255,9 +255,11 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
         isScheduled ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_UNSUPPORTED,
         compilation.diagnostics.getErrors("the module cannot be compiled for " + kernel.chip));
   };
-  if (failed(compile(module, compilation.options)))
+  if (failed(compile(module, compilation.options))) {
+    // What its threads have to say is said before it is read.
+    (void)background.finish();
     return failToCompile();
-  code.remarks = compilation.diagnostics.takeRemarks();
+  }
   if (compilation.options.scheduleOnly)
     return FLASHATTN_OK;
   if (kernel.chip != "cpu")
@@ -269,6 +271,7 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
   // The kernels took their time meanwhile.
   bool hasKernels = succeeded(background.finish());
   compilation.timer.end("kernels");
+  code.remarks = compilation.diagnostics.takeRemarks();
   if (image && !*image)
     return refuse(compilation, image->takeError());
   if (!hasKernels)
