@@ -59,8 +59,8 @@ struct CompileOptions {
   StageVisitor visitStage; ///< may be empty
   /// Makes the PTX of kernels, which may go on behind `compile`; null: that waits for it.
   KernelsToPTX *background = nullptr;
-  /// Whether the module is verified behind each pass, or else only where it is visited: of what
-  /// takes so long to compile that one waits for it, a sixth is that.
+  /// Whether the module is verified behind each pass, which takes a seventh of a compilation, or
+  /// only where it is visited.
   bool verifyEach = true;
 };
 
