@@ -85,7 +85,16 @@ struct ConvertFlashAttnToCPUPass
   void runOnOperation() override {
     getOperation().walk(countSplits);
     IRRewriter rewriter(&getContext());
-    getOperation().walk([&](LoadTileOp op) { expandToTransfer(rewriter, op); });
+    WalkResult walk = getOperation().walk([&](LoadTileOp op) {
+      if (op.getOnes()) {
+        op.emitOpError() << "expected ones only where the schedule has roles";
+        return WalkResult::interrupt();
+      }
+      expandToTransfer(rewriter, op);
+      return WalkResult::advance();
+    });
+    if (walk.wasInterrupted())
+      return signalPassFailure();
     getOperation().walk([&](StoreTileOp op) { expandToTransfer(rewriter, op); });
     SmallVector<ProgramOp> programs;
     getOperation().walk([&](ProgramOp program) { programs.push_back(program); });

@@ -166,6 +166,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](arith::ConstantOp op) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
+      .Case([&](vector::ExtractStridedSliceOp op) { return columnsOf(op); })
       .Case([&](vector::MultiDimReductionOp op) { return reduction(op); })
       .Case([&](vector::TransferReadOp op) { return read(op); })
       .Case([&](LoadTileOp op) { return load(op); })
@@ -358,6 +359,25 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
   }
   return op.emitOpError() << "has no distribution to threads from " << op.getSourceVectorType()
                           << " to " << type;
+}
+
+/// Columns of a tile of which a thread holds the same in a row: a part of what it holds.
+LogicalResult Distributor::columnsOf(vector::ExtractStridedSliceOp op) {
+  constexpr int64_t kGroupColumns = 8;
+  VectorType source = op.getSourceVectorType(), type = op.getType();
+  Value held = mapped(op.getSource());
+  auto first = llvm::to_vector(op.getOffsets().getAsValueRange<IntegerAttr>());
+  bool isWhole = held && layout.isTile(source) && layout.isTile(type) && first.size() == 2 &&
+                 type.getDimSize(0) == source.getDimSize(0) &&
+                 layout.threadType(source).getNumElements() == source.getDimSize(1) / 2;
+  if (!isWhole || first.back().getSExtValue() % kGroupColumns != 0 ||
+      type.getDimSize(1) % kGroupColumns != 0)
+    return op.emitOpError() << "expected columns in groups of " << kGroupColumns
+                            << " of one block of rows but got " << source << " to " << type;
+  int64_t offset = first.back().getSExtValue() / 2, count = type.getDimSize(1) / 2;
+  values[op] = vector::ExtractStridedSliceOp::create(
+      b, loc, held, ArrayRef<int64_t>{offset}, ArrayRef<int64_t>{count}, ArrayRef<int64_t>{1});
+  return success();
 }
 
 LogicalResult Distributor::broadcast(vector::BroadcastOp op) {

@@ -64,6 +64,7 @@ private:
   Value numbers(VectorType type);
   LogicalResult shapeCast(vector::ShapeCastOp op);
   LogicalResult broadcast(vector::BroadcastOp op);
+  LogicalResult columnsOf(vector::ExtractStridedSliceOp op);
   LogicalResult reduction(vector::MultiDimReductionOp op);
   LogicalResult read(vector::TransferReadOp op);
   LogicalResult load(LoadTileOp op);

@@ -36,6 +36,8 @@ LogicalResult Distributor::load(LoadTileOp op) {
   if (isFactor(op))
     return op.emitOpError() << "expected a contraction to read shared memory; run "
                                "flashattn-stage-shared first";
+  if (op.getOnes())
+    return op.emitOpError() << "expected ones only where a contraction reads them";
   if (op.getDims().size() == 1 && !op.getBelow() && op.getRowDim() &&
       layout.isRow(op.getTileType())) {
     values[op] = loadRowsFromGlobal(op);

@@ -38,7 +38,7 @@ static Value spillCoordinates(OpBuilder &b, Location loc, ModelKernel &kernel,
 static void convert(TmaLoadOp op, ModelKernel &kernel) {
   OpBuilder b(op);
   Location loc = op.getLoc();
-  SharedTile tile = *SharedTile::get(op.getTile().getType());
+  SharedTile tile = op.getCopied();
   kernel.call(b, op, "TmaLoad",
               {getMap(b, loc, op.getMap()), spillCoordinates(b, loc, kernel, op.getCoordinates()),
                kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.panels),

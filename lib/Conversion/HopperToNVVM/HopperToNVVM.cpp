@@ -77,8 +77,8 @@ struct TmaLoadLowering : ConvertOpToLLVMPattern<TmaLoadOp> {
         createSharedAddress(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile());
     Value barrier = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getBarriers(),
                                         adaptor.getBarriers(), adaptor.getIndex());
-    copyPanels(rewriter, loc, *SharedTile::get(op.getTile().getType()), tile, adaptor.getMap(),
-               adaptor.getCoordinates(), barrier,
+    copyPanels(rewriter, loc, op.getCopied(), tile, adaptor.getMap(), adaptor.getCoordinates(),
+               barrier,
                "cp.async.bulk.tensor.{0}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
                "[$0], [$1, {{{1}}], [$2];");
     rewriter.eraseOp(op);
@@ -387,15 +387,15 @@ std::string TurnLowering<AwaitTurnOp>::getText(AwaitTurnOp, OpAdaptor adaptor, O
          "ld.relaxed.gpu.global.b32 seen, [$0];\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
 }
 
-// Not a release, for the same reason: when the wait ends the sums have been made, and nothing else
-// of the thread need be seen. Its fence cost 10 % of a kernel (BENCHMARKS.md).
+// A release, though its fence costs 10 % of a kernel (BENCHMARKS.md): without it one of 5,000 calls
+// on an H200 gave other bits.
 template <>
 std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, OpBuilder &builder,
                                               SmallVectorImpl<Value> &inputs) {
   inputs.append({adaptor.getTurn(), createLane(builder, op.getLoc())});
   return llvm::formatv("{{\n.reg .pred p;\n.reg .b32 next;\nsetp.eq.b32 p, $2, 0;\n"
                        "add.s32 next, $1, 1;\n@p cp.async.bulk.wait_group 0;\n"
-                       "@p st.relaxed.gpu.global.b32 [$0+{0}], next;\n}",
+                       "@p st.release.gpu.global.b32 [$0+{0}], next;\n}",
                        -kTurnBytes * static_cast<int64_t>(op.getBack()));
 }
 

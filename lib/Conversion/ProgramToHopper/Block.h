@@ -33,6 +33,7 @@ struct BlockValues {
   SmallVector<Value> residentMaps, streamMaps, outputMaps; ///< tensor maps
   gpu::LaunchOp launch;
   // In shared memory.
+  Value pool;                   ///< all of it: memref<? x i8>
   SmallVector<Value> residents; ///< memref<held tiles x panels x rows x columns> each
   SmallVector<Value> outputs;   ///< the same, or with one tile for each consumer
   SmallVector<Value> rings;
@@ -163,6 +164,7 @@ private:
   void addTiles(mlir::Block *body);
   void pinOperands(TileLoopOp loop);
   void meet();
+  void fillOnes();
   bool waitsForStoreLater(Value buffer);
   void storeOutputs(const Held &held, Value consumer);
 

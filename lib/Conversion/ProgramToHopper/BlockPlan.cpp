@@ -16,6 +16,13 @@ using namespace mlir::flashattn;
 static Value getMemRef(LoadTileOp load) { return load.getSource(); }
 static Value getMemRef(StoreTileOp store) { return store.getTarget(); }
 
+/// Whether what comes behind the columns of a memref begins in the midst of a panel.
+static bool cutsPanel(LoadTileOp load) {
+  VectorType tile = load.getTileType();
+  return load.getOnes() && (tile.getDimSize(1) - LoadTileOp::kOnes) % getPanelColumns(tile) != 0;
+}
+static bool cutsPanel(StoreTileOp) { return false; }
+
 /// What `access` lacks for tensor copies of its tile; empty where they can make it.
 template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
   VectorType tile = access.getTileType();
@@ -30,6 +37,8 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
     return "rows along one or two dimensions, in their order, and columns along the last";
   if (tile.getDimSize(0) > 256 || tile.getDimSize(0) % 8 != 0)
     return "up to 256 rows, a multiple of 8";
+  if (cutsPanel(access))
+    return "ones behind columns in multiples of a panel's";
   // Neither other types nor split dimensions move rows.
   Value memref = getMemRef(access);
   while (isa_and_present<memref::CastOp, memref::ExpandShapeOp>(memref.getDefiningOp()))

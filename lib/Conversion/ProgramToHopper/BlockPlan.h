@@ -75,6 +75,13 @@ inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
 }
 
+/// Panels of the tile of `load` that copies bring: those behind are its ones.
+inline int64_t countCopiedPanels(LoadTileOp load) {
+  VectorType tile = load.getTileType();
+  int64_t columns = tile.getDimSize(1) - (load.getOnes() ? LoadTileOp::kOnes : 0);
+  return llvm::divideCeil(columns, getPanelColumns(tile));
+}
+
 } // namespace mlir::flashattn
 
 #endif // FLASHATTN_LIB_CONVERSION_PROGRAMTOHOPPER_BLOCKPLAN_H

@@ -53,7 +53,7 @@ static bool sumsOverRows(LoadTileOp load) {
 /// on before.
 void ConsumerBuilder::clearMissingRows(LoadTileOp load, Value tile) {
   auto type = cast<MemRefType>(tile.getType());
-  int64_t panels = type.getDimSize(0), rows = type.getDimSize(1), columns = type.getDimSize(2);
+  int64_t panels = countCopiedPanels(load), rows = type.getDimSize(1), columns = type.getDimSize(2);
   Value row = mul(load.getIndices()[*load.getRowDim()], load.getInnerRows());
   Value left = sub(load.getBelow(), row);
   auto partial = scf::IfOp::create(b, loc, less(left, index(rows)), /*withElseRegion=*/false);
@@ -429,7 +429,42 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   return step;
 }
 
+/// Fills the panels of the rings' tiles that no copy brings, once for all steps.
+void ConsumerBuilder::fillOnes() {
+  constexpr int64_t kWord = 4, kWordBits = 32;
+  bool any = false;
+  for (auto [load, ring] : llvm::zip_equal(plan.streams, plan.memory.rings)) {
+    LoadTileOp stream = load;
+    if (!stream.getOnes())
+      continue;
+    any = true;
+    const SharedBuffer &buffer = plan.memory.memory[ring.buffer];
+    int64_t stages = buffer.shape[0], panels = buffer.shape[1], rows = buffer.shape[2];
+    int64_t words = buffer.shape[3] * buffer.elementBytes / kWord;
+    auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
+    auto type = MemRefType::get({stages, panels, rows * words}, b.getI32Type(),
+                                MemRefLayoutAttrInterface{}, space);
+    Value tiles =
+        memref::ViewOp::create(b, loc, type, block.pool, index(buffer.offset), ValueRange());
+    llvm::APInt one = FloatAttr::get(plan.schedule.getDotType(), 1.0).getValue().bitcastToAPInt();
+    Value ones = b.createOrFold<arith::ConstantOp>(
+        loc, b.getIntegerAttr(b.getI32Type(), llvm::APInt::getSplat(kWordBits, one)));
+    Value first = sub(block.thread, index(hopper::kWarpgroupThreads));
+    auto loop = scf::ForOp::create(b, loc, first, index(rows * words),
+                                   index(hopper::kWarpgroupThreads * plan.getConsumers()));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    for (int64_t stage = 0; stage < stages; ++stage)
+      for (int64_t panel = countCopiedPanels(stream); panel < panels; ++panel)
+        memref::StoreOp::create(b, loc, ones, tiles,
+                                ValueRange{index(stage), index(panel), loop.getInductionVar()});
+  }
+  if (any)
+    hopper::FenceAsyncSharedOp::create(b, loc);
+}
+
 void ConsumerBuilder::build() {
+  fillOnes();
   threadInGroup = plan.sharesProgram() ? sub(block.thread, index(hopper::kWarpgroupThreads))
                                        : arith::AndIOp::create(b, loc, block.thread,
                                                                index(hopper::kWarpgroupThreads - 1))

@@ -38,9 +38,12 @@ public:
     wait(ring.getEmpty(), op.getStep(), /*inverted=*/true);
     Value stage = stageOf(op.getStep()), tile = tileAt(ring.getTiles(), stage);
     Value full = add(stage, index(ring.getFull()));
-    int64_t bytes = SharedTile::get(tile.getType())->getBytes() + op.getBeside().value_or(0);
+    SharedTile copied = *SharedTile::get(tile.getType());
+    copied.panels = op.getPanels().value_or(copied.panels);
+    int64_t bytes = copied.getBytes() + op.getBeside().value_or(0);
     BarrierExpectOp::create(b, loc, ring.getBarriers(), full, b.getI64IntegerAttr(bytes));
-    TmaLoadOp::create(b, loc, op.getMap(), op.getCoordinates(), tile, ring.getBarriers(), full);
+    TmaLoadOp::create(b, loc, op.getMap(), op.getCoordinates(), tile, ring.getBarriers(), full,
+                      op.getPanelsAttr());
   }
 
   void putRow(RingPutRowOp op) {

@@ -26,7 +26,8 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
     }
     hopper::BarrierExpectOp::create(b, loc, block.barriers, full, b.getI64IntegerAttr(bytes));
     for (auto [map, at, tile] : llvm::zip_equal(block.residentMaps, coordinates, tiles))
-      hopper::TmaLoadOp::create(b, loc, map, at, tile, block.barriers, full);
+      hopper::TmaLoadOp::create(b, loc, map, at, tile, block.barriers, full,
+                                /*panels=*/IntegerAttr());
   }
 }
 
@@ -73,8 +74,11 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   mapping.map(program.getTile(), number);
   for (auto [i, load, map, ring] : llvm::enumerate(plan.streams, block.streamMaps, block.rings)) {
     LoadTileOp stream = load;
+    IntegerAttr panels;
+    if (stream.getOnes())
+      panels = b.getI64IntegerAttr(countCopiedPanels(stream));
     auto put = hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping),
-                                         /*beside=*/IntegerAttr());
+                                         /*beside=*/IntegerAttr(), panels);
     int64_t beside = 0;
     for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {
       if (row.stream != i)

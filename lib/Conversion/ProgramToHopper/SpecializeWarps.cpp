@@ -27,7 +27,7 @@ public:
 
 private:
   void makeMaps();
-  int64_t allocate(Value pool);
+  int64_t allocate();
   void initBlock();
 
   BlockValues &values;
@@ -57,15 +57,15 @@ void LaunchBuilder::makeMaps() {
 }
 
 /// What is planned, as views of the block's memory; the bytes of all of it.
-int64_t LaunchBuilder::allocate(Value pool) {
+int64_t LaunchBuilder::allocate() {
   FloatType element = plan.schedule.getDotType();
   const WarpgroupBlockPlan &planned = plan.memory;
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto view = [&](unsigned number, Type type) -> Value {
     const SharedBuffer &buffer = planned.memory[number];
     return memref::ViewOp::create(
-        b, loc, MemRefType::get(buffer.shape, type, MemRefLayoutAttrInterface{}, space), pool,
-        index(buffer.offset), ValueRange());
+        b, loc, MemRefType::get(buffer.shape, type, MemRefLayoutAttrInterface{}, space),
+        values.pool, index(buffer.offset), ValueRange());
   };
   for (unsigned number : planned.residents)
     values.residents.push_back(view(number, element));
@@ -141,7 +141,8 @@ void LaunchBuilder::build() {
   auto space = gpu::AddressSpaceAttr::get(b.getContext(), gpu::AddressSpace::Workgroup);
   auto poolType =
       MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface{}, space);
-  int64_t bytes = allocate(gpu::DynamicSharedMemoryOp::create(b, loc, poolType));
+  values.pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
+  int64_t bytes = allocate();
   values.thread = values.launch.getThreadIds().x;
   if (!plan.isPersistent())
     values.group = grid.decode(values.launch.getBlockIds().x);

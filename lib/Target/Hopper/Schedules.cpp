@@ -16,6 +16,8 @@ using namespace mlir::flashattn;
 /// Rows and warps of a warpgroup.
 static constexpr int64_t kRows = 64, kWarps = 4, kThreads = 128;
 static constexpr int64_t kDecodeSplits = 128;
+/// In bf16; as fast as any more.
+static constexpr int64_t kFewRescales = 8;
 static constexpr int64_t kAnyWidth = std::numeric_limits<int64_t>::max();
 
 namespace {
@@ -100,8 +102,15 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     roles.section = row.section;
     roles.blocks = row.blocks;
     roles.queryStages = row.queryStages;
-    candidates.push_back(ScheduleAttr::get(
-        op.getContext(), makeFields(row.tileN, row.stages, row.pack, roles, element)));
+    ScheduleFields fields = makeFields(row.tileN, row.stages, row.pack, roles, element);
+    // With few rescalings first, where sums of rows can be products: they take registers, of which
+    // several blocks have none to spare.
+    fields.roles->rescale = kFewRescales;
+    auto few = ScheduleAttr::get(op.getContext(), fields);
+    if (row.blocks == 1 && few.sumsByProducts(op.getDv()))
+      candidates.push_back(few);
+    fields.roles->rescale = roles.rescale;
+    candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
   }
   return candidates;
 }
@@ -159,7 +168,8 @@ SharedMemoryPlan warpgroups::planSharedMemory(AttentionOp op, ScheduleAttr sched
   int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
   WarpgroupBlock block;
   block.residents = {{"q", m, d}};
-  block.streamed = {{"k", n, d}, {"v", n, dv}};
+  int64_t ones = schedule.sumsByProducts(op.getDv()) ? LoadTileOp::kOnes : 0;
+  block.streamed = {{"k", n, d}, {"v", n, dv + ones}};
   if (storesOutput(op, schedule))
     block.outputs = {{"o", m, dv}};
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
@@ -232,7 +242,8 @@ static std::string explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr 
     return llvm::formatv("needs {0} registers a block of {1} available", all, given);
   // ptxas compiles every instruction for that number, whatever setmaxnreg gives a consumer.
   constexpr int64_t kBeside = 30;
-  int64_t widest = std::max<int64_t>(llvm::alignTo(dv, 16), n);
+  int64_t ones = schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0;
+  int64_t widest = std::max<int64_t>(llvm::alignTo(dv, 16) + ones, n);
   return explainNeeds("registers a thread", {{"product", widest / 2}, {"other", kBeside}}, each,
                       llvm::formatv("that {0} blocks begin with", roles.getBlocks()).str());
 }
@@ -272,10 +283,18 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
           explainMemoryRefusal(warpgroups::planSharedMemory(op, schedule), schedule, machine);
       !reason.empty())
     return reason;
+  int64_t rescale = schedule.getRoles().getRescale();
+  if (op.getElementType().isBF16() && rescale > 1 && !schedule.sumsByProducts(op.getDv()))
+    return llvm::formatv("expected rescale up to 1 for bf16, or Dv 64, 128 or 192, where sums of "
+                         "rows are products and make up for what large weights lose, but got {0} "
+                         "and Dv {1}",
+                         rescale, op.getDv());
   // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
   // addresses all.
   int64_t n = schedule.getTileN();
   int64_t other = 30 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
+  if (schedule.sumsByProducts(op.getDv()))
+    other += LoadTileOp::kOnes / 2;
   return explainRegisterRefusal(
       op, schedule,
       {{"o", op.getDv() / 2}, {"scores", n / 2}, {"weights", n / 4}, {"other", other}});
@@ -302,7 +321,8 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   MaskShape mask = classifyMask(op.getVisibleSets()).shape;
   // In turns (B4) a program is at a tile of queries where the one of the keys before it has left
   // that: with many heads at once few of them wait. Measured on an H200 at 16 heads of 16384
-  // queries: 4 heads at once 477 TFLOP/s, 8 of them 500, 16 509.
+  // queries: 4
+  // heads at once 422 TFLOP/s, 8 of them 441, 16 443.
   if (mask == MaskShape::Triangular)
     roles.section = op.getDeterministic() ? 16 : 4;
   add(2 * kRows, 2 * kRows, 2);
@@ -501,6 +521,10 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
           fields.splits = problem.splits;
           add(fields);
+          // Refused where sums of rows cannot be products.
+          fields.roles->rescale = kFewRescales;
+          if (problem.element.isBF16() && roles.blocks == 1)
+            add(fields);
         }
   };
   for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))

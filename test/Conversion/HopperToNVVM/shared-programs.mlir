@@ -138,7 +138,7 @@ func.func @stage_and_add(%x: vector<8xf32>, %s: memref<4x256xf32, #shared>, %t: 
 // CHECK: %[[AT:.*]] = llvm.add %{{.*}}, %[[BYTES]] : i64
 // CHECK: %[[SEEN:.*]] = llvm.inline_asm has_side_effects "ld.relaxed.gpu.global.b32 $0, [$1];", "=r,l" %[[AT]] : (i64) -> i32
 // CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 seen;\0Amov.b32 seen, $2;\0AWAIT_${:uid}:\0Asetp.eq.b32 p, seen, $1;\0A@p bra.uni DONE_${:uid};\0Ald.relaxed.gpu.global.b32 seen, [$0];\0Abra.uni WAIT_${:uid};\0ADONE_${:uid}:\0A}", "l,r,r" %{{.*}}, %{{.*}}, %[[SEEN]] :
-// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 next;\0Asetp.eq.b32 p, $2, 0;\0Aadd.s32 next, $1, 1;\0A@p cp.async.bulk.wait_group 0;\0A@p st.relaxed.gpu.global.b32 [$0+-256], next;\0A}", "l,r,r" %{{.*}}, %{{.*}}, %{{.*}} :
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 next;\0Asetp.eq.b32 p, $2, 0;\0Aadd.s32 next, $1, 1;\0A@p cp.async.bulk.wait_group 0;\0A@p st.release.gpu.global.b32 [$0+-256], next;\0A}", "l,r,r" %{{.*}}, %{{.*}}, %{{.*}} :
 func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
   %seen = hopper.read_turn %order[%i, %i] : memref<?x?xi32>
   hopper.await_turn %order[%i, %i] is %turn seen %seen : memref<?x?xi32>

@@ -476,3 +476,13 @@ func.func @no_turn(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %order: m
   "flashattn.add_tile"(%x, %sums, %n, %n, %n, %order) <{operandSegmentSizes = array<i32: 1, 1, 3, 1, 0>, parts = 1 : i64}> : (vector<64x128xf32>, memref<2x?x128xf32>, index, index, index, memref<2x?xi32>) -> ()
   return
 }
+
+// -----
+
+// Behind the memref's columns, all of them.
+func.func @ones(%k: memref<?x64xbf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected ones behind all columns of the memref, 8 of them, but got 'memref<?x64xbf16>' and 'vector<32x64xbf16>'}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] in_bounds [false, false] ones
+      : memref<?x64xbf16> -> vector<32x64xbf16>
+  return
+}

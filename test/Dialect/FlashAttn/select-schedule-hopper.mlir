@@ -69,7 +69,7 @@ func.func @d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref
 
 // Weights of bf16 keep fewer bits: it is rescaled sooner.
 // CHECK-LABEL: @bf16
-// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1, query_stages = 2>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2>>)
 func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memref<?x?x?x128xbf16>, %o: memref<?x?x?x128xbf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>)
     outs(%o : memref<?x?x?x128xbf16>)

@@ -173,6 +173,18 @@ func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 }
 
 //--- roles.mlir
+// Large weights of bf16 want sums of them as they are rounded, which are products behind whole panels.
+func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
+  // expected-error@+1 {{with the schedule given: expected rescale up to 1 for bf16, or Dv 64, 128 or 192, where sums of rows are products and make up for what large weights lose, but got 8 and Dv 80}}
+  flashattn.attention
+    schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>)
+    outs(%o : memref<?x?x?x80xbf16>)
+  return
+}
+
+// -----
+
 #roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>
 
 // A producer without a key to bring: a mask that shows none, and no keys at all.

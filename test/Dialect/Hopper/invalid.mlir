@@ -668,3 +668,13 @@ func.func @store_part_of_80(%x: vector<32xf16>, %t: memref<1x80x64xf16, #gpu.add
   hopper.store_tile %x to %t : vector<32xf16>, memref<1x80x64xf16, #gpu.address_space<workgroup>>
   return
 }
+
+// -----
+
+!bars = memref<4xi64, #gpu.address_space<workgroup>>
+!tile = memref<2x80x64xf16, #gpu.address_space<workgroup>>
+func.func @panels(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: index) {
+  // expected-error @+1 {{expected up to 2 panels, as the tile has, but got 3}}
+  hopper.tma_load %m[%i, %i] to %t, %b[%i] panels 3 : !hopper.tensor_map<80x64xf16> to !tile, !bars
+  return
+}

@@ -237,6 +237,13 @@ LogicalResult LoadTileOp::verify() {
     return failure();
   if (getBelow() && !getRowDim())
     return emitOpError() << "expected rows of their own with below but got rows that are the same";
+  if (!getOnes())
+    return success();
+  int64_t last = getMemRefType().getRank() - 1;
+  int64_t columns = getTileType().getRank() == 2 ? getTileType().getDimSize(1) : 0;
+  if (getDims().back() != last || getMemRefType().getDimSize(last) + kOnes != columns)
+    return emitOpError() << "expected ones behind all columns of the memref, " << kOnes
+                         << " of them, but got " << getMemRefType() << " and " << getTileType();
   return success();
 }
 

@@ -206,7 +206,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   // With roles two products that do not wait for each other stand side by side, and the softmax of
   // this tile beside the second.
   StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
-  inner.out = product(p, operands.loadKeys(op.getV(), at, tile, below), inner.out);
+  Value v = operands.loadKeys(op.getV(), at, tile, below, schedule.sumsByProducts(op.getDv()));
+  inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
   return RowState::from(loop.getResults());
 }
@@ -280,7 +281,8 @@ ProgramOp ForwardBuilder::build() {
   operands.packHeads(to);
   // What both make of the scale is the same for all programs.
   ScoreBuilder scores(b, op, TileAxis::Keys, getPattern(), /*fullTilesKeep=*/lists.has_value());
-  OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor());
+  OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor(),
+                        /*wantsLse=*/to.lse != nullptr);
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, heads, tiles},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},

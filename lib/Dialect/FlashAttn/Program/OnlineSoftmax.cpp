@@ -14,9 +14,10 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv,
-                             const Factor &factor)
+                             const Factor &factor, bool wantsLse)
     : TileBuilder(b, loc), schedule(schedule), m(schedule.getTileM()), n(schedule.getTileN()),
-      dv(dv), lanes(schedule.getLanes()), c(factor) {
+      dv(dv), lanes(schedule.getLanes()), ones(schedule.sumsByProducts(dv) ? LoadTileOp::kOnes : 0),
+      sumsWeights(!ones || wantsLse), c(factor) {
   if (c.value)
     c = {1, scalar(c)};
   RolesAttr roles = schedule.getRoles();
@@ -30,7 +31,8 @@ OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, 
 
 RowState OnlineSoftmax::begin() const {
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
-  return {minusInf(f32Vector({m})), splat(sumType, 0), splat(f32Vector({m, dv}), 0)};
+  return {minusInf(f32Vector({m})), sumsWeights ? splat(sumType, 0) : Value(),
+          splat(f32Vector({m, dv + ones}), 0)};
 }
 
 /// Adds the exponentials of a tile to the row sum. With `lanes` > 1 columns
@@ -69,11 +71,16 @@ Value OnlineSoftmax::step(RowState &state, Value scores) const {
       math::FmaOp::create(b, loc, scores, splat(f32Vector({m, n}), c), alongRow(negBase, n));
   Value p = math::Exp2Op::create(b, loc, exponent);
   if (roles) {
-    Value weights = sumUp(p, splat(cast<VectorType>(state.sum.getType()), 0));
-    auto rescaled = RescaleOp::create(b, loc, ValueRange{state.sum, state.out}, state.max, base,
-                                      max.getMoved(), scalar(c));
-    state.sum = arith::AddFOp::create(b, loc, rescaled.getResult(0), weights);
-    state.out = rescaled.getResult(1);
+    SmallVector<Value> moved = {state.out};
+    Value weights;
+    if (sumsWeights) {
+      weights = sumUp(p, splat(cast<VectorType>(state.sum.getType()), 0));
+      moved.insert(moved.begin(), state.sum);
+    }
+    auto rescaled = RescaleOp::create(b, loc, moved, state.max, base, max.getMoved(), scalar(c));
+    if (sumsWeights)
+      state.sum = arith::AddFOp::create(b, loc, rescaled.getResult(0), weights);
+    state.out = rescaled.getResults().back();
   } else {
     Value sumScale = lanes == 1 ? rescale : alongRow(rescale, lanes);
     state.sum = sumUp(p, arith::MulFOp::create(b, loc, state.sum, sumScale));
@@ -85,9 +92,19 @@ Value OnlineSoftmax::step(RowState &state, Value scores) const {
   return p;
 }
 
-/// A5: updates the row's sum; returns the factor of its output, vector<M>, and leaves in
+/// vector<M>: the sum that the columns of ones have, all of them the same.
+Value OnlineSoftmax::getProductSum(Value out) const {
+  Value columns = vector::ExtractStridedSliceOp::create(
+      b, loc, out, ArrayRef<int64_t>{0, dv}, ArrayRef<int64_t>{m, ones}, ArrayRef<int64_t>{1, 1});
+  Value sum =
+      vector::MultiDimReductionOp::create(b, loc, columns, splat(f32Vector({m}), 0),
+                                          ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
+  return arith::MulFOp::create(b, loc, sum, splat(f32Vector({m}), 1.0 / ones));
+}
+
+/// A5: updates the row's sums; returns the factor of its output, vector<M>, and leaves in
 /// `state.max` the base of the exponents, times c.
-Value OnlineSoftmax::joinSink(RowState &state, Value &sum, Value logit) const {
+Value OnlineSoftmax::joinSink(RowState &state, MutableArrayRef<Value> sums, Value logit) const {
   VectorType rowType = f32Vector({m});
   Value log2e = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(M_LOG2E));
   logit = arith::MulFOp::create(b, loc, logit, log2e);
@@ -100,30 +117,39 @@ Value OnlineSoftmax::joinSink(RowState &state, Value &sum, Value logit) const {
   auto exponential = [&](Value x) -> Value {
     return math::Exp2Op::create(b, loc, arith::SubFOp::create(b, loc, x, base));
   };
-  Value rescale = exponential(max);
-  sum =
-      arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, sum, rescale), exponential(sink));
+  Value rescale = exponential(max), added = exponential(sink);
+  for (Value &sum : sums)
+    sum = arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, sum, rescale), added);
   state.max = base;
   return rescale;
 }
 
 FinishedRows OnlineSoftmax::finish(RowState state, function_ref<Value()> loadSink) const {
   VectorType rowType = f32Vector({m});
-  Value sum = state.sum;
-  if (lanes > 1)
-    sum = vector::MultiDimReductionOp::create(
-        b, loc, sum, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
+  // What the output is divided by first, and last what the log-sum-exp has.
+  SmallVector<Value> sums;
+  Value out = state.out;
+  if (ones) {
+    sums.push_back(getProductSum(out));
+    out = vector::ExtractStridedSliceOp::create(b, loc, out, ArrayRef<int64_t>{0, 0},
+                                                ArrayRef<int64_t>{m, dv}, ArrayRef<int64_t>{1, 1});
+  }
+  if (sumsWeights)
+    sums.push_back(lanes > 1 ? vector::MultiDimReductionOp::create(
+                                   b, loc, state.sum, splat(rowType, 0),
+                                   ArrayRef<bool>{false, true}, vector::CombiningKind::ADD)
+                             : state.sum);
   Value sinkRescale;
   if (loadSink)
-    sinkRescale = joinSink(state, sum, loadSink());
+    sinkRescale = joinSink(state, sums, loadSink());
   Value zero = splat(rowType, 0);
-  Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sum, zero);
-  Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sum);
+  Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sums.front(), zero);
+  Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sums.front());
   inverse = arith::SelectOp::create(b, loc, empty, zero, inverse);
   if (sinkRescale)
     inverse = arith::MulFOp::create(b, loc, inverse, sinkRescale);
-  Value out = arith::MulFOp::create(b, loc, state.out, alongRow(inverse, dv));
-  return {out, state.max, sum, empty, /*hasSink=*/sinkRescale != nullptr};
+  out = arith::MulFOp::create(b, loc, out, alongRow(inverse, dv));
+  return {out, state.max, sums.back(), empty, /*hasSink=*/sinkRescale != nullptr};
 }
 
 /// lse = ln 2 (c base + log2 sum)

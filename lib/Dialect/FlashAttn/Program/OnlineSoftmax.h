@@ -12,18 +12,22 @@ namespace mlir::flashattn {
 /// exponentials taken as exp2(c s - c base):
 struct RowState {
   Value max; ///< vector<M>: the base of the exponents, -inf before the first visible key
-  Value sum; ///< sum of the exponentials: vector<M>, or vector<MxL> partial sums
-  Value out; ///< vector<MxDv>: sum of the exponentials times v
+  /// Sum of the exponentials: vector<M>, or vector<MxL> partial sums; null where nobody wants one
+  /// beside that of the weights as they are rounded.
+  Value sum;
+  Value out; ///< vector<MxDv>: sum of the exponentials times v, and times ones behind it
 
-  SmallVector<Value> values() const { return {max, sum, out}; }
-  static RowState from(ValueRange v) { return {v[0], v[1], v[2]}; }
+  SmallVector<Value> values() const {
+    return sum ? SmallVector<Value>{max, sum, out} : SmallVector<Value>{max, out};
+  }
+  static RowState from(ValueRange v) { return {v[0], v.size() > 2 ? v[1] : Value(), v.back()}; }
 };
 
 /// What is left of a row when its keys are done.
 struct FinishedRows {
   Value out;     ///< vector<MxDv>, f32
   Value base;    ///< vector<M>: of the exponents; with a sink's logit times c
-  Value sum;     ///< vector<M>
+  Value sum;     ///< vector<M>: before any rounding, where it is wanted
   Value isEmpty; ///< vector<M>, i1: no key was seen, and no sink
   bool hasSink;
 };
@@ -31,10 +35,14 @@ struct FinishedRows {
 /// The online softmax (A5, A6) of tile programs with `schedule`: vector<MxN> scores, `dv` columns
 /// of output, scores times `factor` are exponents of 2. What is made of the factor alone is made
 /// here.
+///
+/// Where the schedule has sums by products the values have columns of ones behind them. The output
+/// is divided by the sums that these give; others are taken where `wantsLse`, as the log-sum-exp
+/// would show what rounding takes.
 class OnlineSoftmax : TileBuilder {
 public:
-  OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv,
-                const Factor &factor);
+  OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv, const Factor &factor,
+                bool wantsLse);
 
   RowState begin() const;
   /// One step: `state` takes the scores of a tile but for their product with its values. Returns
@@ -48,10 +56,13 @@ public:
 
 private:
   Value sumUp(Value exponentials, Value sum) const;
-  Value joinSink(RowState &state, Value &sum, Value logit) const;
+  Value getProductSum(Value out) const;
+  Value joinSink(RowState &state, MutableArrayRef<Value> sums, Value logit) const;
 
   ScheduleAttr schedule;
   int64_t m, n, dv, lanes;
+  int64_t ones;     ///< columns of them behind the values
+  bool sumsWeights; ///< whether weights are summed before they are rounded
   Factor c;
   Value growth; ///< f32: of a maximum that is let be; null where none is
 };

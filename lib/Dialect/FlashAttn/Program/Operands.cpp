@@ -123,8 +123,8 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
 }
 
 Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                         Value below) const {
-  int64_t columns = padColumns(getColumns(memref));
+                         Value below, bool ones) const {
+  int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
   auto type = VectorType::get({rows, columns}, op.getElementType());
   SmallVector<Value> indices = {batch, head, tile, index(0)};
   if (op.getLayout() == Layout::BSHD)
@@ -132,7 +132,7 @@ Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int6
   int64_t dims[] = {op.getSeqDim(), 3};
   bool inBounds[] = {false, columns == getColumns(memref)};
   return toDotType(LoadTileOp::create(b, loc, type, memref, indices, below, dims,
-                                      /*shape=*/nullptr, inBounds));
+                                      /*shape=*/nullptr, inBounds, ones));
 }
 
 Value Operands::loadQueries(const ProgramPoint &at) const {
@@ -145,8 +145,9 @@ Value Operands::loadQueries(const ProgramPoint &at) const {
                                       packed.inBounds));
 }
 
-Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below) const {
-  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), below);
+Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below,
+                         bool ones) const {
+  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), below, ones);
 }
 
 /// A tile along the sequence of a memref of `layout`.

@@ -60,14 +60,16 @@ public:
   KeyRange getKeys(const KeyRange &all, Value batch) const;
 
   /// The tile of `rows` rows at `tile` of a memref like `q` or `k`, at a batch and a head, in the
-  /// type that products take. Rows from `below` on read as 0; null: the end.
-  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                 Value below = {}) const;
+  /// type that products take. Rows from `below` on read as 0; null: the end. With `ones` columns of
+  /// 1 come behind the memref's.
+  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows, Value below = {},
+                 bool ones = false) const;
   /// Writes a tile of the schedule's rows, of the memref's type.
   void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
-  /// The tile of `k` or `v` at `tile` of the keys. Rows from `below` on read as 0; null: the end.
-  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below) const;
+  /// The tile of `k` or `v` at `tile` of the keys. `below` and `ones` as above.
+  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below,
+                 bool ones = false) const;
   /// vector<MxDv>, of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
   /// vector<M>, f32.

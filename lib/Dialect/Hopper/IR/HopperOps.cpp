@@ -124,8 +124,25 @@ template <typename Op> static LogicalResult verifyCopy(Op op) {
   return verifyCoordinates(op, op.getCoordinates());
 }
 
+/// Whether a tile of so many panels has those that are copied.
+static LogicalResult verifyPanels(Operation *op, std::optional<int64_t> panels, int64_t most) {
+  if (panels.value_or(1) > most)
+    return op->emitOpError() << "expected up to " << most << " panels, as the tile has, but got "
+                             << *panels;
+  return success();
+}
+
 LogicalResult TmaLoadOp::verify() {
-  return failure(failed(verifyCopy(*this)) || failed(verifyBarriers(*this, getBarriers())));
+  return failure(
+      failed(verifyCopy(*this)) ||
+      failed(verifyPanels(*this, getPanels(), SharedTile::get(getTile().getType())->panels)) ||
+      failed(verifyBarriers(*this, getBarriers())));
+}
+
+SharedTile TmaLoadOp::getCopied() {
+  SharedTile tile = *SharedTile::get(getTile().getType());
+  tile.panels = getPanels().value_or(tile.panels);
+  return tile;
 }
 
 LogicalResult TmaStoreOp::verify() { return verifyCopy(*this); }
@@ -203,7 +220,8 @@ LogicalResult RingPutOp::verify() {
   if (map.getRows() != ring.getRows() || map.getColumns() != ring.getColumns() ||
       map.getElementType() != ring.getElementType())
     return emitOpError() << "expected the box of " << map << " to be a panel of a tile of " << ring;
-  return verifyCoordinates(*this, getCoordinates());
+  return failure(failed(verifyPanels(*this, getPanels(), ring.getPanels())) ||
+                 failed(verifyCoordinates(*this, getCoordinates())));
 }
 
 int64_t RingPutRowOp::getBytes() { return getPlaceBytes(cast<MemRefType>(getPlaces().getType())); }

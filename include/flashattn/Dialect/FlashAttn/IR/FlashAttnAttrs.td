@@ -151,7 +151,7 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `along` | the axis on which a block's programs are neighbours: `query_tile`, or `head` within a group that shares a key/value head |
     | `registers` | registers of a consumer's thread |
     | `producer_registers` | registers of a producer's thread |
-    | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown |
+    | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown. More than 1 for bf16 only with 64, 128 or 192 columns of `v`: sums of rows are products then, with 8 columns of ones behind |
     | `section` | heads whose programs are started together, longest first |
     | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
     | `query_stages` (1 if left out) | tiles of queries that a consumer has room for; with 2 blocks are persistent: no more are launched than run at once, each runs one group of programs after the other, and the next one's tiles come meanwhile |
@@ -220,6 +220,10 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     ScheduleAttr withSplits(int64_t splits) const;
     /// Whether the warpgroups of a block with roles run one program, each some of its rows.
     bool sharesProgram() const;
+    /// Whether sums of rows are products with columns of ones behind `dv` columns of values: sums of
+    /// the weights as they are rounded. What rounding takes from a large weight of bf16 then cancels,
+    /// and weights may grow; those of f16 need it not, nor those up to 2.
+    bool sumsByProducts(int64_t dv) const;
     /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
     ScheduleAttr forQueryTiles() const;
     /// Of gradients that are apart: that of the programs that make dv alone. With roles they have

@@ -145,7 +145,8 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     next to each other.
 
     What lies past the end of a dimension reads as 0, where `in_bounds` does not say that nothing
-    does; so do rows from `below` on.
+    does; so do rows from `below` on. With `ones` the tile has 8 columns more than the memref, which
+    read as 1 in every row: a product with them sums up.
 
     Examples:
 
@@ -160,13 +161,16 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
                        Optional<Index>:$below, DenseI64ArrayAttr:$dims,
-                       OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds);
+                       OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds,
+                       UnitAttr:$ones);
   let results = (outs FlashAttn_TileVector:$tile);
   let assemblyFormat = [{
     $source `[` $indices `]` `dims` $dims (`shape` $shape^)? (`below` $below^)?
-    `in_bounds` $inBounds attr-dict `:` type($source) `->` type($tile)
+    `in_bounds` $inBounds (`ones` $ones^)? attr-dict `:` type($source) `->` type($tile)
   }];
   let extraClassDeclaration = accessDeclaration # [{
+    /// Columns behind the memref's that `ones` adds: as few as products come with.
+    static constexpr int64_t kOnes = 8;
     ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }
     ::mlir::MemRefType getMemRefType() {
       return ::llvm::cast<::mlir::MemRefType>(getSource().getType());

@@ -22,8 +22,6 @@
 #include "flashattn/Dialect/Hopper/IR/HopperAttrs.h.inc"
 #define GET_TYPEDEF_CLASSES
 #include "flashattn/Dialect/Hopper/IR/HopperTypes.h.inc"
-#define GET_OP_CLASSES
-#include "flashattn/Dialect/Hopper/IR/HopperOps.h.inc"
 
 namespace mlir::flashattn::hopper {
 
@@ -58,5 +56,8 @@ struct SharedTile {
 };
 
 } // namespace mlir::flashattn::hopper
+
+#define GET_OP_CLASSES
+#include "flashattn/Dialect/Hopper/IR/HopperOps.h.inc"
 
 #endif // FLASHATTN_DIALECT_HOPPER_IR_HOPPER_H

@@ -60,7 +60,7 @@ def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
     Issued by every thread that runs it, so by one: one instruction per panel of the tile,
     panel `p` from column `col + p*C`. The coordinates are in the order of the memref's
     dimensions. Completes `P*R*C` elements' bytes on the barrier; elements outside of the
-    memref are read as 0 and count as well.
+    memref are read as 0 and count as well. With `panels` only so many, the first, are copied.
 
     Example:
 
@@ -71,13 +71,17 @@ def Hopper_TmaLoadOp : Hopper_OrderedOp<"tma_load"> {
     ```
   }];
   let arguments = (ins Hopper_AnyTensorMap:$map, Variadic<Index>:$coordinates, AnyMemRef:$tile,
-                       AnyMemRef:$barriers, Index:$index);
+                       AnyMemRef:$barriers, Index:$index,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$panels);
   let assemblyFormat = [{
-    $map `[` $coordinates `]` `to` $tile `,` $barriers `[` $index `]` attr-dict `:` type($map)
+    $map `[` $coordinates `]` `to` $tile `,` $barriers `[` $index `]` (`panels` $panels^)? attr-dict
+    `:` type($map)
     `to` type($tile) `,` type($barriers)
   }];
   let extraClassDeclaration = [{
     TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
+    /// What is copied: the tile or its first panels.
+    SharedTile getCopied();
   }];
 }
 
@@ -284,12 +288,14 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put"> {
         : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
     ```
 
-    With `beside` so many bytes come beside the tile, each by a `hopper.ring_put_row` behind.
+    With `beside` so many bytes come beside the tile, each by a `hopper.ring_put_row` behind. With
+    `panels` only so many of a tile, the first, are brought; the others stay as they are.
   }];
   let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Hopper_AnyTensorMap:$map,
-                       Variadic<Index>:$coordinates, OptionalAttr<I64Attr>:$beside);
+                       Variadic<Index>:$coordinates, OptionalAttr<I64Attr>:$beside,
+                       OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$panels);
   let assemblyFormat = [{
-    $ring `at` $step `from` $map `[` $coordinates `]` (`beside` $beside^)? attr-dict
+    $ring `at` $step `from` $map `[` $coordinates `]` (`beside` $beside^)? (`panels` $panels^)? attr-dict
     `:` type($ring) `,` type($map)
   }];
   let extraClassDeclaration = ringDeclaration # [{
