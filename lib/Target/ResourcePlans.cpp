@@ -111,11 +111,17 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.exchanged.push_back(addTiles(tile, kPlaces));
     barriers += kPlaces;
   }
+  if (block.passes) {
+    plan.passedReady = barriers;
+    plan.placeFree = barriers + kPlaces;
+    barriers += 2 * kPlaces;
+  }
   for (int64_t elements : block.rows)
     plan.rows.push_back(plan.memory.add("row", {block.stages, elements}, kFloat, 128));
   if (block.added) {
-    int64_t warps = kWarps * block.consumers;
-    plan.staging = plan.memory.add("staging", {warps, block.added / warps}, kFloat, 128);
+    int64_t warps = kWarps * block.consumers, each = block.passes ? kWarps : warps;
+    for (int64_t first = 0; first < warps; first += each)
+      plan.staging.push_back(plan.memory.add("staging", {each, block.added / warps}, kFloat, 128));
   }
   plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);
   plan.bounds = plan.memory.add("bounds", {block.slots, block.intervals, 2}, 4, 4);

@@ -88,6 +88,8 @@ struct WarpgroupBlock {
   int64_t programs = 1; ///< of a block: one for each consumer, or one that they share
   /// Tiles of the operands' type that consumers of one program hand each other, two places each.
   SmallVector<TileShape> exchanged;
+  /// Whether one consumer's tile goes through a place before another's: it has barriers of its own.
+  bool passes = false;
   /// f32 elements of each row that comes with a streamed tile.
   SmallVector<int64_t> rows;
   int64_t added = 0;     ///< f32 elements of a tile that consumers add to global memory
@@ -114,7 +116,10 @@ struct WarpgroupBlockPlan {
   std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks
   SmallVector<unsigned> exchanged;      ///< memref<2 x panels x rows x panel columns> each
   int64_t exchangeReady = 0;            ///< the first of two barriers for each of these
-  std::optional<unsigned> staging;      ///< memref<warps x elements x f32>: what is added
+  int64_t passedReady = 0, placeFree = 0; ///< the same, where tiles are passed
+  /// memref<warps x elements x f32>: what is added. One, or one for each consumer that passes
+  /// tiles.
+  SmallVector<unsigned> staging;
   unsigned barriers = 0;                ///< memref<barriers x i64>
   unsigned bounds = 0;                  ///< memref<slots x intervals x 2 x i32>
   std::optional<unsigned> numbers;      ///< memref<slots x 4 x i32>: what a persistent block is at

@@ -73,14 +73,14 @@ VectorType ThreadLayout::threadType(VectorType type) const {
 Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
     : b(b), program(program), loc(program.getLoc()) {
   ScheduleAttr schedule = program.getScheduleAttr();
-  layout = {schedule.getTileM(), schedule.getTileM() / (16 * schedule.getWarps()),
-            schedule.getWarps()};
+  int64_t warps = schedule.getWarpsOfRows();
+  layout = {schedule.getTileM(), schedule.getTileM() / (16 * warps), warps};
   hasRoles = static_cast<bool>(schedule.getRoles());
   adds = program.walk([](AddTileOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
 LogicalResult Distributor::run() {
-  int64_t warps = program.getSchedule().getWarps();
+  int64_t warps = layout.warps;
   if (layout.tileM % (16 * warps) != 0)
     return program.emitOpError() << "expected tile_m to be a multiple of 16 rows for each of "
                                  << warps << " warps but got " << layout.tileM;
@@ -158,6 +158,7 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](hopper::WgmmaOp op) { return wgmma(op); })
       .Case([&](hopper::WgmmaWaitOp op) { return wgmmaWait(op); })
       .Case([&](hopper::StoreTileOp op) { return storeTile(op); })
+      .Case([&](hopper::ReadTileOp op) { return readTile(op); })
       .Case([&](hopper::PinOp op) { return pin(op); })
       .Case([&](hopper::AddTileOp op) { return addTile(op); })
       .Case([&](hopper::StageTileOp op) { return stageTile(op); })

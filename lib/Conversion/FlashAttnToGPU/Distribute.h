@@ -79,6 +79,7 @@ private:
   LogicalResult wgmma(hopper::WgmmaOp op);
   LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);
   LogicalResult storeTile(hopper::StoreTileOp op);
+  LogicalResult readTile(hopper::ReadTileOp op);
   LogicalResult pin(hopper::PinOp op);
   LogicalResult addTile(hopper::AddTileOp op);
   LogicalResult stageTile(hopper::StageTileOp op);

@@ -78,6 +78,17 @@ LogicalResult Distributor::storeTile(hopper::StoreTileOp op) {
   return success();
 }
 
+LogicalResult Distributor::readTile(hopper::ReadTileOp op) {
+  VectorType type = layout.threadType(cast<VectorType>(op.getResult().getType()));
+  if (!type)
+    return op.emitOpError() << "has no distribution to threads of its result";
+  Value tile = op.getTile();
+  if (warpgroup)
+    tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
+  values[op.getResult()] = hopper::ReadTileOp::create(b, loc, type, tile);
+  return success();
+}
+
 LogicalResult Distributor::pin(hopper::PinOp op) {
   Value held = mapped(op.getValue());
   if (!held)

@@ -162,6 +162,20 @@ static void convert(hopper::StoreTileOp op, ModelKernel &kernel) {
                constant(b, loc, tile.getPanelStrideBytes())});
 }
 
+static void convert(ReadTileOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  SharedTile tile = *SharedTile::get(op.getTile().getType());
+  auto type = cast<VectorType>(op.getResult().getType());
+  Value result = kernel.getScratch(b, loc, type.getNumElements() * sizeof(uint16_t));
+  kernel.call(b, op, "ReadTile",
+              {result, constant(b, loc, type.getNumElements()),
+               kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.getRowBytes()),
+               constant(b, loc, tile.getPanelStrideBytes())});
+  kernel.call(b, op, "WarpSync", {});
+  op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, result, /*alignment=*/4).getResult());
+}
+
 //===----------------------------------------------------------------------===//
 // Turns
 //===----------------------------------------------------------------------===//
@@ -324,8 +338,8 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
   OpBuilder b(op);
   llvm::TypeSwitch<Operation *>(op)
       .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, StageTileOp, AddStagedOp,
-            hopper::StoreTileOp, ReadTurnOp, AwaitTurnOp, PassTurnOp, BarrierArriveOp, WgmmaOp,
-            WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
+            hopper::StoreTileOp, ReadTileOp, ReadTurnOp, AwaitTurnOp, PassTurnOp, BarrierArriveOp,
+            WgmmaOp, WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
       .Case([&](BarrierInitOp op) {
         convertBarrier(op, kernel, "BarrierInit",
                        [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });

@@ -186,19 +186,16 @@ struct PinLowering : ConvertOpToLLVMPattern<PinOp> {
   }
 };
 
-/// `stmatrix` stores four matrices of 8 x 8 elements, whose registers are those of an
-/// accumulator in order; lane l gives the address of row l%8 of matrix l/8: rows 0 and 8 of
-/// one group of columns, then of the next.
-struct StoreTileLowering : ConvertOpToLLVMPattern<StoreTileOp> {
-  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+/// Where lanes are in a tile for `stmatrix` and `ldmatrix`: four matrices of 8 x 8 elements, whose
+/// registers are those of an accumulator in order; lane l gives the address of row l%8 of matrix
+/// l/8: rows 0 and 8 of one group of columns, then of the next.
+class LaneMatrices {
+public:
+  static constexpr int64_t kRegisters = 4;
 
-  LogicalResult matchAndRewrite(StoreTileOp op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    SharedTile tile = *SharedTile::get(op.getTile().getType());
-    auto constant = [&](int64_t v) -> Value {
-      return LLVM::ConstantOp::create(rewriter, loc, rewriter.getI32IntegerAttr(v));
-    };
+  LaneMatrices(OpBuilder &rewriter, Location loc, const LLVMTypeConverter &converter, Value memref,
+               Value descriptor)
+      : rewriter(rewriter), loc(loc), tile(*SharedTile::get(memref.getType())) {
     auto bits = [&](Value v, int64_t shift, int64_t count) -> Value {
       if (shift)
         v = LLVM::LShrOp::create(rewriter, loc, v, constant(shift));
@@ -213,22 +210,47 @@ struct StoreTileLowering : ConvertOpToLLVMPattern<StoreTileOp> {
     Value row = add(mul(warp, 16), add(mul(bits(matrix, 0, 1), 8), bits(thread, 0, 3)));
     // Chunk c of 16 bytes lies where c ^ (r mod 8) of a 128-byte row would; in shorter rows it
     // is r/2 mod 4 and r/4 mod 2 (PTX ISA, "swizzling modes").
-    constexpr int64_t kChunk = 16;
-    int64_t chunks = tile.getRowBytes() / kChunk;
+    chunks = tile.getRowBytes() / kChunk;
     Value swizzle = bits(row, 3 - llvm::Log2_64(chunks), llvm::Log2_64(chunks));
     Value first = LLVM::XOrOp::create(rewriter, loc, bits(matrix, 1, 1), swizzle);
-    Value base = createSharedAddress(rewriter, loc, *getTypeConverter(), op.getTile(),
-                                     adaptor.getTile());
+    base = createSharedAddress(rewriter, loc, converter, memref, descriptor);
     base = add(base, add(mul(row, tile.getRowBytes()), mul(first, kChunk)));
+  }
+
+  /// The address that a lane gives for the matrices of registers `i` and the next three.
+  Value getAddress(int64_t i) {
+    // Two chunks a step; the panel's own bits and the chunk's do not meet.
+    int64_t chunk = i / kRegisters * 2;
+    Value at = LLVM::XOrOp::create(rewriter, loc, base, constant(chunk % chunks * kChunk));
+    return LLVM::AddOp::create(rewriter, loc, at,
+                               constant(chunk / chunks * tile.getPanelStrideBytes()));
+  }
+
+private:
+  static constexpr int64_t kChunk = 16;
+
+  Value constant(int64_t v) {
+    return LLVM::ConstantOp::create(rewriter, loc, rewriter.getI32IntegerAttr(v));
+  }
+
+  OpBuilder &rewriter;
+  Location loc;
+  SharedTile tile;
+  int64_t chunks; ///< of a panel's row
+  Value base;
+};
+
+struct StoreTileLowering : ConvertOpToLLVMPattern<StoreTileOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(StoreTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    LaneMatrices matrices(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile());
     SmallVector<Value> registers = unpackRegisters(rewriter, loc, adaptor.getValue());
-    constexpr size_t kRegisters = 4;
-    for (size_t i = 0; i < registers.size(); i += kRegisters) {
-      // Two chunks a step; the panel's own bits and the chunk's do not meet.
-      int64_t chunk = i / kRegisters * 2;
-      Value at = LLVM::XOrOp::create(rewriter, loc, base, constant(chunk % chunks * kChunk));
-      at = add(at, constant(chunk / chunks * tile.getPanelStrideBytes()));
-      SmallVector<Value> inputs{at};
-      llvm::append_range(inputs, ArrayRef(registers).slice(i, kRegisters));
+    for (size_t i = 0; i < registers.size(); i += LaneMatrices::kRegisters) {
+      SmallVector<Value> inputs{matrices.getAddress(i)};
+      llvm::append_range(inputs, ArrayRef(registers).slice(i, LaneMatrices::kRegisters));
       createInlinePTX(rewriter, loc,
                       "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", {},
                       inputs);
@@ -237,9 +259,32 @@ struct StoreTileLowering : ConvertOpToLLVMPattern<StoreTileOp> {
     return success();
   }
 };
+
+struct ReadTileLowering : ConvertOpToLLVMPattern<ReadTileOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(ReadTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    LaneMatrices matrices(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile());
+    auto type = cast<VectorType>(op.getResult().getType());
+    SmallVector<Type> types(LaneMatrices::kRegisters, rewriter.getI32Type());
+    SmallVector<Value> registers;
+    for (int64_t i = 0; i < type.getNumElements() / 2; i += LaneMatrices::kRegisters)
+      llvm::append_range(
+          registers,
+          createInlinePTX(rewriter, loc,
+                          "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];", types,
+                          matrices.getAddress(i)));
+    createInlinePTX(rewriter, loc, "bar.warp.sync -1;", {}, {});
+    rewriter.replaceOp(op, packRegisters(rewriter, loc, type, registers));
+    return success();
+  }
+};
 } // namespace
 
 void mlir::flashattn::hopper::populateWgmmaToNVVMPatterns(LLVMTypeConverter &converter,
                                                           RewritePatternSet &patterns) {
-  patterns.add<WgmmaLowering, WgmmaWaitLowering, PinLowering, StoreTileLowering>(converter);
+  patterns.add<WgmmaLowering, WgmmaWaitLowering, PinLowering, StoreTileLowering, ReadTileLowering>(
+      converter);
 }

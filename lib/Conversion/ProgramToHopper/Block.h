@@ -16,7 +16,8 @@
 namespace mlir::flashattn {
 
 /// Numbers of named barriers: the block's, and each consumer's is that of its warpgroup. Consumers
-/// that share a program have the first one's.
+/// that share a program have the first one's or, where they split its sums, one behind all of these
+/// for themselves.
 inline constexpr int64_t kBlockBarrier = 0;
 
 /// Programs that a block runs at once.
@@ -39,7 +40,7 @@ struct BlockValues {
   SmallVector<Value> rings;
   SmallVector<Value> exchanged; ///< memref<2 x panels x rows x columns> each
   SmallVector<Value> rows;      ///< memref<stages x elements x f32> each
-  Value staging;                ///< memref<warps x elements x f32>
+  SmallVector<Value> staging;   ///< memref<warps x elements x f32> each
   Value barriers; ///< memref<N x i64>
   Value hulls;    ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
   Value numbers;  ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
@@ -141,6 +142,10 @@ public:
   void build();
 
 private:
+  void buildThreads();
+  BlockPlan takeShare(int64_t consumer);
+  void addPart(BlockPlan &share, vector::ContractionOp product, AddTileOp added, int64_t consumer);
+  void handOver(TileLoopOp loop, Value first, Value step);
   /// Residents of a consumer: the slot, their number, and whether they have yet to be waited for.
   struct Held {
     Value slot, number;
@@ -165,10 +170,12 @@ private:
   void pinOperands(TileLoopOp loop);
   void meet();
   void fillOnes();
+  void meetAlone();
   bool waitsForStoreLater(Value buffer);
   void storeOutputs(const Held &held, Value consumer);
 
-  Value threadInGroup;
+  Value threadInGroup;   ///< its number in what runs the program, or a share of it
+  Value threadOfProgram; ///< in all that run the program
 };
 
 } // namespace mlir::flashattn

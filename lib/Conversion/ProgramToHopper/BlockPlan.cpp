@@ -70,6 +70,18 @@ static bool feedsContraction(LoadTileOp load) {
   return llvm::any_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>);
 }
 
+bool mlir::flashattn::sumsOverRows(LoadTileOp load) {
+  return llvm::any_of(load->getUses(), [&](OpOperand &use) {
+    auto op = dyn_cast<vector::ContractionOp>(use.getOwner());
+    if (!op || use.getOperandNumber() > 1)
+      return false;
+    auto rows =
+        dyn_cast<AffineDimExpr>(op.getIndexingMapsArray()[use.getOperandNumber()].getResult(0));
+    return rows &&
+           op.getIteratorTypesArray()[rows.getPosition()] == vector::IteratorType::reduction;
+  });
+}
+
 /// Whether `load` brings another tile in each step of `loop`.
 static bool isStreamed(LoadTileOp load, TileLoopOp loop) {
   return llvm::any_of(load.getIndices(),
@@ -95,7 +107,13 @@ static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
          hasAlignedRows(load.getSource());
 }
 
-SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop) {
+SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop, const SumSplit &split) {
+  // Of split sums the consumer that has read a row gives its tile back.
+  auto haveOneMaker = [&](Operation *x, Operation *y) {
+    return llvm::all_of(split.made, [&](const SetVector<Operation *> &made) {
+      return made.contains(x) == made.contains(y);
+    });
+  };
   SmallVector<Row> rows;
   for (auto load : loop.getBody()->getOps<LoadTileOp>()) {
     if (!isStreamedRow(load, loop))
@@ -105,9 +123,9 @@ SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop) {
     for (auto [i, stream] : llvm::enumerate(findStreams(loop))) {
       Operation *last = nullptr;
       for (Operation *user : stream->getUsers())
-        if (!last || last->isBeforeInBlock(user))
+        if (haveOneMaker(user, *load->user_begin()) && (!last || last->isBeforeInBlock(user)))
           last = user;
-      auto product = dyn_cast<vector::ContractionOp>(last);
+      auto product = dyn_cast_if_present<vector::ContractionOp>(last);
       if (product && dependsOn(product.getLhs(), load.getTile())) {
         rows.push_back({load, static_cast<unsigned>(i)});
         break;
@@ -193,9 +211,47 @@ static int64_t countStaged(const BlockPlan &plan) {
                }));
 }
 
+/// Whether consumers can split the sums of the program.
+static LogicalResult verifySplit(const BlockPlan &plan) {
+  ProgramOp program = plan.program;
+  if (plan.schedule.getTileM() != hopper::kWarpgroupRows)
+    return program.emitOpError() << "expected tile_m 64 where consumers split sums but got "
+                                 << plan.schedule.getTileM();
+  if (plan.isPersistent())
+    return program.emitOpError() << "expected query_stages 1 where consumers split sums but got "
+                                 << plan.getSlots();
+  for (LoadTileOp stream : plan.streams)
+    for (const SetVector<Operation *> &made : plan.split.made)
+      if (llvm::none_of(stream->getUsers(), [&](Operation *user) { return made.contains(user); }))
+        return stream.emitOpError() << "expected each consumer's sum to be made of the tile but "
+                                       "got one that is not";
+  auto isHanded = [&](vector::ContractionOp product) {
+    return plan.split.made.back().contains(product.getLhs().getDefiningOp()) &&
+           plan.split.passed.getType() == product.getLhsType() && product->hasOneUse() &&
+           llvm::is_contained(plan.added, dyn_cast<AddTileOp>(*product->user_begin())) &&
+           llvm::is_contained(plan.residents, product.getRhs().getDefiningOp<LoadTileOp>());
+  };
+  if (plan.exchanges.size() != 1 || plan.added.size() != 1 || !isHanded(plan.exchanges.front()))
+    return program.emitOpError()
+           << "expected one tile to be added where consumers split sums: what the second one makes "
+              "of a tile that it is passed, transposed, times a tile that the program keeps";
+  vector::ContractionOp product = plan.exchanges.front();
+  AddTileOp added = plan.added.front();
+  int64_t columns = product.getRhsType().getDimSize(1), parts = added.getParts();
+  int64_t panel = getPanelColumns(product.getRhsType());
+  if (columns % panel != 0 || columns / panel < plan.getConsumers() || parts * panel % columns != 0)
+    return added.emitOpError() << "expected columns in panels of " << panel
+                               << ", one or more for each of " << plan.getConsumers()
+                               << " consumers and each of whole parts, but got " << parts
+                               << " parts of " << columns << " columns";
+  return success();
+}
+
 /// Whether consumers can share the program.
 static LogicalResult verifySharing(const BlockPlan &plan) {
   ProgramOp program = plan.program;
+  if (plan.splitsSums())
+    return verifySplit(plan);
   if (plan.sharesProgram() &&
       plan.schedule.getTileM() != hopper::kWarpgroupRows * plan.getConsumers())
     return program.emitOpError() << "expected tile_m to be 64, or 64 for each of "
@@ -243,7 +299,14 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   }
   for (const BlockPlan::Row &row : plan.rows)
     block.rows.push_back(LoadTileOp(row.load).getTileType().getDimSize(1));
+  block.passes = plan.splitsSums();
   block.added = countStaged(plan);
+  // Each consumer adds its part of the columns in parts.
+  if (block.passes) {
+    AddTileOp added = plan.added.front();
+    block.added =
+        plan.getConsumers() * countElements(added) / static_cast<int64_t>(added.getParts());
+  }
   block.stages = plan.getStages();
   block.slots = plan.getSlots();
   block.intervals = plan.intervals;
@@ -272,8 +335,10 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   if (failed(loop))
     return failure();
   plan.loop = *loop;
+  if (plan.splitsSums() && failed(splitSums(plan)))
+    return failure();
   plan.streams = findStreams(*loop);
-  plan.rows = findRows(*loop);
+  plan.rows = findRows(*loop, plan.split);
   plan.intervals = loop->getNumIntervals();
   plan.countsRounds = loop->getRounds() != nullptr;
   if (plan.intervals == 1)
@@ -282,8 +347,10 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   Value batch = program.getNumbers()[0];
   WalkResult walk = program.walk([&](LoadTileOp load) {
     if (feedsContraction(load)) {
-      if (load->getBlock() == program.getBody())
+      if (load->getBlock() == program.getBody()) {
         plan.residents.push_back(load);
+        plan.cleared.push_back(load.getBelow() && sumsOverRows(load));
+      }
       return failed(verifyShared(load, plan)) ? WalkResult::interrupt() : WalkResult::advance();
     }
     // What else the loop reads, such as what shapes scores, is each consumer's own.

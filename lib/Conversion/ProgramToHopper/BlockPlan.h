@@ -15,6 +15,14 @@
 
 namespace mlir::flashattn {
 
+/// How consumers split the sums of a loop. Each makes one, and what it is made of but for what an
+/// earlier one makes, which is passed to it.
+struct SumSplit {
+  SmallVector<unsigned> sums;               ///< by consumer, the number of what the loop yields
+  SmallVector<SetVector<Operation *>> made; ///< by consumer, the loop's ops that only it has
+  Value passed;                             ///< the tile that the first one passes to the second
+};
+
 /// A block of warpgroups for the programs of `program`: a producer, and consumers that each run
 /// one of them.
 struct BlockPlan {
@@ -38,6 +46,10 @@ struct BlockPlan {
   bool batchesShare = false;         ///< whether batches share what a consumer itself reads
   int64_t intervals = 0;             ///< of the loop
   bool countsRounds = false;         ///< whether the loop has rounds
+  SumSplit split;                    ///< where consumers split the sums
+  std::optional<int64_t> consumer;   ///< whose share of the sums `program` is, if it is one
+  Value passed, handed;              ///< of a share: what it passes on, and what it hands to all
+  SmallVector<bool> cleared;         ///< of each resident, whether its missing rows are to be zeros
   std::optional<int64_t> firstTile;  ///< where the only interval begins, if that is known
   bool sharesIntervals = false;      ///< whether the programs of a block have the same
   WarpgroupBlockPlan memory;         ///< buffers and barriers by number
@@ -48,11 +60,12 @@ struct BlockPlan {
   /// The loads in `loop` whose tiles come through rings, in their order.
   static SmallVector<LoadTileOp> findStreams(TileLoopOp loop);
   /// The loads in `loop` of rows that come with the tiles of a stream, in their order.
-  static SmallVector<Row> findRows(TileLoopOp loop);
+  static SmallVector<Row> findRows(TileLoopOp loop, const SumSplit &split);
 
   int64_t getConsumers() const { return roles.getConsumers(); }
-  /// Whether all consumers run one program, each 64 of its rows.
+  /// Whether all consumers run one program, each 64 of its rows or one of its sums.
   bool sharesProgram() const { return schedule.sharesProgram(); }
+  bool splitsSums() const { return schedule.splitsSums(); }
   /// Programs that a block runs at once.
   int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
   int64_t getStages() const { return schedule.getStages(); }
@@ -69,6 +82,15 @@ struct BlockPlan {
   /// Whether a block may have fewer programs than it has room for.
   bool mayLackPrograms() const { return getPrograms() > 1 && getHeadsPerBlock() == 1; }
 };
+
+/// Finds how the consumers of `plan` split the sums of its loop. Errors, at the op that is in the
+/// way.
+LogicalResult splitSums(BlockPlan &plan);
+
+/// Whether some contraction sums over the rows of `load`. Rows that are not there then count, with
+/// weights of 0 it may be, and 0 times what happens to lie there is 0 for finite numbers alone
+/// (A7). Along the other dimensions they only give rows and columns that are not there.
+bool sumsOverRows(LoadTileOp load);
 
 /// Columns of a panel of `tile` in shared memory.
 inline int64_t getPanelColumns(VectorType tile) {

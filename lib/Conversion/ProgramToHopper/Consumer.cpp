@@ -15,6 +15,14 @@ void ConsumerBuilder::meet() {
   hopper::GroupBarrierOp::create(b, loc, toI32(block.warpgroup), hopper::kWarpgroupThreads);
 }
 
+/// All threads of the warpgroup, whose program, or whose share of it, is its own.
+void ConsumerBuilder::meetAlone() {
+  if (!plan.splitsSums())
+    return meet();
+  Value number = add(toI32(block.warpgroup), i32(1));
+  hopper::GroupBarrierOp::create(b, loc, number, hopper::kWarpgroupThreads);
+}
+
 //===----------------------------------------------------------------------===//
 // Streams
 //===----------------------------------------------------------------------===//
@@ -34,21 +42,6 @@ void ConsumerBuilder::passBy(Value begin, Value end, Value first, Value step) {
     hopper::RingReleaseOp::create(b, loc, ring, now, block.signals);
 }
 
-/// Whether some contraction sums over the rows of `load`. Rows that are not there then count, with
-/// weights of 0 it may be, and 0 times what happens to lie there is 0 for finite numbers alone
-/// (A7). Along the other dimensions they only give rows and columns that are not there.
-static bool sumsOverRows(LoadTileOp load) {
-  return llvm::any_of(load->getUses(), [&](OpOperand &use) {
-    auto op = dyn_cast<vector::ContractionOp>(use.getOwner());
-    if (!op || use.getOperandNumber() > 1)
-      return false;
-    auto rows =
-        dyn_cast<AffineDimExpr>(op.getIndexingMapsArray()[use.getOperandNumber()].getResult(0));
-    return rows &&
-           op.getIteratorTypesArray()[rows.getPosition()] == vector::IteratorType::reduction;
-  });
-}
-
 /// Makes zeros of the rows of `tile` from the load's bound on. Every consumer does, as none may go
 /// on before.
 void ConsumerBuilder::clearMissingRows(LoadTileOp load, Value tile) {
@@ -61,7 +54,7 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, Value tile) {
   b.setInsertionPointToStart(partial.thenBlock());
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
   // Whole rows: the swizzle, which moves what is in one about, does not matter.
-  Value first = add(mul(max(left, index(0)), index(columns)), threadInGroup);
+  Value first = add(mul(max(left, index(0)), index(columns)), threadOfProgram);
   int64_t threads = hopper::kWarpgroupThreads * (plan.sharesProgram() ? plan.getConsumers() : 1);
   auto loop = scf::ForOp::create(b, loc, first, index(rows * columns), index(threads));
   b.setInsertionPointToStart(loop.getBody());
@@ -137,12 +130,14 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
 
 /// Takes the rows that come with the streams' tiles from where those are held.
 void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
-  SmallVector<LoadTileOp> streams = BlockPlan::findStreams(loop);
-  for (auto [row, places] : llvm::zip_equal(BlockPlan::findRows(loop), block.rows)) {
-    LoadTileOp load = row.load;
+  for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {
+    LoadTileOp load = row.load, stream = plan.streams[row.stream];
+    if (!load)
+      continue;
     b.setInsertionPoint(load);
     Value now = stepAt(loop, first, step);
-    if (load->isBeforeInBlock(streams[row.stream]))
+    // A share may read the tile in a later stage.
+    if (plan.splitsSums() || load->isBeforeInBlock(stream))
       hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
     Value place = placeOf(toI32(now), plan.getStages());
     b.replaceOpWithNewOp<LoadTileOp>(load, load.getTileType(), places, ValueRange{place, index(0)},
@@ -206,7 +201,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
                                         getTurnPlace(added, loop.getTile()));
     }
     b.setInsertionPoint(added);
-    hopper::StageTileOp::create(b, loc, added.getTile(), block.staging, /*warp=*/Value());
+    hopper::StageTileOp::create(b, loc, added.getTile(), block.staging.front(), /*warp=*/Value());
     // One fence a step for both: it waits for all that was written, behind what products read.
     if (published) {
       b.setInsertionPoint(loop.getBody()->getTerminator());
@@ -216,7 +211,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     if (added.getOrder())
       hopper::AwaitTurnOp::create(b, loc, added.getOrder(), getTurnPlace(added, loop.getTile()),
                                   toI32(added.getTurn()), seen);
-    hopper::AddStagedOp::create(b, loc, block.staging, added.getTarget(), getPlace(added),
+    hopper::AddStagedOp::create(b, loc, block.staging.front(), added.getTarget(), getPlace(added),
                                 div(threadInGroup, index(32)));
     b.eraseOp(added);
   }
@@ -268,7 +263,7 @@ void ConsumerBuilder::addTiles(mlir::Block *body) {
   body->walk([&](AddTileOp added) { tiles.push_back(added); });
   for (AddTileOp added : tiles) {
     b.setInsertionPoint(added);
-    hopper::AddTileOp::create(b, loc, added.getTile(), block.staging, added.getTarget(),
+    hopper::AddTileOp::create(b, loc, added.getTile(), block.staging.front(), added.getTarget(),
                               getPlace(added), /*warp=*/Value());
     b.eraseOp(added);
   }
@@ -303,9 +298,13 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   useRows(loop, hull.begin, step);
   for (auto [load, ring] : llvm::zip_equal(BlockPlan::findStreams(loop), block.rings))
     useStream(loop, load, ring, hull.begin, step);
-  if (plan.sharesProgram())
-    pinOperands(loop);
-  exchange(loop, hull.begin, step);
+  if (plan.splitsSums()) {
+    handOver(loop, hull.begin, step);
+  } else {
+    if (plan.sharesProgram())
+      pinOperands(loop);
+    exchange(loop, hull.begin, step);
+  }
   b.setInsertionPointAfter(loop);
   return add(step, sub(hull.end, hull.begin));
 }
@@ -359,11 +358,12 @@ void ConsumerBuilder::useResidents(const Held &held) {
   if (held.pending)
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
                                   add(held.number, index(plan.memory.residentFull)), i32(0));
-  for (auto [load, buffer] : llvm::zip_equal(plan.residents, block.residents)) {
+  for (auto [load, buffer, clears] :
+       llvm::zip_equal(plan.residents, block.residents, plan.cleared)) {
     LoadTileOp resident = load;
     b.setInsertionPoint(resident);
     Value tile = tileAt(buffer, held.number);
-    if (resident.getBelow() && sumsOverRows(resident))
+    if (clears)
       clearMissingRows(resident, tile);
     b.replaceOpWithNewOp<hopper::LoadTileOp>(resident, resident.getTileType(), tile);
   }
@@ -379,6 +379,8 @@ bool ConsumerBuilder::waitsForStoreLater(Value buffer) {
 void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
   for (auto [store, buffer, map] : llvm::zip_equal(plan.outputs, block.outputs, block.outputMaps)) {
     StoreTileOp output = store;
+    if (!output)
+      continue;
     b.setInsertionPoint(output);
     bool inPlace = llvm::is_contained(block.residents, buffer);
     bool waitsLater = waitsForStoreLater(buffer);
@@ -390,9 +392,9 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
       meet();
     hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
     hopper::FenceAsyncSharedOp::create(b, loc);
-    meet();
+    meetAlone();
     Value first = block.signals;
-    if (plan.sharesProgram())
+    if (plan.sharesProgram() && !plan.splitsSums())
       first = arith::AndIOp::create(b, loc, first,
                                     compare(arith::CmpIPredicate::eq, block.warpgroup, index(1)));
     auto one = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
@@ -463,12 +465,13 @@ void ConsumerBuilder::fillOnes() {
     hopper::FenceAsyncSharedOp::create(b, loc);
 }
 
-void ConsumerBuilder::build() {
-  fillOnes();
-  threadInGroup = plan.sharesProgram() ? sub(block.thread, index(hopper::kWarpgroupThreads))
-                                       : arith::AndIOp::create(b, loc, block.thread,
-                                                               index(hopper::kWarpgroupThreads - 1))
-                                             .getResult();
+void ConsumerBuilder::buildThreads() {
+  auto inGroup = [&]() -> Value {
+    return arith::AndIOp::create(b, loc, block.thread, index(hopper::kWarpgroupThreads - 1));
+  };
+  threadOfProgram =
+      plan.sharesProgram() ? sub(block.thread, index(hopper::kWarpgroupThreads)) : inGroup();
+  threadInGroup = plan.splitsSums() ? inGroup() : threadOfProgram;
   auto threads = OnThreadsOp::create(b, loc, threadInGroup, plan.schedule);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(threads.getBody());
@@ -498,4 +501,25 @@ void ConsumerBuilder::build() {
   });
   if (llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
     hopper::WaitStoresOp::create(b, loc);
+}
+
+void ConsumerBuilder::build() {
+  fillOnes();
+  if (!plan.splitsSums())
+    return buildThreads();
+  OpBuilder::InsertionGuard guard(b);
+  for (int64_t i = 0; i < plan.getConsumers(); ++i) {
+    scf::IfOp mine;
+    if (i + 1 < plan.getConsumers()) {
+      mine = scf::IfOp::create(b, loc,
+                               compare(arith::CmpIPredicate::eq, block.warpgroup, index(i + 1)),
+                               /*withElseRegion=*/true);
+      b.setInsertionPointToStart(mine.thenBlock());
+    }
+    BlockPlan share = takeShare(i);
+    ConsumerBuilder(b, share, block).buildThreads();
+    b.eraseOp(share.program);
+    if (mine)
+      b.setInsertionPointToStart(mine.elseBlock());
+  }
 }

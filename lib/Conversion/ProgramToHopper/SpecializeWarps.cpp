@@ -89,8 +89,8 @@ int64_t LaunchBuilder::allocate() {
     values.exchanged.push_back(view(number, element));
   for (unsigned number : planned.rows)
     values.rows.push_back(view(number, b.getF32Type()));
-  if (planned.staging)
-    values.staging = view(*planned.staging, b.getF32Type());
+  for (unsigned number : planned.staging)
+    values.staging.push_back(view(number, b.getF32Type()));
   values.hulls = view(planned.bounds, b.getI32Type());
   if (planned.numbers)
     values.numbers = view(*planned.numbers, b.getI32Type());
@@ -113,9 +113,18 @@ void LaunchBuilder::initBlock() {
   for (Value ring : values.rings)
     hopper::RingInitOp::create(b, loc, ring, plan.getConsumers());
   constexpr int64_t kPlaces = 2, kWarps = 4;
-  for (int64_t i = 0; i < kPlaces * static_cast<int64_t>(values.exchanged.size()); ++i)
-    hopper::BarrierInitOp::create(b, loc, values.barriers, index(plan.memory.exchangeReady + i),
-                                  b.getI64IntegerAttr(kWarps * plan.getConsumers()));
+  auto initPlaces = [&](int64_t first, int64_t count, int64_t arrivals) {
+    for (int64_t i = 0; i < count; ++i)
+      hopper::BarrierInitOp::create(b, loc, values.barriers, index(first + i),
+                                    b.getI64IntegerAttr(arrivals));
+  };
+  bool splits = plan.splitsSums();
+  initPlaces(plan.memory.exchangeReady, kPlaces * values.exchanged.size(),
+             kWarps * (splits ? 1 : plan.getConsumers()));
+  if (splits) {
+    initPlaces(plan.memory.passedReady, kPlaces, kWarps);
+    initPlaces(plan.memory.placeFree, kPlaces, plan.getConsumers());
+  }
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;
   if (plan.isPersistent())

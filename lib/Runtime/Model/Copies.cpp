@@ -342,18 +342,34 @@ void storeShared(Thread *thread, int32_t place, void *to, const void *from, int6
   put(*thread, to, from, bytes, alignment);
 }
 
+constexpr int64_t kPairBytes = 4;
+
+/// Where elements `i` and the next one of a thread lie in `tile` in shared memory.
+uint32_t findPair(Thread &thread, int64_t i, char *tile, int64_t rowBytes, int64_t panelStride) {
+  unsigned inGroup = thread.index % kGroupThreads, lane = thread.lane();
+  int64_t row = inGroup / kWarpThreads * 16 + lane / 4 + (i / 2 % 2) * 8;
+  int64_t column = (i / 4 * 8 + lane % 4 * 2) * int64_t(sizeof(uint16_t));
+  char *at = tile + column / rowBytes * panelStride + row * rowBytes + column % rowBytes;
+  return swizzleRow(thread.block->getShared(thread, at, kPairBytes, kPairBytes), rowBytes);
+}
+
 void storeTile(Thread *thread, int32_t place, const uint16_t *values, int64_t elements, char *tile,
                int64_t rowBytes, int64_t panelStride) {
   thread->enter(place);
+  for (int64_t i = 0; i < elements; i += 2)
+    put(*thread, thread->block->shared + findPair(*thread, i, tile, rowBytes, panelStride),
+        values + i, kPairBytes, kPairBytes);
+}
+
+void readTile(Thread *thread, int32_t place, uint16_t *values, int64_t elements, char *tile,
+              int64_t rowBytes, int64_t panelStride) {
+  thread->enter(place);
   Block &block = *thread->block;
-  unsigned inGroup = thread->index % kGroupThreads, lane = thread->lane();
-  constexpr int64_t kPairBytes = 4;
   for (int64_t i = 0; i < elements; i += 2) {
-    int64_t row = inGroup / kWarpThreads * 16 + lane / 4 + (i / 2 % 2) * 8;
-    int64_t column = (i / 4 * 8 + lane % 4 * 2) * int64_t(sizeof(uint16_t));
-    char *at = tile + column / rowBytes * panelStride + row * rowBytes + column % rowBytes;
-    uint32_t offset = block.getShared(*thread, at, kPairBytes, kPairBytes);
-    put(*thread, block.shared + swizzleRow(offset, rowBytes), values + i, kPairBytes, kPairBytes);
+    uint32_t offset = findPair(*thread, i, tile, rowBytes, panelStride);
+    block.access(*thread, offset, kPairBytes, /*writes=*/false);
+    block.countAccess(*thread, offset, kPairBytes);
+    std::memcpy(values + i, block.shared + offset, kPairBytes);
   }
 }
 
@@ -439,6 +455,7 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
       makeFunction("PassTurn", passTurn),
       makeFunction("StoreShared", storeShared),
       makeFunction("StoreTile", storeTile),
+      makeFunction("ReadTile", readTile),
       makeFunction("CopyAsync", copyAsync),
       makeFunction("CommitCopies", commitCopies),
       makeFunction("WaitCopies", waitCopies),

@@ -339,6 +339,9 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   return candidates;
 }
 
+/// Columns of dq that a consumer adds at once where they split sums.
+static constexpr int64_t kColumnsAdded = 32;
+
 /// The memory of the programs over key tiles, and of those over query tiles.
 static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, ScheduleAttr schedule) {
   RolesAttr roles = schedule.getRoles();
@@ -367,6 +370,9 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
       block.exchanged = {{"ds", m, n}};
       block.added = n * d;
     }
+    block.passes = schedule.splitsSums();
+    if (block.passes)
+      block.added = kColumnsAdded * n * roles.getConsumers();
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = TileIntervalPlan(visible, axis, streamed.front().rows).size();
     plans.push_back(planWarpgroupBlock(block).memory);
@@ -383,8 +389,9 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
   } else {
     plan({k, v}, {q, dO}, {dk, dV}, /*overKeys=*/true);
   }
-  plan({{"q", m, d}, {"d_o", m, dv}}, {{"k", n, d}, {"v", n, dv}}, {{{"dq", m, d}, op.getDqInit()}},
-       /*overKeys=*/false);
+  if (!schedule.splitsSums())
+    plan({{"q", m, d}, {"d_o", m, dv}}, {{"k", n, d}, {"v", n, dv}},
+         {{{"dq", m, d}, op.getDqInit()}}, /*overKeys=*/false);
   return plans;
 }
 
@@ -400,13 +407,53 @@ static bool canTakeTurns(AttentionBackwardOp op, ScheduleAttr schedule) {
          isPlain(TileAxis::Queries, schedule.getTileN());
 }
 
+/// What consumers that split the sums of a program ask beside room for them.
+static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
+  RolesAttr roles = schedule.getRoles();
+  constexpr int64_t kSums = 2;
+  if (schedule.getTileM() != kRows || schedule.getTileN() != kRows ||
+      roles.getConsumers() != kSums || schedule.getWarps() != kSums * kWarps)
+    return llvm::formatv(
+        "expected tile_m 64, tile_n 64 and 8 warps for 2 consumers that split sums "
+        "but got {0}, {1} and {2} for {3}",
+        schedule.getTileM(), schedule.getTileN(), schedule.getWarps(), roles.getConsumers());
+  if (roles.getQueryStages() != 1)
+    return llvm::formatv("expected query_stages 1 where consumers split sums but got {0}",
+                         roles.getQueryStages());
+  if (op.getDeterministic())
+    return "expected no sums that must be deterministic where consumers split them, for their "
+           "programs add those of queries in any order";
+  if (op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore()))
+    return "expected scores without slopes of their own where consumers split sums: one tile is "
+           "passed on, the weights";
+  // Each has whole panels of 64 columns.
+  if (op.getD() % kRows != 0 || op.getD() < kSums * kRows)
+    return llvm::formatv("expected D to be a multiple of 64 from 128 on where consumers split sums "
+                         "but got {0}",
+                         op.getD());
+  return "";
+}
+
+/// Registers that a thread needs where consumers split sums: what each of them has, or the larger
+/// part of what is added.
+static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr schedule) {
+  int64_t n = schedule.getTileN();
+  int64_t added = llvm::divideCeil(op.getD() / kRows, 2) * kRows / 2;
+  return {{"dk or dv", std::max(op.getD(), op.getDv()) / 2},
+          {"scores or dq", std::max(n / 2, added)},
+          {"weights", n / 4},
+          {"other", 30 + (op.getKeep() ? n / 4 : 0)}};
+}
+
 std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                        const Machine &machine) {
   if (std::string reason = explainShapeRefusal(op, schedule, machine); !reason.empty())
     return reason;
   if (std::string reason = explainRowRefusal("d_o", op.getDO()); !reason.empty())
     return reason;
-  if (std::string reason = explainTileRefusal(schedule, schedule.getRoles().getConsumers());
+  if (std::string reason = schedule.splitsSums()
+                               ? explainSplitRefusal(op, schedule)
+                               : explainTileRefusal(schedule, schedule.getRoles().getConsumers());
       !reason.empty())
     return reason;
   if (schedule.sharesProgram() && schedule.getApart().value_or(false))
@@ -437,6 +484,8 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
       return reason;
   // Both sums, or one; scores, or the gradients of weights, in f32 and as operands; what addresses
   // all.
+  if (schedule.splitsSums())
+    return explainRegisterRefusal(op, schedule, findSplitNeeds(op, schedule));
   bool apart = schedule.getApart().value_or(false);
   SmallVector<Need> needs = {{"dk", op.getD() / 2}, {"dv", op.getDv() / 2}};
   if (apart)

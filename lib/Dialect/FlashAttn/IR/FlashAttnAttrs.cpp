@@ -484,6 +484,7 @@ ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
 ScheduleAttr ScheduleAttr::withoutRoles() const {
   ScheduleFields fields = getFields();
   fields.roles.reset();
+  fields.warps = getWarpsOfRows();
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
@@ -506,6 +507,15 @@ bool ScheduleAttr::sumsByProducts(int64_t dv) const {
 bool ScheduleAttr::sharesProgram() const {
   constexpr int64_t kWarpsOfGroup = 4;
   return getRoles() && getWarps() > kWarpsOfGroup;
+}
+
+bool ScheduleAttr::splitsSums() const {
+  constexpr int64_t kRowsOfWarp = 16;
+  return sharesProgram() && getTileM() < kRowsOfWarp * getWarps();
+}
+
+int64_t ScheduleAttr::getWarpsOfRows() const {
+  return splitsSums() ? getWarps() / getRoles().getConsumers() : getWarps();
 }
 
 ScheduleAttr ScheduleAttr::forQueryTiles() const {

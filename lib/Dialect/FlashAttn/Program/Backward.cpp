@@ -26,7 +26,7 @@ public:
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
         sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
-        parts(schedule.sharesProgram() && !op.getKeep() && !takesTurns()
+        parts(schedule.sharesProgram() && !schedule.splitsSums() && !op.getKeep() && !takesTurns()
                   ? KeyParts::get(b, op, operands, all)
                   : std::nullopt) {}
 
@@ -62,8 +62,13 @@ private:
   /// Whether programs over key tiles add shares of dq one after the other, so that sums are the
   /// same each time.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
-  /// Parts of the columns of a share of dq: a warp has 16 of its rows.
-  int64_t getParts() const { return 16 * schedule.getWarps() / schedule.getTileN(); }
+  /// Parts of the columns of a share of dq: a warp has 16 of its rows. Where consumers split the
+  /// sums each has some parts of so few columns that memory has room for one beside the tiles.
+  int64_t getParts() const {
+    constexpr int64_t kColumns = 32;
+    return schedule.splitsSums() ? operands.padColumns(op.getD()) / kColumns
+                                 : 16 * schedule.getWarps() / schedule.getTileN();
+  }
   /// Copies add four elements of a thread; without them each is added alone, beside those of the
   /// other lanes.
   int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
@@ -272,21 +277,39 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     Value products = gradients.multiply(q, k);
     if (!exponents)
       exponents = loadColumns(QuerySums::Exponent);
-    StageOp::create(b, loc);
     ScoreDerivative derivative;
-    Value weights =
-        gradients.toDotType(gradients.buildWeights(products, at, exponents, derivative));
+    Value weights, dO, dP, inner;
+    auto buildWeights = [&] {
+      weights = gradients.toDotType(gradients.buildWeights(products, at, exponents, derivative));
+    };
+    auto multiplyValues = [&] {
+      dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
+      dP = wanted.dk ? gradients.multiply(dO, v) : Value();
+    };
+    auto buildInner = [&] {
+      Value final = gradients.buildFinal(weights, dP, loadColumns(QuerySums::Delta));
+      inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
+    };
+    // Those of split sums each have one product, and what is made of it, before they add.
+    bool isSplit = schedule.splitsSums();
+    if (isSplit)
+      multiplyValues();
     StageOp::create(b, loc);
-    Value dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
+    buildWeights();
+    if (isSplit)
+      buildInner();
+    StageOp::create(b, loc);
+    if (!isSplit)
+      multiplyValues();
     SmallVector<Value> yielded;
-    Value dP = wanted.dk ? gradients.multiply(dO, v) : Value();
     if (wanted.dv)
       yielded.push_back(product(weights, dO, loop.getState().back()));
     if (wanted.dk) {
-      StageOp::create(b, loc);
-      Value final = gradients.buildFinal(weights, dP, loadColumns(QuerySums::Delta));
-      Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
-      StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+      if (!isSplit) {
+        StageOp::create(b, loc);
+        buildInner();
+        StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+      }
       yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
       if (sums.getQueryGradients())
         addQueries(sums, inner, k, {batch, head, tile, index(0)}, keyTile);

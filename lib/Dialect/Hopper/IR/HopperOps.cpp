@@ -406,27 +406,31 @@ static LogicalResult verifyTileValue(Operation *op, Value tile, Value value) {
 
 LogicalResult LoadTileOp::verify() { return verifyTileValue(*this, getTile(), getResult()); }
 
-LogicalResult StoreTileOp::verify() {
-  auto type = cast<VectorType>(getValue().getType());
+/// Whether `value` is such a tile in multiples of 16 columns, or what one thread holds of it.
+static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value) {
+  auto type = cast<VectorType>(value.getType());
   if (type.getRank() == 2) {
-    if (failed(verifyTileValue(*this, getTile(), getValue())) ||
-        failed(verifyVectors(*this, getValue())))
+    if (failed(verifyTileValue(op, memref, value)) || failed(verifyVectors(op, value)))
       return failure();
     if (type.getDimSize(1) % 16 != 0)
-      return emitOpError() << "expected columns in multiples of 16 but got " << type;
+      return op->emitOpError() << "expected columns in multiples of 16 but got " << type;
     return success();
   }
-  FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
+  FailureOr<SharedTile> tile = verifyTile(op, "tile", memref);
   if (failed(tile))
     return failure();
   int64_t columns = type.getRank() == 1 ? 2 * type.getNumElements() : 0;
   if (tile->rows != kWarpgroupRows || columns % 16 != 0 || columns == 0 ||
       columns > tile->getColumns() || type.getElementType() != tile->elementType)
-    return emitOpError() << "expected one thread's part of " << kWarpgroupRows
-                         << " rows and a multiple of 16 first columns of " << getTile().getType()
-                         << " but got " << type;
+    return op->emitOpError() << "expected one thread's part of " << kWarpgroupRows
+                             << " rows and a multiple of 16 first columns of " << memref.getType()
+                             << " but got " << type;
   return success();
 }
+
+LogicalResult StoreTileOp::verify() { return verifyThreadsTile(*this, getTile(), getValue()); }
+
+LogicalResult ReadTileOp::verify() { return verifyThreadsTile(*this, getTile(), getResult()); }
 
 LogicalResult PinOp::verify() {
   if (failed(verifyPairs(*this, cast<VectorType>(getValue().getType()))))

@@ -218,12 +218,17 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     ScheduleAttr withoutRoles() const;
     /// At most so many parts. With 1 there are none, and `min_part_tiles` is left out.
     ScheduleAttr withSplits(int64_t splits) const;
-    /// Whether the warpgroups of a block with roles run one program, each some of its rows.
+    /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
+    /// there are fewer than 16 a warp, some of its sums.
     bool sharesProgram() const;
     /// Whether sums of rows are products with columns of ones behind `dv` columns of values: sums of
     /// the weights as they are rounded. What rounding takes from a large weight of bf16 then cancels,
     /// and weights may grow; those of f16 need it not, nor those up to 2.
     bool sumsByProducts(int64_t dv) const;
+    /// Whether each of these warpgroups has all rows of one sum.
+    bool splitsSums() const;
+    /// Warps that have the rows of a tile between them: all, or those of a sum.
+    int64_t getWarpsOfRows() const;
     /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
     ScheduleAttr forQueryTiles() const;
     /// Of gradients that are apart: that of the programs that make dv alone. With roles they have

@@ -524,6 +524,25 @@ def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
   let assemblyFormat = "$value `to` $tile attr-dict `:` type($value) `,` type($tile)";
 }
 
+def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
+  let summary = "what warps have written to a tile of shared memory, as a value";
+  let description = [{
+    The counterpart of `hopper.store_tile`: each thread gets what the same thread of the warpgroup that
+    stored the tile had. All threads of the warp run it, and any of them may write the warp's rows
+    again behind it.
+
+    Example:
+
+    ```mlir
+    %p = hopper.read_tile %place
+        : memref<1x64x64xf16, #gpu.address_space<workgroup>> -> vector<64x64xf16>
+    ```
+  }];
+  let arguments = (ins AnyMemRef:$tile);
+  let results = (outs Hopper_F16Vector:$result);
+  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($result)";
+}
+
 def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]> {
   let summary = "a value that is made here";
   let description = [{

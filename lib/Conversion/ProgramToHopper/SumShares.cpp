@@ -1,0 +1,273 @@
+//===- SumShares.cpp - consumers that split the sums of a program ----------===//
+//
+// Each consumer runs a copy of the program with one of the loop's sums. A tile that two of them
+// need is made once and passed on through shared memory; of what is added to global memory each has
+// some columns.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Block.h"
+#include "mlir/Analysis/SliceAnalysis.h"
+#include "mlir/Analysis/TopologicalSortUtils.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+#include "mlir/Transforms/RegionUtils.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Places of what consumers hand each other.
+static constexpr int64_t kPlaces = 2;
+
+//===----------------------------------------------------------------------===//
+// Who makes what
+//===----------------------------------------------------------------------===//
+
+/// The loop's ops that `v` is made of.
+static FailureOr<SetVector<Operation *>> findMakers(TileLoopOp loop, Value v) {
+  SetVector<Operation *> makers;
+  BackwardSliceOptions options;
+  options.inclusive = true;
+  options.omitUsesFromAbove = false;
+  options.filter = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
+  if (!v.getDefiningOp() || failed(getBackwardSlice(v, &makers, options)))
+    return failure();
+  return makers;
+}
+
+/// Whether `v` is computed: a tile that every consumer could load, or a constant, is not.
+static bool isComputed(Value v) {
+  Operation *def = v.getDefiningOp();
+  return isa<VectorType>(v.getType()) && def && !isa<LoadTileOp>(def) &&
+         !def->hasTrait<OpTrait::ConstantLike>();
+}
+
+LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
+  TileLoopOp loop = plan.loop;
+  SumSplit &split = plan.split;
+  SmallVector<SetVector<Operation *>> makers;
+  for (Value sum : loop.getYielded()) {
+    FailureOr<SetVector<Operation *>> of = findMakers(loop, sum);
+    if (failed(of))
+      return loop.emitOpError() << "expected sums that the loop makes, of which each of its "
+                                   "consumers has one";
+    makers.push_back(*of);
+  }
+  if (makers.size() != 2 || plan.getConsumers() != 2)
+    return loop.emitOpError() << "expected two sums for two consumers that split them but got "
+                              << makers.size() << " for " << plan.getConsumers();
+  // Who has less to make passes on what both need.
+  split.sums = {0, 1};
+  if (makers[1].size() < makers[0].size())
+    std::swap(split.sums[0], split.sums[1]);
+  const SetVector<Operation *> &first = makers[split.sums[0]];
+  split.made = {first, makers[split.sums[1]]};
+  split.made.back().set_subtract(first);
+  SetVector<Value> passed;
+  for (Operation *op : split.made.back()) {
+    SetVector<Value> inputs(op->operand_begin(), op->operand_end());
+    getUsedValuesDefinedAbove(op->getRegions(), inputs);
+    for (Value input : inputs)
+      if (isComputed(input) && first.contains(input.getDefiningOp()))
+        passed.insert(input);
+  }
+  if (passed.size() != 1)
+    return loop.emitOpError() << "expected one tile that both sums are made of where consumers "
+                                 "split them but got "
+                              << passed.size();
+  split.passed = passed.front();
+  return success();
+}
+
+//===----------------------------------------------------------------------===//
+// Shares
+//===----------------------------------------------------------------------===//
+
+/// Erases what nothing uses any more, but for `kept`.
+static void eraseDead(RewriterBase &b, mlir::Block &body, ArrayRef<LoadTileOp> kept) {
+  for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
+    if (isOpTriviallyDead(&op) && !llvm::is_contained(kept, dyn_cast<LoadTileOp>(op)))
+      b.eraseOp(&op);
+}
+
+/// `loop` with state number `sum` alone; what is made of the other results goes with them.
+static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(loop);
+  auto own =
+      TileLoopOp::create(b, loop.getLoc(), loop.getBounds(), loop.getList(), loop.getListIndices(),
+                         loop.getWhen(), loop.getInits()[sum], loop.getRounds());
+  for (auto [i, result] : llvm::enumerate(loop.getResults())) {
+    if (i == sum)
+      continue;
+    SetVector<Operation *> users;
+    getForwardSlice(result, &users);
+    users = topologicalSort(users);
+    for (Operation *user : llvm::reverse(users))
+      b.eraseOp(user);
+  }
+  Operation *terminator = loop.getBody()->getTerminator();
+  b.setInsertionPoint(terminator);
+  TileYieldOp::create(b, loop.getLoc(), terminator->getOperand(sum));
+  b.eraseOp(terminator);
+  eraseDead(b, *loop.getBody(), {});
+  // Nothing uses the state of the others any more.
+  SmallVector<Value> arguments(own.getBody()->getArguments().drop_back());
+  for (auto [i, init] : llvm::enumerate(loop.getInits()))
+    arguments.push_back(i == sum ? Value(own.getState().front()) : init);
+  b.mergeBlocks(loop.getBody(), own.getBody(), arguments);
+  b.replaceAllUsesWith(loop.getResult(sum), own.getResult(0));
+  b.eraseOp(loop);
+  return own;
+}
+
+/// Has `consumer` make its columns of `product`, which `added` adds: of what all are handed and of
+/// some panels of the tile that the program keeps.
+void ConsumerBuilder::addPart(BlockPlan &share, vector::ContractionOp product, AddTileOp added,
+                              int64_t consumer) {
+  b.setInsertionPoint(product);
+  auto kept = product.getRhs().getDefiningOp<LoadTileOp>();
+  Value tile = tileAt(block.residents[llvm::find(share.residents, kept) - share.residents.begin()],
+                      index(0));
+  auto type = cast<MemRefType>(tile.getType());
+  // The first consumers have one more where they do not divide.
+  int64_t panels = type.getDimSize(0), count = plan.getConsumers();
+  int64_t first = llvm::divideCeil(panels * consumer, count);
+  int64_t own = llvm::divideCeil(panels * (consumer + 1), count) - first;
+  int64_t columns = own * type.getDimSize(2);
+  int64_t rows = cast<VectorType>(product.getResultType()).getDimSize(0);
+  SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)), strides(3, b.getIndexAttr(1)), sizes;
+  for (int64_t extent : type.getShape())
+    sizes.push_back(b.getIndexAttr(extent));
+  offsets[0] = b.getIndexAttr(first);
+  sizes[0] = b.getIndexAttr(own);
+  Value slice = memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
+  Value handed = tileAt(block.exchanged.front(), index(0));
+  Value lhs = hopper::LoadTileOp::create(b, loc, product.getLhsType(), handed);
+  Value rhs = hopper::LoadTileOp::create(
+      b, loc, VectorType::get({type.getDimSize(1), columns}, type.getElementType()), slice);
+  Value part = vector::ContractionOp::create(b, loc, lhs, rhs, splat(f32Vector({rows, columns}), 0),
+                                             product.getIndexingMaps(), product.getIteratorTypes());
+  b.setInsertionPoint(added);
+  SmallVector<Value> place = getPlace(added);
+  // Elements of the columns before.
+  int64_t before = first * type.getDimSize(2) * rows;
+  int64_t width = added.getTarget().getType().getShape().back();
+  Value &row = place[place.size() - 2];
+  row = add(row, index(before / width));
+  place.back() = add(place.back(), index(before % width));
+  hopper::AddTileOp::create(b, loc, part, block.staging[consumer], added.getTarget(), place,
+                            /*warp=*/Value());
+  b.eraseOp(added);
+  b.eraseOp(product);
+}
+
+/// Where the tile that is passed is read: behind what is waited for without it. What takes it alone
+/// moves to its first use.
+static Operation *findFirstUse(RewriterBase &b, Value passed) {
+  auto firstOf = [](Value v) {
+    Operation *first = nullptr;
+    for (Operation *user : v.getUsers()) {
+      Operation *here = v.getParentBlock()->findAncestorOpInBlock(*user);
+      if (!first || here->isBeforeInBlock(first))
+        first = here;
+    }
+    return first;
+  };
+  for (Operation *user : llvm::make_early_inc_range(passed.getUsers()))
+    if (user->getNumOperands() == 1 && user->getNumResults() == 1 && isPure(user))
+      b.moveOpBefore(user, firstOf(user->getResult(0)));
+  return firstOf(passed);
+}
+
+/// A copy of the program with the sum that `consumer` makes and its part of what is added.
+BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPoint(plan.program);
+  IRMapping copies;
+  auto copyOf = [&](auto op) {
+    using Op = decltype(op);
+    return cast<Op>(copies.lookup(op.getOperation()));
+  };
+  BlockPlan share = plan;
+  share.consumer = consumer;
+  share.program = cast<ProgramOp>(b.clone(*plan.program, copies));
+  for (LoadTileOp &load : share.residents)
+    load = copyOf(load);
+  for (LoadTileOp &load : share.streams)
+    load = copyOf(load);
+  for (BlockPlan::Row &row : share.rows)
+    row.load = copyOf(row.load);
+  for (StoreTileOp &store : share.outputs)
+    store = copyOf(store);
+  vector::ContractionOp product = plan.exchanges.front();
+  (consumer == 0 ? share.passed : share.handed) =
+      copies.lookup(consumer == 0 ? plan.split.passed : product.getLhs());
+  addPart(share, copyOf(product), copyOf(AddTileOp(plan.added.front())), consumer);
+  if (consumer != 0) {
+    Value passed = copies.lookup(plan.split.passed);
+    b.setInsertionPoint(findFirstUse(b, passed));
+    auto read = hopper::ReadTileOp::create(b, loc, passed.getType(),
+                                           tileAt(block.exchanged.front(), index(0)));
+    b.replaceAllUsesWith(passed, read);
+  }
+  TileLoopOp loop = plan.loop;
+  share.loop = keepSum(b, copyOf(loop), plan.split.sums[consumer]);
+  eraseDead(b, *share.program.getBody(), share.residents);
+  DenseSet<Operation *> left;
+  share.program.walk([&](Operation *op) { left.insert(op); });
+  for (BlockPlan::Row &row : share.rows)
+    if (!left.contains(row.load))
+      row.load = {};
+  for (StoreTileOp &store : share.outputs)
+    if (!left.contains(store))
+      store = {};
+  return share;
+}
+
+/// Lets consumers hand each other tiles through one of two places by turns: the first one's passes
+/// to the second, which has its own there then, for products of both. Each says when its product
+/// has read it, and the first one waits for that.
+void ConsumerBuilder::handOver(TileLoopOp loop, Value first, Value step) {
+  Value tiles = block.exchanged.front();
+  const WarpgroupBlockPlan &memory = plan.memory;
+  auto now = [&] { return toI32(stepAt(loop, first, step)); };
+  auto wait = [&](Value turn, Value place, int64_t barriers, bool inverted = false) {
+    hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(barriers)),
+                                  parityOf(turn, kPlaces, inverted));
+  };
+  auto publish = [&](Value tile, int64_t barriers, bool waits) {
+    b.setInsertionPointAfterValue(tile);
+    Value turn = now(), place = placeOf(turn, kPlaces);
+    if (waits)
+      wait(turn, place, memory.placeFree, /*inverted=*/true);
+    hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
+    hopper::PublishOp::create(b, loc, block.barriers, add(place, index(barriers)));
+  };
+  if (plan.passed)
+    publish(plan.passed, memory.passedReady, /*waits=*/true);
+  for (auto read : loop.getBody()->getOps<hopper::ReadTileOp>()) {
+    b.setInsertionPoint(read);
+    Value turn = now(), place = placeOf(turn, kPlaces);
+    wait(turn, place, memory.passedReady);
+    read.getTileMutable().assign(tileAt(tiles, place));
+  }
+  if (plan.handed)
+    publish(plan.handed, memory.exchangeReady, /*waits=*/false);
+  for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
+    if (!isLhsTransposed(product))
+      continue;
+    b.setInsertionPoint(product);
+    Value turn = now(), place = placeOf(turn, kPlaces);
+    wait(turn, place, memory.exchangeReady);
+    b.setInsertionPoint(product);
+    auto handed = product.getLhs().getDefiningOp<hopper::LoadTileOp>();
+    product.getLhsMutable().assign(
+        hopper::LoadTileOp::create(b, loc, product.getLhsType(), tileAt(tiles, place)));
+    b.eraseOp(handed);
+    b.setInsertionPointAfter(product);
+    hopper::BarrierArriveOp::create(b, loc, block.barriers, add(place, index(memory.placeFree)),
+                                    block.signals);
+  }
+}
