@@ -43,6 +43,50 @@ static bool isComputed(Value v) {
          !def->hasTrait<OpTrait::ConstantLike>();
 }
 
+/// What `others` take of what `makers` compute.
+static SetVector<Value> findPassed(const SetVector<Operation *> &makers,
+                                   const SetVector<Operation *> &others) {
+  SetVector<Value> passed;
+  for (Operation *op : others) {
+    if (makers.contains(op))
+      continue;
+    SetVector<Value> inputs(op->operand_begin(), op->operand_end());
+    getUsedValuesDefinedAbove(op->getRegions(), inputs);
+    for (Value input : inputs)
+      if (isComputed(input) && makers.contains(input.getDefiningOp()))
+        passed.insert(input);
+  }
+  return passed;
+}
+
+/// Has `makers` make what `others` do up to the first tile of operands, without products of their
+/// own, that stands for all that they take; null if there is none.
+static Value findOnlyPassed(TileLoopOp loop, FloatType element, SetVector<Operation *> &makers,
+                            const SetVector<Operation *> &others) {
+  auto isOperand = [&](Value v) { return getElementTypeOrSelf(v) == element; };
+  SetVector<Value> passed = findPassed(makers, others);
+  if (passed.size() == 1 && isOperand(passed.front()))
+    return passed.front();
+  for (Operation &op : *loop.getBody()) {
+    if (!others.contains(&op) || op.getNumResults() != 1 || !isComputed(op.getResult(0)) ||
+        !isOperand(op.getResult(0)))
+      continue;
+    FailureOr<SetVector<Operation *>> more = findMakers(loop, op.getResult(0));
+    if (failed(more))
+      continue;
+    more->set_subtract(makers);
+    if (llvm::any_of(*more, llvm::IsaPred<vector::ContractionOp>))
+      continue;
+    SetVector<Operation *> all = makers;
+    all.set_union(*more);
+    if (passed = findPassed(all, others); passed.size() == 1 && passed.front() == op.getResult(0)) {
+      makers = std::move(all);
+      return op.getResult(0);
+    }
+  }
+  return {};
+}
+
 LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
   TileLoopOp loop = plan.loop;
   SumSplit &split = plan.split;
@@ -61,22 +105,13 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
   split.sums = {0, 1};
   if (makers[1].size() < makers[0].size())
     std::swap(split.sums[0], split.sums[1]);
-  const SetVector<Operation *> &first = makers[split.sums[0]];
-  split.made = {first, makers[split.sums[1]]};
-  split.made.back().set_subtract(first);
-  SetVector<Value> passed;
-  for (Operation *op : split.made.back()) {
-    SetVector<Value> inputs(op->operand_begin(), op->operand_end());
-    getUsedValuesDefinedAbove(op->getRegions(), inputs);
-    for (Value input : inputs)
-      if (isComputed(input) && first.contains(input.getDefiningOp()))
-        passed.insert(input);
-  }
-  if (passed.size() != 1)
-    return loop.emitOpError() << "expected one tile that both sums are made of where consumers "
-                                 "split them but got "
-                              << passed.size();
-  split.passed = passed.front();
+  split.made = {makers[split.sums[0]], makers[split.sums[1]]};
+  split.passed = findOnlyPassed(loop, plan.schedule.getDotType(), split.made[0], split.made[1]);
+  if (!split.passed)
+    return loop.emitOpError() << "expected one tile of " << plan.schedule.getDotType()
+                              << " that stands for all that both sums are made of where consumers "
+                                 "split them but got none";
+  split.made[1].set_subtract(split.made[0]);
   return success();
 }
 
@@ -85,14 +120,15 @@ LogicalResult mlir::flashattn::splitSums(BlockPlan &plan) {
 //===----------------------------------------------------------------------===//
 
 /// Erases what nothing uses any more, but for `kept`.
-static void eraseDead(RewriterBase &b, mlir::Block &body, ArrayRef<LoadTileOp> kept) {
+static void eraseDead(RewriterBase &b, mlir::Block &body, ArrayRef<Operation *> kept) {
   for (Operation &op : llvm::make_early_inc_range(llvm::reverse(body)))
-    if (isOpTriviallyDead(&op) && !llvm::is_contained(kept, dyn_cast<LoadTileOp>(op)))
+    if (isOpTriviallyDead(&op) && !llvm::is_contained(kept, &op))
       b.eraseOp(&op);
 }
 
-/// `loop` with state number `sum` alone; what is made of the other results goes with them.
-static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum) {
+/// `loop` with state number `sum` alone, and `passed`; what is made of the other results goes with
+/// them.
+static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum, Value passed) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(loop);
   auto own =
@@ -111,7 +147,7 @@ static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum) {
   b.setInsertionPoint(terminator);
   TileYieldOp::create(b, loop.getLoc(), terminator->getOperand(sum));
   b.eraseOp(terminator);
-  eraseDead(b, *loop.getBody(), {});
+  eraseDead(b, *loop.getBody(), passed ? passed.getDefiningOp() : nullptr);
   // Nothing uses the state of the others any more.
   SmallVector<Value> arguments(own.getBody()->getArguments().drop_back());
   for (auto [i, init] : llvm::enumerate(loop.getInits()))
@@ -213,8 +249,9 @@ BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
     b.replaceAllUsesWith(passed, read);
   }
   TileLoopOp loop = plan.loop;
-  share.loop = keepSum(b, copyOf(loop), plan.split.sums[consumer]);
-  eraseDead(b, *share.program.getBody(), share.residents);
+  share.loop = keepSum(b, copyOf(loop), plan.split.sums[consumer], share.passed);
+  eraseDead(b, *share.program.getBody(),
+            SmallVector<Operation *>(share.residents.begin(), share.residents.end()));
   DenseSet<Operation *> left;
   share.program.walk([&](Operation *op) { left.insert(op); });
   for (BlockPlan::Row &row : share.rows)

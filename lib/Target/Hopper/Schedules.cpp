@@ -423,9 +423,6 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (op.getDeterministic())
     return "expected no sums that must be deterministic where consumers split them, for their "
            "programs add those of queries in any order";
-  if (op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore()))
-    return "expected scores without slopes of their own where consumers split sums: one tile is "
-           "passed on, the weights";
   // Each has whole panels of 64 columns.
   if (op.getD() % kRows != 0 || op.getD() < kSums * kRows)
     return llvm::formatv("expected D to be a multiple of 64 from 128 on where consumers split sums "
@@ -434,15 +431,19 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
   return "";
 }
 
-/// Registers that a thread needs where consumers split sums: what each of them has, or the larger
-/// part of what is added.
+/// Registers that a thread needs where consumers split sums: its own; scores with what they are
+/// made of or, at another time, its part of dq; and a tile of operands.
 static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr schedule) {
   int64_t n = schedule.getTileN();
+  bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
+  int64_t scores = n / 2 + (hasSlopes ? n / 2 : 0) + (op.getKeep() ? n / 4 : 0);
+  if (op.getBias())
+    scores += n / 64 * getElementTypeOrSelf(op.getBias()).getIntOrFloatBitWidth();
   int64_t added = llvm::divideCeil(op.getD() / kRows, 2) * kRows / 2;
   return {{"dk or dv", std::max(op.getD(), op.getDv()) / 2},
-          {"scores or dq", std::max(n / 2, added)},
+          {"scores or dq", std::max(scores, added)},
           {"weights", n / 4},
-          {"other", 30 + (op.getKeep() ? n / 4 : 0)}};
+          {"other", 30}};
 }
 
 std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,

@@ -279,9 +279,6 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
       exponents = loadColumns(QuerySums::Exponent);
     ScoreDerivative derivative;
     Value weights, dO, dP, inner;
-    auto buildWeights = [&] {
-      weights = gradients.toDotType(gradients.buildWeights(products, at, exponents, derivative));
-    };
     auto multiplyValues = [&] {
       dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
       dP = wanted.dk ? gradients.multiply(dO, v) : Value();
@@ -290,14 +287,20 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
       Value final = gradients.buildFinal(weights, dP, loadColumns(QuerySums::Delta));
       inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
     };
-    // Those of split sums each have one product, and what is made of it, before they add.
+    // Consumers that split the sums each have one product, and what is made of it, before they add.
     bool isSplit = schedule.splitsSums();
     if (isSplit)
       multiplyValues();
     StageOp::create(b, loc);
-    buildWeights();
-    if (isSplit)
-      buildInner();
+    Value exact = gradients.buildWeights(products, at, exponents, derivative);
+    weights = gradients.toDotType(exact);
+    if (isSplit) {
+      // One tile is passed on, with the slopes in it.
+      Value factors = derivative.slope
+                          ? gradients.toDotType(gradients.buildInner(exact, exact, derivative))
+                          : weights;
+      inner = gradients.toDotType(gradients.buildFinal(factors, dP, loadColumns(QuerySums::Delta)));
+    }
     StageOp::create(b, loc);
     if (!isSplit)
       multiplyValues();
