@@ -432,7 +432,8 @@ static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr sche
 }
 
 /// Registers that a thread needs where consumers split sums: its own; scores with what they are
-/// made of or, at another time, its part of dq; and a tile of operands.
+/// made of or, at another time, its part of dq; and a tile of operands, or two where what is passed
+/// on has slopes.
 static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr schedule) {
   int64_t n = schedule.getTileN();
   bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
@@ -442,7 +443,7 @@ static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr sch
   int64_t added = llvm::divideCeil(op.getD() / kRows, 2) * kRows / 2;
   return {{"dk or dv", std::max(op.getD(), op.getDv()) / 2},
           {"scores or dq", std::max(scores, added)},
-          {"weights", n / 4},
+          {"weights", n / (hasSlopes ? 2 : 4)},
           {"other", 30}};
 }
 
