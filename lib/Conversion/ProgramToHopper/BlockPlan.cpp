@@ -5,6 +5,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -226,7 +227,9 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
         return stream.emitOpError() << "expected each consumer's sum to be made of the tile but "
                                        "got one that is not";
   auto isHanded = [&](vector::ContractionOp product) {
-    return plan.split.made.back().contains(product.getLhs().getDefiningOp()) &&
+    return !AddTileOp(plan.added.front()).getOrder() &&
+           matchPattern(product.getAcc(), m_AnyZeroFloat()) &&
+           plan.split.made.back().contains(product.getLhs().getDefiningOp()) &&
            plan.split.passed.getType() == product.getLhsType() && product->hasOneUse() &&
            llvm::is_contained(plan.added, dyn_cast<AddTileOp>(*product->user_begin())) &&
            llvm::is_contained(plan.residents, product.getRhs().getDefiningOp<LoadTileOp>());

@@ -388,7 +388,7 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
     if (waitsLater)
       hopper::WaitStoresOp::create(b, loc);
     // Its place may be what sisters, or the copy of the last program's, still read.
-    if (plan.sharesProgram() || waitsLater)
+    if ((plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
       meet();
     hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
     hopper::FenceAsyncSharedOp::create(b, loc);
@@ -421,6 +421,15 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   step = consumeLoop(held.slot, numbers[2], step);
   useResidents(held);
   addTiles(target);
+  if (plan.splitsSums() && !plan.outputs.empty()) {
+    // Both come to one barrier, whichever of them has outputs that are copied.
+    auto first = llvm::find_if(plan.outputs, [](StoreTileOp store) { return store != nullptr; });
+    if (first != plan.outputs.end())
+      b.setInsertionPoint(*first);
+    else
+      b.setInsertionPoint(target, place);
+    meet();
+  }
   storeOutputs(held, consumer);
   if (!plan.added.empty()) {
     // Its place in shared memory must last for the last copy's reads of it.

@@ -31,7 +31,8 @@ static FailureOr<SetVector<Operation *>> findMakers(TileLoopOp loop, Value v) {
   options.inclusive = true;
   options.omitUsesFromAbove = false;
   options.filter = [&](Operation *op) { return op->getBlock() == loop.getBody(); };
-  if (!v.getDefiningOp() || failed(getBackwardSlice(v, &makers, options)))
+  if (v.getParentBlock() != loop.getBody() || !v.getDefiningOp() ||
+      failed(getBackwardSlice(v, &makers, options)))
     return failure();
   return makers;
 }

@@ -182,3 +182,20 @@ func.func @groups(%id: i32) {
   hopper.wait_stores
   return
 }
+
+// What `hopper.store_tile` writes comes back by the same addresses, and the warp may write there again.
+// CHECK-LABEL: func @read_64
+// CHECK: %[[TILE:.*]] = llvm.ptrtoint
+// CHECK: %[[BASE:.*]] = llvm.add %[[TILE]],
+// CHECK: %[[X0:.*]] = llvm.xor %[[BASE]],
+// CHECK: %[[A0:.*]] = llvm.add %[[X0]],
+// CHECK: llvm.inline_asm has_side_effects "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];", "=r,=r,=r,=r,r" %[[A0]] : (i32) -> !llvm.struct<(i32, i32, i32, i32)>
+// CHECK: llvm.xor %[[BASE]],
+// CHECK: llvm.inline_asm {{.*}} "ldmatrix
+// CHECK: llvm.inline_asm has_side_effects "bar.warp.sync -1;", ""
+// CHECK: llvm.bitcast %{{.*}} : vector<8xi32> to vector<16xf16>
+// CHECK-NOT: hopper
+func.func @read_64(%tile: memref<1x64x64xf16, #shared>) -> vector<16xf16> {
+  %0 = hopper.read_tile %tile : memref<1x64x64xf16, #shared> -> vector<16xf16>
+  return %0 : vector<16xf16>
+}

@@ -555,3 +555,341 @@ func.func @turns_of_intervals(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Consumers that split sums have one each, and 64 rows.
+func.func @split_one(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    // expected-error @+1 {{expected two sums for two consumers that split them but got 1 for 2}}
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dv = %zeros) -> (vector<64x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.tile_yield %ndv : vector<64x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_given(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    // expected-error @+1 {{expected sums that the loop makes, of which each of its consumers has one}}
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
+      %g = arith.mulf %dp, %pf : vector<64x64xf32>
+      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
+      flashattn.tile_yield %ndk, %zeros : vector<64x128xf32>, vector<64x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_two_tiles(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    // expected-error @+1 {{expected one tile of 'f16' that stands for all that both sums are made of where consumers split them but got none}}
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %x = math.exp2 %s : vector<64x64xf32>
+      %pf = arith.addf %s, %x : vector<64x64xf32>
+      %pp = arith.truncf %x : vector<64x64xf32> to vector<64x64xf16>
+      %g0 = arith.mulf %dp, %s : vector<64x64xf32>
+      %g = arith.mulf %g0, %x : vector<64x64xf32>
+      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %pp, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_tile_m(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<96x128xf32>
+  %none = arith.constant dense<0.0> : vector<96x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  // expected-error @+1 {{expected tile_m 64 where consumers split sums but got 96}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 96, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<96x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<96x128xf16>
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<96x128xf32>, vector<96x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<96x128xf16>, vector<64x128xf16> into vector<96x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<96x128xf16>, vector<64x128xf16> into vector<96x64xf32>
+      %p = arith.truncf %s : vector<96x64xf32> to vector<96x64xf16>
+      %pf = arith.extf %p : vector<96x64xf16> to vector<96x64xf32>
+      %g = arith.mulf %dp, %pf : vector<96x64xf32>
+      %ds = arith.truncf %g : vector<96x64xf32> to vector<96x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<96x64xf16>, vector<64x128xf16> into vector<96x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<96x64xf16>, vector<64x128xf16> into vector<96x128xf32>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<96x64xf16>, vector<96x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<96x128xf32>, vector<96x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_slots(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  // expected-error @+1 {{expected query_stages 1 where consumers split sums but got 2}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
+      %g = arith.mulf %dp, %pf : vector<64x64xf32>
+      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_stream(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
+      // expected-error @+1 {{expected each consumer's sum to be made of the tile but got one that is not}}
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
+      %g = arith.mulf %dp, %pf : vector<64x64xf32>
+      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_nothing_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  // expected-error @+1 {{expected one tile to be added where consumers split sums: what the second one makes of a tile that it is passed, transposed, times a tile that the program keeps}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
+      %g = arith.mulf %dp, %pf : vector<64x64xf32>
+      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
+  // expected-error @+1 {{expected one tile to be added where consumers split sums: what the second one makes of a tile that it is passed, transposed, times a tile that the program keeps}}
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
+      %g = arith.mulf %dp, %pf : vector<64x64xf32>
+      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
+    }
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @split_columns(%k: memref<2x4x?x64xf16>, %v: memref<2x4x?x64xf16>, %q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %sums: memref<2x4x?x64xf32>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %none = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x64xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x64xf32>, vector<64x64xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
+      %g = arith.mulf %dp, %pf : vector<64x64xf32>
+      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+      // expected-error @+1 {{expected columns in panels of 64, one or more for each of 2 consumers and each of whole parts, but got 2 parts of 64 columns}}
+      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 2 adjacent 4 : vector<64x64xf32>, memref<2x4x?x64xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<64x64xf32>, vector<64x64xf32>
+    }
+  }
+  return
+}

@@ -584,6 +584,24 @@ func.func @store_part_memory(%x: vector<64xf16>, %t: memref<2x64x64xf16>) {
 // -----
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @read_tile_rows(%t: !tile) {
+  // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
+  %0 = hopper.read_tile %t : !tile -> vector<32x128xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @read_part_multiple(%t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<12xf16>'}}
+  %0 = hopper.read_tile %t : !tile -> vector<12xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_tile_rows(%x: vector<32x128xf16>, %t: !tile) {
   // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
   hopper.store_tile %x to %t : vector<32x128xf16>, !tile

@@ -57,6 +57,16 @@ SCORES = {
     "deterministic causal": (MASKS["causal"] + " deterministic", {}),
 }
 
+# Programs whose consumers have one of the sums each.
+SPLIT = (" schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, "
+         "roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
+         "rescale = 0, section = 4>>)")
+SPLITS = {"split": (MASKS["none"] + SPLIT, {}), "split causal": (MASKS["causal"] + SPLIT, {}),
+          "split sinks": (MASKS["sinks"] + SPLIT, {}),
+          "split keep": (MASKS["causal"] + SPLIT, {"keep": KEEP}),
+          "split bias": (MASKS["none"] + SPLIT, {"bias": "memref<1x?x?x?xf32>"}),
+          "split kv_len": (MASKS["causal"] + SPLIT, {"kv_len": "memref<?xi32>"})}
+
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
     "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
@@ -168,7 +178,9 @@ def hopper_gradients():
     groups = [Case("bf16", dim, mask, 4, op="gradients") for dim in (64, 128) for mask in ("none", "causal")]
     # Padded columns, and wider heads.
     others = [(80, "causal"), (192, "causal"), *((256, mask) for mask in MASKS)]
-    return plain + shaped + groups + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
+    splits = [Case("f16", 256, name, op="gradients") for name in SPLITS]
+    splits.append(Case("f16", 192, "split causal", op="gradients"))
+    return plain + shaped + groups + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
 
 
 def cases(chip):
@@ -340,7 +352,7 @@ def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
     if case.op == "gradients":
-        clauses, operands = SCORES.get(case.mask) or (MASKS[case.mask], {})
+        clauses, operands = {**SCORES, **SPLITS}.get(case.mask) or (MASKS[case.mask], {})
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands)
     else:
