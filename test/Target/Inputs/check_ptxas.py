@@ -344,7 +344,7 @@ def check_roles(case, chip, schedule, found):
     if "roles" not in schedule:
         return [f"a schedule without roles: {schedule}"]
     # Where warpgroups share the keys of a program, it makes dq too; dk and dv may be apart.
-    expected = 1 if "tile_m = 128" in schedule else 3 if "apart = true" in schedule else 2
+    expected = 1 if "warps = 8" in schedule else 3 if "apart = true" in schedule else 2
     return [] if found == expected else [f"expected {expected} kernels with products but got {found}"]
 
 
