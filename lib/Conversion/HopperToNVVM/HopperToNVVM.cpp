@@ -419,6 +419,8 @@ template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
 //===----------------------------------------------------------------------===//
 
 LogicalResult lowerWaitStores(WaitStoresOp op, PatternRewriter &b) {
+  if (std::optional<uint64_t> consumer = op.getConsumer())
+    createInlinePTX(b, op.getLoc(), llvm::formatv("// consumer {0}", *consumer).str(), {}, {});
   b.replaceOpWithNewOp<NVVM::CpAsyncBulkWaitGroupOp>(op, b.getI32IntegerAttr(0),
                                                      /*read=*/b.getUnitAttr());
   return success();

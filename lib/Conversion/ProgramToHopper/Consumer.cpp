@@ -386,7 +386,7 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
     bool waitsLater = waitsForStoreLater(buffer);
     Value tile = tileAt(buffer, inPlace ? held.number : consumer);
     if (waitsLater)
-      hopper::WaitStoresOp::create(b, loc);
+      hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
     // Its place may be what sisters, or the copy of the last program's, still read.
     if ((plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
       meet();
@@ -403,7 +403,7 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
     hopper::TmaStoreOp::create(b, loc, tile, map, getOrigin(output, none));
     // The tile's place must last for the copy's reads of it.
     if (!waitsLater)
-      hopper::WaitStoresOp::create(b, loc);
+      hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
     b.eraseOp(output);
   }
 }
@@ -434,7 +434,8 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   if (!plan.added.empty()) {
     // Its place in shared memory must last for the last copy's reads of it.
     b.setInsertionPoint(target, place);
-    hopper::WaitStoresOp::create(b, loc);
+    hopper::WaitStoresOp::create(
+        b, loc, plan.consumer ? b.getI64IntegerAttr(*plan.consumer) : IntegerAttr());
   }
   b.setInsertionPoint(target, place);
   return step;
@@ -509,7 +510,7 @@ void ConsumerBuilder::buildThreads() {
     return step;
   });
   if (llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
-    hopper::WaitStoresOp::create(b, loc);
+    hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
 }
 
 void ConsumerBuilder::build() {

@@ -85,3 +85,51 @@ func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return
 }
+
+// -----
+
+// Consumers that split the sums: each has one product, of scores or of the gradients of weights, and what it makes of that,
+// before it adds. The share of dq lies in parts of 32 columns.
+// CHECK-LABEL: func @split
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 8
+// CHECK: flashattn.tile_loop
+// CHECK: %[[S:.*]] = vector.contract
+// CHECK: %[[DP:.*]] = vector.contract
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK: %[[E:.*]] = math.exp2
+// CHECK: %[[P:.*]] = arith.truncf %[[E]]
+// CHECK: %[[DS:.*]] = arith.truncf
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK-NEXT: vector.contract {{.*}} %[[P]],
+// CHECK-NEXT: vector.contract {{.*}} %[[DS]],
+// CHECK-NEXT: flashattn.stage lag 1 behind 1
+// CHECK-NEXT: %[[DQ:.*]] = vector.contract {{.*}} %[[DS]],
+// CHECK-NEXT: flashattn.stage lag 1 behind 2
+// CHECK-NEXT: flashattn.add_tile %[[DQ]] {{.*}} parts 8 adjacent 4
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4
+// CHECK: flashattn.load_added {{.*}} parts 8 adjacent 4
+func.func @split(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
+  flashattn.attention_backward
+    schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
+    outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
+  return
+}
+
+// -----
+
+// With slopes what is passed on is made beside the weights.
+// CHECK-LABEL: func @split_slopes
+// CHECK: %[[E:.*]] = math.exp2
+// CHECK: %[[P:.*]] = arith.truncf %[[E]]
+// CHECK: arith.mulf %[[E]],
+// CHECK: %[[FACTORS:.*]] = arith.truncf
+// CHECK: arith.extf %[[FACTORS]]
+// CHECK: vector.contract {{.*}} %[[P]],
+func.func @split_slopes(%q: memref<1x2x?x192xf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x192xf16>, %dk: memref<1x2x?x192xf16>, %dv: memref<1x2x?x192xf16>) {
+  flashattn.attention_backward softcap(50.0)
+    schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?xf32>, memref<1x2x?x192xf16>)
+    outs(%dq, %dk, %dv : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>)
+  return
+}

@@ -137,9 +137,13 @@ def Hopper_WaitStoresOp : Hopper_OrderedOp<"wait_stores"> {
   let description = [{
     What they read may be written again behind it; it need not yet be in global memory.
 
-    Example: `hopper.wait_stores`
+    Where consumers have branches of their own, `consumer` says whose end it is, lest LLVM makes one
+    block of ends that are the same: copies would begin in a block of two roles.
+
+    Example: `hopper.wait_stores`, `hopper.wait_stores consumer(1)`
   }];
-  let assemblyFormat = "attr-dict";
+  let arguments = (ins OptionalAttr<I64Attr>:$consumer);
+  let assemblyFormat = "(`consumer` `(` $consumer^ `)`)? attr-dict";
   let hasVerifier = 0;
 }
 
