@@ -51,6 +51,7 @@
 // CHECK-NEXT: hopper.barrier_arrive %[[BARS]]
 // CHECK: hopper.add_tile %[[DQ]] through %[[STAGING0]] to %[[SUMS]][%{{.*}}, %{{.*}}, %{{.*}}, %c0] : vector<64x128xf32>
 // CHECK-NEXT: flashattn.tile_yield %{{.*}} : vector<64x192xf32>
+// CHECK: hopper.wait_stores consumer(0)
 // The second one takes the weights when its product is there.
 // CHECK: else
 // CHECK: flashattn.on_threads

@@ -160,6 +160,7 @@ func.func @distributed(%v: !ws_b, %p: vector<40xf16>, %acc: vector<56xf32>) {
 // CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<64x80xf16>, memref<2x64x64xf16, #gpu.address_space<workgroup>>
 // CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<56xf16>, memref<2x64x64xf16, #gpu.address_space<workgroup>>
 // CHECK: hopper.store_tile %{{.*}} to %{{.*}} : vector<8xbf16>, memref<1x64x16xbf16, #gpu.address_space<workgroup>>
+// CHECK: hopper.wait_stores consumer(1)
 // CHECK: hopper.read_tile %{{.*}} : memref<2x64x64xf16, #gpu.address_space<workgroup>> -> vector<64x128xf16>
 // CHECK: hopper.read_tile %{{.*}} : memref<2x64x64xf16, #gpu.address_space<workgroup>> -> vector<56xf16>
 func.func @tile_values(%k: !ws_b, %o: !ws_a, %whole: vector<64x128xf16>, %first: vector<64x80xf16>,
@@ -170,6 +171,7 @@ func.func @tile_values(%k: !ws_b, %o: !ws_a, %whole: vector<64x128xf16>, %first:
   hopper.store_tile %first to %o : vector<64x80xf16>, !ws_a
   hopper.store_tile %part to %o : vector<56xf16>, !ws_a
   hopper.store_tile %few to %narrow : vector<8xbf16>, memref<1x64x16xbf16, #gpu.address_space<workgroup>>
+  hopper.wait_stores consumer(1)
   %1 = hopper.read_tile %o : !ws_a -> vector<64x128xf16>
   %2 = hopper.read_tile %o : !ws_a -> vector<56xf16>
   return %0 : vector<80x112xf16>
