@@ -17,6 +17,23 @@ int64_t mlir::flashattn::getDefaultRescale(FloatType element) {
   return element.isBF16() ? 1 : 4;
 }
 
+RolesFields mlir::flashattn::completeRoles(int64_t consumers, int64_t blocks, FloatType element,
+                                           std::optional<int64_t> producerRegisters) {
+  consumers = std::max<int64_t>(consumers, 1);
+  RolesFields roles;
+  roles.consumers = consumers;
+  roles.blocks = std::max<int64_t>(blocks, 1);
+  // A multiprocessor has 512 registers for each thread of a warpgroup; all are multiples of 8, and
+  // a block's threads begin with the same number. Fewer would leave no room for another block.
+  int64_t available = 512 / roles.blocks / (consumers + 1) / 8 * 8 * (consumers + 1);
+  roles.producerRegisters =
+      producerRegisters.value_or(consumers < 3 && roles.blocks == 1 ? 24 : 32);
+  roles.registers =
+      std::clamp<int64_t>((available - roles.producerRegisters) / consumers / 8 * 8, 24, 240);
+  roles.rescale = getDefaultRescale(element);
+  return roles;
+}
+
 bool mlir::flashattn::isDecode(AttentionOp op) {
   constexpr int64_t kMaxQueries = 16;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());

@@ -11,7 +11,7 @@
 // CHECK: flashattn.load_tile {{.*}} -> vector<48x256xbf16>
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2,
 func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
-  flashattn.attention_backward
+  flashattn.attention_backward deterministic
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
   return
@@ -23,7 +23,7 @@ func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memr
 // CHECK-LABEL: func @lists
 // CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, {{.*}}apart = true
 func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %keep: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
-  flashattn.attention_backward
+  flashattn.attention_backward deterministic
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
     keep(%keep : memref<1x2x?x?xi1>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
@@ -105,13 +105,13 @@ func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK-NEXT: flashattn.stage lag 1 behind 1
 // CHECK-NEXT: %[[DQ:.*]] = vector.contract {{.*}} %[[DS]],
 // CHECK-NEXT: flashattn.stage lag 1 behind 2
-// CHECK-NEXT: flashattn.add_tile %[[DQ]] {{.*}} parts 8 adjacent 4
+// CHECK-NEXT: flashattn.add_tile %[[DQ]] {{.*}} parts 8
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4
-// CHECK: flashattn.load_added {{.*}} parts 8 adjacent 4
-func.func @split(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
+// CHECK: flashattn.load_added {{.*}} parts 8
+func.func @split(%q: memref<1x2x?x256xbf16>, %k: memref<1x2x?x256xbf16>, %v: memref<1x2x?x256xbf16>, %o: memref<1x2x?x256xbf16>, %do: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward
     schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
-    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
+    ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
   return
 }
@@ -126,10 +126,10 @@ func.func @split(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memre
 // CHECK: %[[FACTORS:.*]] = arith.truncf
 // CHECK: arith.extf %[[FACTORS]]
 // CHECK: vector.contract {{.*}} %[[P]],
-func.func @split_slopes(%q: memref<1x2x?x192xf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x192xf16>, %dk: memref<1x2x?x192xf16>, %dv: memref<1x2x?x192xf16>) {
+func.func @split_slopes(%q: memref<1x2x?x192xf16>, %k: memref<1x2x?x192xf16>, %v: memref<1x2x?x192xf16>, %o: memref<1x2x?x192xf16>, %do: memref<1x2x?x192xf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x192xf16>, %dk: memref<1x2x?x192xf16>, %dv: memref<1x2x?x192xf16>) {
   flashattn.attention_backward softcap(50.0)
     schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
-    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?xf32>, memref<1x2x?x192xf16>)
+    ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?xf32>, memref<1x2x?x192xf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>)
   return
 }

@@ -176,8 +176,9 @@ def hopper_gradients():
     shaped = [Case(element, dim, name, op="gradients") for element, dim in (("bf16", 64), ("f16", 128))
               for name in SCORES]
     groups = [Case("bf16", dim, mask, 4, op="gradients") for dim in (64, 128) for mask in ("none", "causal")]
-    # Padded columns, and wider heads.
-    others = [(80, "causal"), (192, "causal"), *((256, mask) for mask in MASKS)]
+    # Padded columns, and wider heads, also where their sums are made apart.
+    others = [(80, "causal"), (192, "causal"), *((256, mask) for mask in MASKS),
+              *((256, name) for name in ("deterministic", "deterministic causal", "softcap"))]
     splits = [Case("f16", 256, name, op="gradients") for name in SPLITS]
     splits.append(Case("f16", 192, "split causal", op="gradients"))
     return plain + shaped + groups + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]

@@ -52,6 +52,13 @@ private:
                         ArrayRef<Value> place, Value when, ValueRange state, Value rounds) const;
   /// For the programs that are built from here on.
   void useSchedule(ScheduleAttr of);
+  /// A tile of keys that a program keeps.
+  struct KeyTile {
+    const KeyRange &keys;
+    Value batch, kvHead, tile, firstKey, k, v;
+  };
+  void buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
+                    const ScoreGradientBuilder &gradients, const KeyTile &of);
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                   Value keyTile) const;
@@ -212,6 +219,71 @@ void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, Ar
                     takesTurns() ? keyTile : Value(), getParts(), getAdjacent());
 }
 
+/// A step of a loop over the queries of one query head after the other.
+void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
+                                   const ScoreGradientBuilder &gradients, const KeyTile &of) {
+  const KeyRange &keys = of.keys;
+  Value batch = of.batch, kvHead = of.kvHead, keyTile = of.tile, firstKey = of.firstKey;
+  Value k = of.k, v = of.v;
+  int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
+  Value tile = loop.getTile(), head = add(mul(kvHead, sizes.group), loop.getRound());
+  ScorePlace at{batch,    head,          tile,     keyTile, add(mul(tile, columns), keys.offset),
+                firstKey, sizes.queries, keys.keys};
+  auto loadColumns = [&](QuerySums::Kind kind) {
+    return sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
+  };
+  Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
+  // Warpgroups read them beside the product, whose operands they would wait behind.
+  Value exponents;
+  if (schedule.sharesProgram())
+    exponents = loadColumns(QuerySums::Exponent);
+  Value products = gradients.multiply(q, k);
+  if (!exponents)
+    exponents = loadColumns(QuerySums::Exponent);
+  ScoreDerivative derivative;
+  Value weights, dO, dP, inner;
+  auto multiplyValues = [&] {
+    dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
+    dP = wanted.dk ? gradients.multiply(dO, v) : Value();
+  };
+  auto buildInner = [&] {
+    Value final = gradients.buildFinal(weights, dP, loadColumns(QuerySums::Delta));
+    inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
+  };
+  // Consumers that split the sums each have one product, and what is made of it, before they add.
+  bool isSplit = schedule.splitsSums();
+  if (isSplit)
+    multiplyValues();
+  StageOp::create(b, loc);
+  Value exact = gradients.buildWeights(products, at, exponents, derivative);
+  weights = gradients.toDotType(exact);
+  if (isSplit) {
+    // One tile is passed on, with the slopes in it.
+    Value factors = derivative.slope
+                        ? gradients.toDotType(gradients.buildInner(exact, exact, derivative))
+                        : weights;
+    inner = gradients.toDotType(gradients.buildFinal(factors, dP, loadColumns(QuerySums::Delta)));
+  }
+  StageOp::create(b, loc);
+  if (!isSplit)
+    multiplyValues();
+  SmallVector<Value> yielded;
+  if (wanted.dv)
+    yielded.push_back(product(weights, dO, loop.getState().back()));
+  if (wanted.dk) {
+    if (!isSplit) {
+      StageOp::create(b, loc);
+      buildInner();
+      StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+    }
+    yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
+    if (sums.getQueryGradients())
+      addQueries(sums, inner, k, {batch, head, tile, index(0)}, keyTile);
+  }
+  TileYieldOp::create(b, loc, yielded);
+  scale = derivative.factor;
+}
+
 /// dk and dv of a tile of keys: rows are keys, and the steps go over the tiles of queries that the
 /// mask shows them, of one query head after the other (B2).
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
@@ -263,62 +335,7 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     TileLoopOp loop = createLoop(queryLists, intervals, place, when, state, /*rounds=*/sizes.group);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value tile = loop.getTile(), head = add(mul(kvHead, sizes.group), loop.getRound());
-    ScorePlace at{batch,    head,          tile,     keyTile, add(mul(tile, columns), keys.offset),
-                  firstKey, sizes.queries, keys.keys};
-    auto loadColumns = [&](QuerySums::Kind kind) {
-      return sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
-    };
-    Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
-    // Warpgroups read them beside the product, whose operands they would wait behind.
-    Value exponents;
-    if (schedule.sharesProgram())
-      exponents = loadColumns(QuerySums::Exponent);
-    Value products = gradients.multiply(q, k);
-    if (!exponents)
-      exponents = loadColumns(QuerySums::Exponent);
-    ScoreDerivative derivative;
-    Value weights, dO, dP, inner;
-    auto multiplyValues = [&] {
-      dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
-      dP = wanted.dk ? gradients.multiply(dO, v) : Value();
-    };
-    auto buildInner = [&] {
-      Value final = gradients.buildFinal(weights, dP, loadColumns(QuerySums::Delta));
-      inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
-    };
-    // Consumers that split the sums each have one product, and what is made of it, before they add.
-    bool isSplit = schedule.splitsSums();
-    if (isSplit)
-      multiplyValues();
-    StageOp::create(b, loc);
-    Value exact = gradients.buildWeights(products, at, exponents, derivative);
-    weights = gradients.toDotType(exact);
-    if (isSplit) {
-      // One tile is passed on, with the slopes in it.
-      Value factors = derivative.slope
-                          ? gradients.toDotType(gradients.buildInner(exact, exact, derivative))
-                          : weights;
-      inner = gradients.toDotType(gradients.buildFinal(factors, dP, loadColumns(QuerySums::Delta)));
-    }
-    StageOp::create(b, loc);
-    if (!isSplit)
-      multiplyValues();
-    SmallVector<Value> yielded;
-    if (wanted.dv)
-      yielded.push_back(product(weights, dO, loop.getState().back()));
-    if (wanted.dk) {
-      if (!isSplit) {
-        StageOp::create(b, loc);
-        buildInner();
-        StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
-      }
-      yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
-      if (sums.getQueryGradients())
-        addQueries(sums, inner, k, {batch, head, tile, index(0)}, keyTile);
-    }
-    TileYieldOp::create(b, loc, yielded);
-    scale = derivative.factor;
+    buildKeyStep(loop, sums, wanted, gradients, {keys, batch, kvHead, keyTile, firstKey, k, v});
     state.assign(loop.getResults().begin(), loop.getResults().end());
   }
   if (parts)

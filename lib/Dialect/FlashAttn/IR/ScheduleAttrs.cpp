@@ -1,0 +1,359 @@
+//===- ScheduleAttrs.cpp - schedules ---------------------------------------===//
+
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/IR/DialectImplementation.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+StringRef flashattn::getTypeName(FloatType type) {
+  return type.isF16() ? "f16" : type.isBF16() ? "bf16" : type.isF32() ? "f32" : "";
+}
+
+namespace {
+
+/// Writes fields as "name = value, …", without those that hold what they do where they are left
+/// out.
+struct FieldPrinter {
+  raw_ostream &os;
+  bool first = true;
+
+  raw_ostream &begin(StringRef name) {
+    os << (first ? "" : ", ") << name << " = ";
+    first = false;
+    return os;
+  }
+  void operator()(const FieldInfo &info, int64_t value) {
+    if (info.leftOut != value)
+      begin(info.name) << value;
+  }
+  void operator()(const FieldInfo &info, ProgramAxis axis) {
+    begin(info.name) << stringifyProgramAxis(axis);
+  }
+  void operator()(const FieldInfo &info, FloatType type) { begin(info.name) << type; }
+  void operator()(const FieldInfo &info, std::optional<bool> value) {
+    if (value)
+      begin(info.name) << (*value ? "true" : "false");
+  }
+  void operator()(const FieldInfo &info, const std::optional<RolesFields> &roles) {
+    if (!roles)
+      return;
+    begin(info.name) << '<';
+    visitRolesFields(*roles, FieldPrinter{os});
+    os << '>';
+  }
+};
+
+/// Reads what FieldPrinter writes, fields in their order.
+struct ScheduleFieldParser {
+  AsmParser &parser;
+  ParseResult result = success();
+  bool first = true;
+  bool hasComma = false; ///< one was read whose field was not
+
+  /// Whether the field is there; reads up to its value.
+  bool begin(StringRef name, bool isOptional) {
+    if (failed(result))
+      return false;
+    if (!first && !hasComma && failed(parser.parseOptionalComma())) {
+      if (!isOptional)
+        result = parser.parseComma();
+      return false;
+    }
+    hasComma = !first;
+    if (isOptional && failed(parser.parseOptionalKeyword(name)))
+      return false;
+    if (!isOptional)
+      result = parser.parseKeyword(name);
+    if (succeeded(result))
+      result = parser.parseEqual();
+    first = hasComma = false;
+    return succeeded(result);
+  }
+  void operator()(const FieldInfo &info, int64_t &value) {
+    if (begin(info.name, info.leftOut.has_value()))
+      result = parser.parseInteger(value);
+  }
+  void operator()(const FieldInfo &info, ProgramAxis &axis) {
+    if (!begin(info.name, /*isOptional=*/false))
+      return;
+    FailureOr<ProgramAxis> found = mlir::FieldParser<ProgramAxis>::parse(parser);
+    result = failure(failed(found));
+    axis = found.value_or(axis);
+  }
+  void operator()(const FieldInfo &info, FloatType &type) {
+    if (begin(info.name, /*isOptional=*/false))
+      result = parser.parseType(type);
+  }
+  void operator()(const FieldInfo &info, std::optional<bool> &value) {
+    if (!begin(info.name, /*isOptional=*/true))
+      return;
+    value = succeeded(parser.parseOptionalKeyword("true"));
+    if (!*value)
+      result = parser.parseKeyword("false");
+  }
+  void operator()(const FieldInfo &info, std::optional<RolesFields> &roles) {
+    if (!begin(info.name, /*isOptional=*/true))
+      return;
+    ScheduleFieldParser inner{parser};
+    inner.result = parser.parseLess();
+    visitRolesFields(roles.emplace(), inner);
+    result = inner.finish();
+  }
+  /// Reads the end, `>`.
+  ParseResult finish() {
+    if (failed(result))
+      return failure();
+    if (!hasComma)
+      return parser.parseGreater();
+    SMLoc loc = parser.getCurrentLocation();
+    StringRef word;
+    if (failed(parser.parseOptionalKeyword(&word)))
+      word = "none";
+    return parser.emitError(loc)
+           << "expected another field of the schedule, in their order, but got " << word;
+  }
+};
+
+/// Errors of numbers outside of their ranges, the first alone.
+struct FieldVerifier {
+  function_ref<InFlightDiagnostic()> emitError;
+  LogicalResult result = success();
+
+  void operator()(const FieldInfo &info, int64_t value) {
+    if (succeeded(result) && (value < info.min || value > info.max))
+      result = emitError() << "expected schedule field '" << info.name << "' between " << info.min
+                           << " and " << info.max << " but got " << value;
+  }
+  template <typename T> void operator()(const FieldInfo &, const T &) {}
+};
+
+} // namespace
+
+std::string flashattn::formatFields(const ScheduleFields &fields) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  visitScheduleFields(fields, FieldPrinter{os});
+  return text;
+}
+
+bool RolesFields::operator==(const RolesFields &o) const {
+  auto tie = [](const RolesFields &f) {
+    return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
+                    f.blocks, f.queryStages, f.persistentBelow);
+  };
+  return tie(*this) == tie(o);
+}
+
+bool ScheduleFields::operator==(const ScheduleFields &o) const {
+  auto tie = [](const ScheduleFields &f) {
+    return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
+                    f.minPartTiles, f.tileQ, f.queriesInRegisters, f.apart, f.roles);
+  };
+  return tie(*this) == tie(o);
+}
+
+RolesFields RolesAttr::getFields() const {
+  return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
+          getSection(),   getBlocks(), getQueryStages(), getPersistentBelow()};
+}
+
+RolesAttr RolesAttr::withQueryStages(int64_t queryStages) const {
+  RolesFields fields = getFields();
+  fields.queryStages = queryStages;
+  if (queryStages == 1)
+    fields.persistentBelow = RolesFields().persistentBelow;
+  return get(getContext(), fields);
+}
+
+Attribute RolesAttr::parse(AsmParser &parser, Type) {
+  RolesFields fields;
+  ScheduleFieldParser visitor{parser};
+  visitor.result = parser.parseLess();
+  visitRolesFields(fields, visitor);
+  if (visitor.finish())
+    return {};
+  return getChecked([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(),
+                    fields);
+}
+
+void RolesAttr::print(AsmPrinter &printer) const {
+  RolesFields fields = getFields();
+  printer << '<';
+  visitRolesFields(fields, FieldPrinter{printer.getStream()});
+  printer << '>';
+}
+
+LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
+                                ProgramAxis along, int64_t registers, int64_t producerRegisters,
+                                int64_t rescale, int64_t section, int64_t blocks,
+                                int64_t queryStages, int64_t persistentBelow) {
+  RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
+                     section,   blocks, queryStages, persistentBelow};
+  FieldVerifier verifier{emitError};
+  visitRolesFields(fields, verifier);
+  if (failed(verifier.result))
+    return failure();
+  for (auto [name, value] :
+       {std::pair("registers", registers), std::pair("producer_registers", producerRegisters)})
+    if (value % 8 != 0)
+      return emitError() << "expected schedule field '" << name
+                         << "' to be a multiple of 8, as setmaxnreg takes it, but got " << value;
+  if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
+    return emitError() << "expected schedule field 'along' to be query_tile or head but got "
+                       << stringifyProgramAxis(along);
+  if (queryStages == 1 && persistentBelow != RolesFields().persistentBelow)
+    return emitError() << "expected schedule field 'persistent_below' only with query_stages 2 but "
+                          "got "
+                       << persistentBelow << " with 1";
+  return success();
+}
+
+ScheduleFields ScheduleAttr::getFields() const {
+  return {getTileM(),
+          getTileN(),
+          getWarps(),
+          getStages(),
+          getLanes(),
+          getDotType(),
+          getPack(),
+          getSplits(),
+          getMinPartTiles(),
+          getTileQ(),
+          getQueriesInRegisters(),
+          getApart(),
+          getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
+}
+
+ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
+  ScheduleFields fields = getFields();
+  fields.roles = roles.getFields();
+  return get(getContext(), fields);
+}
+
+ScheduleAttr ScheduleAttr::withoutRoles() const {
+  ScheduleFields fields = getFields();
+  fields.roles.reset();
+  fields.warps = getWarpsOfRows();
+  fields.stages = std::min<int64_t>(fields.stages, 2);
+  return get(getContext(), fields);
+}
+
+ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
+  ScheduleFields fields = getFields();
+  fields.splits = splits;
+  if (splits == 1)
+    fields.minPartTiles = ScheduleFields().minPartTiles;
+  return get(getContext(), fields);
+}
+
+bool ScheduleAttr::sumsByProducts(int64_t dv) const {
+  // Columns of a panel, behind which ones have one of their own; a product has 256 at most.
+  constexpr int64_t kPanel = 64, kMost = 256 - LoadTileOp::kOnes;
+  return getRoles() && getDotType().isBF16() && getRoles().getRescale() > 1 && dv % kPanel == 0 &&
+         dv <= kMost;
+}
+
+bool ScheduleAttr::sharesProgram() const {
+  constexpr int64_t kWarpsOfGroup = 4;
+  return getRoles() && getWarps() > kWarpsOfGroup;
+}
+
+bool ScheduleAttr::splitsSums() const {
+  constexpr int64_t kRowsOfWarp = 16;
+  return sharesProgram() && getTileM() < kRowsOfWarp * getWarps();
+}
+
+int64_t ScheduleAttr::getWarpsOfRows() const {
+  return splitsSums() ? getWarps() / getRoles().getConsumers() : getWarps();
+}
+
+ScheduleAttr ScheduleAttr::forQueryTiles() const {
+  ScheduleFields fields = getFields();
+  if (fields.tileQ)
+    fields.tileM = std::exchange(fields.tileQ, 0);
+  return get(getContext(), fields);
+}
+
+ScheduleAttr ScheduleAttr::forValues() const {
+  constexpr int64_t kWide = 64, kStages = 2;
+  ScheduleFields fields = getFields();
+  if (getRoles() && getApart().value_or(false) && fields.tileN < kWide) {
+    fields.tileN = kWide;
+    fields.stages = std::min(fields.stages, kStages);
+  }
+  return get(getContext(), fields);
+}
+
+bool ScheduleAttr::addsQueries() const {
+  if (getRoles())
+    return sharesProgram();
+  constexpr int64_t kFewestKeys = 128;
+  return getLanes() > 1 && getTileM() >= kFewestKeys && !getTileQ() &&
+         !getApart().value_or(false) && !getDotType().isF32();
+}
+
+Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
+  ScheduleFields fields;
+  ScheduleFieldParser visitor{parser};
+  visitor.result = parser.parseLess();
+  visitScheduleFields(fields, visitor);
+  if (visitor.finish())
+    return {};
+  auto emitError = [&] { return parser.emitError(parser.getNameLoc()); };
+  // The roles are an attribute of their own, with rules of their own.
+  RolesAttr roles;
+  if (fields.roles &&
+      !(roles = RolesAttr::getChecked(emitError, parser.getContext(), *fields.roles)))
+    return {};
+  return getChecked(emitError, parser.getContext(), fields.tileM, fields.tileN, fields.warps,
+                    fields.stages, fields.lanes, fields.dotType, fields.pack, fields.splits,
+                    fields.minPartTiles, fields.tileQ, fields.queriesInRegisters, fields.apart,
+                    roles);
+}
+
+void ScheduleAttr::print(AsmPrinter &printer) const {
+  printer << '<' << formatFields(getFields()) << '>';
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
+                                   int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
+                                   FloatType dotType, int64_t pack, int64_t splits,
+                                   int64_t minPartTiles, int64_t tileQ,
+                                   std::optional<bool> queriesInRegisters,
+                                   std::optional<bool> apart, RolesAttr roles) {
+  ScheduleFields fields{tileM,
+                        tileN,
+                        warps,
+                        stages,
+                        lanes,
+                        dotType,
+                        pack,
+                        splits,
+                        minPartTiles,
+                        tileQ,
+                        queriesInRegisters,
+                        apart,
+                        {}};
+  FieldVerifier verifier{emitError};
+  visitScheduleFields(fields, verifier);
+  if (failed(verifier.result))
+    return failure();
+  if (tileM % pack != 0)
+    return emitError() << "expected schedule field 'tile_m' to be a multiple of 'pack', " << pack
+                       << ", but got " << tileM;
+  if (tileN % lanes != 0)
+    return emitError() << "expected schedule field 'tile_n' to be a multiple of 'lanes', " << lanes
+                       << ", but got " << tileN;
+  if (getTypeName(dotType).empty())
+    return emitError() << "expected schedule field 'dot_type' to be f16, bf16 or f32 but got "
+                       << dotType;
+  if (splits == 1 && minPartTiles != ScheduleFields().minPartTiles)
+    return emitError() << "expected schedule field 'min_part_tiles' only with splits but got "
+                       << minPartTiles << " without";
+  if (roles && queriesInRegisters)
+    return emitError()
+           << "expected schedule field 'queries_in_registers' only without roles, whose "
+              "products read the queries from shared memory";
+  return success();
+}
