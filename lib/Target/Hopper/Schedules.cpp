@@ -325,8 +325,11 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   // heads at once 422 TFLOP/s, 8 of them 441, 16 443.
   if (mask == MaskShape::Triangular)
     roles.section = op.getDeterministic() ? 16 : 4;
-  add(2 * kRows, 2 * kRows, 2);
-  add(2 * kRows, kRows, 3);
+  // Whose turn it is would be a fourth number of each query where a bias' gradient has the third.
+  if (!op.getDeterministic() || !op.getDBiasInit()) {
+    add(2 * kRows, 2 * kRows, 2);
+    add(2 * kRows, kRows, 3);
+  }
   if (mask == MaskShape::Triangular)
     roles.section = 4;
   // Sums of wide heads do not fit one warpgroup. Split, those of dq come in any order (B4).
