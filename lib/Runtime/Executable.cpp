@@ -5,6 +5,7 @@
 #include "RuntimeContext.h"
 #include "flashattn/Runtime/HostCode.h"
 #include "flashattn/Runtime/StageTimer.h"
+#include "flashattn/Runtime/Worker.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/ADT/SetVector.h"
@@ -17,7 +18,6 @@
 #include <functional>
 #include <mutex>
 #include <set>
-#include <thread>
 #include <vector>
 
 using namespace mlir;
@@ -229,13 +229,12 @@ void JITExecutable::loadKernels(Entry entry, void **addresses) {
     llvm::consumeError(device.getKernel(request.first, request.second).takeError());
   };
   ArrayRef<DryDevice::Request> requests = dry.getRequests();
-  std::vector<std::thread> threads;
-  for (size_t i = 1; i < requests.size(); ++i)
-    threads.emplace_back(load, std::cref(requests[i]));
+  std::vector<Worker> workers(requests.empty() ? 0 : requests.size() - 1);
+  for (auto [worker, request] : llvm::zip(workers, requests.drop_front(!requests.empty())))
+    worker.start([&load, request = &request] { load(*request); });
   if (!requests.empty())
     load(requests.front());
-  for (std::thread &thread : threads)
-    thread.join();
+  workers.clear();
   timer.end("driver");
 }
 

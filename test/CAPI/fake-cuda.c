@@ -244,19 +244,6 @@ static int64_t checkWorkspace(FlashAttnKernel kernel, FlashAttnTensor *arguments
   return workspace;
 }
 
-/* q, k, v and o of kDecodeText. */
-static void makeFewQueries(FlashAttnTensor *few) {
-  for (int i = 0; i < 4; ++i) {
-    int64_t heads = i == 1 || i == 2 ? 2 : 8, length = i == 1 || i == 2 ? 5000 : 1;
-    few[i] = (FlashAttnTensor){(void *)(((intptr_t)i + 1) << 32),
-                               {3, heads, length, 64},
-                               {heads * length * 64, length * 64, 64, 1},
-                               0,
-                               FLASHATTN_F16,
-                               4};
-  }
-}
-
 /* The first launch with a workspace, in a capture: all that the driver makes for it, once, is no
    part of that. */
 static void checkCapture(void) {

@@ -1,7 +1,7 @@
-/* A process that may start no more threads compiles kernels for a GPU all the same.
+/* A process that may start no more threads compiles kernels for a GPU all the same, and loads them.
 
-   REQUIRES: capi
-   RUN: capi-no-threads | FileCheck %s
+   REQUIRES: capi, fakecuda
+   RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda capi-no-threads | FileCheck %s
    CHECK: PASS
 */
 
@@ -47,9 +47,24 @@ static void checkChip(const char *chip, int entries) {
   flashattnKernelFree(kernel);
 }
 
+/* A first launch loads both of its kernels before, one beside the other where it may. */
+static void checkLaunch(void) {
+  FlashAttnKernel kernel = NULL;
+  REQUIRE(flashattnCompile(kDecodeText, strlen(kDecodeText), NULL, &kernel) == FLASHATTN_OK);
+  FlashAttnTensor few[4];
+  makeFewQueries(few);
+  int before = asked;
+  CHECK(flashattnLaunch(kernel, NULL, few, 4) == FLASHATTN_OK);
+  CHECK(asked == before + 1);
+  CHECK(flashattnLaunch(kernel, NULL, few, 4) == FLASHATTN_OK);
+  CHECK(asked == before + 1);
+  flashattnKernelFree(kernel);
+}
+
 int main(void) {
   checkChip("sm_80", 1);
   checkChip("sm_90a", 2);
+  checkLaunch();
   puts(failures ? "FAIL" : "PASS");
   return failures != 0;
 }

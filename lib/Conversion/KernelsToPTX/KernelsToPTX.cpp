@@ -2,13 +2,11 @@
 
 #include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Runtime/Worker.h"
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Target/LLVM/NVVM/Utils.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/Target/TargetMachine.h"
-
-#include <pthread.h>
-#include <utility>
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -24,7 +22,6 @@ class KernelsToPTX::Group final : public NVVM::SerializeGPUModuleBase {
 public:
   Group(gpu::GPUModuleOp kernels, NVVM::NVVMTargetAttr target)
       : SerializeGPUModuleBase(*kernels, target, getOptions()), kernels(kernels) {}
-  ~Group() override { join(); }
 
   static gpu::TargetOptions getOptions() {
     return gpu::TargetOptions({}, {}, {}, {}, gpu::CompilationTarget::Assembly);
@@ -40,10 +37,7 @@ public:
     auto libraries = loadBitcodeFiles(*code);
     if (!libraries || (!libraries->empty() && failed(linkFiles(*code, std::move(*libraries)))))
       return failure();
-    // A process that may start no more threads has it done here.
-    isRunning = pthread_create(&thread, nullptr, run, this) == 0;
-    if (!isRunning)
-      run(this);
+    worker.start([this] { makePTX(); });
     return success();
   }
 
@@ -61,8 +55,7 @@ public:
 
   /// Whether there is PTX.
   bool join() {
-    if (std::exchange(isRunning, false))
-      pthread_join(thread, nullptr);
+    worker.join();
     return hasCode;
   }
 
@@ -70,13 +63,11 @@ public:
   const std::string &getPTX() const { return ptx; }
 
 private:
-  static void *run(void *group) {
-    auto *self = static_cast<Group *>(group);
-    self->hasCode = succeeded(self->generate());
+  void makePTX() {
+    hasCode = succeeded(generate());
     // Takes milliseconds, which nobody else has to spend.
-    self->code.reset();
-    self->context.reset();
-    return nullptr;
+    code.reset();
+    context.reset();
   }
 
   LogicalResult generate() {
@@ -97,10 +88,9 @@ private:
   OwningOpRef<gpu::GPUModuleOp> removed;
   std::unique_ptr<llvm::LLVMContext> context;
   std::unique_ptr<llvm::Module> code; ///< goes before its context
-  pthread_t thread = {};
-  bool isRunning = false;
   std::string ptx;
   bool hasCode = false;
+  Worker worker; ///< goes first: it uses what is above
 };
 
 KernelsToPTX::KernelsToPTX() = default;
