@@ -18,6 +18,7 @@ NUMBERS = "output 0: .*FAIL"
 
 F9, G9, F8 = ("forward", "sm_90a"), ("gradients", "sm_90a"), ("short", "sm_80")
 G8 = ("gradients", "sm_80")
+S9 = ("split", "sm_90a")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
@@ -175,4 +176,18 @@ FAULTS = [
      r"race: .* written by thread .* at nvgpu\.device_async_copy .* at (nvvm\.ldmatrix|memref\.load|llvm\.load)"),
     ("other warps read d_s before all of it is there", G8, [("gpu.barrier#3", DROP)],
      r"race: .* written by thread .* at llvm\.store .*, and read by thread .* at nvvm\.ldmatrix"),
+    # Consumers that split the sums of a program.
+    ("weights: the second consumer does not wait for them", S9,
+     [("hopper.barrier_wait#21", DROP)], r"(race|use before any write): .* at hopper\.read_tile"),
+    ("weights: the second consumer does not wait for them in the loop", S9,
+     [("hopper.barrier_wait#25", DROP)], r"(race|use before any write): .* at hopper\.read_tile"),
+    ("weights: the first consumer does not say that they are there", S9,
+     [("hopper.publish#0", DROP)], DEADLOCK),
+    ("weights: the first consumer does not wait for a free place", S9,
+     [("hopper.barrier_wait#14", DROP)], r"race: .* read by a product .* at hopper\.store_tile"),
+    ("dS: the first consumer does not wait for it", S9,
+     [("hopper.barrier_wait#10", DROP)], r"(race|missing fence|use before any write): .* at hopper\.wgmma"),
+    ("outputs: consumers do not wait for each other", S9,
+     [("hopper.group_barrier#1", DROP), ("hopper.group_barrier#4", DROP)],
+     r"race: .* read by a product .* at hopper\.store_tile"),
 ]
