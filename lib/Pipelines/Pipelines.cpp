@@ -80,6 +80,9 @@ static void addBufferization(OpPassManager &pm, bool onGPU) {
 static void addLowerToBranches(OpPassManager &pm) {
   pm.addPass(createConvertVectorToSCFPass());
   pm.addPass(memref::createExpandStridedMetadataPass());
+  // Of the addresses of one tile, one.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   pm.addPass(createLowerAffinePass());
   pm.addPass(createSCFToControlFlowPass());
 }
@@ -244,6 +247,7 @@ void flashattn::buildFlashAttnToNVVMPipeline(OpPassManager &pm,
   kernels.addPass(createConvertFlashAttnDeviceToNVVM());
   kernels.addPass(createConvertHopperToNVVM());
   kernels.addPass(createConvertNVVMToLLVMPass());
+  kernels.addPass(createCanonicalizerPass());
   kernels.addPass(createCSEPass());
   kernels.addPass(createReconcileUnrealizedCastsPass());
   if (background)

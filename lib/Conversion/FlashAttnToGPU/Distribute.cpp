@@ -164,7 +164,8 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](hopper::StageTileOp op) { return stageTile(op); })
       .Case([&](AddTileOp op) { return addTile(op); })
       .Case([&](LoadAddedOp op) { return loadAdded(op); })
-      .Case([&](arith::ConstantOp op) { return success(); })
+      // Products read a tile in shared memory themselves.
+      .Case<arith::ConstantOp, hopper::LoadTileOp>([](Operation *) { return success(); })
       .Case([&](vector::ShapeCastOp op) { return shapeCast(op); })
       .Case([&](vector::BroadcastOp op) { return broadcast(op); })
       .Case([&](vector::ExtractStridedSliceOp op) { return columnsOf(op); })
@@ -443,9 +444,7 @@ Value Distributor::slice(Value v, int64_t offset, int64_t size) {
 Value Distributor::combine(vector::CombiningKind kind, Value x, Value y) {
   if (isNeutral(kind, x))
     return y;
-  if (kind == vector::CombiningKind::ADD)
-    return arith::AddFOp::create(b, loc, x, y);
-  return arith::MaxNumFOp::create(b, loc, x, y);
+  return vector::makeArithReduction(b, loc, kind, x, y);
 }
 
 Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
@@ -510,8 +509,9 @@ LogicalResult Distributor::anyRow(AnyRowOp op) {
 
 LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
   vector::CombiningKind kind = op.getKind();
-  if (kind != vector::CombiningKind::ADD && kind != vector::CombiningKind::MAXNUMF)
-    return op.emitOpError() << "expected a reduction by add or maxnumf in a tile program";
+  if (kind != vector::CombiningKind::ADD && kind != vector::CombiningKind::MAXNUMF &&
+      kind != vector::CombiningKind::MAXSI)
+    return op.emitOpError() << "expected a reduction by add, maxnumf or maxsi in a tile program";
   VectorType source = op.getSourceVectorType();
   Value held = mapped(op.getSource()), acc = mapped(op.getAcc());
   SmallVector<bool> reduced = op.getReductionMask();
@@ -564,6 +564,8 @@ LogicalResult Distributor::contractPart(vector::ContractionOp op) {
 LogicalResult Distributor::contract(vector::ContractionOp op) {
   if (isLhsTransposed(op))
     return contractPart(op);
+  if (op.getRhs().getDefiningOp<hopper::LoadTileOp>())
+    return contractPanels(op);
   std::optional<bool> transposed = isRhsTransposed(op);
   auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
   if (!transposed || !rhs)

@@ -77,6 +77,7 @@ private:
   LogicalResult contractPart(vector::ContractionOp op);
   LogicalResult addTile(AddTileOp op);
   LogicalResult wgmma(hopper::WgmmaOp op);
+  LogicalResult contractPanels(vector::ContractionOp op);
   LogicalResult wgmmaWait(hopper::WgmmaWaitOp op);
   LogicalResult storeTile(hopper::StoreTileOp op);
   LogicalResult readTile(hopper::ReadTileOp op);
@@ -124,7 +125,7 @@ private:
     return vector::ShuffleOp::create(b, loc, v, v, mask);
   }
   Value slice(Value v, int64_t offset, int64_t size);
-  /// Combines elementwise: `kind` is ADD or MAXNUMF.
+  /// Combines elementwise: `kind` is ADD, MAXNUMF or MAXSI.
   Value combine(vector::CombiningKind kind, Value x, Value y);
   /// Reduces over the 4 lanes that share a row; every lane gets the result.
   Value reduceQuad(vector::CombiningKind kind, Value row);

@@ -53,6 +53,54 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   return success();
 }
 
+/// A product of some warps of the group, each of its rows alone: mma.sync, of tiles that lie as
+/// wgmma takes them. What a lane reads of 16 columns of K are the operands of two blocks' columns.
+LogicalResult Distributor::contractPanels(vector::ContractionOp op) {
+  auto lhs = op.getLhs().getDefiningOp<hopper::LoadTileOp>();
+  auto rhs = op.getRhs().getDefiningOp<hopper::LoadTileOp>();
+  Value acc = mapped(op.getAcc());
+  constexpr int64_t kRows = 16, kColumns = 16, kRegisters = 4, kElements = 2;
+  int64_t k = op.getLhsType().getDimSize(1), n = op.getRhsType().getDimSize(0);
+  if (!lhs || !acc || isRhsTransposed(op) != true || warpgroup || n % kRows != 0 ||
+      op.getLhsType().getDimSize(0) != hopper::kWarpgroupRows)
+    return op.emitOpError() << "expected lhs[m,k] of " << hopper::kWarpgroupRows
+                            << " rows times rhs[n,k] of a multiple of " << kRows
+                            << ", both in shared memory, in a product of some warps of a group";
+  // LLVM sees through no shuffle: where lanes read it would have before the loop around, in
+  // registers that are needed there.
+  Value thread = arith::IndexCastOp::create(b, loc, b.getI32Type(), program.getThread());
+  thread = gpu::ShuffleOp::create(b, loc, thread, /*offset=*/0, /*width=*/32, gpu::ShuffleMode::XOR)
+               .getShuffleResult();
+  // Of 16 columns at a time: there are few registers for operands beside the sums.
+  Type element = op.getLhsType().getElementType();
+  auto type = VectorType::get({kRegisters * kElements}, element);
+  auto panels = cast<MemRefType>(rhs.getTile().getType());
+  SmallVector<Value> sums(vector::ToElementsOp::create(b, loc, acc).getResults());
+  for (int64_t column = 0; column < k; column += kColumns) {
+    auto read = [&](Value tile) {
+      Value held = hopper::ReadTileOp::create(b, loc, type, tile, thread, column);
+      SmallVector<Value> registers;
+      for (int64_t i = 0; i < kRegisters; ++i)
+        registers.push_back(slice(held, i * kElements, kElements));
+      return registers;
+    };
+    SmallVector<Value> left = read(lhs.getTile());
+    for (int64_t row = 0; row < n; row += kRows) {
+      SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)), strides(3, b.getIndexAttr(1)), sizes;
+      for (int64_t extent : {panels.getDimSize(0), kRows, panels.getDimSize(2)})
+        sizes.push_back(b.getIndexAttr(extent));
+      offsets[1] = b.getIndexAttr(row);
+      SmallVector<Value> right =
+          read(memref::SubViewOp::create(b, loc, rhs.getTile(), offsets, sizes, strides));
+      for (int64_t half = 0; half < 2; ++half)
+        mma(left, {right[half], right[half + 2]},
+            MutableArrayRef(sums).slice(row / 2 + kRegisters * half, kRegisters), element);
+    }
+  }
+  values[op] = vector::FromElementsOp::create(b, loc, acc.getType(), sums);
+  return success();
+}
+
 LogicalResult Distributor::wgmmaWait(hopper::WgmmaWaitOp op) {
   SmallVector<Value> held;
   for (Value value : op.getValues()) {
@@ -85,7 +133,8 @@ LogicalResult Distributor::readTile(hopper::ReadTileOp op) {
   Value tile = op.getTile();
   if (warpgroup)
     tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
-  values[op.getResult()] = hopper::ReadTileOp::create(b, loc, type, tile);
+  values[op.getResult()] =
+      hopper::ReadTileOp::create(b, loc, type, tile, op.getThread(), op.getFrom());
   return success();
 }
 

@@ -169,9 +169,9 @@ static void convert(ReadTileOp op, ModelKernel &kernel) {
   auto type = cast<VectorType>(op.getResult().getType());
   Value result = kernel.getScratch(b, loc, type.getNumElements() * sizeof(uint16_t));
   kernel.call(b, op, "ReadTile",
-              {result, constant(b, loc, type.getNumElements()),
+              {result, constant(b, loc, op.getFrom() / 2), constant(b, loc, type.getNumElements()),
                kernel.getPointer(b, loc, op.getTile()), constant(b, loc, tile.getRowBytes()),
-               constant(b, loc, tile.getPanelStrideBytes())});
+               constant(b, loc, tile.getPanelStrideBytes()), constant(b, loc, tile.rows)});
   kernel.call(b, op, "WarpSync", {});
   op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, result, /*alignment=*/4).getResult());
 }

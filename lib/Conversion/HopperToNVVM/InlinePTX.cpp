@@ -48,9 +48,20 @@ Value hopper::createSharedAddress(OpBuilder &builder, Location loc,
                                   const LLVMTypeConverter &converter, Value memref,
                                   Value descriptor, ValueRange indices) {
   auto type = cast<MemRefType>(memref.getType());
-  Value pointer =
-      indices.empty()
-          ? MemRefDescriptor(descriptor).bufferPtr(builder, loc, converter, type)
-          : LLVM::getStridedElementPtr(builder, loc, converter, type, descriptor, indices);
-  return LLVM::PtrToIntOp::create(builder, loc, builder.getI32Type(), pointer);
+  Type i32 = builder.getI32Type();
+  if (indices.size() > 1)
+    return LLVM::PtrToIntOp::create(
+        builder, loc, i32,
+        LLVM::getStridedElementPtr(builder, loc, converter, type, descriptor, indices));
+  // LLVM makes sums of pointers in 64 bits.
+  MemRefDescriptor buffer(descriptor);
+  Value first = LLVM::PtrToIntOp::create(builder, loc, i32, buffer.alignedPtr(builder, loc));
+  Value bytes = LLVM::ConstantOp::create(
+      builder, loc, builder.getI32IntegerAttr(type.getElementTypeBitWidth() / 8));
+  Value element = LLVM::TruncOp::create(builder, loc, i32, buffer.offset(builder, loc));
+  if (!indices.empty())
+    element = LLVM::AddOp::create(builder, loc, element,
+                                  LLVM::TruncOp::create(builder, loc, i32, indices.front()));
+  return LLVM::AddOp::create(builder, loc, first,
+                             LLVM::MulOp::create(builder, loc, element, bytes));
 }

@@ -194,7 +194,7 @@ public:
   static constexpr int64_t kRegisters = 4;
 
   LaneMatrices(OpBuilder &rewriter, Location loc, const LLVMTypeConverter &converter, Value memref,
-               Value descriptor)
+               Value descriptor, Value thread = {})
       : rewriter(rewriter), loc(loc), tile(*SharedTile::get(memref.getType())) {
     auto bits = [&](Value v, int64_t shift, int64_t count) -> Value {
       if (shift)
@@ -205,9 +205,12 @@ public:
     auto mul = [&](Value x, int64_t y) -> Value {
       return LLVM::MulOp::create(rewriter, loc, x, constant(y));
     };
-    Value thread = NVVM::ThreadIdXOp::create(rewriter, loc, rewriter.getI32Type());
+    if (!thread)
+      thread = NVVM::ThreadIdXOp::create(rewriter, loc, rewriter.getI32Type());
     Value warp = bits(thread, 5, 2), matrix = bits(thread, 3, 2);
-    Value row = add(mul(warp, 16), add(mul(bits(matrix, 0, 1), 8), bits(thread, 0, 3)));
+    Value row = add(mul(bits(matrix, 0, 1), 8), bits(thread, 0, 3));
+    if (tile.rows == kWarpgroupRows)
+      row = add(mul(warp, 16), row);
     // Chunk c of 16 bytes lies where c ^ (r mod 8) of a 128-byte row would; in shorter rows it
     // is r/2 mod 4 and r/4 mod 2 (PTX ISA, "swizzling modes").
     chunks = tile.getRowBytes() / kChunk;
@@ -266,16 +269,19 @@ struct ReadTileLowering : ConvertOpToLLVMPattern<ReadTileOp> {
   LogicalResult matchAndRewrite(ReadTileOp op, OpAdaptor adaptor,
                                 ConversionPatternRewriter &rewriter) const override {
     Location loc = op.getLoc();
-    LaneMatrices matrices(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile());
+    LaneMatrices matrices(rewriter, loc, *getTypeConverter(), op.getTile(), adaptor.getTile(),
+                          adaptor.getThread());
     auto type = cast<VectorType>(op.getResult().getType());
     SmallVector<Type> types(LaneMatrices::kRegisters, rewriter.getI32Type());
     SmallVector<Value> registers;
+    // Of 16 columns, four.
+    int64_t first = op.getFrom() / 16 * LaneMatrices::kRegisters;
     for (int64_t i = 0; i < type.getNumElements() / 2; i += LaneMatrices::kRegisters)
       llvm::append_range(
           registers,
           createInlinePTX(rewriter, loc,
                           "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {$0, $1, $2, $3}, [$4];", types,
-                          matrices.getAddress(i)));
+                          matrices.getAddress(first + i)));
     createInlinePTX(rewriter, loc, "bar.warp.sync -1;", {}, {});
     rewriter.replaceOp(op, packRegisters(rewriter, loc, type, registers));
     return success();

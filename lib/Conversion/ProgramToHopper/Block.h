@@ -48,6 +48,7 @@ struct BlockValues {
   Group group;             ///< the only one of a block that is not persistent
   Value thread, warpgroup; ///< number in the block; uniform over a warp
   Value signals;           ///< whether this thread is its warpgroup's first
+  Value releases;          ///< whether this thread lets tiles of rings go
 };
 
 /// Tiles, or places of a list, from `begin` up to `end`.

@@ -160,9 +160,9 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
                                  "program itself, or one for each step of its loop, but got "
                                  "neither";
   for (Operation *user : load->getUsers())
-    if (!isa<vector::ContractionOp>(user))
-      return load.emitOpError() << "expected contractions alone to read a tile in shared memory "
-                                   "but got '"
+    if (!isa<vector::ContractionOp, WeightsOp>(user))
+      return load.emitOpError() << "expected contractions and weights alone to read a tile in "
+                                   "shared memory but got '"
                                 << user->getName() << "'";
   if (StringRef obstacle = getObstacle(load); !obstacle.empty())
     return load.emitOpError() << "expected " << obstacle << ", as tensor copies need, but got "
@@ -341,6 +341,8 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   if (plan.splitsSums() && failed(splitSums(plan)))
     return failure();
   plan.streams = findStreams(*loop);
+  for (LoadTileOp load : plan.streams)
+    plan.warpsRelease |= llvm::any_of(load->getUsers(), llvm::IsaPred<WeightsOp>);
   plan.rows = findRows(*loop, plan.split);
   plan.intervals = loop->getNumIntervals();
   plan.countsRounds = loop->getRounds() != nullptr;

@@ -39,7 +39,7 @@ void ConsumerBuilder::passBy(Value begin, Value end, Value first, Value step) {
   // Lest one warp frees what a sister still waits for.
   meet();
   for (Value ring : block.rings)
-    hopper::RingReleaseOp::create(b, loc, ring, now, block.signals);
+    hopper::RingReleaseOp::create(b, loc, ring, now, block.releases);
 }
 
 /// Makes zeros of the rows of `tile` from the load's bound on. Every consumer does, as none may go
@@ -108,10 +108,12 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
   llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   bool clears = load.getBelow() && sumsOverRows(load);
   // Once in each stage: one that lags is of another step, and has nothing from those before.
+  // Weights that are made a second time need not wait for what their scores were made of.
   Operation *stage = nullptr;
   Value now, held;
   for (Operation *user : users) {
-    if (!held || getStage(user) != stage) {
+    bool isSame = getStage(user) == stage || isa<WeightsOp>(user);
+    if (!held || !isSame) {
       stage = getStage(user);
       b.setInsertionPoint(stage == getStage(load) ? load : user);
       now = stepAt(loop, first, step);
@@ -124,7 +126,7 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
                         [&](OpOperand &use) { return user->isAncestor(use.getOwner()); });
   }
   b.setInsertionPointAfter(users.back());
-  hopper::RingReleaseOp::create(b, loc, ring, now, block.signals);
+  hopper::RingReleaseOp::create(b, loc, ring, now, block.releases);
   b.eraseOp(load);
 }
 

@@ -17,6 +17,23 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// Whether warps of a group may answer `condition` differently.
+static bool isOfWarps(Value condition) {
+  Operation *def = condition.getDefiningOp();
+  return isa_and_nonnull<AnyRowOp>(def) ||
+         (isa_and_nonnull<arith::OrIOp>(def) && llvm::any_of(def->getOperands(), isOfWarps));
+}
+
+/// Whether some warps of a group alone may come to `op`: it takes all four for an asynchronous
+/// product.
+static bool isOnBranchOfWarps(Operation *op) {
+  for (auto branch = op->getParentOfType<scf::IfOp>(); branch;
+       branch = branch->getParentOfType<scf::IfOp>())
+    if (isOfWarps(branch.getCondition()))
+      return true;
+  return false;
+}
+
 /// `op` as an asynchronous product; null with an error where its operands are not those of
 /// one.
 static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
@@ -55,10 +72,10 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   return product;
 }
 
-/// The arrivals right behind `product`, up to the next op with an effect.
-static SmallVector<Operation *> arrivalsBehind(hopper::WgmmaOp product) {
+/// The arrivals right behind `product`, up to `end` or the next op with an effect.
+static SmallVector<Operation *> arrivalsBehind(hopper::WgmmaOp product, Operation *end) {
   SmallVector<Operation *> arrivals;
-  for (Operation *op = product->getNextNode(); op; op = op->getNextNode()) {
+  for (Operation *op = product->getNextNode(); op != end; op = op->getNextNode()) {
     if (isa<hopper::BarrierArriveOp>(op))
       arrivals.push_back(op);
     else if (!isPure(op))
@@ -133,7 +150,7 @@ static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
   if (isa<BlockArgument>(product.getA()) && isa<VectorType>(product.getA().getType()))
     if (Operation *next = findProductBehindWork(product); next && next->isBeforeInBlock(first))
       first = next;
-  SmallVector<Operation *> arrivals = arrivalsBehind(product);
+  SmallVector<Operation *> arrivals = arrivalsBehind(product, first);
   int64_t pending = countBehind(product, first);
   SmallVector<Value> values = {product.getD()};
   auto wait = [&](bool held) {
@@ -182,7 +199,10 @@ struct ContractToWgmmaPass : flashattn::impl::ContractToWgmmaBase<ContractToWgmm
     SmallVector<vector::ContractionOp> contractions;
     getOperation()->walk([&](OnThreadsOp threads) {
       if (threads.getSchedule().getRoles())
-        threads.walk([&](vector::ContractionOp op) { contractions.push_back(op); });
+        threads.walk([&](vector::ContractionOp op) {
+          if (!isOnBranchOfWarps(op))
+            contractions.push_back(op);
+        });
     });
     SmallVector<hopper::WgmmaOp> products;
     for (vector::ContractionOp op : contractions) {

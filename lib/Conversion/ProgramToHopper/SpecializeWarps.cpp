@@ -16,6 +16,9 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// Threads of a warp, and warps of a warpgroup.
+static constexpr int64_t kWarpThreads = 32, kWarps = hopper::kWarpgroupThreads / kWarpThreads;
+
 namespace {
 /// The launch, and what its threads share.
 class LaunchBuilder : public BlockBuilder {
@@ -110,9 +113,10 @@ void LaunchBuilder::initBlock() {
         b, loc, values.barriers, index(i),
         b.getI64IntegerAttr(isEmpty ? plan.getConsumers() / plan.getPrograms() : 1));
   }
+  constexpr int64_t kPlaces = 2;
   for (Value ring : values.rings)
-    hopper::RingInitOp::create(b, loc, ring, plan.getConsumers());
-  constexpr int64_t kPlaces = 2, kWarps = 4;
+    hopper::RingInitOp::create(b, loc, ring,
+                               plan.getConsumers() * (plan.warpsRelease ? kWarps : 1));
   auto initPlaces = [&](int64_t first, int64_t count, int64_t arrivals) {
     for (int64_t i = 0; i < count; ++i)
       hopper::BarrierInitOp::create(b, loc, values.barriers, index(first + i),
@@ -164,6 +168,11 @@ void LaunchBuilder::build() {
   Value inGroup =
       arith::AndIOp::create(b, loc, values.thread, index(hopper::kWarpgroupThreads - 1));
   values.signals = compare(arith::CmpIPredicate::eq, inGroup, index(0));
+  values.releases = values.signals;
+  if (plan.warpsRelease) {
+    Value inWarp = arith::AndIOp::create(b, loc, values.thread, index(kWarpThreads - 1));
+    values.releases = compare(arith::CmpIPredicate::eq, inWarp, index(0));
+  }
   Value isProducer = compare(arith::CmpIPredicate::eq, values.warpgroup, index(0));
   auto role = scf::IfOp::create(b, loc, isProducer, /*withElseRegion=*/true);
   gpu::TerminatorOp::create(b, loc);

@@ -344,10 +344,15 @@ void storeShared(Thread *thread, int32_t place, void *to, const void *from, int6
 
 constexpr int64_t kPairBytes = 4;
 
-/// Where elements `i` and the next one of a thread lie in `tile` in shared memory.
-uint32_t findPair(Thread &thread, int64_t i, char *tile, int64_t rowBytes, int64_t panelStride) {
+/// Rows of a group's tile that one of its warps has.
+constexpr int64_t kWarpRows = 16;
+
+/// Where elements `i` and the next one of a thread lie in `tile` in shared memory, in which each
+/// warp's rows are `warpRows` behind the last one's.
+uint32_t findPair(Thread &thread, int64_t i, char *tile, int64_t rowBytes, int64_t panelStride,
+                  int64_t warpRows = kWarpRows) {
   unsigned inGroup = thread.index % kGroupThreads, lane = thread.lane();
-  int64_t row = inGroup / kWarpThreads * 16 + lane / 4 + (i / 2 % 2) * 8;
+  int64_t row = inGroup / kWarpThreads * warpRows + lane / 4 + (i / 2 % 2) * 8;
   int64_t column = (i / 4 * 8 + lane % 4 * 2) * int64_t(sizeof(uint16_t));
   char *at = tile + column / rowBytes * panelStride + row * rowBytes + column % rowBytes;
   return swizzleRow(thread.block->getShared(thread, at, kPairBytes, kPairBytes), rowBytes);
@@ -361,12 +366,14 @@ void storeTile(Thread *thread, int32_t place, const uint16_t *values, int64_t el
         values + i, kPairBytes, kPairBytes);
 }
 
-void readTile(Thread *thread, int32_t place, uint16_t *values, int64_t elements, char *tile,
-              int64_t rowBytes, int64_t panelStride) {
+void readTile(Thread *thread, int32_t place, uint16_t *values, int64_t first, int64_t elements,
+              char *tile, int64_t rowBytes, int64_t panelStride, int64_t rows) {
   thread->enter(place);
   Block &block = *thread->block;
   for (int64_t i = 0; i < elements; i += 2) {
-    uint32_t offset = findPair(*thread, i, tile, rowBytes, panelStride);
+    // A tile of one warp's rows is every warp's.
+    uint32_t offset =
+        findPair(*thread, first + i, tile, rowBytes, panelStride, rows > kWarpRows ? kWarpRows : 0);
     block.access(*thread, offset, kPairBytes, /*writes=*/false);
     block.countAccess(*thread, offset, kPairBytes);
     std::memcpy(values + i, block.shared + offset, kPairBytes);

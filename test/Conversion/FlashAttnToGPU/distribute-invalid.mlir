@@ -181,6 +181,94 @@ func.func @part_of_a_panel(%thread: index, %ds: memref<1x128x64xf16, #shared>, %
 
 // -----
 
+// Of tiles as wgmma takes them, by mma.sync.
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+func.func @made_factor(%thread: index, %x: f16, %k: memref<1x16x64xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+    %none = arith.constant dense<0.0> : vector<64x16xf32>
+    %a = vector.broadcast %x : f16 to vector<64x64xf16>
+    %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+func.func @few_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x24x64xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+    %none = arith.constant dense<0.0> : vector<64x24xf32>
+    %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
+    %b = hopper.load_tile %k : memref<1x24x64xf16, #shared> -> vector<24x64xf16>
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<24x64xf16> into vector<64x24xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+func.func @other_columns(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x64x64xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+    %none = arith.constant dense<0.0> : vector<64x64xf32>
+    %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
+    %b = hopper.load_tile %k : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    %s = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+func.func @two_groups(%thread: index, %q: memref<1x128x64xf16, #shared>, %k: memref<1x16x64xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %none = arith.constant dense<0.0> : vector<128x16xf32>
+    %a = hopper.load_tile %q : memref<1x128x64xf16, #shared> -> vector<128x64xf16>
+    %b = hopper.load_tile %k : memref<1x16x64xf16, #shared> -> vector<16x64xf16>
+    // expected-error @+1 {{'vector.contract' op expected lhs[m,k] of 64 rows times rhs[n,k] of a multiple of 16, both in shared memory, in a product of some warps of a group}}
+    %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<128x64xf16>, vector<16x64xf16> into vector<128x16xf32>
+  }
+  return
+}
+
+// -----
+
+#shared = #gpu.address_space<workgroup>
+func.func @reduction(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: memref<1x16x32xf16, #shared>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+    %none = arith.constant dense<1.0> : vector<64xf32>
+    %s = hopper.wgmma %q, %k : memref<1x64x32xf16, #shared>, memref<1x16x32xf16, #shared> -> vector<64x16xf32>
+    %sw = hopper.wgmma_wait %s : vector<64x16xf32>
+    // expected-error @+1 {{'vector.multi_reduction' op expected a reduction by add, maxnumf or maxsi in a tile program}}
+    %product = vector.multi_reduction <mul>, %sw, %none [1] : vector<64x16xf32> to vector<64xf32>
+  }
+  return
+}
+
+// -----
+
 #km = affine_map<(m, n, k) -> (k, m)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>

@@ -654,3 +654,104 @@ func.func @long_sum(%rows: memref<?xf32>) {
   }
   return
 }
+
+// -----
+
+// A product of some warps of a group. Each multiplies its own rows, 16 columns of K at a time, with 16 rows of the other
+// tile: what ldmatrix reads of these are the operands of two blocks of 8 columns.
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+// CHECK-LABEL: func @some_warps
+// CHECK-SAME: (%[[THREAD:[a-z0-9]+]]: index, %[[Q:[a-z0-9]+]]: memref<2x64x16xf16, {{.*}}>, %[[K:[a-z0-9]+]]: memref<2x32x16xf16, {{.*}}>,
+// CHECK: %[[ZERO:.*]] = arith.constant dense<0.000000e+00> : vector<16xf32>
+// CHECK: %[[ANY:.*]] = flashattn.vote any
+// CHECK: scf.if %[[ANY]] -> (vector<16xf32>) {
+// The thread's number passes through a shuffle, lest the addresses are made before the branch.
+// CHECK: %[[NUMBER:.*]] = arith.index_cast %[[THREAD]] : index to i32
+// CHECK: %[[HERE:.*]], %{{.*}} = gpu.shuffle xor %[[NUMBER]], %c0_i32, %c32_i32
+// CHECK: %[[SUMS:.*]]:16 = vector.to_elements %[[ZERO]]
+// CHECK: %[[A:.*]] = hopper.read_tile %[[Q]] by %[[HERE]] : memref<2x64x16xf16, {{.*}}> -> vector<8xf16>
+// CHECK: %[[A0:.*]] = vector.shuffle %[[A]], %[[A]] [0, 1]
+// CHECK: %[[A1:.*]] = vector.shuffle %[[A]], %[[A]] [2, 3]
+// CHECK: %[[A2:.*]] = vector.shuffle %[[A]], %[[A]] [4, 5]
+// CHECK: %[[A3:.*]] = vector.shuffle %[[A]], %[[A]] [6, 7]
+// CHECK: %[[ROWS:.*]] = memref.subview %[[K]][0, 0, 0] [2, 16, 16] [1, 1, 1]
+// CHECK: %[[B:.*]] = hopper.read_tile %[[ROWS]] by %[[HERE]] : memref<2x16x16xf16, strided<[512, 16, 1]>, {{.*}}> -> vector<8xf16>
+// CHECK: %[[B0:.*]] = vector.shuffle %[[B]], %[[B]] [0, 1]
+// CHECK: %[[B1:.*]] = vector.shuffle %[[B]], %[[B]] [2, 3]
+// CHECK: %[[B2:.*]] = vector.shuffle %[[B]], %[[B]] [4, 5]
+// CHECK: %[[B3:.*]] = vector.shuffle %[[B]], %[[B]] [6, 7]
+// CHECK: %[[D:.*]] = nvvm.mma.sync A[%[[A0]], %[[A1]], %[[A2]], %[[A3]]] B[%[[B0]], %[[B2]]] C[%[[SUMS]]#0, %[[SUMS]]#1, %[[SUMS]]#2, %[[SUMS]]#3]
+// CHECK: %[[D0:.*]] = llvm.extractvalue %[[D]][0]
+// CHECK: nvvm.mma.sync A[%[[A0]], %[[A1]], %[[A2]], %[[A3]]] B[%[[B1]], %[[B3]]] C[%[[SUMS]]#4, %[[SUMS]]#5, %[[SUMS]]#6, %[[SUMS]]#7]
+// CHECK: %[[ROWS16:.*]] = memref.subview %[[K]][0, 16, 0] [2, 16, 16] [1, 1, 1]
+// CHECK: hopper.read_tile %[[ROWS16]] by %[[HERE]]
+// CHECK: nvvm.mma.sync A[%[[A0]], %{{.*}} C[%[[SUMS]]#8,
+// CHECK: nvvm.mma.sync A[%[[A0]], %{{.*}} C[%[[SUMS]]#12,
+// The next columns are added.
+// CHECK: %[[A16:.*]] = hopper.read_tile %[[Q]] from 16 by %[[HERE]]
+// CHECK: %[[A160:.*]] = vector.shuffle %[[A16]], %[[A16]] [0, 1]
+// CHECK: hopper.read_tile %[[ROWS]] from 16 by %[[HERE]]
+// CHECK: nvvm.mma.sync A[%[[A160]], %{{.*}} C[%[[D0]],
+// CHECK: nvvm.mma.sync A[%[[A160]],
+// CHECK: hopper.read_tile %[[ROWS16]] from 16 by %[[HERE]]
+// CHECK-COUNT-2: nvvm.mma.sync A[%[[A160]],
+// CHECK-NOT: nvvm.mma.sync
+// CHECK: %[[S:.*]] = vector.from_elements
+// CHECK: scf.yield %[[S]] : vector<16xf32>
+func.func @some_warps(%thread: index, %q: memref<2x64x16xf16, #shared>, %k: memref<2x32x16xf16, #shared>, %out: memref<?x32xf32>) {
+  %c0 = arith.constant 0 : index
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+    %none = arith.constant dense<0.0> : vector<64x32xf32>
+    %limit = arith.constant dense<2.0> : vector<64x32xf32>
+    %s = hopper.wgmma %q, %k : memref<2x64x16xf16, #shared>, memref<2x32x16xf16, #shared> -> vector<64x32xf32>
+    %sw = hopper.wgmma_wait %s : vector<64x32xf32>
+    %above = arith.cmpf ugt, %sw, %limit : vector<64x32xf32>
+    %any = flashattn.any_row %above : vector<64x32xi1>
+    %r = scf.if %any -> (vector<64x32xf32>) {
+      %a = hopper.load_tile %q : memref<2x64x16xf16, #shared> -> vector<64x32xf16>
+      %b = hopper.load_tile %k : memref<2x32x16xf16, #shared> -> vector<32x32xf16>
+      %again = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x32xf16>, vector<32x32xf16> into vector<64x32xf32>
+      scf.yield %again : vector<64x32xf32>
+    } else {
+      scf.yield %sw : vector<64x32xf32>
+    }
+    flashattn.store_tile %r to %out[%c0, %c0] dims [0, 1] in_bounds [false, true] : vector<64x32xf32>, memref<?x32xf32>
+  }
+  return
+}
+
+// -----
+
+// The largest of a lane's weights, as integers.
+#shared = #gpu.address_space<workgroup>
+// CHECK-LABEL: func @largest_bits
+// CHECK: %[[W:.*]] = hopper.wgmma_wait %{{.*}} : vector<8xf32>
+// CHECK: %[[BITS:.*]] = arith.bitcast %[[W]] : vector<8xf32> to vector<8xi32>
+// CHECK: arith.maxsi
+// CHECK-NOT: gpu.shuffle
+// CHECK: %[[GROWN:.*]] = arith.cmpi sgt, %{{.*}} : vector<2xi32>
+// CHECK: vector.to_elements %[[GROWN]] : vector<2xi1>
+// CHECK: flashattn.vote any
+func.func @largest_bits(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: memref<1x16x32xf16, #shared>, %counts: memref<?xindex>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+    %c0 = arith.constant 0 : index
+    %none = arith.constant dense<0> : vector<64x4xi32>
+    %limit = arith.constant dense<1132462080> : vector<64x4xi32>
+    %s = hopper.wgmma %q, %k : memref<1x64x32xf16, #shared>, memref<1x16x32xf16, #shared> -> vector<64x16xf32>
+    %sw = hopper.wgmma_wait %s : vector<64x16xf32>
+    %bits = arith.bitcast %sw : vector<64x16xf32> to vector<64x16xi32>
+    %lanes = vector.shape_cast %bits : vector<64x16xi32> to vector<64x2x4x2xi32>
+    %max = vector.multi_reduction <maxsi>, %lanes, %none [1, 3] : vector<64x2x4x2xi32> to vector<64x4xi32>
+    %grown = arith.cmpi sgt, %max, %limit : vector<64x4xi32>
+    %any = flashattn.any_row %grown : vector<64x4xi1>
+    scf.if %any {
+      memref.store %c0, %counts[%c0] : memref<?xindex>
+    }
+  }
+  return
+}

@@ -11,8 +11,10 @@
 // CHECK-DAG: %[[MAP:.*]] = builtin.unrealized_conversion_cast %[[M]] : !hopper.tensor_map<80x64xf16> to !llvm.ptr
 // CHECK-DAG: %[[COL64:.*]] = builtin.unrealized_conversion_cast %[[COL]] : index to i64
 // CHECK-DAG: %[[ROW64:.*]] = builtin.unrealized_conversion_cast %[[ROW]] : index to i64
-// CHECK: %[[TO:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
-// CHECK: %[[BARRIER:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[TILES:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[TO:.*]] = llvm.add %[[TILES]],
+// CHECK: %[[BARRIERS:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[BARRIER:.*]] = llvm.add %[[BARRIERS]],
 // CHECK: %[[X:.*]] = llvm.trunc %[[COL64]] : i64 to i32
 // CHECK: %[[Y:.*]] = llvm.trunc %[[ROW64]] : i64 to i32
 // CHECK: llvm.inline_asm has_side_effects
@@ -38,11 +40,16 @@ func.func @rank5(%m: !hopper.tensor_map<8x16xbf16>,
   return
 }
 
-// A stage of a ring: the tile begins at the memref's offset.
+// A stage of a ring: the tile begins at the memref's offset, of elements of 2 bytes. Addresses of shared memory are
+// added up in 32 bits.
 // CHECK-LABEL: func @offset
+// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i32)
+// CHECK: %[[FIRST:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
 // CHECK: %[[START:.*]] = llvm.extractvalue %{{.*}}[2]
-// CHECK: %[[AT:.*]] = llvm.getelementptr %{{.*}}[%[[START]]] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, f16
-// CHECK: llvm.ptrtoint %[[AT]]
+// CHECK: %[[ELEMENT:.*]] = llvm.trunc %[[START]] : i64 to i32
+// CHECK: %[[BYTES:.*]] = llvm.mul %[[ELEMENT]], %[[C2]]
+// CHECK: %[[AT:.*]] = llvm.add %[[FIRST]], %[[BYTES]]
+// CHECK: cp.async.bulk.tensor.2d{{.*}}"r,l,r,r,r" %[[AT]],
 func.func @offset(%m: !hopper.tensor_map<80x64xf16>,
                   %tile: memref<2x80x64xf16, strided<[5120, 64, 1], offset: ?>, #gpu.address_space<workgroup>>,
                   %bars: !bars, %i: index) {
@@ -52,9 +59,14 @@ func.func @offset(%m: !hopper.tensor_map<80x64xf16>,
 }
 
 // CHECK-LABEL: func @barriers
-// CHECK: %[[I:.*]] = builtin.unrealized_conversion_cast %{{.*}} : index to i64
-// CHECK: %[[AT:.*]] = llvm.getelementptr %{{.*}}[%[[I]]] : (!llvm.ptr<3>, i64) -> !llvm.ptr<3>, i64
-// CHECK: %[[BARRIER:.*]] = llvm.ptrtoint %[[AT]] : !llvm.ptr<3> to i32
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i32)
+// CHECK-DAG: %[[I:.*]] = builtin.unrealized_conversion_cast %{{.*}} : index to i64
+// CHECK: %[[FIRST:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[START:.*]] = llvm.trunc %{{.*}} : i64 to i32
+// CHECK: %[[NUMBER:.*]] = llvm.trunc %[[I]] : i64 to i32
+// CHECK: %[[PLACE:.*]] = llvm.add %[[START]], %[[NUMBER]]
+// CHECK: %[[BYTES:.*]] = llvm.mul %[[PLACE]], %[[C8]]
+// CHECK: %[[BARRIER:.*]] = llvm.add %[[FIRST]], %[[BYTES]]
 // CHECK: llvm.inline_asm has_side_effects "mbarrier.init.shared::cta.b64 [$0], 3;", "r" %[[BARRIER]]
 // CHECK: llvm.inline_asm has_side_effects "fence.mbarrier_init.release.cluster;", ""
 // CHECK: llvm.inline_asm has_side_effects "mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], 20480;", "r"

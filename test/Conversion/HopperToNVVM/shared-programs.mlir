@@ -46,7 +46,8 @@ func.func @pin(%x: vector<4xf16>) -> vector<4xf16> {
 // As many bytes as a place has, to the place of the turn, known to the barrier.
 // CHECK-LABEL: func @bulk_load
 // CHECK: %[[PLACE:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
-// CHECK: %[[BAR:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[BARS:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[BAR:.*]] = llvm.add %[[BARS]],
 // CHECK: %[[FROM:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr to i64
 // CHECK: llvm.inline_asm has_side_effects "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [$0], [$1], 256, [$2];", "r,l,r" %[[PLACE]], %[[FROM]], %[[BAR]] :
 func.func @bulk_load(%s: memref<?x?xf32>, %p: memref<3x64xf32, #shared>, %bars: memref<4xi64, #shared>, %i: index) {
@@ -56,7 +57,8 @@ func.func @bulk_load(%s: memref<?x?xf32>, %p: memref<3x64xf32, #shared>, %bars: 
 
 // Each thread makes its writes known to products, the warp meets, and one of it arrives.
 // CHECK-LABEL: func @publish
-// CHECK: %[[AT:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[BARS:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[AT:.*]] = llvm.add %[[BARS]],
 // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
 // CHECK: %[[LANE:.*]] = llvm.and %[[THREAD]], %{{.*}}
 // CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Afence.proxy.async.shared::cta;\0Abar.warp.sync -1;\0Asetp.eq.b32 p, $1, 0;\0A@p mbarrier.arrive.shared::cta.b64 _, [$0];\0A}", "r,r" %[[AT]], %[[LANE]] :

@@ -16,6 +16,7 @@
 // CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i32)
 // CHECK-DAG: %[[C5:.*]] = llvm.mlir.constant(5 : i32)
 // CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK-DAG: %[[C2:.*]] = llvm.mlir.constant(2 : i32)
 // CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i32)
 // CHECK-DAG: %[[C0:.*]] = llvm.mlir.constant(0 : i32)
 // CHECK: %[[THREAD:.*]] = nvvm.read.ptx.sreg.tid.x
@@ -23,17 +24,21 @@
 // CHECK: %[[WARP:.*]] = llvm.and %[[WARPS]], %[[C3]]
 // CHECK: %[[MATRICES:.*]] = llvm.lshr %[[THREAD]], %[[C3]]
 // CHECK: %[[MATRIX:.*]] = llvm.and %[[MATRICES]], %[[C3]]
-// CHECK: %[[WARPROW:.*]] = llvm.mul %[[WARP]], %[[C16]]
 // CHECK: %[[HALF:.*]] = llvm.and %[[MATRIX]], %[[C1]]
 // CHECK: %[[HALFROW:.*]] = llvm.mul %[[HALF]], %[[C8]]
 // CHECK: %[[IN8:.*]] = llvm.and %[[THREAD]], %[[C7]]
 // CHECK: %[[IN16:.*]] = llvm.add %[[HALFROW]], %[[IN8]]
+// CHECK: %[[WARPROW:.*]] = llvm.mul %[[WARP]], %[[C16]]
 // CHECK: %[[ROW:.*]] = llvm.add %[[WARPROW]], %[[IN16]]
 // CHECK: %[[SWIZZLE:.*]] = llvm.and %[[ROW]], %[[C7]]
 // CHECK: %[[SIDES:.*]] = llvm.lshr %[[MATRIX]], %[[C1]]
 // CHECK: %[[SIDE:.*]] = llvm.and %[[SIDES]], %[[C1]]
 // CHECK: %[[CHUNK:.*]] = llvm.xor %[[SIDE]], %[[SWIZZLE]]
-// CHECK: %[[TILE:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// The tile's offset is one of elements, of 2 bytes; all of it is added up in 32 bits.
+// CHECK: %[[BUFFER:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[OFFSET:.*]] = llvm.trunc %{{.*}} : i64 to i32
+// CHECK: %[[BYTES:.*]] = llvm.mul %[[OFFSET]], %[[C2]]
+// CHECK: %[[TILE:.*]] = llvm.add %[[BUFFER]], %[[BYTES]]
 // CHECK: %[[ROWAT:.*]] = llvm.mul %[[ROW]], %[[C128]]
 // CHECK: %[[CHUNKAT:.*]] = llvm.mul %[[CHUNK]], %[[C16]]
 // CHECK: %[[INTILE:.*]] = llvm.add %[[ROWAT]], %[[CHUNKAT]]
@@ -123,7 +128,8 @@ func.func @store_32(%x: vector<16xf16>, %t: memref<2x64x16xf16, #shared>) {
 // CHECK-DAG: %[[MAP:.*]] = builtin.unrealized_conversion_cast %[[M]] : !hopper.tensor_map<64x64xf16> to !llvm.ptr
 // CHECK-DAG: %[[COL64:.*]] = builtin.unrealized_conversion_cast %[[COL]] : index to i64
 // CHECK-DAG: %[[ROW64:.*]] = builtin.unrealized_conversion_cast %[[ROW]] : index to i64
-// CHECK: %[[AT:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[BUFFER:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[AT:.*]] = llvm.add %[[BUFFER]], %{{.*}}
 // CHECK: %[[X:.*]] = llvm.trunc %[[COL64]] : i64 to i32
 // CHECK: %[[Y:.*]] = llvm.trunc %[[ROW64]] : i64 to i32
 // CHECK: llvm.inline_asm has_side_effects "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [$1, {$2, $3}], [$0];", "r,l,r,r" %[[AT]], %[[MAP]], %[[X]], %[[Y]] :
@@ -185,7 +191,8 @@ func.func @groups(%id: i32) {
 
 // What `hopper.store_tile` writes comes back by the same addresses, and the warp may write there again.
 // CHECK-LABEL: func @read_64
-// CHECK: %[[TILE:.*]] = llvm.ptrtoint
+// CHECK: %[[BUFFER:.*]] = llvm.ptrtoint
+// CHECK: %[[TILE:.*]] = llvm.add %[[BUFFER]],
 // CHECK: %[[BASE:.*]] = llvm.add %[[TILE]],
 // CHECK: %[[X0:.*]] = llvm.xor %[[BASE]],
 // CHECK: %[[A0:.*]] = llvm.add %[[X0]],
@@ -198,4 +205,42 @@ func.func @groups(%id: i32) {
 func.func @read_64(%tile: memref<1x64x64xf16, #shared>) -> vector<16xf16> {
   %0 = hopper.read_tile %tile : memref<1x64x64xf16, #shared> -> vector<16xf16>
   return %0 : vector<16xf16>
+}
+
+// From column 80 on: of the second panel, 8192 bytes further, the second 32 bytes of a row.
+// CHECK-LABEL: func @read_from
+// CHECK-DAG: %[[PANEL:.*]] = llvm.mlir.constant(8192 : i32)
+// CHECK-DAG: %[[C32:.*]] = llvm.mlir.constant(32 : i32)
+// CHECK: %[[X:.*]] = llvm.xor %{{.*}}, %[[C32]]
+// CHECK: %[[AT:.*]] = llvm.add %[[X]], %[[PANEL]]
+// CHECK: llvm.inline_asm {{.*}} "ldmatrix{{.*}} %[[AT]] :
+// CHECK-NOT: ldmatrix
+// CHECK: return
+func.func @read_from(%tile: memref<2x64x64xf16, #shared>) -> vector<8xf16> {
+  %0 = hopper.read_tile %tile from 80 : memref<2x64x64xf16, #shared> -> vector<8xf16>
+  return %0 : vector<8xf16>
+}
+
+// The number of the thread may be given; of a tile of 16 rows every warp has all.
+// CHECK-LABEL: func @read_rows
+// CHECK-SAME: , %[[THREAD:[a-z0-9]+]]: i32)
+// CHECK-DAG: %[[C8:.*]] = llvm.mlir.constant(8 : i32)
+// CHECK-DAG: %[[C7:.*]] = llvm.mlir.constant(7 : i32)
+// CHECK-DAG: %[[C3:.*]] = llvm.mlir.constant(3 : i32)
+// CHECK-DAG: %[[C1:.*]] = llvm.mlir.constant(1 : i32)
+// CHECK-NOT: nvvm.read.ptx.sreg.tid.x
+// CHECK: %[[MATRICES:.*]] = llvm.lshr %[[THREAD]], %[[C3]]
+// CHECK: %[[MATRIX:.*]] = llvm.and %[[MATRICES]], %[[C3]]
+// CHECK: %[[HALF:.*]] = llvm.and %[[MATRIX]], %[[C1]]
+// CHECK: %[[HALFROW:.*]] = llvm.mul %[[HALF]], %[[C8]]
+// CHECK: %[[IN8:.*]] = llvm.and %[[THREAD]], %[[C7]]
+// CHECK: %[[ROW:.*]] = llvm.add %[[HALFROW]], %[[IN8]]
+// Where a warp's rows would be added to these, the swizzle follows.
+// CHECK-NEXT: llvm.and %[[ROW]], %[[C7]]
+// CHECK: ldmatrix
+// CHECK-NOT: ldmatrix
+// CHECK: return
+func.func @read_rows(%tile: memref<1x16x64xf16, #shared>, %thread: i32) -> vector<8xf16> {
+  %0 = hopper.read_tile %tile by %thread : memref<1x16x64xf16, #shared> -> vector<8xf16>
+  return %0 : vector<8xf16>
 }

@@ -9,7 +9,8 @@
 // CHECK-LABEL: func @shared_128
 // CHECK-DAG: %[[FIELDS:.*]] = llvm.mlir.constant(4611686293305360384 : i64) : i64
 // CHECK-DAG: %[[C4:.*]] = llvm.mlir.constant(4 : i32) : i32
-// CHECK: %[[A32:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[AT:.*]] = llvm.ptrtoint %{{.*}} : !llvm.ptr<3> to i32
+// CHECK: %[[A32:.*]] = llvm.add %[[AT]],
 // CHECK: %[[AU:.*]] = llvm.lshr %[[A32]], %[[C4]]
 // CHECK: %[[AW:.*]] = llvm.zext %[[AU]] : i32 to i64
 // CHECK: %[[A:.*]] = llvm.or %[[AW]], %[[FIELDS]]

@@ -75,6 +75,128 @@ func.func @depth(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 
 // -----
 
+#late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>
+
+// Each warp decides for itself whether scores are made again: that product is no asynchronous one, which all four warps
+// of a group issue. The ones around it are.
+// CHECK-LABEL: func @late
+// CHECK: scf.for {{.*}} iter_args(%{{.*}}, %{{.*}}, %[[O:.*]] = %{{.*}}, %[[P:.*]] = %{{.*}})
+// CHECK:   hopper.barrier_wait
+// CHECK:   %[[KEYS:.*]] = memref.subview
+// CHECK:   %[[S:.*]] = hopper.wgmma %[[QS:.*]], %[[KEYS]] : {{.*}} -> vector<64x32xf32>
+// CHECK:   hopper.barrier_wait
+// CHECK:   %[[PV:.*]] = hopper.wgmma %[[P]], %{{.*}}, %[[O]] transposed
+// The keys stay until the branch is over.
+// CHECK-NOT: hopper.barrier_arrive
+// CHECK:   %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<64x32xf32>
+// CHECK-NOT: hopper
+// CHECK:   math.fma %[[SW]],
+// CHECK:   %[[GROWN:.*]] = flashattn.any_row %{{.*}} : vector<64x4xi1>
+// CHECK:   %[[UNSEEN:.*]] = flashattn.any_row %{{.*}} : vector<64xi1>
+// CHECK:   %[[ANY:.*]] = arith.ori %[[GROWN]], %[[UNSEEN]]
+// CHECK:   scf.if %[[ANY]] -> (
+// CHECK-NEXT: hopper.wgmma_wait %[[PV]] : vector<64x64xf32>
+// CHECK-NEXT: %[[QT:.*]] = hopper.load_tile %[[QS]]
+// CHECK-NEXT: %[[KT:.*]] = hopper.load_tile %[[KEYS]]
+// CHECK-NEXT: vector.contract {{.*}} %[[QT]], %[[KT]],
+// CHECK-NOT: hopper
+// CHECK:   } else {
+// CHECK-NEXT: hopper.wgmma_wait %[[PV]] {held} : vector<64x64xf32>
+// CHECK-NEXT: scf.yield
+// CHECK-NEXT: }
+// CHECK-COUNT-2: hopper.barrier_arrive
+// CHECK:   scf.yield
+// Tiles that the mask cuts, and the last output.
+// CHECK-NOT: vector.contract
+// CHECK: return
+func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#late)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+
+// Wherever it is a warp's rows that decide, alone or among others, around the product or around what it is in.
+// CHECK-LABEL: func @branches
+// CHECK-SAME: %[[ALL:[a-z0-9]+]]: i1
+// CHECK: %[[ANY:.*]] = flashattn.any_row
+// CHECK: %[[SOME:.*]] = arith.ori %[[ALL]], %[[ANY]]
+// CHECK: scf.if %[[ANY]]
+// CHECK:   hopper.load_tile
+// CHECK:   hopper.load_tile
+// CHECK:   vector.contract
+// CHECK: scf.if %[[SOME]]
+// CHECK:   hopper.load_tile
+// CHECK:   hopper.load_tile
+// CHECK:   vector.contract
+// CHECK: scf.if %[[ALL]]
+// CHECK-NEXT: %[[S:.*]] = hopper.wgmma
+// CHECK-NEXT: hopper.wgmma_wait %[[S]]
+// CHECK: scf.if %[[ANY]]
+// CHECK:   scf.if %[[OTHER:.*]] -> (vector<64x32xf32>) {
+// CHECK:     hopper.load_tile
+// CHECK:     hopper.load_tile
+// CHECK:     vector.contract
+// CHECK-NOT: vector.contract
+// CHECK-NOT: hopper.wgmma
+// CHECK: return
+func.func @branches(%all: i1, %other: i1, %grown: vector<64x4xi1>, %q: memref<1x64x64xf16, #shared>, %k: memref<1x32x64xf16, #shared>, %o: memref<64x32xf32>) {
+  %c0 = arith.constant 0 : index
+  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>) {
+    %none = arith.constant dense<0.0> : vector<64x32xf32>
+    %any = flashattn.any_row %grown : vector<64x4xi1>
+    %some = arith.ori %all, %any : i1
+    %r1 = scf.if %any -> (vector<64x32xf32>) {
+      %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
+      %b = hopper.load_tile %k : memref<1x32x64xf16, #shared> -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      scf.yield %s : vector<64x32xf32>
+    } else {
+      scf.yield %none : vector<64x32xf32>
+    }
+    vector.transfer_write %r1, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x32xf32>, memref<64x32xf32>
+    %r2 = scf.if %some -> (vector<64x32xf32>) {
+      %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
+      %b = hopper.load_tile %k : memref<1x32x64xf16, #shared> -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      scf.yield %s : vector<64x32xf32>
+    } else {
+      scf.yield %none : vector<64x32xf32>
+    }
+    vector.transfer_write %r2, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x32xf32>, memref<64x32xf32>
+    %r3 = scf.if %all -> (vector<64x32xf32>) {
+      %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
+      %b = hopper.load_tile %k : memref<1x32x64xf16, #shared> -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      scf.yield %s : vector<64x32xf32>
+    } else {
+      scf.yield %none : vector<64x32xf32>
+    }
+    vector.transfer_write %r3, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x32xf32>, memref<64x32xf32>
+    scf.if %any {
+      %r4 = scf.if %other -> (vector<64x32xf32>) {
+        %a = hopper.load_tile %q : memref<1x64x64xf16, #shared> -> vector<64x64xf16>
+        %b = hopper.load_tile %k : memref<1x32x64xf16, #shared> -> vector<32x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+        scf.yield %s : vector<64x32xf32>
+      } else {
+        scf.yield %none : vector<64x32xf32>
+      }
+      vector.transfer_write %r4, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x32xf32>, memref<64x32xf32>
+    }
+  }
+  return
+}
+
+// -----
+
 // A program without roles keeps its contractions.
 // CHECK-LABEL: func @no_roles
 // CHECK: vector.contract

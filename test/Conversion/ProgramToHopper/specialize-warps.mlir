@@ -612,3 +612,56 @@ func.func @shared_bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: m
     outs(%o : memref<?x?x?x64xf16>)
   return
 }
+
+// -----
+
+#late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
+
+// A warp may read keys by itself, for scores that it makes again. So the warps let tiles go, each for itself, four of
+// each of three consumers, and keys behind the weights.
+// READS-BACK-LABEL: func @late
+// CHECK-LABEL: func @late
+// CHECK: gpu.launch {{.*}} threads(%[[THREAD:[a-z0-9]+]], {{.*}}) in ({{.*}} = %c512,
+// CHECK: %[[KRING:.*]] = hopper.make_ring
+// CHECK: %[[VRING:.*]] = hopper.make_ring
+// CHECK: hopper.ring_init %[[KRING]], 12
+// CHECK: hopper.ring_init %[[VRING]], 12
+// CHECK: %[[INGROUP:.*]] = arith.andi %[[THREAD]], %c127
+// CHECK: %[[SIGNALS:.*]] = arith.cmpi eq, %[[INGROUP]], %c0
+// CHECK: %[[INWARP:.*]] = arith.andi %[[THREAD]], %c31
+// CHECK: %[[RELEASES:.*]] = arith.cmpi eq, %[[INWARP]], %c0
+// One thread is the producer still.
+// CHECK: scf.if %{{.*}} {
+// CHECK:   scf.if %[[SIGNALS]]
+// CHECK: } else {
+// CHECK:   %[[QT:.*]] = hopper.load_tile
+// CHECK:   scf.for
+// CHECK:     hopper.group_barrier %{{.*}} threads(128)
+// CHECK-NEXT: hopper.ring_release %[[KRING]] at %{{.*}} if %[[RELEASES]]
+// CHECK-NEXT: hopper.ring_release %[[VRING]] at %{{.*}} if %[[RELEASES]]
+// CHECK:   flashattn.tile_loop (%[[PLACE:.*]], %{{.*}}) in
+// CHECK:     %[[KTILE:.*]] = hopper.ring_get %[[KRING]] at %[[PLACE]]
+// CHECK:     %[[KT:.*]] = hopper.load_tile %[[KTILE]] : {{.*}} -> vector<32x64xf16>
+// CHECK:     vector.contract {{.*}} %[[QT]], %[[KT]],
+// CHECK-NOT: hopper.ring_
+// The same tile, which is not waited for another time.
+// CHECK:     flashattn.weights {{.*}} again(%[[QT]], %[[KT]] : vector<64x64xf16>, vector<32x64xf16>) {
+// CHECK:       flashattn.tile_yield
+// CHECK-NEXT: }
+// CHECK-NEXT: hopper.ring_release %[[KRING]] at %[[PLACE]] if %[[RELEASES]]
+// CHECK:     flashattn.stage lag 1
+// CHECK:     %[[VTILE:.*]] = hopper.ring_get %[[VRING]] at %[[PLACE]] :
+// CHECK:     vector.contract
+// CHECK-NEXT: hopper.ring_release %[[VRING]] at %[[PLACE]] if %[[RELEASES]]
+// CHECK:     flashattn.tile_yield
+// CHECK:   scf.for
+// CHECK-COUNT-2: hopper.ring_release {{.*}} if %[[RELEASES]]
+// CHECK:   hopper.group_barrier %{{.*}} threads(128)
+// CHECK-NEXT: scf.if %[[SIGNALS]] {
+// CHECK-NEXT: hopper.tma_store
+func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#late)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}

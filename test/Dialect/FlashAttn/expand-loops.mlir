@@ -190,13 +190,13 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 // CHECK: %[[ANY:.*]] = arith.cmpi slt, %c0, %[[END]] : index
 // CHECK: %[[INTERVAL:.*]]:3 = scf.if %[[ANY]] -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>)
 
-// The first tile's scores stand before the loops, masked: it may be partial. No row has a maximum yet
+// The first tile's scores stand before the loops, masked: it may be partial. No row has a base yet
 // that it could keep.
 // CHECK:   %[[K0:.*]] = flashattn.load_tile %[[K]][{{.*}}, %c0, %c0] dims [2, 3] in_bounds [false, true]
 // CHECK:   %[[S0:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[QK]], {{.*}}} %[[QT]], %[[K0]],
 // CHECK-NOT: flashattn.load_tile
 // CHECK:   %[[MASKED0:.*]] = arith.select %{{.*}}, %[[S0]], %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
-// CHECK:   flashattn.row_max %[[MASKED0]], %{{.*}} lanes 4
+// CHECK:   flashattn.weights %[[MASKED0]] from %{{.*}} factor(%{{[a-z0-9_]*}}) lanes 4
 // CHECK:   %[[P0:.*]] = arith.truncf %{{.*}} : vector<64x32xf32> to vector<64x32xf16>
 
 // The weights are one more value of the loops; from the second tile on.
@@ -210,8 +210,7 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 // CHECK:     %[[O2:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[PV]], {{.*}}} %[[P]], %[[VJ]], %[[O]]
 // The softmax of S(j) follows, without a mask; it rescales what is there now.
 // CHECK-NOT: arith.select {{.*}} vector<64x32xi1>
-// CHECK:     flashattn.row_max %[[S]], %{{.*}} growth(
-// CHECK:     %[[SCALED:.*]]:2 = flashattn.rescale %{{.*}}, %[[O2]] from
+// CHECK:     %{{.*}}, %[[SCALED:.*]]:2 = flashattn.weights %[[S]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale(%{{.*}}, %[[O2]] :
 // CHECK:     %[[PJ:.*]] = arith.truncf
 // CHECK:     scf.yield %{{.*}}, %{{.*}}, %[[SCALED]]#1, %[[PJ]]
 // CHECK-NEXT: }
@@ -237,6 +236,40 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 // CHECK: return
 func.func @causal(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#roles)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 1>>
+
+// Scores are made again as the product that they are: of full tiles. The first tile has no base to judge by, and
+// those that the mask cuts are judged by their scores.
+// READS-BACK-LABEL: func @late
+// CHECK-LABEL: func @late
+// CHECK: %[[QT:.*]] = flashattn.load_tile
+// CHECK: %[[INTERVAL:.*]]:3 = scf.if
+// CHECK:   %[[MASKED0:.*]] = arith.select {{.*}} vector<64x32xi1>
+// CHECK:   flashattn.weights %[[MASKED0]] from %{{.*}} factor(%{{[a-z0-9_]*}}) lanes 4 rescale(
+// CHECK-NOT: again
+// CHECK:   %[[FULL:.*]]:4 = scf.for
+// CHECK:     %[[KJ:.*]] = flashattn.load_tile
+// CHECK:     %[[S:.*]] = vector.contract {{.*}} %[[QT]], %[[KJ]],
+// CHECK:     flashattn.weights %[[S]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale({{.*}} again(%[[QT]], %[[KJ]] : vector<64x64xf16>, vector<32x64xf16>) {
+// CHECK-NEXT: ^bb0(%[[A:.*]]: vector<64x64xf16>, %[[B:.*]]: vector<32x64xf16>):
+// CHECK:       %[[AGAIN:.*]] = vector.contract {{.*}} %[[A]], %[[B]],
+// CHECK-NEXT:  flashattn.tile_yield %[[AGAIN]] : vector<64x32xf32>
+// CHECK-NEXT: }
+// CHECK:     scf.yield
+// CHECK:   scf.for
+// CHECK:     %[[MASKED:.*]] = arith.select {{.*}} vector<64x32xi1>
+// CHECK:     flashattn.weights %[[MASKED]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale(
+// CHECK-NOT: again
+// CHECK: return
+func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#late)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
   return

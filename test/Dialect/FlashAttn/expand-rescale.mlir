@@ -1,29 +1,36 @@
 // RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-expand-loops -flashattn-expand-rescale -cse | FileCheck %s
 // RUN: flash-opt %s -split-input-file -flashattn-tile -flashattn-expand-loops -flashattn-expand-rescale | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
 
-// With growth each of the 4 lanes of a row has a maximum of its own, and the warp asks whether any has
-// outgrown what the exponents are taken against.
+// With growth each of the 4 lanes of a row has a largest score of its own, and the warp asks whether any has
+// outgrown what the exponents are taken against, by more than 5 / 0.125.
 // READS-BACK-LABEL: func @growth
 // CHECK-LABEL: func @growth
 // CHECK-SAME: %[[S:.*]]: vector<64x32xf32>, %[[M:.*]]: vector<64xf32>, %[[L:.*]]: vector<64x4xf32>, %[[O:.*]]: vector<64x64xf32>
-// CHECK: %[[LANES:.*]] = vector.shape_cast %[[S]] : vector<64x32xf32> to vector<64x4x4x2xf32>
 // CHECK: %[[LOWEST:.*]] = arith.constant dense<0xFF800000> : vector<64x4xf32>
+// CHECK: %[[LANES:.*]] = vector.shape_cast %[[S]] : vector<64x32xf32> to vector<64x4x4x2xf32>
 // CHECK: %[[LANEMAX:.*]] = vector.multi_reduction <maxnumf>, %[[LANES]], %[[LOWEST]] [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
-// CHECK: %[[GROWTH:.*]] = arith.constant dense<5.000000e+00> : vector<64xf32>
+// CHECK: %[[GROWTH:.*]] = arith.constant dense<4.000000e+01> : vector<64xf32>
 // CHECK: %[[LIMIT:.*]] = arith.addf %[[M]], %[[GROWTH]]
 // CHECK: %[[LIMIT1:.*]] = vector.shape_cast %[[LIMIT]] : vector<64xf32> to vector<64x1xf32>
 // CHECK: %[[LIMIT4:.*]] = vector.broadcast %[[LIMIT1]] : vector<64x1xf32> to vector<64x4xf32>
 // CHECK: %[[GROWN:.*]] = arith.cmpf ogt, %[[LANEMAX]], %[[LIMIT4]]
 // CHECK: %[[ANY:.*]] = flashattn.any_row %[[GROWN]] : vector<64x4xi1>
-// CHECK: %[[MAX:.*]] = scf.if %[[ANY]] -> (vector<64xf32>) {
-// CHECK:   %[[NEWMAX:.*]] = vector.multi_reduction <maxnumf>, %[[LANEMAX]], %[[M]] [1] : vector<64x4xf32> to vector<64xf32>
-// CHECK:   scf.yield %[[NEWMAX]]
+// CHECK: %[[BASE:.*]] = scf.if %[[ANY]] -> (vector<64xf32>) {
+// CHECK:   %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[LANEMAX]], %[[M]] [1] : vector<64x4xf32> to vector<64xf32>
+// CHECK:   scf.yield %[[MAX]]
 // CHECK: } else {
 // CHECK-NEXT: scf.yield %[[M]]
 // CHECK-NEXT: }
-// The factor, and what it multiplies, in the branch.
+// What waits for no sum stands between the branches. A row that has seen no key has its exponents against 0.
+// CHECK: %[[UNSEEN:.*]] = arith.cmpf oeq, %[[BASE]], %{{.*}} : vector<64xf32>
+// CHECK: %[[FINITE:.*]] = arith.select %[[UNSEEN]], %{{.*}}, %[[BASE]]
+// CHECK: %[[EXPONENTS:.*]] = math.fma %[[S]],
+// CHECK: %[[P:.*]] = math.exp2 %[[EXPONENTS]] : vector<64x32xf32>
+// CHECK: %[[GROUPED:.*]] = vector.shape_cast %[[P]] : vector<64x32xf32> to vector<64x4x4x2xf32>
+// CHECK: %[[SUMS:.*]] = vector.multi_reduction <add>, %[[GROUPED]], %{{.*}} [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
+// The factor, and what it multiplies, in the second one.
 // CHECK-NEXT: %[[RESCALED:.*]]:2 = scf.if %[[ANY]] -> (vector<64x4xf32>, vector<64x64xf32>) {
-// CHECK:   %[[DIFFERENCE:.*]] = arith.subf %[[M]], %[[MAX]]
+// CHECK:   %[[DIFFERENCE:.*]] = arith.subf %[[M]], %[[FINITE]]
 // CHECK:   %[[C:.*]] = arith.constant dense<1.250000e-01> : vector<64xf32>
 // CHECK:   %[[EXPONENT:.*]] = arith.mulf %[[DIFFERENCE]], %[[C]]
 // CHECK:   %[[FACTOR:.*]] = math.exp2 %[[EXPONENT]] : vector<64xf32>
@@ -36,51 +43,155 @@
 // CHECK: } else {
 // CHECK-NEXT: scf.yield %[[L]], %[[O]]
 // CHECK-NEXT: }
-// CHECK-NEXT: return %[[MAX]], %[[RESCALED]]#0, %[[RESCALED]]#1
-func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
-  %growth = arith.constant 5.0 : f32
+// CHECK-NEXT: return %[[P]], %[[SUMS]], %[[BASE]], %[[RESCALED]]#0, %[[RESCALED]]#1
+func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
   %factor = arith.constant 0.125 : f32
-  %max, %moved = flashattn.row_max %s, %m growth(%growth) lanes 4 : vector<64x32xf32>, vector<64xf32>
-  %r:2 = flashattn.rescale %l, %o from %m to %max factor(%factor) if %moved : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
-  return %max, %r#0, %r#1 : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
+  %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %m factor(%factor) growth 5.0 lanes 4
+      rescale(%l, %o : vector<64x4xf32>, vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
+  return %p, %sums, %base, %l1, %o1 : vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
 }
 
 // -----
 
-// Without it the maximum is the largest, has always moved, and nothing branches.
+// A factor that is not known divides the growth there.
+// READS-BACK-LABEL: func @factor
+// CHECK-LABEL: func @factor
+// CHECK-SAME: %[[M:[a-z0-9]+]]: vector<64xf32>, %[[C:[a-z0-9]+]]: f32
+// CHECK: %[[EIGHT:.*]] = arith.constant 8.000000e+00 : f32
+// CHECK: %[[GROWTH:.*]] = arith.divf %[[EIGHT]], %[[C]] : f32
+// CHECK: %[[GROWTHS:.*]] = vector.broadcast %[[GROWTH]] : f32 to vector<64xf32>
+// CHECK: arith.addf %[[M]], %[[GROWTHS]]
+// CHECK: flashattn.any_row
+// CHECK: %[[FACTORS:.*]] = vector.broadcast %[[C]] : f32 to vector<64x32xf32>
+// CHECK: math.fma %{{.*}}, %[[FACTORS]],
+func.func @factor(%s: vector<64x32xf32>, %m: vector<64xf32>, %c: f32) -> vector<64xf32> {
+  %p, %sums, %base = flashattn.weights %s from %m factor(%c) growth 8.0 lanes 4
+      : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
+  return %base : vector<64xf32>
+}
+
+// -----
+
+// Without growth the base is the largest score, has always moved, and nothing branches. The factor stands before
+// the weights, whose exponentials hide it.
+// READS-BACK-LABEL: func @largest
 // CHECK-LABEL: func @largest
 // CHECK-SAME: %[[S:.*]]: vector<64x32xf32>, %[[M:.*]]: vector<64xf32>, %[[L:.*]]: vector<64xf32>, %[[O:.*]]: vector<64x64xf32>
 // CHECK: %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[S]], %[[M]] [1] : vector<64x32xf32> to vector<64xf32>
 // CHECK-NOT: scf.if
-// CHECK: %[[DIFFERENCE:.*]] = arith.subf %[[M]], %[[MAX]]
+// CHECK: %[[UNSEEN:.*]] = arith.cmpf oeq, %[[MAX]], %{{.*}} : vector<64xf32>
+// CHECK: %[[FINITE:.*]] = arith.select %[[UNSEEN]], %{{.*}}, %[[MAX]]
+// CHECK: %[[DIFFERENCE:.*]] = arith.subf %[[M]], %[[FINITE]]
 // CHECK: %[[FACTOR:.*]] = math.exp2 %{{.*}} : vector<64xf32>
+// CHECK: %[[P:.*]] = math.exp2 %{{.*}} : vector<64x32xf32>
+// CHECK: %[[SUMS:.*]] = vector.multi_reduction <add>
 // CHECK: %[[L2:.*]] = arith.mulf %[[L]], %[[FACTOR]] : vector<64xf32>
 // CHECK: %[[O2:.*]] = arith.mulf %[[O]], %{{.*}} : vector<64x64xf32>
 // CHECK-NOT: scf.if
-// CHECK: return %[[MAX]], %[[L2]], %[[O2]]
-func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>, %o: vector<64x64xf32>) -> (vector<64xf32>, vector<64xf32>, vector<64x64xf32>) {
+// CHECK: return %[[P]], %[[SUMS]], %[[MAX]], %[[L2]], %[[O2]]
+func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64xf32>, vector<64x64xf32>) {
   %factor = arith.constant 0.125 : f32
-  %max, %moved = flashattn.row_max %s, %m : vector<64x32xf32>, vector<64xf32>
-  %r:2 = flashattn.rescale %l, %o from %m to %max factor(%factor) if %moved : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
-  return %max, %r#0, %r#1 : vector<64xf32>, vector<64xf32>, vector<64x64xf32>
+  %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %m factor(%factor) lanes 4
+      rescale(%l, %o : vector<64xf32>, vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
+  return %p, %sums, %base, %l1, %o1 : vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64xf32>, vector<64x64xf32>
 }
 
 // -----
 
-// Whoever says that a base has moved: known, or not.
-// CHECK-LABEL: func @moved
-// CHECK-SAME: %[[L:[a-z0-9]+]]: vector<64x4xf32>, %[[SOME:[a-z0-9]+]]: i1
-// CHECK: %[[ALWAYS:.*]] = arith.mulf %[[L]],
-// CHECK: %[[MAYBE:.*]] = scf.if %[[SOME]] -> (vector<64x4xf32>)
+// Where scores can be made again their weights are judged, by their sums: no lane's exceeds 2^5, or is NaN, and
+// no row is without a base. All else is in one branch, with the keys read again.
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// READS-BACK-LABEL: func @again
+// CHECK-LABEL: func @again
+// CHECK-SAME: %[[Q:.*]]: vector<64x64xf16>, %[[KEYS:.*]]: memref<?x64xf16>, %[[J:.*]]: index, %[[M:.*]]: vector<64xf32>, %[[L:.*]]: vector<64x4xf32>, %[[O:.*]]: vector<64x64xf32>)
+// CHECK: %[[K:.*]] = flashattn.load_tile %[[KEYS]]
+// CHECK: %[[S:.*]] = vector.contract {{.*}} %[[Q]], %[[K]],
+// CHECK-NOT: maxnumf
+// CHECK: %[[LOWEST:.*]] = arith.constant dense<0xFF800000> : vector<64xf32>
+// CHECK: %[[UNSEEN:.*]] = arith.cmpf oeq, %[[M]], %[[LOWEST]]
+// CHECK: %[[FINITE:.*]] = arith.select %[[UNSEEN]], %{{.*}}, %[[M]]
+// CHECK: %[[NEGATED:.*]] = arith.mulf %[[FINITE]],
+// CHECK: %[[EXPONENTS:.*]] = math.fma %[[S]],
+// CHECK: %[[P:.*]] = math.exp2 %[[EXPONENTS]] : vector<64x32xf32>
+// CHECK: %[[GROUPED:.*]] = vector.shape_cast %[[P]] : vector<64x32xf32> to vector<64x4x4x2xf32>
+// CHECK: %[[SUMS:.*]] = vector.multi_reduction <add>, %[[GROUPED]], %{{.*}} [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
+// CHECK: %[[LIMIT:.*]] = arith.constant dense<3.200000e+01> : vector<64x4xf32>
+// CHECK: %[[GROWN:.*]] = arith.cmpf ugt, %[[SUMS]], %[[LIMIT]]
+// CHECK: %[[ANYGROWN:.*]] = flashattn.any_row %[[GROWN]] : vector<64x4xi1>
+// CHECK: %[[ANYUNSEEN:.*]] = flashattn.any_row %[[UNSEEN]] : vector<64xi1>
+// CHECK: %[[ANY:.*]] = arith.ori %[[ANYGROWN]], %[[ANYUNSEEN]] : i1
+// CHECK-NOT: scf.if
+// CHECK: %[[R:.*]]:5 = scf.if %[[ANY]] -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
+// CHECK:   %[[K2:.*]] = flashattn.load_tile %[[KEYS]][%[[J]], %c0] dims [0, 1] in_bounds [true, true]
+// CHECK:   %[[S2:.*]] = vector.contract {{.*}} %[[Q]], %[[K2]],
+// CHECK:   %[[BASE:.*]] = vector.multi_reduction <maxnumf>, %[[S2]], %[[M]] [1] : vector<64x32xf32> to vector<64xf32>
+// CHECK:   %[[FINITE2:.*]] = arith.select %{{.*}}, %{{.*}}, %[[BASE]]
+// CHECK:   %[[EXPONENTS2:.*]] = math.fma %[[S2]],
+// CHECK:   %[[P2:.*]] = math.exp2 %[[EXPONENTS2]] : vector<64x32xf32>
+// CHECK:   %[[SUMS2:.*]] = vector.multi_reduction <add>, %{{.*}} [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
+// CHECK:   arith.subf %[[M]], %[[FINITE2]]
+// CHECK:   math.exp2 %{{.*}} : vector<64xf32>
+// CHECK:   %[[L2:.*]] = arith.mulf %[[L]], %{{.*}} : vector<64x4xf32>
+// CHECK:   %[[O2:.*]] = arith.mulf %[[O]], %{{.*}} : vector<64x64xf32>
+// CHECK:   scf.yield %[[P2]], %[[SUMS2]], %[[BASE]], %[[L2]], %[[O2]]
 // CHECK: } else {
-// CHECK-NEXT: scf.yield %[[L]]
-// CHECK: return %[[ALWAYS]], %[[MAYBE]]
-func.func @moved(%m: vector<64xf32>, %n: vector<64xf32>, %l: vector<64x4xf32>, %some: i1) -> (vector<64x4xf32>, vector<64x4xf32>) {
-  %factor = arith.constant 2.0 : f32
-  %yes = arith.constant true
-  %a = flashattn.rescale %l from %m to %n factor(%factor) if %yes : vector<64xf32>, vector<64x4xf32>
-  %b = flashattn.rescale %l from %m to %n factor(%factor) if %some : vector<64xf32>, vector<64x4xf32>
-  return %a, %b : vector<64x4xf32>, vector<64x4xf32>
+// CHECK-NEXT: scf.yield %[[P]], %[[SUMS]], %[[M]], %[[L]], %[[O]]
+// CHECK-NEXT: }
+// CHECK-NEXT: return %[[R]]#0, %[[R]]#1, %[[R]]#2, %[[R]]#3, %[[R]]#4
+func.func @again(%q: vector<64x64xf16>, %keys: memref<?x64xf16>, %j: index, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
+  %c0 = arith.constant 0 : index
+  %factor = arith.constant 0.125 : f32
+  %zero = arith.constant dense<0.0> : vector<64x32xf32>
+  %k = flashattn.load_tile %keys[%j, %c0] dims [0, 1] in_bounds [true, true] : memref<?x64xf16> -> vector<32x64xf16>
+  %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %q, %k, %zero : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+  %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %m factor(%factor) growth 5.0 lanes 4
+      rescale(%l, %o : vector<64x4xf32>, vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
+      again(%q, %k : vector<64x64xf16>, vector<32x64xf16>) {
+  ^bb0(%a: vector<64x64xf16>, %b: vector<32x64xf16>):
+    %none = arith.constant dense<0.0> : vector<64x32xf32>
+    %s2 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+    flashattn.tile_yield %s2 : vector<64x32xf32>
+  }
+  return %p, %sums, %base, %l1, %o1 : vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
+}
+
+// -----
+
+// Weights that nobody sums up are judged one by one: the largest, in its bits, exceeds those of 2^8. What is no
+// tile in memory is not made again.
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// READS-BACK-LABEL: func @by_largest
+// CHECK-LABEL: func @by_largest
+// CHECK-SAME: %[[Q:.*]]: vector<64x64xf16>, %[[K:.*]]: vector<32x64xf16>, %[[S:.*]]: vector<64x32xf32>, %[[M:.*]]: vector<64xf32>, %[[O:.*]]: vector<64x64xf32>)
+// CHECK: math.fma %[[S]],
+// CHECK: %[[P:.*]] = math.exp2 %{{.*}} : vector<64x32xf32>
+// CHECK: %[[BITS:.*]] = arith.bitcast %[[P]] : vector<64x32xf32> to vector<64x32xi32>
+// CHECK: %[[ZEROS:.*]] = arith.constant dense<0> : vector<64x4xi32>
+// CHECK: %[[GROUPED:.*]] = vector.shape_cast %[[BITS]] : vector<64x32xi32> to vector<64x4x4x2xi32>
+// CHECK: %[[LARGEST:.*]] = vector.multi_reduction <maxsi>, %[[GROUPED]], %[[ZEROS]] [1, 3] : vector<64x4x4x2xi32> to vector<64x4xi32>
+// CHECK: %[[LIMIT:.*]] = arith.constant dense<1132462080> : vector<64x4xi32>
+// CHECK: %[[GROWN:.*]] = arith.cmpi sgt, %[[LARGEST]], %[[LIMIT]] : vector<64x4xi32>
+// CHECK: flashattn.any_row %[[GROWN]] : vector<64x4xi1>
+// CHECK: flashattn.any_row %{{.*}} : vector<64xi1>
+// CHECK: scf.if
+// CHECK:   vector.contract {{.*}} %[[Q]], %[[K]],
+// CHECK: } else {
+// CHECK-NEXT: scf.yield %[[P]], %{{.*}}, %[[M]], %[[O]]
+func.func @by_largest(%q: vector<64x64xf16>, %k: vector<32x64xf16>, %s: vector<64x32xf32>, %m: vector<64xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x64xf32>) {
+  %factor = arith.constant 0.125 : f32
+  %p, %sums, %base, %o1 = flashattn.weights %s from %m factor(%factor) growth 8.0 lanes 4
+      rescale(%o : vector<64x64xf32>) : vector<64x32xf32>, vector<64xf32> -> vector<64x4xf32>
+      again(%q, %k : vector<64x64xf16>, vector<32x64xf16>) {
+  ^bb0(%a: vector<64x64xf16>, %b: vector<32x64xf16>):
+    %none = arith.constant dense<0.0> : vector<64x32xf32>
+    %s2 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+    flashattn.tile_yield %s2 : vector<64x32xf32>
+  }
+  return %p, %o1 : vector<64x32xf32>, vector<64x64xf32>
 }
 
 // -----

@@ -10,7 +10,7 @@
 // CHECK: %[[X:.*]] = arith.mulf %[[S]], %[[FIRST]]
 // CHECK: %[[T:.*]] = math.tanh %[[X]]
 // CHECK: %[[MASKED:.*]] = arith.select %{{.*}}, %[[T]],
-// CHECK: flashattn.row_max %[[MASKED]]
+// CHECK: vector.multi_reduction <maxnumf>, %[[MASKED]]
 // CHECK: math.fma %[[MASKED]], %[[LAST]]
 func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention softcap(50.0) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -39,7 +39,7 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // CHECK: %[[BOTH:.*]] = arith.andi %{{.*}}, %[[KT]] : vector<32x64xi1>
 // CHECK: flashattn.tile_yield %[[BOTH]]
 // CHECK: %[[SK:.*]] = arith.select %[[SHOWN]], %[[SB]]
-// CHECK: flashattn.row_max %[[SK]]
+// CHECK: vector.multi_reduction <maxnumf>, %[[SK]]
 // CHECK: math.fma %[[SK]], %[[LOG2E]]
 func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %keep: memref<?x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -68,7 +68,7 @@ func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %kee
 // CHECK: %[[SV:.*]] = vector.broadcast %[[SLOPE]] : f32 to vector<32x64xf32>
 // CHECK: %[[Y:.*]] = math.fma %{{.*}}, %[[SV]], %[[SC]] : vector<32x64xf32>
 // CHECK: %[[MASKED:.*]] = arith.select %{{.*}}, %[[Y]],
-// CHECK: flashattn.row_max %[[MASKED]]
+// CHECK: vector.multi_reduction <maxnumf>, %[[MASKED]]
 func.func @score_mod(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     score_mod {

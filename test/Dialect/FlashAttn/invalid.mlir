@@ -189,6 +189,11 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_til
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'late_rescale' between 0 and 1 but got 2}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 2>} { return }
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'persistent_below' only with query_stages 2 but got 4096 with 1}}
 func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, persistent_below = 4096>} { return }
 

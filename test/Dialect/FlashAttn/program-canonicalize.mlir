@@ -18,20 +18,24 @@
 // CHECK-NEXT:   flashattn.tile_yield %{{.*}} : vector<64x64xi1>
 // CHECK-NEXT: }
 // CHECK-NEXT: %[[MASKED:.*]] = arith.select %[[SHOWN]], %[[SB]],
-// CHECK-NEXT: %[[MAX:.*]], %[[MOVED:.*]] = flashattn.row_max %[[MASKED]], %[[M]] growth(%{{.*}}) lanes 4
-// CHECK-NEXT: %[[OLD:.*]]:2 = flashattn.rescale %[[L]], %[[ACC]] from %[[M]] to %[[MAX]] factor(%{{.*}}) if %[[MOVED]]
-// CHECK-NEXT: %[[P:.*]] = arith.truncf %[[MASKED]]
+// CHECK-NEXT: %[[W:.*]], %[[SUMS:.*]], %[[BASE:.*]], %[[OLD:.*]]:2 = flashattn.weights %[[MASKED]] from %[[M]] factor(%{{.*}}) growth 8.000000e+00 lanes 4
+// CHECK-SAME: rescale(%[[L]], %[[ACC]] : {{.*}} again(%[[QT]], %[[KT]] : vector<64x64xf16>, vector<64x64xf16>) {
+// CHECK-NEXT: ^bb0(%[[A:.*]]: vector<64x64xf16>, %[[B:.*]]: vector<64x64xf16>):
+// CHECK-NEXT:   %[[NONE:.*]] = arith.constant dense<0.000000e+00>
+// CHECK-NEXT:   %[[AGAIN:.*]] = vector.contract {{.*}} %[[A]], %[[B]], %[[NONE]]
+// CHECK-NEXT:   flashattn.tile_yield %[[AGAIN]]
+// CHECK-NEXT: }
+// CHECK-NEXT: %[[P:.*]] = arith.truncf %[[W]]
 // CHECK-NEXT: flashattn.stage lag 1
 // CHECK-NEXT: %[[VT:.*]] = flashattn.load_tile %[[V]][%[[J]], %c0]
 // CHECK-NEXT: %[[NEXT:.*]] = vector.contract {{.*}} %[[P]], %[[VT]], %[[OLD]]#1
-// CHECK-NEXT: flashattn.tile_yield %[[MAX]], %[[OLD]]#0, %[[NEXT]]
+// CHECK-NEXT: flashattn.tile_yield %[[BASE]], %[[OLD]]#0, %[[NEXT]]
 // CHECK: flashattn.store_tile %[[R]]#2 to %[[O]][%[[T]], %c0]
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf16>, %bias: memref<?x?xf32>, %o: memref<?x64xf32>, %n: index, %fe: index, %e: index) {
-  %growth = arith.constant 8.0 : f32
   %factor = arith.constant 0.125 : f32
   %c1 = arith.constant 1 : index
   flashattn.program (%b, %h, %t) in (%c1, %c1, %n) axes(batch, head, query_tile)
@@ -55,14 +59,21 @@ func.func @program(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %v: memref<?x64xf
         flashattn.tile_yield %all : vector<64x64xi1>
       }
       %masked = arith.select %shown, %sb, %zero : vector<64x64xi1>, vector<64x64xf32>
-      %max, %moved = flashattn.row_max %masked, %m growth(%growth) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      %dead, %deadMoved = flashattn.row_max %sb, %m growth(%growth) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      %old:2 = flashattn.rescale %l, %acc from %m to %max factor(%factor) if %moved : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
-      %p = arith.truncf %masked : vector<64x64xf32> to vector<64x64xf16>
+      %w, %sums, %base, %old:2 = flashattn.weights %masked from %m factor(%factor) growth 8.0 lanes 4
+          rescale(%l, %acc : vector<64x4xf32>, vector<64x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+          again(%qt, %kt : vector<64x64xf16>, vector<64x64xf16>) {
+      ^bb0(%x: vector<64x64xf16>, %y: vector<64x64xf16>):
+        %none = arith.constant dense<0.0> : vector<64x64xf32>
+        %s2 = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %x, %y, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+        flashattn.tile_yield %s2 : vector<64x64xf32>
+      }
+      %dead:3 = flashattn.weights %sb from %m factor(%factor) growth 8.0 lanes 4
+          : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      %p = arith.truncf %w : vector<64x64xf32> to vector<64x64xf16>
       flashattn.stage lag 1
       %vt = flashattn.load_tile %v[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
       %next = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %vt, %old#1 : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
-      flashattn.tile_yield %max, %old#0, %next : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
+      flashattn.tile_yield %base, %old#0, %next : vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>
     }
     flashattn.store_tile %r#2 to %o[%t, %c0] dims [0, 1] in_bounds [false, true] : vector<64x64xf32>, memref<?x64xf32>
   }

@@ -398,37 +398,150 @@ func.func @mask_type(%n: index, %all: vector<32x64xi1>) {
 
 // -----
 
-func.func @rows(%s: vector<64x64xf32>, %old: vector<32xf32>) {
-  // expected-error @+1 {{'flashattn.row_max' op expected a value for each of 64 rows but got 'vector<32xf32>'}}
-  %max, %moved = flashattn.row_max %s, %old : vector<64x64xf32>, vector<32xf32>
+func.func @weights_rows(%s: vector<64x64xf32>, %old: vector<32xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected a value for each of 64 rows but got 'vector<32xf32>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<32xf32> -> vector<64x4xf32>
   return
 }
 
 // -----
 
-func.func @lanes(%s: vector<64x20xf32>, %old: vector<64xf32>) {
-  %growth = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.row_max' op expected columns that are a multiple of 8 for 4 lanes but got 'vector<64x20xf32>'}}
-  %max, %moved = flashattn.row_max %s, %old growth(%growth) lanes 4 : vector<64x20xf32>, vector<64xf32>
+func.func @weights_sums_lanes(%s: vector<64x64xf32>, %old: vector<64xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected sums of 64 rows and 4 lanes but got 'vector<64x2xf32>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>
   return
 }
 
 // -----
 
-func.func @pairs(%s: vector<64x5xf32>, %old: vector<64xf32>) {
-  %growth = arith.constant 1.0 : f32
-  %fine, %always = flashattn.row_max %s, %old : vector<64x5xf32>, vector<64xf32>
-  // expected-error @+1 {{'flashattn.row_max' op expected columns that are a multiple of 2 for 1 lanes but got 'vector<64x5xf32>'}}
-  %max, %moved = flashattn.row_max %s, %old growth(%growth) : vector<64x5xf32>, vector<64xf32>
+func.func @weights_sums_rows(%s: vector<64x64xf32>, %old: vector<64xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected sums of 64 rows and 4 lanes but got 'vector<32x4xf32>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<32x4xf32>
   return
 }
 
 // -----
 
-func.func @rescaled_rows(%v: vector<32x64xf32>, %old: vector<64xf32>, %moved: i1) {
-  %factor = arith.constant 1.0 : f32
-  // expected-error @+1 {{'flashattn.rescale' op expected f32 values of 64 rows but got 'vector<32x64xf32>'}}
-  %r = flashattn.rescale %v from %old to %old factor(%factor) if %moved : vector<64xf32>, vector<32x64xf32>
+func.func @weights_columns(%s: vector<64x20xf32>, %old: vector<64xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected columns that are a multiple of 8 for 4 lanes but got 'vector<64x20xf32>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x20xf32>, vector<64xf32> -> vector<64x4xf32>
+  return
+}
+
+// -----
+
+func.func @weights_pairs(%s: vector<64x5xf32>, %old: vector<64xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected columns that are a multiple of 2 for 1 lanes but got 'vector<64x5xf32>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 1.0 lanes 1 : vector<64x5xf32>, vector<64xf32> -> vector<64x1xf32>
+  return
+}
+
+// -----
+
+func.func @weights_no_lanes(%s: vector<64x64xf32>, %old: vector<64xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op attribute 'lanes' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 0 : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>
+  return
+}
+
+// -----
+
+func.func @rescaled_rows(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<32x64xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected f32 values of 64 rows but got 'vector<32x64xf32>'}}
+  %p, %sums, %base, %r = flashattn.weights %s from %old factor(%c) lanes 4 rescale(%v : vector<32x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+  return
+}
+
+// -----
+
+func.func @rescaled_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<64x64xf16>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected f32 values of 64 rows but got 'vector<64x64xf16>'}}
+  %p, %sums, %base, %r = flashattn.weights %s from %old factor(%c) lanes 4 rescale(%v : vector<64x64xf16>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+  return
+}
+
+// -----
+
+func.func @rescaled_rank(%s: vector<64x64xf32>, %old: vector<64xf32>, %v: vector<64x4x4xf32>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected f32 values of 64 rows but got 'vector<64x4x4xf32>'}}
+  %p, %sums, %base, %r = flashattn.weights %s from %old factor(%c) lanes 4 rescale(%v : vector<64x4x4xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+  return
+}
+
+// -----
+
+func.func @again_growth(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected growth where scores are made again but got none}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      again(%k : vector<64x64xf16>) {
+  ^bb0(%a: vector<64x64xf16>):
+    %x = arith.extf %a : vector<64x64xf16> to vector<64x64xf32>
+    flashattn.tile_yield %x : vector<64x64xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @again_arguments(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected arguments of 'vector<64x64xf16>' but got 'vector<64x64xf16>', 'vector<64x64xf16>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      again(%k : vector<64x64xf16>) {
+  ^bb0(%a: vector<64x64xf16>, %b: vector<64x64xf16>):
+    %x = arith.extf %a : vector<64x64xf16> to vector<64x64xf32>
+    flashattn.tile_yield %x : vector<64x64xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @again_type(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected to yield 'vector<64x64xf32>' but got 'vector<64x64xf16>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      again(%k : vector<64x64xf16>) {
+  ^bb0(%a: vector<64x64xf16>):
+    flashattn.tile_yield %a : vector<64x64xf16>
+  }
+  return
+}
+
+// -----
+
+func.func @again_two(%s: vector<64x64xf32>, %old: vector<64xf32>, %k: vector<64x64xf16>) {
+  %c = arith.constant 1.0 : f32
+  // expected-error @+1 {{'flashattn.weights' op expected to yield 'vector<64x64xf32>' but got 'vector<64x64xf32>', 'vector<64x64xf32>'}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      again(%k : vector<64x64xf16>) {
+  ^bb0(%a: vector<64x64xf16>):
+    %x = arith.extf %a : vector<64x64xf16> to vector<64x64xf32>
+    flashattn.tile_yield %x, %x : vector<64x64xf32>, vector<64x64xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @again_outside(%s: vector<64x64xf32>, %old: vector<64xf32>, %c: f32) {
+  // expected-note @+1 {{required by region isolation constraints}}
+  %p, %sums, %base = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4 : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      again(%old : vector<64xf32>) {
+  ^bb0(%a: vector<64xf32>):
+    // expected-error @+1 {{'flashattn.tile_yield' op using value defined outside the region}}
+    flashattn.tile_yield %s : vector<64x64xf32>
+  }
   return
 }
 

@@ -4,7 +4,6 @@
 // CHECK-LABEL: func @program
 func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memref<2x4x?x64xf32>,
                    %split: memref<2x1x4x?x64xf16>, %list: memref<2x4x1x?xi32>, %n: index, %c: i1) {
-  %growth = arith.constant 5.0 : f32
   %factor = arith.constant 0.125 : f32
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
@@ -37,15 +36,31 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
         flashattn.tile_yield %all : vector<64x64xi1>
       }
       %s = arith.select %shown, %acc, %zero : vector<64x64xi1>, vector<64x64xf32>
-      // CHECK: %[[MAX:.*]], %[[MOVED:.*]] = flashattn.row_max %{{.*}}, %[[M]] growth(%{{.*}}) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      %max, %moved = flashattn.row_max %s, %m growth(%growth) lanes 4 : vector<64x64xf32>, vector<64xf32>
-      // CHECK: flashattn.rescale %[[O]] from %[[M]] to %[[MAX]] factor(%{{.*}}) if %[[MOVED]] : vector<64xf32>, vector<64x64xf32>
-      %rescaled = flashattn.rescale %acc from %m to %max factor(%factor) if %moved
-          : vector<64xf32>, vector<64x64xf32>
+      // CHECK: %{{.*}}, %{{.*}}, %[[BASE:.*]], %{{.*}} = flashattn.weights %{{.*}} from %[[M]] factor(%{{.*}}) growth 5.000000e+00 lanes 4
+      // CHECK-SAME: rescale(%[[O]] : vector<64x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+      // CHECK-SAME: again(%{{.*}}, %{{.*}} : vector<64x64xf16>, vector<64x64xf16>) {
+      // CHECK-NEXT: ^bb0(%{{.*}}: vector<64x64xf16>, %[[KEYS:.*]]: vector<64x64xf16>):
+      // CHECK-NEXT: %[[AGAIN:.*]] = arith.extf %[[KEYS]]
+      // CHECK-NEXT: flashattn.tile_yield %[[AGAIN]] : vector<64x64xf32>
+      // CHECK-NEXT: }
+      %p, %sums, %base, %rescaled = flashattn.weights %s from %m factor(%factor) growth 5.0 lanes 4
+          rescale(%acc : vector<64x64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+          again(%tile, %keys : vector<64x64xf16>, vector<64x64xf16>) {
+      ^bb0(%x: vector<64x64xf16>, %y: vector<64x64xf16>):
+        %again = arith.extf %y : vector<64x64xf16> to vector<64x64xf32>
+        flashattn.tile_yield %again : vector<64x64xf32>
+      }
+      // Without a region, growth or values.
+      // CHECK: flashattn.weights %{{.*}} from %[[BASE]] factor(%{{.*}}) growth 5.000000e+00 lanes 2 rescale(%{{.*}}, %{{.*}} : vector<64x4xf32>, vector<64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>{{$}}
+      %p1, %sums1, %base1, %rescaled1:2 = flashattn.weights %p from %base factor(%factor) growth 5.0 lanes 2
+          rescale(%sums, %base : vector<64x4xf32>, vector<64xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x2xf32>
+      // CHECK: flashattn.weights %{{.*}} from %{{.*}} factor(%{{.*}}) lanes 1 : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>{{$}}
+      %p2, %sums2, %base2 = flashattn.weights %p1 from %base1 factor(%factor) lanes 1
+          : vector<64x64xf32>, vector<64xf32> -> vector<64x1xf32>
       // CHECK: flashattn.stage lag 1
       flashattn.stage lag 1
-      // CHECK: flashattn.tile_yield %[[MAX]], %{{.*}} : vector<64xf32>, vector<64x64xf32>
-      flashattn.tile_yield %max, %rescaled : vector<64xf32>, vector<64x64xf32>
+      // CHECK: flashattn.tile_yield %[[BASE]], %{{.*}} : vector<64xf32>, vector<64x64xf32>
+      flashattn.tile_yield %base, %rescaled : vector<64xf32>, vector<64x64xf32>
     }
     // CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[H]], %[[T]], %{{.*}}] dims [2, 3] in_bounds [false, true] : vector<64x64xf32>, memref<2x4x?x64xf32>
     flashattn.store_tile %r#1 to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true]

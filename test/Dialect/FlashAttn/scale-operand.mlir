@@ -17,10 +17,10 @@
 // HOPPER-LABEL: func @operand
 // HOPPER-SAME: %[[S:[a-z0-9]*]]: f32)
 // HOPPER: %[[C:.*]] = arith.mulf %[[S]], %{{.*}} : f32
-// HOPPER: %[[GROWTH:.*]] = arith.divf %{{.*}}, %[[C]] : f32
 // HOPPER: flashattn.tile_loop
-// HOPPER: flashattn.row_max %{{.*}} growth(%[[GROWTH]])
-// HOPPER: flashattn.rescale %{{.*}} factor(%[[C]])
+// HOPPER: flashattn.weights %{{.*}} factor(%[[C]]) growth 8.000000e+00
+// HOPPER-NOT: %[[S]]{{[^0-9]}}
+// HOPPER: return
 func.func @operand(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %s: f32) {
   flashattn.attention mask(#flashattn.causal) scale(%s)
       ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)

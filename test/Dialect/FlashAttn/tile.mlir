@@ -25,8 +25,8 @@
 // CHECK:   flashattn.stage{{$}}
 // CHECK:   %[[SHOWN:.*]] = flashattn.tile_mask -> vector<128x64xi1>
 // CHECK:   %[[MASKED:.*]] = arith.select %[[SHOWN]], %[[S]], %{{.*}} : vector<128x64xi1>, vector<128x64xf32>
-// No growth on this chip: the largest score it is, and what was summed is always rescaled.
-// CHECK:   %[[MAX:.*]], %{{.*}} = flashattn.row_max %[[MASKED]], %[[M]] : vector<128x64xf32>, vector<128xf32>
+// On this chip the base is the largest score, and what was summed is always rescaled.
+// CHECK:   %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[MASKED]], %[[M]] [1] : vector<128x64xf32> to vector<128xf32>
 // The factor is folded into the exponent: one FMA, one exp2.
 // CHECK:   %[[X:.*]] = math.fma %[[MASKED]], %{{.*}}, %{{.*}} : vector<128x64xf32>
 // CHECK:   %[[P:.*]] = math.exp2 %[[X]] : vector<128x64xf32>

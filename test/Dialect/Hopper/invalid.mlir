@@ -602,6 +602,62 @@ func.func @read_part_multiple(%t: !tile) {
 // -----
 
 !tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @read_from_between(%t: !tile) {
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 16 columns of 128 behind it but got 72}}
+  %0 = hopper.read_tile %t from 72 : !tile -> vector<8xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @read_from_below(%t: !tile) {
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 16 columns of 128 behind it but got -16}}
+  %0 = hopper.read_tile %t from -16 : !tile -> vector<8xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @read_from_past_end(%t: !tile) {
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 48 columns of 128 behind it but got 96}}
+  %0 = hopper.read_tile %t from 96 : !tile -> vector<24xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @read_tile_from_past_end(%t: !tile) {
+  // expected-error @+1 {{'hopper.read_tile' op expected 'from' to be a multiple of 16 with 64 columns of 128 behind it but got 80}}
+  %0 = hopper.read_tile %t from 80 : !tile -> vector<64x64xf16>
+  return
+}
+
+// -----
+
+// 64 rows are a group's, 16 a warp's.
+!tile = memref<2x32x64xf16, #gpu.address_space<workgroup>>
+func.func @read_part_rows(%t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x32x64xf16, #gpu.address_space<workgroup>>' but got 'vector<8xf16>'}}
+  %0 = hopper.read_tile %t : !tile -> vector<8xf16>
+  return
+}
+
+// -----
+
+// What is written is a group's.
+!tile = memref<2x16x64xf16, #gpu.address_space<workgroup>>
+func.func @store_part_rows(%x: vector<8xf16>, %t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x16x64xf16, #gpu.address_space<workgroup>>' but got 'vector<8xf16>'}}
+  hopper.store_tile %x to %t : vector<8xf16>, !tile
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
 func.func @store_tile_rows(%x: vector<32x128xf16>, %t: !tile) {
   // expected-error @+1 {{expected the rows and first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<32x128xf16>'}}
   hopper.store_tile %x to %t : vector<32x128xf16>, !tile

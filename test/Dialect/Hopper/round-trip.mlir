@@ -163,9 +163,15 @@ func.func @distributed(%v: !ws_b, %p: vector<40xf16>, %acc: vector<56xf32>) {
 // CHECK: hopper.wait_stores consumer(1)
 // CHECK: hopper.read_tile %{{.*}} : memref<2x64x64xf16, #gpu.address_space<workgroup>> -> vector<64x128xf16>
 // CHECK: hopper.read_tile %{{.*}} : memref<2x64x64xf16, #gpu.address_space<workgroup>> -> vector<56xf16>
+// CHECK: hopper.read_tile %{{.*}} from 80 : memref<2x64x64xf16, #gpu.address_space<workgroup>> -> vector<64x48xf16>
+// CHECK: hopper.read_tile %{{.*}} from 112 by %{{.*}} : memref<2x64x64xf16, #gpu.address_space<workgroup>> -> vector<8xf16>
+// The rows of a single warp.
+// CHECK: hopper.read_tile %{{.*}} by %{{.*}} : memref<2x16x64xf16, #gpu.address_space<workgroup>> -> vector<8xf16>
+// CHECK: hopper.read_tile %{{.*}} from 64 : memref<2x16x64xf16, #gpu.address_space<workgroup>> -> vector<32xf16>
 func.func @tile_values(%k: !ws_b, %o: !ws_a, %whole: vector<64x128xf16>, %first: vector<64x80xf16>,
                        %part: vector<56xf16>, %few: vector<8xbf16>,
-                       %narrow: memref<1x64x16xbf16, #gpu.address_space<workgroup>>) -> vector<80x112xf16> {
+                       %narrow: memref<1x64x16xbf16, #gpu.address_space<workgroup>>,
+                       %rows: memref<2x16x64xf16, #gpu.address_space<workgroup>>, %thread: i32) -> vector<80x112xf16> {
   %0 = hopper.load_tile %k : !ws_b -> vector<80x112xf16>
   hopper.store_tile %whole to %o : vector<64x128xf16>, !ws_a
   hopper.store_tile %first to %o : vector<64x80xf16>, !ws_a
@@ -174,6 +180,10 @@ func.func @tile_values(%k: !ws_b, %o: !ws_a, %whole: vector<64x128xf16>, %first:
   hopper.wait_stores consumer(1)
   %1 = hopper.read_tile %o : !ws_a -> vector<64x128xf16>
   %2 = hopper.read_tile %o : !ws_a -> vector<56xf16>
+  %3 = hopper.read_tile %o from 80 : !ws_a -> vector<64x48xf16>
+  %4 = hopper.read_tile %o from 112 by %thread : !ws_a -> vector<8xf16>
+  %5 = hopper.read_tile %rows by %thread : memref<2x16x64xf16, #gpu.address_space<workgroup>> -> vector<8xf16>
+  %6 = hopper.read_tile %rows from 64 : memref<2x16x64xf16, #gpu.address_space<workgroup>> -> vector<32xf16>
   return %0 : vector<80x112xf16>
 }
 

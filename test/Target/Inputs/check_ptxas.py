@@ -132,8 +132,10 @@ def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
     left_out = {"tile_q": "none", "apart": "false"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
+    # Where sums of rows are products, which take registers, tiles may be narrower.
+    narrower = {"tile_n": str(int(fields["tile_n"]) + 32)} if fields.get("late_rescale") == "1" else {}
     for number, (_, includes, row) in enumerate(classes):
-        if includes(case) and all(fields.get(name, left_out.get(name, "1")) == value
+        if includes(case) and all(value in (fields.get(name, left_out.get(name, "1")), narrower.get(name))
                                   for name, value in row.items()):
             return number
     return None

@@ -480,25 +480,53 @@ LogicalResult TileMaskOp::verify() {
 // Online softmax
 //===----------------------------------------------------------------------===//
 
-LogicalResult RowMaxOp::verify() {
-  auto scores = cast<VectorType>(getScores().getType());
-  if (cast<VectorType>(getOld().getType()).getDimSize(0) != scores.getDimSize(0))
-    return emitOpError() << "expected a value for each of " << scores.getDimSize(0)
-                         << " rows but got " << getOld().getType();
-  // A thread holds pairs of columns; one that has whole rows, and need not look at a pair, any.
-  bool holdsPairs = getGrowth() || getLanes() != 1;
-  if (holdsPairs && scores.getDimSize(1) % (2 * getLanes()) != 0)
-    return emitOpError() << "expected columns that are a multiple of " << 2 * getLanes() << " for "
-                         << getLanes() << " lanes but got " << scores;
-  return success();
+void WeightsOp::build(OpBuilder &b, OperationState &state, Value scores, Value old, Value factor,
+                      FloatAttr growth, int64_t lanes, ValueRange values) {
+  auto rows = cast<VectorType>(old.getType());
+  auto sums = VectorType::get({rows.getDimSize(0), lanes}, rows.getElementType());
+  state.addTypes({scores.getType(), sums, rows});
+  state.addTypes(values.getTypes());
+  state.addOperands({scores, old, factor});
+  state.addOperands(values);
+  Properties &properties = state.getOrAddProperties<Properties>();
+  properties.growth = growth;
+  properties.lanes = b.getI64IntegerAttr(lanes);
+  properties.operandSegmentSizes = {1, 1, 1, static_cast<int32_t>(values.size()), 0};
+  state.addRegion();
 }
 
-LogicalResult RescaleOp::verify() {
-  int64_t rows = cast<VectorType>(getFrom().getType()).getDimSize(0);
+void WeightsOp::dropAgain() {
+  getFactorsMutable().clear();
+  if (!getAgain().empty())
+    getAgain().front().erase();
+}
+
+LogicalResult WeightsOp::verify() {
+  auto scores = cast<VectorType>(getScores().getType());
+  int64_t rows = scores.getDimSize(0), lanes = getLanes();
+  if (cast<VectorType>(getOld().getType()).getDimSize(0) != rows)
+    return emitOpError() << "expected a value for each of " << rows << " rows but got "
+                         << getOld().getType();
+  if (cast<VectorType>(getSums().getType()).getShape() != ArrayRef<int64_t>{rows, lanes})
+    return emitOpError() << "expected sums of " << rows << " rows and " << lanes
+                         << " lanes but got " << getSums().getType();
+  if (scores.getDimSize(1) % (2 * lanes) != 0)
+    return emitOpError() << "expected columns that are a multiple of " << 2 * lanes << " for "
+                         << lanes << " lanes but got " << scores;
   for (Type type : getValues().getTypes()) {
     auto value = cast<VectorType>(type);
     if (!value.getElementType().isF32() || value.getRank() > 2 || value.getDimSize(0) != rows)
       return emitOpError() << "expected f32 values of " << rows << " rows but got " << value;
   }
+  if (getAgain().empty())
+    return success();
+  if (!getGrowth())
+    return emitOpError() << "expected growth where scores are made again but got none";
+  if (getAgain().getArgumentTypes() != getFactors().getTypes())
+    return emitOpError() << "expected arguments of " << getFactors().getTypes() << " but got "
+                         << getAgain().getArgumentTypes();
+  TypeRange yielded = getAgain().front().getTerminator()->getOperandTypes();
+  if (yielded.size() != 1 || yielded.front() != scores)
+    return emitOpError() << "expected to yield " << scores << " but got " << yielded;
   return success();
 }

@@ -140,7 +140,7 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
 bool RolesFields::operator==(const RolesFields &o) const {
   auto tie = [](const RolesFields &f) {
     return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
-                    f.blocks, f.queryStages, f.persistentBelow);
+                    f.blocks, f.queryStages, f.persistentBelow, f.lateRescale);
   };
   return tie(*this) == tie(o);
 }
@@ -155,7 +155,7 @@ bool ScheduleFields::operator==(const ScheduleFields &o) const {
 
 RolesFields RolesAttr::getFields() const {
   return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
-          getSection(),   getBlocks(), getQueryStages(), getPersistentBelow()};
+          getSection(),   getBlocks(), getQueryStages(), getPersistentBelow(),   getLateRescale()};
 }
 
 RolesAttr RolesAttr::withQueryStages(int64_t queryStages) const {
@@ -187,9 +187,9 @@ void RolesAttr::print(AsmPrinter &printer) const {
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
-                                int64_t queryStages, int64_t persistentBelow) {
+                                int64_t queryStages, int64_t persistentBelow, int64_t lateRescale) {
   RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
-                     section,   blocks, queryStages, persistentBelow};
+                     section,   blocks, queryStages, persistentBelow,   lateRescale};
   FieldVerifier verifier{emitError};
   visitRolesFields(fields, verifier);
   if (failed(verifier.result))

@@ -10,90 +10,193 @@
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 #include "mlir/IR/PatternMatch.h"
+
+#include <cmath>
 
 using namespace mlir;
 using namespace mlir::flashattn;
 
-void mlir::flashattn::expandRowMax(RewriterBase &b, RowMaxOp op) {
-  TileBuilder build(b, op.getLoc());
-  Location loc = op.getLoc();
-  b.setInsertionPoint(op);
-  auto reduceRows = [&](OpBuilder &nested, Value of, Value acc) {
-    return vector::MultiDimReductionOp::create(nested, loc, of, acc, ArrayRef<bool>{false, true},
-                                               vector::CombiningKind::MAXNUMF);
-  };
-  if (!op.getGrowth()) {
-    Value max = reduceRows(b, op.getScores(), op.getOld());
-    b.replaceOp(op, {max, arith::ConstantIntOp::create(b, loc, true, 1)});
-    return;
+namespace {
+/// Builds what one op is made of.
+class WeightsExpander : TileBuilder {
+public:
+  WeightsExpander(RewriterBase &b, WeightsOp op)
+      : TileBuilder(b, op.getLoc()), b(b), op(op), tile(cast<VectorType>(op.getScores().getType())),
+        rows(cast<VectorType>(op.getOld().getType())), m(tile.getDimSize(0)), n(tile.getDimSize(1)),
+        lanes(op.getLanes()) {
+    b.setInsertionPoint(op);
   }
-  auto tile = cast<VectorType>(op.getScores().getType());
-  int64_t m = tile.getDimSize(0), n = tile.getDimSize(1), lanes = op.getLanes();
-  VectorType laneType = build.f32Vector({m, lanes});
-  // The maximum by lane, as each thread has it before any exchange.
-  constexpr int64_t pair = 2; // adjacent columns that one lane holds
-  Value grouped = vector::ShapeCastOp::create(
-      b, loc, build.f32Vector({m, n / (lanes * pair), lanes, pair}), op.getScores());
-  Value laneMax = vector::MultiDimReductionOp::create(b, loc, grouped, build.minusInf(laneType),
-                                                      ArrayRef<bool>{false, true, false, true},
-                                                      vector::CombiningKind::MAXNUMF);
-  Value limit = arith::AddFOp::create(b, loc, op.getOld(),
-                                      build.broadcast(build.f32Vector({m}), op.getGrowth()));
-  limit = build.alongRow(limit, lanes);
-  // -inf beside -inf, a row that has seen nothing, compares false; -inf beside anything, true.
-  Value grown = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, laneMax, limit);
-  Value any = AnyRowOp::create(b, loc, grown);
-  auto max = scf::IfOp::create(
-      b, loc, any,
-      [&](OpBuilder &nested, Location l) {
-        scf::YieldOp::create(nested, l, reduceRows(nested, laneMax, op.getOld()).getResult());
-      },
-      [&](OpBuilder &nested, Location l) { scf::YieldOp::create(nested, l, op.getOld()); });
-  b.replaceOp(op, {max.getResult(0), any});
+
+  void run();
+
+private:
+  Value reduceLanes(Value of, Value acc, vector::CombiningKind kind);
+  Value reduceRows(Value of);
+  Value getFinite(Value base);
+  SmallVector<Value> makeWeights(Value scores, Value base);
+  Value makeFactor(Value base);
+  SmallVector<Value> rescale(Value factor);
+  Value makeScoresAgain();
+  Value findGrown(Value weights, Value sums);
+  void judgeNothing();
+  void judgeByScores();
+  void judgeByWeights();
+
+  RewriterBase &b;
+  WeightsOp op;
+  VectorType tile, rows;
+  int64_t m, n, lanes;
+};
+} // namespace
+
+/// vector<MxL>: of what each lane has of a row, without any exchange.
+Value WeightsExpander::reduceLanes(Value of, Value acc, vector::CombiningKind kind) {
+  constexpr int64_t kPair = 2; // adjacent columns that one lane holds
+  auto type = VectorType::get({m, n / (lanes * kPair), lanes, kPair}, getElementTypeOrSelf(of));
+  Value grouped = vector::ShapeCastOp::create(b, loc, type, of);
+  return vector::MultiDimReductionOp::create(b, loc, grouped, acc,
+                                             ArrayRef<bool>{false, true, false, true}, kind);
 }
 
-/// What takes rows of `op` from one base to the other, vector<M>.
-static Value buildFactor(OpBuilder &b, RescaleOp op) {
-  Location loc = op.getLoc();
-  auto rowType = cast<VectorType>(op.getFrom().getType());
-  Value difference = arith::SubFOp::create(b, loc, op.getFrom(), op.getTo());
-  Value factor = TileBuilder(b, loc).broadcast(rowType, op.getFactor());
-  return math::Exp2Op::create(b, loc, arith::MulFOp::create(b, loc, difference, factor));
+/// The largest of each row of `of` and of its old base.
+Value WeightsExpander::reduceRows(Value of) {
+  return vector::MultiDimReductionOp::create(b, loc, of, op.getOld(), ArrayRef<bool>{false, true},
+                                             vector::CombiningKind::MAXNUMF);
 }
 
-/// `values` of `op` times `factor`.
-static SmallVector<Value> buildProducts(OpBuilder &b, RescaleOp op, Value factor) {
-  TileBuilder build(b, op.getLoc());
+/// A6: `base` with 0 for -inf, as -inf - -inf is NaN.
+Value WeightsExpander::getFinite(Value base) {
+  Value unseen = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, base, minusInf(rows));
+  return arith::SelectOp::create(b, loc, unseen, splat(rows, 0), base);
+}
+
+/// Weights, their sums and their base.
+SmallVector<Value> WeightsExpander::makeWeights(Value scores, Value base) {
+  // exp2(c s - c base), one FMA and one exp2 an element.
+  Value negated = arith::NegFOp::create(b, loc, op.getFactor());
+  negated = arith::MulFOp::create(b, loc, getFinite(base), broadcast(rows, negated));
+  Value exponents =
+      math::FmaOp::create(b, loc, scores, broadcast(tile, op.getFactor()), alongRow(negated, n));
+  Value weights = math::Exp2Op::create(b, loc, exponents);
+  Value zero = splat(f32Vector({m, lanes}), 0);
+  return {weights, reduceLanes(weights, zero, vector::CombiningKind::ADD), base};
+}
+
+/// What takes rows from the old base to `base`, vector<M>.
+Value WeightsExpander::makeFactor(Value base) {
+  Value difference = arith::SubFOp::create(b, loc, op.getOld(), getFinite(base));
+  return math::Exp2Op::create(
+      b, loc, arith::MulFOp::create(b, loc, difference, broadcast(rows, op.getFactor())));
+}
+
+SmallVector<Value> WeightsExpander::rescale(Value factor) {
   return llvm::map_to_vector(op.getValues(), [&](Value value) -> Value {
     auto type = cast<VectorType>(value.getType());
-    Value spread = type.getRank() == 1 ? factor : build.alongRow(factor, type.getDimSize(1));
-    return arith::MulFOp::create(b, op.getLoc(), value, spread);
+    Value spread = type.getRank() == 1 ? factor : alongRow(factor, type.getDimSize(1));
+    return arith::MulFOp::create(b, loc, value, spread);
   });
 }
 
-void mlir::flashattn::expandRescale(RewriterBase &b, RescaleOp op) {
-  b.setInsertionPoint(op);
-  if (matchPattern(op.getMoved(), m_One())) {
-    // Where both bases are known: what stands between, a tile's exponentials, hides what this
-    // takes.
-    Operation *known = nullptr;
-    for (Value base : {op.getFrom(), op.getTo()})
-      if (Operation *def = base.getDefiningOp(); def && def->getBlock() == op->getBlock())
-        known = known && def->isBeforeInBlock(known) ? known : def;
-    if (known)
-      b.setInsertionPointAfter(known);
-    Value factor = buildFactor(b, op);
-    b.setInsertionPoint(op);
-    b.replaceOp(op, buildProducts(b, op, factor));
-    return;
+void WeightsExpander::judgeNothing() {
+  Value base = reduceRows(op.getScores());
+  // What this takes is hidden by the exponentials behind it.
+  Value factor = makeFactor(base);
+  SmallVector<Value> results = makeWeights(op.getScores(), base);
+  llvm::append_range(results, rescale(factor));
+  b.replaceOp(op, results);
+}
+
+/// Where a score exceeds the old base by more than the growth. There are two branches, and what
+/// need not wait for what was summed stands between them.
+void WeightsExpander::judgeByScores() {
+  Value largest =
+      reduceLanes(op.getScores(), minusInf(f32Vector({m, lanes})), vector::CombiningKind::MAXNUMF);
+  Value growth = arith::ConstantOp::create(b, loc, op.getGrowthAttr());
+  growth = b.createOrFold<arith::DivFOp>(loc, growth, op.getFactor());
+  Value limit = arith::AddFOp::create(b, loc, op.getOld(), broadcast(rows, growth));
+  // -inf beside -inf, a row that has seen nothing, compares false; -inf beside anything, true.
+  Value grown =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, largest, alongRow(limit, lanes));
+  Value any = AnyRowOp::create(b, loc, grown);
+  auto moved = scf::IfOp::create(
+      b, loc, any,
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, reduceRows(largest)); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, op.getOld()); });
+  Value base = moved.getResult(0);
+  SmallVector<Value> results = makeWeights(op.getScores(), base);
+  auto rescaled = scf::IfOp::create(
+      b, loc, any,
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, rescale(makeFactor(base))); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, op.getValues()); });
+  llvm::append_range(results, rescaled.getResults());
+  b.replaceOp(op, results);
+}
+
+/// The region's scores, here. What comes from memory is read again, lest these are found to be the
+/// same as those that are there and kept, in registers, until here.
+Value WeightsExpander::makeScoresAgain() {
+  Block *body = &op.getAgain().front();
+  SmallVector<Value> factors;
+  for (Value factor : op.getFactors()) {
+    Operation *def = factor.getDefiningOp();
+    bool isRead = def && hasSingleEffect<MemoryEffects::Read>(def);
+    factors.push_back(isRead ? b.clone(*def)->getResult(0) : factor);
   }
+  Value scores = body->getTerminator()->getOperand(0);
+  b.eraseOp(body->getTerminator());
+  b.inlineBlockBefore(body, b.getInsertionBlock(), b.getInsertionPoint(), factors);
+  return scores;
+}
+
+/// vector<MxL>: where a lane's `weights`, or their `sums`, exceed what the growth lets them be. So
+/// does NaN, of infinite scores.
+Value WeightsExpander::findGrown(Value weights, Value sums) {
+  VectorType type = f32Vector({m, lanes});
+  Value limit = splat(type, std::exp2(op.getGrowth()->convertToDouble()));
+  if (!op.getSums().use_empty())
+    return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UGT, sums, limit);
+  // Nobody sums them up: the largest, as an integer, since none is negative. Of those ptxas takes
+  // three at once.
+  auto toBits = [&](Value v) -> Value {
+    auto shape = cast<VectorType>(v.getType()).getShape();
+    return b.createOrFold<arith::BitcastOp>(loc, VectorType::get(shape, b.getI32Type()), v);
+  };
+  Value largest =
+      reduceLanes(toBits(weights), toBits(splat(type, 0)), vector::CombiningKind::MAXSI);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, largest, toBits(limit));
+}
+
+/// Weights against the old base, and another time where some outgrew it.
+void WeightsExpander::judgeByWeights() {
+  SmallVector<Value> made = makeWeights(op.getScores(), op.getOld());
+  Value grown = findGrown(made[0], made[1]);
+  Value unseen =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, op.getOld(), minusInf(rows));
+  Value any = arith::OrIOp::create(b, loc, AnyRowOp::create(b, loc, grown),
+                                   AnyRowOp::create(b, loc, unseen));
   auto branch = scf::IfOp::create(
-      b, op.getLoc(), op.getMoved(),
-      [&](OpBuilder &nested, Location l) {
-        scf::YieldOp::create(nested, l, buildProducts(nested, op, buildFactor(nested, op)));
+      b, loc, any,
+      [&](OpBuilder &, Location) {
+        Value scores = makeScoresAgain(), base = reduceRows(scores);
+        SmallVector<Value> again = makeWeights(scores, base);
+        llvm::append_range(again, rescale(makeFactor(base)));
+        scf::YieldOp::create(b, loc, again);
       },
-      [&](OpBuilder &nested, Location l) { scf::YieldOp::create(nested, l, op.getValues()); });
+      [&](OpBuilder &, Location) {
+        llvm::append_range(made, op.getValues());
+        scf::YieldOp::create(b, loc, made);
+      });
   b.replaceOp(op, branch.getResults());
 }
+
+void WeightsExpander::run() {
+  if (!op.getGrowth())
+    judgeNothing();
+  else if (op.getAgain().empty())
+    judgeByScores();
+  else
+    judgeByWeights();
+}
+
+void mlir::flashattn::expandWeights(RewriterBase &b, WeightsOp op) { WeightsExpander(b, op).run(); }

@@ -198,11 +198,16 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
   // What lies past kv_len is there and must not be read.
   Value below = op.getKvLen() ? keys.keys : Value();
-  Value products = scores.multiply(q, operands.loadKeys(op.getK(), at, tile, below));
+  Value k = operands.loadKeys(op.getK(), at, tile, below), products = scores.multiply(q, k);
   StageOp::create(b, loc);
   Value shaped = scores.shape(
       products, {at.batch, at.head, at.tile, tile, position, key, sizes.queries, keys.keys});
-  Value p = softmax.step(inner, shaped);
+  SmallVector<Value> factors;
+  if (RolesAttr roles = schedule.getRoles(); roles && roles.getLateRescale())
+    factors = {q, k};
+  Value p = softmax.step(inner, shaped, factors, [&](ValueRange factors) {
+    return scores.multiply(factors.front(), factors.back());
+  });
   // With roles two products that do not wait for each other stand side by side, and the softmax of
   // this tile beside the second.
   StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);

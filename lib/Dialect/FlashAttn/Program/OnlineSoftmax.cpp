@@ -20,13 +20,8 @@ OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, 
       sumsWeights(!ones || wantsLse), c(factor) {
   if (c.value)
     c = {1, scalar(c)};
-  RolesAttr roles = schedule.getRoles();
-  if (!roles)
-    return;
-  if (c.value)
-    growth = arith::DivFOp::create(b, loc, scalar(double(roles.getRescale())), c.value);
-  else
-    growth = scalar(roles.getRescale() / static_cast<double>(static_cast<float>(c.number)));
+  if (RolesAttr roles = schedule.getRoles())
+    growth = b.getF32FloatAttr(roles.getRescale());
 }
 
 RowState OnlineSoftmax::begin() const {
@@ -49,44 +44,56 @@ Value OnlineSoftmax::sumUp(Value exponentials, Value sum) const {
       b, loc, grouped, sum, ArrayRef<bool>{false, true, false, true}, vector::CombiningKind::ADD);
 }
 
-Value OnlineSoftmax::step(RowState &state, Value scores) const {
+/// The step of programs in which sum and output are rescaled at every tile.
+Value OnlineSoftmax::stepAlways(RowState &state, Value scores) const {
   VectorType rowType = f32Vector({m});
-  // Where the rescaling may be left out it is a branch, and what need not wait stands before it.
-  RolesAttr roles = schedule.getRoles();
-  auto max = RowMaxOp::create(b, loc, scores, state.max, growth, roles ? lanes : 1);
+  Value max = vector::MultiDimReductionOp::create(
+      b, loc, scores, state.max, ArrayRef<bool>{false, true}, vector::CombiningKind::MAXNUMF);
   // A6: a row that has seen no key yet has max = -inf; exponents are then taken against 0,
   // since -inf - -inf is NaN.
-  Value unseen =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max.getMax(), minusInf(rowType));
-  Value base = arith::SelectOp::create(b, loc, unseen, splat(rowType, 0), max.getMax());
-  Value rescale;
-  if (!roles)
-    rescale = math::Exp2Op::create(
-        b, loc,
-        arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, state.max, base),
-                              splat(rowType, c)));
+  Value unseen = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max, minusInf(rowType));
+  Value base = arith::SelectOp::create(b, loc, unseen, splat(rowType, 0), max);
+  Value rescale = math::Exp2Op::create(
+      b, loc,
+      arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, state.max, base),
+                            splat(rowType, c)));
   // exp2(c s - c base), one FMA and one exp2 an element.
   Value negBase = arith::MulFOp::create(b, loc, base, splat(rowType, -c));
   Value exponent =
       math::FmaOp::create(b, loc, scores, splat(f32Vector({m, n}), c), alongRow(negBase, n));
   Value p = math::Exp2Op::create(b, loc, exponent);
-  if (roles) {
-    SmallVector<Value> moved = {state.out};
-    Value weights;
-    if (sumsWeights) {
-      weights = sumUp(p, splat(cast<VectorType>(state.sum.getType()), 0));
-      moved.insert(moved.begin(), state.sum);
-    }
-    auto rescaled = RescaleOp::create(b, loc, moved, state.max, base, max.getMoved(), scalar(c));
-    if (sumsWeights)
-      state.sum = arith::AddFOp::create(b, loc, rescaled.getResult(0), weights);
-    state.out = rescaled.getResults().back();
-  } else {
-    Value sumScale = lanes == 1 ? rescale : alongRow(rescale, lanes);
-    state.sum = sumUp(p, arith::MulFOp::create(b, loc, state.sum, sumScale));
-    state.out = arith::MulFOp::create(b, loc, state.out, alongRow(rescale, dv));
+  Value sumScale = lanes == 1 ? rescale : alongRow(rescale, lanes);
+  state.sum = sumUp(p, arith::MulFOp::create(b, loc, state.sum, sumScale));
+  state.out = arith::MulFOp::create(b, loc, state.out, alongRow(rescale, dv));
+  state.max = max;
+  return p;
+}
+
+/// The step of programs that rescale where a base has moved.
+Value OnlineSoftmax::stepWhereMoved(RowState &state, Value scores, ValueRange factors,
+                                    function_ref<Value(ValueRange)> multiply) const {
+  SmallVector<Value> summed = {state.out};
+  if (sumsWeights)
+    summed.insert(summed.begin(), state.sum);
+  auto weights = WeightsOp::create(b, loc, scores, state.max, scalar(c), growth, lanes, summed);
+  if (!factors.empty()) {
+    OpBuilder::InsertionGuard guard(b);
+    weights.getFactorsMutable().assign(factors);
+    Block *again = b.createBlock(&weights.getAgain(), {}, factors.getTypes(),
+                                 SmallVector<Location>(factors.size(), loc));
+    TileYieldOp::create(b, loc, multiply(again->getArguments()));
   }
-  state.max = max.getMax();
+  if (sumsWeights)
+    state.sum = arith::AddFOp::create(b, loc, weights.getRescaled().front(), weights.getSums());
+  state.out = weights.getRescaled().back();
+  state.max = weights.getBase();
+  return weights.getWeights();
+}
+
+Value OnlineSoftmax::step(RowState &state, Value scores, ValueRange factors,
+                          function_ref<Value(ValueRange)> multiply) const {
+  Value p = schedule.getRoles() ? stepWhereMoved(state, scores, factors, multiply)
+                                : stepAlways(state, scores);
   if (schedule.getDotType() != b.getF32Type())
     p = arith::TruncFOp::create(b, loc, VectorType::get({m, n}, schedule.getDotType()), p);
   return p;

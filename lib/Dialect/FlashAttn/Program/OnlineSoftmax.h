@@ -47,7 +47,10 @@ public:
   RowState begin() const;
   /// One step: `state` takes the scores of a tile but for their product with its values. Returns
   /// that product's left-hand side, vector<MxN>, to be added to `state.out`.
-  Value step(RowState &state, Value scores) const;
+  ///
+  /// With `factors`, `multiply` makes the same scores of these once more, in a full tile.
+  Value step(RowState &state, Value scores, ValueRange factors,
+             function_ref<Value(ValueRange)> multiply) const;
   /// Divides by the sum. The f32 scalar that `loadSink` gives, if it is there, joins the
   /// denominator as the logit of one more key would whose value is 0.
   FinishedRows finish(RowState state, function_ref<Value()> loadSink) const;
@@ -55,6 +58,9 @@ public:
   Value logSumExp(const FinishedRows &rows) const;
 
 private:
+  Value stepAlways(RowState &state, Value scores) const;
+  Value stepWhereMoved(RowState &state, Value scores, ValueRange factors,
+                       function_ref<Value(ValueRange)> multiply) const;
   Value sumUp(Value exponentials, Value sum) const;
   Value getProductSum(Value out) const;
   Value joinSink(RowState &state, MutableArrayRef<Value> sums, Value logit) const;
@@ -64,7 +70,7 @@ private:
   int64_t ones;     ///< columns of them behind the values
   bool sumsWeights; ///< whether weights are summed before they are rounded
   Factor c;
-  Value growth; ///< f32: of a maximum that is let be; null where none is
+  FloatAttr growth; ///< of a base that is let be, in exponents; null where none is
 };
 
 } // namespace mlir::flashattn

@@ -277,6 +277,9 @@ LogicalResult LoopExpander::copy(Operation *op, Step &step) {
       inside |= dim >= 0 && load.getIndices()[dim] == loop.getTile();
     cast<LoadTileOp>(made).setInBounds(inBounds);
   }
+  // Scores are made again without a mask.
+  if (auto weights = dyn_cast<WeightsOp>(made); weights && !step.isFull)
+    weights.dropAgain();
   // A mask that is true throughout leaves nothing of what uses it.
   SmallVector<Value> folded;
   if (isa<arith::AndIOp, arith::SelectOp>(made))
@@ -356,10 +359,12 @@ LogicalResult LoopExpander::runSkewed(SmallVectorImpl<Value> &results) {
   if (failed(copySkewed(first, /*before=*/nullptr)))
     return failure();
   SmallVector<Value> state = lookup(carried, first);
-  // Of the first step no row has a maximum to keep.
+  // Of the first step no row has a base to keep.
   for (Operation &op : *b.getInsertionBlock())
-    if (auto max = dyn_cast<RowMaxOp>(op))
-      max.getGrowthMutable().clear();
+    if (auto weights = dyn_cast<WeightsOp>(op)) {
+      weights.removeGrowthAttr();
+      weights.dropAgain();
+    }
 
   Value second = add(begin, index(1));
   for (const TileRun &run : runs) {

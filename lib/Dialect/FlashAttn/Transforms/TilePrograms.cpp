@@ -69,9 +69,7 @@ struct ExpandLoopsPass : flashattn::impl::ExpandLoopsBase<ExpandLoopsPass> {
 struct ExpandRescalePass : flashattn::impl::ExpandRescaleBase<ExpandRescalePass> {
   void runOnOperation() override {
     IRRewriter rewriter(&getContext());
-    // The maxima first: they say whether there is anything to rescale.
-    getOperation()->walk([&](RowMaxOp op) { expandRowMax(rewriter, op); });
-    getOperation()->walk([&](RescaleOp op) { expandRescale(rewriter, op); });
+    getOperation()->walk([&](WeightsOp op) { expandWeights(rewriter, op); });
   }
 };
 } // namespace

@@ -406,8 +406,10 @@ static LogicalResult verifyTileValue(Operation *op, Value tile, Value value) {
 
 LogicalResult LoadTileOp::verify() { return verifyTileValue(*this, getTile(), getResult()); }
 
-/// Whether `value` is such a tile in multiples of 16 columns, or what one thread holds of it.
-static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value) {
+/// Whether `value` is such a tile in multiples of 16 columns, or what one thread holds of it. With
+/// `byWarps` the tile may be of 16 rows, of which each warp has all.
+static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value,
+                                       bool byWarps = false) {
   auto type = cast<VectorType>(value.getType());
   if (type.getRank() == 2) {
     if (failed(verifyTileValue(op, memref, value)) || failed(verifyVectors(op, value)))
@@ -420,8 +422,10 @@ static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value)
   if (failed(tile))
     return failure();
   int64_t columns = type.getRank() == 1 ? 2 * type.getNumElements() : 0;
-  if (tile->rows != kWarpgroupRows || columns % 16 != 0 || columns == 0 ||
-      columns > tile->getColumns() || type.getElementType() != tile->elementType)
+  constexpr int64_t kWarpRows = 16;
+  bool hasRows = tile->rows == kWarpgroupRows || (byWarps && tile->rows == kWarpRows);
+  if (!hasRows || columns % 16 != 0 || columns == 0 || columns > tile->getColumns() ||
+      type.getElementType() != tile->elementType)
     return op->emitOpError() << "expected one thread's part of " << kWarpgroupRows
                              << " rows and a multiple of 16 first columns of " << memref.getType()
                              << " but got " << type;
@@ -430,7 +434,18 @@ static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value)
 
 LogicalResult StoreTileOp::verify() { return verifyThreadsTile(*this, getTile(), getValue()); }
 
-LogicalResult ReadTileOp::verify() { return verifyThreadsTile(*this, getTile(), getResult()); }
+LogicalResult ReadTileOp::verify() {
+  FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
+  if (failed(tile))
+    return failure();
+  auto type = cast<VectorType>(getResult().getType());
+  int64_t columns = type.getRank() == 2 ? type.getDimSize(1) : 2 * type.getNumElements();
+  int64_t from = getFrom();
+  if (from < 0 || from % 16 != 0 || from + columns > tile->getColumns())
+    return emitOpError() << "expected 'from' to be a multiple of 16 with " << columns
+                         << " columns of " << tile->getColumns() << " behind it but got " << from;
+  return verifyThreadsTile(*this, getTile(), getResult(), /*byWarps=*/true);
+}
 
 LogicalResult PinOp::verify() {
   if (failed(verifyPairs(*this, cast<VectorType>(getValue().getType()))))

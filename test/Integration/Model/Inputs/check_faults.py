@@ -61,19 +61,30 @@ class Kernels:
                 lines[place].insert(0, self.resolve(what[1], place))
             elif what[0] == "before":
                 other = self.find(self.lines, what[1])
-                lines[other].insert(0, self.lines[place])
-                lines[place] = []
+                moved = self.find_number(place, other) + [place]
+                lines[other][:0] = [self.lines[i] for i in moved]
+                for i in moved:
+                    lines[i] = []
             else:
                 changed, count = re.subn(what[1], self.resolve(what[2], place), lines[place][-1], count=1)
                 assert count, f"expected {what[1]!r} but got {lines[place][-1]!r}"
                 lines[place][-1] = changed
         return [line for group in lines for line in group]
 
+    def find_number(self, place, other):
+        """The line, if it is behind `other`, of the number of the barrier at `place`."""
+        number = re.search(r"\[(%\w+)\]", self.lines[place])
+        made = [i for i in range(other, place) if number and self.lines[i].lstrip().startswith(number.group(1) + " = ")]
+        return made[-1:]
+
     def resolve(self, text, place):
         """Names of values that an edit takes from the kernel."""
         if "%SHARED" in text:  # the barrier of the ring before
             expect = self.lines[self.find(self.lines, "hopper.barrier_expect#3")]
             text = text.replace("%SHARED", re.search(r"\[(%\w+)\]", expect).group(1))
+        if "%SIGNALS" in text:  # whether a thread is its group's first, as the producer asks
+            signals = self.lines[self.find(self.lines, "scf.if#2")]
+            text = text.replace("%SIGNALS", re.search(r"scf\.if (%\w+)", signals).group(1))
         if "%ROW" in text:
             text = text.replace("%ROW", re.search(r", (%\w+)\] to", self.lines[place]).group(1))
         return text

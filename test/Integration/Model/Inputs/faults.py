@@ -6,7 +6,7 @@ number among those of that name:
 
     DROP                      the op is gone
     ("sub", pattern, text)    its line, changed
-    ("before", op)            the line of another op goes in front of it
+    ("before", op)            it goes in front of another op, with the number of its barrier
     ("add", text)             a line in front of it
 
 What the model must say is a pattern. Where only numbers are wrong it is NUMBERS: the outputs differ from
@@ -19,6 +19,7 @@ NUMBERS = "output 0: .*FAIL"
 F9, G9, F8 = ("forward", "sm_90a"), ("gradients", "sm_90a"), ("short", "sm_80")
 G8 = ("gradients", "sm_80")
 S9 = ("split", "sm_90a")
+L9 = ("late", "sm_90a")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
@@ -28,6 +29,20 @@ STORE_RACE = r"(race|missing fence): .* written by thread .* at hopper\.store_ti
 OVERWRITTEN = (r"race: .* read by a product of warpgroup \d at hopper\.wgmma .*, and written by a copy "
                r".* at hopper\.tma_load")
 BYTES = r"bytes that do not add up: expected "
+
+MADE_AGAIN = (r"race: .* read by thread .* at hopper\.read_tile .*, and written by a copy .* at hopper\.tma_load|"
+              r"race: .* written by a copy .* at hopper\.tma_load .*, and read by thread .* at hopper\.read_tile")
+
+
+def released_by_one(barriers, arrivals):
+    """Edits by which one thread of each group, and not one of each warp, makes places empty."""
+    return ([(f"hopper.barrier_init#{i}", ("sub", ", 12", ", 3")) for i in barriers] +
+            [(f"hopper.barrier_arrive#{i}", ("sub", r" if %\w+", " if %SIGNALS")) for i in arrivals])
+
+
+# K and V alternate where consumers pass tiles by; where they do not V is a step behind.
+ONE_RELEASES_K = released_by_one((6, 7, 8), (0, 2, 4, 6, 8))
+ONE_RELEASES_V = released_by_one((12, 13, 14), (1, 3, 5, 7, 9))
 
 FAULTS = [
     # Barriers of rings.
@@ -190,4 +205,16 @@ FAULTS = [
     ("outputs: consumers do not wait for each other", S9,
      [("hopper.group_barrier#1", DROP), ("hopper.group_barrier#4", DROP)],
      r"race: .* read by a product .* at hopper\.store_tile"),
+    # Scores that warps make again, each for itself. The producer waits for values before it brings the keys of a
+    # place, and values, too, are released behind the branch: the faults are those of both rings.
+    ("one thread of a group releases tiles for its four warps", L9, ONE_RELEASES_K + ONE_RELEASES_V, MADE_AGAIN),
+    ("k: released before scores are made again, and v by one thread of a group", L9,
+     [("hopper.barrier_arrive#4", ("before", "scf.if#4"))] + ONE_RELEASES_V, MADE_AGAIN),
+    ("k: one warp of each group does not release it", L9,
+     [("hopper.barrier_arrive#4", ("sub", r" if %\w+", " if %some")),
+      ("hopper.set_registers#1", ("add", "%in_group = arith.remui %thread_id_x, %c128 : index\n"
+                                  "%in_warp = arith.remui %thread_id_x, %c32 : index\n"
+                                  "%first = arith.cmpi eq, %in_warp, %c0 : index\n"
+                                  "%later = arith.cmpi ne, %in_group, %c0 : index\n"
+                                  "%some = arith.andi %first, %later : i1"))], DEADLOCK),
 ]

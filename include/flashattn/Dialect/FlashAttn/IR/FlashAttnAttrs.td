@@ -156,16 +156,17 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
     | `query_stages` (1 if left out) | tiles of queries that a consumer has room for; with 2 blocks are persistent: no more are launched than run at once, each runs one group of programs after the other, and the next one's tiles come meanwhile |
     | `persistent_below` (2048 if left out) | with `query_stages` 2: the most keys for which blocks are persistent; for more of them a block runs one group and ends |
+    | `late_rescale` (0 if left out) | with 1, whether the output is rescaled is judged by the weights of a tile and not, before these, by its scores: the scores of one whose weights outgrew the base are made a second time. Where nothing but the mask shapes them, which then is judged by scores in tiles that it cuts |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescale, "int64_t":$section,
                         "int64_t":$blocks, "int64_t":$queryStages,
-                        "int64_t":$persistentBelow);
+                        "int64_t":$persistentBelow, "int64_t":$lateRescale);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::RolesFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
                  fields.rescale, fields.section, fields.blocks, fields.queryStages,
-                 fields.persistentBelow);
+                 fields.persistentBelow, fields.lateRescale);
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::RolesFields getFields() const;

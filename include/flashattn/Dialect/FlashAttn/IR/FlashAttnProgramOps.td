@@ -100,11 +100,11 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
 
 def FlashAttn_TileYieldOp : Op<FlashAttn_Dialect, "tile_yield", [
     Pure, ReturnLike, Terminator,
-    ParentOneOf<["ProgramOp", "OnThreadsOp", "TileLoopOp", "TileMaskOp"]>]> {
+    ParentOneOf<["ProgramOp", "OnThreadsOp", "TileLoopOp", "TileMaskOp", "WeightsOp"]>]> {
   let summary = "ends a region of the tile level";
   let description = [{
-    Gives a `flashattn.tile_loop` the state after a step, a `flashattn.tile_mask` its value, and the
-    others nothing.
+    Gives a `flashattn.tile_loop` the state after a step, a `flashattn.tile_mask` its value, a
+    `flashattn.weights` the scores, and the others nothing.
   }];
   let arguments = (ins Variadic<AnyType>:$values);
   let builders = [OpBuilder<(ins), [{ build($_builder, $_state, ::mlir::ValueRange()); }]>];
@@ -382,64 +382,68 @@ def FlashAttn_TileMaskOp : FlashAttn_ProgramLevelOp<"tile_mask", [
 // Online softmax
 //===----------------------------------------------------------------------===//
 
-def FlashAttn_RowMaxOp : FlashAttn_ProgramLevelOp<"row_max", [
-    Pure, AllTypesMatch<["old", "max"]>]> {
-  let summary = "the value that a row's exponents are taken against";
+def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
+    RecursiveMemoryEffects, IsolatedFromAbove, SingleBlock, AttrSizedOperandSegments,
+    AllTypesMatch<["old", "base"]>, AllTypesMatch<["scores", "weights"]>,
+    RangedTypesMatchWith<"results are as the values", "values", "rescaled", "$_self">]> {
+  let summary = "the weights of a tile's scores, and what was summed before against the same base";
   let description = [{
-    `max` is at least the largest of `old` and of the row's `scores`, less `growth`: any base at all
-    may be taken off the exponents of a row as long as its sum and output keep to the same one, and
-    an old maximum does while no weight outgrows its type. Without `growth` it is the largest.
+    `weights` are `exp2((scores - base) factor)`, where `base` is at least the largest of `old` and of
+    the row's `scores`, less `growth / factor`: any base at all may be taken off the exponents of a row
+    as long as its sum and output keep to the same one, and an old one does while no weight outgrows
+    its type. Without `growth` it is the largest. Where it is -inf, in a row that has seen no key, the
+    exponents are taken against 0. `factor` is positive. What was summed against `old`, `values`, is
+    multiplied with `exp2((old - base) factor)`.
 
-    Where `moved` is false `max` is `old` in every row of those that a target judges together.
-    `lanes` threads share a row.
+    `sums` has the sum of each row's weights by lanes: `lanes` threads share a row, and lane l has
+    columns 2 l and 2 l + 1 of every 2 `lanes`.
 
-    Example:
+    The base stays where none of the rows that a target judges together has outgrown it, and nothing
+    is rescaled. It looks at the scores for that, before any weight is made; or, where the region
+    yields the scores `again`, of other tiles, at the weights, and has those that outgrew the base made
+    of these.
+
+    Examples:
 
     ```mlir
-    %max, %moved = flashattn.row_max %scores, %old growth(%growth) lanes 4
-        : vector<64x64xf32>, vector<64xf32>
+    %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %old factor(%c) growth 4.0 lanes 4
+        rescale(%l, %o : vector<64x4xf32>, vector<64x128xf32>)
+        : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+    %p, %sums, %base, %o1 = flashattn.weights %s from %old factor(%c) growth 8.0 lanes 4
+        rescale(%o : vector<64x128xf32>) : vector<64x64xf32>, vector<64xf32> -> vector<64x4xf32>
+        again(%q, %k : vector<64x128xf16>, vector<64x128xf16>) {
+    ^bb0(%a: vector<64x128xf16>, %b: vector<64x128xf16>):
+      %s2 = vector.contract ... %a, %b, %zero
+      flashattn.tile_yield %s2 : vector<64x64xf32>
+    }
     ```
   }];
   let arguments = (ins VectorOfRankAndType<[2], [F32]>:$scores,
                        VectorOfRankAndType<[1], [F32]>:$old,
-                       Optional<F32>:$growth,
-                       DefaultValuedAttr<ConfinedAttr<I64Attr, [IntPositive]>, "1">:$lanes);
-  let results = (outs VectorOfRankAndType<[1], [F32]>:$max, I1:$moved);
+                       F32:$factor,
+                       OptionalAttr<F32Attr>:$growth,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$lanes,
+                       Variadic<FlashAttn_TileVector>:$values,
+                       Variadic<FlashAttn_TileVector>:$factors);
+  let results = (outs VectorOfRankAndType<[2], [F32]>:$weights,
+                      VectorOfRankAndType<[2], [F32]>:$sums,
+                      VectorOfRankAndType<[1], [F32]>:$base,
+                      Variadic<FlashAttn_TileVector>:$rescaled);
+  let regions = (region MaxSizedRegion<1>:$again);
   let assemblyFormat = [{
-    $scores `,` $old (`growth` `(` $growth^ `)`)? (`lanes` $lanes^)? attr-dict
-    `:` type($scores) `,` type($old)
+    $scores `from` $old `factor` `(` $factor `)` (`growth` $growth^)? `lanes` $lanes
+    (`rescale` `(` $values^ `:` type($values) `)`)? attr-dict
+    `:` type($scores) `,` type($old) `->` type($sums)
+    (`again` `(` $factors^ `:` type($factors) `)` $again)?
   }];
-}
-
-def FlashAttn_RescaleOp : FlashAttn_ProgramLevelOp<"rescale", [
-    Pure, AllTypesMatch<["from", "to"]>,
-    RangedTypesMatchWith<"results are as the values", "values", "results", "$_self">]> {
-  let summary = "take what was summed against one base to another";
-  let description = [{
-    Multiplies every row of `values` with `exp2((from - to) factor)`. Where `moved` is false the two
-    are equal in every row at hand, and nothing need be done.
-
-    Example:
-
-    ```mlir
-    %l1, %o1 = flashattn.rescale %l, %o from %old to %base factor(%c) if %moved
-        : vector<64x4xf32>, vector<64x128xf32>
-    ```
-  }];
-  let arguments = (ins Variadic<FlashAttn_TileVector>:$values,
-                       VectorOfRankAndType<[1], [F32]>:$from,
-                       VectorOfRankAndType<[1], [F32]>:$to,
-                       I1:$moved, F32:$factor);
-  let results = (outs Variadic<FlashAttn_TileVector>:$results);
-  let assemblyFormat = [{
-    $values `from` $from `to` $to `factor` `(` $factor `)` `if` $moved attr-dict
-    `:` type($from) `,` type($values)
-  }];
+  let skipDefaultBuilders = 1;
   let builders = [
-    OpBuilder<(ins "::mlir::ValueRange":$values, "::mlir::Value":$from, "::mlir::Value":$to,
-                   "::mlir::Value":$moved, "::mlir::Value":$factor), [{
-      build($_builder, $_state, values.getTypes(), values, from, to, moved, factor);
-    }]>];
+    OpBuilder<(ins "::mlir::Value":$scores, "::mlir::Value":$old, "::mlir::Value":$factor,
+                   "::mlir::FloatAttr":$growth, "int64_t":$lanes, "::mlir::ValueRange":$values)>];
+  let extraClassDeclaration = [{
+    /// Has the scores judged, and no region.
+    void dropAgain();
+  }];
 }
 
 #endif // FLASHATTN_PROGRAM_OPS_TD

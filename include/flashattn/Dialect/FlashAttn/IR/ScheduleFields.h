@@ -29,6 +29,7 @@ struct RolesFields {
   /// Measured on an H100 with D = 128: persistent blocks gain 10 % at 1000 keys, nothing at 2048,
   /// and lose 2 % at 4096 and beyond.
   int64_t persistentBelow = 2048;
+  int64_t lateRescale = 0;
 
   bool operator==(const RolesFields &) const;
 };
@@ -68,6 +69,7 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"query_stages", 1, 2, leftOut.queryStages}, fields.queryStages);
   visit(FieldInfo{"persistent_below", 0, kMostKeys, leftOut.persistentBelow},
         fields.persistentBelow);
+  visit(FieldInfo{"late_rescale", 0, 1, leftOut.lateRescale}, fields.lateRescale);
 }
 
 template <typename Fields, typename Visitor>

@@ -61,11 +61,10 @@ SmallVector<Value> getTileOrigin(OpBuilder &builder, StoreTileOp op, ValueRange 
 void expandToTransfer(RewriterBase &rewriter, LoadTileOp op);
 void expandToTransfer(RewriterBase &rewriter, StoreTileOp op);
 
-/// Replaces `op` by arithmetic (flashattn-expand-rescale): with `growth`, by a maximum that is
-/// taken only where some row's scores have grown by more.
-void expandRowMax(RewriterBase &rewriter, RowMaxOp op);
-/// Replaces `op` by products and, unless `moved` is known to be true, a branch around them.
-void expandRescale(RewriterBase &rewriter, RescaleOp op);
+/// Replaces `op` by arithmetic (flashattn-expand-rescale): with `growth` by a base that is taken
+/// anew, and a rescaling, only where some row's scores have grown by more; and with a region by
+/// weights that are made a second time where they have.
+void expandWeights(RewriterBase &rewriter, WeightsOp op);
 
 } // namespace flashattn
 } // namespace mlir

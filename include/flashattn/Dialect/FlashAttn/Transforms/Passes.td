@@ -255,9 +255,11 @@ def ExpandLoops : Pass<"flashattn-expand-loops"> {
 def ExpandRescale : Pass<"flashattn-expand-rescale"> {
   let summary = "turn the steps of the online softmax that may be skipped into arithmetic";
   let description = [{
-    `flashattn.row_max` and `flashattn.rescale` become `arith`, `math` and `vector` ops. With `growth`
-    the maximum that exponents are taken against stays as it is until some row's scores exceed it by
-    more, and only then are sum and output rescaled: both use the same value, so the result is exact.
+    `flashattn.weights` becomes `arith`, `math` and `vector` ops. With `growth` the base that exponents
+    are taken against stays as it is until some row's scores exceed it by more, and only then are sum
+    and output rescaled: both use the same base, so the result is exact. With a region, whether they
+    do is judged by weights against the old base, and the scores of those that outgrew it are made
+    again.
 
     Example: test/Dialect/FlashAttn/expand-rescale.mlir
   }];

@@ -532,8 +532,10 @@ def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
   let summary = "what warps have written to a tile of shared memory, as a value";
   let description = [{
     The counterpart of `hopper.store_tile`: each thread gets what the same thread of the warpgroup that
-    stored the tile had. All threads of the warp run it, and any of them may write the warp's rows
-    again behind it.
+    stored the tile had, from column `from` on, a multiple of 16. All threads of the warp run it, and
+    any of them may write the warp's rows again behind it. A tile of 16 rows is every warp's.
+    `thread` is the thread's number in the block, where what is made of it should not be made
+    before that is known.
 
     Example:
 
@@ -542,9 +544,10 @@ def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
         : memref<1x64x64xf16, #gpu.address_space<workgroup>> -> vector<64x64xf16>
     ```
   }];
-  let arguments = (ins AnyMemRef:$tile);
+  let arguments = (ins AnyMemRef:$tile, Optional<I32>:$thread,
+                       DefaultValuedAttr<I64Attr, "0">:$from);
   let results = (outs Hopper_F16Vector:$result);
-  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($result)";
+  let assemblyFormat = "$tile (`from` $from^)? (`by` $thread^)? attr-dict `:` type($tile) `->` type($result)";
 }
 
 def Hopper_PinOp : Hopper_OrderedOp<"pin", [AllTypesMatch<["value", "result"]>]> {

@@ -1,0 +1,94 @@
+//===- Trials.cpp - what the tuner times of schedules with roles -----------===//
+
+#include "Fields.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::warpgroups;
+
+/// Rows of a warpgroup for each consumer, or a tile that all of them share; both sums of keys in
+/// one program or in two.
+static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  auto addTiles = [&](const RolesFields &roles, int64_t m, int64_t warps, int64_t pack) {
+    for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
+      for (int64_t stages : orElse(grid.stages, {2, 3}))
+        for (bool apart : {false, true}) {
+          ScheduleFields fields = makeFields(n, stages, pack, roles, problem.element);
+          fields.tileM = m;
+          fields.warps = warps;
+          if (apart)
+            fields.apart = true;
+          add(fields);
+        }
+  };
+  for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
+    for (int64_t blocks : orElse(grid.blocks, {1})) {
+      RolesFields roles = completeRoles(consumers, blocks, problem.element);
+      roles.rescale = 0; // there are no maxima
+      for (int64_t registers : orElse(grid.registers, {roles.registers}))
+        for (int64_t section : {1, 4, 16}) {
+          roles.registers = registers;
+          roles.section = section;
+          for (int64_t m : orElse(grid.tileM, {kRows, kRows * consumers})) {
+            // Each consumer its rows, or one of the sums of the same rows.
+            SmallVector<int64_t> some = {kWarps * std::max<int64_t>(1, m / kRows)};
+            if (m == kRows && consumers == 2)
+              some.push_back(kWarps * consumers);
+            for (int64_t warps : orElse(grid.warps, some))
+              for (int64_t pack : orElse(grid.pack, {1}))
+                addTiles(roles, m, warps, pack);
+          }
+        }
+    }
+}
+
+void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
+  if (problem.gradients)
+    return addGradientTrials(problem, grid, add);
+  if (!llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
+      !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
+    return;
+  auto addAll = [&](RolesFields roles, ArrayRef<int64_t> tiles, ArrayRef<int64_t> stages,
+                    ArrayRef<std::pair<int64_t, int64_t>> sections, int64_t pack) {
+    for (int64_t n : orElse(grid.tileN, tiles))
+      for (int64_t held : orElse(grid.stages, stages))
+        for (auto [section, queryStages] : sections) {
+          roles.section = section;
+          roles.queryStages = queryStages;
+          ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
+          fields.splits = problem.splits;
+          add(fields);
+          // Refused where sums of rows cannot be products, or scores not be made again.
+          fields.roles->rescale = kFewRescales;
+          if (problem.element.isBF16() && roles.blocks == 1)
+            add(fields);
+          fields.roles->lateRescale = 1;
+          if (roles.blocks == 1)
+            add(fields);
+        }
+  };
+  for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
+    // Room for several blocks is where there is one consumer.
+    for (int64_t blocks : orElse(grid.blocks, consumers == 1 ? ArrayRef<int64_t>({1, 2, 3})
+                                                             : ArrayRef<int64_t>({1})))
+      for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
+        // A single one has no neighbour, and a group of one head no neighbours.
+        if (along == ProgramAxis::Head && (consumers < 2 || problem.group % consumers != 0))
+          continue;
+        RolesFields roles = completeRoles(consumers, blocks, problem.element);
+        roles.along = along;
+        for (int64_t registers : orElse(grid.registers, {roles.registers})) {
+          roles.registers = registers;
+          if (llvm::is_contained(orElse(grid.pack, {1}), 1))
+            addAll(roles, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
+                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}}, /*pack=*/1);
+          // Fewer positions in a tile have fewer keys between them: of a short window, or of few
+          // queries.
+          if (along == ProgramAxis::Head || (!problem.packs && grid.pack.empty()))
+            continue;
+          for (int64_t pack : orElse(grid.pack, {2, 4, 8, 16}))
+            if (pack > 1 && (!grid.pack.empty() || problem.group % pack == 0))
+              addAll(roles, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}}, pack);
+        }
+      }
+}
