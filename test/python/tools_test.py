@@ -466,7 +466,7 @@ class TuneTest(unittest.TestCase):
         )
         # With few rescalings, too, judged late.
         self.assertEqual(len(narrowed), 8)
-        self.assertEqual(sum("rescale = 8" in s and "late_rescale = 1" in s for s in narrowed), 4)
+        self.assertEqual(sum("rescale = 15" in s and "late_rescale = 1" in s for s in narrowed), 4)
         self.assertTrue(all("consumers = 2, along = query_tile" in s for s in narrowed))
         given = list(
             tune.candidates(

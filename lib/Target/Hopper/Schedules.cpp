@@ -108,7 +108,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocks == 1) {
       constexpr int64_t kNarrower = 32;
-      fields.roles->rescale = kFewRescales;
+      fields.roles->rescale = late ? kLateRescale : kFewRescales;
       fields.roles->lateRescale = late;
       if (late && element.isBF16())
         fields.tileN -= kNarrower;

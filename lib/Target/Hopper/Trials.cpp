@@ -62,6 +62,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           fields.roles->rescale = kFewRescales;
           if (problem.element.isBF16() && roles.blocks == 1)
             add(fields);
+          fields.roles->rescale = kLateRescale;
           fields.roles->lateRescale = 1;
           if (roles.blocks == 1)
             add(fields);

@@ -20,7 +20,7 @@
 // Wider heads take narrower tiles of keys, the widest fewer programs a block. Blocks stay where
 // registers and memory allow.
 // CHECK-LABEL: @d16
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
     outs(%o : memref<?x?x?x16xf16>)
@@ -28,7 +28,7 @@ func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x
 }
 
 // CHECK-LABEL: @d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -36,7 +36,7 @@ func.func @d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 }
 
 // CHECK-LABEL: @d80
-// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, query_stages = 2, late_rescale = 1>>)
 func.func @d80(%q: memref<?x?x?x80xf16>, %k: memref<?x?x?x80xf16>, %v: memref<?x?x?x80xf16>, %o: memref<?x?x?x80xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x80xf16>, memref<?x?x?x80xf16>, memref<?x?x?x80xf16>)
     outs(%o : memref<?x?x?x80xf16>)
@@ -44,7 +44,7 @@ func.func @d80(%q: memref<?x?x?x80xf16>, %k: memref<?x?x?x80xf16>, %v: memref<?x
 }
 
 // CHECK-LABEL: @d128
-// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, query_stages = 2, late_rescale = 1>>)
 func.func @d128(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -78,7 +78,7 @@ func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memr
 
 // The programs of few heads at once where they differ in length.
 // CHECK-LABEL: @triangular
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 8, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 8, late_rescale = 1>>)
 func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -86,7 +86,7 @@ func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: 
 }
 
 // CHECK-LABEL: @triangular_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 16, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, late_rescale = 1>>)
 func.func @triangular_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -103,7 +103,7 @@ func.func @triangular_d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>,
 
 // Short intervals: tiles whose ends waste less.
 // CHECK-LABEL: @banded
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @banded(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -121,7 +121,7 @@ func.func @banded_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 
 // The same of programs that are not short.
 // CHECK-LABEL: @wide_band_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 // CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}consumers = 1, {{.*}}blocks = 4>>)
 func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.window<left = 2048, right = 0>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -133,7 +133,7 @@ func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v:
 
 // What a mask is called changes nothing.
 // CHECK-LABEL: @triangular_set
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 8, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 8, late_rescale = 1>>)
 func.func @triangular_set(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -161,7 +161,7 @@ func.func @unaligned(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>,
 }
 
 // FALLS-LABEL: @promised
-// FALLS: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>)
+// FALLS: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @promised(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %k: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %v: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
     outs(%o : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
