@@ -76,6 +76,24 @@ func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memr
   return
 }
 
+// With heads of 64 they are judged late in narrower tiles: the columns that sum them up take registers.
+// CHECK-LABEL: @bf16_d64
+// CHECK: schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
+  flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
+    outs(%o : memref<?x?x?x64xbf16>)
+  return
+}
+
+// Scores that more than the mask shapes cannot be made again.
+// CHECK-LABEL: @bf16_d64_softcap
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
+func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
+  flashattn.attention softcap(2.0) ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
+    outs(%o : memref<?x?x?x64xbf16>)
+  return
+}
+
 // The programs of few heads at once where they differ in length.
 // CHECK-LABEL: @triangular
 // CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 8, late_rescale = 1>>)
