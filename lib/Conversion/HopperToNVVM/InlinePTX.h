@@ -14,7 +14,7 @@ SmallVector<Value> createInlinePTX(OpBuilder &builder, Location loc, StringRef t
                                    TypeRange results, ValueRange inputs, ValueRange tied = {});
 
 /// The 32-bit address in shared memory of where `memref`, with `descriptor`, begins, or of its
-/// element at `indices`.
+/// element at `indices`. Elements of one with one dimension, as barriers are, lie side by side.
 Value createSharedAddress(OpBuilder &builder, Location loc, const LLVMTypeConverter &converter,
                           Value memref, Value descriptor, ValueRange indices = {});
 

@@ -38,7 +38,7 @@ struct BlockPlan {
   TileLoopOp loop;                   ///< the one that reads `streams`
   SmallVector<LoadTileOp> residents; ///< tiles that a program's contractions keep
   SmallVector<LoadTileOp> streams;   ///< tiles that come anew in each step; each has a ring
-  bool warpsRelease = false;         ///< whether each warp does, where one may read without others
+  bool warpsRelease = false;         ///< whether each warp, and not its group, lets their tiles go
   SmallVector<Row> rows;             ///< what comes with their tiles
   SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
   /// Products of the loop whose left-hand side, transposed, consumers hand each other.
