@@ -1,0 +1,57 @@
+//===- FakeDriver.h - tests beside FakeCUDA.cpp ------------------*- C++ -*-===//
+
+#ifndef FLASHATTN_TEST_UNIT_FAKEDRIVER_H
+#define FLASHATTN_TEST_UNIT_FAKEDRIVER_H
+
+#include "CUDADriver.h"
+
+#include "llvm/Support/Error.h"
+
+#include <cstdlib>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+namespace mlir::flashattn {
+
+/// A variable of the environment for a scope.
+class ScopedEnv {
+public:
+  ScopedEnv(const char *name, const char *value) : name(name) { setenv(name, value, 1); }
+  ~ScopedEnv() { unsetenv(name); }
+
+private:
+  const char *name;
+};
+
+template <typename T> std::string message(llvm::Expected<T> value) {
+  return value ? "no error" : llvm::toString(value.takeError());
+}
+inline std::string message(llvm::Error error) {
+  return error ? llvm::toString(std::move(error)) : "no error";
+}
+
+/// A function that the fake driver has for tests.
+template <typename F> F *getFake(const char *name) {
+  static void *library = dlopen(std::getenv("FLASHATTN_CUDA_DRIVER"), RTLD_NOW);
+  return reinterpret_cast<F *>(dlsym(library, name));
+}
+
+/// FakeCUDA.cpp has the same.
+struct FakeTensorMap {
+  int dataType, rank;
+  void *base;
+  uint64_t sizes[5], strides[4];
+  uint32_t box[5], elementStrides[5];
+  int interleave, swizzle, l2Promotion, fill;
+};
+
+/// The table of the fake driver, for what a test makes it lack.
+inline cuda::Driver &getDriver() {
+  const cuda::Driver *driver = nullptr;
+  EXPECT_FALSE(cuda::getDriver(driver));
+  return const_cast<cuda::Driver &>(*driver);
+}
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_TEST_UNIT_FAKEDRIVER_H

@@ -1,0 +1,142 @@
+//===- HostTensorTest.cpp - arrays of the host, in files and in memory ------===//
+
+#include "HostTensor.h"
+#include "Footprint.h"
+#include "Npy.h"
+#include "Verify.h"
+#include "llvm/ADT/APFloat.h"
+#include "llvm/Support/FileSystem.h"
+
+#include <cmath>
+#include <cstring>
+#include <gtest/gtest.h>
+#include <random>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+uint16_t narrow(float value, const llvm::fltSemantics &semantics) {
+  llvm::APFloat wide(value);
+  bool losesInfo;
+  wide.convert(semantics, llvm::APFloat::rmNearestTiesToEven, &losesInfo);
+  return wide.bitcastToAPInt().getZExtValue();
+}
+
+/// Floats of all exponents, and those at and beside the middle of two narrow ones.
+std::vector<float> someFloats() {
+  std::mt19937 random(1);
+  std::vector<float> values = {0.0f, -0.0f, INFINITY, -INFINITY, 65504, 65519.996f, 65520, 65536};
+  auto add = [&](uint32_t word) {
+    float value;
+    std::memcpy(&value, &word, 4);
+    if (!std::isnan(value))
+      values.push_back(value);
+  };
+  for (int i = 0; i < 200000; ++i) {
+    add(random());
+    uint32_t half = random() & ~0x1fffu; // what f16 has, then half of a unit more
+    add(half | 0x1000), add(half | 0x1001), add(half | 0x0fff);
+    add(half | 0x8000), add((half & ~0xffffu) | 0x7fff);
+  }
+  return values;
+}
+
+TEST(HostTensor, NarrowsLikeAPFloat) {
+  for (float value : someFloats()) {
+    ASSERT_EQ(toF16(value), narrow(value, llvm::APFloat::IEEEhalf())) << value;
+    ASSERT_EQ(toBF16(value), narrow(value, llvm::APFloat::BFloat())) << value;
+  }
+  EXPECT_TRUE(std::isnan(fromF16(toF16(NAN))));
+  EXPECT_TRUE(std::isnan(fromBF16(toBF16(NAN))));
+}
+
+TEST(HostTensor, WidensAndNarrowsToTheSame) {
+  for (uint32_t bits = 0; bits < (1 << 16); ++bits) {
+    float half = fromF16(bits), brain = fromBF16(bits);
+    if (!std::isnan(half)) {
+      ASSERT_EQ(toF16(half), bits);
+    }
+    if (!std::isnan(brain)) {
+      ASSERT_EQ(toBF16(brain), bits);
+    }
+  }
+}
+
+TEST(HostTensor, RandomIsNormalAndTheSameEverywhere) {
+  HostTensor tensor = llvm::cantFail(HostTensor::create(Scalar::F32, {100001}));
+  tensor.fillRandom(7);
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < tensor.getNumElements(); ++i) {
+    sum += tensor.get(i);
+    squares += tensor.get(i) * tensor.get(i);
+  }
+  EXPECT_NEAR(sum / tensor.getNumElements(), 0, 0.02);
+  EXPECT_NEAR(squares / tensor.getNumElements(), 1, 0.02);
+  EXPECT_NEAR(tensor.get(0), -0.2232, 5e-5);
+  // An element depends on its index, not on how many there are.
+  HostTensor few = llvm::cantFail(HostTensor::create(Scalar::F32, {3}));
+  few.fillRandom(7);
+  EXPECT_EQ(few.get(2), tensor.get(2));
+}
+
+TEST(Npy, RoundTrips) {
+  SmallString<128> path;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("flash-run", "npy", path));
+  for (Scalar scalar : {Scalar::F16, Scalar::BF16, Scalar::F32, Scalar::F64, Scalar::I1, Scalar::I8,
+                        Scalar::I32, Scalar::I64})
+    for (SmallVector<int64_t> shape :
+         {SmallVector<int64_t>{}, {5}, {2, 3}, {0, 4}, {1, 2, 3, 4, 5}}) {
+      HostTensor tensor = llvm::cantFail(HostTensor::create(scalar, shape));
+      tensor.fillRandom(1);
+      ASSERT_FALSE(bool(writeNpy(path, tensor)));
+      HostTensor read = llvm::cantFail(readNpy(path));
+      EXPECT_EQ(read.getTypeName(), tensor.getTypeName());
+      EXPECT_EQ(std::memcmp(read.data(), tensor.data(), tensor.getNumBytes()), 0);
+    }
+  llvm::sys::fs::remove(path);
+}
+
+TEST(Footprint, IsWhereTheElementsAre) {
+  Footprint footprint;
+  footprint.shape = {2, 3, 4}, footprint.strides = {0, 0, 0};
+  const int64_t descriptor[] = {7, 1000, 5, 2, 3, 4, 40, 8, 2};
+  footprint.setDescriptor(descriptor);
+  EXPECT_EQ(footprint.address, 1020u);
+  int64_t index = 0, last = 0;
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t j = 0; j < 3; ++j)
+      for (int64_t k = 0; k < 4; ++k)
+        EXPECT_EQ(footprint.getByteOffset(index++), last = (i * 40 + j * 8 + k * 2) * 4);
+  EXPECT_EQ(footprint.getHullBytes(), last + 4);
+  EXPECT_FALSE(footprint.isContiguous());
+  footprint.strides = {12, 4, 1};
+  EXPECT_TRUE(footprint.isContiguous());
+  footprint.strides = {24, 4, 1};
+  EXPECT_FALSE(footprint.isContiguous());
+  footprint.shape[0] = 1; // whose stride does not matter
+  EXPECT_TRUE(footprint.isContiguous());
+}
+
+// Rule B4: what two runs may differ by where the order of sums is not fixed.
+TEST(Verify, RunsAreCloseOrNot) {
+  for (auto [scalar, near, far] :
+       {std::tuple(Scalar::F32, 1e-4, 1e-3), std::tuple(Scalar::F16, 0.0625, 0.25),
+        std::tuple(Scalar::BF16, 0.5, 2.0)}) {
+    HostTensor a = llvm::cantFail(HostTensor::create(scalar, {3}));
+    HostTensor b = llvm::cantFail(HostTensor::create(scalar, {3}));
+    auto isCloseWith = [&](double x, double y) {
+      a.set(0, 64), b.set(0, 64), a.set(1, -16), b.set(1, -16), a.set(2, x), b.set(2, y);
+      return areClose(a, b);
+    };
+    EXPECT_TRUE(isCloseWith(16, 16 + near));
+    EXPECT_FALSE(isCloseWith(16, 16 + far));
+    EXPECT_TRUE(isCloseWith(NAN, NAN));
+    EXPECT_TRUE(isCloseWith(-INFINITY, -INFINITY));
+    EXPECT_FALSE(isCloseWith(NAN, 0));
+    EXPECT_FALSE(isCloseWith(INFINITY, 64));
+  }
+}
+
+} // namespace

@@ -1,0 +1,249 @@
+//===- VisibleTileTest.cpp - the mask of a partial tile ---------------------===//
+
+#include "RandomMasks.h"
+#include "flashattn/Analysis/MaskTiles.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/Matchers.h"
+#include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/MathExtras.h"
+
+#include <functional>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+namespace {
+
+using VisibleTile = MaskTest;
+
+/// Runs the arith and vector operations that buildVisibleTile emits.
+class Interpreter {
+public:
+  /// A value's elements in row-major order; 32-bit ones keep 32 bits.
+  const std::vector<int64_t> &operator[](Value value) { return values[value]; }
+
+  bool run(Block &block) {
+    for (Operation &op : block)
+      if (!run(op)) {
+        ADD_FAILURE() << "cannot run " << op.getName().getStringRef().str();
+        return false;
+      }
+    return true;
+  }
+
+private:
+  static int64_t size(Type type) {
+    auto vector = dyn_cast<VectorType>(type);
+    return vector ? vector.getNumElements() : 1;
+  }
+
+  bool run(Operation &op) {
+    std::vector<int64_t> &out = values[op.getResult(0)];
+    Type type = op.getResult(0).getType();
+    out.resize(size(type));
+    auto operand = [&](unsigned i, size_t j) { return values[op.getOperand(i)][j]; };
+    auto each = [&](auto compute) {
+      for (size_t i = 0; i < out.size(); ++i) {
+        int64_t value = compute(i);
+        // i32 must hold what it is given: the construction promises no overflow.
+        if (getElementTypeOrSelf(type).isInteger(32))
+          EXPECT_TRUE(llvm::isInt<32>(value)) << op.getName().getStringRef().str();
+        out[i] = value;
+      }
+      return true;
+    };
+    Attribute constant;
+    if (matchPattern(&op, m_Constant(&constant))) {
+      if (auto dense = dyn_cast<DenseElementsAttr>(constant)) {
+        auto elements = dense.getValues<APInt>();
+        return each([&](size_t i) { return signedValue(elements[i]); });
+      }
+      return each([&](size_t) { return signedValue(cast<IntegerAttr>(constant).getValue()); });
+    }
+    return llvm::TypeSwitch<Operation *, bool>(&op)
+        .Case([&](arith::AddIOp) {
+          return each([&](size_t i) { return operand(0, i) + operand(1, i); });
+        })
+        .Case([&](arith::SubIOp) {
+          return each([&](size_t i) { return operand(0, i) - operand(1, i); });
+        })
+        .Case([&](arith::MulIOp) {
+          return each([&](size_t i) { return operand(0, i) * operand(1, i); });
+        })
+        .Case([&](arith::AndIOp) {
+          return each([&](size_t i) { return operand(0, i) & operand(1, i); });
+        })
+        .Case([&](arith::OrIOp) {
+          return each([&](size_t i) { return operand(0, i) | operand(1, i); });
+        })
+        .Case([&](arith::RemSIOp) {
+          return each([&](size_t i) { return operand(0, i) % operand(1, i); });
+        })
+        .Case([&](arith::RemUIOp) {
+          return each([&](size_t i) { return operand(0, i) % operand(1, i); });
+        })
+        .Case([&](arith::DivUIOp) {
+          return each([&](size_t i) { return operand(0, i) / operand(1, i); });
+        })
+        .Case([&](arith::ShRSIOp) {
+          return each([&](size_t i) { return operand(0, i) >> operand(1, i); });
+        })
+        .Case([&](arith::MinSIOp) {
+          return each([&](size_t i) { return std::min(operand(0, i), operand(1, i)); });
+        })
+        .Case([&](arith::MaxSIOp) {
+          return each([&](size_t i) { return std::max(operand(0, i), operand(1, i)); });
+        })
+        .Case([&](arith::FloorDivSIOp) {
+          return each(
+              [&](size_t i) { return llvm::divideFloorSigned(operand(0, i), operand(1, i)); });
+        })
+        .Case([&](arith::SelectOp) {
+          return each([&](size_t i) { return operand(0, i) ? operand(1, i) : operand(2, i); });
+        })
+        .Case([&](arith::CmpIOp cmp) {
+          return each([&](size_t i) {
+            // Folding may have turned the operands round.
+            return arith::applyCmpPredicate(cmp.getPredicate(), APInt(64, operand(0, i), true),
+                                            APInt(64, operand(1, i), true));
+          });
+        })
+        .Case<arith::IndexCastOp, vector::ShapeCastOp>(
+            [&](Operation *) { return each([&](size_t i) { return operand(0, i); }); })
+        .Case([&](vector::StepOp) { return each([&](size_t i) { return int64_t(i); }); })
+        .Case([&](vector::BroadcastOp broadcast) {
+          auto source = dyn_cast<VectorType>(broadcast.getSourceType());
+          auto result = broadcast.getResultVectorType();
+          int64_t columns = result.getShape().back();
+          return each([&](size_t i) {
+            if (!source)
+              return operand(0, 0);
+            // Folding leaves vector<1> or vector<N> where a tile has one row.
+            int64_t sourceColumns = source.getShape().back();
+            int64_t row = source.getNumElements() == sourceColumns ? 0 : i / columns;
+            int64_t column = sourceColumns == 1 ? 0 : i % columns;
+            return operand(0, row * sourceColumns + column);
+          });
+        })
+        .Default([](Operation *) { return false; });
+  }
+
+  static int64_t signedValue(const APInt &value) {
+    return value.getBitWidth() == 1 ? value.getZExtValue() : value.getSExtValue();
+  }
+
+  llvm::DenseMap<Value, std::vector<int64_t>> values;
+};
+
+TEST_F(VisibleTile, MatchesTheSet) {
+  Random random(3);
+  Location loc = UnknownLoc::get(&ctx);
+  for (int i = 0; i < 4000; ++i) {
+    Mask mask = random.mask();
+    if (random.oneIn(50))
+      mask.clear();
+    SmallVector<IntegerSet> sets = toSets(mask, &ctx);
+    Sizes s = randomSizes(random);
+    // Far out, too: the base of a constraint no longer fits 32 bits.
+    int64_t p0 = random.oneIn(8) ? random.between(-(int64_t(1) << 31), int64_t(1) << 31)
+                                 : random.between(-40, 40);
+    int64_t k0 = random.between(0, s.nk);
+    Block block;
+    OpBuilder builder(&ctx);
+    builder.setInsertionPointToEnd(&block);
+    auto constant = [&](int64_t value) -> Value {
+      return arith::ConstantIndexOp::create(builder, loc, value);
+    };
+    // Queries of one head, or of several one after the other or in turn.
+    RowPattern pattern;
+    if (random.oneIn(3))
+      pattern.span = random.between(1, s.tileM);
+    else if (random.oneIn(2))
+      pattern.repeat = random.between(1, s.tileM);
+    bool transposed = random.oneIn(2);
+    Value tile = buildVisibleTile(builder, loc, sets, constant(p0), constant(k0), constant(s.nq),
+                                  constant(s.nk), s.tileM, s.tileN, pattern,
+                                  transposed ? TileAxis::Queries : TileAxis::Keys);
+    int64_t shape[] = {s.tileM, s.tileN};
+    if (transposed)
+      std::swap(shape[0], shape[1]);
+    ASSERT_EQ(tile.getType(), VectorType::get(shape, builder.getI1Type()));
+    Interpreter interpreter;
+    ASSERT_TRUE(interpreter.run(block)) << describe(sets, s);
+    for (int64_t r = 0; r < s.tileM; ++r)
+      for (int64_t c = 0; c < s.tileN; ++c) {
+        int64_t p = p0 + r / pattern.repeat % pattern.span;
+        bool expected = k0 + c < s.nk && isVisible(mask, p, k0 + c, s.nq, s.nk);
+        ASSERT_EQ(interpreter[tile][transposed ? c * s.tileM + r : r * s.tileN + c], expected)
+            << "query " << r << ", key " << c << ", p0 = " << p0 << ", k0 = " << k0 << "\n"
+            << describe(sets, s);
+      }
+  }
+}
+
+// Limits of one direction along the columns make one compare of the tile, and their minimum is
+// taken for its rows: causal (k <= p) with k < nk, and a window (p - 3 <= k <= p + 1) with it. An
+// equality is no limit.
+TEST_F(VisibleTile, MergesLimits) {
+  auto linear = [](int64_t p, int64_t k, int64_t one, bool isEquality = false) {
+    Constraint c;
+    c.linear = {p, k, 0, 0, one};
+    c.isEquality = isEquality;
+    return c;
+  };
+  struct Case {
+    Mask mask;
+    int64_t tileCompares, rowMinima;
+  };
+  Case cases[] = {
+      {{{linear(1, -1, 0)}}, 1, 1},
+      {{{linear(-1, 1, 3), linear(1, -1, 1)}}, 2, 1},
+      // 2k <= p + 8 is of another slope.
+      {{{linear(1, -1, 0), linear(1, -2, 8)}}, 2, 1},
+      {{{linear(1, -1, 0, /*isEquality=*/true)}}, 1, 0},
+      // A union keeps the limits of each set apart.
+      {{{linear(1, -1, 0)}, {linear(1, -1, -8)}}, 2, 2},
+  };
+  Location loc = UnknownLoc::get(&ctx);
+  Type rows = VectorType::get({16, 1}, IntegerType::get(&ctx, 32));
+  for (auto [i, c] : llvm::enumerate(cases)) {
+    Block block;
+    OpBuilder builder(&ctx);
+    builder.setInsertionPointToEnd(&block);
+    SmallVector<Value> v;
+    for (int j = 0; j < 4; ++j)
+      v.push_back(block.addArgument(builder.getIndexType(), loc));
+    buildVisibleTile(builder, loc, toSets(c.mask, &ctx), v[0], v[1], v[2], v[3], 16, 8);
+    int64_t tileCompares = 0, rowMinima = 0;
+    for (Operation &op : block) {
+      if (auto compare = dyn_cast<arith::CmpIOp>(op))
+        tileCompares += cast<VectorType>(compare.getType()).getNumElements() == 16 * 8;
+      if (auto minimum = dyn_cast<arith::MinSIOp>(op))
+        rowMinima += minimum.getType() == rows;
+    }
+    EXPECT_EQ(tileCompares, c.tileCompares) << "mask " << i;
+    EXPECT_EQ(rowMinima, c.rowMinima) << "mask " << i;
+  }
+}
+
+// The 32-bit compare is only for constraints whose rows and columns fit beside the
+// clamped base: p + k <= 1536 with a base of 3 * 2^29 does not.
+TEST_F(VisibleTile, OfLargeCoefficients) {
+  Constraint c;
+  c.linear = {-(1 << 20), -(1 << 20), 0, 0, 3 * (int64_t(1) << 29)};
+  Block block;
+  OpBuilder builder(&ctx);
+  builder.setInsertionPointToEnd(&block);
+  Location loc = UnknownLoc::get(&ctx);
+  Value zero = arith::ConstantIndexOp::create(builder, loc, 0);
+  Value length = arith::ConstantIndexOp::create(builder, loc, 1024);
+  Value tile =
+      buildVisibleTile(builder, loc, toSets({{c}}, &ctx), zero, zero, length, length, 1024, 1024);
+  Interpreter interpreter;
+  ASSERT_TRUE(interpreter.run(block));
+  for (int64_t r = 0; r < 1024; ++r)
+    for (int64_t k = 0; k < 1024; ++k)
+      ASSERT_EQ(interpreter[tile][r * 1024 + k], r + k <= 1536) << r << ", " << k;
+}
+
+} // namespace
