@@ -13,12 +13,13 @@
 //   FAKE_CUDA_STATIC_SHARED   bytes of static shared memory of every kernel (0)
 //   FAKE_CUDA_MAX_THREADS     threads that a block of every kernel may have (1024)
 //   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0); while it is not 0, what does not
-//   go
-//                             to a stream, such as loading kernels, is refused on threads that are
-//                             not in the relaxed mode of captures
+//                             go to a stream, such as loading kernels, is refused on threads that
+//                             are not in the relaxed mode of captures
 //   FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
 //
 //===----------------------------------------------------------------------===//
+
+#include "FakeTensorMap.h"
 
 #include <algorithm>
 #include <atomic>
@@ -37,15 +38,6 @@
 
 using Result = int;
 using DevicePtr = unsigned long long;
-
-/// The arguments of this thread's last cuTensorMapEncodeTiled; RuntimeTest.cpp has the same.
-struct TensorMap {
-  int dataType, rank;
-  void *base;
-  uint64_t sizes[5], strides[4];
-  uint32_t box[5], elementStrides[5];
-  int interleave, swizzle, l2Promotion, fill;
-};
 
 namespace {
 
@@ -81,7 +73,7 @@ thread_local void *memoryStream = nullptr;
 thread_local int watched = -1;
 thread_local std::vector<char> watchedBytes;
 /// See fakeCUDATensorMap.
-thread_local TensorMap tensorMap;
+thread_local FakeTensorMap tensorMap;
 /// The last value of each function attribute that was set.
 thread_local std::map<int, int> functionAttributes;
 
@@ -458,7 +450,7 @@ EXPORT Result cuTensorMapEncodeTiled(void *map, int dataType, uint32_t rank, voi
   std::fill_n(static_cast<uint64_t *>(map), 16, ++count);
   return 0;
 }
-EXPORT const TensorMap *fakeCUDATensorMap() { return &tensorMap; }
+EXPORT const FakeTensorMap *fakeCUDATensorMap() { return &tensorMap; }
 /// This thread's launches so far, the stream of the last one, and how many contexts are on its
 /// stack: for tests of who sees what.
 EXPORT int fakeCUDALaunches(void **stream) {

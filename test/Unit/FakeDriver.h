@@ -4,7 +4,7 @@
 #define FLASHATTN_TEST_UNIT_FAKEDRIVER_H
 
 #include "CUDADriver.h"
-
+#include "FakeTensorMap.h"
 #include "llvm/Support/Error.h"
 
 #include <cstdlib>
@@ -35,15 +35,6 @@ template <typename F> F *getFake(const char *name) {
   static void *library = dlopen(std::getenv("FLASHATTN_CUDA_DRIVER"), RTLD_NOW);
   return reinterpret_cast<F *>(dlsym(library, name));
 }
-
-/// FakeCUDA.cpp has the same.
-struct FakeTensorMap {
-  int dataType, rank;
-  void *base;
-  uint64_t sizes[5], strides[4];
-  uint32_t box[5], elementStrides[5];
-  int interleave, swizzle, l2Promotion, fill;
-};
 
 /// The table of the fake driver, for what a test makes it lack.
 inline cuda::Driver &getDriver() {

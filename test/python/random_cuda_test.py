@@ -392,7 +392,7 @@ def main():
     parser.add_argument("--seed", type=int, default=options.seed)
     parser.add_argument("--count", type=int, default=options.count)
     parser.add_argument("--problem", type=int, help="the number of a single one")
-    parser.add_argument("--strict", action="store_true", help="as of cuda_test.py; all is strict here")
+    parser.add_argument("--strict", action="store_true", help="as of host_time_cuda_test.py; all is strict here")
     parser.add_argument("--only", help="one test, without test_")
     parser.parse_args(namespace=options)
     if options.device == "cuda" and not torch.cuda.is_available():
