@@ -16,13 +16,15 @@
 #include "mlir/Support/ToolUtilities.h"
 #include "mlir/Tools/mlir-lsp-server/MlirLspServerMain.h"
 #include "llvm/Support/CommandLine.h"
+#include "llvm/Support/Errno.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/LSP/Transport.h"
 #include "llvm/Support/SourceMgr.h"
 
+#include <csignal>
 #include <map>
 #include <mutex>
-#include <stdio_ext.h>
+#include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
 
@@ -172,33 +174,46 @@ private:
   std::map<std::string, Hovered> hovers; ///< by the id of the request
 };
 
-/// Standard input and output while the server has pipes in their place.
-class Redirection {
+/// The server, in a process of its own: it may end the process it is in (for an option that there
+/// is none of), which one with threads at work does not survive.
+class Server {
 public:
-  Redirection() : input(dup(STDIN_FILENO)), output(dup(STDOUT_FILENO)) {
-    replace(STDIN_FILENO, /*end=*/0, toServer);
-    replace(STDOUT_FILENO, /*end=*/1, fromServer);
-  }
+  explicit Server(llvm::function_ref<int()> run);
 
-  /// Ends what comes from the server.
-  void end() {
-    dup2(output, STDOUT_FILENO);
-    dup2(input, STDIN_FILENO);
-  }
+  /// Waits for its end. Returns what the process is to exit with.
+  int wait();
 
-  int input, output, toServer, fromServer;
+  int input, output; ///< of the server: to be written to and read from here
 
 private:
-  static void replace(int standard, int end, int &other) {
-    int ends[2];
-    if (pipe(ends) != 0)
-      llvm::report_fatal_error("expected a pipe to the server but got none");
-    dup2(ends[end], standard);
-    close(ends[end]);
-    other = ends[1 - end];
-  }
+  pid_t process;
 };
 } // namespace
+
+Server::Server(llvm::function_ref<int()> run) {
+  int toServer[2], fromServer[2];
+  if (pipe(toServer) != 0 || pipe(fromServer) != 0 || (process = fork()) < 0)
+    llvm::report_fatal_error(llvm::Twine("expected to start the server but got: ") +
+                             llvm::sys::StrError());
+  if (process == 0) {
+    dup2(toServer[0], STDIN_FILENO);
+    dup2(fromServer[1], STDOUT_FILENO);
+    for (int end : {toServer[0], toServer[1], fromServer[0], fromServer[1]})
+      close(end);
+    std::exit(run());
+  }
+  close(toServer[0]);
+  close(fromServer[1]);
+  input = toServer[1];
+  output = fromServer[0];
+}
+
+int Server::wait() {
+  int status = 0;
+  while (waitpid(process, &status, 0) < 0 && errno == EINTR)
+    ;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
 
 template <typename T> static std::optional<T> read(const json::Value &params) {
   T value;
@@ -265,8 +280,6 @@ bool Session::extend(json::Value &message) {
 /// From client to server, until the session or the input ends.
 static void passToServer(Session &session, int from, int to) {
   std::FILE *input = fdopen(from, "r");
-  // No other thread reads it, and one that ends the process must not wait for this one.
-  __fsetlocking(input, FSETLOCKING_BYCALLER);
   int first = getc(input);
   ungetc(first, input);
   bool isStandard = first == 'C'; // of Content-Length
@@ -332,15 +345,15 @@ int main(int argc, char **argv) {
       }))
     return failed(MlirLspServerMain(argc, argv, registry));
 
-  // The server does so too, but by then the threads below may read the set of schemes.
-  URIForFile::registerSupportedScheme("mlir.bytecode-mlir");
+  Server server([&] { return failed(MlirLspServerMain(argc, argv, registry)); });
+  // One of the two that has gone is an error of writing to it, and no end of this process.
+  std::signal(SIGPIPE, SIG_IGN);
+  URIForFile::registerSupportedScheme("mlir.bytecode-mlir"); // as the server does
   Session session(registry);
-  Redirection redirection;
-  std::thread toServer(passToServer, std::ref(session), redirection.input, redirection.toServer);
-  std::thread toClient(passToClient, std::ref(session), redirection.fromServer, redirection.output);
-  LogicalResult result = MlirLspServerMain(argc, argv, registry);
-  redirection.end();
-  toClient.join();
-  toServer.join();
-  return failed(result);
+  std::thread toServer(passToServer, std::ref(session), STDIN_FILENO, server.input);
+  passToClient(session, server.output, STDOUT_FILENO);
+  int status = server.wait();
+  // A client that has not ended its session may never write again.
+  toServer.detach();
+  _exit(status);
 }
