@@ -220,6 +220,37 @@ static FlashAttnTensor *reset(void) {
   return bad;
 }
 
+/* The same checks where all of it is packed. */
+static void checkPacked(FlashAttnKernel dense) {
+  FlashAttnTensor *t = reset();
+  FlashAttnPackedLaunch packed = {.kernel = dense, .tensors = t, .numTensors = 5};
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
+        "expected data of argument 0 ('q') but got null");
+  for (int i = 0; i < 5; ++i)
+    packed.data[i] = t[i].data;
+  CHECK(flashattnLaunchPacked(&packed) == FLASHATTN_OK);
+  packed.data[3] = (char *)t[3].data + 2;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
+        "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
+  packed.data[3] = t[0].data; /* of o's own size, so that no neighbour's memory begins in it */
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
+        "expected the output argument 3 ('o') to share no memory with argument 0 ('q')");
+  packed.match = 17;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a match or 0 but got 17");
+  packed.numTensors = 25;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected 0 to 24 tensors but got 25");
+  packed = (FlashAttnPackedLaunch){.kernel = dense, .numTensors = 5};
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected tensors but got null");
+  packed.kernel = NULL;
+  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_HANDLE,
+        "expected a kernel but got null");
+  FAILS(flashattnLaunchPacked(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected a FlashAttnPackedLaunch but got null");
+}
+
 static void checkTensors(void) {
   FlashAttnKernel dense = compileFor("cpu", attentionText(kDense, "", "", "memref<?x?x?xf32>"));
   FlashAttnKernel strided = compileFor(
@@ -296,35 +327,8 @@ static void checkTensors(void) {
   int64_t workspace = -1; /* for which no address counts */
   t[3].data = t[0].data;
   CHECK(flashattnKernelGetWorkspace(dense, t, 5, &workspace) == FLASHATTN_OK && workspace == 0);
-  /* The same checks where all of it is packed. */
-  t = reset();
-  FlashAttnPackedLaunch packed = {.kernel = dense, .tensors = t, .numTensors = 5};
-  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
-        "expected data of argument 0 ('q') but got null");
-  for (int i = 0; i < 5; ++i)
-    packed.data[i] = t[i].data;
-  CHECK(flashattnLaunchPacked(&packed) == FLASHATTN_OK);
-  packed.data[3] = (char *)t[3].data + 2;
-  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
-        "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");
-  packed.data[3] = t[0].data; /* of o's own size, so that no neighbour's memory begins in it */
-  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_TENSOR,
-        "expected the output argument 3 ('o') to share no memory with argument 0 ('q')");
-  packed.match = 17;
-  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected a match or 0 but got 17");
-  packed.numTensors = 25;
-  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected 0 to 24 tensors but got 25");
-  packed = (FlashAttnPackedLaunch){.kernel = dense, .numTensors = 5};
-  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected tensors but got null");
-  packed.kernel = NULL;
-  FAILS(flashattnLaunchPacked(&packed), FLASHATTN_ERROR_INVALID_HANDLE,
-        "expected a kernel but got null");
-  FAILS(flashattnLaunchPacked(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
-        "expected a FlashAttnPackedLaunch but got null");
 
+  checkPacked(dense);
   /* The stride of one element does not count, nor do those of a broadcast input. */
   t = reset();
   t[1].sizes[0] = t[2].sizes[0] = t[0].sizes[0] = t[3].sizes[0] = t[4].sizes[0] = 1;

@@ -10,14 +10,12 @@
 #include "Flags.h"
 #include "Inputs.h"
 #include "Npy.h"
-#include "Observer.h"
 #include "Print.h"
 #include "Progress.h"
 #include "Runner.h"
 #include "Tune.h"
-#include "Verify.h"
+#include "Watch.h"
 #include "flashattn/InitAll.h"
-#include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Runtime/Model.h"
 #include "flashattn/Target/Machine.h"
 #include "flashattn/Target/Tuned.h"
@@ -175,92 +173,6 @@ static Error useTuned(ArrayRef<ModuleOp> modules, LoweringOptions &lowering) {
   return Error::success();
 }
 
-static Error runTune(ModuleOp module, const Program &program, const Inputs &data, Device &device,
-                     LoweringOptions lowering, double benchSeconds) {
-  std::string file = lowering.tunedFile;
-  if (file.empty())
-    return llvm::createStringError("--tune: expected a file to keep the schedule in: "
-                                   "--tuned-schedules=FILE, or a cache folder of the user's");
-  lowering.tunedFile.clear();
-  return tune(module, program, data, device, lowering, file,
-              benchFlag.getNumOccurrences() ? benchSeconds : 0.2);
-}
-
-namespace {
-/// A module whose ops are watched, where --verify or --bench wants that, and what became of them.
-struct Watch {
-  OwningOpRef<ModuleOp> module;
-  std::unique_ptr<Observer> observer; ///< null: nothing is watched
-  SmallVector<HostTensor> outputs;
-
-  static Expected<Watch> create(ModuleOp plain, const Program &program);
-};
-} // namespace
-
-/// Before anything takes time: what cannot be verified is said.
-Expected<Watch> Watch::create(ModuleOp plain, const Program &program) {
-  Watch watch;
-  if (tuneFlag || (!verifyFlag && !benchFlag.getNumOccurrences()))
-    return watch;
-  ObserverOptions options;
-  options.compares = verifyFlag;
-  options.fusesProjection = fuseFlag;
-  if (!plantedFault.empty()) {
-    Expected<PlantedFault> fault = PlantedFault::parse(plantedFault);
-    if (!fault)
-      return llvm::createStringError("--verify-plant-fault: " + llvm::toString(fault.takeError()));
-    options.fault = *fault;
-  }
-  watch.module = plain.clone();
-  Expected<std::unique_ptr<Observer>> observer =
-      Observer::instrument(*watch.module, program.function, options);
-  if (!observer)
-    return llvm::createStringError("--verify: " + llvm::toString(observer.takeError()));
-  watch.observer = std::move(*observer);
-  if (verifyFlag && watch.observer->getNumOps() == 0)
-    return llvm::createStringError(
-        "--verify: expected a flashattn.attention, attention_backward, combine or project in "
-        "function '" +
-        program.function + "' or one that it calls but got none" +
-        (raiseFlag ? "" : "; --raise makes attention of matmul, softmax, matmul"));
-  return watch;
-}
-
-static std::vector<std::string> getKernels(ModuleOp compiled) {
-  std::vector<std::string> kernels;
-  visitPTX(compiled, [&](StringRef name, StringRef ptx) { kernels.push_back((name + ptx).str()); });
-  return kernels;
-}
-
-/// Whether an output is the same in two runs: bit by bit or, where the order of sums may differ
-/// (rule B4), but for a rounding or two of its type.
-static bool isSame(const HostTensor &a, const HostTensor &b, bool isExact) {
-  if (a.getTypeName() != b.getTypeName())
-    return false;
-  if (isExact || !isFloat(a.getScalar()))
-    return std::memcmp(a.data(), b.data(), a.getNumBytes()) == 0;
-  return areClose(a, b);
-}
-
-/// Prints what the watched ops have done; `results` are those of `plain`, the module without the
-/// calls, whose code must be the same.
-static bool reportWatch(const Watch &watch, ModuleOp plain, ArrayRef<HostTensor> results) {
-  bool pass = watch.observer->report(llvm::outs());
-  if (getKernels(plain) != getKernels(*watch.module)) {
-    llvm::outs() << "verify: the kernels are not the same as with the ops watched: FAIL\n";
-    pass = false;
-  }
-  if (watch.observer->hasFault())
-    return pass;
-  bool isExact = watch.observer->isDeterministic();
-  for (auto [i, result] : llvm::enumerate(results))
-    if (!isSame(result, watch.outputs[i], isExact)) {
-      llvm::outs() << "verify: output " << i << " is not the same as with the ops watched: FAIL\n";
-      pass = false;
-    }
-  return pass;
-}
-
 /// What --model-trace asks for.
 static Error writeTrace(ModelDevice &model) {
   if (modelTrace.empty())
@@ -275,26 +187,232 @@ static Error writeTrace(ModelDevice &model) {
   return Error::success();
 }
 
-/// Runs the interleavings behind the first one, whose `results` theirs must be.
-static Expected<bool> runSeeds(ModelDevice &model, Runner &runner, ArrayRef<HostTensor> results,
-                               bool isDeterministic) {
+namespace {
+/// A run of the function, in steps: each leaves behind what the next ones need.
+class Run {
+public:
+  /// What another program reads goes to `valuesFile`.
+  Run(ModuleOp module, double benchSeconds, int valuesFile)
+      : module(module), benchSeconds(benchSeconds), valuesFile(valuesFile) {}
+
+  /// Reads what the flags name. What is wrong with it is said before anything takes time.
+  Error prepare();
+  /// On `opened`, or on the device of the flags where it is null.
+  Error open(std::unique_ptr<Device> opened, std::string noGPU);
+  Error tune();
+  Error compile();
+  Error call();
+  Error check();
+  Error write();
+
+  bool holds() const { return pass; }
+
+private:
+  Error checkSeeds();
+  Error checkWatched();
+  Error checkExpected();
+  Error bench();
+
+  ModuleOp module;
+  double benchSeconds;
+  int valuesFile;
+  std::optional<Progress> progress;
+  Program program;
+  SmallVector<HostTensor> expected;
+  SmallVector<StringRef> outputPaths;
+  Watch watch;
+  Inputs data;
+  SmallVector<const HostTensor *> arguments;
+  std::unique_ptr<Device> device;
+  ModelDevice *model = nullptr; ///< the device, where it is a model of one
+  LoweringOptions lowering;
+  std::optional<GuardedDevice> guarded;
+  std::unique_ptr<Executable> executable;
+  std::optional<Runner> runner;
+  SmallVector<HostTensor> results;
+  bool pass = true;
+  llvm::json::Object report; ///< --json
+};
+} // namespace
+
+Error Run::prepare() {
+  if (Error error = analyze(module, functionName).moveInto(program))
+    return error;
+  if (Error error = readOutputFlags(program, expected, outputPaths))
+    return error;
+  if (Error error = Watch::create(module, program).moveInto(watch))
+    return error;
+  progress.emplace("reading inputs");
+  if (Error error = makeInputs(program, inputs).moveInto(data))
+    return error;
+  for (const HostTensor &tensor : data.tensors)
+    arguments.push_back(&tensor);
+  return checkInputs(program, arguments);
+}
+
+Error Run::open(std::unique_ptr<Device> opened, std::string noGPU) {
+  device = std::move(opened);
+  if (!device)
+    if (Error error = openDevice(noGPU).moveInto(device))
+      return error;
+  if (device->isModel()) {
+    model = static_cast<ModelDevice *>(device.get());
+    model->setSeed(modelSeed);
+  }
+  // No error, most machines have no GPU; but who has one wants to know.
+  if (!noGPU.empty())
+    llvm::errs() << "flash-run: note: running on the CPU: " << noGPU << "\n";
+  llvm::outs() << "device: " << device->getId() << " (" << device->getDescription() << ")\n";
+  llvm::outs().flush();
+  report["device"] = device->getId();
+  report["description"] = device->getDescription();
+  report["function"] = program.function;
+  lowering = getLoweringOptions(program.function, chip.empty() ? device->getChip() : chip);
+  lowering.forModel = device->isModel();
+  return Error::success();
+}
+
+Error Run::tune() {
+  progress.reset();
+  std::string file = std::exchange(lowering.tunedFile, "");
+  if (file.empty())
+    return llvm::createStringError("--tune: expected a file to keep the schedule in: "
+                                   "--tuned-schedules=FILE, or a cache folder of the user's");
+  return flashattn::tune(module, program, data, *device, lowering, file,
+                         benchFlag.getNumOccurrences() ? benchSeconds : 0.2);
+}
+
+Error Run::compile() {
+  SmallVector<ModuleOp> modules = {module};
+  if (watch.module)
+    modules.push_back(*watch.module);
+  if (Error error = useTuned(modules, lowering))
+    return error;
+  progress.emplace("compiling");
+  if (Error error = lower(module, lowering))
+    return error;
+  if (watch.observer) {
+    progress.emplace(verifyFlag ? "verifying" : "counting");
+    if (Error error = watch.observer->run(*watch.module, program, data, *device, lowering)
+                          .moveInto(watch.outputs))
+      return error;
+  }
+  guarded.emplace(*device);
+  return Executable::create(module, *guarded).moveInto(executable);
+}
+
+Error Run::call() {
+  if (model)
+    model->setCollecting(modelStatistics || !modelTrace.empty());
+  progress.emplace("running");
+  runner.emplace(program, *guarded, *executable);
+  if (Error error = runner->upload(arguments, data.poisoned))
+    return error;
+  if (Error error = runner->run().moveInto(results))
+    return error;
+  progress.reset();
+  for (auto [i, output] : llvm::enumerate(results))
+    printOutput(i, output, printOutputs);
+  return Error::success();
+}
+
+Error Run::check() {
+  if (model)
+    if (Error error = checkSeeds())
+      return error;
+  if (verifyFlag)
+    if (Error error = checkWatched())
+      return error;
+  return checkExpected();
+}
+
+/// Runs the interleavings behind the first one, whose results theirs must be.
+Error Run::checkSeeds() {
+  model->setCollecting(false);
+  if (modelStatistics)
+    llvm::outs() << model->getStatistics();
+  if (Error error = writeTrace(*model))
+    return error;
   for (int64_t i = 1; i < modelSeeds; ++i) {
     int64_t seed = modelSeed + i;
-    model.setSeed(seed);
-    Expected<SmallVector<HostTensor>> others = runner.run();
-    if (!others)
-      return others.takeError();
-    for (auto [output, pair] : llvm::enumerate(llvm::zip(results, *others)))
-      if (!isSame(std::get<0>(pair), std::get<1>(pair), isDeterministic)) {
+    model->setSeed(seed);
+    SmallVector<HostTensor> others;
+    if (Error error = runner->run().moveInto(others))
+      return error;
+    for (auto [output, pair] : llvm::enumerate(llvm::zip(results, others)))
+      if (!isSame(std::get<0>(pair), std::get<1>(pair), watch.isDeterministic())) {
         llvm::outs() << llvm::formatv("model: output {0} is not the same with seeds {1} and {2}: "
                                       "FAIL\n",
                                       output, int64_t(modelSeed), seed);
-        return false;
+        pass = false;
+        return Error::success();
       }
   }
   llvm::outs() << "model: " << modelSeeds << " interleaving" << (modelSeeds > 1 ? "s" : "")
                << " from seed " << modelSeed << ", no report\n";
-  return true;
+  return Error::success();
+}
+
+Error Run::checkWatched() {
+  pass &= watch.report(module, results);
+  std::optional<unsigned> changed;
+  if (Error error = runner->findChangedInput(arguments, data.poisoned).moveInto(changed))
+    return error;
+  if (changed) {
+    llvm::outs() << "verify: argument " << *changed << ", an input, was written: FAIL\n";
+    pass = false;
+  }
+  report["verify"] = pass;
+  return Error::success();
+}
+
+Error Run::checkExpected() {
+  llvm::json::Array comparisons;
+  Tolerance tolerance;
+  if (absoluteTolerance.getNumOccurrences())
+    tolerance.absolute = absoluteTolerance;
+  if (relativeTolerance.getNumOccurrences())
+    tolerance.relative = relativeTolerance;
+  for (auto [i, tensor] : llvm::enumerate(expected)) {
+    FileComparison same;
+    if (Error error =
+            compareExpected(i, results[i], tensor, tolerance, llvm::outs()).moveInto(same))
+      return error;
+    pass &= same.wrong == 0;
+    comparisons.push_back(llvm::json::Object{{"max_error", same.maxError},
+                                             {"not_finite", same.notFinite},
+                                             {"wrong", same.wrong},
+                                             {"elements", same.elements}});
+  }
+  report["expected_output"] = std::move(comparisons);
+  return Error::success();
+}
+
+Error Run::write() {
+  for (auto [path, output] : llvm::zip(outputPaths, results))
+    if (Error error = path == "-" ? writeNpy(valuesFile, output) : writeNpy(path, output))
+      return error;
+  if (benchFlag.getNumOccurrences())
+    if (Error error = bench())
+      return error;
+  report["pass"] = pass;
+  return jsonFile.empty() ? Error::success() : writeReport(std::move(report), valuesFile);
+}
+
+Error Run::bench() {
+  progress.emplace("timing");
+  BenchResult result;
+  if (Error error = runner->bench(benchSeconds).moveInto(result))
+    return error;
+  progress.reset();
+  printBench(result, data, results, watch.observer.get());
+  llvm::json::Object times = describe(result);
+  if (watch.observer) {
+    times["visible_pairs"] = watch.observer->getPairs();
+    times["operations"] = watch.observer->getFlops();
+  }
+  report["bench"] = std::move(times);
+  return Error::success();
 }
 
 /// All that the flags ask for. False where a check does not hold. What another program reads goes
@@ -320,151 +438,20 @@ static Expected<bool> runTool(int valuesFile) {
   Expected<bool> isDone = compileOnly(**module, device, noGPU);
   if (!isDone || *isDone)
     return isDone;
-  Expected<Program> program = analyze(**module, functionName);
-  if (!program)
-    return program.takeError();
-  SmallVector<HostTensor> expected;
-  SmallVector<StringRef> outputPaths;
-  if (Error error = readOutputFlags(*program, expected, outputPaths))
+  Run run(**module, benchSeconds, valuesFile);
+  if (Error error = run.prepare())
     return error;
-  Expected<Watch> watch = Watch::create(**module, *program);
-  if (!watch)
-    return watch.takeError();
-
-  std::optional<Progress> progress(std::in_place, "reading inputs");
-  Expected<Inputs> data = makeInputs(*program, inputs);
-  if (!data)
-    return data.takeError();
-  SmallVector<const HostTensor *> arguments;
-  for (const HostTensor &tensor : data->tensors)
-    arguments.push_back(&tensor);
-  if (Error error = checkInputs(*program, arguments))
+  if (Error error = run.open(std::move(device), noGPU))
     return error;
-
-  if (!device) {
-    Expected<std::unique_ptr<Device>> opened = openDevice(noGPU);
-    if (!opened)
-      return opened.takeError();
-    device = std::move(*opened);
-  }
-  auto *model = device->isModel() ? static_cast<ModelDevice *>(device.get()) : nullptr;
-  if (model)
-    model->setSeed(modelSeed);
-  // No error, most machines have no GPU; but who has one wants to know.
-  if (!noGPU.empty())
-    llvm::errs() << "flash-run: note: running on the CPU: " << noGPU << "\n";
-  llvm::outs() << "device: " << device->getId() << " (" << device->getDescription() << ")\n";
-  llvm::outs().flush();
-  llvm::json::Object report{{"device", device->getId()},
-                            {"description", device->getDescription()},
-                            {"function", program->function}};
-  LoweringOptions lowering =
-      getLoweringOptions(program->function, chip.empty() ? device->getChip() : chip);
-  lowering.forModel = device->isModel();
   if (tuneFlag) {
-    progress.reset();
-    if (Error error = runTune(**module, *program, *data, *device, lowering, benchSeconds))
+    if (Error error = run.tune())
       return error;
     return true;
   }
-  SmallVector<ModuleOp> modules = {**module};
-  if (watch->module)
-    modules.push_back(*watch->module);
-  if (Error error = useTuned(modules, lowering))
-    return error;
-  progress.emplace("compiling");
-  if (Error error = lower(**module, lowering))
-    return error;
-  if (watch->observer) {
-    progress.emplace(verifyFlag ? "verifying" : "counting");
-    Expected<SmallVector<HostTensor>> seen =
-        watch->observer->run(*watch->module, *program, *data, *device, lowering);
-    if (!seen)
-      return seen.takeError();
-    watch->outputs = std::move(*seen);
-  }
-  GuardedDevice guarded(*device);
-  Expected<std::unique_ptr<Executable>> executable = Executable::create(**module, guarded);
-  if (!executable)
-    return executable.takeError();
-
-  if (model)
-    model->setCollecting(modelStatistics || !modelTrace.empty());
-  progress.emplace("running");
-  Runner runner(*program, guarded, **executable);
-  if (Error error = runner.upload(arguments, data->poisoned))
-    return error;
-  Expected<SmallVector<HostTensor>> results = runner.run();
-  if (!results)
-    return results.takeError();
-  progress.reset();
-  for (auto [i, output] : llvm::enumerate(*results))
-    printOutput(i, output, printOutputs);
-
-  bool pass = true;
-  if (model) {
-    model->setCollecting(false);
-    if (modelStatistics)
-      llvm::outs() << model->getStatistics();
-    if (Error error = writeTrace(*model))
+  for (Error (Run::*step)() : {&Run::compile, &Run::call, &Run::check, &Run::write})
+    if (Error error = (run.*step)())
       return error;
-    Expected<bool> same =
-        runSeeds(*model, runner, *results, !watch->observer || watch->observer->isDeterministic());
-    if (!same)
-      return same.takeError();
-    pass &= *same;
-  }
-  if (verifyFlag) {
-    pass &= reportWatch(*watch, **module, *results);
-    auto changed = runner.findChangedInput(arguments, data->poisoned);
-    if (!changed)
-      return changed.takeError();
-    if (*changed) {
-      llvm::outs() << "verify: argument " << **changed << ", an input, was written: FAIL\n";
-      pass = false;
-    }
-    report["verify"] = pass;
-  }
-  llvm::json::Array comparisons;
-  Tolerance tolerance;
-  if (absoluteTolerance.getNumOccurrences())
-    tolerance.absolute = absoluteTolerance;
-  if (relativeTolerance.getNumOccurrences())
-    tolerance.relative = relativeTolerance;
-  for (auto [i, tensor] : llvm::enumerate(expected)) {
-    Expected<FileComparison> same =
-        compareExpected(i, (*results)[i], tensor, tolerance, llvm::outs());
-    if (!same)
-      return same.takeError();
-    pass &= same->wrong == 0;
-    comparisons.push_back(llvm::json::Object{{"max_error", same->maxError},
-                                             {"not_finite", same->notFinite},
-                                             {"wrong", same->wrong},
-                                             {"elements", same->elements}});
-  }
-  report["expected_output"] = std::move(comparisons);
-  for (auto [path, output] : llvm::zip(outputPaths, *results))
-    if (Error error = path == "-" ? writeNpy(valuesFile, output) : writeNpy(path, output))
-      return error;
-  if (benchFlag.getNumOccurrences()) {
-    progress.emplace("timing");
-    Expected<BenchResult> result = runner.bench(benchSeconds);
-    if (!result)
-      return result.takeError();
-    progress.reset();
-    printBench(*result, *data, *results, watch->observer.get());
-    llvm::json::Object bench = describe(*result);
-    if (watch->observer) {
-      bench["visible_pairs"] = watch->observer->getPairs();
-      bench["operations"] = watch->observer->getFlops();
-    }
-    report["bench"] = std::move(bench);
-  }
-  report["pass"] = pass;
-  if (!jsonFile.empty())
-    if (Error error = writeReport(std::move(report), valuesFile))
-      return error;
-  return pass;
+  return run.holds();
 }
 
 int main(int argc, char **argv) {

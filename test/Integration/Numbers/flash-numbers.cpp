@@ -15,8 +15,8 @@
 #include "Runner.h"
 #include "Verify.h"
 #include "flashattn/InitAll.h"
-#include "flashattn/Runtime/Model.h"
 #include "flashattn/Runtime/Executable.h"
+#include "flashattn/Runtime/Model.h"
 #include "mlir/Parser/Parser.h"
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -47,9 +47,8 @@ static cl::opt<unsigned> modulesFlag("modules",
                                      cl::init(0), cl::cat(category));
 static cl::opt<unsigned> seedFlag("seed", cl::desc("seed of the sample and the inputs"),
                                   cl::init(1), cl::cat(category));
-static cl::opt<unsigned> interleavingsFlag("interleavings",
-                                           cl::desc("of each point, on a model"), cl::init(1),
-                                           cl::cat(category));
+static cl::opt<unsigned> interleavingsFlag("interleavings", cl::desc("of each point, on a model"),
+                                           cl::init(1), cl::cat(category));
 static cl::opt<int64_t> pairsFlag("most-pairs",
                                   cl::desc("only shapes with no more queries times keys"),
                                   cl::init(INT64_MAX), cl::cat(category));
@@ -340,9 +339,55 @@ static std::vector<Case> chooseCases(ArrayRef<Module> modules) {
   return cases;
 }
 
-static Expected<bool> runGrid() {
+/// The device of --device; `model` is the same one where it is a model of the machine.
+static Expected<std::unique_ptr<Device>> openDevice(ModelDevice *&model) {
   StringRef id = deviceFlag;
+  if (id.consume_front("model:")) {
+    Expected<Machine> machine = Machine::get(id);
+    if (!machine)
+      return machine.takeError();
+    std::unique_ptr<ModelDevice> made = createModelDevice(id, machine->getSharedMemoryPerBlock());
+    model = made.get();
+    return made;
+  }
   int ordinal = 0;
+  bool isCUDA = id.consume_front("cuda");
+  if (isCUDA ? (id.consume_front(":") && id.getAsInteger(10, ordinal)) : id != "cpu")
+    return llvm::createStringError("expected --device cpu, cuda[:N] or model:sm_XX but got '" +
+                                   deviceFlag + "'");
+  return isCUDA ? createCUDADevice(ordinal) : createCPUDevice();
+}
+
+/// The points to run, random features or those of the grid, and the modules they are of.
+static Expected<std::vector<Case>> choosePoints(const Device &device,
+                                                std::vector<Module> &modules) {
+  std::vector<Case> cases;
+  auto isChosen = [](const Module &module) {
+    return StringRef(module.name()).contains(filterFlag);
+  };
+  if (featuresFlag) {
+    constexpr unsigned kShapes = 4; // for each module
+    std::mt19937 random(seedFlag);
+    modules = drawModules(random, featuresFlag, device.getChip() == Machine::kCPU);
+    for (unsigned i = 0; i < modules.size(); ++i)
+      for (unsigned j = 0; j < kShapes; ++j)
+        if (Shape shape = drawShape(random);
+            isChosen(modules[i]) && shape.numQueries * shape.numKeys <= pairsFlag)
+          cases.push_back({i, shape});
+  } else {
+    for (const Mask &mask : masks)
+      for (StringRef type : types)
+        for (int64_t dim : dims)
+          if (Module module{&mask, type, dim, dim, {}}; isChosen(module))
+            modules.push_back(module);
+    cases = chooseCases(modules);
+  }
+  if (cases.empty())
+    return llvm::createStringError("no point of the grid matches --filter=" + filterFlag);
+  return cases;
+}
+
+static Expected<bool> runGrid() {
   if (featuresFlag && (sampleFlag || modulesFlag))
     return llvm::createStringError(
         "expected no --sample and no --modules, which are of the grid, with --features");
@@ -350,21 +395,7 @@ static Expected<bool> runGrid() {
     return llvm::createStringError(llvm::Twine("expected --work above 0 but got ") +
                                    llvm::formatv("{0}", double(workFlag)).str());
   ModelDevice *model = nullptr;
-  Expected<std::unique_ptr<Device>> device = [&]() -> Expected<std::unique_ptr<Device>> {
-    if (id.consume_front("model:")) {
-      Expected<Machine> machine = Machine::get(id);
-      if (!machine)
-        return machine.takeError();
-      std::unique_ptr<ModelDevice> made = createModelDevice(id, machine->getSharedMemoryPerBlock());
-      model = made.get();
-      return made;
-    }
-    bool isCUDA = id.consume_front("cuda");
-    if (isCUDA ? (id.consume_front(":") && id.getAsInteger(10, ordinal)) : id != "cpu")
-      return llvm::createStringError("expected --device cpu, cuda[:N] or model:sm_XX but got '" +
-                                     deviceFlag + "'");
-    return isCUDA ? createCUDADevice(ordinal) : createCPUDevice();
-  }();
+  Expected<std::unique_ptr<Device>> device = openDevice(model);
   if (!device)
     return device.takeError();
   if (interleavingsFlag != 1 && !model)
@@ -374,26 +405,8 @@ static Expected<bool> runGrid() {
 
   std::vector<Module> modules;
   std::vector<Case> cases;
-  if (featuresFlag) {
-    constexpr unsigned kShapes = 4; // for each module
-    std::mt19937 random(seedFlag);
-    modules = drawModules(random, featuresFlag, (*device)->getChip() == Machine::kCPU);
-    for (unsigned i = 0; i < modules.size(); ++i)
-      for (unsigned j = 0; j < kShapes; ++j)
-        if (Shape shape = drawShape(random); StringRef(modules[i].name()).contains(filterFlag) &&
-                                             shape.numQueries * shape.numKeys <= pairsFlag)
-          cases.push_back({i, shape});
-  } else {
-    for (const Mask &mask : masks)
-      for (StringRef type : types)
-        for (int64_t dim : dims)
-          if (Module module{&mask, type, dim, dim, {}};
-              StringRef(module.name()).contains(filterFlag))
-            modules.push_back(module);
-    cases = chooseCases(modules);
-  }
-  if (cases.empty())
-    return llvm::createStringError("no point of the grid matches --filter=" + filterFlag);
+  if (Error error = choosePoints(**device, modules).moveInto(cases))
+    return error;
 
   DialectRegistry registry;
   registerAllFlashAttnDialects(registry);
