@@ -79,6 +79,7 @@ static void addBufferization(OpPassManager &pm, bool onGPU) {
 /// Structured ops and addresses to arithmetic and branches; the same for host and kernels.
 static void addLowerToBranches(OpPassManager &pm) {
   pm.addPass(createConvertVectorToSCFPass());
+  pm.addPass(flashattn::createReinterpretExpandShape());
   pm.addPass(memref::createExpandStridedMetadataPass());
   // Of the addresses of one tile, one.
   pm.addPass(createCanonicalizerPass());
@@ -219,7 +220,6 @@ addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
   pm.addPass(createCSEPass());
   pm.addPass(createOutlineKernels());
   pm.addPass(createFlagLaunches());
-  pm.addPass(createReinterpretExpandShape());
   addLowerToBranches(pm);
   return *machine;
 }

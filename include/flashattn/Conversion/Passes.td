@@ -276,8 +276,9 @@ def DeclareDynamicSharedMemory
 def ReinterpretExpandShape : Pass<"flashattn-reinterpret-expand-shape"> {
   let summary = "memref.expand_shape as memref.reinterpret_cast";
   let description = [{
-    `expand-strided-metadata` takes one unknown size from each dimension that is split; the
-    heads of programs that pack a group are split in two such (`flashattn-tile`).
+    `expand-strided-metadata` takes one unknown size from each dimension that is split and
+    crashes at more; the heads of programs that pack a group are split in two such
+    (`flashattn-tile`), and so may be what a module reshapes itself.
 
     Example: test/Conversion/FlashAttnToGPU/reinterpret-expand-shape.mlir
   }];

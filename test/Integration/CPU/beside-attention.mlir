@@ -23,6 +23,10 @@
 // KEPT-NOT: was written
 // KEPT: verify: 2 of 2 ops compared
 
+// Heads and batch in one dimension, split into two sizes that nobody knows before.
+// RUN: %{run} --function=split --input=2x16x16xf32=random:5 --input=index=1 --input=index=2 --output=@%t.split.npy
+// RUN: %{run} --function=layer_of --input=random:5 --expected-output=@%t.split.npy | FileCheck %s --check-prefix=SAME
+
 // SAME: expected-output 0: {{.*}}: PASS
 // SAME2: expected-output 0: {{.*}}: PASS
 // SAME2: expected-output 1: {{.*}}: PASS
@@ -35,6 +39,19 @@ func.func private @layer(%x: !q) -> !q {
   %e = tensor.empty() : !q
   %a = flashattn.attention mask(#flashattn.causal) ins(%x, %x, %x : !q, !q, !q) outs(%e : !q) -> !q
   return %a : !q
+}
+
+func.func @layer_of(%x: !q) -> !q {
+  %a = func.call @layer(%x) : (!q) -> !q
+  return %a : !q
+}
+
+!d = tensor<?x?x16x16xf32>
+func.func @split(%x: tensor<?x16x16xf32>, %batch: index, %heads: index) -> !d {
+  %q = tensor.expand_shape %x [[0, 1], [2], [3]] output_shape [%batch, %heads, 16, 16] : tensor<?x16x16xf32> into !d
+  %e = tensor.empty(%batch, %heads) : !d
+  %a = flashattn.attention mask(#flashattn.causal) ins(%q, %q, %q : !d, !d, !d) outs(%e : !d) -> !d
+  return %a : !d
 }
 
 func.func @residual(%x: !q, %layers: index) -> (!q, !q) {
