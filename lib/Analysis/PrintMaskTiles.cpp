@@ -209,9 +209,10 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
     if (ShapedType::isDynamic(*size))
       return op->emitError() << "expected option '" << name << "' as the size is dynamic in "
                              << type;
-    if (*size < 1)
-      return op->emitError() << "expected a size of at least 1 for '" << name << "' but got "
-                             << *size;
+    constexpr int64_t kMostSize = std::numeric_limits<int32_t>::max(); // so that pairs are a number
+    if (*size < 1 || *size > kMostSize)
+      return op->emitError() << "expected a size from 1 to " << kMostSize << " for '" << name
+                             << "' but got " << *size;
   }
   auto [numQueries, numKeys] = sizes;
 
@@ -234,6 +235,13 @@ LogicalResult PrintMaskTiles::draw(AttentionOpInterface op) {
   // With packed heads a tile has as many rows of each.
   map.tileM = tileM != 0 ? tileM : schedule ? schedule.getTileM() / schedule.getPack() : 64;
   map.tileN = tileN != 0 ? tileN : schedule ? schedule.getTileN() : 64;
+  // What would take many minutes has a length by mistake.
+  constexpr int64_t kMostTiles = int64_t(1) << 26;
+  int64_t down = llvm::divideCeil(map.nq, map.tileM), across = llvm::divideCeil(map.nk, map.tileN);
+  if (down > kMostTiles / across)
+    return op->emitError() << "expected at most " << kMostTiles << " tiles but got " << down
+                           << " by " << across
+                           << ", which options 'nq', 'nk', 'tile-m' and 'tile-n' can make fewer";
   printTiles(op, map, TileAxis::Keys);
   if (isa<AttentionBackwardOp>(*op))
     printTiles(op, map, TileAxis::Queries);

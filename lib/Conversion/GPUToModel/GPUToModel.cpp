@@ -17,15 +17,22 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::model;
 
+/// Bytes that a buffer in shared memory takes there; kTooManyBytes for more than an address of it
+/// has.
+constexpr int64_t kTooManyBytes = int64_t(1) << 32;
+static int64_t getSharedBytes(MemRefType type) {
+  uint64_t bytes = llvm::divideCeil(type.getElementTypeBitWidth(), 8);
+  for (int64_t size : type.getShape())
+    bytes = llvm::SaturatingMultiply(bytes, static_cast<uint64_t>(size));
+  constexpr uint64_t kAlignment = 16;
+  return bytes < kTooManyBytes ? llvm::alignTo(bytes, kAlignment) : kTooManyBytes;
+}
+
 /// Bytes of a kernel's shared memory whose size it knows itself, behind what its launch asks for.
 static int64_t getStaticBytes(gpu::GPUFuncOp kernel) {
   int64_t bytes = 0;
-  for (BlockArgument memory : kernel.getWorkgroupAttributions()) {
-    auto type = cast<MemRefType>(memory.getType());
-    constexpr int64_t kAlignment = 16;
-    bytes += llvm::alignTo(
-        type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8), kAlignment);
-  }
+  for (BlockArgument memory : kernel.getWorkgroupAttributions())
+    bytes += getSharedBytes(cast<MemRefType>(memory.getType()));
   return bytes;
 }
 
@@ -133,10 +140,9 @@ void Converter::takeArguments(func::FuncOp function, gpu::GPUFuncOp kernel, cons
       }
       value = MemRefDescriptor::fromStaticShape(b, loc, converter,
                                                 cast<MemRefType>(dropMemorySpace(type)), shared);
-      int64_t bytes = llvm::alignTo(
-          type.getNumElements() * llvm::divideCeil(type.getElementTypeBitWidth(), 8), 16);
+      auto bytes = static_cast<int32_t>(getSharedBytes(type));
       shared = LLVM::GEPOp::create(b, loc, pointer, b.getI8Type(), shared,
-                                   ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(bytes)});
+                                   ArrayRef<LLVM::GEPArg>{bytes});
     }
     argument.replaceAllUsesWith(
         UnrealizedConversionCastOp::create(b, loc, argument.getType(), value).getResult(0));
@@ -147,6 +153,11 @@ void Converter::takeArguments(func::FuncOp function, gpu::GPUFuncOp kernel, cons
 LogicalResult Converter::convert(gpu::GPUFuncOp kernel) {
   if (!kernel.getPrivateAttributions().empty())
     return kernel.emitOpError("expected no private attributions, which the model does not have");
+  int64_t staticBytes = getStaticBytes(kernel);
+  constexpr int64_t kMostBytes = std::numeric_limits<int32_t>::max();
+  if (staticBytes > kMostBytes)
+    return kernel.emitOpError() << "expected workgroup attributions of at most " << kMostBytes
+                                << " bytes but got more";
   FailureOr<Frame> frame = Frame::get(kernel);
   if (failed(frame))
     return failure();
@@ -160,7 +171,6 @@ LogicalResult Converter::convert(gpu::GPUFuncOp kernel) {
   function.setPrivate();
   symbols.insert(function);
   unsigned numArguments = kernel.getFunctionType().getNumInputs();
-  int64_t staticBytes = getStaticBytes(kernel);
   function.getBody().takeBody(kernel.getBody());
   // What the kernel has itself.
   SmallVector<Operation *> ops;

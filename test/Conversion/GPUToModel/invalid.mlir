@@ -82,3 +82,14 @@ module attributes {gpu.container_module} {
     }
   }
 }
+
+// -----
+
+module attributes {gpu.container_module} {
+  gpu.module @kernels {
+    // expected-error @below {{expected workgroup attributions of at most 2147483647 bytes but got more}}
+    gpu.func @huge() workgroup(%a: memref<9223372036854775807xf32, #gpu.address_space<workgroup>>) kernel {
+      gpu.return
+    }
+  }
+}

@@ -155,6 +155,15 @@ func.func @sizes(%k: memref<?x?x64xf16>, %n: index) {
 
 // -----
 
+func.func @rows_without_a_number(%k: memref<?x?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected a tile of the sizes 4, -9223372036854775808, 64 but got 'vector<32x64xf16>'}}
+  %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] shape [4, -9223372036854775808, 64] in_bounds [false, false, true]
+      : memref<?x?x64xf16> -> vector<32x64xf16>
+  return
+}
+
+// -----
+
 func.func @rows_of_several(%k: memref<?x?x64xf16>, %n: index) {
   // expected-error @+1 {{'flashattn.load_tile' op expected a tile of the sizes 4, 4, 64 but got 'vector<32x64xf16>'}}
   %t = flashattn.load_tile %k[%n, %n, %n] dims [0, 1, 2] shape [4, 4, 64] in_bounds [false, false, true]

@@ -79,7 +79,7 @@ func.func @stride(%m: memref<80x64xf16, strided<[64, ?]>>) {
 
 !bars = memref<4xi64, #gpu.address_space<workgroup>>
 func.func @no_tile(%m: !hopper.tensor_map<80x64xf16>, %t: memref<2x80x64xf16>, %b: !bars, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x80x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x80x64xf16>'}}
   hopper.tma_load %m[%i, %i] to %t, %b[%i] : !hopper.tensor_map<80x64xf16> to memref<2x80x64xf16>, !bars
   return
 }
@@ -498,7 +498,7 @@ func.func @mixed_wait(%x: vector<32xf32>, %y: vector<64x64xf32>) {
 // -----
 
 func.func @store_no_tile(%m: !hopper.tensor_map<64x64xf16>, %t: memref<2x64x64xf16>, %i: index) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
   hopper.tma_store %t to %m[%i, %i] : memref<2x64x64xf16> to !hopper.tensor_map<64x64xf16>
   return
 }
@@ -551,7 +551,7 @@ func.func @store_six_coordinates(%m: !hopper.tensor_map<64x64xf16>, %t: !tile, %
 // -----
 
 func.func @load_tile_memory(%t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
   %0 = hopper.load_tile %t : memref<2x64x64xf16> -> vector<64x128xf16>
   return
 }
@@ -568,7 +568,7 @@ func.func @load_tile_rows(%t: !tile) {
 // -----
 
 func.func @store_tile_memory(%x: vector<64x128xf16>, %t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
   hopper.store_tile %x to %t : vector<64x128xf16>, memref<2x64x64xf16>
   return
 }
@@ -576,7 +576,7 @@ func.func @store_tile_memory(%x: vector<64x128xf16>, %t: memref<2x64x64xf16>) {
 // -----
 
 func.func @store_part_memory(%x: vector<64xf16>, %t: memref<2x64x64xf16>) {
-  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, but got 'memref<2x64x64xf16>'}}
+  // expected-error @+1 {{expected 'tile' to be a tile in shared memory, panels x rows x 16, 32 or 64 elements of f16 or bf16 without gaps, with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<2x64x64xf16>'}}
   hopper.store_tile %x to %t : vector<64xf16>, memref<2x64x64xf16>
   return
 }
@@ -750,5 +750,24 @@ func.func @store_part_of_80(%x: vector<32xf16>, %t: memref<1x80x64xf16, #gpu.add
 func.func @panels(%m: !hopper.tensor_map<80x64xf16>, %t: !tile, %b: !bars, %i: index) {
   // expected-error @+1 {{expected up to 2 panels, as the tile has, but got 3}}
   hopper.tma_load %m[%i, %i] to %t, %b[%i] panels 3 : !hopper.tensor_map<80x64xf16> to !tile, !bars
+  return
+}
+
+// -----
+
+// A tile of more bytes than an int64_t counts.
+!tile = memref<9223372036854775807x8x64xf16, #gpu.address_space<workgroup>>
+func.func @read_huge(%t: !tile) {
+  // expected-error @+1 {{with rows a multiple of 8 where there are more panels, 262144 bytes at most, but got 'memref<9223372036854775807x8x64xf16, #gpu.address_space<workgroup>>'}}
+  %x = hopper.read_tile %t : !tile -> vector<32xf16>
+  return
+}
+
+// -----
+
+!tile = memref<2x64x64xf16, #gpu.address_space<workgroup>>
+func.func @read_huge_part(%t: !tile) {
+  // expected-error @+1 {{expected one thread's part of 64 rows and a multiple of 16 first columns of 'memref<2x64x64xf16, #gpu.address_space<workgroup>>' but got 'vector<9223372036854775800xf16>'}}
+  %x = hopper.read_tile %t : !tile -> vector<9223372036854775800xf16>
   return
 }

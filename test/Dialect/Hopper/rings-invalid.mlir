@@ -25,6 +25,11 @@ func.func private @ring(!hopper.ring<3x1x80x128xf16>)
 
 // -----
 
+// expected-error @+1 {{expected tiles of 262144 bytes at most but got 9223372036854775807 stages of 2 panels of 80x64}}
+func.func private @ring(!hopper.ring<9223372036854775807x2x80x64xf16>)
+
+// -----
+
 // expected-error @+1 {{expected element type f16 or bf16 but got 'f32'}}
 func.func private @ring(!hopper.ring<3x1x80x64xf32>)
 

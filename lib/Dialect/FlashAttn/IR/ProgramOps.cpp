@@ -3,6 +3,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/OpImplementation.h"
+#include "llvm/Support/CheckedArithmetic.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -220,10 +221,13 @@ template <typename AccessOp> static LogicalResult verifyAccess(AccessOp op, bool
                             << (op.getShape() ? "a size for each of " : "a shape for ")
                             << dims.size() << " dimensions but got " << shape.size();
   ArrayRef<int64_t> rows = ArrayRef(shape).drop_back(tile.getRank() == 2 ? 1 : 0);
-  SmallVector<int64_t> flat = {llvm::product_of(rows)};
-  if (tile.getRank() == 2)
-    flat.push_back(shape.back());
-  if (rows.empty() || ArrayRef<int64_t>(flat) != tile.getShape())
+  // None of sizes that are no number of rows.
+  std::optional<int64_t> numRows;
+  if (!rows.empty())
+    numRows = 1;
+  for (int64_t size : rows)
+    numRows = numRows && size > 0 ? llvm::checkedMul(*numRows, size) : std::nullopt;
+  if (numRows != tile.getDimSize(0) || (tile.getRank() == 2 && shape.back() != tile.getDimSize(1)))
     return op.emitOpError() << "expected a tile of the sizes " << shape << " but got " << tile;
   return success();
 }

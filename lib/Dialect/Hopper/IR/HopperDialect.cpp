@@ -104,7 +104,14 @@ LogicalResult RingType::verify(function_ref<InFlightDiagnostic()> emitError, int
   if (rows % 8 != 0)
     return emitError() << "expected rows that are a multiple of 8 but got " << rows;
   // Each tile is what copies have as a box.
-  return TensorMapType::verify(emitError, rows, columns, elementType);
+  if (failed(TensorMapType::verify(emitError, rows, columns, elementType)))
+    return failure();
+  int64_t most = SharedTile::kMostBytes / (rows * columns * sizeof(uint16_t));
+  if (stages > most || panels > most / stages)
+    return emitError() << "expected tiles of " << SharedTile::kMostBytes
+                       << " bytes at most but got " << stages << " stages of " << panels
+                       << " panels of " << rows << "x" << columns;
+  return success();
 }
 
 MemRefType RingType::getTilesType() {
@@ -133,7 +140,9 @@ std::optional<SharedTile> SharedTile::get(Type type) {
   SharedTile tile{memref.getDimSize(0), memref.getDimSize(1), memref.getDimSize(2),
                   /*panelStride=*/0, memref.getElementType()};
   if ((!tile.elementType.isF16() && !tile.elementType.isBF16()) ||
-      !isSwizzledRow(tile.panelColumns) || tile.panels < 1 || tile.rows < 1)
+      !isSwizzledRow(tile.panelColumns) || tile.panels < 1 || tile.rows < 1 ||
+      tile.panels > SharedTile::kMostBytes || tile.rows > SharedTile::kMostBytes ||
+      tile.getBytes() > SharedTile::kMostBytes)
     return std::nullopt;
   SmallVector<int64_t> strides;
   int64_t offset;
@@ -144,7 +153,8 @@ std::optional<SharedTile> SharedTile::get(Type type) {
   tile.panelStride = strides[0];
   if (tile.panels > 1 &&
       (ShapedType::isDynamic(strides[0]) || tile.rows % 8 != 0 ||
-       strides[0] < tile.rows * tile.panelColumns || strides[0] % (8 * tile.panelColumns) != 0))
+       strides[0] > SharedTile::kMostBytes || strides[0] < tile.rows * tile.panelColumns ||
+       strides[0] % (8 * tile.panelColumns) != 0))
     return std::nullopt;
   return tile;
 }

@@ -43,7 +43,8 @@ static FailureOr<SharedTile> verifyTile(Operation *op, StringRef name, Value ope
   return op->emitOpError() << "expected '" << name
                            << "' to be a tile in shared memory, panels x rows x 16, 32 or 64 "
                               "elements of f16 or bf16 without gaps, with rows a multiple of 8 "
-                              "where there are more panels, but got "
+                              "where there are more panels, "
+                           << SharedTile::kMostBytes << " bytes at most, but got "
                            << operand.getType();
 }
 
@@ -421,10 +422,10 @@ static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value,
   FailureOr<SharedTile> tile = verifyTile(op, "tile", memref);
   if (failed(tile))
     return failure();
-  int64_t columns = type.getRank() == 1 ? 2 * type.getNumElements() : 0;
+  int64_t pairs = type.getRank() == 1 ? type.getNumElements() : 0;
   constexpr int64_t kWarpRows = 16;
   bool hasRows = tile->rows == kWarpgroupRows || (byWarps && tile->rows == kWarpRows);
-  if (!hasRows || columns % 16 != 0 || columns == 0 || columns > tile->getColumns() ||
+  if (!hasRows || pairs % 8 != 0 || pairs == 0 || pairs > tile->getColumns() / 2 ||
       type.getElementType() != tile->elementType)
     return op->emitOpError() << "expected one thread's part of " << kWarpgroupRows
                              << " rows and a multiple of 16 first columns of " << memref.getType()
@@ -438,13 +439,15 @@ LogicalResult ReadTileOp::verify() {
   FailureOr<SharedTile> tile = verifyTile(*this, "tile", getTile());
   if (failed(tile))
     return failure();
+  if (failed(verifyThreadsTile(*this, getTile(), getResult(), /*byWarps=*/true)))
+    return failure();
   auto type = cast<VectorType>(getResult().getType());
   int64_t columns = type.getRank() == 2 ? type.getDimSize(1) : 2 * type.getNumElements();
   int64_t from = getFrom();
-  if (from < 0 || from % 16 != 0 || from + columns > tile->getColumns())
+  if (from < 0 || from % 16 != 0 || from > tile->getColumns() - columns)
     return emitOpError() << "expected 'from' to be a multiple of 16 with " << columns
                          << " columns of " << tile->getColumns() << " behind it but got " << from;
-  return verifyThreadsTile(*this, getTile(), getResult(), /*byWarps=*/true);
+  return success();
 }
 
 LogicalResult PinOp::verify() {

@@ -38,6 +38,9 @@ constexpr int64_t kTensorMapAlignment = 64;
 /// A tile in shared memory, as its memref says it: panels side by side, each of rows of
 /// 32, 64 or 128 bytes in the swizzle of that width.
 struct SharedTile {
+  /// What the 14 bits of a matrix descriptor's address, in 16 bytes each, reach (PTX ISA, wgmma).
+  static constexpr int64_t kMostBytes = int64_t(1) << 18;
+
   int64_t panels, rows, panelColumns;
   int64_t panelStride; ///< elements from a panel to the next: more than its own in a slice of rows
   Type elementType;
