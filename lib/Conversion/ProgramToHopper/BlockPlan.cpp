@@ -394,5 +394,9 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   if (failed(verifySharing(plan)))
     return failure();
   plan.memory = planMemory(plan);
+  // Whoever selects schedules has seen to less, a chip's own.
+  if (int64_t bytes = plan.memory.memory.getBytes(); bytes > hopper::SharedTile::kMostBytes)
+    return program.emitOpError() << "expected tiles of " << hopper::SharedTile::kMostBytes
+                                 << " bytes at most in shared memory but got " << bytes;
   return plan;
 }

@@ -1,4 +1,4 @@
-// RUN: flash-opt %s -split-input-file -verify-diagnostics -flashattn-specialize-warps
+// RUN: flash-opt %s -split-input-file -verify-diagnostics -flashattn-tile -flashattn-specialize-warps
 
 #mk = affine_map<(m, n, k) -> (m, k)>
 #nk = affine_map<(m, n, k) -> (n, k)>
@@ -891,5 +891,15 @@ func.func @split_columns(%k: memref<2x4x?x64xf16>, %v: memref<2x4x?x64xf16>, %q:
       flashattn.tile_yield %ndk, %ndv : vector<64x64xf32>, vector<64x64xf32>
     }
   }
+  return
+}
+
+// -----
+
+func.func @wide(%q: memref<?x?x?x1024xf16>, %o: memref<?x?x?x1024xf16>) {
+  // expected-error @+1 {{expected tiles of 262144 bytes at most in shared memory but got 524376}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+    ins(%q, %q, %q : memref<?x?x?x1024xf16>, memref<?x?x?x1024xf16>, memref<?x?x?x1024xf16>)
+    outs(%o : memref<?x?x?x1024xf16>)
   return
 }

@@ -56,6 +56,16 @@ func.func @barriers(%t: !tiles, %b: memref<6xi64>) {
 
 !bars = memref<6xi64, #gpu.address_space<workgroup>>
 !tiles = memref<3x2x80x64xf16, #gpu.address_space<workgroup>>
+func.func @barriers_behind_all(%t: !tiles, %b: !bars) {
+  // expected-error @+1 {{expected 6 barriers from number 9223372036854775807 on but got 'memref<6xi64, #gpu.address_space<workgroup>>'}}
+  %r = hopper.make_ring %t, %b[9223372036854775807] : !tiles, !bars to !hopper.ring<3x2x80x64xf16>
+  return
+}
+
+// -----
+
+!bars = memref<6xi64, #gpu.address_space<workgroup>>
+!tiles = memref<3x2x80x64xf16, #gpu.address_space<workgroup>>
 func.func @few_barriers(%t: !tiles, %b: !bars) {
   // expected-error @+1 {{expected 6 barriers from number 1 on but got 'memref<6xi64, #gpu.address_space<workgroup>>'}}
   %r = hopper.make_ring %t, %b[1] : !tiles, !bars to !hopper.ring<3x2x80x64xf16>

@@ -207,7 +207,7 @@ LogicalResult MakeRingOp::verify() {
     return failure();
   auto barriers = cast<MemRefType>(getBarriers().getType());
   int64_t first = getFirst(), count = ring.getNumBarriers();
-  if (first < 0 || (!barriers.isDynamicDim(0) && first + count > barriers.getDimSize(0)))
+  if (first < 0 || (!barriers.isDynamicDim(0) && first > barriers.getDimSize(0) - count))
     return emitOpError() << "expected " << count << " barriers from number " << first
                          << " on but got " << barriers;
   return success();
