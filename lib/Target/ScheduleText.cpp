@@ -208,7 +208,7 @@ static Expected<ScheduleAttr> pin(OpT op, const Machine &machine, StringRef text
       invalid = diagnostic.str();
       return success();
     });
-    return ScheduleAttr::getChecked(emitError, ctx, fields);
+    return ScheduleAttr::getVerified(emitError, ctx, fields);
   };
   auto completed = completeSchedule(text, op.getElementType(), machine.isCPU());
   if (!completed)

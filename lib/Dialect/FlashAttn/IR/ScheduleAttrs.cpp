@@ -209,6 +209,13 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   return success();
 }
 
+ScheduleAttr ScheduleAttr::getVerified(function_ref<InFlightDiagnostic()> emitError,
+                                       MLIRContext *context, const ScheduleFields &fields) {
+  if (fields.roles && !RolesAttr::getChecked(emitError, context, *fields.roles))
+    return {};
+  return getChecked(emitError, context, fields);
+}
+
 ScheduleFields ScheduleAttr::getFields() const {
   return {getTileM(),
           getTileN(),
@@ -300,16 +307,8 @@ Attribute ScheduleAttr::parse(AsmParser &parser, Type) {
   visitScheduleFields(fields, visitor);
   if (visitor.finish())
     return {};
-  auto emitError = [&] { return parser.emitError(parser.getNameLoc()); };
-  // The roles are an attribute of their own, with rules of their own.
-  RolesAttr roles;
-  if (fields.roles &&
-      !(roles = RolesAttr::getChecked(emitError, parser.getContext(), *fields.roles)))
-    return {};
-  return getChecked(emitError, parser.getContext(), fields.tileM, fields.tileN, fields.warps,
-                    fields.stages, fields.lanes, fields.dotType, fields.pack, fields.splits,
-                    fields.minPartTiles, fields.tileQ, fields.queriesInRegisters, fields.apart,
-                    roles);
+  return getVerified([&] { return parser.emitError(parser.getNameLoc()); }, parser.getContext(),
+                     fields);
 }
 
 void ScheduleAttr::print(AsmPrinter &printer) const {

@@ -214,6 +214,11 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::ScheduleFields getFields() const;
+    /// That of `fields`; null after an error. `getChecked` takes roles as they are, which are an
+    /// attribute with rules of its own.
+    static ScheduleAttr getVerified(
+        ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError, ::mlir::MLIRContext *context,
+        const ::mlir::flashattn::ScheduleFields &fields);
     ScheduleAttr withRoles(RolesAttr roles) const;
     /// For programs of the same rows whose warps all do the same, which have two stages at most.
     ScheduleAttr withoutRoles() const;
