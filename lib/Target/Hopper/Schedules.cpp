@@ -501,6 +501,11 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (schedule.getRoles().getLateRescale())
     return "expected late_rescale 0 for gradients, which have no maxima to judge";
+  // The last product of a step runs beside the first one of the next, and both read such a tile.
+  if (schedule.getStages() < 2 && !schedule.splitsSums())
+    return llvm::formatv("expected 2 stages or more, of which a step and the one before it read a "
+                         "tile each, but got {0}",
+                         schedule.getStages());
   if (schedule.sharesProgram() && schedule.getApart().value_or(false))
     return "expected no apart where consumers share a program";
   if (op.getDeterministic() && schedule.sharesProgram() && !canTakeTurns(op, schedule))

@@ -190,11 +190,10 @@ void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
       }
 }
 
-void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem,
+void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,
                          MutableArrayRef<HostTensor> arguments) {
-  constexpr int64_t kTile = 128; // any schedule's tile_n or more
-  bool isBackward = op.op.kind == CheckedOp::Kind::AttentionBackward;
-  const HostTensor *keep = isBackward ? nullptr : problem.getOperand("keep");
+  constexpr int64_t kTile = 256; // any schedule's tile_n or more
+  const HostTensor *keep = listsTiles ? problem.getOperand("keep") : nullptr;
   std::optional<unsigned> biasArgument = op.getArgument("bias");
   constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
   for (int64_t b = 0; b < problem.batch; ++b) {

@@ -35,8 +35,9 @@ void hideBlocks(HostTensor &keep, std::mt19937 &random);
 
 /// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7), and
 /// in `k` and `v` at keys in tiles that the mask hides from every query (rule M3), or `keep` does
-/// (rule M7), which the gradients read. `arguments` are the program's.
-void plantNaN(const OpOfFunction &op, const AttentionProblem &problem,
+/// (rule M7) where `listsTiles`: neither the gradients do, nor programs of a part of the keys.
+/// `arguments` are the program's.
+void plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,
               MutableArrayRef<HostTensor> arguments);
 
 } // namespace mlir::flashattn

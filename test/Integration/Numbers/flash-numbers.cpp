@@ -4,7 +4,8 @@
 // groupings and lengths run through that one kernel (rule M5). Outputs start as NaN, guard
 // margins stand around every buffer, and o and lse must agree with the reference.
 // With --features the modules are drawn at random from all that shapes a score, too. With
-// --backward they are of the gradients, of an o and lse that the reference gives.
+// --backward they are of the gradients, of an o and lse that the reference gives, with --schedules
+// each has a schedule of its own.
 //
 //===----------------------------------------------------------------------===//
 
@@ -12,6 +13,7 @@
 #include "GuardedDevice.h"
 #include "Inputs.h"
 #include "Program.h"
+#include "RandomSchedules.h"
 #include "Runner.h"
 #include "Verify.h"
 #include "flashattn/InitAll.h"
@@ -59,6 +61,10 @@ static cl::opt<unsigned>
                  cl::init(0), cl::cat(category));
 static cl::opt<bool> backwardFlag("backward", cl::desc("gradients: flashattn.attention_backward"),
                                   cl::cat(category));
+static cl::opt<bool>
+    schedulesFlag("schedules",
+                  cl::desc("a random schedule for each module instead of the compiler's choice"),
+                  cl::cat(category));
 static cl::opt<double>
     workFlag("work",
              cl::desc("products of the reference for one point, above which rows are sampled"),
@@ -166,6 +172,7 @@ struct Lowered {
   std::unique_ptr<MLIRContext> context;
   OwningOpRef<ModuleOp> module;
   std::optional<Program> program;
+  ScheduleAttr schedule; ///< where it is a random one
   std::string error;
 };
 
@@ -213,8 +220,22 @@ static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, boo
   return modules;
 }
 
+/// Gives the op of the module a random schedule, of its own for each `index` of a module.
+static Error drawSchedule(Lowered &lowered, StringRef chip, unsigned index) {
+  Expected<Machine> machine = Machine::get(chip);
+  if (!machine)
+    return machine.takeError();
+  std::mt19937 random(seedFlag + index);
+  AttentionOpInterface op;
+  lowered.module->walk([&](AttentionOpInterface found) { op = found; });
+  if (!drawSchedule(op, *machine, random))
+    return llvm::createStringError("none of many random schedules fits");
+  lowered.schedule = op.getScheduleAttr();
+  return Error::success();
+}
+
 static std::unique_ptr<Lowered> compile(const DialectRegistry &registry, const Module &module,
-                                        StringRef chip, bool forModel) {
+                                        unsigned index, StringRef chip, bool forModel) {
   auto lowered = std::make_unique<Lowered>();
   lowered->context = std::make_unique<MLIRContext>(registry, MLIRContext::Threading::DISABLED);
   lowered->module = parseSourceString<ModuleOp>(module.text(), lowered->context.get());
@@ -228,6 +249,11 @@ static std::unique_ptr<Lowered> compile(const DialectRegistry &registry, const M
     return lowered;
   }
   lowered->program = std::move(*program);
+  if (schedulesFlag)
+    if (Error error = drawSchedule(*lowered, chip, index)) {
+      lowered->error = llvm::toString(std::move(error));
+      return lowered;
+    }
   LoweringOptions options;
   options.chip = chip.str();
   options.forModel = forModel;
@@ -246,8 +272,9 @@ static OperandValues getInputs(const OpOfFunction &op, ArrayRef<const HostTensor
 }
 
 /// Runs one point; its failures, empty where it is right.
-static Expected<std::string> runCase(const Program &program, const Module &module, Shape shape,
+static Expected<std::string> runCase(const Lowered &code, const Module &module, Shape shape,
                                      GuardedDevice &device, Executable &executable) {
+  const Program &program = *code.program;
   size_t mark = device.mark();
   auto getSpec = [&](int64_t heads, int64_t length, int64_t width, unsigned argument) {
     if (module.mask->isBSHD)
@@ -284,7 +311,8 @@ static Expected<std::string> runCase(const Program &program, const Module &modul
     fillForward(program, op, wanted.flip(), workFlag, *inputs);
   }
   if (featuresFlag)
-    plantNaN(op, *problem, inputs->tensors);
+    plantNaN(op, *problem, !backwardFlag && (!code.schedule || code.schedule.getSplits() == 1),
+             inputs->tensors);
   Runner runner(program, device, executable);
   if (Error error = runner.upload(arguments, poisoned))
     return error;
@@ -417,17 +445,18 @@ static Expected<bool> runGrid() {
     if (!lowered.count(c.module))
       lowered[c.module] = pool.async([&, index = c.module] {
         return std::shared_ptr<Lowered>(
-            compile(registry, modules[index], chip, /*forModel=*/model != nullptr));
+            compile(registry, modules[index], index, chip, /*forModel=*/model != nullptr));
       });
 
   GuardedDevice guarded(**device);
   unsigned passed = 0, failed = 0;
-  auto fail = [&](const Case &c, StringRef why) {
+  auto fail = [&](const Case &c, const Lowered &code, StringRef why) {
     ++failed;
     const Shape &s = c.shape;
-    llvm::outs() << llvm::formatv("FAIL {0} B={1} Hq={2} Hkv={3} Nq={4} Nk={5}: {6}\n",
-                                  modules[c.module].name(), s.batch, s.queryHeads, s.keyHeads,
-                                  s.numQueries, s.numKeys, why.trim());
+    llvm::outs() << llvm::formatv(
+        "FAIL {0} B={1} Hq={2} Hkv={3} Nq={4} Nk={5}{6}: {7}\n", modules[c.module].name(), s.batch,
+        s.queryHeads, s.keyHeads, s.numQueries, s.numKeys,
+        code.schedule ? " <" + formatFields(code.schedule.getFields()) + ">" : "", why.trim());
   };
   for (size_t begin = 0; begin < cases.size();) {
     size_t end = begin;
@@ -442,7 +471,7 @@ static Expected<bool> runGrid() {
     std::string error = executable ? "" : llvm::toString(executable.takeError());
     for (; begin < end; ++begin) {
       if (!error.empty()) {
-        fail(cases[begin], error);
+        fail(cases[begin], *code, error);
         continue;
       }
       std::string why;
@@ -450,13 +479,13 @@ static Expected<bool> runGrid() {
         if (model)
           model->setSeed(seedFlag + i);
         Expected<std::string> text =
-            runCase(*code->program, modules[index], cases[begin].shape, guarded, **executable);
+            runCase(*code, modules[index], cases[begin].shape, guarded, **executable);
         why = text ? *text : llvm::toString(text.takeError());
       }
       if (why.empty())
         ++passed;
       else
-        fail(cases[begin], why);
+        fail(cases[begin], *code, why);
     }
     llvm::outs().flush();
   }
