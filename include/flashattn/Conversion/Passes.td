@@ -159,9 +159,8 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
 
     With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
     each takes every so many-th of what would be the blocks. The producer sends for the next
-    one's tiles while the consumers finish the one before. Only short programs gain by it, so
-    with more keys than `persistent_below` another kernel is launched, with a block for each
-    group.
+    one's tiles while the consumers finish the one before. With `claims` a block takes whichever
+    is next, from a counter that a grid before makes 0.
 
     Example: test/Conversion/ProgramToHopper/specialize-warps.mlir
   }];

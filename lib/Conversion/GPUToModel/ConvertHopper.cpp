@@ -199,6 +199,12 @@ static void convert(ReadTurnOp op, ModelKernel &kernel) {
   op.replaceAllUsesWith(kernel.call(b, op, "ReadTurn", place, op.getType()));
 }
 
+static void convert(ClaimOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Value place = kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices());
+  op.replaceAllUsesWith(kernel.call(b, op, "Claim", place, op.getType()));
+}
+
 //===----------------------------------------------------------------------===//
 // Barriers
 //===----------------------------------------------------------------------===//
@@ -338,8 +344,8 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
   OpBuilder b(op);
   llvm::TypeSwitch<Operation *>(op)
       .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, StageTileOp, AddStagedOp,
-            hopper::StoreTileOp, ReadTileOp, ReadTurnOp, AwaitTurnOp, PassTurnOp, BarrierArriveOp,
-            WgmmaOp, WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
+            hopper::StoreTileOp, ReadTileOp, ReadTurnOp, ClaimOp, AwaitTurnOp, PassTurnOp,
+            BarrierArriveOp, WgmmaOp, WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
       .Case([&](BarrierInitOp op) {
         convertBarrier(op, kernel, "BarrierInit",
                        [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });

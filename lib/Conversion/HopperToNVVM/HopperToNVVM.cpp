@@ -376,6 +376,12 @@ std::string TurnLowering<ReadTurnOp>::getText(ReadTurnOp, OpAdaptor, OpBuilder &
   return "ld.relaxed.gpu.global.b32 $0, [$1];";
 }
 
+template <>
+std::string TurnLowering<ClaimOp>::getText(ClaimOp, OpAdaptor, OpBuilder &,
+                                           SmallVectorImpl<Value> &) {
+  return "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;";
+}
+
 // Not an acquire, whose fence would cost every step: the sums that follow are made in the second
 // level cache, where those before have been made when the turn was passed on.
 template <>
@@ -565,7 +571,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
                BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>, AddTileLowering,
                StageTileLowering, AddStagedLowering, TurnLowering<ReadTurnOp>,
-               TurnLowering<AwaitTurnOp>, TurnLowering<PassTurnOp>>(converter);
+               TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>, TurnLowering<PassTurnOp>>(
+      converter);
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
   patterns.add(lowerWaitStores);

@@ -32,6 +32,8 @@ struct BlockValues {
   Value batches, heads, tiles; ///< how many programs
   Value tileGroups, groups;    ///< groups of programs: of one head, and all
   SmallVector<Value> residentMaps, streamMaps, outputMaps; ///< tensor maps
+  Value
+      counter; ///< memref<? x i32> in global memory: groups claimed; of none where no block claims
   gpu::LaunchOp launch;
   // In shared memory.
   Value pool;                   ///< all of it: memref<? x i8>
@@ -87,21 +89,27 @@ public:
 
   // On the host.
   void countGroups(BlockValues &values);
-  Value countResidentBlocks();
+  Value countBlocks();
 
   // In the kernel.
   Group decode(Value number);
   Value groupOf(Value round);
   Value countRounds();
   void forEachRound(Value rounds, function_ref<Value(Value round, Value step)> body);
+  Value hasMoreGroups();
+  Value claim();
+  void forEachClaim(bool byWarp, function_ref<void(Value round)> await,
+                    function_ref<Value(Value round, Value step)> body);
   IRMapping numbersOf(const Group &group, Value consumer);
   SmallVector<IRMapping> programsOf(const Group &group);
   Value isProgram(Value tile) { return less(tile, block.tiles); }
   void tell(const Group &group, Value slot);
+  void tellEnd(Value slot);
   Group read(Value slot, bool byWarp);
 
 private:
   Value countSmallerGroups();
+  Value readNumber(Value slot, int64_t which, bool byWarp);
   Value placeIn(Value round);
 };
 
@@ -133,6 +141,8 @@ private:
   Value produce(const Group &group, Value slot, Value step);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
   void prepareNext(Value round, Value rounds);
+  void prepareClaimed(Value round, Value number);
+  Value awaitSlot(Value round);
 };
 
 /// The warpgroups that run programs (Consumer.cpp).

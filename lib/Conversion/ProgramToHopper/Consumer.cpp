@@ -496,12 +496,17 @@ void ConsumerBuilder::buildThreads() {
     return;
   }
   GridBuilder grid(b, plan, block);
-  grid.forEachRound(grid.countRounds(), [&](Value round, Value step) {
-    Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
-    // What is said of the group comes with the residents.
-    Value parity = parityOf(round, plan.getSlots());
+  // What is said of the group comes with the residents.
+  auto await = [&](Value round) {
+    Value number = heldNumber(placeOf(round, plan.getSlots()), consumer);
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
-                                  add(number, index(plan.memory.residentFull)), parity);
+                                  add(number, index(plan.memory.residentFull)),
+                                  parityOf(round, plan.getSlots()));
+  };
+  auto run = [&](Value round, Value step) {
+    Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
+    if (!plan.claims())
+      await(round);
     Group group = grid.read(slot, /*byWarp=*/true);
     step = consume(group, consumer, {slot, number, /*pending=*/false}, step);
     // Past the barrier before an output's copy no warp has anything to read there.
@@ -510,7 +515,11 @@ void ConsumerBuilder::buildThreads() {
     hopper::BarrierArriveOp::create(b, loc, block.barriers,
                                     add(number, index(*plan.memory.residentEmpty)), block.signals);
     return step;
-  });
+  };
+  if (plan.claims())
+    grid.forEachClaim(/*byWarp=*/true, await, run);
+  else
+    grid.forEachRound(grid.countRounds(), run);
   if (llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
     hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
 }

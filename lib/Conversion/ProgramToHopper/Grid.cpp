@@ -5,6 +5,9 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// In the place of a group's batch: there is no group.
+static constexpr int64_t kNoGroup = std::numeric_limits<int32_t>::max();
+
 //===----------------------------------------------------------------------===//
 // Groups of programs
 //===----------------------------------------------------------------------===//
@@ -26,10 +29,16 @@ void GridBuilder::countGroups(BlockValues &values) {
   values.groups = mul(mul(values.batches, headGroups), values.tileGroups);
 }
 
-/// As many blocks as run at once, or as there are groups.
-Value GridBuilder::countResidentBlocks() {
-  return min(block.groups,
-             mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks())));
+/// How many blocks are persistent: as many as run at once, or as there are groups. Those that claim
+/// groups begin with a counter, made in a grid of its own: with few groups for each, there is a
+/// block for every one instead.
+Value GridBuilder::countBlocks() {
+  Value resident = mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks()));
+  if (!plan.claims())
+    return min(block.groups, resident);
+  constexpr int64_t kFew = 4;
+  Value few = less(block.groups, mul(resident, index(kFew)));
+  return select(few, block.groups, resident);
 }
 
 /// Groups of one head that have a program less than its others; all of them where they have the
@@ -146,6 +155,60 @@ void GridBuilder::forEachRound(Value rounds, function_ref<Value(Value round, Val
   b.setInsertionPointAfter(loop);
 }
 
+//===----------------------------------------------------------------------===//
+// Blocks that claim their groups
+//===----------------------------------------------------------------------===//
+
+/// Whether there are more groups than blocks, which begin with those of their own numbers.
+Value GridBuilder::hasMoreGroups() {
+  gpu::LaunchOp launch = block.launch;
+  return compare(arith::CmpIPredicate::ult, toI32(launch.getGridSize().x), toI32(block.groups));
+}
+
+/// Takes the number of a group that no block has yet; past the last one there is none.
+Value GridBuilder::claim() {
+  gpu::LaunchOp launch = block.launch;
+  auto claimed =
+      scf::IfOp::create(b, loc, b.getI32Type(), hasMoreGroups(), /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(claimed.thenBlock());
+    Value number =
+        hopper::ClaimOp::create(b, loc, b.getI32Type(), block.counter, ValueRange{index(0)});
+    scf::YieldOp::create(b, loc, number);
+    b.setInsertionPointToStart(claimed.elseBlock());
+    scf::YieldOp::create(b, loc, i32(0));
+  }
+  return add(claimed.getResult(0), toI32(launch.getGridSize().x));
+}
+
+/// The rounds of a persistent block up to the end of all groups, of which `await` waits to be told;
+/// `body` gives the steps up to the end of one.
+void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> await,
+                               function_ref<Value(Value round, Value step)> body) {
+  Type i32Type = b.getI32Type();
+  auto loop = scf::WhileOp::create(b, loc, TypeRange{i32Type, i32Type}, ValueRange{i32(0), i32(0)});
+  b.createBlock(&loop.getBefore(), {}, {i32Type, i32Type}, {loc, loc});
+  await(loop.getBeforeArguments()[0]);
+  Value batch = readNumber(placeOf(loop.getBeforeArguments()[0], plan.getSlots()), 0, byWarp);
+  Value any = compare(arith::CmpIPredicate::ne, batch, index(kNoGroup));
+  scf::ConditionOp::create(b, loc, any, loop.getBeforeArguments());
+  b.createBlock(&loop.getAfter(), {}, {i32Type, i32Type}, {loc, loc});
+  Value round = loop.getAfterArguments()[0];
+  Value step = body(round, toIndex(loop.getAfterArguments()[1]));
+  scf::YieldOp::create(b, loc, ValueRange{add(round, i32(1)), toI32(step)});
+  b.setInsertionPointAfter(loop);
+}
+
+/// Writes to shared memory that no group is left.
+void GridBuilder::tellEnd(Value slot) {
+  memref::StoreOp::create(b, loc, i32(kNoGroup), block.numbers, ValueRange{slot, index(0)});
+}
+
+//===----------------------------------------------------------------------===//
+// What a block is told of its groups
+//===----------------------------------------------------------------------===//
+
 /// Writes which programs `group` has to shared memory.
 void GridBuilder::tell(const Group &group, Value slot) {
   Value end = group.end ? group.end : index(0);
@@ -154,13 +217,16 @@ void GridBuilder::tell(const Group &group, Value slot) {
     memref::StoreOp::create(b, loc, toI32(value), block.numbers, ValueRange{slot, index(i)});
 }
 
+/// Number `which` of those told, for one thread or `byWarp`.
+Value GridBuilder::readNumber(Value slot, int64_t which, bool byWarp) {
+  Value value =
+      toIndex(memref::LoadOp::create(b, loc, block.numbers, ValueRange{slot, index(which)}));
+  return byWarp ? fromLane0(value) : value;
+}
+
 /// What `tell` has written, for one thread or `byWarp`.
 Group GridBuilder::read(Value slot, bool byWarp) {
-  auto number = [&](int64_t i) {
-    Value value =
-        toIndex(memref::LoadOp::create(b, loc, block.numbers, ValueRange{slot, index(i)}));
-    return byWarp ? fromLane0(value) : value;
-  };
+  auto number = [&](int64_t i) { return readNumber(slot, i, byWarp); };
   Value batch = number(0), head = number(1), tile = number(2), end = number(3);
   return {batch, head, tile, end};
 }

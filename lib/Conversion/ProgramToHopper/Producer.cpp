@@ -120,6 +120,18 @@ Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
   return loop.getResult(0);
 }
 
+/// Waits until the slot of `round` is free: what is said of its group takes the place of what all
+/// consumers have read.
+Value ProducerBuilder::awaitSlot(Value round) {
+  Value slot = placeOf(round, plan.getSlots());
+  Value free = parityOf(round, plan.getSlots(), /*inverted=*/true);
+  for (int64_t w = 0; w < plan.getPrograms(); ++w)
+    hopper::BarrierWaitOp::create(
+        b, loc, block.barriers, add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
+        free);
+  return slot;
+}
+
 /// Prepares the group of the round behind `round`, if there is one.
 void ProducerBuilder::prepareNext(Value round, Value rounds) {
   GridBuilder grid(b, plan, block);
@@ -128,14 +140,24 @@ void ProducerBuilder::prepareNext(Value round, Value rounds) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(another.thenBlock());
   Group group = grid.decode(grid.groupOf(next));
-  Value slot = placeOf(next, plan.getSlots());
-  // What is said of the group takes the place of what all consumers have read.
-  Value free = parityOf(next, plan.getSlots(), /*inverted=*/true);
+  prepare(group, awaitSlot(next));
+}
+
+/// Prepares group `number` for the round behind `round`, or tells that there is none.
+void ProducerBuilder::prepareClaimed(Value round, Value number) {
+  GridBuilder grid(b, plan, block);
+  Value any = compare(arith::CmpIPredicate::ult, number, toI32(block.groups));
+  Value slot = awaitSlot(add(round, i32(1)));
+  auto another = scf::IfOp::create(b, loc, any, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(another.thenBlock());
+  prepare(grid.decode(toIndex(number)), slot);
+  b.setInsertionPointToStart(another.elseBlock());
+  grid.tellEnd(slot);
   for (int64_t w = 0; w < plan.getPrograms(); ++w)
-    hopper::BarrierWaitOp::create(
-        b, loc, block.barriers, add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
-        free);
-  prepare(group, slot);
+    hopper::BarrierArriveOp::create(
+        b, loc, block.barriers, add(heldNumber(slot, index(w)), index(plan.memory.residentFull)),
+        /*predicate=*/Value());
 }
 
 void ProducerBuilder::build() {
@@ -149,6 +171,18 @@ void ProducerBuilder::build() {
   GridBuilder grid(b, plan, block);
   if (!plan.isPersistent()) {
     produce(block.group, index(0), index(0));
+    return;
+  }
+  if (plan.claims()) {
+    grid.forEachClaim(/*byWarp=*/false, /*await=*/[](Value) {},
+                      [&](Value round, Value step) {
+                        Value slot = placeOf(round, plan.getSlots());
+                        // Long before it is needed.
+                        Value number = grid.claim();
+                        step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
+                        prepareClaimed(round, number);
+                        return step;
+                      });
     return;
   }
   Value rounds = grid.countRounds();

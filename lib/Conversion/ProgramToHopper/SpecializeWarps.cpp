@@ -30,10 +30,12 @@ public:
 
 private:
   void makeMaps();
+  void makeCounter();
   int64_t allocate();
   void initBlock();
 
   BlockValues &values;
+  Value blocks; ///< how many are launched
 };
 } // namespace
 
@@ -57,6 +59,24 @@ void LaunchBuilder::makeMaps() {
     values.streamMaps.push_back(make(load, load.getSource()));
   for (StoreTileOp store : plan.outputs)
     values.outputMaps.push_back(make(store, store.getTarget()));
+}
+
+/// A counter of groups, of 0, where there are more than blocks. Nobody else writes it while the
+/// grid runs, and it costs nothing where every block has one group.
+void LaunchBuilder::makeCounter() {
+  Value more = compare(arith::CmpIPredicate::ult, blocks, values.groups);
+  Value size = select(more, index(1), index(0));
+  values.counter = memref::AllocOp::create(
+      b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI32Type()), ValueRange{size});
+  auto guarded = scf::IfOp::create(b, loc, more, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  Value one = index(1);
+  auto launch = gpu::LaunchOp::create(b, loc, one, one, one, one, one, one);
+  b.setInsertionPointToStart(&launch.getBody().front());
+  LaunchDependentsOp::create(b, loc);
+  memref::StoreOp::create(b, loc, i32(0), values.counter, ValueRange{index(0)});
+  gpu::TerminatorOp::create(b, loc);
 }
 
 /// What is planned, as views of the block's memory; the bytes of all of it.
@@ -147,7 +167,9 @@ void LaunchBuilder::build() {
   b.setInsertionPointToStart(guarded.thenBlock());
   makeMaps();
   Value one = index(1);
-  Value blocks = plan.isPersistent() ? grid.countResidentBlocks() : values.groups;
+  blocks = plan.isPersistent() ? grid.countBlocks() : values.groups;
+  if (plan.claims())
+    makeCounter();
   values.launch =
       gpu::LaunchOp::create(b, loc, blocks, one, one, index(plan.getThreads()), one, one);
   b.setInsertionPointToStart(&values.launch.getBody().front());
@@ -159,9 +181,18 @@ void LaunchBuilder::build() {
   values.thread = values.launch.getThreadIds().x;
   if (!plan.isPersistent())
     values.group = grid.decode(values.launch.getBlockIds().x);
+  if (plan.claims()) {
+    // Without a counter the grid before this one may be any, which makes what this one reads.
+    Value last = arith::XOrIOp::create(b, loc, grid.hasMoreGroups(),
+                                       arith::ConstantIntOp::create(b, loc, 1, /*width=*/1));
+    auto guarded = scf::IfOp::create(b, loc, last, /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(guarded.thenBlock());
+    WaitPrerequisiteGridsOp::create(b, loc);
+  }
   initBlock();
   // The barriers are there, and what the block keeps is on its way.
-  if (program.getFollows())
+  if (program.getFollows() || plan.claims())
     WaitPrerequisiteGridsOp::create(b, loc);
   // So ptxas knows a warp to be of one mind.
   values.warpgroup = fromLane0(div(values.thread, index(hopper::kWarpgroupThreads)));
@@ -183,6 +214,10 @@ void LaunchBuilder::build() {
   if (program.getLeads() || plan.schedule.getSplits() > 1)
     addLaunchDependents(values.launch.getBody().front());
   b.eraseOp(program);
+  if (values.counter) {
+    b.setInsertionPointAfter(values.launch);
+    memref::DeallocOp::create(b, loc, values.counter);
+  }
   b.setInsertionPoint(values.launch);
   values.launch.getDynamicSharedMemorySizeMutable().assign(i32(bytes));
 }
@@ -191,32 +226,9 @@ void LaunchBuilder::build() {
 // Programs
 //===----------------------------------------------------------------------===//
 
-static LogicalResult specialize(RewriterBase &b, ProgramOp program);
-
-/// Gives programs of more than `persistent_below` keys blocks of their own that run one group each,
-/// and leaves persistent ones to short programs, which have more to hide.
-static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
-  Location loc = plan.program->getLoc();
-  b.setInsertionPoint(plan.program);
-  LoadTileOp load = plan.streams.front();
-  Value rows =
-      b.createOrFold<memref::DimOp>(loc, load.getSource(), static_cast<int64_t>(*load.getRowDim()));
-  Value most = arith::ConstantIndexOp::create(b, loc, plan.roles.getPersistentBelow());
-  Value isLong = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, most, rows);
-  auto split = scf::IfOp::create(b, loc, isLong, /*withElseRegion=*/true);
-  b.setInsertionPointToStart(split.thenBlock());
-  auto copy = cast<ProgramOp>(b.clone(*plan.program));
-  copy.setScheduleAttr(plan.schedule.withRoles(plan.roles.withQueryStages(1)));
-  b.moveOpBefore(plan.program, split.elseBlock()->getTerminator());
-  return specialize(b, copy);
-}
-
 static LogicalResult specialize(RewriterBase &b, ProgramOp program) {
   FailureOr<BlockPlan> plan = BlockPlan::get(program);
   if (failed(plan))
-    return failure();
-  // Those of elements, which keep nothing, are short whatever they are a part of.
-  if (plan->isPersistent() && !plan->residents.empty() && failed(splitByLength(b, *plan)))
     return failure();
   BlockValues values;
   LaunchBuilder(b, *plan, values).build();

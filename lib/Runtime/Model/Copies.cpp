@@ -301,6 +301,11 @@ int32_t readTurn(Thread *thread, int32_t place, void *order) {
   return getTurn(*thread, order).load(std::memory_order_relaxed);
 }
 
+int32_t claim(Thread *thread, int32_t place, void *counter) {
+  thread->enter(place);
+  return getTurn(*thread, counter).fetch_add(1, std::memory_order_relaxed);
+}
+
 /// Blocks run in the order of their numbers, by several workers: another one has the turn now.
 void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
   thread->enter(place);
@@ -458,6 +463,7 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
               addFromShared(*thread, target, staging, bytes);
           }),
       makeFunction("ReadTurn", readTurn),
+      makeFunction("Claim", claim),
       makeFunction("AwaitTurn", awaitTurn),
       makeFunction("PassTurn", passTurn),
       makeFunction("StoreShared", storeShared),

@@ -23,7 +23,7 @@ namespace {
 struct RolesRow {
   MaskShape shape;
   int64_t maxWidth, maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
-      queryStages, pack;
+      queryStages, claims, pack;
 };
 struct DecodeRow {
   int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
@@ -100,6 +100,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     roles.section = row.section;
     roles.blocks = row.blocks;
     roles.queryStages = row.queryStages;
+    roles.claims = row.claims;
     ScheduleFields fields = makeFields(row.tileN, row.stages, row.pack, roles, element);
     // With few rescalings first: in bf16 where sums of rows can be products, which take registers
     // of which several blocks have none to spare. Judged late 2 to 8 % faster on an H200, in bf16
@@ -107,11 +108,11 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     // of it, in f16 too.
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocks == 1) {
-      constexpr int64_t kNarrower = 32;
+      constexpr int64_t kWidest = 96;
       fields.roles->rescale = late ? kLateRescale : kFewRescales;
       fields.roles->lateRescale = late;
       if (late && element.isBF16())
-        fields.tileN -= kNarrower;
+        fields.tileN = std::min(fields.tileN, kWidest);
       auto few = ScheduleAttr::get(op.getContext(), fields);
       if (element.isF16() ? late : few.sumsByProducts(op.getDv()))
         candidates.push_back(few);

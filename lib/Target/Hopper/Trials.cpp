@@ -6,6 +6,13 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
+namespace {
+/// Which groups of programs run one after the other.
+struct Order {
+  int64_t section, queryStages, claims = 0;
+};
+} // namespace
+
 /// Rows of a warpgroup for each consumer, or a tile that all of them share; both sums of keys in
 /// one program or in two.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
@@ -49,12 +56,13 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
       !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
     return;
   auto addAll = [&](RolesFields roles, ArrayRef<int64_t> tiles, ArrayRef<int64_t> stages,
-                    ArrayRef<std::pair<int64_t, int64_t>> sections, int64_t pack) {
+                    ArrayRef<Order> orders, int64_t pack) {
     for (int64_t n : orElse(grid.tileN, tiles))
       for (int64_t held : orElse(grid.stages, stages))
-        for (auto [section, queryStages] : sections) {
+        for (auto [section, queryStages, claims] : orders) {
           roles.section = section;
           roles.queryStages = queryStages;
+          roles.claims = claims;
           ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
           fields.splits = problem.splits;
           add(fields);
@@ -82,7 +90,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           roles.registers = registers;
           if (llvm::is_contained(orElse(grid.pack, {1}), 1))
             addAll(roles, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
-                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}}, /*pack=*/1);
+                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}, {64, 2, 1}}, /*pack=*/1);
           // Fewer positions in a tile have fewer keys between them: of a short window, or of few
           // queries.
           if (along == ProgramAxis::Head || (!problem.packs && grid.pack.empty()))

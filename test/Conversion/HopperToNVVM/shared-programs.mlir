@@ -132,6 +132,15 @@ func.func @stage_and_add(%x: vector<8xf32>, %s: memref<4x256xf32, #shared>, %t: 
   return
 }
 
+// Numbers of which no two threads of the grid get the same.
+// CHECK-LABEL: func @claim
+// CHECK: %[[NUMBER:.*]] = llvm.inline_asm has_side_effects "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;", "=r,l" %{{.*}} : (i64) -> i32
+// CHECK: return %[[NUMBER]] : i32
+func.func @claim(%counter: memref<?xi32>, %i: index) -> i32 {
+  %number = hopper.claim %counter[%i] : memref<?xi32>
+  return %number : i32
+}
+
 // Whoever waits looks again and again, behind what it had seen before; the last turn's copies have added when the next one
 // begins.
 // CHECK-LABEL: func @turns

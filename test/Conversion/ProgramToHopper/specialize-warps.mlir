@@ -214,17 +214,9 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2>>
 
 // Persistent blocks: as many as run at once, each with two places for a consumer's queries, and for
-// what is said of them. Long programs have a kernel of their own without.
+// what is said of them.
 // READS-BACK-LABEL: func @persistent
 // CHECK-LABEL: func @persistent
-// CHECK-SAME: %{{[a-z0-9]+}}: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>
-// CHECK: %[[KEYS:.*]] = memref.dim %[[K]], %c2
-// CHECK: %[[LONG:.*]] = arith.cmpi slt, %c2048, %[[KEYS]] : index
-// CHECK: scf.if %[[LONG]] {
-// CHECK: gpu.launch
-// CHECK: memref.view %{{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
-// CHECK: flashattn.on_threads %{{.*}} schedule({{.*}}section = 1>>)
-// CHECK: } else {
 // CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
 // CHECK: %[[RESIDENT:.*]] = flashattn.multiprocessor_count
 // CHECK: %[[BLOCKS:.*]] = arith.minsi %[[GROUPS]], %[[RESIDENT]] : index
@@ -275,6 +267,65 @@ func.func @one(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x
 // CHECK:   scf.yield %{{.*}} : i32
 // CHECK: gpu.terminator
 func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2, claims = 1>>
+
+// Blocks that claim their groups, where there are many: a grid of one thread makes the counter 0.
+// READS-BACK-LABEL: func @claims
+// CHECK-LABEL: func @claims
+// CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
+// CHECK: %[[RESIDENT:.*]] = flashattn.multiprocessor_count
+// CHECK: %[[MANY:.*]] = arith.muli %[[RESIDENT]], %c4
+// CHECK: %[[FEW:.*]] = arith.cmpi slt, %[[GROUPS]], %[[MANY]]
+// CHECK: %[[BLOCKS:.*]] = arith.select %[[FEW]], %[[GROUPS]], %[[RESIDENT]] : index
+// CHECK: %[[MORE:.*]] = arith.cmpi ult, %[[BLOCKS]], %[[GROUPS]] : index
+// CHECK: %[[SIZE:.*]] = arith.select %[[MORE]], %c1, %c0 : index
+// CHECK: %[[COUNTER:.*]] = memref.alloc(%[[SIZE]]) : memref<?xi32>
+// CHECK: scf.if %[[MORE]] {
+// CHECK:   gpu.launch
+// CHECK:     flashattn.launch_dependents
+// CHECK: memref.store %c0_i32, %[[COUNTER]][%c0]
+// CHECK: gpu.launch blocks({{.*}}) in (%[[GRID:[a-z0-9]+]] = %[[BLOCKS]],
+// Without a counter nothing may be read before the grid before has ended, and with one it is the counter's.
+// CHECK: %[[CLAIMS:.*]] = arith.cmpi ult, %{{.*}}, %{{.*}} : i32
+// CHECK: %[[ALONE:.*]] = arith.xori %[[CLAIMS]], %true
+// CHECK: scf.if %[[ALONE]] {
+// CHECK-NEXT: flashattn.wait_prerequisite_grids
+// CHECK: hopper.tma_load
+// CHECK: flashattn.wait_prerequisite_grids
+// The next group's number comes while the producer brings this one's tiles.
+// CHECK: hopper.set_registers decrease
+// CHECK: scf.while (%[[ROUND:.*]] = %c0_i32, %{{.*}} = %c0_i32) : (i32, i32) -> (i32, i32) {
+// CHECK:   arith.cmpi ne, %{{.*}}, %c2147483647
+// CHECK:   scf.condition
+// CHECK: } do {
+// CHECK:   %[[CLAIMED:.*]] = scf.if %[[CLAIMS]] -> (i32) {
+// CHECK:     hopper.claim %[[COUNTER]][%c0]
+// CHECK:   %[[NUMBER:.*]] = arith.addi %[[CLAIMED]], %{{.*}} : i32
+// CHECK-COUNT-2: hopper.ring_put
+// CHECK:   %[[LEFT:.*]] = arith.cmpi ult, %[[NUMBER]], %{{.*}} : i32
+// CHECK-COUNT-2: hopper.barrier_wait
+// CHECK:   scf.if %[[LEFT]] {
+// CHECK-COUNT-2: hopper.tma_load
+// CHECK:   } else {
+// CHECK:     memref.store %c2147483647_i32
+// CHECK-COUNT-2: hopper.barrier_arrive
+// A consumer waits to be told of a group or of the end.
+// CHECK: hopper.set_registers increase
+// CHECK: scf.while
+// CHECK:   hopper.barrier_wait
+// CHECK:   arith.cmpi ne, %{{.*}}, %c2147483647
+// CHECK: } do {
+// CHECK:   hopper.barrier_arrive
+// CHECK: memref.dealloc %[[COUNTER]]
+func.func @claims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) schedule(#schedule)
     ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)

@@ -116,6 +116,13 @@ func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i
   return
 }
 
+// CHECK-LABEL: func @claim
+// CHECK: hopper.claim %{{.*}}[%{{.*}}] : memref<?xi32>
+func.func @claim(%counter: memref<?xi32>, %i: index) -> i32 {
+  %number = hopper.claim %counter[%i] : memref<?xi32>
+  return %number : i32
+}
+
 // Blocks that wait for each other.
 // CHECK-LABEL: func @turns
 // CHECK: %[[SEEN:.*]] = hopper.read_turn %{{.*}}[%{{.*}}, %{{.*}}] : memref<?x?xi32>

@@ -101,7 +101,7 @@ def row_classes(chip):
         for row in table("Hopper", "ROLES"):
             shape, width, most = row[0], row[1], int(row[2])
             names = ("tile_n", "stages", "consumers", "registers", "producer_registers", "section",
-                     "blocks", "query_stages", "pack")
+                     "blocks", "query_stages", "claims", "pack")
             yield (row, lambda case, shape=shape, width=width, most=most:
                    case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
                    and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
@@ -130,13 +130,16 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
-    left_out = {"tile_q": "none", "apart": "false"}
+    left_out = {"tile_q": "none", "apart": "false", "claims": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
-    # Where sums of rows are products, which take registers, tiles may be narrower.
-    narrower = {"tile_n": str(int(fields["tile_n"]) + 32)} if fields.get("late_rescale") == "1" else {}
+    # Where sums of rows are products, which take registers, tiles are no wider than this.
+    widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None
     for number, (_, includes, row) in enumerate(classes):
-        if includes(case) and all(value in (fields.get(name, left_out.get(name, "1")), narrower.get(name))
-                                  for name, value in row.items()):
+        if not includes(case):
+            continue
+        if widest and int(row["tile_n"]) > int(widest):
+            row = {**row, "tile_n": widest}
+        if all(value == fields.get(name, left_out.get(name, "1")) for name, value in row.items()):
             return number
     return None
 
@@ -278,16 +281,17 @@ def key_loops(sass):
             if not any((b, e) != (begin, end) and begin <= b and e <= end for b, e in loops)]
 
 
-def check_overlap(sass):
+def check_overlap(sass, made=1):
     """A key loop issues two products and waits for one: before it waits for the other come the
-    exponentials. ptxas moves a wait up as far as its block reaches."""
+    exponentials. ptxas moves a wait up as far as its block reaches. Weights that are judged late are
+    `made` twice, the second time where the first did not hold."""
     loops = key_loops(sass)
     problems = [] if loops else ["no key loop"]
     for loop in loops:
         waits = [i for i, text in enumerate(loop) if "WARPGROUP.DEPBAR" in text]
         exponentials = [i for i, text in enumerate(loop) if "MUFU.EX2" in text]
         beside = [i for i in exponentials if len(waits) > 1 and waits[0] < i < waits[1]]
-        if 2 * len(beside) <= len(exponentials):
+        if 2 * made * len(beside) <= len(exponentials):
             problems.append(f"a key loop with {len(beside)} of {len(exponentials)} exponentials "
                             "beside a product")
     return problems
@@ -378,7 +382,8 @@ def check(ptxas, chip, nvdisasm, case):
         overlap = check_pending
     else:
         with_products = [max(texts, key=len)]  # others merge parts, or list key tiles
-        overlap = check_overlap
+        made = 2 if "late_rescale = 1" in schedule.group(1) else 1
+        overlap = lambda sass: check_overlap(sass, made)  # noqa: E731
     few = 0
     if case.op == "gradients":
         few = FEW_BYTES.get(chip, FEW_BYTES_ELSEWHERE)

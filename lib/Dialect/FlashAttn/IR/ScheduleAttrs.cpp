@@ -140,7 +140,7 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
 bool RolesFields::operator==(const RolesFields &o) const {
   auto tie = [](const RolesFields &f) {
     return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
-                    f.blocks, f.queryStages, f.persistentBelow, f.lateRescale);
+                    f.blocks, f.queryStages, f.lateRescale, f.claims);
   };
   return tie(*this) == tie(o);
 }
@@ -155,15 +155,7 @@ bool ScheduleFields::operator==(const ScheduleFields &o) const {
 
 RolesFields RolesAttr::getFields() const {
   return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
-          getSection(),   getBlocks(), getQueryStages(), getPersistentBelow(),   getLateRescale()};
-}
-
-RolesAttr RolesAttr::withQueryStages(int64_t queryStages) const {
-  RolesFields fields = getFields();
-  fields.queryStages = queryStages;
-  if (queryStages == 1)
-    fields.persistentBelow = RolesFields().persistentBelow;
-  return get(getContext(), fields);
+          getSection(),   getBlocks(), getQueryStages(), getLateRescale(),       getClaims()};
 }
 
 Attribute RolesAttr::parse(AsmParser &parser, Type) {
@@ -187,9 +179,9 @@ void RolesAttr::print(AsmPrinter &printer) const {
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
-                                int64_t queryStages, int64_t persistentBelow, int64_t lateRescale) {
+                                int64_t queryStages, int64_t lateRescale, int64_t claims) {
   RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
-                     section,   blocks, queryStages, persistentBelow,   lateRescale};
+                     section,   blocks, queryStages, lateRescale,       claims};
   FieldVerifier verifier{emitError};
   visitRolesFields(fields, verifier);
   if (failed(verifier.result))
@@ -202,10 +194,8 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);
-  if (queryStages == 1 && persistentBelow != RolesFields().persistentBelow)
-    return emitError() << "expected schedule field 'persistent_below' only with query_stages 2 but "
-                          "got "
-                       << persistentBelow << " with 1";
+  if (queryStages == 1 && claims)
+    return emitError() << "expected schedule field 'claims' only with query_stages 2 but got 1";
   return success();
 }
 
@@ -230,12 +220,6 @@ ScheduleFields ScheduleAttr::getFields() const {
           getQueriesInRegisters(),
           getApart(),
           getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
-}
-
-ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
-  ScheduleFields fields = getFields();
-  fields.roles = roles.getFields();
-  return get(getContext(), fields);
 }
 
 ScheduleAttr ScheduleAttr::withoutRoles() const {

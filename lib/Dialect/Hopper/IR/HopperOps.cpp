@@ -528,6 +528,7 @@ static LogicalResult verifyOrder(Operation *op, Value memref, ValueRange indices
 }
 
 LogicalResult ReadTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+LogicalResult ClaimOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 LogicalResult AwaitTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 LogicalResult PassTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 

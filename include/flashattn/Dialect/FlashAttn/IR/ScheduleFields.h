@@ -26,10 +26,7 @@ struct RolesFields {
   ProgramAxis along = ProgramAxis::QueryTile;
   int64_t registers = 0, producerRegisters = 0, rescale = 0, section = 1, blocks = 1,
           queryStages = 1;
-  /// Measured on an H100 with D = 128: persistent blocks gain 10 % at 1000 keys, nothing at 2048,
-  /// and lose 2 % at 4096 and beyond.
-  int64_t persistentBelow = 2048;
-  int64_t lateRescale = 0;
+  int64_t lateRescale = 0, claims = 0;
 
   bool operator==(const RolesFields &) const;
 };
@@ -57,7 +54,7 @@ struct FieldInfo {
 /// `along`, `dotType`, and what may be missing as a std::optional.
 template <typename Fields, typename Visitor>
 void visitRolesFields(Fields &fields, Visitor &&visit) {
-  constexpr int64_t kMost = 65535, kMostKeys = std::numeric_limits<int32_t>::max();
+  constexpr int64_t kMost = 65535;
   const RolesFields leftOut;
   visit(FieldInfo{"consumers", 1, 7, {}}, fields.consumers);
   visit(FieldInfo{"along", 0, 0, {}}, fields.along);
@@ -67,9 +64,8 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"section", 1, kMost, {}}, fields.section);
   visit(FieldInfo{"blocks", 1, 8, leftOut.blocks}, fields.blocks);
   visit(FieldInfo{"query_stages", 1, 2, leftOut.queryStages}, fields.queryStages);
-  visit(FieldInfo{"persistent_below", 0, kMostKeys, leftOut.persistentBelow},
-        fields.persistentBelow);
   visit(FieldInfo{"late_rescale", 0, 1, leftOut.lateRescale}, fields.lateRescale);
+  visit(FieldInfo{"claims", 0, 1, leftOut.claims}, fields.claims);
 }
 
 template <typename Fields, typename Visitor>

@@ -634,6 +634,19 @@ def Hopper_ReadTurnOp : Hopper_TurnOp<"read_turn"> {
   let assemblyFormat = "$order `[` $indices `]` attr-dict `:` type($order)";
 }
 
+def Hopper_ClaimOp : Hopper_TurnOp<"claim"> {
+  let summary = "take the next number of a counter";
+  let description = [{
+    Adds 1 to the element of `order`, in global memory, and gives what it was: a number that no other
+    thread of the grid gets. Nothing else is ordered by it.
+
+    Example: `%number = hopper.claim %counter[%c0] : memref<1xi32>`
+  }];
+  let arguments = place;
+  let results = (outs I32:$number);
+  let assemblyFormat = "$order `[` $indices `]` attr-dict `:` type($order)";
+}
+
 def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
   let summary = "wait until it is one's turn";
   let description = [{
