@@ -31,7 +31,7 @@ static void checkArguments(FlashAttnKernel kernel) {
   FlashAttnKernelInfo info = {.size = sizeof(info)};
   REQUIRE(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK);
   REQUIRE(info.numArguments == 5);
-  CHECK(!strcmp(info.function, "attention") && info.workspaceBytes == 0);
+  CHECK(!strcmp(info.function, "attention"));
   for (int i = 0; i < 5; ++i) {
     FlashAttnArgumentInfo found = {.size = sizeof(found)};
     REQUIRE(flashattnKernelGetArgument(kernel, i, &found) == FLASHATTN_OK);
@@ -215,6 +215,8 @@ int main(void) {
     FlashAttnKernelInfo info = {.size = sizeof(info)};
     CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK && !strcmp(info.chip, chip));
     CHECK(info.isLaunchable == isCPU);
+    /* A counter where blocks claim their programs: not for few of them. */
+    CHECK(info.workspaceBytes == (i == 2 ? -1 : 0));
     CHECK(info.device == (isCPU ? FLASHATTN_DEVICE_CPU : FLASHATTN_DEVICE_AUTO));
     char key[64];
     snprintf(key, sizeof(key), "%s/64/64/f16/triangular", chip);

@@ -10,7 +10,6 @@
 // stands for gives the same host code and the same PTX, to the letter.
 
 // CHECK: gpu.binary
-// CHECK: gpu.binary
 // CHECK-SAME: wgmma.mma_async
 
 //--- causal.mlir

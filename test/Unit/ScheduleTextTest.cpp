@@ -37,7 +37,7 @@ TEST_F(ScheduleText, ReadsWhatItWrites) {
         "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = "
         "<consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 4, "
         "section "
-        "= 1, blocks = 2, query_stages = 2, late_rescale = 1, claims = 1>"}) {
+        "= 1, blocks = 2, query_stages = 2, late_rescale = 1, claims_below = 2048>"}) {
     ScheduleAttr schedule = parseScheduleFields(text, &ctx);
     ASSERT_TRUE(schedule) << text.str();
     EXPECT_EQ(getScheduleFields(schedule), text);

@@ -315,6 +315,37 @@ def test_graph():
     return "captured and replayed"
 
 
+def test_claims():
+    """Blocks that claim their programs, with a counter for each call: on several streams at once, in a
+    graph, and behind what makes their operands; beside a call of too few programs for one."""
+    for heads in (128, 8):
+        q, k, v = operands(b=4, hq=heads, hkv=heads, nq=700, nk=700)
+        expected = attention(q, k, v, mask=causal)
+        check_numbers(expected[:1, :2], q[:1, :2], k[:1, :2], v[:1, :2], causal, "f16")
+        torch.cuda.synchronize()
+        results, streams = [], [torch.cuda.Stream() for _ in range(4)]
+        for _ in range(25):
+            for stream in streams:
+                with torch.cuda.stream(stream):
+                    late = torch.empty_like(q)
+                    late.copy_(q)
+                    results.append(attention(late, k, v, mask=causal))
+        torch.cuda.synchronize()
+        wrong = sum(not equal(o, expected) for o in results)
+        expect(wrong == 0, f"{wrong} of {len(results)} calls of {heads} heads on 4 streams differ")
+        del results
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = [attention(q, k, v, mask=causal) for _ in range(2)]
+        for turn in range(3):
+            for o in captured:
+                o.zero_()
+            graph.replay()
+            torch.cuda.synchronize()
+            expect(all(equal(o, expected) for o in captured), f"replay {turn} of {heads} heads differs")
+    return "streams and graphs"
+
+
 def test_threads():
     problems = [
         (operands(nq=n, nk=n + 5, element=e), m)

@@ -75,7 +75,7 @@ struct BlockPlan {
   int64_t getSlots() const { return roles.getQueryStages(); }
   bool isPersistent() const { return getSlots() > 1; }
   /// Whether persistent blocks take groups as they have room for them, from a counter.
-  bool claims() const { return roles.getClaims(); }
+  bool claims() const { return roles.getClaimsBelow() > 0; }
   /// Whether the loop goes over several intervals, or over them in rounds.
   bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }

@@ -23,7 +23,7 @@ namespace {
 struct RolesRow {
   MaskShape shape;
   int64_t maxWidth, maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
-      queryStages, claims, pack;
+      queryStages, claimsBelow, pack;
 };
 struct DecodeRow {
   int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
@@ -100,7 +100,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     roles.section = row.section;
     roles.blocks = row.blocks;
     roles.queryStages = row.queryStages;
-    roles.claims = row.claims;
+    roles.claimsBelow = row.claimsBelow;
     ScheduleFields fields = makeFields(row.tileN, row.stages, row.pack, roles, element);
     // With few rescalings first: in bf16 where sums of rows can be products, which take registers
     // of which several blocks have none to spare. Judged late 2 to 8 % faster on an H200, in bf16

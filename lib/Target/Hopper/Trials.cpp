@@ -9,7 +9,7 @@ using namespace mlir::flashattn::warpgroups;
 namespace {
 /// Which groups of programs run one after the other.
 struct Order {
-  int64_t section, queryStages, claims = 0;
+  int64_t section, queryStages, claimsBelow = 0;
 };
 } // namespace
 
@@ -59,10 +59,10 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
                     ArrayRef<Order> orders, int64_t pack) {
     for (int64_t n : orElse(grid.tileN, tiles))
       for (int64_t held : orElse(grid.stages, stages))
-        for (auto [section, queryStages, claims] : orders) {
+        for (auto [section, queryStages, claimsBelow] : orders) {
           roles.section = section;
           roles.queryStages = queryStages;
-          roles.claims = claims;
+          roles.claimsBelow = claimsBelow;
           ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
           fields.splits = problem.splits;
           add(fields);
@@ -90,7 +90,8 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           roles.registers = registers;
           if (llvm::is_contained(orElse(grid.pack, {1}), 1))
             addAll(roles, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
-                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}, {64, 2, 1}}, /*pack=*/1);
+                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}, {16, 2, kMostKeys}, {64, 2, kMostKeys}},
+                   /*pack=*/1);
           // Fewer positions in a tile have fewer keys between them: of a short window, or of few
           // queries.
           if (along == ProgramAxis::Head || (!problem.packs && grid.pack.empty()))

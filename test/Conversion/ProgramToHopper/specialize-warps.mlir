@@ -275,11 +275,20 @@ func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, query_stages = 2, claims = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 64, query_stages = 2, claims_below = 2048>>
 
-// Blocks that claim their groups, where there are many: a grid of one thread makes the counter 0.
+// Blocks that claim their groups, where there are many: a grid of one thread makes the counter 0. Long programs have a
+// kernel of their own without.
 // READS-BACK-LABEL: func @claims
 // CHECK-LABEL: func @claims
+// CHECK-SAME: %{{[a-z0-9]+}}: memref<?x?x?x64xf16>, %[[K:[a-z0-9]+]]: memref<?x?x?x64xf16>
+// CHECK: %[[KEYS:.*]] = memref.dim %[[K]], %c2
+// CHECK: %[[LONG:.*]] = arith.cmpi slt, %c2048, %[[KEYS]] : index
+// CHECK: scf.if %[[LONG]] {
+// CHECK: gpu.launch
+// CHECK: memref.view %{{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: flashattn.on_threads %{{.*}} schedule({{.*}}section = 8>>)
+// CHECK: } else {
 // CHECK: arith.cmpi ugt, %[[GROUPS:.*]], %c0
 // CHECK: %[[RESIDENT:.*]] = flashattn.multiprocessor_count
 // CHECK: %[[MANY:.*]] = arith.muli %[[RESIDENT]], %c4

@@ -184,8 +184,8 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'claims' between 0 and 1 but got 2}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, query_stages = 2, claims = 2>} { return }
+// expected-error@+1 {{expected schedule field 'claims_below' between 0 and 2147483647 but got -1}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, query_stages = 2, claims_below = -1>} { return }
 
 // -----
 
@@ -194,8 +194,8 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_til
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'claims' only with query_stages 2 but got 1}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, claims = 1>} { return }
+// expected-error@+1 {{expected schedule field 'claims_below' only with query_stages 2 but got 2048 with 1}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, claims_below = 2048>} { return }
 
 // -----
 

@@ -11,7 +11,7 @@
 func.func @many(%q: tensor<1x200x130x16xf16>, %k: tensor<1x200x130x16xf16>, %v: tensor<1x200x130x16xf16>) -> tensor<1x200x130x16xf16> {
   %init = tensor.empty() : tensor<1x200x130x16xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 64, query_stages = 2, claims = 1>>)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 64, query_stages = 2, claims_below = 2147483647>>)
       ins(%q, %k, %v : tensor<1x200x130x16xf16>, tensor<1x200x130x16xf16>, tensor<1x200x130x16xf16>)
       outs(%init : tensor<1x200x130x16xf16>) -> tensor<1x200x130x16xf16>
   return %o : tensor<1x200x130x16xf16>
@@ -21,7 +21,7 @@ func.func @many(%q: tensor<1x200x130x16xf16>, %k: tensor<1x200x130x16xf16>, %v: 
 func.func @consumers(%q: tensor<1x280x200x16xbf16>, %k: tensor<1x280x200x16xbf16>, %v: tensor<1x280x200x16xbf16>) -> tensor<1x280x200x16xbf16> {
   %init = tensor.empty() : tensor<1x280x200x16xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 40, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 3, query_stages = 2, claims = 1>>)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 3, query_stages = 2, claims_below = 2147483647>>)
       ins(%q, %k, %v : tensor<1x280x200x16xbf16>, tensor<1x280x200x16xbf16>, tensor<1x280x200x16xbf16>)
       outs(%init : tensor<1x280x200x16xbf16>) -> tensor<1x280x200x16xbf16>
   return %o : tensor<1x280x200x16xbf16>
@@ -30,7 +30,7 @@ func.func @consumers(%q: tensor<1x280x200x16xbf16>, %k: tensor<1x280x200x16xbf16
 func.func @few(%q: tensor<1x5x300x64xf16>, %k: tensor<1x5x300x64xf16>, %v: tensor<1x5x300x64xf16>) -> tensor<1x5x300x64xf16> {
   %init = tensor.empty() : tensor<1x5x300x64xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 112, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 64, query_stages = 2, late_rescale = 1, claims = 1>>)
+      schedule(<tile_m = 64, tile_n = 112, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 64, query_stages = 2, late_rescale = 1, claims_below = 2147483647>>)
       ins(%q, %k, %v : tensor<1x5x300x64xf16>, tensor<1x5x300x64xf16>, tensor<1x5x300x64xf16>)
       outs(%init : tensor<1x5x300x64xf16>) -> tensor<1x5x300x64xf16>
   return %o : tensor<1x5x300x64xf16>
@@ -40,7 +40,7 @@ func.func @few(%q: tensor<1x5x300x64xf16>, %k: tensor<1x5x300x64xf16>, %v: tenso
 func.func @list(%q: tensor<1x300x130x16xf16>, %k: tensor<1x300x130x16xf16>, %v: tensor<1x300x130x16xf16>, %keep: tensor<1x1x130x130xi1>) -> tensor<1x300x130x16xf16> {
   %init = tensor.empty() : tensor<1x300x130x16xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 8, query_stages = 2, claims = 1>>)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 8, query_stages = 2, claims_below = 2147483647>>)
       ins(%q, %k, %v : tensor<1x300x130x16xf16>, tensor<1x300x130x16xf16>, tensor<1x300x130x16xf16>)
       keep(%keep : tensor<1x1x130x130xi1>)
       outs(%init : tensor<1x300x130x16xf16>) -> tensor<1x300x130x16xf16>

@@ -89,7 +89,7 @@ TABLES = pathlib.Path(__file__).resolve().parents[3] / "lib" / "Target"
 
 def table(machine, kind):
     """The rows of `kind` in a machine's table, as lists of words."""
-    text = (TABLES / machine / "Schedules.def").read_text()
+    text = (TABLES / machine / "Schedules.def").read_text().replace("kMostKeys", str(2**31 - 1))
     found = re.findall(rf"^{kind}\((.*)\)$", text, re.MULTILINE)
     return [[word.strip() for word in row.split(",")] for row in found]
 
@@ -101,7 +101,7 @@ def row_classes(chip):
         for row in table("Hopper", "ROLES"):
             shape, width, most = row[0], row[1], int(row[2])
             names = ("tile_n", "stages", "consumers", "registers", "producer_registers", "section",
-                     "blocks", "query_stages", "claims", "pack")
+                     "blocks", "query_stages", "claims_below", "pack")
             yield (row, lambda case, shape=shape, width=width, most=most:
                    case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
                    and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
@@ -130,7 +130,7 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
-    left_out = {"tile_q": "none", "apart": "false", "claims": "0"}
+    left_out = {"tile_q": "none", "apart": "false", "claims_below": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, tiles are no wider than this.
     widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None

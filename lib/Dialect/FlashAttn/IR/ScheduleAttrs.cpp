@@ -140,7 +140,7 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
 bool RolesFields::operator==(const RolesFields &o) const {
   auto tie = [](const RolesFields &f) {
     return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
-                    f.blocks, f.queryStages, f.lateRescale, f.claims);
+                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow);
   };
   return tie(*this) == tie(o);
 }
@@ -155,7 +155,15 @@ bool ScheduleFields::operator==(const ScheduleFields &o) const {
 
 RolesFields RolesAttr::getFields() const {
   return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
-          getSection(),   getBlocks(), getQueryStages(), getLateRescale(),       getClaims()};
+          getSection(),   getBlocks(), getQueryStages(), getLateRescale(),       getClaimsBelow()};
+}
+
+RolesAttr RolesAttr::withoutClaims(int64_t section) const {
+  RolesFields fields = getFields();
+  fields.queryStages = 1;
+  fields.claimsBelow = 0;
+  fields.section = std::min(fields.section, section);
+  return get(getContext(), fields);
 }
 
 Attribute RolesAttr::parse(AsmParser &parser, Type) {
@@ -179,9 +187,9 @@ void RolesAttr::print(AsmPrinter &printer) const {
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
-                                int64_t queryStages, int64_t lateRescale, int64_t claims) {
+                                int64_t queryStages, int64_t lateRescale, int64_t claimsBelow) {
   RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
-                     section,   blocks, queryStages, lateRescale,       claims};
+                     section,   blocks, queryStages, lateRescale,       claimsBelow};
   FieldVerifier verifier{emitError};
   visitRolesFields(fields, verifier);
   if (failed(verifier.result))
@@ -194,8 +202,9 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);
-  if (queryStages == 1 && claims)
-    return emitError() << "expected schedule field 'claims' only with query_stages 2 but got 1";
+  if (queryStages == 1 && claimsBelow)
+    return emitError() << "expected schedule field 'claims_below' only with query_stages 2 but got "
+                       << claimsBelow << " with 1";
   return success();
 }
 
@@ -220,6 +229,12 @@ ScheduleFields ScheduleAttr::getFields() const {
           getQueriesInRegisters(),
           getApart(),
           getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
+}
+
+ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
+  ScheduleFields fields = getFields();
+  fields.roles = roles.getFields();
+  return get(getContext(), fields);
 }
 
 ScheduleAttr ScheduleAttr::withoutRoles() const {

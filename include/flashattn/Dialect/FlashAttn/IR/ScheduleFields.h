@@ -20,13 +20,16 @@ namespace mlir::flashattn {
 /// Most parts that a schedule may cut the keys into.
 constexpr int64_t kMaxSplits = 256;
 
+/// Most keys that there may be.
+constexpr int64_t kMostKeys = std::numeric_limits<int32_t>::max();
+
 /// `#flashattn.roles`, whose description says what each is.
 struct RolesFields {
   int64_t consumers = 1;
   ProgramAxis along = ProgramAxis::QueryTile;
   int64_t registers = 0, producerRegisters = 0, rescale = 0, section = 1, blocks = 1,
           queryStages = 1;
-  int64_t lateRescale = 0, claims = 0;
+  int64_t lateRescale = 0, claimsBelow = 0;
 
   bool operator==(const RolesFields &) const;
 };
@@ -65,7 +68,7 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"blocks", 1, 8, leftOut.blocks}, fields.blocks);
   visit(FieldInfo{"query_stages", 1, 2, leftOut.queryStages}, fields.queryStages);
   visit(FieldInfo{"late_rescale", 0, 1, leftOut.lateRescale}, fields.lateRescale);
-  visit(FieldInfo{"claims", 0, 1, leftOut.claims}, fields.claims);
+  visit(FieldInfo{"claims_below", 0, kMostKeys, leftOut.claimsBelow}, fields.claimsBelow);
 }
 
 template <typename Fields, typename Visitor>
