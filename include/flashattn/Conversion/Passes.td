@@ -159,8 +159,9 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
 
     With `query_stages = 2` blocks are persistent: as many are launched as run at once, and
     each takes every so many-th of what would be the blocks. The producer sends for the next
-    one's tiles while the consumers finish the one before. With `claims` a block takes whichever
-    is next, from a counter that a grid before makes 0.
+    one's tiles while the consumers finish the one before. With `claims_below` a block
+    takes whichever is next, from a counter that a grid before makes 0; with more keys another
+    kernel is launched, with a block for each group.
 
     Example: test/Conversion/ProgramToHopper/specialize-warps.mlir
   }];

@@ -32,8 +32,7 @@ struct BlockValues {
   Value batches, heads, tiles; ///< how many programs
   Value tileGroups, groups;    ///< groups of programs: of one head, and all
   SmallVector<Value> residentMaps, streamMaps, outputMaps; ///< tensor maps
-  Value
-      counter; ///< memref<? x i32> in global memory: groups claimed; of none where no block claims
+  Value counter; ///< memref<? x i32> in global memory: how many groups were claimed
   gpu::LaunchOp launch;
   // In shared memory.
   Value pool;                   ///< all of it: memref<? x i8>
