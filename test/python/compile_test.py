@@ -24,7 +24,8 @@ class CompileTest(unittest.TestCase):
             self.assertIn(product, kernel.ptx)
             self.assertIn("ex2.approx.ftz.f32", kernel.ptx)
             self.assertEqual(kernel.ptx, kernel.ir("ptx"))
-            self.assertEqual(kernel.workspace_bytes, 0)
+            # A counter, of many programs, where blocks claim them.
+            self.assertEqual(kernel.workspace_bytes, None if chip == "sm_90a" else 0)
             tiled = kernel.ir("tiled")
             self.assertIn("vector.contract", tiled)
             for later in ("flashattn.attention", "gpu.", "nvvm.", "hopper.", "wgmma"):
