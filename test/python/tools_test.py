@@ -465,20 +465,21 @@ class TuneTest(unittest.TestCase):
             tune.candidates("f16", "sm_90a", 1, tile_n=[64], stages=[2], consumers=[2])
         )
         # With few rescalings, too, judged late.
-        self.assertEqual(len(narrowed), 8)
-        self.assertEqual(sum("rescale = 15" in s and "late_rescale = 1" in s for s in narrowed), 4)
+        self.assertEqual(len(narrowed), 12)
+        self.assertEqual(sum("rescale = 15" in s and "late_rescale = 1" in s for s in narrowed), 6)
+        self.assertEqual(sum("claims_below = 2147483647" in s for s in narrowed), 4)
         self.assertTrue(all("consumers = 2, along = query_tile" in s for s in narrowed))
         given = list(
             tune.candidates(
                 "f16", "sm_90a", 1, tile_m=[64], tile_n=[64], stages=[2], consumers=[2], registers=[216]
             )
         )
-        self.assertEqual(len(given), 8)
+        self.assertEqual(len(given), 12)
         self.assertTrue(all("registers = 216, producer_registers = 24" in s for s in given))
         packed = list(
             tune.candidates("f16", "sm_90a", 8, tile_n=[32], stages=[2], consumers=[1], blocks=[3], pack=[1, 8])
         )  # fmt: skip
-        self.assertEqual(len(packed), 6)
+        self.assertEqual(len(packed), 8)
         self.assertTrue(all("blocks = 3" in s for s in packed))
         self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 2)
 
