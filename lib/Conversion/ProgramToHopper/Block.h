@@ -140,7 +140,7 @@ private:
   Value produce(const Group &group, Value slot, Value step);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
   void prepareNext(Value round, Value rounds);
-  void prepareClaimed(Value round, Value number);
+  void prepareClaimed(Value round);
   Value awaitSlot(Value round);
 };
 

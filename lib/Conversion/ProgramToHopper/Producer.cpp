@@ -143,9 +143,10 @@ void ProducerBuilder::prepareNext(Value round, Value rounds) {
   prepare(group, awaitSlot(next));
 }
 
-/// Prepares group `number` for the round behind `round`, or tells that there is none.
-void ProducerBuilder::prepareClaimed(Value round, Value number) {
+/// Claims a group for the round behind `round` and prepares it, or tells that there is none.
+void ProducerBuilder::prepareClaimed(Value round) {
   GridBuilder grid(b, plan, block);
+  Value number = grid.claim();
   Value any = compare(arith::CmpIPredicate::ult, number, toI32(block.groups));
   Value slot = awaitSlot(add(round, i32(1)));
   auto another = scf::IfOp::create(b, loc, any, /*withElseRegion=*/true);
@@ -177,10 +178,10 @@ void ProducerBuilder::build() {
     grid.forEachClaim(/*byWarp=*/false, /*await=*/[](Value) {},
                       [&](Value round, Value step) {
                         Value slot = placeOf(round, plan.getSlots());
-                        // Long before it is needed.
-                        Value number = grid.claim();
                         step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
-                        prepareClaimed(round, number);
+                        // While the consumers have the last tiles: whoever holds a group for as
+                        // long as it runs another keeps it from blocks that have ended.
+                        prepareClaimed(round);
                         return step;
                       });
     return;

@@ -309,16 +309,16 @@ func.func @persistent(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
 // CHECK-NEXT: flashattn.wait_prerequisite_grids
 // CHECK: hopper.tma_load
 // CHECK: flashattn.wait_prerequisite_grids
-// The next group's number comes while the producer brings this one's tiles.
+// The next group's number comes when all of this one's tiles are on their way.
 // CHECK: hopper.set_registers decrease
 // CHECK: scf.while (%[[ROUND:.*]] = %c0_i32, %{{.*}} = %c0_i32) : (i32, i32) -> (i32, i32) {
 // CHECK:   arith.cmpi ne, %{{.*}}, %c2147483647
 // CHECK:   scf.condition
 // CHECK: } do {
+// CHECK-COUNT-2: hopper.ring_put
 // CHECK:   %[[CLAIMED:.*]] = scf.if %[[CLAIMS]] -> (i32) {
 // CHECK:     hopper.claim %[[COUNTER]][%c0]
 // CHECK:   %[[NUMBER:.*]] = arith.addi %[[CLAIMED]], %{{.*}} : i32
-// CHECK-COUNT-2: hopper.ring_put
 // CHECK:   %[[LEFT:.*]] = arith.cmpi ult, %[[NUMBER]], %{{.*}} : i32
 // CHECK-COUNT-2: hopper.barrier_wait
 // CHECK:   scf.if %[[LEFT]] {
