@@ -116,11 +116,17 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.placeFree = barriers + kPlaces;
     barriers += 2 * kPlaces;
   }
+  if (block.addStages) {
+    plan.staged = barriers;
+    plan.stagingFree = barriers + WarpgroupBlockPlan::kSpareWarps;
+    barriers = plan.stagingFree + block.addStages;
+  }
   for (int64_t elements : block.rows)
     plan.rows.push_back(plan.memory.add("row", {block.stages, elements}, kFloat, 128));
   if (block.added) {
     int64_t warps = kWarps * block.consumers, each = block.passes ? kWarps : warps;
-    for (int64_t first = 0; first < warps; first += each)
+    int64_t count = std::max(block.addStages, warps / each);
+    for (int64_t i = 0; i < count; ++i)
       plan.staging.push_back(plan.memory.add("staging", {each, block.added / warps}, kFloat, 128));
   }
   plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);

@@ -93,6 +93,7 @@ struct WarpgroupBlock {
   /// f32 elements of each row that comes with a streamed tile.
   SmallVector<int64_t> rows;
   int64_t added = 0;     ///< f32 elements of a tile that consumers add to global memory
+  int64_t addStages = 0; ///< places of that tile through which spare warps add it; 0: consumers do
   int64_t slots = 1;     ///< groups of residents; with 2 blocks are persistent
   int64_t intervals = 1; ///< key loops whose bounds the block's programs share
 };
@@ -117,8 +118,13 @@ struct WarpgroupBlockPlan {
   SmallVector<unsigned> exchanged;      ///< memref<2 x panels x rows x panel columns> each
   int64_t exchangeReady = 0;            ///< the first of two barriers for each of these
   int64_t passedReady = 0, placeFree = 0; ///< the same, where tiles are passed
-  /// memref<warps x elements x f32>: what is added. One, or one for each consumer that passes
-  /// tiles.
+  /// Where spare warps add: for each of them a barrier of whether its step's tile is staged, and for
+  /// each place one of whether it is free. The first of each.
+  int64_t staged = 0, stagingFree = 0;
+  /// Warps of the producer's group that bring no tiles.
+  static constexpr int64_t kSpareWarps = 3;
+  /// memref<warps x elements x f32>: what is added. One, one for each consumer that passes tiles, or
+  /// one for each place of what spare warps add.
   SmallVector<unsigned> staging;
   unsigned barriers = 0;                ///< memref<barriers x i64>
   unsigned bounds = 0;                  ///< memref<slots x intervals x 2 x i32>

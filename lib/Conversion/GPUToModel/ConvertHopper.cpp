@@ -80,36 +80,43 @@ public:
   StagedAdd(OpBuilder &b, Op op, ModelKernel &kernel)
       : b(b), loc(op.getLoc()), op(op), kernel(kernel),
         type(cast<MemRefType>(op.getStaging().getType())) {
-    staging = kernel.getPointer(b, loc, op.getStaging(),
-                                {op.getWarp(), arith::ConstantIndexOp::create(b, loc, 0)});
+    Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+    warp = op.getWarp() ? op.getWarp() : zero;
+    staging = kernel.getPointer(b, loc, op.getStaging(), {warp, zero});
   }
 
   /// What a thread stages at once.
   int64_t getCount() const { return type.getDimSize(1) / kLanes; }
 
-  /// Writes what the thread has spilled from number `first` on.
-  void stage(int64_t first = 0) {
-    kernel.call(b, op, "WaitStores", {});
-    kernel.call(b, op, "WarpSync", {});
+  /// Writes `count` of what the thread has spilled, from number `first` on, to the warp's place
+  /// from number `at` on.
+  void stage(int64_t first, int64_t count, int64_t at, std::optional<int64_t> pending) {
+    if (pending) {
+      kernel.call(b, op, "WaitStores", {constant(b, loc, *pending)});
+      kernel.call(b, op, "WarpSync", {});
+    }
     Value mine = add(staging, LLVM::MulOp::create(b, loc, getLane(b, loc, kernel),
                                                   constant(b, loc, kVector * kBytes)));
-    for (int64_t i = 0; i < getCount(); i += kVector)
+    for (int64_t i = 0; i < count; i += kVector)
       kernel.call(b, op, "StoreShared",
-                  {add(mine, constant(b, loc, i * kLanes * kBytes)),
+                  {add(mine, constant(b, loc, (at + i) * kLanes * kBytes)),
                    kernel.getScratch(b, loc, kVector * kBytes, (first + i) * kBytes),
                    constant(b, loc, kVector * kBytes), constant(b, loc, kVector * kBytes)});
   }
 
-  /// Begins the copy; what goes before `first` all warps have added before.
-  void begin(int64_t first = 0) {
+  /// Begins the copy of `count` elements of a thread, or of as many of each warp's threads, that
+  /// stand from number `at` on; all warps have added `before` of their threads' before.
+  void begin(int64_t count, int64_t at = 0, int64_t before = 0) {
     kernel.call(b, op, "WarpSync", {});
+    Value number = arith::IndexCastOp::create(b, loc, b.getI64Type(), warp);
     int64_t bytes = type.getDimSize(1) * kBytes;
-    Value warp = arith::IndexCastOp::create(b, loc, b.getI64Type(), op.getWarp());
     Value offset =
-        LLVM::AddOp::create(b, loc, LLVM::MulOp::create(b, loc, warp, constant(b, loc, bytes)),
-                            constant(b, loc, first * kLanes * type.getDimSize(0) * kBytes));
+        LLVM::AddOp::create(b, loc, LLVM::MulOp::create(b, loc, number, constant(b, loc, bytes)),
+                            constant(b, loc, (before * type.getDimSize(0) + at) * kLanes * kBytes));
     Value target = add(kernel.getPointer(b, loc, op.getTarget(), op.getIndices()), offset);
-    kernel.call(b, op, "AddFromShared", {target, staging, constant(b, loc, bytes)});
+    kernel.call(b, op, "AddFromShared",
+                {target, add(staging, constant(b, loc, at * kLanes * kBytes)),
+                 constant(b, loc, count * kLanes * kBytes)});
   }
 
 private:
@@ -125,30 +132,32 @@ private:
   Op op;
   ModelKernel &kernel;
   MemRefType type;
-  Value staging;
+  Value warp, staging;
 };
 
 static void convert(hopper::AddTileOp op, ModelKernel &kernel) {
   OpBuilder b(op);
   kernel.spill(b, op.getLoc(), op.getValue());
   StagedAdd<hopper::AddTileOp> staged(b, op, kernel);
-  int64_t held = cast<VectorType>(op.getValue().getType()).getNumElements();
-  for (int64_t first = 0; first < held; first += staged.getCount()) {
-    staged.stage(first);
+  for (const StagedStep &step : op.getStagedSteps()) {
+    staged.stage(step.first, step.count, step.at, step.pending);
     kernel.call(b, op, "FenceAsyncShared", {});
-    staged.begin(first);
+    staged.begin(step.count, step.at, step.before);
   }
 }
 
 static void convert(StageTileOp op, ModelKernel &kernel) {
   OpBuilder b(op);
   kernel.spill(b, op.getLoc(), op.getValue());
-  StagedAdd<StageTileOp>(b, op, kernel).stage();
+  StagedAdd<StageTileOp> staged(b, op, kernel);
+  staged.stage(/*first=*/0, staged.getCount(), /*at=*/0, /*pending=*/0);
 }
 
 static void convert(AddStagedOp op, ModelKernel &kernel) {
   OpBuilder b(op);
-  StagedAdd<AddStagedOp>(b, op, kernel).begin();
+  StagedAdd<AddStagedOp> staged(b, op, kernel);
+  int64_t warps = op.getWarp() ? 1 : cast<MemRefType>(op.getStaging().getType()).getDimSize(0);
+  staged.begin(warps * staged.getCount());
 }
 
 static void convert(hopper::StoreTileOp op, ModelKernel &kernel) {
@@ -189,8 +198,7 @@ static void convert(AwaitTurnOp op, ModelKernel &kernel) {
 static void convert(PassTurnOp op, ModelKernel &kernel) {
   OpBuilder b(op);
   kernel.call(b, op, "PassTurn",
-              {kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices()), op.getTurn(),
-               constant(b, op.getLoc(), op.getBack())});
+              {kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices()), op.getTurn()});
 }
 
 static void convert(ReadTurnOp op, ModelKernel &kernel) {
@@ -358,11 +366,13 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
         convertBarrier(op, kernel, "BarrierWait", [&](OpBuilder &) { return op.getParity(); });
       })
       .Case([&](PublishOp op) { convertBarrier(op, kernel, "Publish"); })
+      .Case([&](WarpArriveOp op) { convertBarrier(op, kernel, "WarpArrive"); })
       .Case([&](GroupBarrierOp op) { convertGroup(op, kernel, "GroupBarrier"); })
       .Case([&](GroupArriveOp op) { convertGroup(op, kernel, "GroupArrive"); })
       .Case([&](FenceBarrierInitOp op) { kernel.call(b, op, "FenceBarrierInit", {}); })
       .Case([&](FenceAsyncSharedOp op) { kernel.call(b, op, "FenceAsyncShared", {}); })
-      .Case([&](WaitStoresOp op) { kernel.call(b, op, "WaitStores", {}); })
+      .Case(
+          [&](WaitStoresOp op) { kernel.call(b, op, "WaitStores", {constant(b, op.getLoc(), 0)}); })
       .Case([&](PinOp op) { op.replaceAllUsesWith(op.getValue()); })
       // The model has registers enough.
       .Case([](SetRegistersOp) {})

@@ -24,16 +24,6 @@ using namespace mlir::flashattn::hopper;
 
 namespace {
 
-Value constantI32(OpBuilder &b, Location loc, int64_t value) {
-  return LLVM::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
-}
-
-/// The number of this thread in its warp.
-Value createLane(OpBuilder &b, Location loc) {
-  Value thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
-  return LLVM::AndOp::create(b, loc, thread, constantI32(b, loc, 31));
-}
-
 //===----------------------------------------------------------------------===//
 // Tensor copies
 //===----------------------------------------------------------------------===//
@@ -200,210 +190,17 @@ std::string BarrierLowering<PublishOp>::getText(PublishOp op, OpAdaptor, OpBuild
          "setp.eq.b32 p, $1, 0;\n@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}";
 }
 
-/// Copies that add, each of what a warp has staged.
-class StagedAdd {
-public:
-  StagedAdd(ConversionPatternRewriter &b, Location loc, const LLVMTypeConverter &converter,
-            TypedValue<BaseMemRefType> staging, Value convertedStaging, Value warp)
-      : b(b), loc(loc), converter(converter), warp(warp),
-        warps(cast<MemRefType>(staging.getType()).getDimSize(0)),
-        elements(cast<MemRefType>(staging.getType()).getDimSize(1)), lane(createLane(b, loc)) {
-    Value start = createSharedAddress(b, loc, converter, staging, convertedStaging,
-                                      ValueRange{warp, constant(0)});
-    mine = LLVM::AddOp::create(
-        b, loc, start, LLVM::MulOp::create(b, loc, lane, constantI32(b, loc, kVector * kBytes)));
-  }
-
-  /// What a thread stages at once.
-  int64_t getCount() const { return elements / kLanes; }
-
-  /// Writes what the thread holds from number `first` on, behind the read of the warp's last copy.
-  void stage(Value value, int64_t first = 0) {
-    createInlinePTX(b, loc,
-                    "{\n.reg .pred p;\nsetp.eq.b32 p, $0, 0;\n"
-                    "@p cp.async.bulk.wait_group.read 0;\n}\nbar.warp.sync -1;",
-                    {}, lane);
-    SmallVector<Value> held;
-    for (int64_t i = 0; i < getCount(); ++i)
-      held.push_back(LLVM::ExtractElementOp::create(b, loc, value, constantI32(b, loc, first + i)));
-    for (int64_t i = 0; i < getCount(); i += kVector) {
-      SmallVector<Value> inputs{mine};
-      llvm::append_range(inputs, ArrayRef(held).slice(i, kVector));
-      createInlinePTX(
-          b, loc,
-          llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};", i * kLanes * kBytes).str(),
-          {}, inputs);
-    }
-  }
-
-  /// Begins the copy, behind `fence`; what goes before `first` all warps have added before. The
-  /// first lane's own place is the warp's.
-  void add(TypedValue<BaseMemRefType> target, Value convertedTarget, ValueRange indices,
-           StringRef fence, int64_t first = 0) {
-    Value to = findTarget(target, convertedTarget, indices);
-    if (first)
-      to = LLVM::AddOp::create(b, loc, to, constant(first * kLanes * warps * kBytes));
-    createInlinePTX(b, loc,
-                    llvm::formatv("{{\n.reg .pred p;\n{1}bar.warp.sync -1;\n"
-                                  "setp.eq.b32 p, $2, 0;\n"
-                                  "@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
-                                  "[$0], [$1], {0};\n@p cp.async.bulk.commit_group;\n}",
-                                  elements * kBytes, fence)
-                        .str(),
-                    {}, ValueRange{to, mine, lane});
-  }
-
-private:
-  static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
-
-  Value constant(int64_t value) {
-    return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(warp.getType(), value));
-  }
-  Value addProduct(Value sum, Value value, int64_t factor) {
-    return LLVM::AddOp::create(b, loc, sum, LLVM::MulOp::create(b, loc, value, constant(factor)));
-  }
-
-  /// Where the warp's elements go, in global memory. The row, which changes from step to step,
-  /// comes last: a loop then keeps one pointer.
-  Value findTarget(TypedValue<BaseMemRefType> target, Value converted, ValueRange at) {
-    auto type = cast<MemRefType>(target.getType());
-    SmallVector<Value> indices(at);
-    Value row = std::exchange(indices[indices.size() - 2], constant(0));
-    Value start = LLVM::getStridedElementPtr(b, loc, converter, type, converted, indices);
-    start = LLVM::PtrToIntOp::create(b, loc, warp.getType(), start);
-    return addProduct(addProduct(start, warp, elements * kBytes), row,
-                      type.getShape().back() * kBytes);
-  }
-
-  ConversionPatternRewriter &b;
-  Location loc;
-  const LLVMTypeConverter &converter;
-  Value warp;
-  int64_t warps, elements; ///< of a warp
-  Value lane, mine;
-};
-
-struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
-  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
-
-  LogicalResult matchAndRewrite(AddTileOp op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    StagedAdd staged(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(),
-                     adaptor.getStaging(), adaptor.getWarp());
-    int64_t held = cast<VectorType>(op.getValue().getType()).getNumElements();
-    for (int64_t first = 0; first < held; first += staged.getCount()) {
-      staged.stage(adaptor.getValue(), first);
-      staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(),
-                 "fence.proxy.async.shared::cta;\n", first);
-    }
-    rewriter.eraseOp(op);
-    return success();
-  }
-};
-
-struct StageTileLowering : ConvertOpToLLVMPattern<StageTileOp> {
-  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
-
-  LogicalResult matchAndRewrite(StageTileOp op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    StagedAdd(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(), adaptor.getStaging(),
-              adaptor.getWarp())
-        .stage(adaptor.getValue());
-    rewriter.eraseOp(op);
-    return success();
-  }
-};
-
-struct AddStagedLowering : ConvertOpToLLVMPattern<AddStagedOp> {
-  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
-
-  LogicalResult matchAndRewrite(AddStagedOp op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    StagedAdd(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(), adaptor.getStaging(),
-              adaptor.getWarp())
-        .add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(), "");
-    rewriter.eraseOp(op);
-    return success();
-  }
-};
+template <>
+std::string BarrierLowering<WarpArriveOp>::getText(WarpArriveOp op, OpAdaptor, OpBuilder &builder,
+                                                   SmallVectorImpl<Value> &inputs) {
+  inputs.push_back(createLane(builder, op.getLoc()));
+  return "{\n.reg .pred p;\nbar.warp.sync -1;\nsetp.eq.b32 p, $1, 0;\n"
+         "@p mbarrier.arrive.shared::cta.b64 _, [$0];\n}";
+}
 
 //===----------------------------------------------------------------------===//
-// Turns
+// Instructions
 //===----------------------------------------------------------------------===//
-
-constexpr int64_t kTurnBytes = 4;
-
-/// An op on an element of global memory to inline assembly on its address, `$0` or, behind a
-/// result, `$1`, and more operands.
-template <typename Op> struct TurnLowering : ConvertOpToLLVMPattern<Op> {
-  using ConvertOpToLLVMPattern<Op>::ConvertOpToLLVMPattern;
-  using OpAdaptor = typename ConvertOpToLLVMPattern<Op>::OpAdaptor;
-
-  LogicalResult matchAndRewrite(Op op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    auto type = cast<MemRefType>(op.getOrder().getType());
-    MemRefDescriptor order(adaptor.getOrder());
-    // Counted in 32 bits, as numbers of rows allow: a loop then keeps one register and no pointer.
-    auto narrow = [&](Value v) -> Value {
-      return LLVM::TruncOp::create(rewriter, loc, rewriter.getI32Type(), v);
-    };
-    Value place = constantI32(rewriter, loc, 0);
-    for (auto [i, index] : llvm::enumerate(adaptor.getIndices())) {
-      Value stride = narrow(order.stride(rewriter, loc, i));
-      place = LLVM::AddOp::create(rewriter, loc, place,
-                                  LLVM::MulOp::create(rewriter, loc, narrow(index), stride));
-    }
-    Type wide = rewriter.getI64Type();
-    Value bytes = LLVM::MulOp::create(
-        rewriter, loc, LLVM::ZExtOp::create(rewriter, loc, wide, place),
-        LLVM::ConstantOp::create(rewriter, loc, rewriter.getI64IntegerAttr(kTurnBytes)));
-    Value start = LLVM::PtrToIntOp::create(
-        rewriter, loc, wide, order.bufferPtr(rewriter, loc, *this->getTypeConverter(), type));
-    SmallVector<Value> inputs{LLVM::AddOp::create(rewriter, loc, start, bytes)};
-    std::string text = getText(op, adaptor, rewriter, inputs);
-    rewriter.replaceOp(op, createInlinePTX(rewriter, loc, text, op->getResultTypes(), inputs));
-    return success();
-  }
-
-  static std::string getText(Op op, OpAdaptor adaptor, OpBuilder &builder,
-                             SmallVectorImpl<Value> &inputs);
-};
-
-template <>
-std::string TurnLowering<ReadTurnOp>::getText(ReadTurnOp, OpAdaptor, OpBuilder &,
-                                              SmallVectorImpl<Value> &) {
-  return "ld.relaxed.gpu.global.b32 $0, [$1];";
-}
-
-template <>
-std::string TurnLowering<ClaimOp>::getText(ClaimOp, OpAdaptor, OpBuilder &,
-                                           SmallVectorImpl<Value> &) {
-  return "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;";
-}
-
-// Not an acquire, whose fence would cost every step: the sums that follow are made in the second
-// level cache, where those before have been made when the turn was passed on.
-template <>
-std::string TurnLowering<AwaitTurnOp>::getText(AwaitTurnOp, OpAdaptor adaptor, OpBuilder &,
-                                               SmallVectorImpl<Value> &inputs) {
-  inputs.append({adaptor.getTurn(), adaptor.getSeen()});
-  return "{\n.reg .pred p;\n.reg .b32 seen;\nmov.b32 seen, $2;\nWAIT_${:uid}:\n"
-         "setp.eq.b32 p, seen, $1;\n@p bra.uni DONE_${:uid};\n"
-         "ld.relaxed.gpu.global.b32 seen, [$0];\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
-}
-
-// A release, though its fence costs 10 % of a kernel (BENCHMARKS.md): without it one of 5,000 calls
-// on an H200 gave other bits.
-template <>
-std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, OpBuilder &builder,
-                                              SmallVectorImpl<Value> &inputs) {
-  inputs.append({adaptor.getTurn(), createLane(builder, op.getLoc())});
-  return llvm::formatv("{{\n.reg .pred p;\n.reg .b32 next;\nsetp.eq.b32 p, $2, 0;\n"
-                       "add.s32 next, $1, 1;\n@p cp.async.bulk.wait_group 0;\n"
-                       "@p st.release.gpu.global.b32 [$0+{0}], next;\n}",
-                       -kTurnBytes * static_cast<int64_t>(op.getBack()));
-}
 
 /// An op without operands to an instruction without any.
 template <typename Op> struct InstructionLowering : ConvertOpToLLVMPattern<Op> {
@@ -569,10 +366,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   addTensorMapConversion(converter);
   patterns.add<TmaLoadLowering, BulkLoadLowering, TmaStoreLowering, BarrierLowering<BarrierInitOp>,
                BarrierLowering<BarrierExpectOp>, BarrierLowering<BarrierArriveOp>,
-               BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>, AddTileLowering,
-               StageTileLowering, AddStagedLowering, TurnLowering<ReadTurnOp>,
-               TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>, TurnLowering<PassTurnOp>>(
-      converter);
+               BarrierLowering<BarrierWaitOp>, BarrierLowering<PublishOp>,
+               BarrierLowering<WarpArriveOp>>(converter);
   patterns.add<InstructionLowering<FenceBarrierInitOp>>(converter,
                                                         "fence.mbarrier_init.release.cluster;");
   patterns.add(lowerWaitStores);
@@ -580,6 +375,7 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   patterns.add(lowerGroupBarrier);
   patterns.add(lowerGroupArrive);
   patterns.add(lowerSetRegisters);
+  populateAddsToNVVMPatterns(converter, patterns);
   populateWgmmaToNVVMPatterns(converter, patterns);
 }
 

@@ -3,6 +3,7 @@
 #include "InlinePTX.h"
 #include "mlir/Conversion/LLVMCommon/MemRefBuilder.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -64,4 +65,13 @@ Value hopper::createSharedAddress(OpBuilder &builder, Location loc,
                                   LLVM::TruncOp::create(builder, loc, i32, indices.front()));
   return LLVM::AddOp::create(builder, loc, first,
                              LLVM::MulOp::create(builder, loc, element, bytes));
+}
+
+Value hopper::constantI32(OpBuilder &b, Location loc, int64_t value) {
+  return LLVM::ConstantOp::create(b, loc, b.getI32IntegerAttr(value));
+}
+
+Value hopper::createLane(OpBuilder &b, Location loc) {
+  Value thread = NVVM::ThreadIdXOp::create(b, loc, b.getI32Type());
+  return LLVM::AndOp::create(b, loc, thread, constantI32(b, loc, 31));
 }

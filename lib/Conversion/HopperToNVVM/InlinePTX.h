@@ -18,6 +18,14 @@ SmallVector<Value> createInlinePTX(OpBuilder &builder, Location loc, StringRef t
 Value createSharedAddress(OpBuilder &builder, Location loc, const LLVMTypeConverter &converter,
                           Value memref, Value descriptor, ValueRange indices = {});
 
+Value constantI32(OpBuilder &b, Location loc, int64_t value);
+
+/// The number of this thread in its warp, i32.
+Value createLane(OpBuilder &b, Location loc);
+
+/// Adds the lowering of copies that add, and of the turns in which they do.
+void populateAddsToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns);
+
 /// Adds the lowering of products and of waits for them.
 void populateWgmmaToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns);
 

@@ -20,6 +20,9 @@ namespace mlir::flashattn {
 /// for themselves.
 inline constexpr int64_t kBlockBarrier = 0;
 
+/// Threads of a warp.
+inline constexpr int64_t kWarpThreads = 32;
+
 /// Programs that a block runs at once.
 struct Group {
   Value batch, head, tile; ///< of the first one
@@ -75,6 +78,13 @@ protected:
   /// Number of a consumer's residents in a slot, of their tiles and of their barriers.
   Value heldNumber(Value slot, Value consumer) {
     return add(mul(slot, plan.getPrograms()), consumer);
+  }
+
+  /// The place through which what is added of step `step`, i32, goes to spare warps: memref<warps x
+  /// elements x f32>; and the number of the barrier of whether it is free.
+  Value stagingAt(Value step);
+  Value stagingFree(Value step) {
+    return add(placeOf(step, plan.getAddStages()), index(plan.memory.stagingFree));
   }
 
   const BlockPlan &plan;
@@ -144,6 +154,20 @@ private:
   Value awaitSlot(Value round);
 };
 
+/// Spare warps of the producer's group, which add what consumers stage (Adder.cpp).
+class AdderBuilder : public BlockBuilder {
+public:
+  using BlockBuilder::BlockBuilder;
+
+  void build();
+
+private:
+  void addStep(IRMapping &mapping, Value step);
+  Value addInterval(IRMapping mapping, Value interval, Value step);
+
+  Value warp; ///< i32, of the spare ones
+};
+
 /// The warpgroups that run programs (Consumer.cpp).
 class ConsumerBuilder : public BlockBuilder {
 public:
@@ -169,14 +193,14 @@ private:
   Value consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile, Value step);
   void passBy(Value begin, Value end, Value first, Value step);
   Value stepAt(TileLoopOp loop, Value first, Value step);
+  /// The same in 32 bits.
+  Value now(TileLoopOp loop, Value first, Value step);
   void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
   void useRows(TileLoopOp loop, Value first, Value step);
   void clearMissingRows(LoadTileOp load, Value tile);
   void exchange(TileLoopOp loop, Value first, Value step);
   SmallVector<Value> getPlace(AddTileOp added);
-  SmallVector<Value> getTurnPlace(AddTileOp added, Value tile);
-  void passTurns(TileLoopOp loop, AddTileOp added);
-  void addTiles(mlir::Block *body);
+  void addTiles(mlir::Block *body, Value step);
   void pinOperands(TileLoopOp loop);
   void meet();
   void fillOnes();

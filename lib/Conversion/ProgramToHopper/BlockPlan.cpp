@@ -282,6 +282,22 @@ static LogicalResult verifySharing(const BlockPlan &plan) {
   return success();
 }
 
+/// Whether whoever the schedule says can add tiles.
+static LogicalResult verifyAdding(const BlockPlan &plan) {
+  ProgramOp program = plan.program;
+  TileLoopOp loop = plan.loop;
+  bool isStep = !plan.added.empty() && AddTileOp(plan.added.front())->getBlock() == loop.getBody();
+  if (plan.getAddStages() && (!isStep || plan.splitsSums()))
+    return program.emitOpError() << "expected add_stages 0 but where consumers share a program "
+                                    "whose steps add tiles, and do not split its sums, but got "
+                                 << plan.getAddStages();
+  if (plan.takesTurns && plan.getAddStages() == 0)
+    return program.emitOpError()
+           << "expected add_stages 1 or 2 where tiles are added in turns, for "
+              "which consumers do not wait, but got 0";
+  return success();
+}
+
 static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   auto shapesOf = [](StringRef name, auto accesses) {
     return llvm::map_to_vector(accesses, [&](auto access) {
@@ -310,6 +326,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
     block.added =
         plan.getConsumers() * countElements(added) / static_cast<int64_t>(added.getParts());
   }
+  block.addStages = plan.roles.getAddStages();
   block.stages = plan.getStages();
   block.slots = plan.getSlots();
   block.intervals = plan.intervals;
@@ -385,13 +402,14 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
                                << add.getAdjacent();
     // A turn is passed on from the step behind.
     bool isStep = add->getBlock() == plan.loop.getBody();
+    plan.takesTurns |= add.getOrder() != nullptr;
     if (add.getOrder() && (!isStep || plan.intervals != 1 || plan.loop.getList()))
       return add.emitOpError() << "expected turns only in steps over one interval of tiles but got "
                                << (!isStep               ? "one outside of them"
                                    : plan.loop.getList() ? "a list"
                                                          : Twine(plan.intervals) + " intervals");
   }
-  if (failed(verifySharing(plan)))
+  if (failed(verifySharing(plan)) || failed(verifyAdding(plan)))
     return failure();
   plan.memory = planMemory(plan);
   // Whoever selects schedules has seen to less, a chip's own.

@@ -44,6 +44,7 @@ struct BlockPlan {
   /// Products of the loop whose left-hand side, transposed, consumers hand each other.
   SmallVector<vector::ContractionOp> exchanges;
   SmallVector<AddTileOp> added;      ///< tiles that are added to global memory, at most one a step
+  bool takesTurns = false;           ///< whether programs that add to the same tiles do so in turns
   bool batchesShare = false;         ///< whether batches share what a consumer itself reads
   int64_t intervals = 0;             ///< of the loop
   bool countsRounds = false;         ///< whether the loop has rounds
@@ -76,6 +77,8 @@ struct BlockPlan {
   bool isPersistent() const { return getSlots() > 1; }
   /// Whether persistent blocks take groups as they have room for them, from a counter.
   bool claims() const { return roles.getClaimsBelow() > 0; }
+  /// Places through which consumers hand what is added of a step to spare warps; 0: they add it.
+  int64_t getAddStages() const { return roles.getAddStages(); }
   /// Whether the loop goes over several intervals, or over them in rounds.
   bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }

@@ -96,6 +96,10 @@ Value ConsumerBuilder::stepAt(TileLoopOp loop, Value first, Value step) {
   return add(loop.getPlace(), offset);
 }
 
+Value ConsumerBuilder::now(TileLoopOp loop, Value first, Value step) {
+  return toI32(stepAt(loop, first, step));
+}
+
 /// Takes the tile of `load` from `ring`, whose step `step` is that of tile or place `first`, and
 /// gives it back behind its last use.
 void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first,
@@ -180,13 +184,12 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   for (auto [i, product] : llvm::enumerate(products)) {
     Value tiles = block.exchanged[i], tile = product.getLhs();
     int64_t ready = plan.memory.exchangeReady + kPlaces * i;
-    auto now = [&] { return toI32(stepAt(loop, first, step)); };
     b.setInsertionPointAfter(tile.getDefiningOp());
-    Value place = placeOf(now(), kPlaces);
+    Value place = placeOf(now(loop, first, step), kPlaces);
     hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
     published = hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
     b.setInsertionPoint(product);
-    Value turn = now();
+    Value turn = now(loop, first, step);
     place = placeOf(turn, kPlaces);
     hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(ready)),
                                   parityOf(turn, kPlaces));
@@ -195,60 +198,31 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     product.getLhsMutable().assign(held);
   }
   for (AddTileOp added : llvm::make_early_inc_range(loop.getBody()->getOps<AddTileOp>())) {
-    Value seen;
-    if (added.getOrder()) {
-      passTurns(loop, added);
-      b.setInsertionPoint(added);
-      seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), added.getOrder(),
-                                        getTurnPlace(added, loop.getTile()));
-    }
     b.setInsertionPoint(added);
-    hopper::StageTileOp::create(b, loc, added.getTile(), block.staging.front(), /*warp=*/Value());
+    // Others add it, and let its place go.
+    Value staging = block.staging.front();
+    if (int64_t places = plan.getAddStages()) {
+      Value turn = now(loop, first, step);
+      hopper::BarrierWaitOp::create(b, loc, block.barriers, stagingFree(turn),
+                                    parityOf(turn, places, /*inverted=*/true));
+      staging = stagingAt(turn);
+    }
+    hopper::StageTileOp::create(b, loc, added.getTile(), staging, /*warp=*/Value());
     // One fence a step for both: it waits for all that was written, behind what products read.
     if (published) {
       b.setInsertionPoint(loop.getBody()->getTerminator());
       StageOp::create(b, loc, /*lag=*/1, countStagesBefore(published));
     }
     hopper::FenceAsyncSharedOp::create(b, loc);
-    if (added.getOrder())
-      hopper::AwaitTurnOp::create(b, loc, added.getOrder(), getTurnPlace(added, loop.getTile()),
-                                  toI32(added.getTurn()), seen);
-    hopper::AddStagedOp::create(b, loc, block.staging.front(), added.getTarget(), getPlace(added),
-                                div(threadInGroup, index(32)));
+    if (plan.getAddStages()) {
+      Value place = placeOf(now(loop, first, step), WarpgroupBlockPlan::kSpareWarps);
+      hopper::WarpArriveOp::create(b, loc, block.barriers, add(place, index(plan.memory.staged)));
+    } else {
+      hopper::AddStagedOp::create(b, loc, staging, added.getTarget(), getPlace(added),
+                                  div(threadInGroup, index(32)));
+    }
     b.eraseOp(added);
   }
-}
-
-/// Where the order of tile `tile` of what `added` adds to says whose turn this warp's is.
-SmallVector<Value> ConsumerBuilder::getTurnPlace(AddTileOp added, Value tile) {
-  SmallVector<Value> indices(added.getIndices().drop_back());
-  int64_t rows = cast<VectorType>(added.getTile().getType()).getDimSize(0);
-  indices.back() = add(mul(tile, index(rows)), div(threadInGroup, index(32)));
-  return indices;
-}
-
-/// Gives the turn of each tile to the next program where this one's copy has had a step to add it:
-/// before the next tile, or behind the loop.
-void ConsumerBuilder::passTurns(TileLoopOp loop, AddTileOp added) {
-  int64_t rows = cast<VectorType>(added.getTile().getType()).getDimSize(0);
-  auto pass = [&](Value when, ArrayRef<Value> next) {
-    auto passed = scf::IfOp::create(b, loc, when, /*withElseRegion=*/false);
-    b.setInsertionPointToStart(passed.thenBlock());
-    hopper::PassTurnOp::create(b, loc, added.getOrder(), next, toI32(added.getTurn()), rows);
-  };
-  Value begin = loop.getBounds().front(), end = loop.getBounds().back();
-  b.setInsertionPoint(added);
-  pass(less(toI32(begin), toI32(loop.getTile())), getTurnPlace(added, loop.getTile()));
-  b.setInsertionPointAfter(loop);
-  Value any = less(begin, end);
-  if (loop.getWhen())
-    any = arith::AndIOp::create(b, loc, loop.getWhen(), any);
-  // What the step's place is made of stands in the loop.
-  SmallVector<Value> place = getTurnPlace(added, end);
-  IRMapping none;
-  for (Value &index : MutableArrayRef(place).drop_back())
-    index = TileBuilder::clone(index, none, loop);
-  pass(any, place);
 }
 
 /// Elements where the tile of `added` begins.
@@ -260,11 +234,17 @@ SmallVector<Value> ConsumerBuilder::getPlace(AddTileOp added) {
 }
 
 /// Adds tiles that `body` has behind its loop by way of the block's staging.
-void ConsumerBuilder::addTiles(mlir::Block *body) {
+void ConsumerBuilder::addTiles(mlir::Block *body, Value step) {
   SmallVector<AddTileOp> tiles;
   body->walk([&](AddTileOp added) { tiles.push_back(added); });
   for (AddTileOp added : tiles) {
     b.setInsertionPoint(added);
+    // Through the first place, of which others have read what is added of the last step there.
+    if (int64_t places = plan.getAddStages(); places && added == tiles.front()) {
+      Value steps = add(toI32(step), i32(places - 1));
+      hopper::BarrierWaitOp::create(b, loc, block.barriers, index(plan.memory.stagingFree),
+                                    parityOf(steps, places, /*inverted=*/true));
+    }
     hopper::AddTileOp::create(b, loc, added.getTile(), block.staging.front(), added.getTarget(),
                               getPlace(added), /*warp=*/Value());
     b.eraseOp(added);
@@ -422,7 +402,7 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   b.inlineBlockBefore(program.getBody(), target, place, numbers);
   step = consumeLoop(held.slot, numbers[2], step);
   useResidents(held);
-  addTiles(target);
+  addTiles(target, step);
   if (plan.splitsSums() && !plan.outputs.empty()) {
     // Both come to one barrier, whichever of them has outputs that are copied.
     auto first = llvm::find_if(plan.outputs, [](StoreTileOp store) { return store != nullptr; });

@@ -8,6 +8,17 @@ using namespace mlir::flashattn;
 /// In the place of a group's batch: there is no group.
 static constexpr int64_t kNoGroup = std::numeric_limits<int32_t>::max();
 
+Value BlockBuilder::stagingAt(Value step) {
+  int64_t places = plan.getAddStages();
+  if (places == 1)
+    return block.staging.front();
+  // They lie behind each other.
+  const SharedBuffer &first = plan.memory.memory[plan.memory.staging.front()];
+  Value offset = add(mul(placeOf(step, places), first.getBytes()), index(first.offset));
+  return memref::ViewOp::create(b, loc, cast<MemRefType>(block.staging.front().getType()),
+                                block.pool, offset, ValueRange());
+}
+
 //===----------------------------------------------------------------------===//
 // Groups of programs
 //===----------------------------------------------------------------------===//

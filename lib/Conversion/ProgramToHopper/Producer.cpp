@@ -164,10 +164,19 @@ void ProducerBuilder::prepareClaimed(Value round) {
 void ProducerBuilder::build() {
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Decrease,
                                  plan.roles.getProducerRegisters(), plan.roles.getBlocks());
+  OpBuilder::InsertionGuard guard(b);
+  if (plan.getAddStages()) {
+    Value isSpare = compare(arith::CmpIPredicate::uge, block.thread, index(kWarpThreads));
+    auto spare = scf::IfOp::create(b, loc, isSpare, /*withElseRegion=*/true);
+    b.setInsertionPointToStart(spare.thenBlock());
+    hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
+    AdderBuilder(b, plan, block).build();
+    // In a branch of its own: what the tiles are brought with must not last through the other one.
+    b.setInsertionPointToStart(spare.elseBlock());
+  }
   // Who has prepared the block need not wait for those who wait for it.
   hopper::GroupArriveOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
   auto one = scf::IfOp::create(b, loc, block.signals, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(one.thenBlock());
   GridBuilder grid(b, plan, block);
   if (!plan.isPersistent()) {

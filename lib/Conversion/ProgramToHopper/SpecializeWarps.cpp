@@ -16,8 +16,8 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Threads of a warp, and warps of a warpgroup.
-static constexpr int64_t kWarpThreads = 32, kWarps = hopper::kWarpgroupThreads / kWarpThreads;
+/// Warps of a warpgroup.
+static constexpr int64_t kWarps = hopper::kWarpgroupThreads / kWarpThreads;
 
 namespace {
 /// The launch, and what its threads share.
@@ -148,6 +148,10 @@ void LaunchBuilder::initBlock() {
   if (splits) {
     initPlaces(plan.memory.passedReady, kPlaces, kWarps);
     initPlaces(plan.memory.placeFree, kPlaces, plan.getConsumers());
+  }
+  if (plan.getAddStages()) {
+    initPlaces(plan.memory.staged, WarpgroupBlockPlan::kSpareWarps, kWarps * plan.getConsumers());
+    initPlaces(plan.memory.stagingFree, plan.getAddStages(), 1);
   }
   hopper::FenceBarrierInitOp::create(b, loc);
   Group group = values.group;

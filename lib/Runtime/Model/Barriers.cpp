@@ -167,6 +167,13 @@ void warpSync(Thread *thread, int32_t place) {
   }
 }
 
+void warpArrive(Thread *thread, int32_t place, void *address) {
+  warpSync(thread, place);
+  Block &block = *thread->block;
+  if (thread->lane() == 0)
+    block.arrive(*thread, block.getBarrier(*thread, address));
+}
+
 //===----------------------------------------------------------------------===//
 // Barriers of warps
 //===----------------------------------------------------------------------===//
@@ -245,6 +252,7 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getBarrierFunctions() {
       makeFunction("BarrierWait", barrierWait),
       makeFunction("FenceAsyncShared", fenceAsyncShared),
       makeFunction("Publish", publish),
+      makeFunction("WarpArrive", warpArrive),
       makeFunction("WarpSync", warpSync),
       makeFunction("GroupBarrier", groupBarrier),
       makeFunction("GroupArrive", groupArrive),

@@ -257,14 +257,16 @@ void tmaStore(Thread *thread, int32_t place, const TensorMap *map, const int64_t
   }
 }
 
-void waitStores(Thread *thread, int32_t place) {
+/// Waits for the thread's copies from shared memory but the last `pending`.
+void waitStores(Thread *thread, int32_t place, int64_t pending) {
   thread->enter(place);
   Block &block = *thread->block;
-  while (block.storesDone[thread->warp()] < thread->stores)
+  uint32_t until = thread->stores - std::min<uint32_t>(thread->stores, pending);
+  while (block.storesDone[thread->warp()] < until)
     block.block(*thread, WaitKind::Stores, thread->warp(), 0);
-  block.joins.set(thread->known.seen, block.agents.stores(thread->warp()), thread->stores,
+  block.joins.set(thread->known.seen, block.agents.stores(thread->warp()), until,
                   block.agents.count());
-  thread->storesWaited = thread->stores;
+  thread->storesWaited = std::max(thread->storesWaited, until);
 }
 
 /// The copy that adds, of one thread: `bytes` of f32.
@@ -325,11 +327,10 @@ void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
   }
 }
 
-void passTurn(Thread *thread, int32_t place, void *order, int32_t turn, int64_t back) {
-  waitStores(thread, place);
+void passTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
+  waitStores(thread, place, /*pending=*/0);
   if (thread->lane() == 0)
-    getTurn(*thread, static_cast<int32_t *>(order) - back)
-        .store(turn + 1, std::memory_order_release);
+    getTurn(*thread, order).store(turn + 1, std::memory_order_release);
 }
 
 void put(Thread &thread, void *to, const void *from, int64_t bytes, int64_t alignment) {

@@ -41,9 +41,16 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
             SmallVector<int64_t> some = {kWarps * std::max<int64_t>(1, m / kRows)};
             if (m == kRows && consumers == 2)
               some.push_back(kWarps * consumers);
-            for (int64_t warps : orElse(grid.warps, some))
-              for (int64_t pack : orElse(grid.pack, {1}))
-                addTiles(roles, m, warps, pack);
+            // Who adds shares of dq where all of them have it.
+            SmallVector<int64_t> places = {0};
+            if (m > kRows)
+              places.append({1, 2});
+            for (int64_t addStages : places) {
+              roles.addStages = addStages;
+              for (int64_t warps : orElse(grid.warps, some))
+                for (int64_t pack : orElse(grid.pack, {1}))
+                  addTiles(roles, m, warps, pack);
+            }
           }
         }
     }

@@ -96,22 +96,29 @@ func.func @add_tile(%x: vector<8xf32>, %s: memref<4x256xf32, #shared>, %t: memre
   return
 }
 
-// Twice as many as are staged: the second half waits for the first one's copy to have read them, and goes behind what all
-// four warps have added of that, 4096 bytes further.
+// Twice as many as are staged, in halves of the place: the first one waits for all that was copied before, the second one
+// for nothing, and those behind for the copy but one. The second part goes behind what all four warps have added of the first,
+// 4096 bytes further.
 // CHECK-LABEL: func @add_parts
 // CHECK-DAG: %[[BYTES:.*]] = llvm.mlir.constant(1024 : i64)
 // CHECK-DAG: %[[ALL:.*]] = llvm.mlir.constant(4096 : i64)
-// CHECK: llvm.inline_asm {{.*}}wait_group.read
-// CHECK-COUNT-2: llvm.inline_asm {{.*}}st.shared.v4.f32
+// CHECK: llvm.inline_asm {{.*}}wait_group.read 0
+// CHECK-NEXT: llvm.extractelement
+// CHECK: llvm.inline_asm {{.*}}st.shared.v4.f32 [$0+0]
 // CHECK: %[[BEFORE:.*]] = llvm.mul %{{.*}}, %[[BYTES]]
 // CHECK: %[[WARPS:.*]] = llvm.add %{{.*}}, %[[BEFORE]]
 // CHECK: %[[TO:.*]] = llvm.add %[[WARPS]], %{{.*}}
-// CHECK: llvm.inline_asm {{.*}}[$0], [$1], 1024;{{.*}} %[[TO]],
-// CHECK: llvm.inline_asm {{.*}}wait_group.read
-// CHECK: llvm.inline_asm {{.*}}st.shared.v4.f32 [$0+0]
+// CHECK: llvm.inline_asm {{.*}}[$0], [$1], 512;{{.*}} %[[TO]],
+// CHECK-NOT: wait_group
 // CHECK: llvm.inline_asm {{.*}}st.shared.v4.f32 [$0+512]
+// CHECK: llvm.inline_asm {{.*}}[$0+512], [$1+512], 512;{{.*}} %[[TO]],
+// CHECK: llvm.inline_asm {{.*}}wait_group.read 1
+// CHECK: llvm.inline_asm {{.*}}st.shared.v4.f32 [$0+0]
 // CHECK: %[[NEXT:.*]] = llvm.add %[[TO]], %[[ALL]]
-// CHECK: llvm.inline_asm {{.*}}[$0], [$1], 1024;{{.*}} %[[NEXT]],
+// CHECK: llvm.inline_asm {{.*}}[$0], [$1], 512;{{.*}} %[[NEXT]],
+// CHECK: llvm.inline_asm {{.*}}wait_group.read 1
+// CHECK: llvm.inline_asm {{.*}}st.shared.v4.f32 [$0+512]
+// CHECK: llvm.inline_asm {{.*}}[$0+512], [$1+512], 512;{{.*}} %[[NEXT]],
 // CHECK-NOT: wait_group.read
 func.func @add_parts(%x: vector<16xf32>, %s: memref<4x256xf32, #shared>, %t: memref<?x128xf32>, %row: index, %column: index, %warp: index) {
   hopper.add_tile %x through %s to %t[%row, %column] warp %warp : vector<16xf32>, memref<4x256xf32, #shared>, memref<?x128xf32>
@@ -132,6 +139,22 @@ func.func @stage_and_add(%x: vector<8xf32>, %s: memref<4x256xf32, #shared>, %t: 
   return
 }
 
+// One warp copies what all four have staged.
+// CHECK-LABEL: func @add_all
+// CHECK: llvm.inline_asm {{.*}}cp.reduce.async.bulk{{.*}} [$0], [$1], 4096;
+func.func @add_all(%s: memref<4x256xf32, #shared>, %t: memref<?x128xf32>, %row: index, %column: index) {
+  hopper.add_staged %s to %t[%row, %column] : memref<4x256xf32, #shared>, memref<?x128xf32>
+  return
+}
+
+// A warp arrives once, behind all of its threads.
+// CHECK-LABEL: func @warp_arrive
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Abar.warp.sync -1;\0Asetp.eq.b32 p, $1, 0;\0A@p mbarrier.arrive.shared::cta.b64 _, [$0];\0A}", "r,r"
+func.func @warp_arrive(%bars: memref<4xi64, #shared>, %i: index) {
+  hopper.warp_arrive %bars[%i] : memref<4xi64, #shared>
+  return
+}
+
 // Numbers of which no two threads of the grid get the same.
 // CHECK-LABEL: func @claim
 // CHECK: %[[NUMBER:.*]] = llvm.inline_asm has_side_effects "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;", "=r,l" %{{.*}} : (i64) -> i32
@@ -149,10 +172,10 @@ func.func @claim(%counter: memref<?xi32>, %i: index) -> i32 {
 // CHECK: %[[AT:.*]] = llvm.add %{{.*}}, %[[BYTES]] : i64
 // CHECK: %[[SEEN:.*]] = llvm.inline_asm has_side_effects "ld.relaxed.gpu.global.b32 $0, [$1];", "=r,l" %[[AT]] : (i64) -> i32
 // CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 seen;\0Amov.b32 seen, $2;\0AWAIT_${:uid}:\0Asetp.eq.b32 p, seen, $1;\0A@p bra.uni DONE_${:uid};\0Ald.relaxed.gpu.global.b32 seen, [$0];\0Abra.uni WAIT_${:uid};\0ADONE_${:uid}:\0A}", "l,r,r" %{{.*}}, %{{.*}}, %[[SEEN]] :
-// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 next;\0Asetp.eq.b32 p, $2, 0;\0Aadd.s32 next, $1, 1;\0A@p cp.async.bulk.wait_group 0;\0A@p st.release.gpu.global.b32 [$0+-256], next;\0A}", "l,r,r" %{{.*}}, %{{.*}}, %{{.*}} :
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 next;\0Asetp.eq.b32 p, $2, 0;\0Aadd.s32 next, $1, 1;\0A@p cp.async.bulk.wait_group 0;\0A@p st.release.gpu.global.b32 [$0], next;\0A}", "l,r,r" %{{.*}}, %{{.*}}, %{{.*}} :
 func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
   %seen = hopper.read_turn %order[%i, %i] : memref<?x?xi32>
   hopper.await_turn %order[%i, %i] is %turn seen %seen : memref<?x?xi32>
-  hopper.pass_turn %turn at %order[%i, %i] back 64 : memref<?x?xi32>
+  hopper.pass_turn %turn at %order[%i, %i] : memref<?x?xi32>
   return
 }

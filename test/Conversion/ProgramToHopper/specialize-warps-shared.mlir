@@ -192,30 +192,47 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
   return
 }
 
-// In turns: a tile's turn is passed on a step later, when its copy has had the time, or behind the loop; whose turn it is
-// is read while the next tile is staged.
+// In turns: the warps that bring no tiles add what is staged, each every third step's tile. The turn is passed on behind the
+// copy; consumers wait until it has read the place.
 // CHECK-LABEL: func @turns
 // CHECK-SAME: %[[ORDER:[a-z0-9]+]]: memref<2x8x?xi32>
-// CHECK: flashattn.on_threads %[[MINE:.*]] schedule
-// CHECK: scf.for %[[G:.*]] = %c0 to
-// CHECK: flashattn.tile_loop (%{{.*}}, %[[TILE:.*]]) in [(%[[BEGIN:.*]], %{{.*}}, %{{.*}}, %[[END:.*]])]
-// CHECK:   %[[HEAD:.*]] = arith.addi %{{.*}}, %[[G]]
+// CHECK: %[[BARS:.*]] = memref.view %{{.*}} to memref<11xi64, {{.*}}>
+// CHECK: %[[STAGING:.*]] = memref.view %{{.*}} to memref<8x1024xf32, {{.*}}>
+// CHECK: hopper.barrier_init %[[BARS]][%c7], 8
+// CHECK-NEXT: hopper.barrier_init %[[BARS]][%c8], 8
+// CHECK-NEXT: hopper.barrier_init %[[BARS]][%c9], 8
+// CHECK-NEXT: hopper.barrier_init %[[BARS]][%c10], 1
+// CHECK: hopper.set_registers decrease
+// CHECK: %[[SPARE:.*]] = arith.cmpi uge, %{{.*}}, %c32
+// CHECK: scf.if %[[SPARE]] {
+// CHECK:   hopper.group_barrier %c0_i32 threads(384)
+// CHECK:   %[[WARP:.*]], %{{.*}} = gpu.shuffle
+// CHECK:   scf.for %[[G:.*]] = %c0 to %{{.*}} step %c1 iter_args(%[[DONE:.*]] = %c0_i32)
+// CHECK:     scf.for %[[J:.*]] = %[[BEGIN:.*]] to %{{.*}} step %c1_i32
+// CHECK:       %[[OFF:.*]] = arith.subi %[[J]], %[[BEGIN]]
+// CHECK:       %[[STEP:.*]] = arith.addi %[[DONE]], %[[OFF]]
+// CHECK:       %[[THIRD:.*]] = arith.remui %[[STEP]], %c3_i32
+// CHECK:       %[[MINE:.*]] = arith.cmpi eq, %[[THIRD]], %[[WARP]]
+// CHECK:       scf.if %[[MINE]] {
+// CHECK:         %[[SEEN:.*]] = hopper.read_turn %[[ORDER]][%{{.*}}, %[[HEAD:.*]], %[[ROW:.*]]]
+// CHECK:         %[[STAGED:.*]] = arith.addi %{{.*}}, %c7
+// CHECK:         hopper.barrier_wait %[[BARS]][%[[STAGED]]]
+// CHECK-NEXT:    hopper.await_turn %[[ORDER]][%{{.*}}, %[[HEAD]], %[[ROW]]] is %[[TURN:.*]] seen %[[SEEN]]
+// CHECK-NEXT:    hopper.add_staged %[[STAGING]] to %{{.*}}[%{{.*}}, %[[HEAD]], %[[ROW]], %c0] :
+// CHECK-NEXT:    hopper.wait_stores{{$}}
+// CHECK-NEXT:    hopper.warp_arrive %[[BARS]][%c10]
+// CHECK-NEXT:    hopper.pass_turn %[[TURN]] at %[[ORDER]][%{{.*}}, %[[HEAD]], %[[ROW]]]
+// CHECK: } else {
+// CHECK-NEXT: hopper.group_arrive %c0_i32 threads(384)
+// CHECK: flashattn.on_threads
+// CHECK: flashattn.tile_loop
 // CHECK:   flashattn.stage lag 1 behind 1
-// CHECK:   %[[TILE32:.*]] = arith.index_castui %[[TILE]] : index to i32
-// CHECK:   %[[LATER:.*]] = arith.cmpi slt, %{{.*}}, %[[TILE32]] : i32
-// CHECK:   %[[ROW:.*]] = arith.muli %[[TILE]], %c64
-// CHECK:   %[[WARP:.*]] = arith.divui %[[MINE]], %c32
-// CHECK:   %[[AT:.*]] = arith.addi %[[ROW]], %[[WARP]]
-// CHECK:   scf.if %[[LATER]] {
-// CHECK:     hopper.pass_turn %{{.*}} at %[[ORDER]][%{{.*}}, %[[HEAD]], %[[AT]]] back 64 : memref<2x8x?xi32>
-// CHECK:   %[[SEEN:.*]] = hopper.read_turn %[[ORDER]][%{{.*}}, %[[HEAD]], %[[AT]]]
-// CHECK:   hopper.stage_tile
-// CHECK:   flashattn.stage lag 1 behind
-// CHECK:   hopper.await_turn %[[ORDER]][%{{.*}}, %[[HEAD]], %[[AT]]] is %{{.*}} seen %[[SEEN]]
-// CHECK-NEXT: hopper.add_staged
-// CHECK: %[[ANY:.*]] = arith.cmpi {{.*}} %[[BEGIN]], %[[END]]
-// CHECK: scf.if %[[ANY]] {
-// CHECK:   hopper.pass_turn %{{.*}} at %[[ORDER]][%{{.*}}, %{{.*}}, %{{.*}}] back 64
+// CHECK:   hopper.barrier_wait %[[BARS]][%c10]
+// CHECK-NEXT: hopper.stage_tile
+// CHECK-NEXT: flashattn.stage lag 1 behind
+// CHECK-NEXT: hopper.fence_async_shared
+// CHECK:   hopper.warp_arrive %[[BARS]]
+// CHECK-NOT: hopper.add_staged
 func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
@@ -224,7 +241,7 @@ func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: 
   %zo = arith.constant dense<0.0> : vector<128x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
     %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
       %first = arith.muli %h, %group : index

@@ -459,7 +459,15 @@ func.func @added_indices(%s: !s, %t: memref<?x128xf32>, %i: index) {
 
 func.func @turn_indices(%order: memref<?x?xi32>, %i: index, %turn: i32) {
   // expected-error @+1 {{'hopper.pass_turn' op expected an index for each of 2 dimensions but got 1}}
-  hopper.pass_turn %turn at %order[%i] back 64 : memref<?x?xi32>
+  hopper.pass_turn %turn at %order[%i] : memref<?x?xi32>
+  return
+}
+
+// -----
+
+func.func @warp_arrive_memory(%bars: memref<4xi64>, %i: index) {
+  // expected-error @+1 {{'hopper.warp_arrive' op expected}}
+  hopper.warp_arrive %bars[%i] : memref<4xi64>
   return
 }
 

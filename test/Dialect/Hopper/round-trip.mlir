@@ -101,6 +101,8 @@ func.func @shared(%k: memref<2x128x64xf16, #gpu.address_space<workgroup>>, %q: !
 // CHECK: hopper.stage_tile %{{.*}} to %{{.*}} : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
 // CHECK: hopper.stage_tile %{{.*}} to %{{.*}} warp %{{.*}} : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
 // CHECK: hopper.add_staged %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] warp %{{.*}} : memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+// CHECK: hopper.add_staged %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] : memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+// CHECK: hopper.warp_arrive %{{.*}}[%{{.*}}] : memref<4xi64, #gpu.address_space<workgroup>>
 func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i: index, %dq: vector<64x128xf32>,
                     %held: vector<32xf32>, %s: memref<8x1024xf32, #gpu.address_space<workgroup>>, %t: memref<?x128xf32>) {
   %0 = hopper.pin %p : vector<128x64xf16>
@@ -113,6 +115,8 @@ func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i
   hopper.stage_tile %dq to %s : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
   hopper.stage_tile %held to %s warp %i : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
   hopper.add_staged %s to %t[%i, %i] warp %i : memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+  hopper.add_staged %s to %t[%i, %i] : memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
+  hopper.warp_arrive %bars[%i] : !bars
   return
 }
 
@@ -127,11 +131,11 @@ func.func @claim(%counter: memref<?xi32>, %i: index) -> i32 {
 // CHECK-LABEL: func @turns
 // CHECK: %[[SEEN:.*]] = hopper.read_turn %{{.*}}[%{{.*}}, %{{.*}}] : memref<?x?xi32>
 // CHECK: hopper.await_turn %{{.*}}[%{{.*}}, %{{.*}}] is %{{.*}} seen %[[SEEN]] : memref<?x?xi32>
-// CHECK: hopper.pass_turn %{{.*}} at %{{.*}}[%{{.*}}, %{{.*}}] back 64 : memref<?x?xi32>
+// CHECK: hopper.pass_turn %{{.*}} at %{{.*}}[%{{.*}}, %{{.*}}] : memref<?x?xi32>
 func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
   %seen = hopper.read_turn %order[%i, %i] : memref<?x?xi32>
   hopper.await_turn %order[%i, %i] is %turn seen %seen : memref<?x?xi32>
-  hopper.pass_turn %turn at %order[%i, %i] back 64 : memref<?x?xi32>
+  hopper.pass_turn %turn at %order[%i, %i] : memref<?x?xi32>
   return
 }
 

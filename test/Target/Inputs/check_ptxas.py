@@ -229,8 +229,11 @@ FEW_BYTES_ELSEWHERE = 60
 # is read between their loops; of masks with several intervals 8 words in a step.
 ADDING_BYTES = 256
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
-# loaded: of a keep in the tiles that it cuts alone. With turns what says whose it is, three words.
-LOADED = {"bias": 112, "keep": 112, "deterministic causal": 60}
+# loaded: of a keep in the tiles that it cuts alone.
+LOADED = {"bias": 112, "keep": 112}
+# Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
+# of a group from its preparation on, and nothing in a loop over tiles.
+CLAIMED = {"sinks": 36, "chunks": 36}
 
 
 def check_report(report, few=0):
@@ -388,6 +391,8 @@ def check(ptxas, chip, nvdisasm, case):
     if case.op == "gradients":
         few = FEW_BYTES.get(chip, FEW_BYTES_ELSEWHERE)
         few = max(few, LOADED.get(case.mask, 0) if chip == "sm_90a" else 0)
+    elif "claims_below" in schedule.group(1):
+        few = CLAIMED.get(case.mask, 0)
     checked = [check_kernel(ptxas, chip, nvdisasm, ptx, overlap if ptx in with_products else None, few)
                for ptx in texts]
     problems += [problem for _, found in checked for problem in found]

@@ -140,7 +140,7 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
 bool RolesFields::operator==(const RolesFields &o) const {
   auto tie = [](const RolesFields &f) {
     return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
-                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow);
+                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow, f.addStages);
   };
   return tie(*this) == tie(o);
 }
@@ -154,8 +154,9 @@ bool ScheduleFields::operator==(const ScheduleFields &o) const {
 }
 
 RolesFields RolesAttr::getFields() const {
-  return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
-          getSection(),   getBlocks(), getQueryStages(), getLateRescale(),       getClaimsBelow()};
+  return {getConsumers(),   getAlong(),       getRegisters(), getProducerRegisters(),
+          getRescale(),     getSection(),     getBlocks(),    getQueryStages(),
+          getLateRescale(), getClaimsBelow(), getAddStages()};
 }
 
 RolesAttr RolesAttr::withoutClaims(int64_t section) const {
@@ -187,9 +188,10 @@ void RolesAttr::print(AsmPrinter &printer) const {
 LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t consumers,
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
-                                int64_t queryStages, int64_t lateRescale, int64_t claimsBelow) {
-  RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
-                     section,   blocks, queryStages, lateRescale,       claimsBelow};
+                                int64_t queryStages, int64_t lateRescale, int64_t claimsBelow,
+                                int64_t addStages) {
+  RolesFields fields{consumers, along,       registers,   producerRegisters, rescale,  section,
+                     blocks,    queryStages, lateRescale, claimsBelow,       addStages};
   FieldVerifier verifier{emitError};
   visitRolesFields(fields, verifier);
   if (failed(verifier.result))

@@ -457,6 +457,7 @@ LogicalResult PinOp::verify() {
 }
 
 LogicalResult PublishOp::verify() { return verifyBarriers(*this, getBarriers()); }
+LogicalResult WarpArriveOp::verify() { return verifyBarriers(*this, getBarriers()); }
 
 LogicalResult FenceAsyncSharedOp::canonicalize(FenceAsyncSharedOp op, PatternRewriter &rewriter) {
   for (Operation *before = op->getPrevNode(); before; before = before->getPrevNode()) {
@@ -505,6 +506,22 @@ static LogicalResult verifyStaged(Operation *op, Value tile, Value memref, Value
     return op->emitOpError()
            << "expected the number of the warp where the value is a thread's part";
   return success();
+}
+
+SmallVector<StagedStep> AddTileOp::getStagedSteps() {
+  constexpr int64_t kLanes = 32, kVector = 4;
+  int64_t held = cast<VectorType>(getValue().getType()).getNumElements();
+  int64_t part = cast<MemRefType>(getStaging().getType()).getDimSize(1) / kLanes;
+  int64_t halves = held > part && part % (2 * kVector) == 0 ? 2 : 1, count = part / halves;
+  SmallVector<StagedStep> steps;
+  for (int64_t first = 0; first < held; first += count) {
+    StagedStep step{first, count, first % part, first / part * part, halves - 1};
+    // All that was copied before is of the tile before.
+    if (first < part)
+      step.pending = first == 0 ? std::optional<int64_t>(0) : std::nullopt;
+    steps.push_back(step);
+  }
+  return steps;
 }
 
 LogicalResult StageTileOp::verify() {

@@ -20,6 +20,7 @@ F9, G9, F8 = ("forward", "sm_90a"), ("gradients", "sm_90a"), ("short", "sm_80")
 G8 = ("gradients", "sm_80")
 S9 = ("split", "sm_90a")
 L9 = ("late", "sm_90a")
+A9 = ("added", "sm_90a")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
@@ -205,6 +206,17 @@ FAULTS = [
     ("outputs: consumers do not wait for each other", S9,
      [("hopper.group_barrier#1", DROP), ("hopper.group_barrier#4", DROP)],
      r"race: .* read by a product .* at hopper\.store_tile"),
+    # Sums that spare warps add.
+    ("staged: whoever adds does not wait for it", A9, [("hopper.barrier_wait#0", DROP)],
+     r"(race|missing fence|use before any write): .* at hopper\.(add_staged|stage_tile)"),
+    ("staged: consumers do not wait until its place is free", A9, [("hopper.barrier_wait#10", DROP)],
+     r"race: .* at hopper\.stage_tile"),
+    ("staged: its place is let go before the copy has read it", A9, [("hopper.wait_stores#0", DROP)],
+     r"race: .* at hopper\.stage_tile"),
+    ("staged: nobody lets its place go", A9, [("hopper.warp_arrive#0", DROP)], DEADLOCK),
+    ("staged: a consumer's warps do not arrive", A9, [("hopper.warp_arrive#1", DROP)], DEADLOCK),
+    ("staged: no fence before the last tile is handed on", A9, [("hopper.fence_async_shared#0", DROP)],
+     r"missing fence: .* at hopper\.stage_tile .* at hopper\.add_staged"),
     # Scores that warps make again, each for itself. The producer waits for values before it brings the keys of a
     # place, and values, too, are released behind the branch: the faults are those of both rings.
     ("one thread of a group releases tiles for its four warps", L9, ONE_RELEASES_K + ONE_RELEASES_V, MADE_AGAIN),

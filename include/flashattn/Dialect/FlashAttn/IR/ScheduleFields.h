@@ -29,7 +29,7 @@ struct RolesFields {
   ProgramAxis along = ProgramAxis::QueryTile;
   int64_t registers = 0, producerRegisters = 0, rescale = 0, section = 1, blocks = 1,
           queryStages = 1;
-  int64_t lateRescale = 0, claimsBelow = 0;
+  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0;
 
   bool operator==(const RolesFields &) const;
 };
@@ -69,6 +69,7 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"query_stages", 1, 2, leftOut.queryStages}, fields.queryStages);
   visit(FieldInfo{"late_rescale", 0, 1, leftOut.lateRescale}, fields.lateRescale);
   visit(FieldInfo{"claims_below", 0, kMostKeys, leftOut.claimsBelow}, fields.claimsBelow);
+  visit(FieldInfo{"add_stages", 0, 2, leftOut.addStages}, fields.addStages);
 }
 
 template <typename Fields, typename Visitor>

@@ -58,6 +58,15 @@ struct SharedTile {
   int64_t getAlignment() const { return 8 * getRowBytes(); }
 };
 
+/// What a thread stages at once of what it adds, in elements.
+struct StagedStep {
+  int64_t first, count; ///< of those that it holds
+  int64_t at;           ///< where they stand in the staging
+  int64_t before;       ///< those of whole parts, which all warps have added before
+  /// Copies of the warp that may still read the staging; none: nothing need be waited for.
+  std::optional<int64_t> pending;
+};
+
 } // namespace mlir::flashattn::hopper
 
 #define GET_OP_CLASSES

@@ -575,6 +575,17 @@ def Hopper_PublishOp : Hopper_BarrierOp<"publish"> {
   let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
 }
 
+def Hopper_WarpArriveOp : Hopper_BarrierOp<"warp_arrive"> {
+  let summary = "a warp arrives";
+  let description = [{
+    All threads of the warp run it, and one arrives, behind what each of them has done.
+
+    Example: `hopper.warp_arrive %bars[%i] : memref<4xi64, #gpu.address_space<workgroup>>`
+  }];
+  let arguments = (ins AnyMemRef:$barriers, Index:$index);
+  let assemblyFormat = "$barriers `[` $index `]` attr-dict `:` type($barriers)";
+}
+
 def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
   let summary = "a tile for a copy that adds it";
   let description = [{
@@ -596,11 +607,12 @@ def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
   }];
 }
 
-def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged"> {
+def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged", [AttrSizedOperandSegments]> {
   let summary = "add to global memory what is staged";
   let description = [{
     Begins a copy of each warp, which adds what the warp of number `warp` has staged to `target`.
     All threads of the warp run it, each behind a fence of its writes (`hopper.fence_async_shared`).
+    Without `warp` one warp begins a copy of what all have staged, behind their fences.
 
     Example:
 
@@ -610,9 +622,9 @@ def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged"> {
     ```
   }];
   let arguments = (ins AnyMemRef:$staging, AnyMemRef:$target, Variadic<Index>:$indices,
-                       Index:$warp);
+                       Optional<Index>:$warp);
   let assemblyFormat = [{
-    $staging `to` $target `[` $indices `]` `warp` $warp attr-dict
+    $staging `to` $target `[` $indices `]` (`warp` $warp^)? attr-dict
     `:` type($staging) `,` type($target)
   }];
 }
@@ -668,14 +680,13 @@ def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
 def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
   let summary = "give a turn to the next block";
   let description = [{
-    Waits until the warp's copies that add have added, and makes the element of `order` that lies
-    `back` elements before that at `indices` `turn` + 1. So many are from one tile to the next: with
-    the next one's place a loop keeps one pointer. All threads of the warp run it.
+    Waits until the warp's copies that add have added, and makes the element of `order` `turn` + 1.
+    All threads of the warp run it.
 
-    Example: `hopper.pass_turn %turn at %order[%b, %h, %i] back 64 : memref<?x?x?xi32>`
+    Example: `hopper.pass_turn %turn at %order[%b, %h, %i] : memref<?x?x?xi32>`
   }];
-  let arguments = !con(place, (ins I32:$turn, ConfinedAttr<I64Attr, [IntNonNegative]>:$back));
-  let assemblyFormat = "$turn `at` $order `[` $indices `]` `back` $back attr-dict `:` type($order)";
+  let arguments = !con(place, (ins I32:$turn));
+  let assemblyFormat = "$turn `at` $order `[` $indices `]` attr-dict `:` type($order)";
 }
 
 def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> {
@@ -685,7 +696,8 @@ def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> 
     each of W warps: a warp's accumulators as they are, four of a thread next to each other, threads
     in turn. One copy that adds, a warp; it begins by waiting until the warp's last one has read the
     staging. Where a warp has a multiple of E elements there are several such parts, each of all
-    warps behind the one before. On whole tiles the value is the tile; or it is what a thread holds,
+    warps behind the one before, which are copied in halves: one is written while the other one's copy
+    reads. On whole tiles the value is the tile; or it is what a thread holds,
     and `warp` the number of its warp.
 
     Example:
@@ -700,6 +712,10 @@ def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> 
   let assemblyFormat = [{
     $value `through` $staging `to` $target `[` $indices `]` (`warp` $warp^)? attr-dict
     `:` type($value) `,` type($staging) `,` type($target)
+  }];
+  let extraClassDeclaration = [{
+    /// How the part of a thread, the op's value, goes through the staging.
+    ::llvm::SmallVector<::mlir::flashattn::hopper::StagedStep> getStagedSteps();
   }];
 }
 

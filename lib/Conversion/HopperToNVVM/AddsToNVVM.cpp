@@ -1,0 +1,243 @@
+//===- AddsToNVVM.cpp - copies that add, and whose turn it is ---------------===//
+
+#include "InlinePTX.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "llvm/Support/FormatVariadic.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::hopper;
+
+//===----------------------------------------------------------------------===//
+// Copies that add
+//===----------------------------------------------------------------------===//
+
+namespace {
+
+/// Copies that add, each of what a warp has staged.
+class StagedAdd {
+public:
+  StagedAdd(ConversionPatternRewriter &b, Location loc, const LLVMTypeConverter &converter,
+            TypedValue<BaseMemRefType> staging, Value convertedStaging, Value warp)
+      : b(b), loc(loc), converter(converter), warp(warp),
+        warps(cast<MemRefType>(staging.getType()).getDimSize(0)),
+        elements(cast<MemRefType>(staging.getType()).getDimSize(1)), lane(createLane(b, loc)) {
+    Value start = createSharedAddress(b, loc, converter, staging, convertedStaging,
+                                      ValueRange{warp, constant(0)});
+    mine = LLVM::AddOp::create(
+        b, loc, start, LLVM::MulOp::create(b, loc, lane, constantI32(b, loc, kVector * kBytes)));
+  }
+
+  /// What a thread stages at once.
+  int64_t getCount() const { return elements / kLanes; }
+
+  /// Writes `count` of what the thread holds, from number `first` on, to the warp's place from
+  /// number `at` on, behind the read of its last copies but `pending`; null: it need not wait.
+  void stage(Value value, int64_t first, int64_t count, int64_t at,
+             std::optional<int64_t> pending) {
+    if (pending)
+      createInlinePTX(b, loc,
+                      llvm::formatv("{{\n.reg .pred p;\nsetp.eq.b32 p, $0, 0;\n"
+                                    "@p cp.async.bulk.wait_group.read {0};\n}\nbar.warp.sync -1;",
+                                    *pending)
+                          .str(),
+                      {}, lane);
+    SmallVector<Value> held;
+    for (int64_t i = 0; i < count; ++i)
+      held.push_back(LLVM::ExtractElementOp::create(b, loc, value, constantI32(b, loc, first + i)));
+    for (int64_t i = 0; i < count; i += kVector) {
+      SmallVector<Value> inputs{mine};
+      llvm::append_range(inputs, ArrayRef(held).slice(i, kVector));
+      createInlinePTX(
+          b, loc,
+          llvm::formatv("st.shared.v4.f32 [$0+{0}], {{$1, $2, $3, $4};", (at + i) * kLanes * kBytes)
+              .str(),
+          {}, inputs);
+    }
+  }
+
+  /// Begins the copy of `count` elements of a thread, or of as many of each warp's threads, behind
+  /// `fence`: those that stand from number `at` on, where all warps have added `before` of their
+  /// threads' before. The first lane's own place is the warp's.
+  void add(TypedValue<BaseMemRefType> target, Value convertedTarget, ValueRange indices,
+           StringRef fence, int64_t count, int64_t at = 0, int64_t before = 0) {
+    Value to = findTarget(target, convertedTarget, indices);
+    if (before)
+      to = LLVM::AddOp::create(b, loc, to, constant(before * kLanes * warps * kBytes));
+    int64_t offset = at * kLanes * kBytes;
+    std::string place = offset ? llvm::formatv("+{0}", offset).str() : "";
+    createInlinePTX(b, loc,
+                    llvm::formatv("{{\n.reg .pred p;\n{1}bar.warp.sync -1;\n"
+                                  "setp.eq.b32 p, $2, 0;\n"
+                                  "@p cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 "
+                                  "[$0{2}], [$1{2}], {0};\n@p cp.async.bulk.commit_group;\n}",
+                                  count * kLanes * kBytes, fence, place)
+                        .str(),
+                    {}, ValueRange{to, mine, lane});
+  }
+
+private:
+  static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
+
+  Value constant(int64_t value) {
+    return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(warp.getType(), value));
+  }
+  Value addProduct(Value sum, Value value, int64_t factor) {
+    return LLVM::AddOp::create(b, loc, sum, LLVM::MulOp::create(b, loc, value, constant(factor)));
+  }
+
+  /// Where the warp's elements go, in global memory. The row, which changes from step to step,
+  /// comes last: a loop then keeps one pointer.
+  Value findTarget(TypedValue<BaseMemRefType> target, Value converted, ValueRange at) {
+    auto type = cast<MemRefType>(target.getType());
+    SmallVector<Value> indices(at);
+    Value row = std::exchange(indices[indices.size() - 2], constant(0));
+    Value start = LLVM::getStridedElementPtr(b, loc, converter, type, converted, indices);
+    start = LLVM::PtrToIntOp::create(b, loc, warp.getType(), start);
+    return addProduct(addProduct(start, warp, elements * kBytes), row,
+                      type.getShape().back() * kBytes);
+  }
+
+  ConversionPatternRewriter &b;
+  Location loc;
+  const LLVMTypeConverter &converter;
+  Value warp;
+  int64_t warps, elements; ///< of a warp
+  Value lane, mine;
+};
+
+struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(AddTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    StagedAdd staged(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(),
+                     adaptor.getStaging(), adaptor.getWarp());
+    for (const StagedStep &step : op.getStagedSteps()) {
+      staged.stage(adaptor.getValue(), step.first, step.count, step.at, step.pending);
+      staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(),
+                 "fence.proxy.async.shared::cta;\n", step.count, step.at, step.before);
+    }
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct StageTileLowering : ConvertOpToLLVMPattern<StageTileOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(StageTileOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    StagedAdd staged(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(),
+                     adaptor.getStaging(), adaptor.getWarp());
+    staged.stage(adaptor.getValue(), /*first=*/0, staged.getCount(), /*at=*/0, /*pending=*/0);
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+struct AddStagedLowering : ConvertOpToLLVMPattern<AddStagedOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(AddStagedOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Value warp = adaptor.getWarp();
+    int64_t warps = 1;
+    if (!warp) {
+      warp = LLVM::ConstantOp::create(
+          rewriter, op.getLoc(), rewriter.getIntegerAttr(getTypeConverter()->getIndexType(), 0));
+      warps = cast<MemRefType>(op.getStaging().getType()).getDimSize(0);
+    }
+    StagedAdd staged(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(),
+                     adaptor.getStaging(), warp);
+    staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(), /*fence=*/"",
+               warps * staged.getCount());
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
+//===----------------------------------------------------------------------===//
+// Turns
+//===----------------------------------------------------------------------===//
+
+constexpr int64_t kTurnBytes = 4;
+
+/// An op on an element of global memory to inline assembly on its address, `$0` or, behind a
+/// result, `$1`, and more operands.
+template <typename Op> struct TurnLowering : ConvertOpToLLVMPattern<Op> {
+  using ConvertOpToLLVMPattern<Op>::ConvertOpToLLVMPattern;
+  using OpAdaptor = typename ConvertOpToLLVMPattern<Op>::OpAdaptor;
+
+  LogicalResult matchAndRewrite(Op op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    Location loc = op.getLoc();
+    auto type = cast<MemRefType>(op.getOrder().getType());
+    MemRefDescriptor order(adaptor.getOrder());
+    // Counted in 32 bits, as numbers of rows allow: a loop then keeps one register and no pointer.
+    auto narrow = [&](Value v) -> Value {
+      return LLVM::TruncOp::create(rewriter, loc, rewriter.getI32Type(), v);
+    };
+    Value place = constantI32(rewriter, loc, 0);
+    for (auto [i, index] : llvm::enumerate(adaptor.getIndices())) {
+      Value stride = narrow(order.stride(rewriter, loc, i));
+      place = LLVM::AddOp::create(rewriter, loc, place,
+                                  LLVM::MulOp::create(rewriter, loc, narrow(index), stride));
+    }
+    Type wide = rewriter.getI64Type();
+    Value bytes = LLVM::MulOp::create(
+        rewriter, loc, LLVM::ZExtOp::create(rewriter, loc, wide, place),
+        LLVM::ConstantOp::create(rewriter, loc, rewriter.getI64IntegerAttr(kTurnBytes)));
+    Value start = LLVM::PtrToIntOp::create(
+        rewriter, loc, wide, order.bufferPtr(rewriter, loc, *this->getTypeConverter(), type));
+    SmallVector<Value> inputs{LLVM::AddOp::create(rewriter, loc, start, bytes)};
+    std::string text = getText(op, adaptor, rewriter, inputs);
+    rewriter.replaceOp(op, createInlinePTX(rewriter, loc, text, op->getResultTypes(), inputs));
+    return success();
+  }
+
+  static std::string getText(Op op, OpAdaptor adaptor, OpBuilder &builder,
+                             SmallVectorImpl<Value> &inputs);
+};
+
+template <>
+std::string TurnLowering<ReadTurnOp>::getText(ReadTurnOp, OpAdaptor, OpBuilder &,
+                                              SmallVectorImpl<Value> &) {
+  return "ld.relaxed.gpu.global.b32 $0, [$1];";
+}
+
+template <>
+std::string TurnLowering<ClaimOp>::getText(ClaimOp, OpAdaptor, OpBuilder &,
+                                           SmallVectorImpl<Value> &) {
+  return "atom.relaxed.gpu.global.add.u32 $0, [$1], 1;";
+}
+
+// Not an acquire, whose fence would cost every step: the sums that follow are made in the second
+// level cache, where those before have been made when the turn was passed on.
+template <>
+std::string TurnLowering<AwaitTurnOp>::getText(AwaitTurnOp, OpAdaptor adaptor, OpBuilder &,
+                                               SmallVectorImpl<Value> &inputs) {
+  inputs.append({adaptor.getTurn(), adaptor.getSeen()});
+  return "{\n.reg .pred p;\n.reg .b32 seen;\nmov.b32 seen, $2;\nWAIT_${:uid}:\n"
+         "setp.eq.b32 p, seen, $1;\n@p bra.uni DONE_${:uid};\n"
+         "ld.relaxed.gpu.global.b32 seen, [$0];\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
+}
+
+// A release: without its fence one of 5,000 calls on an H200 gave other bits.
+template <>
+std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, OpBuilder &builder,
+                                              SmallVectorImpl<Value> &inputs) {
+  inputs.append({adaptor.getTurn(), createLane(builder, op.getLoc())});
+  return "{\n.reg .pred p;\n.reg .b32 next;\nsetp.eq.b32 p, $2, 0;\n"
+         "add.s32 next, $1, 1;\n@p cp.async.bulk.wait_group 0;\n"
+         "@p st.release.gpu.global.b32 [$0], next;\n}";
+}
+
+} // namespace
+
+void hopper::populateAddsToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns) {
+  patterns.add<AddTileLowering, StageTileLowering, AddStagedLowering, TurnLowering<ReadTurnOp>,
+               TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>, TurnLowering<PassTurnOp>>(
+      converter);
+}

@@ -1,0 +1,92 @@
+//===- Adder.cpp - the warps that add what consumers stage -----------------===//
+//
+// Warps of the producer's group that bring no tiles add what the consumers have of each step to
+// global memory. Where programs add in turns a step's tile takes longer than the step: it waits for
+// its turn, for the copy that adds, and for the fence behind which the turn is passed on. So each
+// of the warps has every so many steps one.
+//
+//===----------------------------------------------------------------------===//
+
+#include "Block.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// Adds what is staged of step `step`, i32, at the place that `mapping` gives, where it is this
+/// warp's.
+void AdderBuilder::addStep(IRMapping &mapping, Value step) {
+  constexpr int64_t kWarps = WarpgroupBlockPlan::kSpareWarps;
+  AddTileOp added = plan.added.front();
+  Value mine =
+      compare(arith::CmpIPredicate::eq, arith::RemUIOp::create(b, loc, step, i32(kWarps)), warp);
+  auto guarded = scf::IfOp::create(b, loc, mine, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  SmallVector<Value> place;
+  for (Value index : added.getIndices())
+    place.push_back(clone(index, mapping));
+  // Tiles are counted along the sums' rows, of which the order has an element each.
+  Value &row = place[place.size() - 2];
+  row = mul(row, cast<VectorType>(added.getTile().getType()).getDimSize(0));
+  ValueRange turnPlace = ValueRange(place).drop_back();
+  Value turn, seen;
+  if (plan.takesTurns) {
+    turn = toI32(clone(added.getTurn(), mapping));
+    // On its way while the tile is.
+    seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), added.getOrder(), turnPlace);
+  }
+  Value barrier = add(toIndex(warp), index(plan.memory.staged));
+  hopper::BarrierWaitOp::create(b, loc, block.barriers, barrier, parityOf(step, kWarps));
+  if (plan.takesTurns)
+    hopper::AwaitTurnOp::create(b, loc, added.getOrder(), turnPlace, turn, seen);
+  hopper::AddStagedOp::create(b, loc, stagingAt(step), added.getTarget(), place, /*warp=*/Value());
+  hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
+  hopper::WarpArriveOp::create(b, loc, block.barriers, stagingFree(step));
+  if (plan.takesTurns)
+    hopper::PassTurnOp::create(b, loc, added.getOrder(), turnPlace, turn);
+}
+
+/// Adds the tiles of one interval; the steps up to its end, i32.
+Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value step) {
+  TileLoopOp program = plan.loop;
+  TileRange range = HullBuilder(b, plan, block).boundsOf(mapping, interval);
+  Value begin = toI32(range.begin), last = toI32(range.end), end = last;
+  // What consumers pass by they do not stage.
+  if (program.getWhen())
+    end = select(clone(program.getWhen(), mapping), last, begin);
+  SmallVector<Value> place;
+  for (Value outer : program.getListIndices())
+    place.push_back(clone(outer, mapping));
+  auto loop = scf::ForOp::create(b, loc, begin, end, i32(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value number = toIndex(loop.getInductionVar());
+  place.push_back(number);
+  if (program.getList())
+    number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
+  mapping.map(program.getTile(), number);
+  addStep(mapping, add(step, sub(loop.getInductionVar(), begin)));
+  b.setInsertionPointAfter(loop);
+  return add(step, sub(last, begin));
+}
+
+void AdderBuilder::build() {
+  warp = toI32(fromLane0(sub(div(block.thread, index(kWarpThreads)), index(1))));
+  IRMapping mapping = GridBuilder(b, plan, block).numbersOf(block.group, index(0));
+  TileLoopOp program = plan.loop;
+  if (!plan.hasPasses()) {
+    addInterval(mapping, /*interval=*/{}, i32(0));
+    return;
+  }
+  Value passes = index(plan.intervals);
+  if (Value rounds = program.getRounds())
+    passes = mul(clone(rounds, mapping), passes);
+  auto loop = scf::ForOp::create(b, loc, index(0), passes, index(1), i32(0));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  TilePass pass = enterPass(b, loc, program, loop.getInductionVar());
+  if (pass.round)
+    mapping.map(program.getRound(), pass.round);
+  Value interval = plan.intervals > 1 ? pass.interval : Value();
+  scf::YieldOp::create(b, loc, addInterval(mapping, interval, loop.getRegionIterArg(0)));
+}
