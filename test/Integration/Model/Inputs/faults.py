@@ -16,7 +16,7 @@ those of the kernels as they are.
 DROP = ("drop",)
 NUMBERS = "output 0: .*FAIL"
 
-F9, G9, F8 = ("forward", "sm_90a"), ("gradients", "sm_90a"), ("short", "sm_80")
+F9, G9, F8 = ("forward", "sm_90a"), ("shared", "sm_90a"), ("short", "sm_80")
 G8 = ("gradients", "sm_80")
 S9 = ("split", "sm_90a")
 L9 = ("late", "sm_90a")
