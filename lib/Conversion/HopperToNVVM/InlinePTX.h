@@ -18,6 +18,7 @@ SmallVector<Value> createInlinePTX(OpBuilder &builder, Location loc, StringRef t
 Value createSharedAddress(OpBuilder &builder, Location loc, const LLVMTypeConverter &converter,
                           Value memref, Value descriptor, ValueRange indices = {});
 
+/// `value` as an i32.
 Value constantI32(OpBuilder &b, Location loc, int64_t value);
 
 /// The number of this thread in its warp, i32.
