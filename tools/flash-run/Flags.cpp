@@ -47,6 +47,11 @@ cl::opt<int64_t>
 cl::opt<int64_t> modelSeed("model-seed", cl::value_desc("S"), cl::init(1),
                            cl::desc("The first of them (default 1): a seed repeats a run exactly"),
                            cl::cat(runCategory));
+cl::opt<int64_t> modelMultiprocessors(
+    "model-multiprocessors", cl::value_desc("N"), cl::init(0),
+    cl::desc(
+        "Of a model: few of them are filled by few programs (default: as many as the GPU has)"),
+    cl::cat(runCategory));
 
 cl::opt<bool>
     modelStatistics("model-statistics",
@@ -165,13 +170,19 @@ static Error checkModel() {
     if (!isModel && flag->getNumOccurrences())
       return llvm::createStringError(
           "--" + flag->ArgStr + ": expected --device=model:sm_XX but got --device=" + deviceName);
-  for (auto *flag : {&modelSeeds, &modelSeed}) {
-    if (flag->getNumOccurrences() && !isModel)
+  const std::pair<const cl::opt<int64_t> *, int64_t> counts[] = {
+      {&modelSeeds, kMaxModelSeeds},
+      {&modelSeed, kMaxModelSeeds},
+      {&modelMultiprocessors, kMaxModelMultiprocessors}};
+  for (auto [flag, most] : counts) {
+    if (!flag->getNumOccurrences())
+      continue;
+    if (!isModel)
       return llvm::createStringError(
           "--" + flag->ArgStr + ": expected --device=model:sm_XX but got --device=" + deviceName);
-    if (*flag < 1 || *flag > kMaxModelSeeds)
+    if (*flag < 1 || *flag > most)
       return llvm::createStringError(llvm::formatv("expected --{0} to be from 1 to {1} but got {2}",
-                                                   flag->ArgStr, kMaxModelSeeds, int64_t(*flag))
+                                                   flag->ArgStr, most, int64_t(*flag))
                                          .str());
   }
   return Error::success();

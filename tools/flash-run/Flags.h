@@ -18,6 +18,7 @@ extern llvm::cl::opt<std::string> deviceName;
 extern llvm::cl::opt<bool> listDevices;
 extern llvm::cl::opt<double> timeout;
 extern llvm::cl::opt<int64_t> modelSeeds;
+extern llvm::cl::opt<int64_t> modelMultiprocessors; ///< 0: the GPU's
 extern llvm::cl::opt<int64_t> modelSeed;
 extern llvm::cl::opt<bool> modelStatistics;
 extern llvm::cl::opt<std::string> modelTrace;

@@ -258,6 +258,8 @@ Error Run::open(std::unique_ptr<Device> opened, std::string noGPU) {
   if (device->isModel()) {
     model = static_cast<ModelDevice *>(device.get());
     model->setSeed(modelSeed);
+    if (modelMultiprocessors)
+      model->setMultiprocessors(modelMultiprocessors);
   }
   // No error, most machines have no GPU; but who has one wants to know.
   if (!noGPU.empty())

@@ -19,6 +19,9 @@ public:
   /// In what order things happen from the next launch on: at what time copies and products are
   /// done, and which warps run first. The same seed gives the same run.
   virtual void setSeed(uint64_t seed) = 0;
+  /// How many multiprocessors host code is told of, from 1 on: with few of them, few programs fill
+  /// a persistent grid. By default as many as the GPU has.
+  virtual void setMultiprocessors(int64_t count) = 0;
   /// Runs `call`, whose kernels may touch the memory of `ranges` (begin and bytes, in any order)
   /// beside what was allocated, with another seed than the call before it: the first one has
   /// seed 1. Threads wait for each other.
@@ -38,6 +41,8 @@ std::unique_ptr<ModelDevice> createModelDevice(llvm::StringRef chip, int64_t sha
 
 /// The most interleavings that one run may ask for.
 constexpr int64_t kMaxModelSeeds = 1000000;
+/// And the most multiprocessors.
+constexpr int64_t kMaxModelMultiprocessors = 1000;
 
 } // namespace mlir::flashattn
 

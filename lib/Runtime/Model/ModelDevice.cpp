@@ -60,16 +60,16 @@ struct Grid {
 class Model final : public ModelDevice {
 public:
   Model(llvm::StringRef chip, int64_t sharedBytes, std::unique_ptr<Device> host)
-      : chip(chip), sharedBytes(sharedBytes), host(std::move(host)) {}
+      : chip(chip), sharedBytes(sharedBytes), host(std::move(host)),
+        // Those of an A100 and of an H100.
+        multiprocessors(chip.starts_with("sm_8") ? 108 : 132) {}
 
   std::string getId() const override { return "model:" + chip; }
   std::string getDescription() const override { return "a model on " + host->getDescription(); }
   std::string getChip() const override { return chip; }
   bool isModel() const override { return true; }
-  /// Those of an A100 and of an H100.
-  int64_t getMultiprocessorCount() const override {
-    return llvm::StringRef(chip).starts_with("sm_8") ? 108 : 132;
-  }
+  int64_t getMultiprocessorCount() const override { return multiprocessors; }
+  void setMultiprocessors(int64_t count) override { multiprocessors = count; }
   void setSeed(uint64_t newSeed) override { seed = newSeed; }
   Error runOn(llvm::ArrayRef<std::pair<void *, size_t>> ranges,
               llvm::function_ref<Error()> call) override;
@@ -123,6 +123,7 @@ private:
   std::string chip;
   int64_t sharedBytes;
   std::unique_ptr<Device> host;
+  int64_t multiprocessors;
   MemoryMap memory;
   llvm::DenseMap<void *, void *> limited;
   std::mutex globalAdds;

@@ -1,30 +1,31 @@
-// Persistent blocks that claim their groups, of which there are enough: 600 for 132 multiprocessors. With few of them
+// Persistent blocks that claim their groups, of which there are enough: 26 or 27 for 6 multiprocessors. With few of them
 // there is a block for each, and no counter.
 //
-// RUN: flash-run %s --device=model:sm_90a --function=many --verify --model-seeds=2 | FileCheck %s
-// RUN: flash-run %s --device=model:sm_90a --function=consumers --verify | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=many --verify --model-seeds=2 --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=consumers --verify --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
 // RUN: flash-run %s --device=model:sm_90a --function=few --verify | FileCheck %s
-// RUN: flash-run %s --device=model:sm_90a --function=list --verify | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=6 --function=list --verify --model-statistics | FileCheck %s --check-prefixes=CLAIMS,CHECK
+// CLAIMS: hopper.claim {{.*}}: {{26|27}}
 // CHECK: model: {{1 interleaving|2 interleavings}} from seed 1, no report
 // CHECK: verify o: {{.*}}PASS
 
-func.func @many(%q: tensor<1x200x130x16xf16>, %k: tensor<1x200x130x16xf16>, %v: tensor<1x200x130x16xf16>) -> tensor<1x200x130x16xf16> {
-  %init = tensor.empty() : tensor<1x200x130x16xf16>
+func.func @many(%q: tensor<1x9x130x16xf16>, %k: tensor<1x9x130x16xf16>, %v: tensor<1x9x130x16xf16>) -> tensor<1x9x130x16xf16> {
+  %init = tensor.empty() : tensor<1x9x130x16xf16>
   %o = flashattn.attention mask(#flashattn.causal)
-      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 64, query_stages = 2, claims_below = 2147483647>>)
-      ins(%q, %k, %v : tensor<1x200x130x16xf16>, tensor<1x200x130x16xf16>, tensor<1x200x130x16xf16>)
-      outs(%init : tensor<1x200x130x16xf16>) -> tensor<1x200x130x16xf16>
-  return %o : tensor<1x200x130x16xf16>
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 4, query_stages = 2, claims_below = 2147483647>>)
+      ins(%q, %k, %v : tensor<1x9x130x16xf16>, tensor<1x9x130x16xf16>, tensor<1x9x130x16xf16>)
+      outs(%init : tensor<1x9x130x16xf16>) -> tensor<1x9x130x16xf16>
+  return %o : tensor<1x9x130x16xf16>
 }
 
 // Consumers of which one has no program in each head's shorter group, and several intervals.
-func.func @consumers(%q: tensor<1x280x200x16xbf16>, %k: tensor<1x280x200x16xbf16>, %v: tensor<1x280x200x16xbf16>) -> tensor<1x280x200x16xbf16> {
-  %init = tensor.empty() : tensor<1x280x200x16xbf16>
+func.func @consumers(%q: tensor<1x13x200x16xbf16>, %k: tensor<1x13x200x16xbf16>, %v: tensor<1x13x200x16xbf16>) -> tensor<1x13x200x16xbf16> {
+  %init = tensor.empty() : tensor<1x13x200x16xbf16>
   %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 40, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 3, query_stages = 2, claims_below = 2147483647>>)
-      ins(%q, %k, %v : tensor<1x280x200x16xbf16>, tensor<1x280x200x16xbf16>, tensor<1x280x200x16xbf16>)
-      outs(%init : tensor<1x280x200x16xbf16>) -> tensor<1x280x200x16xbf16>
-  return %o : tensor<1x280x200x16xbf16>
+      ins(%q, %k, %v : tensor<1x13x200x16xbf16>, tensor<1x13x200x16xbf16>, tensor<1x13x200x16xbf16>)
+      outs(%init : tensor<1x13x200x16xbf16>) -> tensor<1x13x200x16xbf16>
+  return %o : tensor<1x13x200x16xbf16>
 }
 
 func.func @few(%q: tensor<1x5x300x64xf16>, %k: tensor<1x5x300x64xf16>, %v: tensor<1x5x300x64xf16>) -> tensor<1x5x300x64xf16> {
@@ -37,12 +38,12 @@ func.func @few(%q: tensor<1x5x300x64xf16>, %k: tensor<1x5x300x64xf16>, %v: tenso
 }
 
 // Programs whose tiles are listed, and some of whose queries see nothing.
-func.func @list(%q: tensor<1x300x130x16xf16>, %k: tensor<1x300x130x16xf16>, %v: tensor<1x300x130x16xf16>, %keep: tensor<1x1x130x130xi1>) -> tensor<1x300x130x16xf16> {
-  %init = tensor.empty() : tensor<1x300x130x16xf16>
+func.func @list(%q: tensor<1x13x130x16xf16>, %k: tensor<1x13x130x16xf16>, %v: tensor<1x13x130x16xf16>, %keep: tensor<1x1x130x130xi1>) -> tensor<1x13x130x16xf16> {
+  %init = tensor.empty() : tensor<1x13x130x16xf16>
   %o = flashattn.attention mask(#flashattn.causal)
       schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 8, query_stages = 2, claims_below = 2147483647>>)
-      ins(%q, %k, %v : tensor<1x300x130x16xf16>, tensor<1x300x130x16xf16>, tensor<1x300x130x16xf16>)
+      ins(%q, %k, %v : tensor<1x13x130x16xf16>, tensor<1x13x130x16xf16>, tensor<1x13x130x16xf16>)
       keep(%keep : tensor<1x1x130x130xi1>)
-      outs(%init : tensor<1x300x130x16xf16>) -> tensor<1x300x130x16xf16>
-  return %o : tensor<1x300x130x16xf16>
+      outs(%init : tensor<1x13x130x16xf16>) -> tensor<1x13x130x16xf16>
+  return %o : tensor<1x13x130x16xf16>
 }

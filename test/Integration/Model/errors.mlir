@@ -8,6 +8,10 @@
 // SEEDS: error: expected --model-seeds to be from 1 to 1000000 but got 0
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --model-seed=1000001 2>&1 | FileCheck %s --check-prefix=SEED
 // SEED: error: expected --model-seed to be from 1 to 1000000 but got 1000001
+// RUN: not flash-run %s --function=tile --device=model:sm_80 --model-multiprocessors=1001 2>&1 | FileCheck %s --check-prefix=MULTIPROCESSORS
+// MULTIPROCESSORS: error: expected --model-multiprocessors to be from 1 to 1000 but got 1001
+// RUN: not flash-run %s --function=tile --device=cpu --model-multiprocessors=2 2>&1 | FileCheck %s --check-prefix=NO-MODEL
+// NO-MODEL: error: --model-multiprocessors: expected --device=model:sm_XX but got --device=cpu
 // RUN: not flash-run %s --function=tile --device=cpu --model-seeds=2 2>&1 | FileCheck %s --check-prefix=DEVICE
 // DEVICE: error: --model-seeds: expected --device=model:sm_XX but got --device=cpu
 // RUN: not flash-run %s --function=tile --device=cpu --model-statistics 2>&1 | FileCheck %s --check-prefix=COUNTED
