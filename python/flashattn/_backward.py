@@ -12,6 +12,7 @@ from .errors import ArgumentError
 from .masks import Mask
 
 _OP = "attention_backward"
+_GRADIENTS = ("dq", "dk", "dv")  #: what every call gives
 
 #: A tensor of the caller's library.
 _Given = TypeVar("_Given")
@@ -165,7 +166,7 @@ def differentiate(
     """`attention_backward` of q, k, v, o, lse and do, with `wanted`, the gradients of operands that
     are asked for, and with the text of a score_mod in the `options`."""
     names, values = _features.settle(operands, _OP)
-    wanted = ("dq", "dk", "dv", *wanted)
+    wanted = (*_GRADIENTS, *wanted)
     # A plan is found by everything that it was made from.
     options = (*options, names, wanted, out is None)
     outs = tuple(out) if isinstance(out, (tuple, list)) else ()
@@ -181,9 +182,25 @@ def differentiate(
         plan, key, words = _plans.find_torch(tensors, options, _cache.cache.plans)
     if plan is None:
         return _run(given, out, stream, options, key, values, scale)
+    return _start(plan, kind, outs, words, stream, scale)
+
+
+def replay(given: Tuple[Any, ...], scale: Any, options: Tuple[Any, ...]) -> Any:
+    """`differentiate` of tensors of torch, without operands, by the plan of an earlier call like it;
+    None where there is none. The caller sees to what torch would record."""
+    options = (*options, (), _GRADIENTS, True)
+    plan, _, words = _plans.find_torch(given, options, _cache.cache.plans, records=True)
+    return None if plan is None else _start(plan, _torch.Tensor, (), words, None, scale)
+
+
+def _start(
+    plan: _plans.Plan, kind: Any, outs: Tuple[Any, ...], words: List[int], stream: Any, scale: Any
+) -> Tuple[Any, ...]:
+    """Launches a plan, whose outputs it makes where `outs` is empty."""
+    assert plan.kernel is not None
     bits = plan.scale_bits if scale is None else _module.scale_bits(scale)
     plan.kernel._used = _cache.tick()
-    if out is None:
+    if not outs:
         if kind is numpy.ndarray:
             outs = tuple(map(numpy.empty, plan.shapes, plan.like))
             words += [array.__array_interface__["data"][0] for array in outs]

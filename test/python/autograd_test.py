@@ -17,6 +17,7 @@ from flashattn import (
     window,
 )
 from flashattn import math as fm
+from flashattn.torch import _ops
 from torch.nn.functional import scaled_dot_product_attention
 
 
@@ -158,6 +159,39 @@ class AutogradTest(unittest.TestCase):
             direct = attention_backward(q, k, v, o, lse, do)
         for mine, other in zip(first, direct):
             torch.testing.assert_close(mine, other, rtol=0, atol=0)
+
+    def test_gradients_by_a_plan_cost_a_look(self):
+        """What has a plan goes by it alone; what somebody else has to see, or what has none, in full."""
+        weigh = torch.randn(2, 4, 20, 16)
+        in_full = _ops._backward
+        self.addCleanup(setattr, _ops, "_backward", in_full)
+        calls = []
+
+        def count(*inputs, **options):
+            calls.append(options)
+            return in_full(*inputs, **options)
+
+        _ops._backward = count
+        _cache.cache.clear()
+        leaves = self.inputs()
+        results = []
+        for times in (1, 2, 3):  # the first call of attention and the first of gradients make plans
+            o = attention(*leaves, mask=causal, scale=0.3)
+            results.append(torch.autograd.grad(o, leaves, weigh, retain_graph=True))
+            self.assertEqual(len(calls), 1, f"call {times}")
+        for other in results[1:]:
+            self.assertTrue(all(map(torch.equal, results[0], other)))
+        q = leaves[0]
+        self.assertTrue(torch.equal(results[0][0], torch.autograd.grad(o, q, weigh, retain_graph=True)[0]))
+        self.assertEqual(len(calls), 1)
+        torch.use_deterministic_algorithms(True)
+        self.addCleanup(torch.use_deterministic_algorithms, False)
+        torch.autograd.grad(o, leaves, weigh, retain_graph=True)
+        self.assertEqual([options["deterministic"] for options in calls], [False, True])
+        with self.assertRaisesRegex(UnsupportedError, "differentiated once"):
+            torch.autograd.grad(
+                torch.autograd.grad(o, q, weigh, create_graph=True)[0].sum(), q
+            )
 
     def test_a_call_is_cheap(self):
         threads = torch.get_num_threads()

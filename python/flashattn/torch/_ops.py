@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from .. import _attention, _kernel, _plans, _tensors, _torch
-from .._backward import differentiate
+from .._backward import differentiate, replay
 from .._checks import model_chip
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask
@@ -372,6 +372,24 @@ def _saved_options(options: Any) -> Dict[str, Any]:
     return _fields(scale, mask, align, layout, softcap, score_mod, model)
 
 
+def _replay(options: Any, tensors: Tuple[Any, ...]) -> Any:
+    """The gradients of q, k, v, o, lse and d_o by the plan of an earlier call like this one; None where
+    there is none, or where somebody beside autograd has to see the call. What `_backward` does in full
+    costs the host three times as much."""
+    if torch.is_grad_enabled() or _torch.in_transform():
+        return None
+    if _torch.any_autocast() or _torch.count_modes():
+        return None
+    if isinstance(options, dict):
+        scale, mask, align, layout, softcap, score_mod, model, *_ = options.values()
+        mask = _mask_of(mask)
+    else:
+        scale, (mask, align, layout, _, _, _, softcap, score_mod, _, model, _) = options
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    chosen = (mask, align, layout, is_deterministic, None, None, softcap, score_mod, model)
+    return replay(tensors, scale, chosen)
+
+
 class _Attention(torch.autograd.Function):
     """Of the operator's options, or of what `record` was given: what a plan has computed, the scale and
     the plan's options."""
@@ -393,6 +411,11 @@ class _Attention(torch.autograd.Function):
         q, k, v, bias, keep, sink_logits, kv_len, o, lse = ctx.saved_tensors
         if d_o is None and d_lse is None:
             return (None,) * 9
+        if bias is keep is sink_logits is kv_len is ctx.offset is d_lse is None:
+            found = _replay(ctx.options, (q, k, v, o, lse, d_o))
+            if found is not None:
+                _, *needs = ctx.needs_input_grad[:4]
+                return (None, *(x if need else None for x, need in zip(found, needs)), *(None,) * 5)
         needs = ctx.needs_input_grad[1:]
         inputs = (
             torch.zeros_like(o) if d_o is None else d_o,
@@ -412,7 +435,6 @@ class _Attention(torch.autograd.Function):
         *gradients, d_bias, d_sink_logits = found
         found = (*gradients, d_bias, None, d_sink_logits, None, None)
         return (None, *(gradient if need else None for gradient, need in zip(found, needs)))
-
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
