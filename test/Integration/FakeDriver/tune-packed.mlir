@@ -3,7 +3,7 @@
 // nothing: values of 0 and an output of 0 before the launch are what they leave.
 //
 // REQUIRES: fakecuda
-// What a sanitizer sees of the tuner it sees in tune-hopper.mlir.
+// What a sanitizer sees of the tuner it sees in CPU/tune.mlir and tune-refused.mlir.
 // UNSUPPORTED: asan
 // DEFINE: %{inputs} = --input=random --input=random --input=zeros --input=zeros
 // RUN: rm -rf %t && mkdir %t

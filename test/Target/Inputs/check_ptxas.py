@@ -78,6 +78,8 @@ REGISTER_FILE, MOST_REGISTERS = 65536, 255
 # Fewest products of a step that makes dk and dv, and the least part of its arithmetic that stands
 # beside a product.
 KEY_PRODUCTS, LEAST_BESIDE = 4, 0.4
+# Products of a step of a consumer that has one of the sums: scores or the gradients of weights, its sum, its part of dq.
+SPLIT_PRODUCTS = 3
 
 
 # An attention, or its gradients: element type, head dimension, name of the mask or of what else the
@@ -302,23 +304,29 @@ def check_overlap(sass, made=1):
 
 def check_pending(sass):
     """What a loop of gradients waits for first leaves another product pending, but where dv alone
-    is made, of two; and of a loop that makes dk and dv a good part of the arithmetic is done beside
+    is made, of two. Where consumers have one of the sums each, the first product is all that its step
+    can begin with, and a later wait does. And of a loop that makes dk and dv a good part of the arithmetic is done beside
     one. A product that is waited for where it is issued, as ptxas makes of those it serialises, has
     none beside it."""
     loops = key_loops(sass)
     problems = [] if loops else ["no loop over tiles"]
     for loop in loops:
         issued = sum("HGMMA" in text and "gsb0" in text for text in loop)
-        pending, left, beside, apart = 0, None, 0, 0
+        pending, left, most, beside, apart = 0, None, 0, 0, 0
         for text in loop:
             if "HGMMA" in text and "gsb0" in text:
                 pending += 1
             elif wait := re.search(r"WARPGROUP\.DEPBAR\.LE gsb0, 0x(\d)", text):
                 pending = min(pending, int(wait.group(1)))
                 left = pending if left is None else left
+                most = max(most, pending)
             elif re.match(r"(@!?U?P\d )?(FADD|FMUL|FFMA|MUFU|F2FP)\b", text):
                 beside, apart = beside + (pending > 0), apart + (pending == 0)
-        if issued > 2 and not left:
+        # Of dq it makes a part, of what its sister hands it transposed.
+        is_split = issued == SPLIT_PRODUCTS and any("tnspA" in text for text in loop)
+        if is_split and not most:
+            problems.append(f"a loop of {issued} products whose waits leave none pending")
+        elif issued > 2 and not is_split and not left:
             problems.append(f"a loop of {issued} products whose first wait leaves none pending")
         if issued >= KEY_PRODUCTS and beside < LEAST_BESIDE * (beside + apart):
             problems.append(f"a loop with {beside} of {beside + apart} instructions beside a product")
@@ -426,12 +434,13 @@ def main():
     parser.add_argument("chip")
     parser.add_argument("nvdisasm", nargs="?")
     parser.add_argument("--op", choices=("attention", "gradients"), help="one of the two, on sm_90a; both by default")
+    parser.add_argument("--every", type=int, default=1, metavar="N", help="only each Nth case; rows may then be chosen for none")
     args = parser.parse_args()
-    every = [case for case in cases(args.chip) if args.op in (None, case.op)]
+    every = [case for case in cases(args.chip) if args.op in (None, case.op)][::args.every]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(lambda case: check(args.ptxas, args.chip, args.nvdisasm, case), every))
     chosen = [(case, schedule) for case, (_, _, schedule) in zip(every, results)]
-    unmatched = check_rows(args.chip, args.op, chosen)
+    unmatched = check_rows(args.chip, args.op, chosen) if args.every == 1 else []
     for line in [line for line, _, _ in results] + unmatched:
         print(line)
     failures = sum(not well for _, well, _ in results) + len(unmatched)
