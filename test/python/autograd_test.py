@@ -182,16 +182,15 @@ class AutogradTest(unittest.TestCase):
         for other in results[1:]:
             self.assertTrue(all(map(torch.equal, results[0], other)))
         q = leaves[0]
-        self.assertTrue(torch.equal(results[0][0], torch.autograd.grad(o, q, weigh, retain_graph=True)[0]))
+        alone = torch.autograd.grad(o, q, weigh, retain_graph=True)[0]
+        self.assertTrue(torch.equal(results[0][0], alone))
         self.assertEqual(len(calls), 1)
         torch.use_deterministic_algorithms(True)
         self.addCleanup(torch.use_deterministic_algorithms, False)
         torch.autograd.grad(o, leaves, weigh, retain_graph=True)
         self.assertEqual([options["deterministic"] for options in calls], [False, True])
         with self.assertRaisesRegex(UnsupportedError, "differentiated once"):
-            torch.autograd.grad(
-                torch.autograd.grad(o, q, weigh, create_graph=True)[0].sum(), q
-            )
+            torch.autograd.grad(torch.autograd.grad(o, q, weigh, create_graph=True)[0].sum(), q)
 
     def test_a_call_is_cheap(self):
         threads = torch.get_num_threads()
