@@ -192,6 +192,27 @@ class AutogradTest(unittest.TestCase):
         with self.assertRaisesRegex(UnsupportedError, "differentiated once"):
             torch.autograd.grad(torch.autograd.grad(o, q, weigh, create_graph=True)[0].sum(), q)
 
+    def test_gradients_of_the_operator_itself(self):
+        """Torch hands over the options that are not as by default, in its own order."""
+        weigh = torch.randn(2, 4, 20, 16)
+        for options in (
+            {}, {"softcap": 5.0}, {"scale": 0.2, "align": "top_left", "mask": str(causal)},
+            {"mask": str(causal), "scale": 0.3},
+        ):  # fmt: skip
+            with self.subTest(**options):
+                _cache.cache.clear()
+                leaves = self.inputs()
+                given = {**options, "mask": causal} if "mask" in options else options
+                results = []
+                for call in (
+                    lambda: torch.ops.flashattn.attention(*leaves, *[None] * 5, **options)[0],
+                    lambda: torch.ops.flashattn.attention(*leaves, *[None] * 5, **options)[0],
+                    lambda: attention(*leaves, **given),
+                ):
+                    results.append(torch.autograd.grad((call() * weigh).sum(), leaves))
+                for other in results[1:]:
+                    self.assertTrue(all(map(torch.equal, results[0], other)))
+
     def test_a_call_is_cheap(self):
         threads = torch.get_num_threads()
         self.addCleanup(torch.set_num_threads, threads)

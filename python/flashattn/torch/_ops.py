@@ -381,7 +381,10 @@ def _replay(options: Any, tensors: Tuple[Any, ...]) -> Any:
     if _torch.any_autocast() or _torch.count_modes():
         return None
     if isinstance(options, dict):
-        scale, mask, align, layout, softcap, score_mod, model, *_ = options.values()
+        # Who calls the operator itself leaves out what is as by default.
+        fields = {**(_forward.__kwdefaults__ or {}), **options}
+        names = ("scale", "mask", "align", "layout", "softcap", "score_mod", "model")
+        scale, mask, align, layout, softcap, score_mod, model = map(fields.__getitem__, names)
         mask = _mask_of(mask)
     else:
         scale, (mask, align, layout, _, _, _, softcap, score_mod, _, model, _) = options

@@ -151,6 +151,12 @@ def check_speed():
         cudnn = [float(row["ours"]) / float(row["cudnn"]) for row in rows if row["cudnn"] != "-"]
         return extremes(plain), extremes(sinks), extremes(cudnn)
 
+    of = {row["gradients of"]: row for row in gradients}
+    for row in table:
+        peers_of = [of[row["shape"]][peer] for peer in ("cudnn", "fa3", "fa4") if of[row["shape"]][peer] != "-"]
+        expected = [of[row["shape"]]["ours"], max(peers_of, key=float)]
+        if (got := [row["gradients"], row["the fastest peer's"]]) != expected:
+            failures.append(f"README.md, {row['shape']}: expected gradients {', '.join(expected)} but got {', '.join(got)}")
     decoding = float(record["decode-gqa"][ratio])
     forward = beside([row for name, row in record.items() if name != "decode-gqa"])
     backward = beside(gradients)

@@ -304,9 +304,9 @@ def check_overlap(sass, made=1):
 
 def check_pending(sass):
     """What a loop of gradients waits for first leaves another product pending, but where dv alone
-    is made, of two. Where consumers have one of the sums each, the first product is all that its step
-    can begin with, and a later wait does. And of a loop that makes dk and dv a good part of the arithmetic is done beside
-    one. A product that is waited for where it is issued, as ptxas makes of those it serialises, has
+    is made, of two. Where consumers have one of the sums each, the first product is all that its
+    step can begin with, and a later wait does. And of a loop that makes dk and dv a good part of the
+    arithmetic is done beside one. A product that is waited for where it is issued, as ptxas makes of those it serialises, has
     none beside it."""
     loops = key_loops(sass)
     problems = [] if loops else ["no loop over tiles"]
