@@ -107,7 +107,10 @@ Error JITExecutable::initialize(const HostImage &image, ArrayRef<Symbol> symbols
                   .setObjectLinkingLayerCreator([this](llvm::orc::ExecutionSession &session) {
                     return std::make_unique<llvm::orc::RTDyldObjectLinkingLayer>(
                         session, [this](const llvm::MemoryBuffer &) {
-                          return std::make_unique<llvm::SectionMemoryManager>(&mapper);
+                          // All sections in one piece: relocations between them reach 2 GB, and
+                          // where a process has many mappings the next free place may be further.
+                          return std::make_unique<llvm::SectionMemoryManager>(
+                              &mapper, /*ReserveAlloc=*/true);
                         });
                   })
                   .create();

@@ -16,6 +16,7 @@
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
@@ -142,12 +143,32 @@ createHostMachine(llvm::CodeGenOptLevel level) {
   return builder->createTargetMachine();
 }
 
+/// Kernels on a model spend their time in it and are long: most passes cost more than they bring.
+/// These take apart the vectors of a hundred elements and more of which each is used by itself,
+/// from which instruction selection would take most of a launch's time.
+static Error simplifyForModel(llvm::Module &code, llvm::TargetMachine &machine) {
+  llvm::PassBuilder builder(&machine);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager cycles;
+  llvm::ModuleAnalysisManager modules;
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(cycles);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, cycles, modules);
+  llvm::ModulePassManager passes;
+  if (Error error =
+          builder.parsePassPipeline(passes, "function(early-cse,instcombine<no-verify-fixpoint>)"))
+    return error;
+  passes.run(code, modules);
+  return Error::success();
+}
+
 Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, bool forModel,
                                                           ArrayRef<StringRef> symbols) {
-  // Kernels on a model spend their time in it, and are long: passes over them cost more than they
-  // bring.
   auto machine =
-      createHostMachine(forModel ? llvm::CodeGenOptLevel::Less : llvm::CodeGenOptLevel::Aggressive);
+      createHostMachine(forModel ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Aggressive);
   if (!machine)
     return machine.takeError();
   prepareTranslation(lowered);
@@ -171,8 +192,9 @@ Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, bool
     image.functions.push_back(name.str());
   }
   hideAllBut(*code, kept);
-  if (Error error = makeOptimizingTransformer(/*optLevel=*/forModel ? 0 : 3, /*sizeLevel=*/0,
-                                              machine->get())(code.get()))
+  if (Error error = forModel ? simplifyForModel(*code, **machine)
+                             : makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0,
+                                                         machine->get())(code.get()))
     return error;
   if (SmallVector<std::string> unresolved = findUnresolved(*code, symbols); !unresolved.empty())
     return formatError("the module calls functions that nobody defines: {0}",

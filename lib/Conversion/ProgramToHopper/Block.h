@@ -45,9 +45,9 @@ struct BlockValues {
   SmallVector<Value> exchanged; ///< memref<2 x panels x rows x columns> each
   SmallVector<Value> rows;      ///< memref<stages x elements x f32> each
   SmallVector<Value> staging;   ///< memref<warps x elements x f32> each
-  Value barriers; ///< memref<N x i64>
-  Value hulls;    ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
-  Value numbers;  ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
+  Value barriers;               ///< memref<N x i64>
+  Value hulls;                  ///< memref<slots x intervals x 2 x i32>: tiles that a group reads
+  Value numbers;                ///< memref<slots x 4 x i32>: batch, head, tile and end of a group
   // In the kernel.
   Group group;             ///< the only one of a block that is not persistent
   Value thread, warpgroup; ///< number in the block; uniform over a warp
@@ -200,6 +200,7 @@ private:
   void clearMissingRows(LoadTileOp load, Value tile);
   void exchange(TileLoopOp loop, Value first, Value step);
   SmallVector<Value> getPlace(AddTileOp added);
+  void addHeld(Value tile, AddTileOp added, ValueRange indices);
   void addTiles(mlir::Block *body, Value step);
   void pinOperands(TileLoopOp loop);
   void meet();

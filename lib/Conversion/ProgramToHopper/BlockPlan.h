@@ -43,18 +43,18 @@ struct BlockPlan {
   SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
   /// Products of the loop whose left-hand side, transposed, consumers hand each other.
   SmallVector<vector::ContractionOp> exchanges;
-  SmallVector<AddTileOp> added;      ///< tiles that are added to global memory, at most one a step
-  bool takesTurns = false;           ///< whether programs that add to the same tiles do so in turns
-  bool batchesShare = false;         ///< whether batches share what a consumer itself reads
-  int64_t intervals = 0;             ///< of the loop
-  bool countsRounds = false;         ///< whether the loop has rounds
-  SumSplit split;                    ///< where consumers split the sums
-  std::optional<int64_t> consumer;   ///< whose share of the sums `program` is, if it is one
-  Value passed, handed;              ///< of a share: what it passes on, and what it hands to all
-  SmallVector<bool> cleared;         ///< of each resident, whether its missing rows are to be zeros
-  std::optional<int64_t> firstTile;  ///< where the only interval begins, if that is known
-  bool sharesIntervals = false;      ///< whether the programs of a block have the same
-  WarpgroupBlockPlan memory;         ///< buffers and barriers by number
+  SmallVector<AddTileOp> added;     ///< tiles that are added to global memory, at most one a step
+  bool takesTurns = false;          ///< whether programs that add to the same tiles do so in turns
+  bool batchesShare = false;        ///< whether batches share what a consumer itself reads
+  int64_t intervals = 0;            ///< of the loop
+  bool countsRounds = false;        ///< whether the loop has rounds
+  SumSplit split;                   ///< where consumers split the sums
+  std::optional<int64_t> consumer;  ///< whose share of the sums `program` is, if it is one
+  Value passed, handed;             ///< of a share: what it passes on, and what it hands to all
+  SmallVector<bool> cleared;        ///< of each resident, whether its missing rows are to be zeros
+  std::optional<int64_t> firstTile; ///< where the only interval begins, if that is known
+  bool sharesIntervals = false;     ///< whether the programs of a block have the same
+  WarpgroupBlockPlan memory;        ///< buffers and barriers by number
 
   /// The plan of `program`, whose schedule has roles. Errors, at the op that is in the way.
   static FailureOr<BlockPlan> get(ProgramOp program);
@@ -79,6 +79,8 @@ struct BlockPlan {
   bool claims() const { return roles.getClaimsBelow() > 0; }
   /// Places through which consumers hand what is added of a step to spare warps; 0: they add it.
   int64_t getAddStages() const { return roles.getAddStages(); }
+  /// Whether threads add what they hold, and not copies what their warps stage.
+  bool addsDirectly() const { return roles.getDirectAdds() != 0; }
   /// Whether the loop goes over several intervals, or over them in rounds.
   bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }

@@ -194,8 +194,11 @@ void ConsumerBuilder::addPart(BlockPlan &share, vector::ContractionOp product, A
   Value &row = place[place.size() - 2];
   row = add(row, index(before / width));
   place.back() = add(place.back(), index(before % width));
-  hopper::AddTileOp::create(b, loc, part, block.staging[consumer], added.getTarget(), place,
-                            /*warp=*/Value());
+  if (plan.addsDirectly())
+    addHeld(part, added, place);
+  else
+    hopper::AddTileOp::create(b, loc, part, block.staging[consumer], added.getTarget(), place,
+                              /*warp=*/Value());
   b.eraseOp(added);
   b.eraseOp(product);
 }

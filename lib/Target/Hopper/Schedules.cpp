@@ -330,6 +330,8 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         "expected add_stages 0 but for gradients, whose programs may add sums, but "
         "got {0}",
         stages);
+  if (schedule.getRoles().getDirectAdds())
+    return "expected direct_adds 0 but for gradients, whose programs may add sums, but got 1";
   // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
   // addresses all.
   int64_t n = schedule.getTileN();
@@ -370,8 +372,8 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   if (mask.shape == MaskShape::Triangular)
     roles.section =
         op.getDeterministic() ? kHeads : std::max<int64_t>(1, heads / op.getKnownGroup());
-  // Programs of bands are so short that the first tiles' way to who adds and back shows: 2 to 5 % slower
-  // on an H100. Elsewhere it is 2 to 5 % faster, and up to 6 % under a causal mask.
+  // Programs of bands are so short that the first tiles' way to who adds and back shows: 2 to 5 %
+  // slower on an H100. Elsewhere it is 2 to 5 % faster, and up to 6 % under a causal mask.
   bool byOthers = op.getDeterministic() || mask.shape != MaskShape::Banded;
   // Whose turn it is would be a fourth number of each query where a bias' gradient has the third.
   if (!op.getDeterministic() || !op.getDBiasInit()) {
@@ -390,8 +392,8 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   if (isWide && !op.getDeterministic())
     add(kRows, kRows, 2, /*apart=*/false, /*splits=*/true);
   add(kRows, kRows, 2);
-  // Measured with D = 256 on an H200: 48 queries a step are 2 to 4 % faster than 32. The intervals of
-  // bands leave no registers for them.
+  // Measured with D = 256 on an H200: 48 queries a step are 2 to 4 % faster than 32. The intervals
+  // of bands leave no registers for them.
   if (mask.shape != MaskShape::Banded && isWide)
     add(kRows, 3 * kRows / 4, 2, /*apart=*/true);
   add(kRows, kRows / 2, 3, /*apart=*/true);
@@ -425,14 +427,12 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
         block.outputs.push_back(tile);
     // What a query's scores are taken against, and what is subtracted from its gradients.
     block.rows.assign(overKeys ? residents.size() : 0, streamed.front().rows);
-    if (schedule.sharesProgram()) {
+    if (schedule.sharesProgram())
       block.exchanged = {{"ds", m, n}};
-      block.added = n * d;
-    }
-    block.addStages = overKeys ? roles.getAddStages() : 0;
     block.passes = schedule.splitsSums();
-    if (block.passes)
-      block.added = kColumnsAdded * n * roles.getConsumers();
+    if (schedule.sharesProgram() && !roles.getDirectAdds())
+      block.added = block.passes ? kColumnsAdded * n * roles.getConsumers() : n * d;
+    block.addStages = overKeys ? roles.getAddStages() : 0;
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = TileIntervalPlan(visible, axis, streamed.front().rows).size();
     plans.push_back(planWarpgroupBlock(block).memory);
@@ -477,6 +477,8 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
         "expected add_stages 0 where consumers do not share a program, or split its "
         "sums, but got {0}",
         stages);
+  if (schedule.getRoles().getDirectAdds() && !schedule.addsQueries())
+    return "expected direct_adds 0 where programs do not add up sums of queries, but got 1";
   if (!stages && canAdd && op.getDeterministic())
     return "expected add_stages 1 or 2 where sums must be deterministic, but got 0: consumers do "
            "not "
