@@ -182,6 +182,29 @@ mlir::flashattn::completeSchedule(StringRef text, FloatType element, bool onCPU)
   return fields;
 }
 
+Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRef text) {
+  GivenFields given = split(text);
+  ScheduleFields same = fields;
+  if (auto roles = given.find("roles"); roles != given.end()) {
+    // Of a copy where there are none, so that text that is none is an error anyhow.
+    RolesFields own = fields.roles.value_or(RolesFields());
+    StringRef inner = roles->second;
+    if (!inner.consume_front("<") || !inner.consume_back(">"))
+      return llvm::createStringError("expected schedule field roles to be fields in <> but got '" +
+                                     roles->second + "'");
+    FieldReader reader("roles", split(inner));
+    visitRolesFields(own, reader);
+    if (Error error = reader.finish())
+      return error;
+    same.roles = own;
+  }
+  FieldReader reader("schedule", std::move(given));
+  visitScheduleFields(same, reader);
+  if (Error error = reader.finish())
+    return error;
+  return same == fields;
+}
+
 /// `fields` with those of `text` in their place, which are known to be some.
 static ScheduleFields replaceFields(ScheduleFields fields, StringRef text, FloatType element,
                                     bool onCPU) {

@@ -1,5 +1,5 @@
 // A chip that no row of the table has is an error that names those that there are, not the code
-// generator's end. Every row's PTX is of the lowest version that has it.
+// generator's end. Every row's PTX is of the lowest version that has it and what is used of it.
 //
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=sm_99 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_99
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=sm_75 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_75
@@ -13,7 +13,7 @@
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_87 | FileCheck %s -DVERSION=7.4 -DCHIP=sm_87
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_89 | FileCheck %s -DVERSION=7.8 -DCHIP=sm_89
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90 | FileCheck %s -DVERSION=7.8 -DCHIP=sm_90
-// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s -DVERSION=8.0 -DCHIP=sm_90a
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s -DVERSION=8.1 -DCHIP=sm_90a
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_100 | FileCheck %s -DVERSION=8.6 -DCHIP=sm_100
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_100a | FileCheck %s -DVERSION=8.6 -DCHIP=sm_100a
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_103 | FileCheck %s -DVERSION=8.8 -DCHIP=sm_103

@@ -120,7 +120,8 @@ cl::opt<std::string> chip("chip", cl::value_desc("sm_XX"),
                           cl::cat(compileCategory));
 cl::opt<std::string>
     schedule("schedule", cl::value_desc("tile_m = …, …"),
-             cl::desc("Fields of the schedule to pin, as 'tile_m = 64'; those left out are chosen"),
+             cl::desc("Fields of the schedule to pin, as 'tile_m = 64'; those left out are chosen. "
+                      "With --tune only schedules with these are tried"),
              cl::cat(compileCategory));
 cl::opt<bool> fuseFlag("fuse-projection",
                        cl::desc("CPU: multiply each head's output as soon as it is finished"),

@@ -52,9 +52,10 @@ constexpr double kMargin = 0.02;
 
 } // namespace
 
-/// The compiler's own choice, and after it what the machine's grid has. Errors: nothing fits.
+/// The compiler's own choice, and after it what the machine's grid has of schedules with the fields
+/// of `pins`. Errors: nothing fits, or the grid has none with these.
 template <typename OpT>
-static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine) {
+static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, StringRef pins) {
   auto refuse = [&](ScheduleAttr schedule) { return explainRefusal(op, schedule, machine); };
   SmallVector<ScheduleAttr> candidates = getScheduleCandidates(op, machine);
   Refusals refusals;
@@ -78,16 +79,25 @@ static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine) {
   TrialProblem problem = TrialProblem::of(op);
   // Few queries need many parts whatever else is tried.
   problem.splits = own.splits;
-  for (const ScheduleFields &fields : getTrials(problem, machine))
-    if (fields != own)
+  for (const ScheduleFields &fields : getTrials(problem, machine)) {
+    Expected<bool> isWanted = hasFields(fields, pins);
+    if (!isWanted)
+      return isWanted.takeError();
+    if (*isWanted && fields != own)
       add(fields);
+  }
+  if (trials.size() == 1 && !pins.empty())
+    return llvm::createStringError("--tune: expected --schedule to be fields of schedules that are "
+                                   "tried but none of them has '" +
+                                   pins + "'");
   return trials;
 }
 
-static Expected<std::vector<Trial>> listTrials(AttentionOpInterface op, const Machine &machine) {
+static Expected<std::vector<Trial>> listTrials(AttentionOpInterface op, const Machine &machine,
+                                               StringRef pins) {
   if (auto forward = dyn_cast<AttentionOp>(*op))
-    return listTrials(forward, machine);
-  return listTrials(cast<AttentionBackwardOp>(*op), machine);
+    return listTrials(forward, machine, pins);
+  return listTrials(cast<AttentionBackwardOp>(*op), machine, pins);
 }
 
 /// Largest difference of two outputs, relative to values above 1; infinite where one is no number.
@@ -256,7 +266,7 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   if (Error error = checkTunedSchedules(file))
     return error;
 
-  Expected<std::vector<Trial>> listed = listTrials(op, *machine);
+  Expected<std::vector<Trial>> listed = listTrials(op, *machine, options.schedule);
   if (!listed)
     return listed.takeError();
   std::vector<Trial> trials = std::move(*listed);

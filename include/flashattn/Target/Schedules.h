@@ -67,6 +67,10 @@ ScheduleAttr parseScheduleFields(StringRef fields, MLIRContext *context);
 llvm::Expected<std::optional<ScheduleFields>> completeSchedule(StringRef text, FloatType element,
                                                                bool onCPU);
 
+/// Whether a schedule has the fields of "tile_n = 80, roles = <consumers = 3>", whatever others it
+/// has. Errors: fields that are unknown, and values that are no numbers.
+llvm::Expected<bool> hasFields(const ScheduleFields &fields, StringRef text);
+
 /// The schedule for `op` that has the fields of `text`, in any order. Those left out are what
 /// completeSchedule says; or else those of the first candidate that has the given ones and fits, or
 /// that fits once it is given them. Errors: those of completeSchedule, numbers that no schedule
@@ -101,9 +105,9 @@ RolesFields completeRoles(int64_t consumers, int64_t blocks, FloatType element,
 /// What there is to tune.
 struct TrialProblem {
   FloatType element;
-  int64_t group = 1;  ///< query heads of a key/value head, 1 where unknown
-  bool packs = false; ///< whether tiles of several heads may pay: a short window, few queries
-  int64_t splits = 1; ///< of every trial
+  int64_t group = 1;      ///< query heads of a key/value head, 1 where unknown
+  bool packs = false;     ///< whether tiles of several heads may pay: a short window, few queries
+  int64_t splits = 1;     ///< of every trial
   bool gradients = false; ///< whether it is the gradients that are to be tuned
   static TrialProblem of(AttentionOp op);
   static TrialProblem of(AttentionBackwardOp op);

@@ -41,16 +41,19 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
             SmallVector<int64_t> some = {kWarps * std::max<int64_t>(1, m / kRows)};
             if (m == kRows && consumers == 2)
               some.push_back(kWarps * consumers);
-            // Who adds shares of dq where all of them have it, and how.
-            SmallVector<std::pair<int64_t, int64_t>> adds = {{0, 0}, {0, 1}};
-            if (m > kRows)
-              adds.append({{1, 0}, {2, 0}});
-            for (auto [addStages, directAdds] : adds) {
-              roles.addStages = addStages;
-              roles.directAdds = directAdds;
-              for (int64_t warps : orElse(grid.warps, some))
+            for (int64_t warps : orElse(grid.warps, some)) {
+              // Who adds shares of dq where a block has all of them, and how.
+              SmallVector<std::pair<int64_t, int64_t>> adds = {{0, 0}};
+              if (m > kRows || warps > kWarps)
+                adds.push_back({0, 1});
+              if (m > kRows)
+                adds.append({{1, 0}, {2, 0}});
+              for (auto [addStages, directAdds] : adds) {
+                roles.addStages = addStages;
+                roles.directAdds = directAdds;
                 for (int64_t pack : orElse(grid.pack, {1}))
                   addTiles(roles, m, warps, pack);
+              }
             }
           }
         }

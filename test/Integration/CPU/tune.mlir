@@ -9,6 +9,16 @@
 // FILE: "cpu/16/16/f32/triangular": {
 // FILE: "schedule": "tile_m =
 
+// Only schedules with fields that are pinned are tried, beside the compiler's own choice.
+// RUN: flash-run %s --device=cpu --tune --schedule='tile_n = 16' --tuned-schedules=%t/pinned.json --bench=0.001 | grep '^tune: tile_m' | grep -v "compiler's own choice" > %t/pinned.txt
+// RUN: FileCheck %s --check-prefix=FIELDS < %t/pinned.txt
+// RUN: not grep -v 'tile_n = 16,' %t/pinned.txt
+// FIELDS: tune: tile_m
+// RUN: not flash-run %s --device=cpu --tune --schedule='tile_n = 17' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=NONE
+// NONE: error: --tune: expected --schedule to be fields of schedules that are tried but none of them has 'tile_n = 17'
+// RUN: not flash-run %s --device=cpu --tune --schedule='depth = 1' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=UNKNOWN
+// UNKNOWN: error: expected schedule fields tile_m, {{.*}} but got depth
+
 // What is found is used, unless told not to; pins come first.
 // RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/given.json
 // RUN: flash-run %s --device=cpu --verify --tuned-schedules=%t/given.json --dump-dir=%t/dump | FileCheck %s --check-prefix=PASS

@@ -7,7 +7,7 @@
 // UNSUPPORTED: asan
 // DEFINE: %{inputs} = --input=random --input=random --input=zeros --input=zeros
 // RUN: rm -rf %t && mkdir %t
-// RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda %{inputs} --tune --tuned-schedules=%t/schedules.json --bench=0.0001 | FileCheck %s
+// RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda %{inputs} --tune --schedule='stages = 2, tile_n = 32' --tuned-schedules=%t/schedules.json --bench=0.0001 | FileCheck %s
 // CHECK-DAG: tune: tile_m = 64, tile_n = 32, {{.*}}, pack = 2, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>: {{[0-9.]+}} ms
 // CHECK-DAG: tune: tile_m = 64, tile_n = 32, {{.*}}, pack = 2, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, query_stages = 2>: {{[0-9.]+}} ms
 // CHECK-NOT: pack = 4
