@@ -17,8 +17,12 @@ struct Order {
 /// one program or in two.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
   auto addTiles = [&](const RolesFields &roles, int64_t m, int64_t warps, int64_t pack) {
+    // Where nothing is staged there is room for one more.
+    SmallVector<int64_t> depths = {2, 3};
+    if (roles.directAdds)
+      depths.push_back(4);
     for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
-      for (int64_t stages : orElse(grid.stages, {2, 3}))
+      for (int64_t stages : orElse(grid.stages, depths))
         for (bool apart : {false, true}) {
           ScheduleFields fields = makeFields(n, stages, pack, roles, problem.element);
           fields.tileM = m;
