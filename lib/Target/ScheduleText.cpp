@@ -137,11 +137,20 @@ private:
 
 } // namespace
 
-static Expected<RolesFields> completeRolesText(StringRef text, FloatType element) {
-  if (!text.consume_front("<") || !text.consume_back(">"))
+/// The fields of "<consumers = 3>".
+static Expected<GivenFields> splitRoles(StringRef text) {
+  StringRef inner = text;
+  if (!inner.consume_front("<") || !inner.consume_back(">"))
     return llvm::createStringError("expected schedule field roles to be fields in <> but got '" +
                                    text + "'");
-  FieldReader reader("roles", split(text));
+  return split(inner);
+}
+
+static Expected<RolesFields> completeRolesText(StringRef text, FloatType element) {
+  Expected<GivenFields> given = splitRoles(text);
+  if (!given)
+    return given.takeError();
+  FieldReader reader("roles", std::move(*given));
   int64_t consumers = reader.getNumber("consumers", 1), blocks = reader.getNumber("blocks", 1);
   RolesFields roles = completeRoles(consumers, blocks, element);
   if (reader.has("producer_registers") && !reader.has("registers"))
@@ -188,11 +197,10 @@ Expected<bool> mlir::flashattn::hasFields(const ScheduleFields &fields, StringRe
   if (auto roles = given.find("roles"); roles != given.end()) {
     // Of a copy where there are none, so that text that is none is an error anyhow.
     RolesFields own = fields.roles.value_or(RolesFields());
-    StringRef inner = roles->second;
-    if (!inner.consume_front("<") || !inner.consume_back(">"))
-      return llvm::createStringError("expected schedule field roles to be fields in <> but got '" +
-                                     roles->second + "'");
-    FieldReader reader("roles", split(inner));
+    Expected<GivenFields> givenRoles = splitRoles(roles->second);
+    if (!givenRoles)
+      return givenRoles.takeError();
+    FieldReader reader("roles", std::move(*givenRoles));
     visitRolesFields(own, reader);
     if (Error error = reader.finish())
       return error;

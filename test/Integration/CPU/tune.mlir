@@ -18,6 +18,8 @@
 // NONE: error: --tune: expected --schedule to be fields of schedules that are tried but none of them has 'tile_n = 17'
 // RUN: not flash-run %s --device=cpu --tune --schedule='depth = 1' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=UNKNOWN
 // UNKNOWN: error: expected schedule fields tile_m, {{.*}} but got depth
+// RUN: not flash-run %s --device=cpu --tune --schedule='roles = 3' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=ROLES
+// ROLES: error: expected schedule field roles to be fields in <> but got '3'
 
 // What is found is used, unless told not to; pins come first.
 // RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/given.json

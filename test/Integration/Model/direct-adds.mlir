@@ -1,7 +1,8 @@
 // Threads that add what they hold of dq themselves (docs/kernel.md), against float64: consumers that share a program, with a
 // part of the columns each or with the rows of as many queries; and those that split its sums.
 //
-// Has failed twice in some hundred runs, for a reason that is not known yet; a run of it that is reported as flaky is to be
+// This test and the other one of these functions have each failed once in some hundred runs, for a reason that is not known
+// yet: a run that is reported as flaky is to be
 // looked into.
 // ALLOW_RETRIES: 2
 // RUN: flash-run %s --device=model:sm_90a --function=columns --verify --model-seeds=2 | FileCheck %s
