@@ -81,7 +81,8 @@ class TimingTest(unittest.TestCase):
         self.assertEqual(len(rows), 4)
         self.check(rows)
         for _, _, took in rows:
-            self.assertEqual((took["kernels"], took["driver"]), (0, 0))
+            # Nothing to do, however long a busy machine takes over it.
+            self.assertLess(took["kernels"] + took["driver"], 20)
 
     def test_failing_driver(self):
         done = run("-m", "flashattn", "doctor", "--timing", FAKE_CUDA_FAIL="cuMemAlloc=2")

@@ -221,6 +221,23 @@ static Operation *findFirstUse(RewriterBase &b, Value passed) {
   return firstOf(passed);
 }
 
+namespace {
+/// The ops that a rewriter erases while it lasts. Whether an op is still there cannot be asked of the
+/// IR: a new one may have its address.
+class Erasures : public RewriterBase::Listener {
+public:
+  explicit Erasures(RewriterBase &b) : b(b), before(b.getListener()) { b.setListener(this); }
+  ~Erasures() override { b.setListener(before); }
+  void notifyOperationErased(Operation *op) override { erased.insert(op); }
+  bool contains(Operation *op) const { return erased.contains(op); }
+
+private:
+  RewriterBase &b;
+  OpBuilder::Listener *before;
+  DenseSet<Operation *> erased;
+};
+} // namespace
+
 /// A copy of the program with the sum that `consumer` makes and its part of what is added.
 BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
   OpBuilder::InsertionGuard guard(b);
@@ -253,16 +270,15 @@ BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
     b.replaceAllUsesWith(passed, read);
   }
   TileLoopOp loop = plan.loop;
+  Erasures erased(b);
   share.loop = keepSum(b, copyOf(loop), plan.split.sums[consumer], share.passed);
   eraseDead(b, *share.program.getBody(),
             SmallVector<Operation *>(share.residents.begin(), share.residents.end()));
-  DenseSet<Operation *> left;
-  share.program.walk([&](Operation *op) { left.insert(op); });
   for (BlockPlan::Row &row : share.rows)
-    if (!left.contains(row.load))
+    if (erased.contains(row.load))
       row.load = {};
   for (StoreTileOp &store : share.outputs)
-    if (!left.contains(store))
+    if (erased.contains(store))
       store = {};
   return share;
 }

@@ -1,10 +1,6 @@
 // Consumers that split the sums of a program (docs/kernel.md): masks, heads that share keys, lengths, and what else scores
 // may have, against float64.
 //
-// This test and the other one of these functions have each failed once in some hundred runs, for a reason that is not known
-// yet: a run that is reported as flaky is to be
-// looked into.
-// ALLOW_RETRIES: 2
 // RUN: flash-run %s --device=model:sm_90a --function=causal --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=window --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=lengths --verify --model-seeds=2 | FileCheck %s
