@@ -13,7 +13,7 @@
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_87 | FileCheck %s -DVERSION=7.4 -DCHIP=sm_87
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_89 | FileCheck %s -DVERSION=7.8 -DCHIP=sm_89
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90 | FileCheck %s -DVERSION=7.8 -DCHIP=sm_90
-// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s -DVERSION=8.1 -DCHIP=sm_90a
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s -DVERSION=8.0 -DCHIP=sm_90a
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_100 | FileCheck %s -DVERSION=8.6 -DCHIP=sm_100
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_100a | FileCheck %s -DVERSION=8.6 -DCHIP=sm_100a
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_103 | FileCheck %s -DVERSION=8.8 -DCHIP=sm_103

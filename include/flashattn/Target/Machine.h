@@ -20,7 +20,7 @@ struct ChipInfo {
     kWarpgroups = 2,      ///< `wgmma`, tensor copies and registers that warpgroups share out
   };
   StringLiteral name;
-  int64_t ptxVersion;      ///< the lowest that has it and what is used of it, 10 * major + minor
+  int64_t ptxVersion;      ///< the lowest that has it, 10 * major + minor
   int64_t sharedMemoryKiB; ///< that one block may use
   unsigned features;
 };

@@ -161,7 +161,6 @@ LogicalResult Distributor::distribute(Operation *op) {
       .Case([&](hopper::ReadTileOp op) { return readTile(op); })
       .Case([&](hopper::PinOp op) { return pin(op); })
       .Case([&](hopper::AddTileOp op) { return addTile(op); })
-      .Case([&](hopper::AddHeldOp op) { return addHeld(op); })
       .Case([&](hopper::StageTileOp op) { return stageTile(op); })
       .Case([&](AddTileOp op) { return addTile(op); })
       .Case([&](LoadAddedOp op) { return loadAdded(op); })

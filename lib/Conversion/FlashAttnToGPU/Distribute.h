@@ -83,7 +83,6 @@ private:
   LogicalResult readTile(hopper::ReadTileOp op);
   LogicalResult pin(hopper::PinOp op);
   LogicalResult addTile(hopper::AddTileOp op);
-  LogicalResult addHeld(hopper::AddHeldOp op);
   LogicalResult stageTile(hopper::StageTileOp op);
   /// The number of this thread's warp in its program.
   Value findWarp();

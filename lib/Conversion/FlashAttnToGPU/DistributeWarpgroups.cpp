@@ -155,15 +155,6 @@ LogicalResult Distributor::addTile(hopper::AddTileOp op) {
   return success();
 }
 
-LogicalResult Distributor::addHeld(hopper::AddHeldOp op) {
-  Value held = mapped(op.getValue());
-  if (!held)
-    return op.emitOpError() << "has no distribution to threads of its operand";
-  hopper::AddHeldOp::create(b, loc, held, op.getWarps(), op.getElements(), op.getTarget(),
-                            op.getIndices(), findWarp());
-  return success();
-}
-
 LogicalResult Distributor::stageTile(hopper::StageTileOp op) {
   Value held = mapped(op.getValue());
   if (!held)

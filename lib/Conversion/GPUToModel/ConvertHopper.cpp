@@ -73,13 +73,6 @@ static Value getLane(OpBuilder &b, Location loc, ModelKernel &kernel) {
   return LLVM::ZExtOp::create(b, loc, b.getI64Type(), lane);
 }
 
-constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
-
-static Value addBytes(OpBuilder &b, Location loc, Value address, Value bytes) {
-  return LLVM::GEPOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI8Type(),
-                             address, bytes);
-}
-
 /// Copies that add what warps have staged, as their lowering to PTX has them
 /// (convert-hopper-to-nvvm).
 template <typename Op> class StagedAdd {
@@ -127,7 +120,12 @@ public:
   }
 
 private:
-  Value add(Value address, Value bytes) { return addBytes(b, loc, address, bytes); }
+  static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
+
+  Value add(Value address, Value bytes) {
+    return LLVM::GEPOp::create(b, loc, LLVM::LLVMPointerType::get(b.getContext()), b.getI8Type(),
+                               address, bytes);
+  }
 
   OpBuilder &b;
   Location loc;
@@ -145,27 +143,6 @@ static void convert(hopper::AddTileOp op, ModelKernel &kernel) {
     staged.stage(step.first, step.count, step.at, step.pending);
     kernel.call(b, op, "FenceAsyncShared", {});
     staged.begin(step.count, step.at, step.before);
-  }
-}
-
-static void convert(AddHeldOp op, ModelKernel &kernel) {
-  OpBuilder b(op);
-  Location loc = op.getLoc();
-  kernel.spill(b, loc, op.getValue());
-  int64_t held = cast<VectorType>(op.getValue().getType()).getNumElements();
-  int64_t elements = op.getElements(), part = elements / kLanes;
-  Value warp = arith::IndexCastOp::create(b, loc, b.getI64Type(), op.getWarp());
-  Value target = kernel.getPointer(b, loc, op.getTarget(), op.getIndices());
-  target = addBytes(b, loc, target,
-                    LLVM::MulOp::create(b, loc, warp, constant(b, loc, elements * kBytes)));
-  target = addBytes(
-      b, loc, target,
-      LLVM::MulOp::create(b, loc, getLane(b, loc, kernel), constant(b, loc, kVector * kBytes)));
-  for (int64_t i = 0; i < held; i += kVector) {
-    int64_t before = i / part * op.getWarps() * elements + i % part * kLanes;
-    kernel.call(b, op, "AddGlobal",
-                {addBytes(b, loc, target, constant(b, loc, before * kBytes)),
-                 kernel.getScratch(b, loc, kVector * kBytes, i * kBytes)});
   }
 }
 
@@ -374,10 +351,9 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
   bool isKnown = true;
   OpBuilder b(op);
   llvm::TypeSwitch<Operation *>(op)
-      .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, AddHeldOp, StageTileOp,
-            AddStagedOp, hopper::StoreTileOp, ReadTileOp, ReadTurnOp, ClaimOp, AwaitTurnOp,
-            PassTurnOp, BarrierArriveOp, WgmmaOp, WgmmaWaitOp>(
-          [&](auto op) { convert(op, kernel); })
+      .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, StageTileOp, AddStagedOp,
+            hopper::StoreTileOp, ReadTileOp, ReadTurnOp, ClaimOp, AwaitTurnOp, PassTurnOp,
+            BarrierArriveOp, WgmmaOp, WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
       .Case([&](BarrierInitOp op) {
         convertBarrier(op, kernel, "BarrierInit",
                        [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });

@@ -1,4 +1,4 @@
-//===- AddsToNVVM.cpp - what adds to global memory, and whose turn it is ----===//
+//===- AddsToNVVM.cpp - copies that add, and whose turn it is ---------------===//
 
 #include "InlinePTX.h"
 #include "flashattn/Dialect/Hopper/IR/Hopper.h"
@@ -10,63 +10,21 @@ using namespace mlir::flashattn;
 using namespace mlir::flashattn::hopper;
 
 //===----------------------------------------------------------------------===//
-// What adds
+// Copies that add
 //===----------------------------------------------------------------------===//
 
 namespace {
-
-constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
-
-/// Where elements of a warp, `elements` in each part, go in global memory.
-class WarpTarget {
-public:
-  WarpTarget(ConversionPatternRewriter &b, Location loc, const LLVMTypeConverter &converter,
-             Value warp, int64_t warps, int64_t elements)
-      : b(b), loc(loc), converter(converter), warp(warp), warps(warps), elements(elements) {}
-
-  /// The i64 address of its first one in `target` at `indices`, where all warps have added `before`
-  /// of their threads' before. The row, which changes from step to step, comes last: a loop then
-  /// keeps one pointer.
-  Value find(TypedValue<BaseMemRefType> target, Value converted, ValueRange at, int64_t before) {
-    auto type = cast<MemRefType>(target.getType());
-    SmallVector<Value> indices(at);
-    Value row = std::exchange(indices[indices.size() - 2], constant(0));
-    Value start = LLVM::getStridedElementPtr(b, loc, converter, type, converted, indices);
-    start = LLVM::PtrToIntOp::create(b, loc, warp.getType(), start);
-    Value mine = addProduct(addProduct(start, warp, elements * kBytes), row,
-                            type.getShape().back() * kBytes);
-    if (!before)
-      return mine;
-    return LLVM::AddOp::create(b, loc, mine, constant(before * kLanes * warps * kBytes));
-  }
-
-private:
-  Value constant(int64_t value) {
-    return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(warp.getType(), value));
-  }
-  Value addProduct(Value sum, Value value, int64_t factor) {
-    return LLVM::AddOp::create(b, loc, sum, LLVM::MulOp::create(b, loc, value, constant(factor)));
-  }
-
-  ConversionPatternRewriter &b;
-  Location loc;
-  const LLVMTypeConverter &converter;
-  Value warp;
-  int64_t warps, elements;
-};
 
 /// Copies that add, each of what a warp has staged.
 class StagedAdd {
 public:
   StagedAdd(ConversionPatternRewriter &b, Location loc, const LLVMTypeConverter &converter,
             TypedValue<BaseMemRefType> staging, Value convertedStaging, Value warp)
-      : b(b), loc(loc), elements(cast<MemRefType>(staging.getType()).getDimSize(1)),
-        target(b, loc, converter, warp, cast<MemRefType>(staging.getType()).getDimSize(0),
-               elements),
-        lane(createLane(b, loc)) {
-    Value zero = LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(warp.getType(), 0));
-    Value start =
-        createSharedAddress(b, loc, converter, staging, convertedStaging, ValueRange{warp, zero});
+      : b(b), loc(loc), converter(converter), warp(warp),
+        warps(cast<MemRefType>(staging.getType()).getDimSize(0)),
+        elements(cast<MemRefType>(staging.getType()).getDimSize(1)), lane(createLane(b, loc)) {
+    Value start = createSharedAddress(b, loc, converter, staging, convertedStaging,
+                                      ValueRange{warp, constant(0)});
     mine = LLVM::AddOp::create(
         b, loc, start, LLVM::MulOp::create(b, loc, lane, constantI32(b, loc, kVector * kBytes)));
   }
@@ -102,9 +60,11 @@ public:
   /// Begins the copy of `count` elements of a thread, or of as many of each warp's threads, behind
   /// `fence`: those that stand from number `at` on, where all warps have added `before` of their
   /// threads' before. The first lane's own place is the warp's.
-  void add(TypedValue<BaseMemRefType> memref, Value converted, ValueRange indices, StringRef fence,
-           int64_t count, int64_t at = 0, int64_t before = 0) {
-    Value to = target.find(memref, converted, indices, before);
+  void add(TypedValue<BaseMemRefType> target, Value convertedTarget, ValueRange indices,
+           StringRef fence, int64_t count, int64_t at = 0, int64_t before = 0) {
+    Value to = findTarget(target, convertedTarget, indices);
+    if (before)
+      to = LLVM::AddOp::create(b, loc, to, constant(before * kLanes * warps * kBytes));
     int64_t offset = at * kLanes * kBytes;
     std::string place = offset ? llvm::formatv("+{0}", offset).str() : "";
     createInlinePTX(b, loc,
@@ -118,10 +78,32 @@ public:
   }
 
 private:
+  static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
+
+  Value constant(int64_t value) {
+    return LLVM::ConstantOp::create(b, loc, b.getIntegerAttr(warp.getType(), value));
+  }
+  Value addProduct(Value sum, Value value, int64_t factor) {
+    return LLVM::AddOp::create(b, loc, sum, LLVM::MulOp::create(b, loc, value, constant(factor)));
+  }
+
+  /// Where the warp's elements go, in global memory. The row, which changes from step to step,
+  /// comes last: a loop then keeps one pointer.
+  Value findTarget(TypedValue<BaseMemRefType> target, Value converted, ValueRange at) {
+    auto type = cast<MemRefType>(target.getType());
+    SmallVector<Value> indices(at);
+    Value row = std::exchange(indices[indices.size() - 2], constant(0));
+    Value start = LLVM::getStridedElementPtr(b, loc, converter, type, converted, indices);
+    start = LLVM::PtrToIntOp::create(b, loc, warp.getType(), start);
+    return addProduct(addProduct(start, warp, elements * kBytes), row,
+                      type.getShape().back() * kBytes);
+  }
+
   ConversionPatternRewriter &b;
   Location loc;
-  int64_t elements; ///< of a warp
-  WarpTarget target;
+  const LLVMTypeConverter &converter;
+  Value warp;
+  int64_t warps, elements; ///< of a warp
   Value lane, mine;
 };
 
@@ -136,43 +118,6 @@ struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
       staged.stage(adaptor.getValue(), step.first, step.count, step.at, step.pending);
       staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(),
                  "fence.proxy.async.shared::cta;\n", step.count, step.at, step.before);
-    }
-    rewriter.eraseOp(op);
-    return success();
-  }
-};
-
-struct AddHeldLowering : ConvertOpToLLVMPattern<AddHeldOp> {
-  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
-
-  LogicalResult matchAndRewrite(AddHeldOp op, OpAdaptor adaptor,
-                                ConversionPatternRewriter &rewriter) const override {
-    Location loc = op.getLoc();
-    Type wide = rewriter.getI64Type();
-    int64_t held = cast<VectorType>(op.getValue().getType()).getNumElements();
-    int64_t part = op.getElements() / kLanes;
-    WarpTarget target(rewriter, loc, *getTypeConverter(), adaptor.getWarp(), op.getWarps(),
-                      op.getElements());
-    Value lane = LLVM::ZExtOp::create(rewriter, loc, wide, createLane(rewriter, loc));
-    Value ofLane = LLVM::MulOp::create(
-        rewriter, loc, lane,
-        LLVM::ConstantOp::create(rewriter, loc, rewriter.getI64IntegerAttr(kVector * kBytes)));
-    Value to;
-    for (int64_t i = 0; i < held; i += kVector) {
-      if (i % part == 0)
-        to = LLVM::AddOp::create(
-            rewriter, loc,
-            target.find(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(), i), ofLane);
-      SmallVector<Value> inputs{to};
-      for (int64_t at = i; at < i + kVector; ++at)
-        inputs.push_back(LLVM::ExtractElementOp::create(rewriter, loc, adaptor.getValue(),
-                                                        constantI32(rewriter, loc, at)));
-      createInlinePTX(
-          rewriter, loc,
-          llvm::formatv("red.relaxed.gpu.global.add.v4.f32 [$0+{0}], {{$1, $2, $3, $4};",
-                        i % part * kLanes * kBytes)
-              .str(),
-          {}, inputs);
     }
     rewriter.eraseOp(op);
     return success();
@@ -292,7 +237,7 @@ std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, 
 } // namespace
 
 void hopper::populateAddsToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns) {
-  patterns.add<AddTileLowering, AddHeldLowering, StageTileLowering, AddStagedLowering,
-               TurnLowering<ReadTurnOp>, TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>,
-               TurnLowering<PassTurnOp>>(converter);
+  patterns.add<AddTileLowering, StageTileLowering, AddStagedLowering, TurnLowering<ReadTurnOp>,
+               TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>, TurnLowering<PassTurnOp>>(
+      converter);
 }

@@ -326,8 +326,7 @@ WalkResult checkConvertible(Operation *op) {
     op->emitOpError() << "expected no rings; run hopper-expand-rings first";
     return WalkResult::interrupt();
   }
-  if (!isa<WgmmaOp, WgmmaWaitOp, PinOp, StoreTileOp, ReadTileOp, AddTileOp, AddHeldOp, StageTileOp>(
-          op))
+  if (!isa<WgmmaOp, WgmmaWaitOp, PinOp, StoreTileOp, ReadTileOp, AddTileOp, StageTileOp>(op))
     return WalkResult::advance();
   auto types = llvm::concat<const Type>(llvm::to_vector(op->getOperandTypes()),
                                         llvm::to_vector(op->getResultTypes()));

@@ -200,7 +200,6 @@ private:
   void clearMissingRows(LoadTileOp load, Value tile);
   void exchange(TileLoopOp loop, Value first, Value step);
   SmallVector<Value> getPlace(AddTileOp added);
-  void addHeld(Value tile, AddTileOp added, ValueRange indices);
   void addTiles(mlir::Block *body, Value step);
   void pinOperands(TileLoopOp loop);
   void meet();

@@ -291,8 +291,6 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
     return program.emitOpError() << "expected add_stages 0 but where consumers share a program "
                                     "whose steps add tiles, and do not split its sums, but got "
                                  << plan.getAddStages();
-  if (plan.addsDirectly() && plan.added.empty())
-    return program.emitOpError() << "expected direct_adds 0 where no tile is added but got 1";
   if (plan.takesTurns && plan.getAddStages() == 0)
     return program.emitOpError()
            << "expected add_stages 1 or 2 where tiles are added in turns, for "
@@ -328,8 +326,6 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
     block.added =
         plan.getConsumers() * countElements(added) / static_cast<int64_t>(added.getParts());
   }
-  if (plan.addsDirectly())
-    block.added = 0;
   block.addStages = plan.roles.getAddStages();
   block.stages = plan.getStages();
   block.slots = plan.getSlots();

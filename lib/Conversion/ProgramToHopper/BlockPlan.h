@@ -79,8 +79,6 @@ struct BlockPlan {
   bool claims() const { return roles.getClaimsBelow() > 0; }
   /// Places through which consumers hand what is added of a step to spare warps; 0: they add it.
   int64_t getAddStages() const { return roles.getAddStages(); }
-  /// Whether threads add what they hold, and not copies what their warps stage.
-  bool addsDirectly() const { return roles.getDirectAdds() != 0; }
   /// Whether the loop goes over several intervals, or over them in rounds.
   bool hasPasses() const { return intervals > 1 || countsRounds; }
   int64_t getThreads() const { return hopper::kWarpgroupThreads * (getConsumers() + 1); }

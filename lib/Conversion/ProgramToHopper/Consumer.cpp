@@ -199,11 +199,6 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
   }
   for (AddTileOp added : llvm::make_early_inc_range(loop.getBody()->getOps<AddTileOp>())) {
     b.setInsertionPoint(added);
-    if (plan.addsDirectly()) {
-      addHeld(added.getTile(), added, getPlace(added));
-      b.eraseOp(added);
-      continue;
-    }
     // Others add it, and let its place go.
     Value staging = block.staging.front();
     if (int64_t places = plan.getAddStages()) {
@@ -238,27 +233,12 @@ SmallVector<Value> ConsumerBuilder::getPlace(AddTileOp added) {
   return indices;
 }
 
-/// Has threads add what they hold of `tile`, which is that of `added` or columns of it, to memory
-/// from element `indices` on.
-void ConsumerBuilder::addHeld(Value tile, AddTileOp added, ValueRange indices) {
-  auto type = cast<VectorType>(added.getTile().getType());
-  int64_t parts = added.getParts(), warps = type.getDimSize(0) / hopper::kWarpRows;
-  int64_t elements = type.getNumElements() / parts / warps;
-  hopper::AddHeldOp::create(b, loc, tile, warps, elements, added.getTarget(), indices,
-                            /*warp=*/Value());
-}
-
-/// Adds tiles that `body` has behind its loop.
+/// Adds tiles that `body` has behind its loop by way of the block's staging.
 void ConsumerBuilder::addTiles(mlir::Block *body, Value step) {
   SmallVector<AddTileOp> tiles;
   body->walk([&](AddTileOp added) { tiles.push_back(added); });
   for (AddTileOp added : tiles) {
     b.setInsertionPoint(added);
-    if (plan.addsDirectly()) {
-      addHeld(added.getTile(), added, getPlace(added));
-      b.eraseOp(added);
-      continue;
-    }
     // Through the first place, of which others have read what is added of the last step there.
     if (int64_t places = plan.getAddStages(); places && added == tiles.front()) {
       Value steps = add(toI32(step), i32(places - 1));
@@ -433,7 +413,7 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
     meet();
   }
   storeOutputs(held, consumer);
-  if (!plan.added.empty() && !plan.addsDirectly()) {
+  if (!plan.added.empty()) {
     // Its place in shared memory must last for the last copy's reads of it.
     b.setInsertionPoint(target, place);
     hopper::WaitStoresOp::create(

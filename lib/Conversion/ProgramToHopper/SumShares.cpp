@@ -194,11 +194,8 @@ void ConsumerBuilder::addPart(BlockPlan &share, vector::ContractionOp product, A
   Value &row = place[place.size() - 2];
   row = add(row, index(before / width));
   place.back() = add(place.back(), index(before % width));
-  if (plan.addsDirectly())
-    addHeld(part, added, place);
-  else
-    hopper::AddTileOp::create(b, loc, part, block.staging[consumer], added.getTarget(), place,
-                              /*warp=*/Value());
+  hopper::AddTileOp::create(b, loc, part, block.staging[consumer], added.getTarget(), place,
+                            /*warp=*/Value());
   b.eraseOp(added);
   b.eraseOp(product);
 }
@@ -222,8 +219,8 @@ static Operation *findFirstUse(RewriterBase &b, Value passed) {
 }
 
 namespace {
-/// The ops that a rewriter erases while it lasts. Whether an op is still there cannot be asked of the
-/// IR: a new one may have its address.
+/// The ops that a rewriter erases while it lasts. Whether an op is still there cannot be asked of
+/// the IR: a new one may have its address.
 class Erasures : public RewriterBase::Listener {
 public:
   explicit Erasures(RewriterBase &b) : b(b), before(b.getListener()) { b.setListener(this); }

@@ -287,17 +287,6 @@ void addFromShared(Thread &thread, void *target, void *staging, int64_t bytes) {
   });
 }
 
-/// Four elements next to each other.
-void addGlobal(Thread *thread, int32_t place, float *target, const float *values) {
-  constexpr int64_t kVector = 4;
-  thread->enter(place);
-  Block &block = *thread->block;
-  block.checkGlobal(*thread, target, kVector * sizeof(float), kVector * sizeof(float), "an add");
-  std::lock_guard<std::mutex> lock(*block.launch->globalAdds);
-  for (int64_t i = 0; i < kVector; ++i)
-    target[i] += values[i];
-}
-
 //===----------------------------------------------------------------------===//
 // Turns
 //===----------------------------------------------------------------------===//
@@ -474,7 +463,6 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
             if (thread->lane() == 0)
               addFromShared(*thread, target, staging, bytes);
           }),
-      makeFunction("AddGlobal", addGlobal),
       makeFunction("ReadTurn", readTurn),
       makeFunction("Claim", claim),
       makeFunction("AwaitTurn", awaitTurn),

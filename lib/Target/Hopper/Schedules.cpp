@@ -330,8 +330,6 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         "expected add_stages 0 but for gradients, whose programs may add sums, but "
         "got {0}",
         stages);
-  if (schedule.getRoles().getDirectAdds())
-    return "expected direct_adds 0 but for gradients, whose programs may add sums, but got 1";
   // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
   // addresses all.
   int64_t n = schedule.getTileN();
@@ -427,12 +425,14 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
         block.outputs.push_back(tile);
     // What a query's scores are taken against, and what is subtracted from its gradients.
     block.rows.assign(overKeys ? residents.size() : 0, streamed.front().rows);
-    if (schedule.sharesProgram())
+    if (schedule.sharesProgram()) {
       block.exchanged = {{"ds", m, n}};
-    block.passes = schedule.splitsSums();
-    if (schedule.sharesProgram() && !roles.getDirectAdds())
-      block.added = block.passes ? kColumnsAdded * n * roles.getConsumers() : n * d;
+      block.added = n * d;
+    }
     block.addStages = overKeys ? roles.getAddStages() : 0;
+    block.passes = schedule.splitsSums();
+    if (block.passes)
+      block.added = kColumnsAdded * n * roles.getConsumers();
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = TileIntervalPlan(visible, axis, streamed.front().rows).size();
     plans.push_back(planWarpgroupBlock(block).memory);
@@ -477,8 +477,6 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
         "expected add_stages 0 where consumers do not share a program, or split its "
         "sums, but got {0}",
         stages);
-  if (schedule.getRoles().getDirectAdds() && !schedule.addsQueries())
-    return "expected direct_adds 0 where programs do not add up sums of queries, but got 1";
   if (!stages && canAdd && op.getDeterministic())
     return "expected add_stages 1 or 2 where sums must be deterministic, but got 0: consumers do "
            "not "

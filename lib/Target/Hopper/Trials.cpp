@@ -17,12 +17,8 @@ struct Order {
 /// one program or in two.
 static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
   auto addTiles = [&](const RolesFields &roles, int64_t m, int64_t warps, int64_t pack) {
-    // Where nothing is staged there is room for one more.
-    SmallVector<int64_t> depths = {2, 3};
-    if (roles.directAdds)
-      depths.push_back(4);
     for (int64_t n : orElse(grid.tileN, {32, 48, 64, 80, 96, 128}))
-      for (int64_t stages : orElse(grid.stages, depths))
+      for (int64_t stages : orElse(grid.stages, {2, 3}))
         for (bool apart : {false, true}) {
           ScheduleFields fields = makeFields(n, stages, pack, roles, problem.element);
           fields.tileM = m;
@@ -46,15 +42,12 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
             if (m == kRows && consumers == 2)
               some.push_back(kWarps * consumers);
             for (int64_t warps : orElse(grid.warps, some)) {
-              // Who adds shares of dq where a block has all of them, and how.
-              SmallVector<std::pair<int64_t, int64_t>> adds = {{0, 0}};
-              if (m > kRows || warps > kWarps)
-                adds.push_back({0, 1});
+              // Who adds shares of dq where a block has all of them.
+              SmallVector<int64_t> places = {0};
               if (m > kRows)
-                adds.append({{1, 0}, {2, 0}});
-              for (auto [addStages, directAdds] : adds) {
+                places.append({1, 2});
+              for (int64_t addStages : places) {
                 roles.addStages = addStages;
-                roles.directAdds = directAdds;
                 for (int64_t pack : orElse(grid.pack, {1}))
                   addTiles(roles, m, warps, pack);
               }

@@ -25,7 +25,6 @@
 // CHECK: %[[W:.*]]:2 = hopper.wgmma_wait %[[DK]], %[[DQ]]
 // CHECK: %[[WARP:.*]] = arith.divui %[[THREAD]], %c32
 // CHECK: hopper.add_tile %[[W]]#1 through %[[STAGING]] to %[[SUMS]][%[[I]], %[[I]]] warp %[[WARP]] : vector<32xf32>
-// CHECK: hopper.add_held %[[W]]#1 as 4 x 1024 to %[[SUMS]][%[[I]], %[[I]]] warp %[[WARP]] : vector<32xf32>
 // CHECK: hopper.store_tile %{{.*}} to %[[MINE]] : vector<64xf16>
 func.func @share(%thread: index, %s: memref<8x1024xf32, #shared>, %sums: memref<?x128xf32>, %i: index,
                  %k: memref<2x128x64xf16, #shared>, %q: memref<2x64x64xf16, #shared>, %ds: memref<1x128x64xf16, #shared>) {
@@ -40,7 +39,6 @@ func.func @share(%thread: index, %s: memref<8x1024xf32, #shared>, %sums: memref<
     %dq = hopper.wgmma %ds, %k transposed_a transposed : memref<1x128x64xf16, #shared>, memref<2x128x64xf16, #shared> -> vector<64x128xf32>
     %w:2 = hopper.wgmma_wait %dk, %dq : vector<128x128xf32>, vector<64x128xf32>
     hopper.add_tile %w#1 through %s to %sums[%i, %i] : vector<64x128xf32>, memref<8x1024xf32, #shared>, memref<?x128xf32>
-    hopper.add_held %w#1 as 4 x 1024 to %sums[%i, %i] : vector<64x128xf32>, memref<?x128xf32>
     %h2 = arith.truncf %w#0 : vector<128x128xf32> to vector<128x128xf16>
     hopper.store_tile %h2 to %k : vector<128x128xf16>, memref<2x128x64xf16, #shared>
   }

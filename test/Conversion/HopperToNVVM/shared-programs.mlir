@@ -125,35 +125,6 @@ func.func @add_parts(%x: vector<16xf32>, %s: memref<4x256xf32, #shared>, %t: mem
   return
 }
 
-// Straight from registers: nothing is staged or waited for. Four elements of a thread, 16 bytes behind those of the thread
-// before it, and 512 bytes further the next four; the second part 4096 bytes behind the first.
-// CHECK-LABEL: func @add_held
-// CHECK-SAME: %[[X:[a-z0-9]+]]: vector<16xf32>, {{.*}}, %[[WARP:[a-z0-9]+]]: index)
-// CHECK-DAG: %[[C16:.*]] = llvm.mlir.constant(16 : i64)
-// CHECK-DAG: %[[BYTES:.*]] = llvm.mlir.constant(1024 : i64)
-// CHECK-DAG: %[[ALL:.*]] = llvm.mlir.constant(4096 : i64)
-// CHECK-DAG: %[[W:.*]] = builtin.unrealized_conversion_cast %[[WARP]] : index to i64
-// CHECK: %[[LANE:.*]] = llvm.and
-// CHECK: %[[WIDE:.*]] = llvm.zext %[[LANE]]
-// CHECK: %[[OFLANE:.*]] = llvm.mul %[[WIDE]], %[[C16]]
-// CHECK: %[[BEFORE:.*]] = llvm.mul %[[W]], %[[BYTES]]
-// CHECK: %[[START:.*]] = llvm.add %{{.*}}, %[[BEFORE]]
-// CHECK: %[[ROW:.*]] = llvm.add %[[START]], %{{.*}}
-// CHECK: %[[TO:.*]] = llvm.add %[[ROW]], %[[OFLANE]]
-// CHECK-NOT: shared
-// CHECK: llvm.inline_asm has_side_effects "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};", "l,f,f,f,f" %[[TO]],
-// CHECK: llvm.inline_asm has_side_effects "red.relaxed.gpu.global.add.v4.f32 [$0+512], {$1, $2, $3, $4};", "l,f,f,f,f" %[[TO]],
-// CHECK: %[[NEXT:.*]] = llvm.add %{{.*}}, %[[ALL]]
-// CHECK: %[[TO2:.*]] = llvm.add %[[NEXT]], %[[OFLANE]]
-// CHECK: llvm.inline_asm has_side_effects "red.relaxed.gpu.global.add.v4.f32 [$0+0], {$1, $2, $3, $4};", "l,f,f,f,f" %[[TO2]],
-// CHECK: llvm.inline_asm has_side_effects "red.relaxed.gpu.global.add.v4.f32 [$0+512], {$1, $2, $3, $4};", "l,f,f,f,f" %[[TO2]],
-// CHECK-NOT: llvm.inline_asm
-// CHECK: return
-func.func @add_held(%x: vector<16xf32>, %t: memref<?x128xf32>, %row: index, %column: index, %warp: index) {
-  hopper.add_held %x as 4 x 256 to %t[%row, %column] warp %warp : vector<16xf32>, memref<?x128xf32>
-  return
-}
-
 // Both by themselves: the copy has no fence of its own.
 // CHECK-LABEL: func @stage_and_add
 // CHECK: llvm.inline_asm {{.*}}wait_group.read

@@ -4,20 +4,6 @@
 // RUN: flash-opt %s -flashattn-specialize-warps | flash-opt -o /dev/null
 // RUN: flash-opt %s -flashattn-specialize-warps -flashattn-expand-loops -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=WGMMA --implicit-check-not=hopper.load_tile
 
-// Straight from registers: no memory is kept for what is added, and nothing waits for copies of it.
-// RUN: sed 's/section = 1>>/section = 1, direct_adds = 1>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=DIRECT
-// DIRECT-LABEL: func @shared
-// DIRECT-SAME: %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %{{.*}}, %[[KEYSUMS:[a-z0-9]+]]: memref<2x?x128xf32>,
-// DIRECT-NOT: {{8x1024xf32|stage_tile}}
-// DIRECT: %[[DQ:.*]] = vector.contract {{.*}} into vector<64x128xf32>
-// DIRECT: %[[ROW:.*]] = arith.muli %{{.*}}, %c64
-// DIRECT: hopper.add_held %[[DQ]] as 4 x 1024 to %[[SUMS]][%{{.*}}, %{{.*}}, %[[ROW]], %c0]
-// DIRECT: scf.if
-// DIRECT: %[[KROW:.*]] = arith.muli %{{.*}}, %c128
-// DIRECT: hopper.add_held %{{.*}} as 8 x 1024 to %[[KEYSUMS]][%{{.*}}, %[[KROW]], %c0] : vector<128x128xf32>,
-// DIRECT-NOT: {{8x1024xf32|stage_tile}}
-// DIRECT-LABEL: func @turns
-
 #mk = affine_map<(m, n, k) -> (m, k)>
 #km = affine_map<(m, n, k) -> (k, m)>
 #nk = affine_map<(m, n, k) -> (n, k)>

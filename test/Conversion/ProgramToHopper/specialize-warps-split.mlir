@@ -4,16 +4,6 @@
 // RUN: flash-opt %s -flashattn-specialize-warps | flash-opt -o /dev/null
 // RUN: flash-opt %s -flashattn-specialize-warps -flashattn-expand-loops -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=WGMMA --implicit-check-not=hopper.load_tile
 
-// Straight from registers: no memory is kept for what is added, and nothing waits for copies of it.
-// RUN: sed 's/section = 1>>/section = 1, direct_adds = 1>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=DIRECT --implicit-check-not=4x512xf32 --implicit-check-not=hopper.wait_stores
-// DIRECT-LABEL: func @split
-// DIRECT-SAME: %{{.*}}, %[[SUMS:[a-z0-9]+]]: memref<2x4x?x192xf32>,
-// DIRECT: %[[DQ:.*]] = vector.contract {{.*}} into vector<64x128xf32>
-// DIRECT: hopper.add_held %[[DQ]] as 4 x 512 to %[[SUMS]][%{{.*}}, %{{.*}}, %{{.*}}, %c0] : vector<64x128xf32>
-// DIRECT: %[[PART:.*]] = vector.contract {{.*}} : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
-// DIRECT: %[[ROW:.*]] = arith.addi %{{.*}}, %c42
-// DIRECT: hopper.add_held %[[PART]] as 4 x 512 to %[[SUMS]][%{{.*}}, %{{.*}}, %[[ROW]], %c128] : vector<64x64xf32>
-
 #mk = affine_map<(m, n, k) -> (m, k)>
 #km = affine_map<(m, n, k) -> (k, m)>
 #nk = affine_map<(m, n, k) -> (n, k)>

@@ -199,11 +199,6 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_til
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'direct_adds' only with add_stages 0 but got 1 with 2}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 2, direct_adds = 1>} { return }
-
-// -----
-
 // expected-error@+1 {{expected schedule field 'claims_below' only with query_stages 2 but got 2048 with 1}}
 func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, claims_below = 2048>} { return }
 

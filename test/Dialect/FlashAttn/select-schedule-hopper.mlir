@@ -460,14 +460,6 @@ func.func @add_stages(%q: memref<?x?x?x64xf16>) {
 
 // -----
 
-func.func @direct_adds(%q: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected direct_adds 0 but for gradients, whose programs may add sums, but got 1}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, direct_adds = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
-  return
-}
-
-// -----
-
 // Scores that are made again are products and nothing else.
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
 func.func @late_softcap(%q: memref<?x?x?x64xf16>) {

@@ -406,7 +406,7 @@ func.func @target_indices(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>,
 
 !s = memref<8x384xf32, #gpu.address_space<workgroup>>
 func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected parts for each warp in 128s of elements that divide 1024 but got 8 x 384}}
+  // expected-error @+1 {{expected staging for each warp in 128s of elements that divides 1024 but got 'memref<8x384xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] : vector<64x128xf32>, !s, memref<?x128xf32>
   return
 }
@@ -415,7 +415,7 @@ func.func @staged_elements(%x: vector<64x128xf32>, %s: !s, %t: memref<?x128xf32>
 
 !s = memref<8x64xf32, #gpu.address_space<workgroup>>
 func.func @staged_vectors(%x: vector<2xf32>, %s: !s, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected parts for each warp in 128s of elements that divide 64 but got 8 x 64}}
+  // expected-error @+1 {{expected staging for each warp in 128s of elements that divides 64 but got 'memref<8x64xf32, #gpu.address_space<workgroup>>'}}
   hopper.add_tile %x through %s to %t[%i, %i] warp %i : vector<2xf32>, !s, memref<?x128xf32>
   return
 }
@@ -433,40 +433,8 @@ func.func @no_warp(%x: vector<32xf32>, %s: !s, %t: memref<?x128xf32>, %i: index)
 
 !s = memref<8x512xf32, #gpu.address_space<workgroup>>
 func.func @staged_parts(%x: vector<64x128xf32>, %s: !s) {
-  // expected-error @+1 {{'hopper.stage_tile' op expected parts for each warp in 128s of elements that hold 1024 but got 8 x 512}}
+  // expected-error @+1 {{'hopper.stage_tile' op expected staging for each warp in 128s of elements that holds 1024 but got 'memref<8x512xf32, #gpu.address_space<workgroup>>'}}
   hopper.stage_tile %x to %s : vector<64x128xf32>, !s
-  return
-}
-
-// -----
-
-func.func @held_target(%x: vector<32xf32>, %t: memref<?x128xf16>, %i: index) {
-  // expected-error @+1 {{'hopper.add_held' op expected a target of f32 without gaps but got 'memref<?x128xf16>'}}
-  hopper.add_held %x as 8 x 1024 to %t[%i, %i] warp %i : vector<32xf32>, memref<?x128xf16>
-  return
-}
-
-// -----
-
-func.func @held_warps(%x: vector<32xf32>, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{'hopper.add_held' op expected at least one warp but got 0}}
-  hopper.add_held %x as 0 x 1024 to %t[%i, %i] warp %i : vector<32xf32>, memref<?x128xf32>
-  return
-}
-
-// -----
-
-func.func @held_parts(%x: vector<64x128xf32>, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{'hopper.add_held' op expected parts for each warp in 128s of elements that divide 1024 but got 8 x 640}}
-  hopper.add_held %x as 8 x 640 to %t[%i, %i] : vector<64x128xf32>, memref<?x128xf32>
-  return
-}
-
-// -----
-
-func.func @held_by_none(%x: vector<32xf32>, %t: memref<?x128xf32>, %i: index) {
-  // expected-error @+1 {{expected the number of the warp where the value is a thread's part}}
-  hopper.add_held %x as 8 x 1024 to %t[%i, %i] : vector<32xf32>, memref<?x128xf32>
   return
 }
 

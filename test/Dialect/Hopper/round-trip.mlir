@@ -98,8 +98,6 @@ func.func @shared(%k: memref<2x128x64xf16, #gpu.address_space<workgroup>>, %q: !
 // CHECK: hopper.publish %{{.*}}[%{{.*}}] : memref<4xi64, #gpu.address_space<workgroup>>
 // CHECK: hopper.add_tile %{{.*}} through %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
 // CHECK: hopper.add_tile %{{.*}} through %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] warp %{{.*}} : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
-// CHECK: hopper.add_held %{{.*}} as 8 x 1024 to %{{.*}}[%{{.*}}, %{{.*}}] : vector<64x128xf32>, memref<?x128xf32>
-// CHECK: hopper.add_held %{{.*}} as 4 x 512 to %{{.*}}[%{{.*}}, %{{.*}}] warp %{{.*}} : vector<32xf32>, memref<?x128xf32>
 // CHECK: hopper.stage_tile %{{.*}} to %{{.*}} : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
 // CHECK: hopper.stage_tile %{{.*}} to %{{.*}} warp %{{.*}} : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
 // CHECK: hopper.add_staged %{{.*}} to %{{.*}}[%{{.*}}, %{{.*}}] warp %{{.*}} : memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
@@ -114,8 +112,6 @@ func.func @exchange(%p: vector<128x64xf16>, %h: vector<32xf16>, %bars: !bars, %i
       : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
   hopper.add_tile %held through %s to %t[%i, %i] warp %i
       : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>
-  hopper.add_held %dq as 8 x 1024 to %t[%i, %i] : vector<64x128xf32>, memref<?x128xf32>
-  hopper.add_held %held as 4 x 512 to %t[%i, %i] warp %i : vector<32xf32>, memref<?x128xf32>
   hopper.stage_tile %dq to %s : vector<64x128xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
   hopper.stage_tile %held to %s warp %i : vector<32xf32>, memref<8x1024xf32, #gpu.address_space<workgroup>>
   hopper.add_staged %s to %t[%i, %i] warp %i : memref<8x1024xf32, #gpu.address_space<workgroup>>, memref<?x128xf32>

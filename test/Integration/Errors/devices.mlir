@@ -15,10 +15,10 @@
 // OLD: error: the CUDA driver is too old: expected CUDA 11.0 or newer but got 10.2
 
 // RUN: not %{fake} FAKE_CUDA_DRIVER_VERSION=11040 %{run} 2>&1 | FileCheck %s --check-prefix=PTX
-// PTX: error: the CUDA driver is too old for the kernels: they are PTX 8.1 but the driver (CUDA 11.4) takes PTX up to 7.4
+// PTX: error: the CUDA driver is too old for the kernels: they are PTX 8.0 but the driver (CUDA 11.4) takes PTX up to 7.4
 
 // RUN: not %{fake} FAKE_CUDA_FAIL=cuModuleLoadDataEx=222 %{run} 2>&1 | FileCheck %s --check-prefix=PTX2
-// PTX2: error: the CUDA driver (CUDA 12.4) is too old for PTX 8.1: CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+// PTX2: error: the CUDA driver (CUDA 12.4) is too old for PTX 8.0: CUDA_ERROR_UNSUPPORTED_PTX_VERSION
 
 // RUN: not %{fake} FAKE_CUDA_DEVICES=0 %{run} 2>&1 | FileCheck %s --check-prefix=NO-DEVICE
 // RUN: not %{fake} FAKE_CUDA_FAIL=cuInit=100 %{run} 2>&1 | FileCheck %s --check-prefix=NO-DEVICE

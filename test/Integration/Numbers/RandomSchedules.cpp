@@ -39,7 +39,6 @@ const DrawnField roleFields[] = {
     {"late_rescale", {"0", "1"}, DrawnField::Forward},
     {"claims_below", {"0", "100", "2147483647"}, DrawnField::Forward},
     {"add_stages", {"0", "1", "2"}, DrawnField::Backward},
-    {"direct_adds", {"0", "1"}, DrawnField::Backward},
 };
 
 static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward) {

@@ -67,16 +67,6 @@ SPLITS = {"split": (MASKS["none"] + SPLIT, {}), "split causal": (MASKS["causal"]
           "split bias": (MASKS["none"] + SPLIT, {"bias": "memref<1x?x?x?xf32>"}),
           "split kv_len": (MASKS["causal"] + SPLIT, {"kv_len": "memref<?xi32>"})}
 
-# Threads that add what they hold of dq themselves: of one sum, and of both in tiles of 64 and 128 queries.
-SHARED = (" schedule(<tile_m = 128, tile_n = QUERIES, warps = 8, stages = STAGES, lanes = 4, dot_type = f16, "
-          "roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
-          "rescale = 0, section = 1, direct_adds = 1>>)")
-DIRECTS = {"direct split causal": (MASKS["causal"] + SPLIT.replace("section = 4", "section = 4, direct_adds = 1"), {}),
-           "direct 64": (MASKS["none"] + SHARED.replace("QUERIES", "64").replace("STAGES", "2"), {}),
-           "direct 128": (MASKS["causal"] + SHARED.replace("QUERIES", "128").replace("STAGES", "2"), {})}
-DIRECT_DIMS = {"direct split causal": 256, "direct 64": 128, "direct 128": 64}
-DIRECT_ADD = "red.relaxed.gpu.global.add.v4.f32"
-
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
     "wgmma.mma_async.sync.aligned", "wgmma.wait_group.sync.aligned", "cp.async.bulk.tensor.4d",
@@ -198,8 +188,7 @@ def hopper_gradients():
               *((256, name) for name in ("deterministic", "deterministic causal", "softcap"))]
     splits = [Case("f16", 256, name, op="gradients") for name in SPLITS]
     splits.append(Case("f16", 192, "split causal", op="gradients"))
-    directs = [Case("f16", dim, name, op="gradients") for name, dim in DIRECT_DIMS.items()]
-    return plain + shaped + groups + splits + directs + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
+    return plain + shaped + groups + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
 
 
 def cases(chip):
@@ -381,7 +370,7 @@ def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
     if case.op == "gradients":
-        clauses, operands = {**SCORES, **SPLITS, **DIRECTS}.get(case.mask) or (MASKS[case.mask], {})
+        clauses, operands = {**SCORES, **SPLITS}.get(case.mask) or (MASKS[case.mask], {})
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands)
     else:
@@ -401,8 +390,6 @@ def check(ptxas, chip, nvdisasm, case):
     if case.op == "gradients":
         with_products = [ptx for ptx in texts if "wgmma" in ptx]
         problems += check_roles(case, chip, schedule.group(1), len(with_products))
-        if case.mask in DIRECTS and not any(DIRECT_ADD in ptx for ptx in with_products):
-            problems.append(f"no {DIRECT_ADD}")
         overlap = check_pending
     else:
         with_products = [max(texts, key=len)]  # others merge parts, or list key tiles

@@ -140,8 +140,7 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
 bool RolesFields::operator==(const RolesFields &o) const {
   auto tie = [](const RolesFields &f) {
     return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
-                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow, f.addStages,
-                    f.directAdds);
+                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow, f.addStages);
   };
   return tie(*this) == tie(o);
 }
@@ -157,7 +156,7 @@ bool ScheduleFields::operator==(const ScheduleFields &o) const {
 RolesFields RolesAttr::getFields() const {
   return {getConsumers(),   getAlong(),       getRegisters(), getProducerRegisters(),
           getRescale(),     getSection(),     getBlocks(),    getQueryStages(),
-          getLateRescale(), getClaimsBelow(), getAddStages(), getDirectAdds()};
+          getLateRescale(), getClaimsBelow(), getAddStages()};
 }
 
 RolesAttr RolesAttr::withoutClaims(int64_t section) const {
@@ -190,9 +189,9 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
                                 int64_t queryStages, int64_t lateRescale, int64_t claimsBelow,
-                                int64_t addStages, int64_t directAdds) {
-  RolesFields fields{consumers, along,       registers,   producerRegisters, rescale,   section,
-                     blocks,    queryStages, lateRescale, claimsBelow,       addStages, directAdds};
+                                int64_t addStages) {
+  RolesFields fields{consumers, along,       registers,   producerRegisters, rescale,  section,
+                     blocks,    queryStages, lateRescale, claimsBelow,       addStages};
   FieldVerifier verifier{emitError};
   visitRolesFields(fields, verifier);
   if (failed(verifier.result))
@@ -208,9 +207,6 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   if (queryStages == 1 && claimsBelow)
     return emitError() << "expected schedule field 'claims_below' only with query_stages 2 but got "
                        << claimsBelow << " with 1";
-  if (addStages && directAdds)
-    return emitError() << "expected schedule field 'direct_adds' only with add_stages 0 but got "
-                       << directAdds << " with " << addStages;
   return success();
 }
 

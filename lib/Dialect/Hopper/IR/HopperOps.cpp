@@ -423,6 +423,7 @@ static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value,
   if (failed(tile))
     return failure();
   int64_t pairs = type.getRank() == 1 ? type.getNumElements() : 0;
+  constexpr int64_t kWarpRows = 16;
   bool hasRows = tile->rows == kWarpgroupRows || (byWarps && tile->rows == kWarpRows);
   if (!hasRows || pairs % 8 != 0 || pairs == 0 || pairs > tile->getColumns() / 2 ||
       type.getElementType() != tile->elementType)
@@ -490,26 +491,21 @@ static LogicalResult verifyTarget(Operation *op, Value memref, ValueRange indice
   return success();
 }
 
-/// `tile` goes to memory in parts, of `elements` for each of `warps`.
-static LogicalResult verifyParts(Operation *op, Value tile, int64_t warps, int64_t elements,
-                                 Value warp) {
+static LogicalResult verifyStaged(Operation *op, Value tile, Value memref, Value warp) {
   auto value = cast<VectorType>(tile.getType());
-  int64_t held =
-      value.getRank() == 1 ? 32 * value.getNumElements() : value.getNumElements() / warps;
-  if (elements <= 0 || elements % 128 != 0 || held == 0 ||
-      (isa<StageTileOp>(op) ? held != elements : held % elements != 0))
-    return op->emitOpError() << "expected parts for each warp in 128s of elements that "
-                             << (isa<StageTileOp>(op) ? "hold " : "divide ") << held << " but got "
-                             << warps << " x " << elements;
+  auto staging = cast<MemRefType>(memref.getType());
+  int64_t elements = value.getRank() == 1 ? 32 * value.getNumElements()
+                                          : value.getNumElements() / staging.getDimSize(0);
+  int64_t staged = staging.getDimSize(1);
+  if (staged == 0 || staged % 128 != 0 || elements == 0 ||
+      (isa<AddTileOp>(op) ? elements % staged != 0 : elements != staged))
+    return op->emitOpError() << "expected staging for each warp in 128s of elements that "
+                             << (isa<AddTileOp>(op) ? "divides " : "holds ") << elements
+                             << " but got " << staging;
   if ((value.getRank() == 1) != (warp != nullptr))
     return op->emitOpError()
            << "expected the number of the warp where the value is a thread's part";
   return success();
-}
-
-static LogicalResult verifyStaged(Operation *op, Value tile, Value memref, Value warp) {
-  ArrayRef<int64_t> staging = cast<MemRefType>(memref.getType()).getShape();
-  return verifyParts(op, tile, staging[0], staging[1], warp);
 }
 
 SmallVector<StagedStep> AddTileOp::getStagedSteps() {
@@ -558,12 +554,4 @@ LogicalResult AddTileOp::verify() {
       failed(verifyTarget(*this, getTarget(), getIndices())))
     return failure();
   return verifyStaged(*this, getValue(), getStaging(), getWarp());
-}
-
-LogicalResult AddHeldOp::verify() {
-  if (static_cast<int64_t>(getWarps()) <= 0)
-    return emitOpError() << "expected at least one warp but got " << getWarps();
-  if (failed(verifyTarget(*this, getTarget(), getIndices())))
-    return failure();
-  return verifyParts(*this, getValue(), getWarps(), getElements(), getWarp());
 }

@@ -158,19 +158,17 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `late_rescale` (0 if left out) | with 1, whether the output is rescaled is judged by the weights of a tile and not, before these, by its scores: the scores of one whose weights outgrew the base are made a second time. Where nothing but the mask shapes them, which then is judged by scores in tiles that it cuts |
     | `claims_below` (0 if left out) | with `query_stages` 2: up to so many keys a block takes whichever group is next when it has room for it, from a counter in global memory: blocks whose groups differ in length end together so. Where each would have fewer than 4 groups, and with more keys, a block runs one group and ends; with more keys in a kernel without room for two, and 8 heads at once at most. With 0 each block has its share of the groups from the start |
     | `add_stages` (0 if left out) | of gradients whose consumers share a program, and add up those of queries: through so many places of shared memory they hand what they have of a step to warps of the producer's group that bring no tiles, which add it. With 0 each of their warps adds its own |
-    | `direct_adds` (0 if left out) | with `add_stages` 0, of gradients of which consumers add up those of queries: with 1 each thread adds what its registers hold, and nothing of it goes through shared memory. With 0 their warps stage it there, and copies add it |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescale, "int64_t":$section,
                         "int64_t":$blocks, "int64_t":$queryStages,
                         "int64_t":$lateRescale, "int64_t":$claimsBelow,
-                        "int64_t":$addStages, "int64_t":$directAdds);
+                        "int64_t":$addStages);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::RolesFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
                  fields.rescale, fields.section, fields.blocks, fields.queryStages,
-                 fields.lateRescale, fields.claimsBelow, fields.addStages,
-                 fields.directAdds);
+                 fields.lateRescale, fields.claimsBelow, fields.addStages);
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::RolesFields getFields() const;

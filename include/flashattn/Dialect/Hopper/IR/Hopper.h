@@ -27,8 +27,6 @@ namespace mlir::flashattn::hopper {
 
 /// Rows of the result of a warpgroup's product.
 constexpr int64_t kWarpgroupRows = 64;
-/// Those of one of its warps.
-constexpr int64_t kWarpRows = 16;
 /// Length of the contraction of one instruction, in 16-bit elements.
 constexpr int64_t kWgmmaDepth = 16;
 /// Threads of a warpgroup.

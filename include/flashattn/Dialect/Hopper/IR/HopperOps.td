@@ -719,26 +719,4 @@ def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> 
   }];
 }
 
-def Hopper_AddHeldOp : Hopper_OrderedOp<"add_held", [AttrSizedOperandSegments]> {
-  let summary = "add what threads hold of a tile to global memory";
-  let description = [{
-    To the same places as `hopper.add_tile` with staging of `warps` x `elements`, but straight from
-    registers: four elements of a thread an instruction, which are 512 bytes in a row of a warp. Nothing
-    waits for them: what reads the sums is a kernel behind this one. On whole tiles the value is the
-    tile; or it is what a thread holds, and `warp` the number of its warp.
-
-    Example:
-
-    ```mlir
-    hopper.add_held %dq as 8 x 1024 to %sums[%b, %h, %row, %c0] : vector<64x128xf32>, memref<?x?x?x128xf32>
-    ```
-  }];
-  let arguments = (ins Hopper_F32Vector:$value, I64Attr:$warps, I64Attr:$elements, AnyMemRef:$target,
-                       Variadic<Index>:$indices, Optional<Index>:$warp);
-  let assemblyFormat = [{
-    $value `as` $warps `x` $elements `to` $target `[` $indices `]` (`warp` $warp^)? attr-dict
-    `:` type($value) `,` type($target)
-  }];
-}
-
 #endif // FLASHATTN_HOPPER_OPS_TD
