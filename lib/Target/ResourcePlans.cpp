@@ -42,10 +42,21 @@ unsigned SharedMemoryPlan::add(StringRef name, ArrayRef<int64_t> shape, int64_t 
   return buffers.size() - 1;
 }
 
+unsigned SharedMemoryPlan::addOver(StringRef name, ArrayRef<int64_t> shape, int64_t elementBytes,
+                                   int64_t offset) {
+  int64_t end = bytes;
+  bytes = offset;
+  unsigned number = add(name, shape, elementBytes, /*alignment=*/1);
+  buffers[number].isOver = true;
+  bytes = std::max(bytes, end);
+  return number;
+}
+
 std::string SharedMemoryPlan::explainRefusal(int64_t available) const {
-  auto needs = llvm::map_to_vector(buffers, [](const SharedBuffer &buffer) {
-    return Need{buffer.name, buffer.getBytes()};
-  });
+  SmallVector<Need> needs;
+  for (const SharedBuffer &buffer : buffers)
+    if (!buffer.isOver)
+      needs.push_back({buffer.name, buffer.getBytes()});
   int64_t tiles = 0;
   for (const Need &need : needs)
     tiles += need.count;
@@ -86,10 +97,12 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     return plan.memory.add(tile.name, shape, block.elementBytes, period);
   };
   int64_t held = block.programs * block.slots;
-  bool isPersistent = block.slots > 1;
+  bool isPersistent = block.slots > 1 || block.claims;
+  // Then outputs have no place of residents, which make room for the next ones.
+  bool reloads = isPersistent && block.slots == 1;
   for (const TileShape &tile : block.residents)
     plan.residents.push_back(addTiles(tile, held));
-  for (const TileShape &tile : block.outputs) {
+  for (const TileShape &tile : reloads ? ArrayRef<TileShape>() : block.outputs) {
     auto free = llvm::find_if(plan.residents, [&](unsigned resident) {
       return plan.memory[resident].shape == getPanelShape(tile, held, block.elementBytes) &&
              !llvm::is_contained(plan.outputs, resident);
@@ -107,6 +120,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   }
   constexpr int64_t kPlaces = 2, kWarps = 4, kFloat = 4;
   plan.exchangeReady = barriers;
+  int64_t exchangedFrom = plan.memory.getBytes();
   for (const TileShape &tile : block.exchanged) {
     plan.exchanged.push_back(addTiles(tile, kPlaces));
     barriers += kPlaces;
@@ -121,14 +135,23 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.stagingFree = barriers + WarpgroupBlockPlan::kSpareWarps;
     barriers = plan.stagingFree + block.addStages;
   }
-  for (int64_t elements : block.rows)
-    plan.rows.push_back(plan.memory.add("row", {block.stages, elements}, kFloat, 128));
   if (block.added) {
     int64_t warps = kWarps * block.consumers, each = block.passes ? kWarps : warps;
     int64_t count = std::max(block.addStages, warps / each);
     for (int64_t i = 0; i < count; ++i)
       plan.staging.push_back(plan.memory.add("staging", {each, block.added / warps}, kFloat, 128));
   }
+  for (const TileShape &tile : reloads ? block.outputs : ArrayRef<TileShape>()) {
+    SmallVector<int64_t> shape = getPanelShape(tile, block.programs, block.elementBytes);
+    exchangedFrom = llvm::alignTo(exchangedFrom, 8 * shape.back() * block.elementBytes);
+    unsigned number = plan.memory.addOver(tile.name, shape, block.elementBytes, exchangedFrom);
+    plan.outputs.push_back(number);
+    exchangedFrom += plan.memory[number].getBytes();
+    plan.overlaysStaging |=
+        !plan.staging.empty() && exchangedFrom > plan.memory[plan.staging.front()].offset;
+  }
+  for (int64_t elements : block.rows)
+    plan.rows.push_back(plan.memory.add("row", {block.stages, elements}, kFloat, 128));
   plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);
   plan.bounds = plan.memory.add("bounds", {block.slots, block.intervals, 2}, 4, 4);
   if (isPersistent)

@@ -1,5 +1,5 @@
 // A chip that no row of the table has is an error that names those that there are, not the code
-// generator's end. Every row's PTX is of the lowest version that has it and what is used of it.
+// generator's end. Every row's PTX is of the lowest version that has it.
 //
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=sm_99 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_99
 // RUN: not flash-opt %s -flashattn-to-nvvm=chip=sm_75 2>&1 | FileCheck %s --check-prefix=UNKNOWN -DCHIP=sm_75

@@ -37,7 +37,8 @@ struct SharedBuffer {
   StringRef name;
   SmallVector<int64_t> shape; ///< elements
   int64_t elementBytes = 0;
-  int64_t offset = 0; ///< bytes, from where the block's memory begins
+  int64_t offset = 0;  ///< bytes, from where the block's memory begins
+  bool isOver = false; ///< whether it takes the place of others
   int64_t getBytes() const;
 };
 
@@ -47,6 +48,8 @@ public:
   /// Adds a buffer at the next multiple of `alignment` bytes and returns its number. The block's
   /// memory begins at a multiple of 1024.
   unsigned add(StringRef name, ArrayRef<int64_t> shape, int64_t elementBytes, int64_t alignment);
+  /// The same from byte `offset` on, over other buffers, which are used at other times.
+  unsigned addOver(StringRef name, ArrayRef<int64_t> shape, int64_t elementBytes, int64_t offset);
   ArrayRef<SharedBuffer> getBuffers() const { return buffers; }
   const SharedBuffer &operator[](unsigned number) const { return buffers[number]; }
   /// Bytes up to the end of the last buffer.
@@ -95,6 +98,7 @@ struct WarpgroupBlock {
   int64_t added = 0;     ///< f32 elements of a tile that consumers add to global memory
   int64_t addStages = 0; ///< places of that tile through which spare warps add it; 0: consumers do
   int64_t slots = 1;     ///< groups of residents; with 2 blocks are persistent
+  bool claims = false;   ///< whether blocks claim groups, and are persistent with one slot too
   int64_t intervals = 1; ///< key loops whose bounds the block's programs share
 };
 
@@ -111,24 +115,27 @@ struct WarpgroupBlockPlan {
   /// A resident's own buffer where the two are of one size, for by the time a consumer has its
   /// output it has done with that, but a sister may not.
   SmallVector<unsigned> outputs;
-  SmallVector<RingPlan> rings;          ///< one for each streamed operand
-  SmallVector<unsigned> rows;           ///< memref<stages x elements x f32> each
-  int64_t residentFull = 0;             ///< the first of programs * slots barriers
-  std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks
-  SmallVector<unsigned> exchanged;      ///< memref<2 x panels x rows x panel columns> each
-  int64_t exchangeReady = 0;            ///< the first of two barriers for each of these
+  /// Whether some output has a place of what is added. Persistent blocks of one slot have them in
+  /// place of what consumers exchange and add in steps, for residents make room for the next ones.
+  bool overlaysStaging = false;
+  SmallVector<RingPlan> rings;            ///< one for each streamed operand
+  SmallVector<unsigned> rows;             ///< memref<stages x elements x f32> each
+  int64_t residentFull = 0;               ///< the first of programs * slots barriers
+  std::optional<int64_t> residentEmpty;   ///< the same, of persistent blocks
+  SmallVector<unsigned> exchanged;        ///< memref<2 x panels x rows x panel columns> each
+  int64_t exchangeReady = 0;              ///< the first of two barriers for each of these
   int64_t passedReady = 0, placeFree = 0; ///< the same, where tiles are passed
-  /// Where spare warps add: for each of them a barrier of whether its step's tile is staged, and for
-  /// each place one of whether it is free. The first of each.
+  /// Where spare warps add: for each of them a barrier of whether its step's tile is staged, and
+  /// for each place one of whether it is free. The first of each.
   int64_t staged = 0, stagingFree = 0;
   /// Warps of the producer's group that bring no tiles.
   static constexpr int64_t kSpareWarps = 3;
-  /// memref<warps x elements x f32>: what is added. One, one for each consumer that passes tiles, or
-  /// one for each place of what spare warps add.
+  /// memref<warps x elements x f32>: what is added. One, one for each consumer that passes tiles,
+  /// or one for each place of what spare warps add.
   SmallVector<unsigned> staging;
-  unsigned barriers = 0;                ///< memref<barriers x i64>
-  unsigned bounds = 0;                  ///< memref<slots x intervals x 2 x i32>
-  std::optional<unsigned> numbers;      ///< memref<slots x 4 x i32>: what a persistent block is at
+  unsigned barriers = 0;           ///< memref<barriers x i64>
+  unsigned bounds = 0;             ///< memref<slots x intervals x 2 x i32>
+  std::optional<unsigned> numbers; ///< memref<slots x 4 x i32>: what a persistent block is at
 };
 
 WarpgroupBlockPlan planWarpgroupBlock(const WarpgroupBlock &block);

@@ -70,18 +70,17 @@ Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value step) {
   return add(step, sub(last, begin));
 }
 
-void AdderBuilder::build() {
-  warp = toI32(fromLane0(sub(div(block.thread, index(kWarpThreads)), index(1))));
-  IRMapping mapping = GridBuilder(b, plan, block).numbersOf(block.group, index(0));
+/// Adds the tiles of one program, `step`, i32, being that of the first one; the steps up to its
+/// end.
+Value AdderBuilder::addProgram(const Group &group, Value step) {
+  IRMapping mapping = GridBuilder(b, plan, block).numbersOf(group, index(0));
   TileLoopOp program = plan.loop;
-  if (!plan.hasPasses()) {
-    addInterval(mapping, /*interval=*/{}, i32(0));
-    return;
-  }
+  if (!plan.hasPasses())
+    return addInterval(mapping, /*interval=*/{}, step);
   Value passes = index(plan.intervals);
   if (Value rounds = program.getRounds())
     passes = mul(clone(rounds, mapping), passes);
-  auto loop = scf::ForOp::create(b, loc, index(0), passes, index(1), i32(0));
+  auto loop = scf::ForOp::create(b, loc, index(0), passes, index(1), step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   TilePass pass = enterPass(b, loc, program, loop.getInductionVar());
@@ -89,4 +88,22 @@ void AdderBuilder::build() {
     mapping.map(program.getRound(), pass.round);
   Value interval = plan.intervals > 1 ? pass.interval : Value();
   scf::YieldOp::create(b, loc, addInterval(mapping, interval, loop.getRegionIterArg(0)));
+  return loop.getResult(0);
+}
+
+void AdderBuilder::build() {
+  warp = toI32(fromLane0(sub(div(block.thread, index(kWarpThreads)), index(1))));
+  if (!plan.isPersistent()) {
+    addProgram(block.group, i32(0));
+    return;
+  }
+  GridBuilder grid(b, plan, block);
+  grid.forEachGroup(/*consumer=*/index(0), [&](Value round, Value step) {
+    Value slot = placeOf(round, plan.getSlots());
+    Group group = grid.read(slot, /*byWarp=*/true);
+    // Consumers may be done with the program before these warps have looked at what is said of it.
+    hopper::WarpArriveOp::create(
+        b, loc, block.barriers, add(heldNumber(slot, index(0)), index(*plan.memory.residentEmpty)));
+    return toIndex(addProgram(group, toI32(step)));
+  });
 }

@@ -109,6 +109,8 @@ public:
   Value claim();
   void forEachClaim(bool byWarp, function_ref<void(Value round)> await,
                     function_ref<Value(Value round, Value step)> body);
+  void forEachGroup(Value consumer, function_ref<Value(Value round, Value step)> body);
+  SmallVector<Value> listNumbers(const Group &group, Value consumer);
   IRMapping numbersOf(const Group &group, Value consumer);
   SmallVector<IRMapping> programsOf(const Group &group);
   Value isProgram(Value tile) { return less(tile, block.tiles); }
@@ -164,6 +166,7 @@ public:
 private:
   void addStep(IRMapping &mapping, Value step);
   Value addInterval(IRMapping mapping, Value interval, Value step);
+  Value addProgram(const Group &group, Value step);
 
   Value warp; ///< i32, of the spare ones
 };
@@ -187,6 +190,7 @@ private:
   };
 
   Value consume(const Group &group, Value consumer, const Held &held, Value step);
+  void rereadNumbers(ArrayRef<Value> numbers, Value slot, Value consumer);
   void useResidents(const Held &held);
   void hideBounds(TileLoopOp loop);
   Value consumeLoop(Value slot, Value tile, Value step);
@@ -206,7 +210,8 @@ private:
   void fillOnes();
   void meetAlone();
   bool waitsForStoreLater(Value buffer);
-  void storeOutputs(const Held &held, Value consumer);
+  void awaitStaging(Value step);
+  void storeOutputs(const Held &held, Value consumer, Value step);
 
   Value threadInGroup;   ///< its number in what runs the program, or a share of it
   Value threadOfProgram; ///< in all that run the program

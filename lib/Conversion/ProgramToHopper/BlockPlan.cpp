@@ -298,6 +298,22 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
   return success();
 }
 
+/// Whether blocks can stay from one program to the next.
+static LogicalResult verifyStaying(const BlockPlan &plan) {
+  ProgramOp program = plan.program;
+  TileLoopOp loop = plan.loop;
+  if (plan.reloads() && (!plan.sharesProgram() || plan.splitsSums() || plan.residents.empty()))
+    return program.emitOpError() << "expected claims_below 0 with query_stages 1 but where "
+                                    "consumers share a program that "
+                                    "keeps tiles, and do not split its sums, but got "
+                                 << plan.roles.getClaimsBelow();
+  // Barriers of what consumers exchange and add count steps, of which they would pass some by.
+  if (plan.isPersistent() && loop.getWhen() && (!plan.exchanges.empty() || !plan.added.empty()))
+    return loop.emitOpError() << "expected no condition of steps that exchange or add tiles in a "
+                                 "block that goes from one program to the next";
+  return success();
+}
+
 static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   auto shapesOf = [](StringRef name, auto accesses) {
     return llvm::map_to_vector(accesses, [&](auto access) {
@@ -329,6 +345,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   block.addStages = plan.roles.getAddStages();
   block.stages = plan.getStages();
   block.slots = plan.getSlots();
+  block.claims = plan.claims();
   block.intervals = plan.intervals;
   return planWarpgroupBlock(block);
 }
@@ -409,7 +426,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
                                    : plan.loop.getList() ? "a list"
                                                          : Twine(plan.intervals) + " intervals");
   }
-  if (failed(verifySharing(plan)) || failed(verifyAdding(plan)))
+  if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyStaying(plan)))
     return failure();
   plan.memory = planMemory(plan);
   // Whoever selects schedules has seen to less, a chip's own.

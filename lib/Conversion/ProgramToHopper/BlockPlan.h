@@ -74,9 +74,19 @@ struct BlockPlan {
   /// Groups of programs that a block has room for. With several it is persistent: it goes from one
   /// group to the next.
   int64_t getSlots() const { return roles.getQueryStages(); }
-  bool isPersistent() const { return getSlots() > 1; }
+  bool isPersistent() const { return getSlots() > 1 || claims(); }
   /// Whether persistent blocks take groups as they have room for them, from a counter.
   bool claims() const { return roles.getClaimsBelow() > 0; }
+  /// Whether a persistent block has room for the residents of one group: those of the next come
+  /// where they were as soon as all steps have read them, and what the program has made is written
+  /// from elsewhere.
+  bool reloads() const { return isPersistent() && getSlots() == 1; }
+  /// Who says of a program that its slot is free.
+  int64_t countSlotReleases() const {
+    int64_t spare = getAddStages() ? WarpgroupBlockPlan::kSpareWarps : 0;
+    constexpr int64_t kWarps = 4;
+    return getConsumers() / getPrograms() * (reloads() ? kWarps : 1) + spare;
+  }
   /// Places through which consumers hand what is added of a step to spare warps; 0: they add it.
   int64_t getAddStages() const { return roles.getAddStages(); }
   /// Whether the loop goes over several intervals, or over them in rounds.

@@ -325,6 +325,7 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
   Value next = consumeInterval(inner, slot, interval, tile, outer.getRegionIterArgs().back());
   auto yield = cast<scf::YieldOp>(outer.getBody()->getTerminator());
   yield->setOperand(yield.getNumOperands() - 1, next);
+  b.setInsertionPointAfter(outer);
   return outer.getResults().back();
 }
 
@@ -357,8 +358,20 @@ bool ConsumerBuilder::waitsForStoreLater(Value buffer) {
   return plan.isPersistent() && !llvm::is_contained(block.residents, buffer);
 }
 
-/// Writes the outputs through shared memory: whole rows at a time, and nothing past the end.
-void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
+/// Waits until others have read all that is staged before step `step`.
+void ConsumerBuilder::awaitStaging(Value step) {
+  int64_t places = plan.getAddStages();
+  for (int64_t place = 0; place < places; ++place)
+    hopper::BarrierWaitOp::create(
+        b, loc, block.barriers, index(plan.memory.stagingFree + place),
+        parityOf(add(toI32(step), i32(places - 1 - place)), places, /*inverted=*/true));
+  hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
+}
+
+/// Writes the outputs through shared memory: whole rows at a time, and nothing past the end. `step`
+/// is behind the program's last one.
+void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step) {
+  bool isFirst = true;
   for (auto [store, buffer, map] : llvm::zip_equal(plan.outputs, block.outputs, block.outputMaps)) {
     StoreTileOp output = store;
     if (!output)
@@ -367,11 +380,17 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
     bool inPlace = llvm::is_contained(block.residents, buffer);
     bool waitsLater = waitsForStoreLater(buffer);
     Value tile = tileAt(buffer, inPlace ? held.number : consumer);
-    if (waitsLater)
+    if (plan.reloads()) {
+      // Copies of the last program's are over since this one began.
+      if (plan.memory.overlaysStaging && isFirst)
+        awaitStaging(step);
+    } else if (waitsLater) {
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
+    }
     // Its place may be what sisters, or the copy of the last program's, still read.
-    if ((plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
+    if (plan.reloads() ? isFirst : (plan.sharesProgram() && !plan.splitsSums()) || waitsLater)
       meet();
+    isFirst = false;
     hopper::StoreTileOp::create(b, loc, output.getTile(), tile);
     hopper::FenceAsyncSharedOp::create(b, loc);
     meetAlone();
@@ -390,17 +409,34 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer) {
   }
 }
 
+/// Has what stands behind here take the program's `numbers` from shared memory once more: through
+/// the loop they would take registers of which it has none to spare.
+void ConsumerBuilder::rereadNumbers(ArrayRef<Value> numbers, Value slot, Value consumer) {
+  GridBuilder grid(b, plan, block);
+  mlir::Block *target = b.getInsertionBlock();
+  Operation *last = &*std::prev(b.getInsertionPoint());
+  SmallVector<Value> again = grid.listNumbers(grid.read(slot, /*byWarp=*/true), consumer);
+  for (auto [number, late] : llvm::zip_equal(numbers, again))
+    b.replaceUsesWithIf(number, late, [&](OpOperand &use) {
+      Operation *here = target->findAncestorOpInBlock(*use.getOwner());
+      return here && last->isBeforeInBlock(here);
+    });
+}
+
 /// Moves the body of the program here as that of one consumer; the steps up to its end.
 Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &held, Value step) {
   ProgramOp program = plan.program;
-  IRMapping own = GridBuilder(b, plan, block).numbersOf(group, consumer);
-  SmallVector<Value> numbers =
-      llvm::map_to_vector(program.getNumbers(), [&](Value number) { return own.lookup(number); });
+  SmallVector<Value> numbers = GridBuilder(b, plan, block).listNumbers(group, consumer);
   mlir::Block *target = b.getInsertionBlock();
   mlir::Block::iterator place = b.getInsertionPoint();
   b.eraseOp(program.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), target, place, numbers);
   step = consumeLoop(held.slot, numbers[2], step);
+  if (plan.reloads()) {
+    rereadNumbers(numbers, held.slot, consumer);
+    hopper::WarpArriveOp::create(b, loc, block.barriers,
+                                 add(held.number, index(*plan.memory.residentEmpty)));
+  }
   useResidents(held);
   addTiles(target, step);
   if (plan.splitsSums() && !plan.outputs.empty()) {
@@ -412,8 +448,8 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
       b.setInsertionPoint(target, place);
     meet();
   }
-  storeOutputs(held, consumer);
-  if (!plan.added.empty()) {
+  storeOutputs(held, consumer, step);
+  if (!plan.added.empty() && !plan.reloads()) {
     // Its place in shared memory must last for the last copy's reads of it.
     b.setInsertionPoint(target, place);
     hopper::WaitStoresOp::create(
@@ -477,30 +513,26 @@ void ConsumerBuilder::buildThreads() {
   }
   GridBuilder grid(b, plan, block);
   // What is said of the group comes with the residents.
-  auto await = [&](Value round) {
-    Value number = heldNumber(placeOf(round, plan.getSlots()), consumer);
-    hopper::BarrierWaitOp::create(b, loc, block.barriers,
-                                  add(number, index(plan.memory.residentFull)),
-                                  parityOf(round, plan.getSlots()));
-  };
-  auto run = [&](Value round, Value step) {
+  grid.forEachGroup(consumer, [&](Value round, Value step) {
     Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
-    if (!plan.claims())
-      await(round);
     Group group = grid.read(slot, /*byWarp=*/true);
+    if (plan.reloads()) {
+      // Steps write where the copies of the last program's outputs read.
+      hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
+      meet();
+    }
     step = consume(group, consumer, {slot, number, /*pending=*/false}, step);
+    if (plan.reloads())
+      return step;
     // Past the barrier before an output's copy no warp has anything to read there.
     if (plan.outputs.empty())
       meet();
     hopper::BarrierArriveOp::create(b, loc, block.barriers,
                                     add(number, index(*plan.memory.residentEmpty)), block.signals);
     return step;
-  };
-  if (plan.claims())
-    grid.forEachClaim(/*byWarp=*/true, await, run);
-  else
-    grid.forEachRound(grid.countRounds(), run);
-  if (llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
+  });
+  if (plan.reloads() ||
+      llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
     hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
 }
 

@@ -42,10 +42,11 @@ void GridBuilder::countGroups(BlockValues &values) {
 
 /// How many blocks are persistent: as many as run at once, or as there are groups. Those that claim
 /// groups begin with a counter, made in a grid of its own: with few groups for each, there is a
-/// block for every one instead.
+/// block for every one instead, but where a block's next program would have to wait for all of this
+/// one.
 Value GridBuilder::countBlocks() {
   Value resident = mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks()));
-  if (!plan.claims())
+  if (!plan.claims() || plan.reloads())
     return min(block.groups, resident);
   constexpr int64_t kFew = 4;
   Value few = less(block.groups, mul(resident, index(kFew)));
@@ -102,7 +103,7 @@ Group GridBuilder::decode(Value number) {
 }
 
 /// The program's numbers for one of the group's consumers.
-IRMapping GridBuilder::numbersOf(const Group &group, Value consumer) {
+SmallVector<Value> GridBuilder::listNumbers(const Group &group, Value consumer) {
   ProgramOp program = plan.program;
   SmallVector<Value> numbers = {group.batch, group.head, group.tile};
   if (plan.getHeadsPerBlock() > 1) {
@@ -116,8 +117,13 @@ IRMapping GridBuilder::numbersOf(const Group &group, Value consumer) {
     numbers[2] = divide32(group.tile, inner);
     numbers.push_back(sub(group.tile, mul(numbers[2], inner)));
   }
+  return numbers;
+}
+
+IRMapping GridBuilder::numbersOf(const Group &group, Value consumer) {
+  ProgramOp program = plan.program;
   IRMapping mapping;
-  mapping.map(program.getNumbers(), numbers);
+  mapping.map(program.getNumbers(), listNumbers(group, consumer));
   return mapping;
 }
 
@@ -209,6 +215,23 @@ void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> awai
   Value step = body(round, toIndex(loop.getAfterArguments()[1]));
   scf::YieldOp::create(b, loc, ValueRange{add(round, i32(1)), toI32(step)});
   b.setInsertionPointAfter(loop);
+}
+
+/// The rounds of a persistent block as those see them who wait to be told of their groups: each
+/// with what comes with the residents of `consumer`.
+void GridBuilder::forEachGroup(Value consumer, function_ref<Value(Value round, Value step)> body) {
+  auto await = [&](Value round) {
+    Value number = heldNumber(placeOf(round, plan.getSlots()), consumer);
+    hopper::BarrierWaitOp::create(b, loc, block.barriers,
+                                  add(number, index(plan.memory.residentFull)),
+                                  parityOf(round, plan.getSlots()));
+  };
+  if (plan.claims())
+    return forEachClaim(/*byWarp=*/true, await, body);
+  forEachRound(countRounds(), [&](Value round, Value step) {
+    await(round);
+    return body(round, step);
+  });
 }
 
 /// Writes to shared memory that no group is left.

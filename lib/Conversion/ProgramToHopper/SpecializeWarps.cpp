@@ -75,6 +75,9 @@ void LaunchBuilder::makeCounter() {
   auto launch = gpu::LaunchOp::create(b, loc, one, one, one, one, one, one);
   b.setInsertionPointToStart(&launch.getBody().front());
   LaunchDependentsOp::create(b, loc);
+  // Who waits for this grid waits for what it follows too.
+  if (ProgramOp program = plan.program; program.getFollows())
+    WaitPrerequisiteGridsOp::create(b, loc);
   memref::StoreOp::create(b, loc, i32(0), values.counter, ValueRange{index(0)});
   gpu::TerminatorOp::create(b, loc);
 }
@@ -126,12 +129,11 @@ void LaunchBuilder::initBlock() {
   auto guarded = scf::IfOp::create(b, loc, first, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(guarded.thenBlock());
-  // One thread sends for what a program keeps; each consumer that had it lets its place go.
+  // One thread sends for what a program keeps; whoever had it lets its place go.
   for (int64_t i = 0; i < plan.memory.rings.front().full; ++i) {
     bool isEmpty = plan.memory.residentEmpty && i >= *plan.memory.residentEmpty;
-    hopper::BarrierInitOp::create(
-        b, loc, values.barriers, index(i),
-        b.getI64IntegerAttr(isEmpty ? plan.getConsumers() / plan.getPrograms() : 1));
+    hopper::BarrierInitOp::create(b, loc, values.barriers, index(i),
+                                  b.getI64IntegerAttr(isEmpty ? plan.countSlotReleases() : 1));
   }
   constexpr int64_t kPlaces = 2;
   for (Value ring : values.rings)
@@ -185,7 +187,7 @@ void LaunchBuilder::build() {
   values.thread = values.launch.getThreadIds().x;
   if (!plan.isPersistent())
     values.group = grid.decode(values.launch.getBlockIds().x);
-  if (plan.claims()) {
+  if (plan.claims() && !program.getFollows()) {
     // Without a counter the grid before this one may be any, which makes what this one reads.
     Value last = arith::XOrIOp::create(b, loc, grid.hasMoreGroups(),
                                        arith::ConstantIntOp::create(b, loc, 1, /*width=*/1));
@@ -233,8 +235,8 @@ void LaunchBuilder::build() {
 static LogicalResult specialize(RewriterBase &b, ProgramOp program);
 
 /// Gives programs of more keys than those for which blocks claim groups blocks that run one group
-/// each, of few heads at once, whose keys and values stay in the L2 cache. On an H100 with 16384 keys
-/// 719 TFLOP/s, 666 held for a second; where blocks claim groups of 16 heads 713 and 658.
+/// each, of few heads at once, whose keys and values stay in the L2 cache. On an H100 with 16384
+/// keys 719 TFLOP/s, 666 held for a second; where blocks claim groups of 16 heads 713 and 658.
 static LogicalResult splitByLength(RewriterBase &b, const BlockPlan &plan) {
   constexpr int64_t kFewHeads = 8;
   Location loc = plan.program->getLoc();

@@ -20,6 +20,20 @@ constexpr int64_t kLateRescale = 15;
 ScheduleFields makeFields(int64_t tileN, int64_t stages, int64_t pack, const RolesFields &roles,
                           FloatType element);
 
+/// What tensor copies ask of an operand.
+std::string explainRowRefusal(StringRef name, Value operand);
+/// What the shapes of the op and the schedule must be.
+std::string explainShapeRefusal(AttentionOpInterface op, ScheduleAttr schedule,
+                                const Machine &machine);
+/// Registers of the consumers, of which they need `needs`, and of the block.
+std::string explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr schedule,
+                                   ArrayRef<Need> needs);
+/// Whether a block finds room for `plan`.
+std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,
+                                 const Machine &machine);
+/// A tile of rows of one warpgroup, or that `most` of them share.
+std::string explainTileRefusal(ScheduleAttr schedule, int64_t most);
+
 } // namespace mlir::flashattn::warpgroups
 
 #endif // FLASHATTN_LIB_TARGET_HOPPER_FIELDS_H

@@ -199,11 +199,6 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_til
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'claims_below' only with query_stages 2 but got 2048 with 1}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, claims_below = 2048>} { return }
-
-// -----
-
 // expected-error@+1 {{expected schedule field 'dot_type' to be f16, bf16 or f32 but got 'f64'}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f64>} { return }
 

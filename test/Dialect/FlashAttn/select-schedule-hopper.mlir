@@ -452,6 +452,14 @@ func.func @packed_score_mod(%q: memref<1x8x?x64xf16>) {
 
 // -----
 
+func.func @claims_alone(%q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected claims_below 0 with query_stages 1 but for gradients, whose consumers may share a program, but got 2048}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, claims_below = 2048>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 func.func @add_stages(%q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected add_stages 0 but for gradients, whose programs may add sums, but got 1}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, add_stages = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)

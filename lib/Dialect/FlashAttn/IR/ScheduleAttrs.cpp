@@ -204,9 +204,6 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);
-  if (queryStages == 1 && claimsBelow)
-    return emitError() << "expected schedule field 'claims_below' only with query_stages 2 but got "
-                       << claimsBelow << " with 1";
   return success();
 }
 
