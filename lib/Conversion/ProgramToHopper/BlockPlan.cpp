@@ -307,6 +307,11 @@ static LogicalResult verifyStaying(const BlockPlan &plan) {
                                     "consumers share a program that "
                                     "keeps tiles, and do not split its sums, but got "
                                  << plan.roles.getClaimsBelow();
+  // The one before may be the first of a block that has yet to begin.
+  if (plan.isPersistent() && plan.takesTurns)
+    return program.emitOpError()
+           << "expected no tiles that are added in turns in a block that goes "
+              "from one program to the next";
   // Barriers of what consumers exchange and add count steps, of which they would pass some by.
   if (plan.isPersistent() && loop.getWhen() && (!plan.exchanges.empty() || !plan.added.empty()))
     return loop.emitOpError() << "expected no condition of steps that exchange or add tiles in a "

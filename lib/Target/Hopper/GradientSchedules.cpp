@@ -162,6 +162,11 @@ static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr sched
     return llvm::formatv("expected query_stages 1 and claims_below 0 where consumers share a "
                          "program and kv_len may leave it nothing to do, but got {0} and {1}",
                          slots, claims);
+  if ((claims || slots > 1) && schedule.sharesProgram() && op.getDeterministic())
+    return llvm::formatv("expected query_stages 1 and claims_below 0 where sums must be "
+                         "deterministic, for programs wait for others that a block may not have "
+                         "begun, but got {0} and {1}",
+                         slots, claims);
   return "";
 }
 
