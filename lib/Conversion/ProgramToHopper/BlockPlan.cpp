@@ -218,7 +218,7 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
   if (plan.schedule.getTileM() != hopper::kWarpgroupRows)
     return program.emitOpError() << "expected tile_m 64 where consumers split sums but got "
                                  << plan.schedule.getTileM();
-  if (plan.isPersistent())
+  if (plan.getSlots() > 1)
     return program.emitOpError() << "expected query_stages 1 where consumers split sums but got "
                                  << plan.getSlots();
   for (LoadTileOp stream : plan.streams)

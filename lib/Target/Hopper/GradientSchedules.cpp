@@ -1,4 +1,9 @@
 //===- GradientSchedules.cpp - schedules with roles of gradients -----------===//
+//
+// Programs over tiles of keys, whose consumers each have rows of their own, share those of one, or
+// split its sums; and programs over tiles of queries where the former do not add up theirs.
+//
+//===----------------------------------------------------------------------===//
 
 #include "Fields.h"
 #include "flashattn/Analysis/MaskShape.h"
@@ -144,8 +149,7 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
         stages);
   if (!stages && canAdd && op.getDeterministic())
     return "expected add_stages 1 or 2 where sums must be deterministic, but got 0: consumers do "
-           "not "
-           "wait for their turn to add";
+           "not wait for their turn to add";
   return "";
 }
 

@@ -4,6 +4,48 @@
 // RUN: flash-opt %s -flashattn-specialize-warps | flash-opt -o /dev/null
 // RUN: flash-opt %s -flashattn-specialize-warps -flashattn-expand-loops -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=WGMMA --implicit-check-not=hopper.load_tile
 
+// Blocks that claim programs with room for one.
+// RUN: sed 's/section = 1>>/section = 1, claims_below = 2147483647>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=CLAIM
+// CLAIM-LABEL: func @shared
+// Who waits for the counter's grid waits for what that one follows.
+// CLAIM: gpu.launch
+// CLAIM-NEXT: flashattn.launch_dependents
+// CLAIM-NEXT: flashattn.wait_prerequisite_grids
+// CLAIM: memref.store %c0_i32
+// CLAIM: gpu.launch
+// Outputs lie over what is exchanged and over what is added.
+// CLAIM: memref.view %[[POOL:.*]][%c131072][] : {{.*}} to memref<1x2x128x64xf16,
+// CLAIM: memref.view %[[POOL]][%c163840][] : {{.*}} to memref<1x2x128x64xf16,
+// CLAIM: %[[BARS:.*]] = memref.view %{{.*}} to memref<12xi64,
+// CLAIM: memref.view %[[POOL]][%c131072][] : {{.*}} to memref<2x1x128x64xf16,
+// CLAIM: memref.view %[[POOL]][%c163840][] : {{.*}} to memref<8x1024xf32,
+// CLAIM: %[[NUMBERS:.*]] = memref.view %{{.*}} to memref<1x4xi32,
+// Each of eight warps lets the tiles of keys go.
+// CLAIM: hopper.barrier_init %[[BARS]][%c0], 1
+// CLAIM: hopper.barrier_init %[[BARS]][%c1], 8
+// CLAIM: hopper.claim
+// CLAIM: hopper.barrier_wait %[[BARS]][%c1],
+// CLAIM: hopper.barrier_expect %[[BARS]][%c0],
+// CLAIM: flashattn.on_threads
+// CLAIM: scf.while
+// CLAIM: hopper.barrier_wait %[[BARS]][%c0],
+// The copies of the last outputs have read them, for all consumers, before a step writes there.
+// CLAIM: hopper.wait_stores
+// CLAIM-NEXT: hopper.group_barrier %c1_i32 threads(256)
+// CLAIM: flashattn.tile_loop
+// What the program is is read again before its keys make room, and outputs go nowhere near those.
+// CLAIM: memref.load %[[NUMBERS]]
+// CLAIM: hopper.warp_arrive %[[BARS]][%c1]
+// CLAIM: hopper.add_tile
+// CLAIM: hopper.wait_stores
+// CLAIM-NEXT: hopper.group_barrier %c1_i32 threads(256)
+// CLAIM-NEXT: hopper.store_tile
+// CLAIM: hopper.tma_store
+// CLAIM-NOT: hopper.wait_stores
+// CLAIM: hopper.tma_store
+// CLAIM: scf.yield
+// CLAIM: hopper.wait_stores
+
 #mk = affine_map<(m, n, k) -> (m, k)>
 #km = affine_map<(m, n, k) -> (k, m)>
 #nk = affine_map<(m, n, k) -> (n, k)>

@@ -37,7 +37,7 @@ const DrawnField roleFields[] = {
     {"blocks", {"1", "2", "3"}},
     {"query_stages", {"1", "2"}},
     {"late_rescale", {"0", "1"}, DrawnField::Forward},
-    {"claims_below", {"0", "100", "2147483647"}, DrawnField::Forward},
+    {"claims_below", {"0", "100", "2147483647"}},
     {"add_stages", {"0", "1", "2"}, DrawnField::Backward},
 };
 
