@@ -23,8 +23,8 @@ public:
       : b(b), loc(loc), converter(converter), warp(warp),
         warps(cast<MemRefType>(staging.getType()).getDimSize(0)),
         elements(cast<MemRefType>(staging.getType()).getDimSize(1)), lane(createLane(b, loc)) {
-    Value start = createSharedAddress(b, loc, converter, staging, convertedStaging,
-                                      ValueRange{warp, constant(0)});
+    start = createSharedAddress(b, loc, converter, staging, convertedStaging,
+                                ValueRange{warp, constant(0)});
     mine = LLVM::AddOp::create(
         b, loc, start, LLVM::MulOp::create(b, loc, lane, constantI32(b, loc, kVector * kBytes)));
   }
@@ -59,8 +59,9 @@ public:
 
   /// Begins the copy of `count` elements of a thread, or of as many of each warp's threads, behind
   /// `fence`: those that stand from number `at` on, where all warps have added `before` of their
-  /// threads' before. The first lane's own place is the warp's.
-  void add(TypedValue<BaseMemRefType> target, Value convertedTarget, ValueRange indices,
+  /// threads' before. From `mine` where threads stage too, for the first lane's own place is the
+  /// warp's: they keep one address.
+  void add(TypedValue<BaseMemRefType> target, Value convertedTarget, ValueRange indices, Value from,
            StringRef fence, int64_t count, int64_t at = 0, int64_t before = 0) {
     Value to = findTarget(target, convertedTarget, indices);
     if (before)
@@ -74,8 +75,10 @@ public:
                                   "[$0{2}], [$1{2}], {0};\n@p cp.async.bulk.commit_group;\n}",
                                   count * kLanes * kBytes, fence, place)
                         .str(),
-                    {}, ValueRange{to, mine, lane});
+                    {}, ValueRange{to, from, lane});
   }
+
+  Value start, mine; ///< the warp's place and, in it, the thread's
 
 private:
   static constexpr int64_t kVector = 4, kBytes = 4, kLanes = 32;
@@ -104,7 +107,7 @@ private:
   const LLVMTypeConverter &converter;
   Value warp;
   int64_t warps, elements; ///< of a warp
-  Value lane, mine;
+  Value lane;
 };
 
 struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
@@ -116,7 +119,7 @@ struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
                      adaptor.getStaging(), adaptor.getWarp());
     for (const StagedStep &step : op.getStagedSteps()) {
       staged.stage(adaptor.getValue(), step.first, step.count, step.at, step.pending);
-      staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(),
+      staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(), staged.mine,
                  "fence.proxy.async.shared::cta;\n", step.count, step.at, step.before);
     }
     rewriter.eraseOp(op);
@@ -151,8 +154,8 @@ struct AddStagedLowering : ConvertOpToLLVMPattern<AddStagedOp> {
     }
     StagedAdd staged(rewriter, op.getLoc(), *getTypeConverter(), op.getStaging(),
                      adaptor.getStaging(), warp);
-    staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(), /*fence=*/"",
-               warps * staged.getCount());
+    staged.add(op.getTarget(), adaptor.getTarget(), adaptor.getIndices(),
+               op.getWarp() ? staged.mine : staged.start, /*fence=*/"", warps * staged.getCount());
     rewriter.eraseOp(op);
     return success();
   }

@@ -12,16 +12,12 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// Adds what is staged of step `step`, i32, at the place that `mapping` gives, where it is this
-/// warp's.
-void AdderBuilder::addStep(IRMapping &mapping, Value step) {
-  constexpr int64_t kWarps = WarpgroupBlockPlan::kSpareWarps;
+static constexpr int64_t kWarps = WarpgroupBlockPlan::kSpareWarps;
+
+/// Adds what is staged of this warp's step behind `before` others of its own, i32, at the place
+/// that `mapping` gives.
+void AdderBuilder::addStep(IRMapping &mapping, Value before) {
   AddTileOp added = plan.added.front();
-  Value mine =
-      compare(arith::CmpIPredicate::eq, arith::RemUIOp::create(b, loc, step, i32(kWarps)), warp);
-  auto guarded = scf::IfOp::create(b, loc, mine, /*withElseRegion=*/false);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(guarded.thenBlock());
   SmallVector<Value> place;
   for (Value index : added.getIndices())
     place.push_back(clone(index, mapping));
@@ -35,8 +31,9 @@ void AdderBuilder::addStep(IRMapping &mapping, Value step) {
     // On its way while the tile is.
     seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), added.getOrder(), turnPlace);
   }
+  Value step = add(mul(before, i32(kWarps)), warp);
   Value barrier = add(toIndex(warp), index(plan.memory.staged));
-  hopper::BarrierWaitOp::create(b, loc, block.barriers, barrier, parityOf(step, kWarps));
+  hopper::BarrierWaitOp::create(b, loc, block.barriers, barrier, parityOf(before, /*places=*/1));
   if (plan.takesTurns)
     hopper::AwaitTurnOp::create(b, loc, added.getOrder(), turnPlace, turn, seen);
   hopper::AddStagedOp::create(b, loc, stagingAt(step), added.getTarget(), place, /*warp=*/Value());
@@ -46,7 +43,7 @@ void AdderBuilder::addStep(IRMapping &mapping, Value step) {
     hopper::PassTurnOp::create(b, loc, added.getOrder(), turnPlace, turn);
 }
 
-/// Adds the tiles of one interval; the steps up to its end, i32.
+/// Adds this warp's tiles of one interval; the steps up to its end, i32.
 Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value step) {
   TileLoopOp program = plan.loop;
   TileRange range = HullBuilder(b, plan, block).boundsOf(mapping, interval);
@@ -57,7 +54,13 @@ Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value step) {
   SmallVector<Value> place;
   for (Value outer : program.getListIndices())
     place.push_back(clone(outer, mapping));
-  auto loop = scf::ForOp::create(b, loc, begin, end, i32(1));
+  // This warp's first step from `step` on, and how many it had before: counted on from there and
+  // not from the tile's number, or the loops' optimisation keeps more registers than these warps
+  // have.
+  auto turnOf = [&](Value v) { return arith::RemUIOp::create(b, loc, v, i32(kWarps)).getResult(); };
+  Value ahead = turnOf(sub(add(warp, i32(kWarps)), turnOf(step)));
+  Value before = arith::DivUIOp::create(b, loc, add(step, ahead), i32(kWarps));
+  auto loop = scf::ForOp::create(b, loc, add(begin, ahead), end, i32(kWarps), before);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value number = toIndex(loop.getInductionVar());
@@ -65,7 +68,8 @@ Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value step) {
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
   mapping.map(program.getTile(), number);
-  addStep(mapping, add(step, sub(loop.getInductionVar(), begin)));
+  addStep(mapping, loop.getRegionIterArg(0));
+  scf::YieldOp::create(b, loc, add(loop.getRegionIterArg(0), i32(1)));
   b.setInsertionPointAfter(loop);
   return add(step, sub(last, begin));
 }
@@ -80,10 +84,11 @@ Value AdderBuilder::addProgram(const Group &group, Value step) {
   Value passes = index(plan.intervals);
   if (Value rounds = program.getRounds())
     passes = mul(clone(rounds, mapping), passes);
-  auto loop = scf::ForOp::create(b, loc, index(0), passes, index(1), step);
+  // In 32 bits: these warps have as few registers as the one that brings tiles.
+  auto loop = scf::ForOp::create(b, loc, i32(0), toI32(passes), i32(1), step);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  TilePass pass = enterPass(b, loc, program, loop.getInductionVar());
+  TilePass pass = enterPass(b, loc, program, toIndex(loop.getInductionVar()));
   if (pass.round)
     mapping.map(program.getRound(), pass.round);
   Value interval = plan.intervals > 1 ? pass.interval : Value();

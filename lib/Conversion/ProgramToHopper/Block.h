@@ -164,7 +164,7 @@ public:
   void build();
 
 private:
-  void addStep(IRMapping &mapping, Value step);
+  void addStep(IRMapping &mapping, Value before);
   Value addInterval(IRMapping mapping, Value interval, Value step);
   Value addProgram(const Group &group, Value step);
 
