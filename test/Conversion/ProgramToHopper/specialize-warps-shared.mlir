@@ -249,16 +249,19 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
 // CHECK: scf.if %[[SPARE]] {
 // CHECK:   hopper.group_barrier %c0_i32 threads(384)
 // CHECK:   %[[WARP:.*]], %{{.*}} = gpu.shuffle
-// CHECK:   scf.for %[[G:.*]] = %c0 to %{{.*}} step %c1 iter_args(%[[DONE:.*]] = %c0_i32)
-// CHECK:     scf.for %[[J:.*]] = %[[BEGIN:.*]] to %{{.*}} step %c1_i32
-// CHECK:       %[[OFF:.*]] = arith.subi %[[J]], %[[BEGIN]]
-// CHECK:       %[[STEP:.*]] = arith.addi %[[DONE]], %[[OFF]]
-// CHECK:       %[[THIRD:.*]] = arith.remui %[[STEP]], %c3_i32
-// CHECK:       %[[MINE:.*]] = arith.cmpi eq, %[[THIRD]], %[[WARP]]
-// CHECK:       scf.if %[[MINE]] {
+// CHECK:   scf.for %[[G:.*]] = %c0_i32 to %{{.*}} step %c1_i32 iter_args(%[[DONE:.*]] = %c0_i32)
+// CHECK:     %[[NEXT:.*]] = arith.addi %[[WARP]], %c3_i32
+// CHECK:     %[[THIRD:.*]] = arith.remui %[[DONE]], %c3_i32
+// CHECK:     %[[OFF:.*]] = arith.subi %[[NEXT]], %[[THIRD]]
+// CHECK:     %[[AHEAD:.*]] = arith.remui %[[OFF]], %c3_i32
+// CHECK:     %[[STEP:.*]] = arith.addi %[[DONE]], %[[AHEAD]]
+// CHECK:     %[[BEFORE:.*]] = arith.divui %[[STEP]], %c3_i32
+// CHECK:     %[[FIRST:.*]] = arith.addi %{{.*}}, %[[AHEAD]]
+// CHECK:     scf.for %{{.*}} = %[[FIRST]] to %{{.*}} step %c3_i32 iter_args(%[[MADE:.*]] = %[[BEFORE]])
 // CHECK:         %[[SEEN:.*]] = hopper.read_turn %[[ORDER]][%{{.*}}, %[[HEAD:.*]], %[[ROW:.*]]]
 // CHECK:         %[[STAGED:.*]] = arith.addi %{{.*}}, %c7
-// CHECK:         hopper.barrier_wait %[[BARS]][%[[STAGED]]]
+// CHECK:         %[[PARITY:.*]] = arith.andi %[[MADE]], %c1_i32
+// CHECK:         hopper.barrier_wait %[[BARS]][%[[STAGED]]], %[[PARITY]]
 // CHECK-NEXT:    hopper.await_turn %[[ORDER]][%{{.*}}, %[[HEAD]], %[[ROW]]] is %[[TURN:.*]] seen %[[SEEN]]
 // CHECK-NEXT:    hopper.add_staged %[[STAGING]] to %{{.*}}[%{{.*}}, %[[HEAD]], %[[ROW]], %c0] :
 // CHECK-NEXT:    hopper.wait_stores{{$}}
