@@ -42,12 +42,14 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
             if (m == kRows && consumers == 2)
               some.push_back(kWarps * consumers);
             for (int64_t warps : orElse(grid.warps, some)) {
-              // Who adds shares of dq where a block has all of them.
-              SmallVector<int64_t> places = {0};
+              // Who adds shares of dq where a block has all of them, and whether it claims
+              // programs.
+              SmallVector<std::pair<int64_t, int64_t>> others = {{0, 0}};
               if (m > kRows)
-                places.append({1, 2});
-              for (int64_t addStages : places) {
+                others.append({{1, 0}, {2, 0}, {0, kMostKeys}, {1, kMostKeys}, {2, kMostKeys}});
+              for (auto [addStages, claimsBelow] : others) {
                 roles.addStages = addStages;
+                roles.claimsBelow = claimsBelow;
                 for (int64_t pack : orElse(grid.pack, {1}))
                   addTiles(roles, m, warps, pack);
               }
