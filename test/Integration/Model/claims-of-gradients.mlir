@@ -5,6 +5,13 @@
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=window --verify --model-seeds=2 --model-statistics | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=plain --verify --model-seeds=2 --model-statistics | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=sinks --verify --model-statistics | FileCheck %s
+// Without queries no program leads, and a grid makes the counter.
+// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=empty --verify --model-statistics | FileCheck %s --check-prefix=EMPTY
+// EMPTY: statistics of kernel 'empty_kernel', 1 blocks
+// EMPTY: statistics of kernel 'empty_kernel', 3 blocks
+// EMPTY: hopper.claim {{.*}}: {{[1-9]}}
+// EMPTY: verify dk: max error 0.000e+00, {{.*}}PASS
+// EMPTY: verify dv: max error 0.000e+00, {{.*}}PASS
 // CHECK: hopper.claim {{.*}}: {{[1-9]}}
 // CHECK: model: {{[123]}} interleaving{{s?}} from seed 1, no report
 // CHECK: verify dq: {{.*}}PASS
@@ -49,4 +56,13 @@ func.func @sinks(%q: tensor<1x16x700x64xbf16>, %k: tensor<1x2x700x64xbf16>, %v: 
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x16x700x64xbf16>, tensor<1x16x700xf32>, tensor<1x16x700x64xbf16>)
       outs(%dqi, %dki, %dki : tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>) -> tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>
   return %r#0, %r#1, %r#2 : tensor<1x16x700x64xbf16>, tensor<1x2x700x64xbf16>, tensor<1x2x700x64xbf16>
+}
+
+func.func @empty(%q: tensor<1x8x0x128xbf16>, %k: tensor<1x8x700x128xbf16>, %v: tensor<1x8x700x128xbf16>, %o: tensor<1x8x0x128xbf16>, %lse: tensor<1x8x0xf32>, %d_o: tensor<1x8x0x128xbf16>) -> (tensor<1x8x0x128xbf16>, tensor<1x8x700x128xbf16>, tensor<1x8x700x128xbf16>) {
+  %dqi = tensor.empty() : tensor<1x8x0x128xbf16>
+  %dki = tensor.empty() : tensor<1x8x700x128xbf16>
+  %r:3 = flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x8x0x128xbf16>, tensor<1x8x700x128xbf16>, tensor<1x8x700x128xbf16>, tensor<1x8x0x128xbf16>, tensor<1x8x0xf32>, tensor<1x8x0x128xbf16>)
+      outs(%dqi, %dki, %dki : tensor<1x8x0x128xbf16>, tensor<1x8x700x128xbf16>, tensor<1x8x700x128xbf16>) -> tensor<1x8x0x128xbf16>, tensor<1x8x700x128xbf16>, tensor<1x8x700x128xbf16>
+  return %r#0, %r#1, %r#2 : tensor<1x8x0x128xbf16>, tensor<1x8x700x128xbf16>, tensor<1x8x700x128xbf16>
 }
