@@ -1,4 +1,4 @@
-// RUN: flash-opt %s -flashattn-select-schedule=chip=sm_90a | FileCheck %s
+// RUN: flash-opt %s -flashattn-select-schedule=chip=sm_90a | FileCheck %s --implicit-check-not=claims_below
 
 // Consumers share a program, whose rows are 128 keys, where both sums and what a step holds fit their registers.
 
@@ -101,6 +101,86 @@ func.func @bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memr
 func.func @keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Blocks claim programs where nothing but a causal mask shapes the scores, and only there.
+// CHECK-LABEL: @causal
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, section = 8, claims_below = 2147483647, add_stages = 1>>
+func.func @causal(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Not of narrower heads, which gain nothing by it.
+// CHECK-LABEL: @causal_narrow
+// CHECK: schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2
+func.func @causal_narrow(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// Slopes leave no registers for so large tiles.
+// CHECK-LABEL: @causal_capped
+// CHECK: schedule(<tile_m = 64
+func.func @causal_capped(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal) softcap(30.0) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// A program would wait for one that a block may not have begun.
+// CHECK-LABEL: @causal_in_turns
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @causal_in_turns(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal) deterministic ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Nor where there may be nothing to do.
+// CHECK-LABEL: @causal_lengths
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @causal_lengths(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %n: memref<?xi32>) {
+  flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) kv_len(%n : memref<?xi32>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// A bias,
+// CHECK-LABEL: @causal_bias
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @causal_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf16>) {
+  flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<1x?x?x?xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// a keep
+// CHECK-LABEL: @causal_keep
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @causal_keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
+  flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// and a window are as they were.
+// CHECK-LABEL: @window
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+func.func @window(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
     outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
   return
 }
