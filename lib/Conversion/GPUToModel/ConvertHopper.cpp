@@ -207,6 +207,22 @@ static void convert(ReadTurnOp op, ModelKernel &kernel) {
   op.replaceAllUsesWith(kernel.call(b, op, "ReadTurn", place, op.getType()));
 }
 
+static void convert(TakeFirstOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value place = kernel.getPointer(b, loc, op.getOrder(), op.getIndices());
+  Value first = kernel.call(b, op, "TakeFirst", place, b.getI32Type());
+  op.replaceAllUsesWith(LLVM::TruncOp::create(b, loc, op.getType(), first).getResult());
+}
+
+static void convert(ClearOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  kernel.call(b, op, "Clear",
+              {kernel.getPointer(b, loc, op.getTarget(), op.getIndices()),
+               constant(b, loc, op.getElements())});
+}
+
 static void convert(ClaimOp op, ModelKernel &kernel) {
   OpBuilder b(op);
   Value place = kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices());
@@ -352,8 +368,9 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
   OpBuilder b(op);
   llvm::TypeSwitch<Operation *>(op)
       .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, StageTileOp, AddStagedOp,
-            hopper::StoreTileOp, ReadTileOp, ReadTurnOp, ClaimOp, AwaitTurnOp, PassTurnOp,
-            BarrierArriveOp, WgmmaOp, WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
+            hopper::StoreTileOp, ReadTileOp, ReadTurnOp, ClaimOp, AwaitTurnOp, TakeFirstOp, ClearOp,
+            PassTurnOp, BarrierArriveOp, WgmmaOp, WgmmaWaitOp>(
+          [&](auto op) { convert(op, kernel); })
       .Case([&](BarrierInitOp op) {
         convertBarrier(op, kernel, "BarrierInit",
                        [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });

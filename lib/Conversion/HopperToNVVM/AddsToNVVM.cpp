@@ -127,6 +127,33 @@ struct AddTileLowering : ConvertOpToLLVMPattern<AddTileOp> {
   }
 };
 
+/// Without a loop: its state would take registers that these warps do not have.
+struct ClearLowering : ConvertOpToLLVMPattern<ClearOp> {
+  using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
+
+  LogicalResult matchAndRewrite(ClearOp op, OpAdaptor adaptor,
+                                ConversionPatternRewriter &rewriter) const override {
+    constexpr int64_t kLanes = 32, kBytes = 16;
+    Location loc = op.getLoc();
+    Value start = LLVM::getStridedElementPtr(rewriter, loc, *getTypeConverter(),
+                                             cast<MemRefType>(op.getTarget().getType()),
+                                             adaptor.getTarget(), adaptor.getIndices());
+    // The lane is read here, or it would take a register all the time.
+    std::string text = "{\n.reg .f32 zero;\n.reg .b32 lane;\n.reg .b64 at;\n"
+                       "mov.f32 zero, 0f00000000;\nmov.u32 lane, %laneid;\n"
+                       "mad.wide.u32 at, lane, 16, $0;\n";
+    int64_t all = op.getElements() * static_cast<int64_t>(sizeof(float));
+    for (int64_t at = 0; at < all; at += kLanes * kBytes)
+      text += llvm::formatv("st.global.v4.f32 [at+{0}], {{zero, zero, zero, zero};\n", at).str();
+    // Copies are another proxy.
+    createInlinePTX(
+        rewriter, loc, text + "fence.proxy.async.global;\nbar.warp.sync -1;\n}", {},
+        LLVM::PtrToIntOp::create(rewriter, loc, rewriter.getI64Type(), start).getResult());
+    rewriter.eraseOp(op);
+    return success();
+  }
+};
+
 struct StageTileLowering : ConvertOpToLLVMPattern<StageTileOp> {
   using ConvertOpToLLVMPattern::ConvertOpToLLVMPattern;
 
@@ -196,7 +223,15 @@ template <typename Op> struct TurnLowering : ConvertOpToLLVMPattern<Op> {
         rewriter, loc, wide, order.bufferPtr(rewriter, loc, *this->getTypeConverter(), type));
     SmallVector<Value> inputs{LLVM::AddOp::create(rewriter, loc, start, bytes)};
     std::string text = getText(op, adaptor, rewriter, inputs);
-    rewriter.replaceOp(op, createInlinePTX(rewriter, loc, text, op->getResultTypes(), inputs));
+    // Inline assembly has no predicate for a result.
+    bool isFlag = isa<TakeFirstOp>(op.getOperation());
+    SmallVector<Type> types(op->getResultTypes());
+    if (isFlag)
+      types = {rewriter.getI32Type()};
+    SmallVector<Value> results = createInlinePTX(rewriter, loc, text, types, inputs);
+    if (isFlag)
+      results = {LLVM::TruncOp::create(rewriter, loc, rewriter.getI1Type(), results.front())};
+    rewriter.replaceOp(op, results);
     return success();
   }
 
@@ -227,6 +262,18 @@ std::string TurnLowering<AwaitTurnOp>::getText(AwaitTurnOp, OpAdaptor adaptor, O
          "ld.relaxed.gpu.global.b32 seen, [$0];\nbra.uni WAIT_${:uid};\nDONE_${:uid}:\n}";
 }
 
+// Not an acquire either.
+template <>
+std::string TurnLowering<TakeFirstOp>::getText(TakeFirstOp, OpAdaptor adaptor, OpBuilder &,
+                                               SmallVectorImpl<Value> &inputs) {
+  inputs.push_back(adaptor.getSeen());
+  return "{\n.reg .pred p;\n.reg .b32 seen;\nmov.b32 seen, $2;\nWAIT_${:uid}:\n"
+         "setp.eq.b32 p, seen, 2;\n@p bra DONE_${:uid};\n"
+         "atom.relaxed.gpu.global.cas.b32 seen, [$1], 0, 1;\n"
+         "setp.ne.b32 p, seen, 0;\n@p bra WAIT_${:uid};\nDONE_${:uid}:\n"
+         "setp.eq.b32 p, seen, 0;\nselp.b32 $0, 1, 0, p;\n}";
+}
+
 // A release: without its fence one of 5,000 calls on an H200 gave other bits.
 template <>
 std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, OpBuilder &builder,
@@ -240,7 +287,7 @@ std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, 
 } // namespace
 
 void hopper::populateAddsToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns) {
-  patterns.add<AddTileLowering, StageTileLowering, AddStagedLowering, TurnLowering<ReadTurnOp>,
-               TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>, TurnLowering<PassTurnOp>>(
-      converter);
+  patterns.add<AddTileLowering, StageTileLowering, AddStagedLowering, ClearLowering,
+               TurnLowering<ReadTurnOp>, TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>,
+               TurnLowering<TakeFirstOp>, TurnLowering<PassTurnOp>>(converter);
 }

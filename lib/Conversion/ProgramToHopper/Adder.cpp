@@ -1,9 +1,10 @@
 //===- Adder.cpp - the warps that add what consumers stage -----------------===//
 //
 // Warps of the producer's group that bring no tiles add what the consumers have of each step to
-// global memory. Where programs add in turns a step's tile takes longer than the step: it waits for
-// its turn, for the copy that adds, and for the fence behind which the turn is passed on. So each
-// of the warps has every so many steps one.
+// global memory, and the first to come to a tile there makes it zeros, while its step's tile is
+// still in the making. Where programs add in turns a step's tile takes longer than the step: it
+// waits for its turn, for the copy that adds, and for the fence behind which the turn is passed on.
+// So each of the warps has every so many steps one.
 //
 //===----------------------------------------------------------------------===//
 
@@ -14,78 +15,148 @@ using namespace mlir::flashattn;
 
 static constexpr int64_t kWarps = WarpgroupBlockPlan::kSpareWarps;
 
+/// More than there may be steps before a warp's next one.
+static constexpr int64_t kAheads = 4;
+
+/// The place of a step's tile, as `mapping` gives it: one number, in 32 bits, for the sums and the
+/// order. With several for each these warps would be short of registers.
+AdderBuilder::Place AdderBuilder::findPlace(IRMapping &mapping) {
+  AddTileOp added = plan.added.front();
+  SmallVector<Value> indices;
+  for (Value index : added.getIndices())
+    indices.push_back(clone(index, mapping));
+  // Tiles are counted along the sums' rows, of which the order has an element each.
+  Value &tile = indices[indices.size() - 2];
+  tile = mul(tile, cast<VectorType>(added.getTile().getType()).getDimSize(0));
+  Value row = toI32(indices.front()), rows = dim(added.getTarget(), 0);
+  for (unsigned i = 1; i + 1 < indices.size(); ++i) {
+    Value size = dim(added.getTarget(), i);
+    row = add(mul(row, toI32(size)), toI32(indices[i]));
+    rows = mul(rows, size);
+  }
+  auto inRows = [&](Value memref, ArrayRef<int64_t> columns) -> Value {
+    SmallVector<int64_t> shape = {ShapedType::kDynamic};
+    SmallVector<OpFoldResult> sizes = {rows}, strides = {b.getIndexAttr(1)};
+    for (int64_t count : columns) {
+      shape.push_back(count);
+      sizes.push_back(b.getIndexAttr(count));
+      strides.insert(strides.begin(), b.getIndexAttr(count));
+    }
+    auto type = MemRefType::get(shape, cast<MemRefType>(memref.getType()).getElementType());
+    return memref::ReinterpretCastOp::create(b, loc, type, memref, b.getIndexAttr(0), sizes,
+                                             strides);
+  };
+  Value order = added.getOrder();
+  return {
+      inRows(added.getTarget(), cast<MemRefType>(added.getTarget().getType()).getShape().back()),
+      order ? inRows(order, {}) : Value(), toIndex(row), indices.back()};
+}
+
+/// Makes zeros of the step's tile if nobody has; the state of it was last `seen`, i32. Behind it
+/// they are there.
+void AdderBuilder::clearIfFirst(const Place &place, Value seen) {
+  constexpr int64_t kCleared = 2;
+  auto isTrue = [&](Value flag) -> Value {
+    Value number = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), flag);
+    return compare(arith::CmpIPredicate::ne, fromLane0(number), index(0));
+  };
+  OpBuilder::InsertionGuard guard(b);
+  auto enter = [&](Value condition) {
+    auto guarded = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
+    b.setInsertionPointToStart(guarded.thenBlock());
+  };
+  enter(isTrue(compare(arith::CmpIPredicate::ne, seen, i32(kCleared))));
+  // One of the threads asks.
+  Value lane = arith::AndIOp::create(b, loc, block.thread, index(kWarpThreads - 1));
+  auto asks =
+      scf::IfOp::create(b, loc, b.getI1Type(), compare(arith::CmpIPredicate::eq, lane, index(0)),
+                        /*withElseRegion=*/true);
+  b.setInsertionPointToStart(asks.thenBlock());
+  Value isFirst = hopper::TakeFirstOp::create(b, loc, b.getI1Type(), place.order, place.row, seen);
+  scf::YieldOp::create(b, loc, isFirst);
+  b.setInsertionPointToStart(asks.elseBlock());
+  Value no = arith::ConstantIntOp::create(b, loc, 0, /*width=*/1);
+  scf::YieldOp::create(b, loc, no);
+  b.setInsertionPointAfter(asks);
+  enter(isTrue(asks.getResult(0)));
+  AddTileOp added = plan.added.front();
+  int64_t elements = cast<VectorType>(added.getTile().getType()).getNumElements();
+  hopper::ClearOp::create(b, loc, place.sums, ValueRange{place.row, place.column}, elements);
+  hopper::PassTurnOp::create(b, loc, place.order, place.row, i32(kCleared - 1));
+}
+
 /// Adds what is staged of this warp's step behind `before` others of its own, i32, at the place
 /// that `mapping` gives.
 void AdderBuilder::addStep(IRMapping &mapping, Value before) {
   AddTileOp added = plan.added.front();
-  SmallVector<Value> place;
-  for (Value index : added.getIndices())
-    place.push_back(clone(index, mapping));
-  // Tiles are counted along the sums' rows, of which the order has an element each.
-  Value &row = place[place.size() - 2];
-  row = mul(row, cast<VectorType>(added.getTile().getType()).getDimSize(0));
-  ValueRange turnPlace = ValueRange(place).drop_back();
+  Place place = findPlace(mapping);
   Value turn, seen;
-  if (plan.takesTurns) {
+  if (plan.takesTurns)
     turn = toI32(clone(added.getTurn(), mapping));
-    // On its way while the tile is.
-    seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), added.getOrder(), turnPlace);
-  }
+  // On its way while the tile is.
+  if (place.order)
+    seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), place.order, place.row);
+  if (plan.firstClears)
+    clearIfFirst(place, seen);
   Value step = add(mul(before, i32(kWarps)), warp);
   Value barrier = add(toIndex(warp), index(plan.memory.staged));
   hopper::BarrierWaitOp::create(b, loc, block.barriers, barrier, parityOf(before, /*places=*/1));
   if (plan.takesTurns)
-    hopper::AwaitTurnOp::create(b, loc, added.getOrder(), turnPlace, turn, seen);
-  hopper::AddStagedOp::create(b, loc, stagingAt(step), added.getTarget(), place, /*warp=*/Value());
+    hopper::AwaitTurnOp::create(b, loc, place.order, place.row, turn, seen);
+  hopper::AddStagedOp::create(b, loc, stagingAt(step), place.sums,
+                              ValueRange{place.row, place.column}, /*warp=*/Value());
   hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
   hopper::WarpArriveOp::create(b, loc, block.barriers, stagingFree(step));
   if (plan.takesTurns)
-    hopper::PassTurnOp::create(b, loc, added.getOrder(), turnPlace, turn);
+    hopper::PassTurnOp::create(b, loc, place.order, place.row, turn);
 }
 
-/// Adds this warp's tiles of one interval; the steps up to its end, i32.
-Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value step) {
+/// Adds this warp's tiles of one interval. `progress` is how many steps it has had before, times 4,
+/// and how many come before its next one: one number, i32, for all loops to carry; that behind the
+/// interval.
+Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value progress) {
   TileLoopOp program = plan.loop;
   TileRange range = HullBuilder(b, plan, block).boundsOf(mapping, interval);
-  Value begin = toI32(range.begin), last = toI32(range.end), end = last;
+  Value begin = toI32(range.begin), end = toI32(range.end);
   // What consumers pass by they do not stage.
   if (program.getWhen())
-    end = select(clone(program.getWhen(), mapping), last, begin);
+    end = select(clone(program.getWhen(), mapping), end, begin);
   SmallVector<Value> place;
   for (Value outer : program.getListIndices())
     place.push_back(clone(outer, mapping));
-  // This warp's first step from `step` on, and how many it had before: counted on from there and
-  // not from the tile's number, or the loops' optimisation keeps more registers than these warps
-  // have.
-  auto turnOf = [&](Value v) { return arith::RemUIOp::create(b, loc, v, i32(kWarps)).getResult(); };
-  Value ahead = turnOf(sub(add(warp, i32(kWarps)), turnOf(step)));
-  Value before = arith::DivUIOp::create(b, loc, add(step, ahead), i32(kWarps));
-  auto loop = scf::ForOp::create(b, loc, add(begin, ahead), end, i32(kWarps), before);
+  static_assert(kWarps < kAheads);
+  Value before = arith::DivUIOp::create(b, loc, progress, i32(kAheads));
+  Value ahead = arith::RemUIOp::create(b, loc, progress, i32(kAheads));
+  Value first = add(begin, ahead);
+  auto loop = scf::ForOp::create(b, loc, first, end, i32(kWarps), ValueRange{before, first});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  Value number = toIndex(loop.getInductionVar());
+  // By way of a shuffle, through which LLVM does not see: or its place in the sums would be another
+  // value to count on, through all loops.
+  Value number = fromLane0(toIndex(loop.getInductionVar()));
   place.push_back(number);
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
   mapping.map(program.getTile(), number);
   addStep(mapping, loop.getRegionIterArg(0));
-  scf::YieldOp::create(b, loc, add(loop.getRegionIterArg(0), i32(1)));
+  scf::YieldOp::create(
+      b, loc,
+      ValueRange{add(loop.getRegionIterArg(0), i32(1)), add(loop.getInductionVar(), i32(kWarps))});
   b.setInsertionPointAfter(loop);
-  return add(step, sub(last, begin));
+  return add(mul(loop.getResult(0), i32(kAheads)), sub(loop.getResult(1), end));
 }
 
-/// Adds the tiles of one program, `step`, i32, being that of the first one; the steps up to its
-/// end.
-Value AdderBuilder::addProgram(const Group &group, Value step) {
+/// Adds this warp's tiles of one program; `progress` as of an interval.
+Value AdderBuilder::addProgram(const Group &group, Value progress) {
   IRMapping mapping = GridBuilder(b, plan, block).numbersOf(group, index(0));
   TileLoopOp program = plan.loop;
   if (!plan.hasPasses())
-    return addInterval(mapping, /*interval=*/{}, step);
+    return addInterval(mapping, /*interval=*/{}, progress);
   Value passes = index(plan.intervals);
   if (Value rounds = program.getRounds())
     passes = mul(clone(rounds, mapping), passes);
   // In 32 bits: these warps have as few registers as the one that brings tiles.
-  auto loop = scf::ForOp::create(b, loc, i32(0), toI32(passes), i32(1), step);
+  auto loop = scf::ForOp::create(b, loc, i32(0), toI32(passes), i32(1), progress);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   TilePass pass = enterPass(b, loc, program, toIndex(loop.getInductionVar()));
@@ -99,16 +170,16 @@ Value AdderBuilder::addProgram(const Group &group, Value step) {
 void AdderBuilder::build() {
   warp = toI32(fromLane0(sub(div(block.thread, index(kWarpThreads)), index(1))));
   if (!plan.isPersistent()) {
-    addProgram(block.group, i32(0));
+    addProgram(block.group, warp);
     return;
   }
   GridBuilder grid(b, plan, block);
-  grid.forEachGroup(/*consumer=*/index(0), [&](Value round, Value step) {
+  grid.forEachGroup(/*consumer=*/index(0), warp, [&](Value round, Value progress) {
     Value slot = placeOf(round, plan.getSlots());
     Group group = grid.read(slot, /*byWarp=*/true);
     // Consumers may be done with the program before these warps have looked at what is said of it.
     hopper::WarpArriveOp::create(
         b, loc, block.barriers, add(heldNumber(slot, index(0)), index(*plan.memory.residentEmpty)));
-    return toIndex(addProgram(group, toI32(step)));
+    return toIndex(addProgram(group, toI32(progress)));
   });
 }

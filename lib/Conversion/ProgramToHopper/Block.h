@@ -104,12 +104,13 @@ public:
   Group decode(Value number);
   Value groupOf(Value round);
   Value countRounds();
-  void forEachRound(Value rounds, function_ref<Value(Value round, Value step)> body);
+  using RoundBody = function_ref<Value(Value round, Value state)>;
+  void forEachRound(Value rounds, Value state, RoundBody body);
   Value hasMoreGroups();
   Value claim();
-  void forEachClaim(bool byWarp, function_ref<void(Value round)> await,
-                    function_ref<Value(Value round, Value step)> body);
-  void forEachGroup(Value consumer, function_ref<Value(Value round, Value step)> body);
+  void forEachClaim(bool byWarp, function_ref<void(Value round)> await, Value state,
+                    RoundBody body);
+  void forEachGroup(Value consumer, Value state, RoundBody body);
   SmallVector<Value> listNumbers(const Group &group, Value consumer);
   IRMapping numbersOf(const Group &group, Value consumer);
   SmallVector<IRMapping> programsOf(const Group &group);
@@ -164,9 +165,18 @@ public:
   void build();
 
 private:
+  /// A tile of what is added up, and where its state stands.
+  struct Place {
+    Value sums;        ///< memref<N x D x f32>, of all rows
+    Value order;       ///< memref<N x i32>; null without one
+    Value row, column; ///< where the tile begins
+  };
+
+  Place findPlace(IRMapping &mapping);
+  void clearIfFirst(const Place &place, Value seen);
   void addStep(IRMapping &mapping, Value before);
-  Value addInterval(IRMapping mapping, Value interval, Value step);
-  Value addProgram(const Group &group, Value step);
+  Value addInterval(IRMapping mapping, Value interval, Value progress);
+  Value addProgram(const Group &group, Value progress);
 
   Value warp; ///< i32, of the spare ones
 };

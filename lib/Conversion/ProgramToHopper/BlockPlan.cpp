@@ -295,6 +295,11 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
     return program.emitOpError()
            << "expected add_stages 1 or 2 where tiles are added in turns, for "
               "which consumers do not wait, but got 0";
+  for (AddTileOp added : plan.added)
+    if (added.getOrder() && (!plan.getAddStages() || added->getBlock() != loop.getBody()))
+      return added.emitOpError() << "expected an order only in steps whose tiles spare warps, of "
+                                    "add_stages 1 or 2, add but got one "
+                                 << (plan.getAddStages() ? "outside of them" : "with add_stages 0");
   return success();
 }
 
@@ -424,8 +429,9 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
                                << add.getAdjacent();
     // A turn is passed on from the step behind.
     bool isStep = add->getBlock() == plan.loop.getBody();
-    plan.takesTurns |= add.getOrder() != nullptr;
-    if (add.getOrder() && (!isStep || plan.intervals != 1 || plan.loop.getList()))
+    plan.takesTurns |= add.getTurn() != nullptr;
+    plan.firstClears |= add.getOrder() && !add.getTurn();
+    if (add.getTurn() && (!isStep || plan.intervals != 1 || plan.loop.getList()))
       return add.emitOpError() << "expected turns only in steps over one interval of tiles but got "
                                << (!isStep               ? "one outside of them"
                                    : plan.loop.getList() ? "a list"

@@ -45,6 +45,7 @@ struct BlockPlan {
   SmallVector<vector::ContractionOp> exchanges;
   SmallVector<AddTileOp> added;     ///< tiles that are added to global memory, at most one a step
   bool takesTurns = false;          ///< whether programs that add to the same tiles do so in turns
+  bool firstClears = false;         ///< whether the first of them makes the tile zeros
   bool batchesShare = false;        ///< whether batches share what a consumer itself reads
   int64_t intervals = 0;            ///< of the loop
   bool countsRounds = false;        ///< whether the loop has rounds

@@ -513,7 +513,7 @@ void ConsumerBuilder::buildThreads() {
   }
   GridBuilder grid(b, plan, block);
   // What is said of the group comes with the residents.
-  grid.forEachGroup(consumer, [&](Value round, Value step) {
+  grid.forEachGroup(consumer, /*step=*/i32(0), [&](Value round, Value step) {
     Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
     Group group = grid.read(slot, /*byWarp=*/true);
     if (plan.reloads()) {

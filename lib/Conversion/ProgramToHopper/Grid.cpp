@@ -162,13 +162,14 @@ Value GridBuilder::countRounds() {
   return add(full, arith::ExtUIOp::create(b, loc, b.getI32Type(), isInLast));
 }
 
-/// The rounds of a persistent block; `body` gives the steps up to the end of one.
-void GridBuilder::forEachRound(Value rounds, function_ref<Value(Value round, Value step)> body) {
+/// The rounds of a persistent block; `body` is given the state before one, i32 `state` at first,
+/// and gives that behind it, such as the steps up to its end.
+void GridBuilder::forEachRound(Value rounds, Value state, RoundBody body) {
   // In 32 bits: consumers have no register to spare.
-  auto loop = scf::ForOp::create(b, loc, i32(0), rounds, i32(1), i32(0));
+  auto loop = scf::ForOp::create(b, loc, i32(0), rounds, i32(1), state);
   b.setInsertionPointToStart(loop.getBody());
-  Value step = body(loop.getInductionVar(), toIndex(loop.getRegionIterArg(0)));
-  scf::YieldOp::create(b, loc, toI32(step));
+  Value next = body(loop.getInductionVar(), toIndex(loop.getRegionIterArg(0)));
+  scf::YieldOp::create(b, loc, toI32(next));
   b.setInsertionPointAfter(loop);
 }
 
@@ -199,12 +200,11 @@ Value GridBuilder::claim() {
   return add(claimed.getResult(0), toI32(launch.getGridSize().x));
 }
 
-/// The rounds of a persistent block up to the end of all groups, of which `await` waits to be told;
-/// `body` gives the steps up to the end of one.
-void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> await,
-                               function_ref<Value(Value round, Value step)> body) {
+/// The rounds of a persistent block up to the end of all groups, of which `await` waits to be told.
+void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> await, Value state,
+                               RoundBody body) {
   Type i32Type = b.getI32Type();
-  auto loop = scf::WhileOp::create(b, loc, TypeRange{i32Type, i32Type}, ValueRange{i32(0), i32(0)});
+  auto loop = scf::WhileOp::create(b, loc, TypeRange{i32Type, i32Type}, ValueRange{i32(0), state});
   b.createBlock(&loop.getBefore(), {}, {i32Type, i32Type}, {loc, loc});
   await(loop.getBeforeArguments()[0]);
   Value batch = readNumber(placeOf(loop.getBeforeArguments()[0], plan.getSlots()), 0, byWarp);
@@ -212,14 +212,14 @@ void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> awai
   scf::ConditionOp::create(b, loc, any, loop.getBeforeArguments());
   b.createBlock(&loop.getAfter(), {}, {i32Type, i32Type}, {loc, loc});
   Value round = loop.getAfterArguments()[0];
-  Value step = body(round, toIndex(loop.getAfterArguments()[1]));
-  scf::YieldOp::create(b, loc, ValueRange{add(round, i32(1)), toI32(step)});
+  Value next = body(round, toIndex(loop.getAfterArguments()[1]));
+  scf::YieldOp::create(b, loc, ValueRange{add(round, i32(1)), toI32(next)});
   b.setInsertionPointAfter(loop);
 }
 
 /// The rounds of a persistent block as those see them who wait to be told of their groups: each
 /// with what comes with the residents of `consumer`.
-void GridBuilder::forEachGroup(Value consumer, function_ref<Value(Value round, Value step)> body) {
+void GridBuilder::forEachGroup(Value consumer, Value state, RoundBody body) {
   auto await = [&](Value round) {
     Value number = heldNumber(placeOf(round, plan.getSlots()), consumer);
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
@@ -227,10 +227,10 @@ void GridBuilder::forEachGroup(Value consumer, function_ref<Value(Value round, V
                                   parityOf(round, plan.getSlots()));
   };
   if (plan.claims())
-    return forEachClaim(/*byWarp=*/true, await, body);
-  forEachRound(countRounds(), [&](Value round, Value step) {
+    return forEachClaim(/*byWarp=*/true, await, state, body);
+  forEachRound(countRounds(), state, [&](Value round, Value now) {
     await(round);
-    return body(round, step);
+    return body(round, now);
   });
 }
 

@@ -184,7 +184,7 @@ void ProducerBuilder::build() {
     return;
   }
   if (plan.claims()) {
-    grid.forEachClaim(/*byWarp=*/false, /*await=*/[](Value) {},
+    grid.forEachClaim(/*byWarp=*/false, /*await=*/[](Value) {}, /*step=*/i32(0),
                       [&](Value round, Value step) {
                         Value slot = placeOf(round, plan.getSlots());
                         step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
@@ -196,7 +196,7 @@ void ProducerBuilder::build() {
     return;
   }
   Value rounds = grid.countRounds();
-  grid.forEachRound(rounds, [&](Value round, Value step) {
+  grid.forEachRound(rounds, /*step=*/i32(0), [&](Value round, Value step) {
     Value slot = placeOf(round, plan.getSlots());
     step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
     prepareNext(round, rounds);

@@ -6,6 +6,8 @@
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <thread>
+
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::model;
 
@@ -130,6 +132,8 @@ bool Block::reset(const Launch &newLaunch, int64_t newNumber) {
   storeTimes.assign(agents.warps, 0);
   storesDone.assign(agents.warps, 0);
   meetings.assign(agents.warps, WarpMeeting());
+  awaiting.clear();
+  busyUntil = std::chrono::steady_clock::now();
   ready.assign(agents.warps, 0);
   for (GroupBarrier &group : groups)
     group = GroupBarrier();
@@ -181,10 +185,38 @@ void Block::runWarp(unsigned warp) {
   running = nullptr;
 }
 
+void Block::await(Thread &thread, const std::atomic<int32_t> &count, int32_t value) {
+  while (count.load(std::memory_order_acquire) != value) {
+    awaiting.push_back({&thread, &count, value});
+    block(thread, WaitKind::Count, 0, value);
+  }
+}
+
+void Block::wakeAwaiting() {
+  llvm::erase_if(awaiting, [&](const Awaiting &a) {
+    if (a.count->load(std::memory_order_acquire) != a.value)
+      return false;
+    wake(*a.thread);
+    return true;
+  });
+}
+
+/// Lets other blocks run where threads of this one wait for them alone. False where none of them
+/// does, or there is nothing to wait for any more.
+bool Block::waitForOthers() {
+  constexpr std::chrono::seconds kLongest(60);
+  bool othersFailed = *launch->failed != std::numeric_limits<int64_t>::max();
+  if (awaiting.empty() || othersFailed || std::chrono::steady_clock::now() - busyUntil > kLongest)
+    return false;
+  std::this_thread::yield();
+  return true;
+}
+
 void Block::schedule() {
   unsigned next = 0;
   while (alive && !report) {
     queue.step();
+    wakeAwaiting();
     llvm::SmallVector<unsigned, 32> candidates;
     for (unsigned warp = 0; warp < agents.warps; ++warp)
       if (ready[warp])
@@ -192,10 +224,12 @@ void Block::schedule() {
     if (report)
       return;
     if (candidates.empty()) {
-      if (!queue.force())
+      if (!queue.force() && !waitForOthers())
         report = describeDeadlock();
       continue;
     }
+    if (!awaiting.empty())
+      busyUntil = std::chrono::steady_clock::now();
     // Mostly in turn; now and then one is ahead of the others.
     unsigned choice = next++ % candidates.size();
     if (queue.draw(4) == 0)

@@ -12,6 +12,7 @@
 #include "llvm/ADT/SmallVector.h"
 
 #include <atomic>
+#include <chrono>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -56,7 +57,7 @@ struct Launch {
 };
 
 /// What a thread waits for.
-enum class WaitKind : uint8_t { None, Barrier, Group, Warp, Products, Stores };
+enum class WaitKind : uint8_t { None, Barrier, Group, Warp, Products, Stores, Count };
 
 /// A `cp.async` under way: it writes `bytes` at `offset`.
 struct PendingCopy {
@@ -178,6 +179,8 @@ public:
 
   void block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value);
   void wake(Thread &thread);
+  /// Waits until `count`, in global memory, is `value`: until this block or others have counted.
+  void await(Thread &thread, const std::atomic<int32_t> &count, int32_t value);
   /// Offset of an address in shared memory. Fails where it lies outside of it.
   uint32_t getShared(Thread &thread, const void *address, int64_t bytes, int64_t alignment);
   void checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
@@ -229,11 +232,21 @@ public:
 private:
   bool reset(const Launch &launch, int64_t number);
   void schedule();
+  void wakeAwaiting();
+  bool waitForOthers();
   void runWarp(unsigned warp);
   std::string describeDeadlock() const;
   std::string describeWait(const Thread &thread) const;
   void checkEnd();
 
+  /// A thread that waits for what may happen in another block.
+  struct Awaiting {
+    Thread *thread;
+    const std::atomic<int32_t> *count;
+    int32_t value;
+  };
+  std::vector<Awaiting> awaiting;
+  std::chrono::steady_clock::time_point busyUntil; ///< since then only other blocks can go on
   std::vector<WarpMeeting> meetings;
   std::vector<uint32_t> ready; ///< lanes of each warp
   static constexpr unsigned kGroupBarriers = 16;

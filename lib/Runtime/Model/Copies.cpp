@@ -327,6 +327,27 @@ void awaitTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
   }
 }
 
+/// Whoever is first may be another warp of this block.
+int32_t takeFirst(Thread *thread, int32_t place, void *order) {
+  thread->enter(place);
+  std::atomic<int32_t> &state = getTurn(*thread, order);
+  int32_t seen = 0;
+  if (state.compare_exchange_strong(seen, 1, std::memory_order_acquire))
+    return 1;
+  thread->block->await(*thread, state, /*value=*/2);
+  return 0;
+}
+
+/// `elements` of f32, each of a warp's threads its part of them.
+void clear(Thread *thread, int32_t place, float *target, int64_t elements) {
+  thread->enter(place);
+  constexpr int64_t kLanes = 32;
+  int64_t each = elements / kLanes;
+  target += thread->lane() * each;
+  thread->block->checkGlobal(*thread, target, each * sizeof(float), sizeof(float), "zeros");
+  std::fill_n(target, each, 0.0F);
+}
+
 void passTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
   waitStores(thread, place, /*pending=*/0);
   if (thread->lane() == 0)
@@ -466,6 +487,8 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
       makeFunction("ReadTurn", readTurn),
       makeFunction("Claim", claim),
       makeFunction("AwaitTurn", awaitTurn),
+      makeFunction("TakeFirst", takeFirst),
+      makeFunction("Clear", clear),
       makeFunction("PassTurn", passTurn),
       makeFunction("StoreShared", storeShared),
       makeFunction("StoreTile", storeTile),

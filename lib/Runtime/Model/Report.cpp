@@ -88,6 +88,11 @@ std::string Block::describeWait(const Thread &thread) const {
                          thread.value);
   case WaitKind::Stores:
     return "waits for its copies from shared memory";
+  case WaitKind::Count: {
+    auto found = llvm::find_if(awaiting, [&](const Awaiting &a) { return a.thread == &thread; });
+    return llvm::formatv("waits for a count of {0}, which is {1}", found->value,
+                         found->count->load());
+  }
   case WaitKind::None:
     break;
   }

@@ -164,6 +164,23 @@ func.func @claim(%counter: memref<?xi32>, %i: index) -> i32 {
   return %number : i32
 }
 
+// One thread makes 0 a 1, all others come back with 2.
+// CHECK-LABEL: func @first
+// CHECK: %[[FLAG:.*]] = llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 seen;\0Amov.b32 seen, $2;\0AWAIT_${:uid}:\0Asetp.eq.b32 p, seen, 2;\0A@p bra DONE_${:uid};\0Aatom.relaxed.gpu.global.cas.b32 seen, [$1], 0, 1;\0Asetp.ne.b32 p, seen, 0;\0A@p bra WAIT_${:uid};\0ADONE_${:uid}:\0Asetp.eq.b32 p, seen, 0;\0Aselp.b32 $0, 1, 0, p;\0A}", "=r,l,r" %{{.*}}, %{{.*}} : (i64, i32) -> i32
+// CHECK: llvm.trunc %[[FLAG]] : i32 to i1
+func.func @first(%order: memref<?xi32>, %i: index, %seen: i32) -> i1 {
+  %first = hopper.take_first %order[%i] seen %seen : memref<?xi32>
+  return %first : i1
+}
+
+// 512 bytes of a warp at once, and a fence for the copies that add to them.
+// CHECK-LABEL: func @clear
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .f32 zero;\0A.reg .b32 lane;\0A.reg .b64 at;\0Amov.f32 zero, 0f00000000;\0Amov.u32 lane, %laneid;\0Amad.wide.u32 at, lane, 16, $0;\0Ast.global.v4.f32 [at+0], {zero, zero, zero, zero};\0Ast.global.v4.f32 [at+512], {zero, zero, zero, zero};\0Afence.proxy.async.global;\0Abar.warp.sync -1;\0A}", "l" %{{.*}} : (i64) -> ()
+func.func @clear(%sums: memref<?x128xf32>, %i: index) {
+  hopper.clear %sums[%i, %i] elements 256 : memref<?x128xf32>
+  return
+}
+
 // Whoever waits looks again and again, behind what it had seen before; the last turn's copies have added when the next one
 // begins.
 // CHECK-LABEL: func @turns

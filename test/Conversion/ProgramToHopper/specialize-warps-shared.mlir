@@ -249,24 +249,28 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
 // CHECK: scf.if %[[SPARE]] {
 // CHECK:   hopper.group_barrier %c0_i32 threads(384)
 // CHECK:   %[[WARP:.*]], %{{.*}} = gpu.shuffle
-// CHECK:   scf.for %[[G:.*]] = %c0_i32 to %{{.*}} step %c1_i32 iter_args(%[[DONE:.*]] = %c0_i32)
-// CHECK:     %[[NEXT:.*]] = arith.addi %[[WARP]], %c3_i32
-// CHECK:     %[[THIRD:.*]] = arith.remui %[[DONE]], %c3_i32
-// CHECK:     %[[OFF:.*]] = arith.subi %[[NEXT]], %[[THIRD]]
-// CHECK:     %[[AHEAD:.*]] = arith.remui %[[OFF]], %c3_i32
-// CHECK:     %[[STEP:.*]] = arith.addi %[[DONE]], %[[AHEAD]]
-// CHECK:     %[[BEFORE:.*]] = arith.divui %[[STEP]], %c3_i32
+// Each loop carries how many steps a warp has had, and how many are others' before its next.
+// CHECK:   scf.for %[[G:.*]] = %c0_i32 to %{{.*}} step %c1_i32 iter_args(%[[PROGRESS:.*]] = %[[WARP]])
+// CHECK:     %[[BEFORE:.*]] = arith.divui %[[PROGRESS]], %c4_i32
+// CHECK:     %[[AHEAD:.*]] = arith.remui %[[PROGRESS]], %c4_i32
 // CHECK:     %[[FIRST:.*]] = arith.addi %{{.*}}, %[[AHEAD]]
-// CHECK:     scf.for %{{.*}} = %[[FIRST]] to %{{.*}} step %c3_i32 iter_args(%[[MADE:.*]] = %[[BEFORE]])
-// CHECK:         %[[SEEN:.*]] = hopper.read_turn %[[ORDER]][%{{.*}}, %[[HEAD:.*]], %[[ROW:.*]]]
+// CHECK:     %[[DONE:.*]]:2 = scf.for %[[I:.*]] = %[[FIRST]] to %[[END:.*]] step %c3_i32 iter_args(%[[MADE:.*]] = %[[BEFORE]], %{{.*}} = %[[FIRST]])
+// CHECK:         %[[SUMS:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%{{.*}}, 128], strides: [128, 1]
+// CHECK:         %[[ROWS:.*]] = memref.reinterpret_cast %[[ORDER]] to offset: [0], sizes: [%{{.*}}], strides: [1]
+// CHECK:         %[[SEEN:.*]] = hopper.read_turn %[[ROWS]][%[[ROW:.*]]]
 // CHECK:         %[[STAGED:.*]] = arith.addi %{{.*}}, %c7
 // CHECK:         %[[PARITY:.*]] = arith.andi %[[MADE]], %c1_i32
 // CHECK:         hopper.barrier_wait %[[BARS]][%[[STAGED]]], %[[PARITY]]
-// CHECK-NEXT:    hopper.await_turn %[[ORDER]][%{{.*}}, %[[HEAD]], %[[ROW]]] is %[[TURN:.*]] seen %[[SEEN]]
-// CHECK-NEXT:    hopper.add_staged %[[STAGING]] to %{{.*}}[%{{.*}}, %[[HEAD]], %[[ROW]], %c0] :
+// CHECK-NEXT:    hopper.await_turn %[[ROWS]][%[[ROW]]] is %[[TURN:.*]] seen %[[SEEN]]
+// CHECK-NEXT:    hopper.add_staged %[[STAGING]] to %[[SUMS]][%[[ROW]], %c0] :
 // CHECK-NEXT:    hopper.wait_stores{{$}}
 // CHECK-NEXT:    hopper.warp_arrive %[[BARS]][%c10]
-// CHECK-NEXT:    hopper.pass_turn %[[TURN]] at %[[ORDER]][%{{.*}}, %[[HEAD]], %[[ROW]]]
+// CHECK-NEXT:    hopper.pass_turn %[[TURN]] at %[[ROWS]][%[[ROW]]]
+// CHECK:         %[[NEXT:.*]] = arith.addi %[[I]], %c3_i32
+// CHECK:         scf.yield %{{.*}}, %[[NEXT]]
+// CHECK:     %[[HAD:.*]] = arith.muli %[[DONE]]#0, %c4_i32
+// CHECK:     %[[OVER:.*]] = arith.subi %[[DONE]]#1, %[[END]]
+// CHECK:     arith.addi %[[HAD]], %[[OVER]]
 // CHECK: } else {
 // CHECK-NEXT: hopper.group_arrive %c0_i32 threads(384)
 // CHECK: flashattn.on_threads
@@ -300,6 +304,55 @@ func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: 
       flashattn.stage lag 1 behind 1
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
       flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 order %order : memref<2x8x?xi32> turn %t : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.tile_yield %ak1 : vector<128x128xf32>
+    }
+    %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
+    flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+  }
+  return
+}
+
+// The first to come makes a tile zeros, before that of the step is staged; one thread asks for its warp. Others add where that
+// is done.
+// CHECK-LABEL: func @clears
+// CHECK: %[[SEEN:.*]] = hopper.read_turn %[[ROWS:.*]][%[[ROW:.*]]]
+// CHECK: %[[IS:.*]] = arith.cmpi ne, %[[SEEN]], %c2_i32
+// CHECK: %[[UNI:.*]] = arith.index_castui %[[IS]]
+// CHECK: gpu.shuffle
+// CHECK: scf.if
+// CHECK:   %[[ASKS:.*]] = scf.if %{{.*}} -> (i1) {
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.take_first %[[ROWS]][%[[ROW]]] seen %[[SEEN]]
+// CHECK-NEXT: scf.yield %[[FIRST]]
+// CHECK:     scf.yield %false
+// CHECK:   gpu.shuffle
+// CHECK:   scf.if
+// CHECK-NEXT: hopper.clear %[[SUMS:.*]][%[[ROW]], %c0] elements 8192
+// CHECK-NEXT: hopper.pass_turn %c1_i32 at %[[ROWS]][%[[ROW]]]
+// CHECK: hopper.barrier_wait
+// CHECK-NEXT: hopper.add_staged %{{.*}} to %[[SUMS]][%[[ROW]], %c0]
+// CHECK-NOT: hopper.pass_turn
+func.func @clears(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<128x64xf32>
+  %zo = arith.constant dense<0.0> : vector<128x128xf32>
+  %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
+    %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
+      %first = arith.muli %h, %group : index
+      %head = arith.addi %first, %g : index
+      %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+      flashattn.stage
+      %d16 = arith.truncf %s : vector<128x64xf32> to vector<128x64xf16>
+      flashattn.stage lag 1
+      %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
+      flashattn.stage lag 1 behind 1
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 order %order : memref<2x8x?xi32> : vector<64x128xf32>, memref<2x8x?x128xf32>
       flashattn.tile_yield %ak1 : vector<128x128xf32>
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>

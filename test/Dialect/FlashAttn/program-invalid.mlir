@@ -593,9 +593,9 @@ func.func @order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %order: mem
 
 // -----
 
-func.func @no_turn(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %order: memref<2x?xi32>, %n: index) {
-  // expected-error @+1 {{'flashattn.add_tile' op expected an order and a turn, or none of both, but got one}}
-  "flashattn.add_tile"(%x, %sums, %n, %n, %n, %order) <{operandSegmentSizes = array<i32: 1, 1, 3, 1, 0>, parts = 1 : i64}> : (vector<64x128xf32>, memref<2x?x128xf32>, index, index, index, memref<2x?xi32>) -> ()
+func.func @no_order(%x: vector<64x128xf32>, %sums: memref<2x?x128xf32>, %n: index) {
+  // expected-error @+1 {{'flashattn.add_tile' op expected an order, which says whose turn it is, but got a turn alone}}
+  flashattn.add_tile %x to %sums[%n, %n, %n] parts 1 turn %n : vector<64x128xf32>, memref<2x?x128xf32>
   return
 }
 

@@ -88,6 +88,32 @@ func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 
 // -----
 
+// Where spare warps add, and in any order, the first to come makes zeros of a tile of dq's sums: the program in front only says
+// that nobody has come. Where nobody does the sums are anything, and dq is 0.
+// CHECK-LABEL: func @first
+// CHECK: %[[SUMS:.*]] = memref.alloc() : memref<1x2x1024x128xf32>
+// CHECK: %[[ORDER:.*]] = memref.alloc() : memref<1x2x1024xi32>
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
+// CHECK-NOT: flashattn.store_tile %{{.*}} to %[[SUMS]]
+// CHECK: flashattn.store_tile %{{.*}} to %[[ORDER]]
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.add_tile {{.*}} to %[[SUMS]][{{.*}} parts 2 order %[[ORDER]] : memref<1x2x1024xi32> :
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in {{.*}} axes(batch, head, query_tile)
+// CHECK: %[[SUM:.*]] = flashattn.load_added %[[SUMS]]
+// CHECK: %[[ROW:.*]] = arith.muli %[[T]], %c64
+// CHECK: %[[STATE:.*]] = memref.load %[[ORDER]][%[[B]], %[[H]], %[[ROW]]]
+// CHECK: %[[ANY:.*]] = arith.cmpi ne, %[[STATE]], %c0_i32
+// CHECK: arith.select %[[ANY]], %[[SUM]], %{{.*}} : vector<64x128xf32>
+func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
+  flashattn.attention_backward mask(#flashattn.window<left = 299, right = 0>)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 1>>)
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
+    outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
+  return
+}
+
+// -----
+
 // Consumers that split the sums: each has one product, of scores or of the gradients of weights, and what it makes of that,
 // before it adds. The share of dq lies in parts of 32 columns.
 // CHECK-LABEL: func @split

@@ -465,6 +465,30 @@ func.func @turn_indices(%order: memref<?x?xi32>, %i: index, %turn: i32) {
 
 // -----
 
+func.func @first_indices(%order: memref<?x?xi32>, %i: index, %seen: i32) {
+  // expected-error @+1 {{'hopper.take_first' op expected an index for each of 2 dimensions but got 1}}
+  %first = hopper.take_first %order[%i] seen %seen : memref<?x?xi32>
+  return
+}
+
+// -----
+
+func.func @clear_elements(%sums: memref<?x128xf32>, %i: index) {
+  // expected-error @+1 {{'hopper.clear' op expected elements in 128s but got 100}}
+  hopper.clear %sums[%i, %i] elements 100 : memref<?x128xf32>
+  return
+}
+
+// -----
+
+func.func @clear_type(%sums: memref<?x128xf16>, %i: index) {
+  // expected-error @+1 {{'hopper.clear' op expected a target of f32 without gaps but got 'memref<?x128xf16>'}}
+  hopper.clear %sums[%i, %i] elements 128 : memref<?x128xf16>
+  return
+}
+
+// -----
+
 func.func @warp_arrive_memory(%bars: memref<4xi64>, %i: index) {
   // expected-error @+1 {{'hopper.warp_arrive' op expected}}
   hopper.warp_arrive %bars[%i] : memref<4xi64>

@@ -139,6 +139,15 @@ func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
   return
 }
 
+// CHECK-LABEL: func @clears
+// CHECK: hopper.take_first %{{.*}}[%{{.*}}] seen %{{.*}} : memref<?xi32>
+// CHECK: hopper.clear %{{.*}}[%{{.*}}, %{{.*}}] elements 8192 : memref<?x128xf32>
+func.func @clears(%order: memref<?xi32>, %sums: memref<?x128xf32>, %i: index, %seen: i32) -> i1 {
+  %first = hopper.take_first %order[%i] seen %seen : memref<?xi32>
+  hopper.clear %sums[%i, %i] elements 8192 : memref<?x128xf32>
+  return %first : i1
+}
+
 // Elements that come beside a tile.
 // CHECK-LABEL: func @elements
 // CHECK: hopper.bulk_load %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}}[%{{.*}}], %{{.*}}[%{{.*}}] : memref<?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>

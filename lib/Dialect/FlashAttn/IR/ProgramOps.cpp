@@ -280,8 +280,8 @@ static LogicalResult verifyAdded(Operation *op, VectorType tile, MemRefType memr
 }
 
 LogicalResult AddTileOp::verify() {
-  if (!getOrder() != !getTurn())
-    return emitOpError() << "expected an order and a turn, or none of both, but got one";
+  if (getTurn() && !getOrder())
+    return emitOpError() << "expected an order, which says whose turn it is, but got a turn alone";
   if (getOrder()) {
     auto order = cast<MemRefType>(getOrder().getType());
     if (order.getRank() + 1 != static_cast<int64_t>(getIndices().size()) ||

@@ -69,6 +69,16 @@ private:
   /// Whether programs over key tiles add shares of dq one after the other, so that sums are the
   /// same each time.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
+  QuerySums::Adding getAdding() const {
+    if (!schedule.addsQueries())
+      return QuerySums::Adding::None;
+    if (takesTurns())
+      return QuerySums::Adding::InTurns;
+    // Spare warps have time to ask who is first.
+    RolesAttr roles = schedule.getRoles();
+    return roles && roles.getAddStages() ? QuerySums::Adding::FirstClears
+                                         : QuerySums::Adding::ToZeros;
+  }
   /// Parts of the columns of a share of dq: a warp has 16 of its rows. Where consumers split the
   /// sums each has some parts of so few columns that memory has room for one beside the tiles.
   int64_t getParts() const {
@@ -92,7 +102,7 @@ private:
   SmallVector<IntegerSet> visible;
   std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
   std::optional<TileLists> queryLists, keyLists; ///< of the tiles that `keep` shows, where it can
-  Factor scale; ///< of dq and dk: what sums of products still lack
+  Factor scale;                                  ///< of dq and dk: what sums of products still lack
 };
 
 } // namespace
@@ -427,6 +437,15 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
                                  sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
                                  getParts(), getAdjacent());
+  if (getAdding() == QuerySums::Adding::FirstClears) {
+    // No keys see these queries where nobody has come: then anything may lie there.
+    Value state = memref::LoadOp::create(b, loc, sums.getOrder(),
+                                         ValueRange{batch, head, mul(tile, index(rows))});
+    Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, state,
+                                      arith::ConstantIntOp::create(b, loc, 0, /*width=*/32));
+    auto type = cast<VectorType>(dq.getType());
+    dq = arith::SelectOp::create(b, loc, any, dq, splat(type, 0));
+  }
   store(dq, scale, op.getDqInit(), batch, head, tile);
 }
 
@@ -466,8 +485,7 @@ void BackwardBuilder::build() {
     int64_t rows = schedule.getTileN();
     return findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };
-  QuerySums sums(b, op, operands, schedule.addsQueries(), parts ? parts->getSums() : Value(),
-                 takesTurns() ? QuerySums::FindFirst(findFirst) : QuerySums::FindFirst());
+  QuerySums sums(b, op, operands, getAdding(), parts ? parts->getSums() : Value(), findFirst);
   if (schedule.getApart().value_or(false)) {
     // Lists are of tiles as wide as the others'.
     useSchedule(op.getKeep() ? own : own.forValues());

@@ -32,10 +32,10 @@ Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> s
   return allocate(b, loc, sizes, b.getF32Type());
 }
 
-QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                     bool sumsQueries, Value zeroed, FindFirst findFirst)
+QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
+                     Value zeroed, FindFirst findFirst)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
-      batches(operands.getSizes().batches) {
+      batches(operands.getSizes().batches), adding(adding) {
   const Sizes &sizes = operands.getSizes();
   whole = 1;
   for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forValues().getTileN(),
@@ -43,10 +43,10 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(sizes.batches, 2), sizes.heads, rows});
-  if (sumsQueries)
+  if (adding != Adding::None)
     gradients = allocateF32(
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
-  if (findFirst)
+  if (adding == Adding::FirstClears || adding == Adding::InTurns)
     order = allocate(b, loc, {sizes.batches, sizes.heads, rows}, b.getI32Type());
   buildProgram(op, operands, zeroed, findFirst);
 }
@@ -89,7 +89,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   };
   Value dO = loadTile(op.getDO()), o = loadTile(op.getO());
   // While the tiles are on their way.
-  if (gradients)
+  if (adding == Adding::ToZeros || adding == Adding::InTurns)
     storeZeros(gradients, {at.batch, at.head, at.queryTile, index(0)});
   Value products = arith::MulFOp::create(b, loc, dO, o);
   Value delta = vector::MultiDimReductionOp::create(
@@ -131,12 +131,15 @@ void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
                       /*shape=*/nullptr, ArrayRef<bool>{true, true});
 }
 
-/// Whose turn is the first, at all rows of each tile of the schedule's columns.
+/// Whose turn is the first, or 0 as nobody has come, at all rows of each tile of the schedule's
+/// columns.
 void QuerySums::storeOrder(const ScorePlace &at, FindFirst findFirst) const {
   int64_t count = schedule.getTileM(), columns = schedule.getTileN(), tiles = count / columns;
   auto type = VectorType::get({count}, b.getI32Type());
   Value turns;
-  for (int64_t i = tiles - 1; i >= 0; --i) {
+  if (adding == Adding::FirstClears)
+    turns = arith::ConstantOp::create(b, loc, type, DenseElementsAttr::get(type, 0));
+  for (int64_t i = tiles - 1; i >= 0 && adding == Adding::InTurns; --i) {
     Value first = findFirst(at.batch, add(mul(at.queryTile, tiles), index(i)));
     Value mine = vector::BroadcastOp::create(
         b, loc, type, arith::IndexCastOp::create(b, loc, b.getI32Type(), first));

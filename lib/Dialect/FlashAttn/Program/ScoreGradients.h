@@ -16,14 +16,15 @@ Value allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes);
 class QuerySums : public TileBuilder {
 public:
   using FindFirst = function_ref<Value(Value batch, Value queryTile)>;
+  /// How programs sum up dq: not there, to zeros, to what the first one makes zeros, or in turns.
+  enum class Adding { None, ToZeros, FirstClears, InTurns };
 
-  /// Makes room for them and, in programs of their own, the sums.
-  /// Where `sumsQueries` there is a sum of dq too, of zeros. `zeroed`, where given, becomes zeros:
-  /// memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
-  /// With `findFirst`, which gives the first tile of keys that a tile of queries sees, shares of dq
-  /// are added in turns, that tile's first.
-  QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, bool sumsQueries,
-            Value zeroed = {}, FindFirst findFirst = {});
+  /// Makes room for them and, in programs of their own, the sums. `zeroed`, where given, becomes
+  /// zeros: memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
+  /// In turns that of the tile of keys is first which `findFirst` gives: the first that a tile of
+  /// queries sees.
+  QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
+            Value zeroed, FindFirst findFirst);
   void free() const;
 
   enum Kind { Exponent, Delta };
@@ -35,7 +36,8 @@ public:
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
   /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
   Value getQueryGradients() const { return gradients; }
-  /// memref<B x Hq x N x i32>: whose turn it is to add to each of their tiles; null without turns.
+  /// memref<B x Hq x N x i32>: who adds to each of their tiles, as of `flashattn.add_tile`; null
+  /// where anyone may.
   Value getOrder() const { return order; }
 
 private:
@@ -51,6 +53,7 @@ private:
   /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer;
   Value gradients, order;
+  Adding adding;
   int64_t whole; ///< queries of which N is a multiple
 };
 

@@ -547,7 +547,17 @@ static LogicalResult verifyOrder(Operation *op, Value memref, ValueRange indices
 LogicalResult ReadTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 LogicalResult ClaimOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 LogicalResult AwaitTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+LogicalResult TakeFirstOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 LogicalResult PassTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+
+LogicalResult ClearOp::verify() {
+  if (failed(verifyTarget(*this, getTarget(), getIndices())))
+    return failure();
+  constexpr int64_t kAtOnce = 128; // 16 bytes of each lane
+  if (getElements() % kAtOnce != 0)
+    return emitOpError() << "expected elements in " << kAtOnce << "s but got " << getElements();
+  return success();
+}
 
 LogicalResult AddTileOp::verify() {
   if (failed(verifyStaging(*this, getStaging())) ||

@@ -21,6 +21,7 @@ G8 = ("gradients", "sm_80")
 S9 = ("split", "sm_90a")
 L9 = ("late", "sm_90a")
 A9 = ("added", "sm_90a")
+C9 = ("cleared", "sm_90a")
 
 DEADLOCK = r"deadlock: .*\n.* waits for parity . of barrier \d+, whose phase \d+ lacks"
 UNREADY = r"(race|use before any write): .* at hopper\.wgmma"
@@ -217,6 +218,9 @@ FAULTS = [
     ("staged: a consumer's warps do not arrive", A9, [("hopper.warp_arrive#1", DROP)], DEADLOCK),
     ("staged: no fence before the last tile is handed on", A9, [("hopper.fence_async_shared#0", DROP)],
      r"missing fence: .* at hopper\.stage_tile .* at hopper\.add_staged"),
+    # Sums that the first to come makes zeros.
+    ("sums: nobody makes them zeros", C9, [("hopper.clear#0", DROP)], NUMBERS),
+    ("sums: half of them are made zeros", C9, [("hopper.clear#0", ("sub", "elements 8192", "elements 4096"))], NUMBERS),
     # Scores that warps make again, each for itself. The producer waits for values before it brings the keys of a
     # place, and values, too, are released behind the branch: the faults are those of both rings.
     ("one thread of a group releases tiles for its four warps", L9, ONE_RELEASES_K + ONE_RELEASES_V, MADE_AGAIN),

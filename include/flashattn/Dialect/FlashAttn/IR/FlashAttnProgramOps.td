@@ -215,9 +215,13 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
   let summary = "add a tile to what other programs add to as well";
   let description = [{
     Adds the tile to that at `indices` of `target`, whose last two dimensions have rows in whole tiles
-    and the tile's columns; the last but one index counts tiles. Programs add in any order or, where sums must not depend on
-    it, in turns: `order`, memref<... x N x i32> of as many rows, names at each of a tile's first rows
-    whose `turn` it is to add a warp's part, and whoever has added it names the number behind its own.
+    and the tile's columns; the last but one index counts tiles. Programs add in any order. With
+    `order`, memref<... x N x i32> of as many rows, of which the first of each tile counts:
+
+    - where sums must not depend on the order, programs add in turns: it names whose `turn` it is, and
+      whoever has added names the number behind its own;
+    - without a `turn` the first program to come makes the tile zeros, whatever lies there, and the
+      others wait until it has: it is 0 where none has come, 1 where one is at it and 2 from then on.
 
     Where an element of the tile lies within its place is the target's own affair: of `parts` parts
     of its columns, each as `rows x columns / parts` threads' accumulators have them, of the four
@@ -228,6 +232,8 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
 
     ```mlir
     flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2
+        : vector<64x128xf32>, memref<?x?x?x128xf32>
+    flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<?x?x?xi32>
         : vector<64x128xf32>, memref<?x?x?x128xf32>
     flashattn.add_tile %dq to %sums[%b, %h, %t, %c0] parts 2 order %order : memref<?x?x?xi32> turn %j
         : vector<64x128xf32>, memref<?x?x?x128xf32>
@@ -241,7 +247,7 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
                        DefaultValuedAttr<FlashAttn_Adjacent, "4">:$adjacent);
   let assemblyFormat = [{
     $tile `to` $target `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)?
-    (`order` $order^ `:` type($order) `turn` $turn)? attr-dict `:` type($tile) `,` type($target)
+    (`order` $order^ `:` type($order))? (`turn` $turn^)? attr-dict `:` type($tile) `,` type($target)
   }];
 }
 

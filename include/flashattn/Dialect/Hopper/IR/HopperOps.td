@@ -677,6 +677,20 @@ def Hopper_AwaitTurnOp : Hopper_TurnOp<"await_turn"> {
   }];
 }
 
+def Hopper_TakeFirstOp : Hopper_TurnOp<"take_first"> {
+  let summary = "whether one is the first to come";
+  let description = [{
+    True for one thread of the grid alone, if the element of `order`, last `seen` as that, is 0, which
+    it makes 1. Everyone else waits until it is 2, as `hopper.pass_turn` of turn 1 makes it, and may
+    then rely on what that warp had cleared before (`hopper.clear`). One thread of a warp runs it.
+
+    Example: `%first = hopper.take_first %order[%b, %h, %i] seen %seen : memref<?x?x?xi32>`
+  }];
+  let arguments = !con(place, (ins I32:$seen));
+  let results = (outs I1:$first);
+  let assemblyFormat = "$order `[` $indices `]` `seen` $seen attr-dict `:` type($order)";
+}
+
 def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
   let summary = "give a turn to the next block";
   let description = [{
@@ -687,6 +701,21 @@ def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
   }];
   let arguments = !con(place, (ins I32:$turn));
   let assemblyFormat = "$turn `at` $order `[` $indices `]` attr-dict `:` type($order)";
+}
+
+def Hopper_ClearOp : Hopper_OrderedOp<"clear"> {
+  let summary = "zeros for what copies add to";
+  let description = [{
+    Makes zeros of `elements` f32 of `target`, in global memory, from `indices` on. All threads of a
+    warp run it, and copies that add may follow once its turn is passed on (`hopper.pass_turn`).
+
+    Example: `hopper.clear %sums[%b, %h, %row, %c0] elements 8192 : memref<?x?x?x128xf32>`
+  }];
+  let arguments = (ins AnyMemRef:$target, Variadic<Index>:$indices,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$elements);
+  let assemblyFormat = [{
+    $target `[` $indices `]` `elements` $elements attr-dict `:` type($target)
+  }];
 }
 
 def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> {
