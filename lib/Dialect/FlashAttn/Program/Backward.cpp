@@ -74,10 +74,11 @@ private:
       return QuerySums::Adding::None;
     if (takesTurns())
       return QuerySums::Adding::InTurns;
-    // Spare warps have time to ask who is first.
+    // Spare warps have time to ask who is first. The state would be a fourth number of each query
+    // where a bias' gradient has the third.
     RolesAttr roles = schedule.getRoles();
-    return roles && roles.getAddStages() ? QuerySums::Adding::FirstClears
-                                         : QuerySums::Adding::ToZeros;
+    return roles && roles.getAddStages() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
+                                                               : QuerySums::Adding::ToZeros;
   }
   /// Parts of the columns of a share of dq: a warp has 16 of its rows. Where consumers split the
   /// sums each has some parts of so few columns that memory has room for one beside the tiles.
