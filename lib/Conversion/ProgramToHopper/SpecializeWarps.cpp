@@ -35,7 +35,8 @@ private:
   void initBlock();
 
   BlockValues &values;
-  Value blocks; ///< how many are launched
+  Value blocks;     ///< how many are launched
+  ProgramOp leader; ///< what the program follows, if it does
 };
 } // namespace
 
@@ -61,13 +62,49 @@ void LaunchBuilder::makeMaps() {
     values.outputMaps.push_back(make(store, store.getTarget()));
 }
 
-/// A counter of groups, of 0, where there are more than blocks. Nobody else writes it while the
-/// grid runs, and it costs nothing where every block has one group.
+/// The program that runs right before this one, which begins beside it.
+static ProgramOp findLeader(ProgramOp program) {
+  if (program.getFollows())
+    for (Operation *op = program->getPrevNode(); op; op = op->getPrevNode())
+      if (auto before = dyn_cast<ProgramOp>(op))
+        return before.getLeads() ? before : ProgramOp();
+  return {};
+}
+
+/// A counter of groups, of 0. The program before makes it, where there is one; or a grid of its own
+/// that costs nothing where every block has one group. Nobody else writes it while the grid runs.
 void LaunchBuilder::makeCounter() {
   Value more = compare(arith::CmpIPredicate::ult, blocks, values.groups);
-  Value size = select(more, index(1), index(0));
-  values.counter = memref::AllocOp::create(
-      b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI32Type()), ValueRange{size});
+  auto allocate = [&](Value size) {
+    values.counter = memref::AllocOp::create(
+        b, loc, MemRefType::get({ShapedType::kDynamic}, b.getI32Type()), ValueRange{size});
+  };
+  auto clear = [&] {
+    memref::StoreOp::create(b, loc, i32(0), values.counter, ValueRange{index(0)});
+  };
+  if (leader) {
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPoint(leader);
+      allocate(index(1));
+      b.setInsertionPointToStart(leader.getBody());
+      Value number = index(0);
+      for (Value each : leader.getNumbers())
+        number = arith::OrIOp::create(b, loc, number, each);
+      auto first = scf::IfOp::create(b, loc, compare(arith::CmpIPredicate::eq, number, index(0)),
+                                     /*withElseRegion=*/false);
+      b.setInsertionPointToStart(first.thenBlock());
+      clear();
+    }
+    // It may have nothing to do.
+    Value programs = index(1);
+    for (Value size : leader.getSizes())
+      programs = mul(programs, size);
+    more =
+        arith::AndIOp::create(b, loc, more, compare(arith::CmpIPredicate::eq, programs, index(0)));
+  } else {
+    allocate(select(more, index(1), index(0)));
+  }
   auto guarded = scf::IfOp::create(b, loc, more, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(guarded.thenBlock());
@@ -78,7 +115,7 @@ void LaunchBuilder::makeCounter() {
   // Who waits for this grid waits for what it follows too.
   if (ProgramOp program = plan.program; program.getFollows())
     WaitPrerequisiteGridsOp::create(b, loc);
-  memref::StoreOp::create(b, loc, i32(0), values.counter, ValueRange{index(0)});
+  clear();
   gpu::TerminatorOp::create(b, loc);
 }
 
@@ -165,6 +202,7 @@ void LaunchBuilder::initBlock() {
 void LaunchBuilder::build() {
   ProgramOp program = plan.program;
   GridBuilder grid(b, plan, block);
+  leader = findLeader(program);
   b.setInsertionPoint(program);
   grid.countGroups(values);
   // A grid of no blocks is an error to the driver.
@@ -221,7 +259,7 @@ void LaunchBuilder::build() {
     addLaunchDependents(values.launch.getBody().front());
   b.eraseOp(program);
   if (values.counter) {
-    b.setInsertionPointAfter(values.launch);
+    b.setInsertionPointAfter(leader ? guarded : values.launch.getOperation());
     memref::DeallocOp::create(b, loc, values.counter);
   }
   b.setInsertionPoint(values.launch);

@@ -46,6 +46,27 @@
 // CLAIM: scf.yield
 // CLAIM: hopper.wait_stores
 
+// Where a program leads, its first block makes the counter 0, and a grid does only where it has none.
+// RUN: sed -e 's/section = 1>>/section = 1, claims_below = 2147483647>>/' -e '/^func.func @shared/a flashattn.program (%%i, %%j) in (%%tiles, %%group) axes(batch, head) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) leads {}' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=LED
+// LED-LABEL: func @shared
+// LED: %[[COUNTER:.*]] = memref.alloc() : memref<1xi32>
+// LED: flashattn.program (%[[I:.*]], %[[J:.*]]) in
+// LED-NEXT: %[[PLACE:.*]] = arith.ori %[[I]], %[[J]]
+// LED-NEXT: %[[FIRST:.*]] = arith.cmpi eq, %[[PLACE]], %c0
+// LED-NEXT: scf.if %[[FIRST]] {
+// LED-NEXT: memref.store %c0_i32, %[[COUNTER]][%c0]
+// LED: flashattn.multiprocessor_count
+// LED: %[[PROGRAMS:.*]] = arith.muli %{{.*}}, %{{.*}} : index
+// LED: %[[NONE:.*]] = arith.cmpi eq, %[[PROGRAMS]], %c0
+// LED: %[[MORE:.*]] = arith.andi %{{.*}}, %[[NONE]]
+// LED-NEXT: scf.if %[[MORE]] {
+// LED-NEXT: gpu.launch
+// LED: memref.store %c0_i32, %[[COUNTER]][%c0]
+// LED: gpu.launch
+// LED: hopper.claim
+// LED: gpu.terminator
+// LED: memref.dealloc
+
 #mk = affine_map<(m, n, k) -> (m, k)>
 #km = affine_map<(m, n, k) -> (k, m)>
 #nk = affine_map<(m, n, k) -> (n, k)>
