@@ -14,12 +14,14 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
-/// Whether blocks claim programs over keys: under a causal mask these differ in length, and keys and
-/// values of the next one come while dk and dv are written. On an H100 with D = 128 1024 keys are 2
-/// to 4 % faster, 4096 keys 2 %, 4 query heads to a group with 8192 keys 0 to 4 %; D = 64 is as fast
-/// either way, and so are bands. What else shapes scores has not been measured.
+/// Whether blocks claim programs over keys: under a causal mask these differ in length, and keys
+/// and values of the next one come while dk and dv are written. On an H100 with D = 128 1024 keys
+/// are 2 to 4 % faster, 4096 keys 2 %, 4 query heads to a group with 8192 keys 0 to 4 %; windows of
+/// 1024 keys 4 %, of 4096 3 %; D = 64 is as fast either way, and so are windows with sinks. What
+/// else shapes scores has not been measured.
 static bool claimsPrograms(AttentionBackwardOp op) {
-  return classifyMask(op.getVisibleSets()).shape == MaskShape::Triangular &&
+  MaskShape shape = classifyMask(op.getVisibleSets()).shape;
+  return (shape == MaskShape::Triangular || shape == MaskShape::Banded) &&
          op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
          !op.getKeep() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
@@ -49,9 +51,10 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   if (mask.shape == MaskShape::Triangular)
     roles.section =
         op.getDeterministic() ? kHeads : std::max<int64_t>(1, heads / op.getKnownGroup());
-  // Programs of bands are so short that the first tiles' way to who adds and back shows: 2 to 5 %
-  // slower on an H100. Elsewhere it is 2 to 5 % faster, and up to 6 % under a causal mask.
-  bool byOthers = op.getDeterministic() || mask.shape != MaskShape::Banded;
+  // That others add is 2 to 6 % faster on an H100, and spares zeros of the sums but where a bias
+  // has a gradient. Without the latter it is 2 to 5 % slower in bands, whose programs are so short
+  // that the first tiles' way to who adds and back shows; with it 2 to 5 % faster there too.
+  bool byOthers = op.getDeterministic() || mask.shape != MaskShape::Banded || !op.getDBiasInit();
   // Whose turn it is would be a fourth number of each query where a bias' gradient has the third.
   if (!op.getDeterministic() || !op.getDBiasInit()) {
     roles.addStages = byOthers ? 2 : 0;

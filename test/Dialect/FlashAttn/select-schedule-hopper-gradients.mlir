@@ -175,12 +175,42 @@ func.func @causal_keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %d
   return
 }
 
-// and a window are as they were.
+// and a window. Spare warps add there too,
 // CHECK-LABEL: @window
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, section = 1, claims_below = 2147483647, add_stages = 1>>
 func.func @window(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
     outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// but for one with sinks nobody claims,
+// CHECK-LABEL: @window_sinks
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, section = 1, add_stages = 1>>
+func.func @window_sinks(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.all_of<[#flashattn.any_of<[#flashattn.window<left = 1023>, #flashattn.sink<4>]>, #flashattn.causal]>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// or narrow heads.
+// CHECK-LABEL: @window_narrow
+// CHECK: schedule(<tile_m = 128, tile_n = 128, warps = 8, stages = 2, {{.*}}, section = 1, add_stages = 2>>
+func.func @window_narrow(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// With a gradient of a bias consumers add themselves.
+// CHECK-LABEL: @window_bias
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, section = 1>>
+func.func @window_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<?x?x?x?xf16>, %d_bias: memref<?x?x?x?xf16>) {
+  flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<?x?x?x?xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>) d_bias(%d_bias : memref<?x?x?x?xf16>)
   return
 }
