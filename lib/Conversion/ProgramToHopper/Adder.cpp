@@ -25,31 +25,33 @@ AdderBuilder::Place AdderBuilder::findPlace(IRMapping &mapping) {
   SmallVector<Value> indices;
   for (Value index : added.getIndices())
     indices.push_back(clone(index, mapping));
-  // Tiles are counted along the sums' rows, of which the order has an element each.
-  Value &tile = indices[indices.size() - 2];
-  tile = mul(tile, cast<VectorType>(added.getTile().getType()).getDimSize(0));
-  Value row = toI32(indices.front()), rows = dim(added.getTarget(), 0);
-  for (unsigned i = 1; i + 1 < indices.size(); ++i) {
+  int64_t rows = cast<VectorType>(added.getTile().getType()).getDimSize(0);
+  Value tile = toI32(indices.front()), tiles = dim(added.getTarget(), 0);
+  for (unsigned i = 1, last = indices.size() - 2; i <= last; ++i) {
     Value size = dim(added.getTarget(), i);
-    row = add(mul(row, toI32(size)), toI32(indices[i]));
-    rows = mul(rows, size);
+    if (i == last)
+      size = div(size, index(rows));
+    tile = add(mul(tile, toI32(size)), toI32(indices[i]));
+    tiles = mul(tiles, size);
   }
-  auto inRows = [&](Value memref, ArrayRef<int64_t> columns) -> Value {
+  auto cast = [&](Value memref, Value count, ArrayRef<int64_t> columns) -> Value {
     SmallVector<int64_t> shape = {ShapedType::kDynamic};
-    SmallVector<OpFoldResult> sizes = {rows}, strides = {b.getIndexAttr(1)};
-    for (int64_t count : columns) {
-      shape.push_back(count);
-      sizes.push_back(b.getIndexAttr(count));
-      strides.insert(strides.begin(), b.getIndexAttr(count));
+    SmallVector<OpFoldResult> sizes = {count}, strides = {b.getIndexAttr(1)};
+    for (int64_t each : columns) {
+      shape.push_back(each);
+      sizes.push_back(b.getIndexAttr(each));
+      strides.insert(strides.begin(), b.getIndexAttr(each));
     }
-    auto type = MemRefType::get(shape, cast<MemRefType>(memref.getType()).getElementType());
+    auto type = MemRefType::get(shape, getElementTypeOrSelf(memref));
     return memref::ReinterpretCastOp::create(b, loc, type, memref, b.getIndexAttr(0), sizes,
                                              strides);
   };
-  Value order = added.getOrder();
-  return {
-      inRows(added.getTarget(), cast<MemRefType>(added.getTarget().getType()).getShape().back()),
-      order ? inRows(order, {}) : Value(), toIndex(row), indices.back()};
+  auto target = llvm::cast<MemRefType>(added.getTarget().getType());
+  Place place{cast(added.getTarget(), mul(tiles, rows), target.getShape().back()), Value(),
+              toIndex(mul(tile, i32(rows))), indices.back(), toIndex(tile)};
+  if (Value order = added.getOrder())
+    place.order = cast(order, tiles, {});
+  return place;
 }
 
 /// Makes zeros of the step's tile if nobody has; the state of it was last `seen`, i32. Behind it
@@ -72,7 +74,7 @@ void AdderBuilder::clearIfFirst(const Place &place, Value seen) {
       scf::IfOp::create(b, loc, b.getI1Type(), compare(arith::CmpIPredicate::eq, lane, index(0)),
                         /*withElseRegion=*/true);
   b.setInsertionPointToStart(asks.thenBlock());
-  Value isFirst = hopper::TakeFirstOp::create(b, loc, b.getI1Type(), place.order, place.row, seen);
+  Value isFirst = hopper::TakeFirstOp::create(b, loc, b.getI1Type(), place.order, place.tile, seen);
   scf::YieldOp::create(b, loc, isFirst);
   b.setInsertionPointToStart(asks.elseBlock());
   Value no = arith::ConstantIntOp::create(b, loc, 0, /*width=*/1);
@@ -82,7 +84,7 @@ void AdderBuilder::clearIfFirst(const Place &place, Value seen) {
   AddTileOp added = plan.added.front();
   int64_t elements = cast<VectorType>(added.getTile().getType()).getNumElements();
   hopper::ClearOp::create(b, loc, place.sums, ValueRange{place.row, place.column}, elements);
-  hopper::PassTurnOp::create(b, loc, place.order, place.row, i32(kCleared - 1));
+  hopper::PassTurnOp::create(b, loc, place.order, place.tile, i32(kCleared - 1));
 }
 
 /// Adds what is staged of this warp's step behind `before` others of its own, i32, at the place
@@ -95,20 +97,20 @@ void AdderBuilder::addStep(IRMapping &mapping, Value before) {
     turn = toI32(clone(added.getTurn(), mapping));
   // On its way while the tile is.
   if (place.order)
-    seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), place.order, place.row);
+    seen = hopper::ReadTurnOp::create(b, loc, b.getI32Type(), place.order, place.tile);
   if (plan.firstClears)
     clearIfFirst(place, seen);
   Value step = add(mul(before, i32(kWarps)), warp);
   Value barrier = add(toIndex(warp), index(plan.memory.staged));
   hopper::BarrierWaitOp::create(b, loc, block.barriers, barrier, parityOf(before, /*places=*/1));
   if (plan.takesTurns)
-    hopper::AwaitTurnOp::create(b, loc, place.order, place.row, turn, seen);
+    hopper::AwaitTurnOp::create(b, loc, place.order, place.tile, turn, seen);
   hopper::AddStagedOp::create(b, loc, stagingAt(step), place.sums,
                               ValueRange{place.row, place.column}, /*warp=*/Value());
   hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
   hopper::WarpArriveOp::create(b, loc, block.barriers, stagingFree(step));
   if (plan.takesTurns)
-    hopper::PassTurnOp::create(b, loc, place.order, place.row, turn);
+    hopper::PassTurnOp::create(b, loc, place.order, place.tile, turn);
 }
 
 /// Adds this warp's tiles of one interval. `progress` is how many steps it has had before, times 4,

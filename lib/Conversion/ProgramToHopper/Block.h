@@ -168,8 +168,9 @@ private:
   /// A tile of what is added up, and where its state stands.
   struct Place {
     Value sums;        ///< memref<N x D x f32>, of all rows
-    Value order;       ///< memref<N x i32>; null without one
+    Value order;       ///< memref<T x i32>, of all tiles; null without one
     Value row, column; ///< where the tile begins
+    Value tile;        ///< its number
   };
 
   Place findPlace(IRMapping &mapping);

@@ -277,16 +277,16 @@ func.func @shared(%k: !mem, %v: !mem, %q: !mem, %do: !mem, %dk: !mem, %dv: !mem,
 // CHECK:     %[[FIRST:.*]] = arith.addi %{{.*}}, %[[AHEAD]]
 // CHECK:     %[[DONE:.*]]:2 = scf.for %[[I:.*]] = %[[FIRST]] to %[[END:.*]] step %c3_i32 iter_args(%[[MADE:.*]] = %[[BEFORE]], %{{.*}} = %[[FIRST]])
 // CHECK:         %[[SUMS:.*]] = memref.reinterpret_cast %{{.*}} to offset: [0], sizes: [%{{.*}}, 128], strides: [128, 1]
-// CHECK:         %[[ROWS:.*]] = memref.reinterpret_cast %[[ORDER]] to offset: [0], sizes: [%{{.*}}], strides: [1]
-// CHECK:         %[[SEEN:.*]] = hopper.read_turn %[[ROWS]][%[[ROW:.*]]]
+// CHECK:         %[[STATES:.*]] = memref.reinterpret_cast %[[ORDER]] to offset: [0], sizes: [%{{.*}}], strides: [1]
+// CHECK:         %[[SEEN:.*]] = hopper.read_turn %[[STATES]][%[[TILE:.*]]]
 // CHECK:         %[[STAGED:.*]] = arith.addi %{{.*}}, %c7
 // CHECK:         %[[PARITY:.*]] = arith.andi %[[MADE]], %c1_i32
 // CHECK:         hopper.barrier_wait %[[BARS]][%[[STAGED]]], %[[PARITY]]
-// CHECK-NEXT:    hopper.await_turn %[[ROWS]][%[[ROW]]] is %[[TURN:.*]] seen %[[SEEN]]
-// CHECK-NEXT:    hopper.add_staged %[[STAGING]] to %[[SUMS]][%[[ROW]], %c0] :
+// CHECK-NEXT:    hopper.await_turn %[[STATES]][%[[TILE]]] is %[[TURN:.*]] seen %[[SEEN]]
+// CHECK-NEXT:    hopper.add_staged %[[STAGING]] to %[[SUMS]][%{{.*}}, %c0] :
 // CHECK-NEXT:    hopper.wait_stores{{$}}
 // CHECK-NEXT:    hopper.warp_arrive %[[BARS]][%c10]
-// CHECK-NEXT:    hopper.pass_turn %[[TURN]] at %[[ROWS]][%[[ROW]]]
+// CHECK-NEXT:    hopper.pass_turn %[[TURN]] at %[[STATES]][%[[TILE]]]
 // CHECK:         %[[NEXT:.*]] = arith.addi %[[I]], %c3_i32
 // CHECK:         scf.yield %{{.*}}, %[[NEXT]]
 // CHECK:     %[[HAD:.*]] = arith.muli %[[DONE]]#0, %c4_i32
@@ -336,19 +336,19 @@ func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: 
 // The first to come makes a tile zeros, before that of the step is staged; one thread asks for its warp. Others add where that
 // is done.
 // CHECK-LABEL: func @clears
-// CHECK: %[[SEEN:.*]] = hopper.read_turn %[[ROWS:.*]][%[[ROW:.*]]]
+// CHECK: %[[SEEN:.*]] = hopper.read_turn %[[STATES:.*]][%[[TILE:.*]]]
 // CHECK: %[[IS:.*]] = arith.cmpi ne, %[[SEEN]], %c2_i32
 // CHECK: %[[UNI:.*]] = arith.index_castui %[[IS]]
 // CHECK: gpu.shuffle
 // CHECK: scf.if
 // CHECK:   %[[ASKS:.*]] = scf.if %{{.*}} -> (i1) {
-// CHECK-NEXT: %[[FIRST:.*]] = hopper.take_first %[[ROWS]][%[[ROW]]] seen %[[SEEN]]
+// CHECK-NEXT: %[[FIRST:.*]] = hopper.take_first %[[STATES]][%[[TILE]]] seen %[[SEEN]]
 // CHECK-NEXT: scf.yield %[[FIRST]]
 // CHECK:     scf.yield %false
 // CHECK:   gpu.shuffle
 // CHECK:   scf.if
-// CHECK-NEXT: hopper.clear %[[SUMS:.*]][%[[ROW]], %c0] elements 8192
-// CHECK-NEXT: hopper.pass_turn %c1_i32 at %[[ROWS]][%[[ROW]]]
+// CHECK-NEXT: hopper.clear %[[SUMS:.*]][%[[ROW:.*]], %c0] elements 8192
+// CHECK-NEXT: hopper.pass_turn %c1_i32 at %[[STATES]][%[[TILE]]]
 // CHECK: hopper.barrier_wait
 // CHECK-NEXT: hopper.add_staged %{{.*}} to %[[SUMS]][%[[ROW]], %c0]
 // CHECK-NOT: hopper.pass_turn

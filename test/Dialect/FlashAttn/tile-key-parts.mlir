@@ -38,7 +38,7 @@
 // CHECK: %[[TO:.*]] = arith.addi %[[FROM]], %[[STEPS]]
 // CHECK: arith.minsi %{{.*}}, %[[TO]]
 // CHECK: %[[R:.*]]:2 = flashattn.tile_loop {{.*}} rounds %c8
-// CHECK: flashattn.add_tile %{{.*}} parts 1 : vector<128x64xf32>, memref<1x64x8192x64xf32>
+// CHECK: flashattn.add_tile %{{.*}} parts 1 order %{{.*}} : memref<1x64x64xi32> : vector<128x64xf32>, memref<1x64x8192x64xf32>
 // CHECK: flashattn.tile_yield
 // CHECK: scf.if %[[PART]] {
 // CHECK: %[[KIND:.*]] = arith.muli %[[H]], %c2
@@ -105,7 +105,9 @@ func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
 // CHECK: %[[MANY:.*]] = arith.cmpi sgt, %[[TILES]], %c11
 // CHECK: %[[BOTH:.*]] = arith.andi %[[PAYS]], %[[MANY]]
 // CHECK: %[[TAKEN:.*]] = arith.muli %[[KVHEADS]], %c98304
-// CHECK: %[[ROWS:.*]] = arith.muli %[[HEADS]], %[[QUERIES]]
+// Less a word for each tile of queries.
+// CHECK: %[[LEFT:.*]] = arith.subi %[[QUERIES]], %{{.*}}
+// CHECK: %[[ROWS:.*]] = arith.muli %[[HEADS]], %[[LEFT]]
 // CHECK: %[[END:.*]] = arith.addi %[[ROWS]], %c1
 // CHECK: %[[FITS:.*]] = arith.cmpi slt, %[[TAKEN]], %[[END]]
 // CHECK: %[[SHARED:.*]] = arith.andi %[[BOTH]], %[[FITS]]
@@ -116,7 +118,7 @@ func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
 // CHECK: memref.alloc(%{{.*}}) : memref<?x?x128xf32>
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%{{.*}}) axes(batch, head, key_tile)
 // CHECK: %[[PART:.*]] = arith.divui %{{.*}}, %c3_i32
-// CHECK: flashattn.add_tile %{{.*}} parts 2 : vector<64x128xf32>, memref<?x?x?x128xf32>
+// CHECK: flashattn.add_tile %{{.*}} parts 2 order %{{.*}} : memref<?x?x?xi32> : vector<64x128xf32>, memref<?x?x?x128xf32>
 // CHECK: scf.if
 // CHECK: flashattn.add_tile %{{.*}} parts 2 : vector<128x128xf32>, memref<?x?x128xf32>
 // CHECK: flashattn.program {{.*}} in (%{{.*}}, %[[KVHEADS]], %[[COUNT]]) axes(batch, head, key_tile)

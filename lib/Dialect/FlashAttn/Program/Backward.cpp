@@ -74,8 +74,8 @@ private:
       return QuerySums::Adding::None;
     if (takesTurns())
       return QuerySums::Adding::InTurns;
-    // Spare warps have time to ask who is first. The state would be a fourth number of each query
-    // where a bias' gradient has the third.
+    // Spare warps have time to ask who is first. Where a bias' gradient has a third number of each
+    // query there is no memory left for it.
     RolesAttr roles = schedule.getRoles();
     return roles && roles.getAddStages() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
                                                                : QuerySums::Adding::ToZeros;
@@ -440,8 +440,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
                                  getParts(), getAdjacent());
   if (getAdding() == QuerySums::Adding::FirstClears) {
     // No keys see these queries where nobody has come: then anything may lie there.
-    Value state = memref::LoadOp::create(b, loc, sums.getOrder(),
-                                         ValueRange{batch, head, mul(tile, index(rows))});
+    Value state = memref::LoadOp::create(b, loc, sums.getOrder(), ValueRange{batch, head, tile});
     Value any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, state,
                                       arith::ConstantIntOp::create(b, loc, 0, /*width=*/32));
     auto type = cast<VectorType>(dq.getType());

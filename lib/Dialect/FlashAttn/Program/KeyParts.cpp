@@ -111,9 +111,10 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
   auto both = [&](Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); };
   Value pays = both(isBelow(build.mul(others, kHeavier), most),
                     isBelow(build.index(kLeastOthers * heavy - 1), tiles));
-  // The sums take no more than one f32 of each query.
+  // The sums, and the states of dq's, take no more than one f32 of each query.
+  Value states = build.ceilDiv(sizes.queries, schedule.getTileN());
   Value fits = isBelow(build.mul(sizes.kvHeads, 2 * heavy * rows * columns),
-                       build.add(build.mul(sizes.heads, sizes.queries), one));
+                       build.add(build.mul(sizes.heads, build.sub(sizes.queries, states)), one));
   Value shares = both(pays, fits);
   KeyParts result(b, loc);
   result.tile = build.f32Vector({rows, columns});

@@ -47,7 +47,8 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     gradients = allocateF32(
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
   if (adding == Adding::FirstClears || adding == Adding::InTurns)
-    order = allocate(b, loc, {sizes.batches, sizes.heads, rows}, b.getI32Type());
+    order = allocate(b, loc, {sizes.batches, sizes.heads, div(rows, index(schedule.getTileN()))},
+                     b.getI32Type());
   buildProgram(op, operands, zeroed, findFirst);
 }
 
@@ -131,24 +132,15 @@ void QuerySums::storeZeros(Value memref, ArrayRef<Value> indices) const {
                       /*shape=*/nullptr, ArrayRef<bool>{true, true});
 }
 
-/// Whose turn is the first, or 0 as nobody has come, at all rows of each tile of the schedule's
-/// columns.
+/// Whose turn is the first at each tile of the schedule's columns, or 0 as nobody has come.
 void QuerySums::storeOrder(const ScorePlace &at, FindFirst findFirst) const {
-  int64_t count = schedule.getTileM(), columns = schedule.getTileN(), tiles = count / columns;
-  auto type = VectorType::get({count}, b.getI32Type());
-  Value turns;
-  if (adding == Adding::FirstClears)
-    turns = arith::ConstantOp::create(b, loc, type, DenseElementsAttr::get(type, 0));
-  for (int64_t i = tiles - 1; i >= 0 && adding == Adding::InTurns; --i) {
-    Value first = findFirst(at.batch, add(mul(at.queryTile, tiles), index(i)));
-    Value mine = vector::BroadcastOp::create(
-        b, loc, type, arith::IndexCastOp::create(b, loc, b.getI32Type(), first));
-    turns = turns ? arith::SelectOp::create(b, loc, isBelow(index((i + 1) * columns), count), mine,
-                                            turns)
-                  : mine;
+  int64_t tiles = schedule.getTileM() / schedule.getTileN();
+  for (int64_t i = 0; i < tiles; ++i) {
+    Value tile = add(mul(at.queryTile, tiles), index(i));
+    Value first = adding == Adding::InTurns ? findFirst(at.batch, tile) : index(0);
+    first = b.createOrFold<arith::IndexCastOp>(loc, b.getI32Type(), first);
+    memref::StoreOp::create(b, loc, first, order, ValueRange{at.batch, at.head, tile});
   }
-  StoreTileOp::create(b, loc, turns, order, ValueRange{at.batch, at.head, at.queryTile},
-                      ArrayRef<int64_t>{2}, /*shape=*/nullptr, ArrayRef<bool>{true});
 }
 
 SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {

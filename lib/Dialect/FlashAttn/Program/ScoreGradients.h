@@ -36,8 +36,8 @@ public:
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
   /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
   Value getQueryGradients() const { return gradients; }
-  /// memref<B x Hq x N x i32>: who adds to each of their tiles, as of `flashattn.add_tile`; null
-  /// where anyone may.
+  /// memref<B x Hq x T x i32>: who adds to each of their tiles of the schedule's columns, as of
+  /// `flashattn.add_tile`; null where anyone may.
   Value getOrder() const { return order; }
 
 private:

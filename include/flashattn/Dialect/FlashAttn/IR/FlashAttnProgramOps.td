@@ -216,7 +216,7 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
   let description = [{
     Adds the tile to that at `indices` of `target`, whose last two dimensions have rows in whole tiles
     and the tile's columns; the last but one index counts tiles. Programs add in any order. With
-    `order`, memref<... x N x i32> of as many rows, of which the first of each tile counts:
+    `order`, memref<... x T x i32> of an element for each tile:
 
     - where sums must not depend on the order, programs add in turns: it names whose `turn` it is, and
       whoever has added names the number behind its own;
