@@ -55,9 +55,9 @@ void AsyncQueue::reset(uint64_t seed) {
 }
 
 bool AsyncQueue::isFirst(size_t i) const {
-  return ops[i].stream < 0 || std::none_of(ops.begin(), ops.begin() + i, [&](const AsyncOp &op) {
-           return op.stream == ops[i].stream;
-         });
+  return ops[i].stream < 0 || std::none_of(
+                                  ops.begin(), ops.begin() + i,
+                                  [&](const AsyncOp &op) { return op.stream == ops[i].stream; });
 }
 
 void AsyncQueue::perform(size_t i) {
@@ -185,16 +185,16 @@ void Block::runWarp(unsigned warp) {
   running = nullptr;
 }
 
-void Block::await(Thread &thread, const std::atomic<int32_t> &count, int32_t value) {
-  while (count.load(std::memory_order_acquire) != value) {
-    awaiting.push_back({&thread, &count, value});
-    block(thread, WaitKind::Count, 0, value);
+void Block::await(Thread &thread, const std::atomic<int32_t> &state, int32_t value) {
+  while (state.load(std::memory_order_acquire) != value) {
+    awaiting.push_back({&thread, &state, value});
+    block(thread, WaitKind::State, 0, value);
   }
 }
 
 void Block::wakeAwaiting() {
   llvm::erase_if(awaiting, [&](const Awaiting &a) {
-    if (a.count->load(std::memory_order_acquire) != a.value)
+    if (a.state->load(std::memory_order_acquire) != a.value)
       return false;
     wake(*a.thread);
     return true;

@@ -57,7 +57,7 @@ struct Launch {
 };
 
 /// What a thread waits for.
-enum class WaitKind : uint8_t { None, Barrier, Group, Warp, Products, Stores, Count };
+enum class WaitKind : uint8_t { None, Barrier, Group, Warp, Products, Stores, State };
 
 /// A `cp.async` under way: it writes `bytes` at `offset`.
 struct PendingCopy {
@@ -179,8 +179,9 @@ public:
 
   void block(Thread &thread, WaitKind kind, uint32_t object, uint32_t value);
   void wake(Thread &thread);
-  /// Waits until `count`, in global memory, is `value`: until this block or others have counted.
-  void await(Thread &thread, const std::atomic<int32_t> &count, int32_t value);
+  /// Waits until `state`, in global memory, is `value`: until a warp of this block or others has
+  /// made it that.
+  void await(Thread &thread, const std::atomic<int32_t> &state, int32_t value);
   /// Offset of an address in shared memory. Fails where it lies outside of it.
   uint32_t getShared(Thread &thread, const void *address, int64_t bytes, int64_t alignment);
   void checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
@@ -242,7 +243,7 @@ private:
   /// A thread that waits for what may happen in another block.
   struct Awaiting {
     Thread *thread;
-    const std::atomic<int32_t> *count;
+    const std::atomic<int32_t> *state;
     int32_t value;
   };
   std::vector<Awaiting> awaiting;

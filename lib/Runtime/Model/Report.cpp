@@ -88,10 +88,10 @@ std::string Block::describeWait(const Thread &thread) const {
                          thread.value);
   case WaitKind::Stores:
     return "waits for its copies from shared memory";
-  case WaitKind::Count: {
+  case WaitKind::State: {
     auto found = llvm::find_if(awaiting, [&](const Awaiting &a) { return a.thread == &thread; });
-    return llvm::formatv("waits for a count of {0}, which is {1}", found->value,
-                         found->count->load());
+    return llvm::formatv("waits until a state in global memory is {0}, which is {1}", found->value,
+                         found->state->load());
   }
   case WaitKind::None:
     break;
