@@ -55,9 +55,9 @@ void AsyncQueue::reset(uint64_t seed) {
 }
 
 bool AsyncQueue::isFirst(size_t i) const {
-  return ops[i].stream < 0 || std::none_of(
-                                  ops.begin(), ops.begin() + i,
-                                  [&](const AsyncOp &op) { return op.stream == ops[i].stream; });
+  return ops[i].stream < 0 || std::none_of(ops.begin(), ops.begin() + i, [&](const AsyncOp &op) {
+           return op.stream == ops[i].stream;
+         });
 }
 
 void AsyncQueue::perform(size_t i) {

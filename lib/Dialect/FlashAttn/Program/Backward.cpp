@@ -69,6 +69,7 @@ private:
   /// Whether programs over key tiles add shares of dq one after the other, so that sums are the
   /// same each time.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
+  /// How they do so.
   QuerySums::Adding getAdding() const {
     if (!schedule.addsQueries())
       return QuerySums::Adding::None;
@@ -103,7 +104,7 @@ private:
   SmallVector<IntegerSet> visible;
   std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
   std::optional<TileLists> queryLists, keyLists; ///< of the tiles that `keep` shows, where it can
-  Factor scale;                                  ///< of dq and dk: what sums of products still lack
+  Factor scale; ///< of dq and dk: what sums of products still lack
 };
 
 } // namespace
