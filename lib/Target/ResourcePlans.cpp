@@ -114,9 +114,10 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.residentEmpty = barriers;
     barriers += held;
   }
-  for (const TileShape &tile : block.streamed) {
-    plan.rings.push_back({addTiles(tile, block.stages), barriers, barriers + block.stages});
-    barriers += 2 * block.stages;
+  for (const auto &[i, tile] : llvm::enumerate(block.streamed)) {
+    int64_t stages = block.stages + (!block.skews ? 0 : i == 0 ? 1 : -1);
+    plan.rings.push_back({addTiles(tile, stages), stages, barriers, barriers + stages});
+    barriers += 2 * stages;
   }
   constexpr int64_t kPlaces = 2, kWarps = 4, kFloat = 4;
   plan.exchangeReady = barriers;
@@ -126,9 +127,8 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     barriers += kPlaces;
   }
   if (block.passes) {
-    plan.passedReady = barriers;
-    plan.placeFree = barriers + kPlaces;
-    barriers += 2 * kPlaces;
+    plan.placeFree = barriers;
+    barriers += kPlaces;
   }
   if (block.addStages) {
     plan.staged = barriers;
@@ -136,10 +136,9 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     barriers = plan.stagingFree + block.addStages;
   }
   if (block.added) {
-    int64_t warps = kWarps * block.consumers, each = block.passes ? kWarps : warps;
-    int64_t count = std::max(block.addStages, warps / each);
-    for (int64_t i = 0; i < count; ++i)
-      plan.staging.push_back(plan.memory.add("staging", {each, block.added / warps}, kFloat, 128));
+    int64_t warps = kWarps * block.consumers;
+    for (int64_t i = 0; i < std::max<int64_t>(block.addStages, 1); ++i)
+      plan.staging.push_back(plan.memory.add("staging", {warps, block.added / warps}, kFloat, 128));
   }
   for (const TileShape &tile : reloads ? block.outputs : ArrayRef<TileShape>()) {
     SmallVector<int64_t> shape = getPanelShape(tile, block.programs, block.elementBytes);
@@ -150,8 +149,9 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.overlaysStaging |=
         !plan.staging.empty() && exchangedFrom > plan.memory[plan.staging.front()].offset;
   }
-  for (int64_t elements : block.rows)
-    plan.rows.push_back(plan.memory.add("row", {block.stages, elements}, kFloat, 128));
+  for (const WarpgroupBlock::Row &row : block.rows)
+    plan.rows.push_back(
+        plan.memory.add("row", {plan.rings[row.stream].stages, row.elements}, kFloat, 128));
   plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);
   plan.bounds = plan.memory.add("bounds", {block.slots, block.intervals, 2}, 4, 4);
   if (isPersistent)

@@ -83,18 +83,25 @@ int64_t getPanelColumns(int64_t columns, int64_t elementBytes);
 /// What a block of warpgroups with roles is asked to hold. Its operands' tiles are
 /// memref<copies x panels x rows x panel columns>.
 struct WarpgroupBlock {
+  /// f32 elements that come with a streamed tile.
+  struct Row {
+    int64_t elements;
+    unsigned stream; ///< the tile's number
+  };
+
   SmallVector<TileShape> residents; ///< each program's own, as the queries are
   SmallVector<TileShape> streamed;  ///< shared by all, as keys and values are
   SmallVector<TileShape> outputs;   ///< each program's, where they leave by tensor copies
   int64_t elementBytes = 2;         ///< of all tiles
   int64_t consumers = 1, stages = 1;
+  /// Whether two steps at once read the first streamed tile, and one product each other: it has a
+  /// stage more, and they one less.
+  bool skews = false;
   int64_t programs = 1; ///< of a block: one for each consumer, or one that they share
   /// Tiles of the operands' type that consumers of one program hand each other, two places each.
   SmallVector<TileShape> exchanged;
-  /// Whether one consumer's tile goes through a place before another's: it has barriers of its own.
-  bool passes = false;
-  /// f32 elements of each row that comes with a streamed tile.
-  SmallVector<int64_t> rows;
+  bool passes = false; ///< whether one consumer passes another the only one, which none else reads
+  SmallVector<Row> rows;
   int64_t added = 0;     ///< f32 elements of a tile that consumers add to global memory
   int64_t addStages = 0; ///< places of that tile through which spare warps add it; 0: consumers do
   int64_t slots = 1;     ///< groups of residents; with 2 blocks are persistent
@@ -105,7 +112,8 @@ struct WarpgroupBlock {
 /// Where a ring of streamed tiles is, and its barriers by number.
 struct RingPlan {
   unsigned buffer;     ///< memref<stages x panels x rows x panel columns>
-  int64_t full, empty; ///< the first of `stages` barriers each
+  int64_t stages;      ///< tiles that it has room for
+  int64_t full, empty; ///< the first of as many barriers each
 };
 
 /// The shared memory of such a block. Operands' buffers are by number, in their order.
@@ -118,20 +126,20 @@ struct WarpgroupBlockPlan {
   /// Whether some output has a place of what is added. Persistent blocks of one slot have them in
   /// place of what consumers exchange and add in steps, for residents make room for the next ones.
   bool overlaysStaging = false;
-  SmallVector<RingPlan> rings;            ///< one for each streamed operand
-  SmallVector<unsigned> rows;             ///< memref<stages x elements x f32> each
-  int64_t residentFull = 0;               ///< the first of programs * slots barriers
-  std::optional<int64_t> residentEmpty;   ///< the same, of persistent blocks
-  SmallVector<unsigned> exchanged;        ///< memref<2 x panels x rows x panel columns> each
-  int64_t exchangeReady = 0;              ///< the first of two barriers for each of these
-  int64_t passedReady = 0, placeFree = 0; ///< the same, where tiles are passed
+  SmallVector<RingPlan> rings;          ///< one for each streamed operand
+  SmallVector<unsigned> rows;           ///< memref<stages x elements x f32> each
+  int64_t residentFull = 0;             ///< the first of programs * slots barriers
+  std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks
+  SmallVector<unsigned> exchanged;      ///< memref<2 x panels x rows x panel columns> each
+  int64_t exchangeReady = 0;            ///< the first of two barriers for each of these
+  int64_t placeFree = 0;                ///< the same, where a tile is passed
   /// Where spare warps add: for each of them a barrier of whether its step's tile is staged, and
   /// for each place one of whether it is free. The first of each.
   int64_t staged = 0, stagingFree = 0;
   /// Warps of the producer's group that bring no tiles.
   static constexpr int64_t kSpareWarps = 3;
-  /// memref<warps x elements x f32>: what is added. One, one for each consumer that passes tiles,
-  /// or one for each place of what spare warps add.
+  /// memref<warps x elements x f32>: what is added. One, or one for each place of what spare warps
+  /// add.
   SmallVector<unsigned> staging;
   unsigned barriers = 0;           ///< memref<barriers x i64>
   unsigned bounds = 0;             ///< memref<slots x intervals x 2 x i32>

@@ -192,7 +192,6 @@ public:
 private:
   void buildThreads();
   BlockPlan takeShare(int64_t consumer);
-  void addPart(BlockPlan &share, vector::ContractionOp product, AddTileOp added, int64_t consumer);
   void handOver(TileLoopOp loop, Value first, Value step);
   /// Residents of a consumer: the slot, their number, and whether they have yet to be waited for.
   struct Held {

@@ -199,6 +199,22 @@ static bool shareIntervals(const BlockPlan &plan) {
   });
 }
 
+/// Whether products of two steps read the first of `streams`, one of which lags, and one product
+/// each other.
+static bool areSkewed(ArrayRef<LoadTileOp> streams) {
+  auto lags = [](Operation *op) {
+    while ((op = op->getPrevNode()))
+      if (auto stage = dyn_cast<StageOp>(op))
+        return stage.getLag() != 0;
+    return false;
+  };
+  auto isRead = [&](LoadTileOp stream, bool late) {
+    return llvm::any_of(stream->getUsers(), [&](Operation *user) { return lags(user) == late; });
+  };
+  return streams.size() > 1 && isRead(streams.front(), false) && isRead(streams.front(), true) &&
+         llvm::all_of(streams.drop_front(), [](LoadTileOp stream) { return stream->hasOneUse(); });
+}
+
 static int64_t countElements(AddTileOp add) {
   return cast<VectorType>(add.getTile().getType()).getNumElements();
 }
@@ -226,27 +242,14 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
       if (llvm::none_of(stream->getUsers(), [&](Operation *user) { return made.contains(user); }))
         return stream.emitOpError() << "expected each consumer's sum to be made of the tile but "
                                        "got one that is not";
-  auto isHanded = [&](vector::ContractionOp product) {
-    return !AddTileOp(plan.added.front()).getOrder() &&
-           matchPattern(product.getAcc(), m_AnyZeroFloat()) &&
-           plan.split.made.back().contains(product.getLhs().getDefiningOp()) &&
-           plan.split.passed.getType() == product.getLhsType() && product->hasOneUse() &&
-           llvm::is_contained(plan.added, dyn_cast<AddTileOp>(*product->user_begin())) &&
-           llvm::is_contained(plan.residents, product.getRhs().getDefiningOp<LoadTileOp>());
-  };
-  if (plan.exchanges.size() != 1 || plan.added.size() != 1 || !isHanded(plan.exchanges.front()))
-    return program.emitOpError()
-           << "expected one tile to be added where consumers split sums: what the second one makes "
-              "of a tile that it is passed, transposed, times a tile that the program keeps";
-  vector::ContractionOp product = plan.exchanges.front();
-  AddTileOp added = plan.added.front();
-  int64_t columns = product.getRhsType().getDimSize(1), parts = added.getParts();
-  int64_t panel = getPanelColumns(product.getRhsType());
-  if (columns % panel != 0 || columns / panel < plan.getConsumers() || parts * panel % columns != 0)
-    return added.emitOpError() << "expected columns in panels of " << panel
-                               << ", one or more for each of " << plan.getConsumers()
-                               << " consumers and each of whole parts, but got " << parts
-                               << " parts of " << columns << " columns";
+  if (!plan.exchanges.empty())
+    return vector::ContractionOp(plan.exchanges.front()).emitOpError()
+           << "expected no product of a transposed tile where consumers split sums, for none of "
+              "them "
+              "has what the others make";
+  if (!plan.added.empty())
+    return AddTileOp(plan.added.front()).emitOpError()
+           << "expected no tile to be added where consumers split sums";
   return success();
 }
 
@@ -342,18 +345,17 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
     VectorType tile = product.getLhsType();
     block.exchanged.push_back({"exchanged", tile.getDimSize(0), tile.getDimSize(1)});
   }
-  for (const BlockPlan::Row &row : plan.rows)
-    block.rows.push_back(LoadTileOp(row.load).getTileType().getDimSize(1));
-  block.passes = plan.splitsSums();
-  block.added = countStaged(plan);
-  // Each consumer adds its part of the columns in parts.
-  if (block.passes) {
-    AddTileOp added = plan.added.front();
-    block.added =
-        plan.getConsumers() * countElements(added) / static_cast<int64_t>(added.getParts());
+  if (plan.splitsSums()) {
+    auto tile = cast<VectorType>(plan.split.passed.getType());
+    block.exchanged.push_back({"passed", tile.getDimSize(0), tile.getDimSize(1)});
+    block.passes = true;
   }
+  for (const BlockPlan::Row &row : plan.rows)
+    block.rows.push_back({LoadTileOp(row.load).getTileType().getDimSize(1), row.stream});
+  block.added = countStaged(plan);
   block.addStages = plan.roles.getAddStages();
   block.stages = plan.getStages();
+  block.skews = areSkewed(plan.streams);
   block.slots = plan.getSlots();
   block.claims = plan.claims();
   block.intervals = plan.intervals;

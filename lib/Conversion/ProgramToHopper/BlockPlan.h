@@ -51,7 +51,7 @@ struct BlockPlan {
   bool countsRounds = false;        ///< whether the loop has rounds
   SumSplit split;                   ///< where consumers split the sums
   std::optional<int64_t> consumer;  ///< whose share of the sums `program` is, if it is one
-  Value passed, handed;             ///< of a share: what it passes on, and what it hands to all
+  Value passed;                     ///< of a share: what it passes on
   SmallVector<bool> cleared;        ///< of each resident, whether its missing rows are to be zeros
   std::optional<int64_t> firstTile; ///< where the only interval begins, if that is known
   bool sharesIntervals = false;     ///< whether the programs of a block have the same

@@ -145,7 +145,7 @@ void ConsumerBuilder::useRows(TileLoopOp loop, Value first, Value step) {
     // A share may read the tile in a later stage.
     if (plan.splitsSums() || load->isBeforeInBlock(stream))
       hopper::RingGetOp::create(b, loc, block.rings[row.stream], now);
-    Value place = placeOf(toI32(now), plan.getStages());
+    Value place = placeOf(toI32(now), plan.memory.rings[row.stream].stages);
     b.replaceOpWithNewOp<LoadTileOp>(load, load.getTileType(), places, ValueRange{place, index(0)},
                                      /*below=*/Value(), ArrayRef<int64_t>{-1, 1},
                                      /*shape=*/nullptr, load.getInBounds());
@@ -449,8 +449,9 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
     meet();
   }
   storeOutputs(held, consumer, step);
-  if (!plan.added.empty() && !plan.reloads()) {
-    // Its place in shared memory must last for the last copy's reads of it.
+  if ((!plan.added.empty() || plan.splitsSums()) && !plan.reloads()) {
+    // What is added must last in shared memory for the last copy's reads of it; and consumers that
+    // split sums have ends of their own.
     b.setInsertionPoint(target, place);
     hopper::WaitStoresOp::create(
         b, loc, plan.consumer ? b.getI64IntegerAttr(*plan.consumer) : IntegerAttr());

@@ -184,10 +184,8 @@ void LaunchBuilder::initBlock() {
   bool splits = plan.splitsSums();
   initPlaces(plan.memory.exchangeReady, kPlaces * values.exchanged.size(),
              kWarps * (splits ? 1 : plan.getConsumers()));
-  if (splits) {
-    initPlaces(plan.memory.passedReady, kPlaces, kWarps);
-    initPlaces(plan.memory.placeFree, kPlaces, plan.getConsumers());
-  }
+  if (splits)
+    initPlaces(plan.memory.placeFree, kPlaces, kWarps);
   if (plan.getAddStages()) {
     initPlaces(plan.memory.staged, WarpgroupBlockPlan::kSpareWarps, kWarps * plan.getConsumers());
     initPlaces(plan.memory.stagingFree, plan.getAddStages(), 1);

@@ -1,8 +1,7 @@
 //===- SumShares.cpp - consumers that split the sums of a program ----------===//
 //
 // Each consumer runs a copy of the program with one of the loop's sums. A tile that two of them
-// need is made once and passed on through shared memory; of what is added to global memory each has
-// some columns.
+// need is made once and passed on through shared memory.
 //
 //===----------------------------------------------------------------------===//
 
@@ -159,47 +158,6 @@ static TileLoopOp keepSum(RewriterBase &b, TileLoopOp loop, unsigned sum, Value 
   return own;
 }
 
-/// Has `consumer` make its columns of `product`, which `added` adds: of what all are handed and of
-/// some panels of the tile that the program keeps.
-void ConsumerBuilder::addPart(BlockPlan &share, vector::ContractionOp product, AddTileOp added,
-                              int64_t consumer) {
-  b.setInsertionPoint(product);
-  auto kept = product.getRhs().getDefiningOp<LoadTileOp>();
-  Value tile = tileAt(block.residents[llvm::find(share.residents, kept) - share.residents.begin()],
-                      index(0));
-  auto type = cast<MemRefType>(tile.getType());
-  // The first consumers have one more where they do not divide.
-  int64_t panels = type.getDimSize(0), count = plan.getConsumers();
-  int64_t first = llvm::divideCeil(panels * consumer, count);
-  int64_t own = llvm::divideCeil(panels * (consumer + 1), count) - first;
-  int64_t columns = own * type.getDimSize(2);
-  int64_t rows = cast<VectorType>(product.getResultType()).getDimSize(0);
-  SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)), strides(3, b.getIndexAttr(1)), sizes;
-  for (int64_t extent : type.getShape())
-    sizes.push_back(b.getIndexAttr(extent));
-  offsets[0] = b.getIndexAttr(first);
-  sizes[0] = b.getIndexAttr(own);
-  Value slice = memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
-  Value handed = tileAt(block.exchanged.front(), index(0));
-  Value lhs = hopper::LoadTileOp::create(b, loc, product.getLhsType(), handed);
-  Value rhs = hopper::LoadTileOp::create(
-      b, loc, VectorType::get({type.getDimSize(1), columns}, type.getElementType()), slice);
-  Value part = vector::ContractionOp::create(b, loc, lhs, rhs, splat(f32Vector({rows, columns}), 0),
-                                             product.getIndexingMaps(), product.getIteratorTypes());
-  b.setInsertionPoint(added);
-  SmallVector<Value> place = getPlace(added);
-  // Elements of the columns before.
-  int64_t before = first * type.getDimSize(2) * rows;
-  int64_t width = added.getTarget().getType().getShape().back();
-  Value &row = place[place.size() - 2];
-  row = add(row, index(before / width));
-  place.back() = add(place.back(), index(before % width));
-  hopper::AddTileOp::create(b, loc, part, block.staging[consumer], added.getTarget(), place,
-                            /*warp=*/Value());
-  b.eraseOp(added);
-  b.eraseOp(product);
-}
-
 /// Where the tile that is passed is read: behind what is waited for without it. What takes it alone
 /// moves to its first use.
 static Operation *findFirstUse(RewriterBase &b, Value passed) {
@@ -235,7 +193,7 @@ private:
 };
 } // namespace
 
-/// A copy of the program with the sum that `consumer` makes and its part of what is added.
+/// A copy of the program with the sum that `consumer` makes.
 BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(plan.program);
@@ -255,11 +213,9 @@ BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
     row.load = copyOf(row.load);
   for (StoreTileOp &store : share.outputs)
     store = copyOf(store);
-  vector::ContractionOp product = plan.exchanges.front();
-  (consumer == 0 ? share.passed : share.handed) =
-      copies.lookup(consumer == 0 ? plan.split.passed : product.getLhs());
-  addPart(share, copyOf(product), copyOf(AddTileOp(plan.added.front())), consumer);
-  if (consumer != 0) {
+  if (consumer == 0) {
+    share.passed = copies.lookup(plan.split.passed);
+  } else {
     Value passed = copies.lookup(plan.split.passed);
     b.setInsertionPoint(findFirstUse(b, passed));
     auto read = hopper::ReadTileOp::create(b, loc, passed.getType(),
@@ -280,48 +236,28 @@ BlockPlan ConsumerBuilder::takeShare(int64_t consumer) {
   return share;
 }
 
-/// Lets consumers hand each other tiles through one of two places by turns: the first one's passes
-/// to the second, which has its own there then, for products of both. Each says when its product
-/// has read it, and the first one waits for that.
+/// Lets the first consumer pass its tile to the second through two places by turns. The second
+/// one's warps say when they have read one, and the first one waits for that.
 void ConsumerBuilder::handOver(TileLoopOp loop, Value first, Value step) {
   Value tiles = block.exchanged.front();
   const WarpgroupBlockPlan &memory = plan.memory;
-  auto now = [&] { return toI32(stepAt(loop, first, step)); };
   auto wait = [&](Value turn, Value place, int64_t barriers, bool inverted = false) {
     hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(barriers)),
                                   parityOf(turn, kPlaces, inverted));
   };
-  auto publish = [&](Value tile, int64_t barriers, bool waits) {
-    b.setInsertionPointAfterValue(tile);
-    Value turn = now(), place = placeOf(turn, kPlaces);
-    if (waits)
-      wait(turn, place, memory.placeFree, /*inverted=*/true);
-    hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
-    hopper::PublishOp::create(b, loc, block.barriers, add(place, index(barriers)));
-  };
-  if (plan.passed)
-    publish(plan.passed, memory.passedReady, /*waits=*/true);
+  if (plan.passed) {
+    b.setInsertionPointAfterValue(plan.passed);
+    Value turn = now(loop, first, step), place = placeOf(turn, kPlaces);
+    wait(turn, place, memory.placeFree, /*inverted=*/true);
+    hopper::StoreTileOp::create(b, loc, plan.passed, tileAt(tiles, place));
+    hopper::PublishOp::create(b, loc, block.barriers, add(place, index(memory.exchangeReady)));
+  }
   for (auto read : loop.getBody()->getOps<hopper::ReadTileOp>()) {
     b.setInsertionPoint(read);
-    Value turn = now(), place = placeOf(turn, kPlaces);
-    wait(turn, place, memory.passedReady);
-    read.getTileMutable().assign(tileAt(tiles, place));
-  }
-  if (plan.handed)
-    publish(plan.handed, memory.exchangeReady, /*waits=*/false);
-  for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
-    if (!isLhsTransposed(product))
-      continue;
-    b.setInsertionPoint(product);
-    Value turn = now(), place = placeOf(turn, kPlaces);
+    Value turn = now(loop, first, step), place = placeOf(turn, kPlaces);
     wait(turn, place, memory.exchangeReady);
-    b.setInsertionPoint(product);
-    auto handed = product.getLhs().getDefiningOp<hopper::LoadTileOp>();
-    product.getLhsMutable().assign(
-        hopper::LoadTileOp::create(b, loc, product.getLhsType(), tileAt(tiles, place)));
-    b.eraseOp(handed);
-    b.setInsertionPointAfter(product);
-    hopper::BarrierArriveOp::create(b, loc, block.barriers, add(place, index(memory.placeFree)),
-                                    block.signals);
+    read.getTileMutable().assign(tileAt(tiles, place));
+    b.setInsertionPointAfter(read);
+    hopper::WarpArriveOp::create(b, loc, block.barriers, add(place, index(memory.placeFree)));
   }
 }

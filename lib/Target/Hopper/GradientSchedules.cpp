@@ -67,12 +67,13 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   }
   if (mask.shape == MaskShape::Triangular)
     roles.section = 4;
-  // Sums of wide heads do not fit one warpgroup. Split, those of dq come in any order (B4).
-  // With D = 256 on an H200 443 TFLOP/s where three kernels make 367, causal 414 and 368.
+  // Sums of wide heads do not fit one warpgroup. Programs over queries make dq, for the L2 cache
+  // adds 3.2 TB/s on an H100, which programs of 64 keys ask of it at 440 TFLOP/s with D = 256; so
+  // they make 511, causal 504 and not 426, and in windows of 1024 keys 384 and not 305.
   constexpr int64_t kNarrow = 128;
   bool isWide = widest > kNarrow;
-  if (isWide && !op.getDeterministic())
-    add(kRows, kRows, 2, /*apart=*/false, /*splits=*/true);
+  if (isWide)
+    add(kRows, 3 * kRows / 4, 2, /*apart=*/false, /*splits=*/true);
   add(kRows, kRows, 2);
   // Measured with D = 256 on an H200: 48 queries a step are 2 to 4 % faster than 32. The intervals
   // of bands leave no registers for them.
@@ -82,9 +83,6 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   return candidates;
 }
 
-/// Columns of dq that a consumer adds at once where they split sums.
-static constexpr int64_t kColumnsAdded = 32;
-
 /// The memory of the programs over key tiles, and of those over query tiles.
 static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, ScheduleAttr schedule) {
   RolesAttr roles = schedule.getRoles();
@@ -93,8 +91,6 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
   WarpgroupBlock block;
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
   block.consumers = roles.getConsumers();
-  block.programs = schedule.sharesProgram() ? 1 : block.consumers;
-  block.stages = schedule.getStages();
   block.slots = roles.getQueryStages();
   block.claims = roles.getClaimsBelow() > 0;
   SmallVector<IntegerSet> visible = op.getVisibleSets();
@@ -109,32 +105,35 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
       if (!isa<MemRefType>(memref.getType()) || hasAlignedRows(memref))
         block.outputs.push_back(tile);
     // What a query's scores are taken against, and what is subtracted from its gradients.
-    block.rows.assign(overKeys ? residents.size() : 0, streamed.front().rows);
-    if (schedule.sharesProgram()) {
-      block.exchanged = {{"ds", m, n}};
-      block.added = n * d;
-    }
+    block.rows.assign(overKeys ? residents.size() : 0, {streamed.front().rows, /*stream=*/0});
+    bool shares = overKeys && schedule.sharesProgram();
+    block.programs = shares ? 1 : block.consumers;
+    block.passes = shares && schedule.splitsSums();
+    block.exchanged.clear();
+    if (shares)
+      block.exchanged = {{block.passes ? "p" : "ds", m, streamed.front().rows}};
+    block.added = shares && !block.passes ? n * d : 0;
     block.addStages = overKeys ? roles.getAddStages() : 0;
-    block.passes = schedule.splitsSums();
-    if (block.passes)
-      block.added = kColumnsAdded * n * roles.getConsumers();
+    // Of what one sum is made of, a product behind both of the next step's reads the first tile.
+    block.skews = residents.size() > 1 && outputs.size() == 1;
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = TileIntervalPlan(visible, axis, streamed.front().rows).size();
     plans.push_back(planWarpgroupBlock(block).memory);
   };
   TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
   std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
-  if (schedule.getApart().value_or(false)) {
-    ScheduleAttr ofValues = op.getKeep() ? schedule : schedule.forValues();
-    int64_t wide = ofValues.getTileN();
-    block.stages = ofValues.getStages();
-    plan(k, {{"q", wide, d}, {"d_o", wide, dv}}, dV, /*overKeys=*/true);
-    block.stages = schedule.getStages();
+  bool isApart = schedule.getApart().value_or(false);
+  ScheduleAttr ofWide = isApart && op.getKeep() ? schedule : schedule.forWideSteps();
+  TileShape wideQ{"q", ofWide.getTileN(), d}, wideDO{"d_o", ofWide.getTileN(), dv};
+  block.stages = ofWide.getStages();
+  if (isApart)
+    plan(k, {wideQ, wideDO}, dV, /*overKeys=*/true);
+  else
+    plan({k, v}, {wideQ, wideDO}, {dk, dV}, /*overKeys=*/true);
+  block.stages = schedule.getStages();
+  if (isApart)
     plan({k, v}, {q, dO}, dk, /*overKeys=*/true);
-  } else {
-    plan({k, v}, {q, dO}, {dk, dV}, /*overKeys=*/true);
-  }
-  if (!schedule.splitsSums())
+  if (!schedule.addsQueries())
     plan({{"q", m, d}, {"d_o", m, dv}}, {{"k", n, d}, {"v", n, dv}},
          {{{"dq", m, d}, op.getDqInit()}}, /*overKeys=*/false);
   return plans;
@@ -155,7 +154,7 @@ static bool canTakeTurns(AttentionBackwardOp op, ScheduleAttr schedule) {
 /// Who adds shares of dq: spare warps where consumers share a program, and must where it is done in
 /// turns.
 static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
-  bool canAdd = schedule.addsQueries() && !schedule.splitsSums();
+  bool canAdd = schedule.addsQueries();
   int64_t stages = schedule.getRoles().getAddStages();
   if (stages && !canAdd)
     return llvm::formatv(
@@ -181,7 +180,7 @@ static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr sched
     return llvm::formatv("expected query_stages 1 and claims_below 0 where consumers share a "
                          "program and kv_len may leave it nothing to do, but got {0} and {1}",
                          slots, claims);
-  if ((claims || slots > 1) && schedule.sharesProgram() && op.getDeterministic())
+  if ((claims || slots > 1) && schedule.addsQueries() && op.getDeterministic())
     return llvm::formatv("expected query_stages 1 and claims_below 0 where sums must be "
                          "deterministic, for programs wait for others that a block may not have "
                          "begun, but got {0} and {1}",
@@ -193,38 +192,28 @@ static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr sched
 static std::string explainSplitRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   RolesAttr roles = schedule.getRoles();
   constexpr int64_t kSums = 2;
-  if (schedule.getTileM() != kRows || schedule.getTileN() != kRows ||
+  if (schedule.getTileM() != kRows || schedule.getTileN() > kRows ||
       roles.getConsumers() != kSums || schedule.getWarps() != kSums * kWarps)
     return llvm::formatv(
-        "expected tile_m 64, tile_n 64 and 8 warps for 2 consumers that split sums "
+        "expected tile_m 64, tile_n up to 64 and 8 warps for 2 consumers that split sums "
         "but got {0}, {1} and {2} for {3}",
         schedule.getTileM(), schedule.getTileN(), schedule.getWarps(), roles.getConsumers());
   if (roles.getQueryStages() != 1)
     return llvm::formatv("expected query_stages 1 where consumers split sums but got {0}",
                          roles.getQueryStages());
-  if (op.getDeterministic())
-    return "expected no sums that must be deterministic where consumers split them, for their "
-           "programs add those of queries in any order";
-  // Each has whole panels of 64 columns.
-  if (op.getD() % kRows != 0 || op.getD() < kSums * kRows)
-    return llvm::formatv("expected D to be a multiple of 64 from 128 on where consumers split sums "
-                         "but got {0}",
-                         op.getD());
   return "";
 }
 
 /// Registers that a thread needs where consumers split sums: its own; scores with what they are
-/// made of or, at another time, its part of dq; and a tile of operands, or two where what is passed
-/// on has slopes.
+/// made of; and a tile of operands, or two where what is passed on has slopes.
 static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr schedule) {
-  int64_t n = schedule.getTileN();
+  int64_t n = schedule.forWideSteps().getTileN();
   bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
   int64_t scores = n / 2 + (hasSlopes ? n / 2 : 0) + (op.getKeep() ? n / 4 : 0);
   if (op.getBias())
     scores += n / 64 * getElementTypeOrSelf(op.getBias()).getIntOrFloatBitWidth();
-  int64_t added = llvm::divideCeil(op.getD() / kRows, 2) * kRows / 2;
   return {{"dk or dv", std::max(op.getD(), op.getDv()) / 2},
-          {"scores or dq", std::max(scores, added)},
+          {"scores", scores},
           {"weights", n / (hasSlopes ? 2 : 4)},
           {"other", 30}};
 }
@@ -243,13 +232,13 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
   if (schedule.getRoles().getLateRescale())
     return "expected late_rescale 0 for gradients, which have no maxima to judge";
   // The last product of a step runs beside the first one of the next, and both read such a tile.
-  if (schedule.getStages() < 2 && !schedule.splitsSums())
+  if (schedule.getStages() < 2)
     return llvm::formatv("expected 2 stages or more, of which a step and the one before it read a "
                          "tile each, but got {0}",
                          schedule.getStages());
   if (schedule.sharesProgram() && schedule.getApart().value_or(false))
     return "expected no apart where consumers share a program";
-  if (op.getDeterministic() && schedule.sharesProgram() && !canTakeTurns(op, schedule))
+  if (op.getDeterministic() && schedule.addsQueries() && !canTakeTurns(op, schedule))
     return "expected tile_m 64 where sums must be deterministic, but under a mask of one interval "
            "whose tiles are exact and without a keep: only then do programs that add theirs know "
            "whose turn it is";
@@ -258,31 +247,34 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
       return reason;
   // Where programs have more keys than a step has queries, these are rows of a product, dq's.
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
-  if (schedule.sharesProgram() && m > n && (n % kRows != 0 || m % n != 0))
+  if (schedule.addsQueries() && m > n && (n % kRows != 0 || m % n != 0))
     return llvm::formatv("expected tile_n to be a multiple of 64 that divides tile_m, or no less "
                          "than it, but got {0} and {1}",
                          n, m);
-  if (schedule.sharesProgram() && n > m)
+  if (schedule.addsQueries() && n > m)
     return llvm::formatv(
         "expected tile_n up to tile_m, {0}, where consumers share a program but got "
         "{1}",
         m, n);
   // And each consumer has some of its columns.
   if (int64_t parts = m / n;
-      schedule.sharesProgram() && parts > 1 && op.getD() % (kRows * parts) != 0)
+      schedule.addsQueries() && parts > 1 && op.getD() % (kRows * parts) != 0)
     return llvm::formatv(
         "expected D to be a multiple of {0} for tile_m {1} and tile_n {2} but got {3}",
         kRows * parts, m, n, op.getD());
   for (const SharedMemoryPlan &plan : planGradients(op, schedule))
     if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
       return reason;
+  if (schedule.splitsSums())
+    if (std::string reason = explainRegisterRefusal(op, schedule, findSplitNeeds(op, schedule));
+        !reason.empty())
+      return reason;
   // Both sums, or one; scores, or the gradients of weights, in f32 and as operands; what addresses
   // all.
-  if (schedule.splitsSums())
-    return explainRegisterRefusal(op, schedule, findSplitNeeds(op, schedule));
-  bool apart = schedule.getApart().value_or(false);
   SmallVector<Need> needs = {{"dk", op.getD() / 2}, {"dv", op.getDv() / 2}};
-  if (apart)
+  if (schedule.splitsSums())
+    needs = {{"dq", op.getD() / 2}};
+  else if (schedule.getApart().value_or(false))
     needs = {{"dk or dv", std::max(op.getD(), op.getDv()) / 2}};
   needs.append({{"scores", n / 2},
                 {"weights", n / 4},

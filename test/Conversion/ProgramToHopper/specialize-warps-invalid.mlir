@@ -790,48 +790,11 @@ func.func @split_stream(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-func.func @split_nothing_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
-  %c0 = arith.constant 0 : index
-  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
-  %none = arith.constant dense<0.0> : vector<64x64xf32>
-  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected one tile to be added where consumers split sums: what the second one makes of a tile that it is passed, transposed, times a tile that the program keeps}}
-  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
-      schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
-    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
-    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
-    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
-      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
-      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
-      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
-      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
-      %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
-      %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
-      %g = arith.mulf %dp, %pf : vector<64x64xf32>
-      %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
-      flashattn.stage
-      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
-      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
-      flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
-    }
-  }
-  return
-}
-
-// -----
-
-#mk = affine_map<(m, n, k) -> (m, k)>
-#km = affine_map<(m, n, k) -> (k, m)>
-#nk = affine_map<(m, n, k) -> (n, k)>
-#kn = affine_map<(m, n, k) -> (k, n)>
-#mn = affine_map<(m, n, k) -> (m, n)>
-
 func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x128xf32>, %n: index) {
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
   %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected one tile to be added where consumers split sums: what the second one makes of a tile that it is passed, transposed, times a tile that the program keeps}}
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
@@ -848,6 +811,7 @@ func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
       flashattn.stage
       %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      // expected-error @+1 {{expected no product of a transposed tile where consumers split sums, for none of them has what the others make}}
       %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %kt, %no_dq : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
       flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 4 adjacent 4 : vector<64x128xf32>, memref<2x4x?x128xf32>
       flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
@@ -864,31 +828,30 @@ func.func @split_added(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q:
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
-func.func @split_columns(%k: memref<2x4x?x64xf16>, %v: memref<2x4x?x64xf16>, %q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %sums: memref<2x4x?x64xf32>, %n: index) {
+func.func @split_adds(%k: memref<2x4x?x128xf16>, %v: memref<2x4x?x128xf16>, %q: memref<2x4x?x128xf16>, %do: memref<2x4x?x128xf16>, %sums: memref<2x4x?x64xf32>, %n: index) {
   %c0 = arith.constant 0 : index
-  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %zeros = arith.constant dense<0.0> : vector<64x128xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
-  %no_dq = arith.constant dense<0.0> : vector<64x64xf32>
+  %no_dq = arith.constant dense<0.0> : vector<64x128xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
-    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
-    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
-    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x64xf32>, vector<64x64xf32>) {
-      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
-      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
-      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
-      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %vt = flashattn.load_tile %v[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+    %r:2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dk = %zeros, %dv = %zeros) -> (vector<64x128xf32>, vector<64x128xf32>) {
+      %qt = flashattn.load_tile %q[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %dot = flashattn.load_tile %do[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x128xf16> -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %vt, %dot, %none : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
       %p = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
       %pf = arith.extf %p : vector<64x64xf16> to vector<64x64xf32>
       %g = arith.mulf %dp, %pf : vector<64x64xf32>
       %ds = arith.truncf %g : vector<64x64xf32> to vector<64x64xf16>
       flashattn.stage
-      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
-      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
-      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
-      // expected-error @+1 {{expected columns in panels of 64, one or more for each of 2 consumers and each of whole parts, but got 2 parts of 64 columns}}
-      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 2 adjacent 4 : vector<64x64xf32>, memref<2x4x?x64xf32>
-      flashattn.tile_yield %ndk, %ndv : vector<64x64xf32>, vector<64x64xf32>
+      %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      // expected-error @+1 {{expected no tile to be added where consumers split sums}}
+      flashattn.add_tile %g to %sums[%b, %h, %j, %c0] parts 1 adjacent 4 : vector<64x64xf32>, memref<2x4x?x64xf32>
+      flashattn.tile_yield %ndk, %ndv : vector<64x128xf32>, vector<64x128xf32>
     }
   }
   return

@@ -1,32 +1,26 @@
-// Consumers that split the sums of a program: each has a copy of it with one sum. The first one's weights are passed to
-// the second, and of the tile that is added each makes some columns.
+// Consumers that split the sums of a program: each has a copy of it with one sum, and the first one's weights are passed to
+// the second.
 // RUN: flash-opt %s -flashattn-specialize-warps -canonicalize -cse | FileCheck %s
 // RUN: flash-opt %s -flashattn-specialize-warps | flash-opt -o /dev/null
 // RUN: flash-opt %s -flashattn-specialize-warps -flashattn-expand-loops -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=WGMMA --implicit-check-not=hopper.load_tile
 
 #mk = affine_map<(m, n, k) -> (m, k)>
-#km = affine_map<(m, n, k) -> (k, m)>
 #nk = affine_map<(m, n, k) -> (n, k)>
 #kn = affine_map<(m, n, k) -> (k, n)>
 #mn = affine_map<(m, n, k) -> (m, n)>
 
 // CHECK-LABEL: func @split
-// CHECK-SAME: %{{.*}}, %[[SUMS:[a-z0-9]+]]: memref<2x4x?x192xf32>,
-// Keys, values and two rings; two places for what is handed over, and for each consumer what its warps add.
+// Keys, values and two rings; two places for what is passed on.
 // CHECK: %[[KEYS:.*]] = memref.view %{{.*}} to memref<1x3x64x64xf16, {{.*}}>
-// CHECK: %[[BARS:.*]] = memref.view %{{.*}} to memref<15xi64, {{.*}}>
+// CHECK: %[[BARS:.*]] = memref.view %{{.*}} to memref<13xi64, {{.*}}>
 // CHECK: %[[QRING:.*]] = hopper.make_ring %{{.*}}, %[[BARS]][1]
 // CHECK: %[[DORING:.*]] = hopper.make_ring %{{.*}}, %[[BARS]][5]
 // CHECK: %[[PLACES:.*]] = memref.view %{{.*}} to memref<2x1x64x64xf16, {{.*}}>
-// CHECK: %[[STAGING0:.*]] = memref.view %{{.*}} to memref<4x512xf32, {{.*}}>
-// CHECK: %[[STAGING1:.*]] = memref.view %{{.*}} to memref<4x512xf32, {{.*}}>
-// Four warps hand a place over, to all or to the second consumer; both give it back.
+// Four warps pass a place on, and four give it back.
 // CHECK: hopper.barrier_init %[[BARS]][%c9], 4
 // CHECK: hopper.barrier_init %[[BARS]][%c10], 4
 // CHECK: hopper.barrier_init %[[BARS]][%c11], 4
 // CHECK: hopper.barrier_init %[[BARS]][%c12], 4
-// CHECK: hopper.barrier_init %[[BARS]][%c13], 2
-// CHECK: hopper.barrier_init %[[BARS]][%c14], 2
 // CHECK: hopper.set_registers decrease
 // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %{{.*}}, %c1 : index
 // CHECK: scf.if %[[FIRST]]
@@ -42,17 +36,11 @@
 // CHECK: hopper.publish
 // CHECK-NEXT: flashattn.stage
 // CHECK-NOT: hopper.pin
-// CHECK: vector.contract {{.*}} %[[P]], %{{.*}}, %[[DV]]
+// CHECK: %[[NDV:.*]] = vector.contract {{.*}} %[[P]], %{{.*}}, %[[DV]]
 // CHECK-NEXT: hopper.ring_release %[[DORING]]
-// Two of the three panels of columns, of what the second one has handed over.
-// CHECK: hopper.barrier_wait
-// CHECK-NEXT: %[[DS:.*]] = hopper.load_tile %[[PLACE]]
-// CHECK-NEXT: %[[DQ:.*]] = vector.contract {{.*}} %[[DS]], %{{.*}} : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
-// CHECK-NEXT: hopper.barrier_arrive %[[BARS]]
-// CHECK: hopper.add_tile %[[DQ]] through %[[STAGING0]] to %[[SUMS]][%{{.*}}, %{{.*}}, %{{.*}}, %c0] : vector<64x128xf32>
-// CHECK-NEXT: flashattn.tile_yield %{{.*}} : vector<64x192xf32>
+// CHECK-NEXT: flashattn.tile_yield %[[NDV]] : vector<64x192xf32>
 // CHECK: hopper.wait_stores consumer(0)
-// The second one takes the weights when its product is there.
+// The second one takes the weights when its product is there, and each of its warps gives their place back.
 // CHECK: else
 // CHECK: flashattn.on_threads
 // CHECK: flashattn.tile_loop {{.*}} iter_args(%[[DK:.*]] = %{{.*}}) -> vector<64x192xf32>
@@ -61,31 +49,29 @@
 // CHECK-NOT: vector.contract
 // CHECK: hopper.barrier_wait
 // CHECK: %[[TAKEN:.*]] = hopper.read_tile
+// CHECK: hopper.warp_arrive %[[BARS]]
 // CHECK-NEXT: %[[WIDE:.*]] = arith.extf %[[TAKEN]]
 // CHECK-NEXT: arith.mulf %[[DP]], %[[WIDE]]
 // CHECK-NEXT: %[[OWN:.*]] = arith.truncf
-// CHECK-NEXT: hopper.store_tile %[[OWN]]
-// CHECK: hopper.publish
-// CHECK: vector.contract {{.*}} %[[OWN]], %{{.*}}, %[[DK]]
+// CHECK-NEXT: flashattn.stage
+// CHECK: %[[NDK:.*]] = vector.contract {{.*}} %[[OWN]], %{{.*}}, %[[DK]]
 // CHECK-NEXT: hopper.ring_release %[[QRING]]
-// The third panel: 64 rows of 128 columns lie before it, 42 rows of 192 and 128 elements.
-// CHECK: %[[PART:.*]] = vector.contract {{.*}} : vector<64x64xf16>, vector<64x64xf16> into vector<64x64xf32>
-// CHECK: %[[ROW:.*]] = arith.addi %{{.*}}, %c42
-// CHECK: hopper.add_tile %[[PART]] through %[[STAGING1]] to %[[SUMS]][%{{.*}}, %{{.*}}, %[[ROW]], %c128] : vector<64x64xf32>
+// CHECK-NEXT: flashattn.tile_yield %[[NDK]] : vector<64x192xf32>
+// CHECK: hopper.wait_stores consumer(1)
 
-// A place is given back behind the wait for the product that reads it.
+// The place is given back behind the read of it, and no product waits for a store to it.
 // WGMMA-LABEL: func @split
 // WGMMA: flashattn.on_threads
-// WGMMA: %[[DQ:.*]] = hopper.wgmma %{{.*}}, %{{.*}} transposed_a transposed : memref<1x64x64xf16, {{.*}}>, memref<2x64x64xf16, {{.*}}> -> vector<64x128xf32>
-// WGMMA: %[[DONE:.*]] = hopper.wgmma_wait %[[DQ]]
-// WGMMA-NEXT: hopper.barrier_arrive
-// WGMMA: hopper.add_tile %[[DONE]]
+// WGMMA: hopper.wgmma
+// WGMMA: hopper.publish
 // WGMMA: flashattn.on_threads
-func.func @split(%k: memref<2x4x?x192xf16>, %v: memref<2x4x?x192xf16>, %q: memref<2x4x?x192xf16>, %do: memref<2x4x?x192xf16>, %sums: memref<2x4x?x192xf32>, %n: index) {
+// WGMMA: hopper.wgmma
+// WGMMA: hopper.read_tile
+// WGMMA: hopper.warp_arrive
+func.func @split(%k: memref<2x4x?x192xf16>, %v: memref<2x4x?x192xf16>, %q: memref<2x4x?x192xf16>, %do: memref<2x4x?x192xf16>, %n: index) {
   %c0 = arith.constant 0 : index
   %zeros = arith.constant dense<0.0> : vector<64x192xf32>
   %none = arith.constant dense<0.0> : vector<64x64xf32>
-  %no_dq = arith.constant dense<0.0> : vector<64x192xf32>
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x192xf16> -> vector<64x192xf16>
@@ -102,9 +88,65 @@ func.func @split(%k: memref<2x4x?x192xf16>, %v: memref<2x4x?x192xf16>, %q: memre
       flashattn.stage
       %ndv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %dot, %dv : vector<64x64xf16>, vector<64x192xf16> into vector<64x192xf32>
       %ndk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %dk : vector<64x64xf16>, vector<64x192xf16> into vector<64x192xf32>
-      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %no_dq : vector<64x64xf16>, vector<64x192xf16> into vector<64x192xf32>
-      flashattn.add_tile %dq to %sums[%b, %h, %j, %c0] parts 6 adjacent 4 : vector<64x192xf32>, memref<2x4x?x192xf32>
       flashattn.tile_yield %ndk, %ndv : vector<64x192xf32>, vector<64x192xf32>
+    }
+  }
+  return
+}
+
+// Two steps at once read a tile of keys, and one product one of values: of four tiles three are of keys.
+// CHECK-LABEL: func @queries
+// CHECK: hopper.make_ring %{{.*}}[2] : memref<3x1x48x64xf16
+// CHECK: hopper.make_ring %{{.*}}[8] : memref<1x1x48x64xf16
+func.func @queries(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %v: memref<2x4x?x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %none = arith.constant dense<0.0> : vector<64x48xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dq = %zeros) -> vector<64x64xf32> {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<48x64xf16>
+      %vt = flashattn.load_tile %v[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<48x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %none : vector<64x64xf16>, vector<48x64xf16> into vector<64x48xf32>
+      flashattn.stage
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %dot, %vt, %none : vector<64x64xf16>, vector<48x64xf16> into vector<64x48xf32>
+      flashattn.stage
+      %g = arith.mulf %s, %dp : vector<64x48xf32>
+      %ds = arith.truncf %g : vector<64x48xf32> to vector<64x48xf16>
+      flashattn.stage lag 1 behind 1
+      %ndq = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %dq : vector<64x48xf16>, vector<48x64xf16> into vector<64x64xf32>
+      flashattn.tile_yield %ndq : vector<64x64xf32>
+    }
+  }
+  return
+}
+
+// Without a lag both have two.
+// CHECK-LABEL: func @together
+// CHECK: hopper.make_ring %{{.*}}[2] : memref<2x1x48x64xf16
+// CHECK: hopper.make_ring %{{.*}}[6] : memref<2x1x48x64xf16
+func.func @together(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %v: memref<2x4x?x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %none = arith.constant dense<0.0> : vector<64x48xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dq = %zeros) -> vector<64x64xf32> {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<48x64xf16>
+      %vt = flashattn.load_tile %v[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<48x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %none : vector<64x64xf16>, vector<48x64xf16> into vector<64x48xf32>
+      flashattn.stage
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %dot, %vt, %none : vector<64x64xf16>, vector<48x64xf16> into vector<64x48xf32>
+      flashattn.stage
+      %g = arith.mulf %s, %dp : vector<64x48xf32>
+      %ds = arith.truncf %g : vector<64x48xf32> to vector<64x48xf16>
+      flashattn.stage
+      %ndq = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %dq : vector<64x48xf16>, vector<48x64xf16> into vector<64x64xf32>
+      flashattn.tile_yield %ndq : vector<64x64xf32>
     }
   }
   return

@@ -1,7 +1,7 @@
 // Programs of warpgroups for what the others' tiles do not suit.
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_90a" -flashattn-tile -canonicalize -cse | FileCheck %s
 
-// With D = 256 the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of more
+// With D = 256 and slopes the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of more
 // queries: products then read less of shared memory for each of theirs.
 // CHECK-LABEL: func @values
 // CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, {{.*}}apart = true
@@ -11,7 +11,7 @@
 // CHECK: flashattn.load_tile {{.*}} -> vector<48x256xbf16>
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2,
 func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
-  flashattn.attention_backward deterministic
+  flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
   return
@@ -21,9 +21,9 @@ func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memr
 
 // What a keep shows is listed in tiles of one width.
 // CHECK-LABEL: func @lists
-// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, {{.*}}apart = true
+// CHECK-COUNT-2: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}apart = true
 func.func @lists(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %keep: memref<1x2x?x?xi1>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
-  flashattn.attention_backward deterministic
+  flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
     keep(%keep : memref<1x2x?x?xi1>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
@@ -115,8 +115,9 @@ func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 
 // -----
 
-// Consumers that split the sums: each has one product, of scores or of the gradients of weights, and what it makes of that,
-// before it adds. The share of dq lies in parts of 32 columns.
+// Consumers that split the sums, in wider steps: each has one product, of scores or of the gradients of weights, and what it
+// makes of that. dq has programs of its own, whose product runs beside what the next step makes of its two: nothing is
+// added up, whether sums must be deterministic or not.
 // CHECK-LABEL: func @split
 // CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 8
 // CHECK: flashattn.tile_loop
@@ -129,15 +130,19 @@ func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK-NEXT: flashattn.stage{{$}}
 // CHECK-NEXT: vector.contract {{.*}} %[[P]],
 // CHECK-NEXT: vector.contract {{.*}} %[[DS]],
+// CHECK-NEXT: flashattn.tile_yield
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4
+// CHECK: flashattn.tile_loop
+// CHECK: vector.contract
+// CHECK: flashattn.stage{{$}}
+// CHECK: vector.contract
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK: %[[INNER:.*]] = arith.truncf
 // CHECK-NEXT: flashattn.stage lag 1 behind 1
-// CHECK-NEXT: %[[DQ:.*]] = vector.contract {{.*}} %[[DS]],
-// CHECK-NEXT: flashattn.stage lag 1 behind 2
-// CHECK-NEXT: flashattn.add_tile %[[DQ]] {{.*}} parts 8
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4
-// CHECK: flashattn.load_added {{.*}} parts 8
+// CHECK-NEXT: %[[DQ:.*]] = vector.contract {{.*}} %[[INNER]],
+// CHECK-NEXT: flashattn.tile_yield %[[DQ]]
 func.func @split(%q: memref<1x2x?x256xbf16>, %k: memref<1x2x?x256xbf16>, %v: memref<1x2x?x256xbf16>, %o: memref<1x2x?x256xbf16>, %do: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
-  flashattn.attention_backward
-    schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+  flashattn.attention_backward deterministic
     ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
   return
@@ -155,7 +160,7 @@ func.func @split(%q: memref<1x2x?x256xbf16>, %k: memref<1x2x?x256xbf16>, %v: mem
 // CHECK: vector.contract {{.*}} %[[P]],
 func.func @split_slopes(%q: memref<1x2x?x192xf16>, %k: memref<1x2x?x192xf16>, %v: memref<1x2x?x192xf16>, %o: memref<1x2x?x192xf16>, %do: memref<1x2x?x192xf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x192xf16>, %dk: memref<1x2x?x192xf16>, %dv: memref<1x2x?x192xf16>) {
   flashattn.attention_backward softcap(50.0)
-    schedule(<tile_m = 64, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
+    schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>)
     ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?xf32>, memref<1x2x?x192xf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>)
   return

@@ -275,15 +275,17 @@ int64_t ScheduleAttr::getWarpsOfRows() const {
 
 ScheduleAttr ScheduleAttr::forQueryTiles() const {
   ScheduleFields fields = getFields();
+  fields.warps = getWarpsOfRows();
   if (fields.tileQ)
     fields.tileM = std::exchange(fields.tileQ, 0);
   return get(getContext(), fields);
 }
 
-ScheduleAttr ScheduleAttr::forValues() const {
+ScheduleAttr ScheduleAttr::forWideSteps() const {
   constexpr int64_t kWide = 64, kStages = 2;
   ScheduleFields fields = getFields();
-  if (getRoles() && getApart().value_or(false) && fields.tileN < kWide) {
+  bool haveRoom = splitsSums() || (getRoles() && getApart().value_or(false));
+  if (haveRoom && fields.tileN < kWide) {
     fields.tileN = kWide;
     fields.stages = std::min(fields.stages, kStages);
   }
@@ -292,7 +294,7 @@ ScheduleAttr ScheduleAttr::forValues() const {
 
 bool ScheduleAttr::addsQueries() const {
   if (getRoles())
-    return sharesProgram();
+    return sharesProgram() && !splitsSums();
   constexpr int64_t kFewestKeys = 128;
   return getLanes() > 1 && getTileM() >= kFewestKeys && !getTileQ() &&
          !getApart().value_or(false) && !getDotType().isF32();

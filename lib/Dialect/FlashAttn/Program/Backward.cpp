@@ -26,7 +26,7 @@ public:
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
         sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
-        parts(schedule.sharesProgram() && !schedule.splitsSums() && !op.getKeep() && !takesTurns()
+        parts(schedule.getRoles() && schedule.addsQueries() && !op.getKeep() && !takesTurns()
                   ? KeyParts::get(b, op, operands, all)
                   : std::nullopt) {}
 
@@ -62,7 +62,7 @@ private:
   void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
   void addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                   Value keyTile) const;
-  void buildQueryPrograms(const QuerySums &sums);
+  void buildQueryPrograms(const QuerySums &sums, bool behindBoth);
   void buildSumPrograms(const QuerySums &sums);
   void buildKeySumPrograms();
   ScheduleAttr getSumSchedule(int64_t rows) const;
@@ -81,13 +81,8 @@ private:
     return roles && roles.getAddStages() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
                                                                : QuerySums::Adding::ToZeros;
   }
-  /// Parts of the columns of a share of dq: a warp has 16 of its rows. Where consumers split the
-  /// sums each has some parts of so few columns that memory has room for one beside the tiles.
-  int64_t getParts() const {
-    constexpr int64_t kColumns = 32;
-    return schedule.splitsSums() ? operands.padColumns(op.getD()) / kColumns
-                                 : 16 * schedule.getWarps() / schedule.getTileN();
-  }
+  /// Parts of the columns of a share of dq: a warp has 16 of its rows.
+  int64_t getParts() const { return 16 * schedule.getWarps() / schedule.getTileN(); }
   /// Copies add four elements of a thread; without them each is added alone, beside those of the
   /// other lanes.
   int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
@@ -365,8 +360,11 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
 // Programs over query tiles
 //===----------------------------------------------------------------------===//
 
-/// dq of a tile of queries, from the tiles of keys that the mask shows them.
-void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
+/// dq of a tile of queries, from the tiles of keys that the mask shows them. The product that makes
+/// it runs a step late with roles: behind that of the next step's scores or, `behindBoth`, of the
+/// gradients of weights too, beside all that is made of these. ptxas does not let it where a head
+/// is narrow (C7513).
+void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value());
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
   auto program = ProgramOp::create(
@@ -404,11 +402,13 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums) {
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
     Value dP = gradients.multiply(dO, v);
+    if (behindBoth)
+      StageOp::create(b, loc);
     ScoreDerivative derivative;
     Value weights = gradients.buildWeights(products, at, exponents, derivative);
     Value final = gradients.buildFinal(weights, dP, deltas);
     Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
-    StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
+    StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
     TileYieldOp::create(b, loc, product(inner, k, loop.getState()[0]));
     scale = derivative.factor;
     dq = loop.getResult(0);
@@ -478,7 +478,10 @@ void BackwardBuilder::useSchedule(ScheduleAttr of) {
 
 void BackwardBuilder::build() {
   ScheduleAttr own = schedule;
-  queryLists = makeLists(TileAxis::Queries, schedule);
+  // Programs over keys that are apart share their lists, of tiles as wide for both.
+  bool isApart = schedule.getApart().value_or(false);
+  ScheduleAttr wide = isApart && op.getKeep() ? own : own.forWideSteps();
+  queryLists = makeLists(TileAxis::Queries, isApart ? own : wide);
   if (!schedule.addsQueries())
     keyLists = makeLists(TileAxis::Keys, schedule.forQueryTiles());
   auto findFirst = [&](Value batch, Value tile) {
@@ -487,15 +490,11 @@ void BackwardBuilder::build() {
     return findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };
   QuerySums sums(b, op, operands, getAdding(), parts ? parts->getSums() : Value(), findFirst);
-  if (schedule.getApart().value_or(false)) {
-    // Lists are of tiles as wide as the others'.
-    useSchedule(op.getKeep() ? own : own.forValues());
-    buildKeyPrograms(sums, {/*dk=*/false, /*dv=*/true});
-    useSchedule(own);
+  useSchedule(wide);
+  buildKeyPrograms(sums, {/*dk=*/!isApart, /*dv=*/true});
+  useSchedule(own);
+  if (isApart)
     buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/false});
-  } else {
-    buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/true});
-  }
   if (schedule.addsQueries()) {
     buildSumPrograms(sums);
     if (parts) {
@@ -504,7 +503,7 @@ void BackwardBuilder::build() {
     }
   } else {
     useSchedule(own.forQueryTiles());
-    buildQueryPrograms(sums);
+    buildQueryPrograms(sums, /*behindBoth=*/own.splitsSums());
   }
   buildBiasGradient(b, op, operands, sums);
   buildSinkGradient(b, op, operands, sums);

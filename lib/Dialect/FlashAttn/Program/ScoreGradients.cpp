@@ -38,7 +38,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
       batches(operands.getSizes().batches), adding(adding) {
   const Sizes &sizes = operands.getSizes();
   whole = 1;
-  for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forValues().getTileN(),
+  for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forWideSteps().getTileN(),
                        schedule.forQueryTiles().getTileM()})
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);

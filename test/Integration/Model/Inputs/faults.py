@@ -19,6 +19,7 @@ NUMBERS = "output 0: .*FAIL"
 F9, G9, F8 = ("forward", "sm_90a"), ("shared", "sm_90a"), ("short", "sm_80")
 G8 = ("gradients", "sm_80")
 S9 = ("split", "sm_90a")
+S9_AHEAD = ("split-ahead", "sm_90a")
 L9 = ("late", "sm_90a")
 A9 = ("added", "sm_90a")
 C9 = ("cleared", "sm_90a")
@@ -195,15 +196,17 @@ FAULTS = [
      r"race: .* written by thread .* at llvm\.store .*, and read by thread .* at nvvm\.ldmatrix"),
     # Consumers that split the sums of a program.
     ("weights: the second consumer does not wait for them", S9,
-     [("hopper.barrier_wait#21", DROP)], r"(race|use before any write): .* at hopper\.read_tile"),
+     [("hopper.barrier_wait#14", DROP)], r"(race|use before any write): .* at hopper\.read_tile"),
     ("weights: the second consumer does not wait for them in the loop", S9,
-     [("hopper.barrier_wait#25", DROP)], r"(race|use before any write): .* at hopper\.read_tile"),
+     [("hopper.barrier_wait#18", DROP)], r"(race|use before any write): .* at hopper\.read_tile"),
     ("weights: the first consumer does not say that they are there", S9,
      [("hopper.publish#0", DROP)], DEADLOCK),
-    ("weights: the first consumer does not wait for a free place", S9,
-     [("hopper.barrier_wait#14", DROP)], r"race: .* read by a product .* at hopper\.store_tile"),
-    ("dS: the first consumer does not wait for it", S9,
-     [("hopper.barrier_wait#10", DROP)], r"(race|missing fence|use before any write): .* at hopper\.wgmma"),
+    ("weights: the first consumer does not wait for a free place", S9_AHEAD,
+     [("hopper.barrier_wait#5", DROP), ("hopper.barrier_wait#9", DROP)], r"race: .* at hopper\.store_tile"),
+    ("weights: the second consumer's warps do not let their place go", S9,
+     [("hopper.warp_arrive#0", DROP), ("hopper.warp_arrive#1", DROP)], DEADLOCK),
+    ("values: the producer does not wait for their only place", S9, [("hopper.barrier_wait#21", DROP)],
+     r"(expected at most 1 arrivals in a phase|race: .* at hopper\.tma_load)"),
     ("outputs: consumers do not wait for each other", S9,
      [("hopper.group_barrier#1", DROP), ("hopper.group_barrier#4", DROP)],
      r"race: .* read by a product .* at hopper\.store_tile"),

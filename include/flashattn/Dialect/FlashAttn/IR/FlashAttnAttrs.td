@@ -238,9 +238,10 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     int64_t getWarpsOfRows() const;
     /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
     ScheduleAttr forQueryTiles() const;
-    /// Of gradients that are apart: that of the programs that make dv alone. With roles they have
-    /// room for wider tiles, which products read less of shared memory for.
-    ScheduleAttr forValues() const;
+    /// Of gradients with roles: that of the programs that make dv alone, where they are apart, or dk
+    /// and dv, of which each consumer has one. They have room for wider steps, for which products
+    /// read less of shared memory.
+    ScheduleAttr forWideSteps() const;
     /// Of gradients: whether programs over key tiles make those of queries too, of which each adds
     /// its share in any order: where its warps share a program of keys enough for it to pay.
     bool addsQueries() const;
