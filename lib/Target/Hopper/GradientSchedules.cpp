@@ -212,10 +212,12 @@ static SmallVector<Need> findSplitNeeds(AttentionBackwardOp op, ScheduleAttr sch
   int64_t scores = n / 2 + (hasSlopes ? n / 2 : 0) + (op.getKeep() ? n / 4 : 0);
   if (op.getBias())
     scores += n / 64 * getElementTypeOrSelf(op.getBias()).getIntOrFloatBitWidth();
+  // Those of a softcap are made of its own result, and need not much beside.
+  bool isCapped = op.getSoftcap() && !op.hasScoreMod();
   return {{"dk or dv", std::max(op.getD(), op.getDv()) / 2},
           {"scores", scores},
           {"weights", n / (hasSlopes ? 2 : 4)},
-          {"other", 30}};
+          {"other", isCapped ? 16 : 30}};
 }
 
 std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,

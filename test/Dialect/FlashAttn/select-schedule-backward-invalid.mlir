@@ -298,10 +298,10 @@ func.func @split_queries(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, 
 
 // -----
 
-func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+1 {{needs 254 registers a thread (dk or dv 128, scores 64, weights 32, other 30) of 240 that consumers have}}
+func.func @split_registers(%q: memref<?x?x?x256xf16>, %dq: memref<?x?x?x256xf16>, %dk: memref<?x?x?x256xf16>, %dv: memref<?x?x?x256xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf32>) {
+  // expected-error@+1 {{needs 272 registers a thread (dk or dv 128, scores 96, weights 32, other 16) of 240 that consumers have}}
   flashattn.attention_backward softcap(50.0) schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) ins(%q, %q, %q, %q, %lse, %q
-      : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
+      : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?xf32>, memref<?x?x?x256xf16>) bias(%bias : memref<1x?x?x?xf32>) outs(%dq, %dk, %dv : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
   return
 }
 

@@ -1,7 +1,7 @@
 // Programs of warpgroups for what the others' tiles do not suit.
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_90a" -flashattn-tile -canonicalize -cse | FileCheck %s
 
-// With D = 256 and slopes the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of more
+// With D = 256, slopes and a bias the sums of dk and dv are apart. Programs for dv keep keys alone, which leaves room for tiles of more
 // queries: products then read less of shared memory for each of theirs.
 // CHECK-LABEL: func @values
 // CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, {{.*}}apart = true
@@ -10,9 +10,10 @@
 // CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, {{.*}}apart = true
 // CHECK: flashattn.load_tile {{.*}} -> vector<48x256xbf16>
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2,
-func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
+func.func @values(%q: memref<1x2x?x256xbf16>, %lse: memref<1x2x?xf32>, %bias: memref<1x2x?x?xf32>, %dq: memref<1x2x?x256xbf16>, %dk: memref<1x2x?x256xbf16>, %dv: memref<1x2x?x256xbf16>) {
   flashattn.attention_backward softcap(50.0)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?xf32>, memref<1x2x?x256xbf16>)
+    bias(%bias : memref<1x2x?x?xf32>)
     outs(%dq, %dk, %dv : memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>, memref<1x2x?x256xbf16>)
   return
 }

@@ -65,7 +65,9 @@ SPLITS = {"split": (MASKS["none"] + SPLIT, {}), "split causal": (MASKS["causal"]
           "split sinks": (MASKS["sinks"] + SPLIT, {}),
           "split keep": (MASKS["causal"] + SPLIT, {"keep": KEEP}),
           "split bias": (MASKS["none"] + SPLIT, {"bias": "memref<1x?x?x?xf32>"}),
-          "split kv_len": (MASKS["causal"] + SPLIT, {"kv_len": "memref<?xi32>"})}
+          "split kv_len": (MASKS["causal"] + SPLIT, {"kv_len": "memref<?xi32>"}),
+          # No registers for slopes and a bias: the sums are apart.
+          "softcap and bias": (MASKS["causal"] + " softcap(30.0)", {"bias": "memref<1x?x?x?xf32>"})}
 
 # Where products are asynchronous and copies go by tensor maps.
 WARPGROUP_INSTRUCTIONS = (
