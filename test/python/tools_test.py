@@ -304,6 +304,28 @@ class TuneTest(unittest.TestCase):
         kernel = flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu")
         self.assertEqual(kernel.schedule, found["schedule"])
 
+    def test_lists_what_fits_a_chip(self):
+        def fitting(*arguments):
+            done = command("flashattn.tune", "--backward", "--chip=sm_90a", "--dtype=bf16", *arguments)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            trials = [line.split(">: ") for line in done.stdout.splitlines() if "roles = <" in line]
+            self.assertGreater(len(trials), 0)
+            return [schedule for schedule, reason in trials if reason == "fits"]
+
+        # Sums of wide heads, which consumers split or programs apart make: of three numbers of heads at once.
+        wide = fitting("--head-dim=256", "--tile-n=48", "--stages=2", "--consumers=2")
+        self.assertEqual(sum("warps = 8" in schedule for schedule in wide), 3)
+        self.assertEqual(sum("apart = true" in schedule for schedule in wide), 3)
+        self.assertEqual(len(wide), 6)
+        # Who adds shares of dq, through how many places, and whether blocks claim programs; in turns none does.
+        shared = ["--head-dim=128", "--mask=causal", "--tile-m=128", "--tile-n=64", "--stages=2", "--consumers=2"]
+        claiming = [schedule for schedule in fitting(*shared) if "claims_below" in schedule]
+        for places in ("add_stages = 1", "add_stages = 2"):
+            self.assertTrue(any(places in schedule for schedule in claiming), claiming)
+        in_turns = fitting(*shared, "--deterministic")
+        self.assertTrue(all("add_stages" in schedule for schedule in in_turns), in_turns)
+        self.assertFalse(any("claims_below" in schedule for schedule in in_turns), in_turns)
+
     def test_gradients_are_tuned_apart(self):
         arguments = [
             "--backward",

@@ -245,8 +245,7 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
   if (!plan.exchanges.empty())
     return vector::ContractionOp(plan.exchanges.front()).emitOpError()
            << "expected no product of a transposed tile where consumers split sums, for none of "
-              "them "
-              "has what the others make";
+              "them has what the others make";
   if (!plan.added.empty())
     return AddTileOp(plan.added.front()).emitOpError()
            << "expected no tile to be added where consumers split sums";
