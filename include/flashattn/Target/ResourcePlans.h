@@ -94,8 +94,8 @@ struct WarpgroupBlock {
   SmallVector<TileShape> outputs;   ///< each program's, where they leave by tensor copies
   int64_t elementBytes = 2;         ///< of all tiles
   int64_t consumers = 1, stages = 1;
-  /// Whether two steps at once read the first streamed tile, and one product each other: it has a
-  /// stage more, and they one less.
+  /// Whether a step reads the first streamed tile to the end of the next one, and each other with
+  /// one product before: it has a stage more, and they one less.
   bool skews = false;
   int64_t programs = 1; ///< of a block: one for each consumer, or one that they share
   /// Tiles of the operands' type that consumers of one program hand each other, two places each.

@@ -199,20 +199,30 @@ static bool shareIntervals(const BlockPlan &plan) {
   });
 }
 
-/// Whether products of two steps read the first of `streams`, one of which lags, and one product
-/// each other.
+/// Whether products of two steps read the first of `streams`, of which the late one comes behind
+/// the only product that reads each other.
 static bool areSkewed(ArrayRef<LoadTileOp> streams) {
-  auto lags = [](Operation *op) {
+  /// The stage of a step in which `op` stands, null for the first one, and its number.
+  auto findStage = [](Operation *op) {
+    std::pair<StageOp, int64_t> found{nullptr, 0};
     while ((op = op->getPrevNode()))
-      if (auto stage = dyn_cast<StageOp>(op))
-        return stage.getLag() != 0;
-    return false;
+      if (auto stage = dyn_cast<StageOp>(op)) {
+        found.first = found.first ? found.first : stage;
+        ++found.second;
+      }
+    return found;
   };
-  auto isRead = [&](LoadTileOp stream, bool late) {
-    return llvm::any_of(stream->getUsers(), [&](Operation *user) { return lags(user) == late; });
-  };
-  return streams.size() > 1 && isRead(streams.front(), false) && isRead(streams.front(), true) &&
-         llvm::all_of(streams.drop_front(), [](LoadTileOp stream) { return stream->hasOneUse(); });
+  std::optional<int64_t> behind;
+  bool isReadInTime = false;
+  for (Operation *user : streams.front()->getUsers())
+    if (StageOp stage = findStage(user).first; stage && stage.getLag() != 0)
+      behind = stage.getBehind();
+    else
+      isReadInTime = true;
+  return streams.size() > 1 && isReadInTime && behind &&
+         llvm::all_of(streams.drop_front(), [&](LoadTileOp stream) {
+           return stream->hasOneUse() && findStage(*stream->user_begin()).second <= *behind;
+         });
 }
 
 static int64_t countElements(AddTileOp add) {

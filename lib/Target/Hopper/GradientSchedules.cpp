@@ -114,8 +114,8 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
       block.exchanged = {{block.passes ? "p" : "ds", m, streamed.front().rows}};
     block.added = shares && !block.passes ? n * d : 0;
     block.addStages = overKeys ? roles.getAddStages() : 0;
-    // Of what one sum is made of, a product behind both of the next step's reads the first tile.
-    block.skews = residents.size() > 1 && outputs.size() == 1;
+    // Then dq's product comes behind both of the next step's, and reads a tile of keys.
+    block.skews = !overKeys && schedule.splitsSums();
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
     block.intervals = TileIntervalPlan(visible, axis, streamed.front().rows).size();
     plans.push_back(planWarpgroupBlock(block).memory);

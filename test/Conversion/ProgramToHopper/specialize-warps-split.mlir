@@ -123,7 +123,35 @@ func.func @queries(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memr
   return
 }
 
-// Without a lag both have two.
+// So they have not where the late product comes before that of values, nor where none is late.
+// CHECK-LABEL: func @before
+// CHECK: hopper.make_ring %{{.*}}[2] : memref<2x1x48x64xf16
+// CHECK: hopper.make_ring %{{.*}}[6] : memref<2x1x48x64xf16
+func.func @before(%q: memref<2x4x?x64xf16>, %do: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %v: memref<2x4x?x64xf16>, %n: index) {
+  %c0 = arith.constant 0 : index
+  %zeros = arith.constant dense<0.0> : vector<64x64xf32>
+  %none = arith.constant dense<0.0> : vector<64x48xf32>
+  flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %dot = flashattn.load_tile %do[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%dq = %zeros) -> vector<64x64xf32> {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<48x64xf16>
+      %vt = flashattn.load_tile %v[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : memref<2x4x?x64xf16> -> vector<48x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %none : vector<64x64xf16>, vector<48x64xf16> into vector<64x48xf32>
+      flashattn.stage
+      %dp = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %dot, %vt, %none : vector<64x64xf16>, vector<48x64xf16> into vector<64x48xf32>
+      flashattn.stage
+      %g = arith.mulf %s, %dp : vector<64x48xf32>
+      %ds = arith.truncf %g : vector<64x48xf32> to vector<64x48xf16>
+      flashattn.stage lag 1 behind 0
+      %ndq = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %dq : vector<64x48xf16>, vector<48x64xf16> into vector<64x64xf32>
+      flashattn.tile_yield %ndq : vector<64x64xf32>
+    }
+  }
+  return
+}
+
 // CHECK-LABEL: func @together
 // CHECK: hopper.make_ring %{{.*}}[2] : memref<2x1x48x64xf16
 // CHECK: hopper.make_ring %{{.*}}[6] : memref<2x1x48x64xf16
