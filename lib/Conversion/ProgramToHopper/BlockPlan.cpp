@@ -5,7 +5,6 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -199,29 +198,33 @@ static bool shareIntervals(const BlockPlan &plan) {
   });
 }
 
+StageOp mlir::flashattn::getStage(Operation *op) {
+  while ((op = op->getPrevNode()))
+    if (auto stage = dyn_cast<StageOp>(op))
+      return stage;
+  return {};
+}
+
+int64_t mlir::flashattn::countStagesBefore(Operation *op) {
+  int64_t count = 0;
+  for (StageOp stage = getStage(op); stage; stage = getStage(stage))
+    ++count;
+  return count;
+}
+
 /// Whether products of two steps read the first of `streams`, of which the late one comes behind
 /// the only product that reads each other.
 static bool areSkewed(ArrayRef<LoadTileOp> streams) {
-  /// The stage of a step in which `op` stands, null for the first one, and its number.
-  auto findStage = [](Operation *op) {
-    std::pair<StageOp, int64_t> found{nullptr, 0};
-    while ((op = op->getPrevNode()))
-      if (auto stage = dyn_cast<StageOp>(op)) {
-        found.first = found.first ? found.first : stage;
-        ++found.second;
-      }
-    return found;
-  };
   std::optional<int64_t> behind;
   bool isReadInTime = false;
   for (Operation *user : streams.front()->getUsers())
-    if (StageOp stage = findStage(user).first; stage && stage.getLag() != 0)
+    if (StageOp stage = getStage(user); stage && stage.getLag() != 0)
       behind = stage.getBehind();
     else
       isReadInTime = true;
   return streams.size() > 1 && isReadInTime && behind &&
          llvm::all_of(streams.drop_front(), [&](LoadTileOp stream) {
-           return stream->hasOneUse() && findStage(*stream->user_begin()).second <= *behind;
+           return stream->hasOneUse() && countStagesBefore(*stream->user_begin()) <= *behind;
          });
 }
 

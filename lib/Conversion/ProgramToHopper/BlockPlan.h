@@ -109,6 +109,11 @@ LogicalResult splitSums(BlockPlan &plan);
 /// (A7). Along the other dimensions they only give rows and columns that are not there.
 bool sumsOverRows(LoadTileOp load);
 
+/// The stage of a step in which `op` stands, `flashattn.stage`; null for the first one.
+StageOp getStage(Operation *op);
+/// Its number, from 0 on.
+int64_t countStagesBefore(Operation *op);
+
 /// Columns of a panel of `tile` in shared memory.
 inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);

@@ -67,21 +67,6 @@ void ConsumerBuilder::clearMissingRows(LoadTileOp load, Value tile) {
   meet();
 }
 
-/// The stage of a step in which `op` stands; null for the first one.
-static Operation *getStage(Operation *op) {
-  while ((op = op->getPrevNode()))
-    if (isa<StageOp>(op))
-      return op;
-  return nullptr;
-}
-
-static int64_t countStagesBefore(Operation *op) {
-  int64_t count = 0;
-  for (Operation *stage = getStage(op); stage; stage = getStage(stage))
-    ++count;
-  return count;
-}
-
 /// The step of the tile that `loop` is at; `step` is that of tile or place `first`.
 Value ConsumerBuilder::stepAt(TileLoopOp loop, Value first, Value step) {
   if (!plan.sharesProgram())
@@ -113,7 +98,7 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
   bool clears = load.getBelow() && sumsOverRows(load);
   // Once in each stage: one that lags is of another step, and has nothing from those before.
   // Weights that are made a second time need not wait for what their scores were made of.
-  Operation *stage = nullptr;
+  StageOp stage;
   Value now, held;
   for (Operation *user : users) {
     bool isSame = getStage(user) == stage || isa<WeightsOp>(user);
