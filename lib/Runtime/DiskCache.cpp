@@ -10,7 +10,6 @@
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
-#include "llvm/Support/LockFileManager.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
@@ -23,6 +22,7 @@
 #include <elf.h>
 #include <link.h>
 #include <mutex>
+#include <sys/file.h>
 #include <thread>
 #include <unistd.h>
 
@@ -40,8 +40,7 @@ static constexpr char kCacheName[] = "flashattn";
 static constexpr int64_t kDefaultMaxBytes = int64_t(1) << 30;
 /// Files that nobody has read for so long go.
 static constexpr std::chrono::hours kExpiration(30 * 24);
-/// Longer than a kernel takes to compile. Who waits longer compiles it himself, and takes away the
-/// lock, whose owner may have ended on another machine.
+/// Longer than a kernel takes to compile. Who waits longer compiles it himself.
 static constexpr std::chrono::seconds kMaxWait(30);
 /// How often it looks meanwhile.
 static constexpr std::chrono::milliseconds kPoll(5);
@@ -284,20 +283,66 @@ static Error write(StringRef folder, StringRef key, StringRef bytes) {
   return makeError(failure.message());
 }
 
-/// Waits for who has the lock, as long as `isDone` is false. What it is when it ends.
-static bool waitFor(llvm::LockFileManager &lock, llvm::function_ref<bool()> isDone) {
+namespace {
+/// The right to compile for a key, which one thread of all processes has at a time. The system takes
+/// it back from a process that ends without a word. (llvm::LockFileManager removes the file of a
+/// lock that it could not read, also where another process has made it meanwhile: of two that began
+/// at once both had the lock.)
+class KeyLock {
+public:
+  explicit KeyLock(std::string path) : path(std::move(path)) {}
+  KeyLock(const KeyLock &) = delete;
+  ~KeyLock() {
+    if (file < 0)
+      return;
+    fs::remove(path);
+    close(file);
+  }
+
+  /// Whether it is ours now.
+  Expected<bool> tryToTake() {
+    int opened;
+    if (std::error_code error =
+            fs::openFile(path, opened, fs::CD_OpenAlways, fs::FA_Read | fs::FA_Write, fs::OF_None,
+                         fs::owner_read | fs::owner_write))
+      return llvm::errorCodeToError(error);
+    std::error_code error;
+    if (flock(opened, LOCK_EX | LOCK_NB))
+      error = llvm::errnoAsErrorCode();
+    // Who had it removes the file before it can be locked again.
+    fs::file_status ours, named;
+    bool isGone = !error && (fs::status(opened, ours) || fs::status(path, named) ||
+                             ours.getUniqueID() != named.getUniqueID());
+    if (!error && !isGone) {
+      file = opened;
+      return true;
+    }
+    close(opened);
+    if (isGone || error == std::errc::operation_would_block)
+      return false;
+    return llvm::errorCodeToError(error);
+  }
+
+private:
+  std::string path;
+  int file = -1;
+};
+} // namespace
+
+/// Waits for a lock, as long as `isDone` is false and not for ever: whether it is done.
+static Expected<bool> waitFor(KeyLock &lock, llvm::function_ref<bool()> isDone) {
   auto end = std::chrono::steady_clock::now() + kMaxWait;
-  // LLVM's own wait sleeps for ever longer times, of up to half a second.
-  while (lock.waitForUnlockFor(std::chrono::seconds(0)) == llvm::WaitForUnlockResult::Timeout) {
+  while (true) {
+    Expected<bool> isOurs = lock.tryToTake();
+    if (!isOurs)
+      return isOurs.takeError();
+    // Also where it is ours: who had it before us made it, or could not.
     if (isDone())
       return true;
-    if (std::chrono::steady_clock::now() >= end) {
-      lock.unsafeMaybeUnlock();
+    if (*isOurs || std::chrono::steady_clock::now() >= end)
       return false;
-    }
     std::this_thread::sleep_for(kPoll);
   }
-  return false;
 }
 
 void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(StringRef)> use,
@@ -328,18 +373,14 @@ void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(St
     makeNew();
     return;
   }
-  llvm::LockFileManager lock(folder + "/" + key);
-  Expected<bool> isOurs = lock.tryLock();
-  if (!isOurs) {
-    // LLVM's message names a file, and leaves out the reason.
-    warnOfKeeping(makeError(llvm::errorToErrorCode(isOurs.takeError()).message()));
+  KeyLock lock(folder + "/" + key + ".lock");
+  Expected<bool> isDone = waitFor(lock, isKept);
+  if (!isDone) {
+    warnOfKeeping(isDone.takeError());
     makeNew();
     return;
   }
-  if (!*isOurs && waitFor(lock, isKept))
-    return;
-  // Who had the lock before us made it, or could not.
-  if (isKept())
+  if (*isDone)
     return;
   std::optional<std::string> bytes = makeNew();
   if (!bytes)

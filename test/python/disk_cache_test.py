@@ -3,7 +3,9 @@
 # REQUIRES: python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s
 
+import contextlib
 import ctypes
+import fcntl
 import json
 import os
 import re
@@ -214,35 +216,44 @@ class DiskCacheTest(unittest.TestCase):
             after = library.disk_cache()
         self.assertEqual((after.made - before.made, after.found - before.found), (2, 10))
 
+    @contextlib.contextmanager
+    def lock(self, path):
+        """Holds the lock of the code in a file, which is moved aside: a path beside the folder."""
+        aside = self.root / "aside"
+        path.rename(aside)
+        with open(self.folder / f"{path.name.split('-', 1)[1]}.lock", "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield aside
+
+    def waiting(self, pool):
+        """A child that by now most likely waits for a lock; if not, it finds the code at once."""
+        waiting = pool.submit(self.counts, SMALL)
+        time.sleep(2)
+        self.assertFalse(waiting.done())
+        return waiting
+
     def test_lock_of_the_dead_is_taken(self):
         self.start(SMALL)
-        (path,) = self.files()
-        path.unlink()
-        dead = subprocess.Popen(["true"])
-        dead.wait()
-        key = path.name.split("-", 1)[1]
-        for owner in (f"{os.uname().nodename} {dead.pid}", "", "no owner"):
-            (self.folder / f"{key}.lock").write_text(owner)
-            self.counts(SMALL)
-            self.assertEqual(len(self.files()), 1)
+        (kept,) = self.files()
+        with ThreadPoolExecutor() as pool:
+            with self.lock(kept):
+                waiting = self.waiting(pool)
+                begin = time.monotonic()
+            self.assertEqual(waiting.result(), (0, 1))
+        # The wait for a lock that somebody has would be 30 s.
+        self.assertLess(time.monotonic() - begin, 15)
+        # The file that it left.
+        self.assertEqual(list(self.folder.glob("*.lock")), [])
 
     def test_waits_no_longer_than_for_the_code(self):
         self.start(SMALL)
         (kept,) = self.files()
-        aside = self.root / "aside"
-        kept.rename(aside)
         # Whoever lives holds the lock, and keeps it when the code is there.
-        key = kept.name.replace("llvmcache-", "")
-        (self.folder / f"{key}.lock").write_text(f"{os.uname().nodename} {os.getpid()}")
-        with ThreadPoolExecutor() as pool:
-            waiting = pool.submit(self.counts, SMALL)
-            # By then it most likely waits; if not, it finds the code at once.
-            time.sleep(2)
-            self.assertFalse(waiting.done())
+        with ThreadPoolExecutor() as pool, self.lock(kept) as aside:
+            waiting = self.waiting(pool)
             begin = time.monotonic()
             aside.rename(kept)
             self.assertEqual(waiting.result(), (1, 0))
-        # The wait for a lock would be 30 s.
         self.assertLess(time.monotonic() - begin, 15)
 
     def test_what_differs_is_kept_apart(self):
