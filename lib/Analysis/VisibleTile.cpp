@@ -322,6 +322,19 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
     else
       combine<arith::MinSIOp>(same->second, mine);
   }
+  // What no number takes part in, a limit says too: one comparison fewer of each pair.
+  auto *apart = llvm::find_if(limits, [](const auto &limit) { return limit.first == 0; });
+  if (apart != limits.end() && limits.size() > 1) {
+    Term holds = test(apart->second, /*factor=*/0, /*isEquality=*/false);
+    limits.erase(apart);
+    Term &bound = limits.front().second;
+    // Less than anything that a tile's numbers make.
+    Term never{constant(bound.value.getType(), -kBaseLimit), bound.shape};
+    Shape shape = bound.shape.join(holds.shape);
+    bound = {make<arith::SelectOp>(broadcast(holds, shape), broadcast(bound, shape),
+                                   broadcast(never, shape)),
+             shape};
+  }
   for (const auto &[factor, bound] : limits)
     add(test(bound, factor, /*isEquality=*/false));
 }

@@ -284,10 +284,10 @@ static Error write(StringRef folder, StringRef key, StringRef bytes) {
 }
 
 namespace {
-/// The right to compile for a key, which one thread of all processes has at a time. The system takes
-/// it back from a process that ends without a word. (llvm::LockFileManager removes the file of a
-/// lock that it could not read, also where another process has made it meanwhile: of two that began
-/// at once both had the lock.)
+/// The right to compile for a key, which one thread of all processes has at a time. The system
+/// takes it back from a process that ends without a word. (llvm::LockFileManager removes the file
+/// of a lock that it could not read, also where another process has made it meanwhile: of two that
+/// began at once both had the lock.)
 class KeyLock {
 public:
   explicit KeyLock(std::string path) : path(std::move(path)) {}

@@ -2,7 +2,9 @@
 
 #include "flashattn/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -143,6 +145,161 @@ struct CopySignToBits : OpRewritePattern<math::CopySignOp> {
   }
 };
 
+/// An instruction without an effect.
+Value createPurePTX(PatternRewriter &rewriter, Location loc, Type type, StringRef text,
+                    StringRef constraints, ValueRange inputs) {
+  return LLVM::InlineAsmOp::create(rewriter, loc, type, inputs, text, constraints,
+                                   /*has_side_effects=*/false, /*is_align_stack=*/false,
+                                   LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+      .getResult(0);
+}
+
+/// The words that hold a vector's elements of 16 bits, two each; failure where there are none.
+FailureOr<SmallVector<Value>> getPairs(PatternRewriter &rewriter, Location loc, Value v) {
+  auto type = cast<VectorType>(v.getType());
+  if (type.getRank() != 1 || type.getElementTypeBitWidth() != 16 || type.getDimSize(0) % 2 != 0)
+    return failure();
+  auto words = VectorType::get({type.getDimSize(0) / 2}, rewriter.getI32Type());
+  Value cast = vector::BitCastOp::create(rewriter, loc, words, v);
+  return SmallVector<Value>(vector::ToElementsOp::create(rewriter, loc, cast).getResults());
+}
+
+/// Whether `op` is of kernels for a chip with warpgroups. What follows is for their threads; those
+/// of mma.sync's kernels have no register to spare, and sinks' gradients would spill; nor has each
+/// of their chips `set` of bf16.
+bool isForWarpgroups(Operation *op) {
+  auto isHopper = [](Attribute attr) {
+    auto target = dyn_cast<NVVM::NVVMTargetAttr>(attr);
+    return target && target.getChip() == "sm_90a";
+  };
+  auto kernels = op->getParentOfType<gpu::GPUModuleOp>();
+  ArrayAttr targets = kernels ? kernels.getTargetsAttr() : ArrayAttr();
+  return targets && !targets.empty() && llvm::all_of(targets, isHopper);
+}
+
+/// bf16 is the upper half of f32. As halves of a word LLVM keeps each in a register of its own,
+/// from where the word is made; of a word each is one instruction, wherever it is wanted.
+struct ExtendPairs : OpRewritePattern<arith::ExtFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::ExtFOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<VectorType>(op.getType());
+    if (!type || !type.getElementType().isF32() ||
+        !getElementTypeOrSelf(op.getIn().getType()).isBF16() || !isForWarpgroups(op))
+      return failure();
+    Location loc = op.getLoc();
+    FailureOr<SmallVector<Value>> words = getPairs(rewriter, loc, op.getIn());
+    if (failed(words))
+      return failure();
+    auto integer = [&](int64_t v) {
+      return arith::ConstantIntOp::create(rewriter, loc, v, /*width=*/32);
+    };
+    SmallVector<Value> elements;
+    for (Value word : *words)
+      for (Value bits : {arith::ShLIOp::create(rewriter, loc, word, integer(16)).getResult(),
+                         arith::AndIOp::create(rewriter, loc, word, integer(-0x10000)).getResult()})
+        elements.push_back(arith::BitcastOp::create(rewriter, loc, rewriter.getF32Type(), bits));
+    rewriter.replaceOpWithNewOp<vector::FromElementsOp>(op, type, elements);
+    return success();
+  }
+};
+
+/// What 16 bits are where others are not 0, and 0 elsewhere: by a mask of each pair, where LLVM
+/// would have a predicate for each element.
+struct SelectPairs : OpRewritePattern<arith::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<VectorType>(op.getType());
+    auto shown = op.getCondition().getDefiningOp<arith::CmpFOp>();
+    bool isF16 = type && type.getElementType().isF16(),
+         isBF16 = type && type.getElementType().isBF16();
+    if ((!isF16 && !isBF16) || !isForWarpgroups(op) || !shown ||
+        shown.getPredicate() != arith::CmpFPredicate::UNE || shown.getLhs().getType() != type ||
+        !matchPattern(shown.getRhs(), m_AnyZeroFloat()) ||
+        !matchPattern(op.getFalseValue(), m_PosZeroFloat()))
+      return failure();
+    Location loc = op.getLoc();
+    FailureOr<SmallVector<Value>> values = getPairs(rewriter, loc, op.getTrueValue());
+    FailureOr<SmallVector<Value>> others = getPairs(rewriter, loc, shown.getLhs());
+    if (failed(values) || failed(others))
+      return failure();
+    Type word = rewriter.getI32Type();
+    Value zero = arith::ConstantIntOp::create(rewriter, loc, 0, /*width=*/32);
+    StringRef text = isF16 ? "set.neu.u32.f16x2 $0, $1, $2;" : "set.neu.u32.bf16x2 $0, $1, $2;";
+    for (auto [value, other] : llvm::zip_equal(*values, *others)) {
+      Value mask = createPurePTX(rewriter, loc, word, text, "=r,r,r", {other, zero});
+      value = arith::AndIOp::create(rewriter, loc, value, mask);
+    }
+    auto words = VectorType::get({static_cast<int64_t>(values->size())}, word);
+    Value joined = vector::FromElementsOp::create(rewriter, loc, words, *values);
+    rewriter.replaceOpWithNewOp<vector::BitCastOp>(op, type, joined);
+    return success();
+  }
+};
+
+/// The elements of a condition, each made where it is asked for.
+class Condition {
+public:
+  Condition(PatternRewriter &rewriter, Location loc, Value v) : rewriter(rewriter), loc(loc) {
+    Operation *def = v.getDefiningOp();
+    if (isa_and_nonnull<arith::AndIOp, arith::OrIOp>(def)) {
+      op = def;
+      for (Value operand : def->getOperands())
+        parts.emplace_back(rewriter, loc, operand);
+    } else if (isa_and_nonnull<arith::CmpIOp>(def)) {
+      op = def;
+      for (Value operand : def->getOperands())
+        elements.push_back(vector::ToElementsOp::create(rewriter, loc, operand).getResults());
+    } else {
+      elements.push_back(vector::ToElementsOp::create(rewriter, loc, v).getResults());
+    }
+  }
+
+  Value at(size_t i) const {
+    if (!op)
+      return elements.front()[i];
+    if (auto compare = dyn_cast<arith::CmpIOp>(op))
+      return arith::CmpIOp::create(rewriter, loc, compare.getPredicate(), elements[0][i],
+                                   elements[1][i]);
+    Value lhs = parts[0].at(i), rhs = parts[1].at(i);
+    return isa<arith::AndIOp>(op) ? arith::AndIOp::create(rewriter, loc, lhs, rhs).getResult()
+                                  : arith::OrIOp::create(rewriter, loc, lhs, rhs).getResult();
+  }
+
+private:
+  PatternRewriter &rewriter;
+  Location loc;
+  Operation *op = nullptr;
+  std::vector<Condition> parts;
+  SmallVector<ValueRange> elements;
+};
+
+/// A choice by several conditions, of which LLVM would make one choice each; `setp` takes the next
+/// condition along. One element after the other: there are seven predicates.
+struct SelectByLogic : OpRewritePattern<arith::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<VectorType>(op.getType());
+    if (!type || type.getRank() != 1 || !type.getElementType().isF32() || !isForWarpgroups(op) ||
+        !isa<VectorType>(op.getCondition().getType()) ||
+        !isa_and_nonnull<arith::AndIOp, arith::OrIOp>(op.getCondition().getDefiningOp()))
+      return failure();
+    Location loc = op.getLoc();
+    Condition condition(rewriter, loc, op.getCondition());
+    auto x = vector::ToElementsOp::create(rewriter, loc, op.getTrueValue());
+    auto y = vector::ToElementsOp::create(rewriter, loc, op.getFalseValue());
+    SmallVector<Value> elements;
+    for (int64_t i = 0; i < type.getNumElements(); ++i)
+      elements.push_back(createPurePTX(rewriter, loc, type.getElementType(),
+                                       "selp.f32 $0, $1, $2, $3;", "=f,f,f,b",
+                                       {x.getResult(i), y.getResult(i), condition.at(i)}));
+    rewriter.replaceOpWithNewOp<vector::FromElementsOp>(op, type, elements);
+    return success();
+  }
+};
+
 /// Whether LLVM has instructions for `op` on NVPTX, of its own accord or once it is an intrinsic.
 bool isSelectable(Operation *op) {
   if (auto tanh = dyn_cast<math::TanhOp>(op))
@@ -179,7 +336,8 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::RoundEvenOp>>(ctx, "llvm.roundeven.f32");
     patterns.add<ToIntrinsic<math::SqrtOp>>(ctx, "llvm.nvvm.sqrt.rn.f");
     patterns.add<ToIntrinsic<math::TruncOp>>(ctx, "llvm.trunc.f32");
-    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits>(ctx);
+    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits, ExtendPairs, SelectPairs,
+                 SelectByLogic>(ctx);
     if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))) ||
         failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();

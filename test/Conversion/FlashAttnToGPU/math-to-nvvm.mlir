@@ -81,3 +81,87 @@ func.func @bits(%x: vector<2xf32>, %s: vector<2xf32>) -> (vector<2xf32>, vector<
   %c = math.round %x : vector<2xf32>
   return %a, %b, %c : vector<2xf32>, vector<2xf32>, vector<2xf32>
 }
+
+// For a chip with warpgroups. Pairs of 16 bits stay in a register.
+// CHECK: gpu.module @hopper
+gpu.module @hopper [#nvvm.target<chip = "sm_90a">] {
+  // CHECK-LABEL: func @pairs
+  // CHECK-SAME: (%[[W:.*]]: vector<2xbf16>, %[[D:.*]]: vector<2xbf16>, %[[H:.*]]: vector<2xf16>, %[[O:.*]]: vector<3xbf16>)
+  // CHECK: %[[WORD:.*]] = vector.to_elements %{{.*}} : vector<1xi32>
+  // CHECK: %[[LOW:.*]] = arith.shli %[[WORD]], %c16_i32
+  // CHECK: %[[HIGH:.*]] = arith.andi %[[WORD]], %c-65536_i32
+  // CHECK: arith.bitcast %[[LOW]] : i32 to f32
+  // CHECK: arith.bitcast %[[HIGH]] : i32 to f32
+  // CHECK: %[[MASK:.*]] = llvm.inline_asm "set.neu.u32.bf16x2 $0, $1, $2;"
+  // CHECK: arith.andi %{{.*}}, %[[MASK]] : i32
+  // CHECK: "set.neu.u32.f16x2 $0, $1, $2;"
+  // CHECK: arith.extf %[[O]] : vector<3xbf16>
+  func.func @pairs(%w: vector<2xbf16>, %d: vector<2xbf16>, %h: vector<2xf16>, %odd: vector<3xbf16>) -> (vector<2xf32>, vector<2xbf16>, vector<2xf16>, vector<3xf32>) {
+    %zero = arith.constant dense<0.0> : vector<2xbf16>
+    %none = arith.constant dense<0.0> : vector<2xf16>
+    %f = arith.extf %w : vector<2xbf16> to vector<2xf32>
+    %shown = arith.cmpf une, %w, %zero : vector<2xbf16>
+    %s = arith.select %shown, %d, %zero : vector<2xi1>, vector<2xbf16>
+    %seen = arith.cmpf une, %h, %none : vector<2xf16>
+    %t = arith.select %seen, %h, %none : vector<2xi1>, vector<2xf16>
+    %o = arith.extf %odd : vector<3xbf16> to vector<3xf32>
+    return %f, %s, %t, %o : vector<2xf32>, vector<2xbf16>, vector<2xf16>, vector<3xf32>
+  }
+
+  // A choice by several conditions is one, and is made an element after the other: conditions are few registers.
+  // CHECK-LABEL: func @several
+  // CHECK: %[[X:.*]]:2 = vector.to_elements %{{.*}} : vector<2xf32>
+  // CHECK: %[[NEAR:.*]] = arith.cmpi sge
+  // CHECK: %[[PAST:.*]] = arith.cmpi sge
+  // CHECK: %[[BOTH:.*]] = arith.andi %[[NEAR]], %[[PAST]] : i1
+  // CHECK: %[[ANY:.*]] = arith.ori %[[BOTH]], %{{.*}} : i1
+  // CHECK: %[[FIRST:.*]] = llvm.inline_asm "selp.f32 $0, $1, $2, $3;", "=f,f,f,b" %[[X]]#0, %{{.*}}, %[[ANY]]
+  // CHECK: arith.cmpi sge
+  // CHECK: arith.cmpi sge
+  // CHECK: %[[SECOND:.*]] = llvm.inline_asm {{.*}} %[[X]]#1,
+  // CHECK: vector.from_elements %[[FIRST]], %[[SECOND]]
+  func.func @several(%x: vector<2xf32>, %p: vector<2xi32>, %k: vector<2xi32>, %sink: vector<2xi1>) -> vector<2xf32> {
+    %hidden = arith.constant dense<0xFF800000> : vector<2xf32>
+    %near = arith.cmpi sge, %p, %k : vector<2xi32>
+    %past = arith.cmpi sge, %k, %p : vector<2xi32>
+    %both = arith.andi %near, %past : vector<2xi1>
+    %any = arith.ori %both, %sink : vector<2xi1>
+    %y = arith.select %any, %x, %hidden : vector<2xi1>, vector<2xf32>
+    return %y : vector<2xf32>
+  }
+
+  // LLVM has one selection for one condition.
+  // CHECK-LABEL: func @one
+  // CHECK: arith.cmpi sge, %{{.*}} : vector<2xi32>
+  // CHECK: arith.select {{.*}} : vector<2xi1>, vector<2xf32>
+  func.func @one(%x: vector<2xf32>, %p: vector<2xi32>, %k: vector<2xi32>) -> vector<2xf32> {
+    %hidden = arith.constant dense<0xFF800000> : vector<2xf32>
+    %near = arith.cmpi sge, %p, %k : vector<2xi32>
+    %y = arith.select %near, %x, %hidden : vector<2xi1>, vector<2xf32>
+    return %y : vector<2xf32>
+  }
+}
+
+// Others have no registers to spare.
+// CHECK: gpu.module @ampere
+gpu.module @ampere [#nvvm.target<chip = "sm_80">] {
+  // CHECK-LABEL: func @pairs
+  // CHECK: arith.extf
+  // CHECK: arith.select {{.*}} : vector<2xi1>, vector<2xbf16>
+  func.func @pairs(%w: vector<2xbf16>, %d: vector<2xbf16>) -> (vector<2xf32>, vector<2xbf16>) {
+    %zero = arith.constant dense<0.0> : vector<2xbf16>
+    %f = arith.extf %w : vector<2xbf16> to vector<2xf32>
+    %shown = arith.cmpf une, %w, %zero : vector<2xbf16>
+    %s = arith.select %shown, %d, %zero : vector<2xi1>, vector<2xbf16>
+    return %f, %s : vector<2xf32>, vector<2xbf16>
+  }
+
+  // CHECK-LABEL: func @several
+  // CHECK: arith.select {{.*}} : vector<2xi1>, vector<2xf32>
+  func.func @several(%x: vector<2xf32>, %near: vector<2xi1>, %past: vector<2xi1>) -> vector<2xf32> {
+    %hidden = arith.constant dense<0xFF800000> : vector<2xf32>
+    %both = arith.andi %near, %past : vector<2xi1>
+    %y = arith.select %both, %x, %hidden : vector<2xi1>, vector<2xf32>
+    return %y : vector<2xf32>
+  }
+}

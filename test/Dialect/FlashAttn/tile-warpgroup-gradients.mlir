@@ -166,3 +166,30 @@ func.func @split_slopes(%q: memref<1x2x?x192xf16>, %k: memref<1x2x?x192xf16>, %v
     outs(%dq, %dk, %dv : memref<1x2x?x192xf16>, memref<1x2x?x192xf16>, memref<1x2x?x192xf16>)
   return
 }
+
+// -----
+
+// Whether a key exists, and is a sink, is said by the key's limit: no pair is compared for it.
+// CHECK-LABEL: func @sinks
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: flashattn.tile_mask
+// CHECK: %[[EXISTS:.*]] = arith.cmpi sge, %{{.*}} : vector<128x1xi32>
+// CHECK: arith.select %[[EXISTS]], %{{.*}}, %[[NEVER:.*]] : vector<128x1xi1>, vector<128x1xi32>
+// CHECK-COUNT-2: arith.cmpi sge, %{{.*}} : vector<128x128xi32>
+// CHECK: %[[SINK:.*]] = arith.cmpi sge, %{{.*}} : vector<128x1xi32>
+// CHECK: arith.select %[[SINK]], %{{.*}}, %[[NEVER]]
+// CHECK: arith.cmpi sge, %{{.*}} : vector<128x128xi32>
+// CHECK-NEXT: arith.ori
+// CHECK-NEXT: flashattn.tile_yield
+// What hidden pairs make goes in elements of 16 bits, as the weights that tell of it are; without a mask in f32, as above.
+// CHECK: %[[P:.*]] = arith.truncf
+// CHECK: %[[PRODUCTS:.*]] = arith.truncf
+// CHECK-NEXT: %[[SHOWN:.*]] = flashattn.tile_mask
+// CHECK-NEXT: arith.cmpf une, %[[P]], %[[NONE:.*]] : vector<128x128xbf16>
+// CHECK: arith.select %[[SHOWN]], %[[PRODUCTS]], %[[NONE]]
+func.func @sinks(%q: memref<1x2x?x64xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x64xbf16>, %dk: memref<1x2x?x64xbf16>, %dv: memref<1x2x?x64xbf16>) {
+  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?xf32>, memref<1x2x?x64xbf16>)
+    outs(%dq, %dk, %dv : memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>)
+  return
+}

@@ -254,8 +254,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     dP = wanted.dk ? gradients.multiply(dO, v) : Value();
   };
   auto buildInner = [&] {
-    Value final = gradients.buildFinal(weights, dP, loadColumns(QuerySums::Delta));
-    inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
+    inner = gradients.buildOperand(weights, dP, loadColumns(QuerySums::Delta), derivative);
   };
   // Consumers that split the sums each have one product, and what is made of it, before they add.
   bool isSplit = schedule.splitsSums();
@@ -269,7 +268,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     Value factors = derivative.slope
                         ? gradients.toDotType(gradients.buildInner(exact, exact, derivative))
                         : weights;
-    inner = gradients.toDotType(gradients.buildFinal(factors, dP, loadColumns(QuerySums::Delta)));
+    inner = gradients.buildOperand(factors, dP, loadColumns(QuerySums::Delta), /*derivative=*/{});
   }
   StageOp::create(b, loc);
   if (!isSplit)
@@ -406,8 +405,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
       StageOp::create(b, loc);
     ScoreDerivative derivative;
     Value weights = gradients.buildWeights(products, at, exponents, derivative);
-    Value final = gradients.buildFinal(weights, dP, deltas);
-    Value inner = gradients.toDotType(gradients.buildInner(weights, final, derivative));
+    Value inner = gradients.buildOperand(weights, dP, deltas, derivative);
     StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
     TileYieldOp::create(b, loc, product(inner, k, loop.getState()[0]));
     scale = derivative.factor;

@@ -205,13 +205,25 @@ Value ScoreGradientBuilder::hide(Value gradient, Value weights, bool inFullTiles
   return arith::SelectOp::create(b, loc, shown, gradient, splat(type, 0));
 }
 
-Value ScoreGradientBuilder::buildFinal(Value weights, Value dP, Value deltas) const {
+Value ScoreGradientBuilder::multiplyWeights(Value weights, Value dP, Value deltas) const {
   auto type = cast<VectorType>(dP.getType());
   Value factors = weights;
   if (weights.getType() != type)
     factors = arith::ExtFOp::create(b, loc, type, weights);
   Value difference = arith::SubFOp::create(b, loc, dP, spread(deltas, type));
-  return hide(arith::MulFOp::create(b, loc, factors, difference), weights, /*inFullTiles=*/false);
+  return arith::MulFOp::create(b, loc, factors, difference);
+}
+
+Value ScoreGradientBuilder::buildFinal(Value weights, Value dP, Value deltas) const {
+  return hide(multiplyWeights(weights, dP, deltas), weights, /*inFullTiles=*/false);
+}
+
+Value ScoreGradientBuilder::buildOperand(Value weights, Value dP, Value deltas,
+                                         const ScoreDerivative &derivative) const {
+  if (derivative.slope || !hidesPairs ||
+      weights.getType() != cast<VectorType>(dP.getType()).clone(dotType))
+    return toDotType(buildInner(weights, buildFinal(weights, dP, deltas), derivative));
+  return hide(toDotType(multiplyWeights(weights, dP, deltas)), weights, /*inFullTiles=*/false);
 }
 
 Value ScoreGradientBuilder::buildInner(Value weights, Value final,

@@ -5,6 +5,7 @@
 
 #include "Operands.h"
 #include "Scores.h"
+#include "flashattn/Analysis/MaskShape.h"
 
 namespace mlir::flashattn {
 
@@ -65,7 +66,9 @@ public:
                        bool fullTilesKeep = false)
       : TileBuilder(b, op.getLoc()), scores(b, op, columns, RowPattern(), fullTilesKeep),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
-        fullTilesHide(op.getKeep() && !fullTilesKeep) {}
+        fullTilesHide(op.getKeep() && !fullTilesKeep),
+        hidesPairs(op.getScheduleAttr().getRoles() &&
+                   classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 
   /// Each query of q times each key of k; and, of d_o and v, dP.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
@@ -76,7 +79,11 @@ public:
   /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products'
   /// type: then they need half the registers. `deltas` as QuerySums gives them.
   Value buildFinal(Value weights, Value dP, Value deltas) const;
-  /// What the gradient of the final scores is for the products before their scale.
+  /// What the gradient of the final scores is for the products before their scale, as an operand of
+  /// other products. What is hidden is so in pairs of elements, where weights are.
+  Value buildOperand(Value weights, Value dP, Value deltas,
+                     const ScoreDerivative &derivative) const;
+  /// The same in f32, of the gradient of the final scores.
   Value buildInner(Value weights, Value final, const ScoreDerivative &derivative) const;
   /// Leaves no tile full in `intervals`, of queries, where some of the `rows` keys from `firstKey`
   /// on do not exist, of which there are `keys`: only a mask hides those from sums over keys. `all`
@@ -88,12 +95,18 @@ public:
 
 private:
   Value spread(Value sums, VectorType tile) const;
+  Value multiplyWeights(Value weights, Value dP, Value deltas) const;
   Value hide(Value gradient, Value weights, bool inFullTiles) const;
 
   ScoreBuilder scores;
   Factor factor;
   FloatType dotType;
   bool fullTilesHide; ///< some pairs
+  /// Two elements at once, where they have 16 bits. Without a mask only a sequence's last tile
+  /// hides any, and the loop over all others then suffers from what ptxas makes of it: gradients
+  /// with D = 128 were 4 % slower on an H100. And there are chips without roles that compare no
+  /// bf16.
+  bool hidesPairs;
 };
 
 } // namespace mlir::flashattn
