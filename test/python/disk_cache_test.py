@@ -3,7 +3,6 @@
 # REQUIRES: python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s
 
-import contextlib
 import ctypes
 import fcntl
 import json
@@ -46,6 +45,14 @@ print(json.dumps({
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1  # of Linux
 SMALL = {"head_dim": 32, "dtype": "f32", "chip": "cpu"}
 OTHER = {**SMALL, "head_dim": 48}
+# Holds a lock until it is killed.
+HOLDER = """
+import fcntl, sys, time
+file = open(sys.argv[1], "w")
+fcntl.flock(file, fcntl.LOCK_EX)
+print("held", flush=True)
+time.sleep(600)
+"""
 HOPPER = {"head_dim": 64}
 
 
@@ -216,14 +223,9 @@ class DiskCacheTest(unittest.TestCase):
             after = library.disk_cache()
         self.assertEqual((after.made - before.made, after.found - before.found), (2, 10))
 
-    @contextlib.contextmanager
     def lock(self, path):
-        """Holds the lock of the code in a file, which is moved aside: a path beside the folder."""
-        aside = self.root / "aside"
-        path.rename(aside)
-        with open(self.folder / f"{path.name.split('-', 1)[1]}.lock", "w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
-            yield aside
+        """The lock of the code in a file."""
+        return self.folder / f"{path.name.split('-', 1)[1]}.lock"
 
     def waiting(self, pool):
         """A child that by now most likely waits for a lock; if not, it finds the code at once."""
@@ -235,21 +237,34 @@ class DiskCacheTest(unittest.TestCase):
     def test_lock_of_the_dead_is_taken(self):
         self.start(SMALL)
         (kept,) = self.files()
+        lock = self.lock(kept)
+        kept.unlink()
+        holder = subprocess.Popen([sys.executable, "-c", HOLDER, lock], stdout=subprocess.PIPE, text=True)  # fmt: skip
+        self.addCleanup(holder.communicate)
+        self.addCleanup(holder.kill)
+        self.assertEqual(holder.stdout.readline(), "held\n")
         with ThreadPoolExecutor() as pool:
-            with self.lock(kept):
-                waiting = self.waiting(pool)
-                begin = time.monotonic()
+            waiting = self.waiting(pool)
+            begin = time.monotonic()
+            holder.kill()
             self.assertEqual(waiting.result(), (0, 1))
         # The wait for a lock that somebody has would be 30 s.
         self.assertLess(time.monotonic() - begin, 15)
-        # The file that it left.
-        self.assertEqual(list(self.folder.glob("*.lock")), [])
+        self.assertFalse(lock.exists())
+        # One that is not even held.
+        kept.unlink()
+        lock.write_text("left")
+        self.assertEqual(self.counts(SMALL), (0, 1))
+        self.assertFalse(lock.exists())
 
     def test_waits_no_longer_than_for_the_code(self):
         self.start(SMALL)
         (kept,) = self.files()
+        aside = self.root / "aside"
+        kept.rename(aside)
         # Whoever lives holds the lock, and keeps it when the code is there.
-        with ThreadPoolExecutor() as pool, self.lock(kept) as aside:
+        with ThreadPoolExecutor() as pool, open(self.lock(kept), "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
             waiting = self.waiting(pool)
             begin = time.monotonic()
             aside.rename(kept)

@@ -124,8 +124,9 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
     ops that a score modification may hold are expanded or approximated by polynomials. What
     has no lowering is an error at its location.
 
-    In kernels for `sm_90a` elements of 16 bits stay in pairs, a register each: bf16 is extended by
-    shifting and masking, and what is to be 0 where others are gets a mask of both (`set` and `and`).
+    In kernels for chips with warpgroups elements of 16 bits stay in pairs, a register each: bf16 is
+    extended by shifting and masking, and what is to be 0 where others are gets a mask of both (`set`
+    and `and`).
     A selection by several conditions is one `selp`, an element after the other, where LLVM would make
     one for each condition and keep those of all elements until then.
 

@@ -1,6 +1,7 @@
 //===- MathToNVVM.cpp - flashattn-math-to-nvvm -----------------------------===//
 
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Target/Machine.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -168,13 +169,20 @@ FailureOr<SmallVector<Value>> getPairs(PatternRewriter &rewriter, Location loc, 
 /// of mma.sync's kernels have no register to spare, and sinks' gradients would spill; nor has each
 /// of their chips `set` of bf16.
 bool isForWarpgroups(Operation *op) {
-  auto isHopper = [](Attribute attr) {
+  auto hasWarpgroups = [](Attribute attr) {
     auto target = dyn_cast<NVVM::NVVMTargetAttr>(attr);
-    return target && target.getChip() == "sm_90a";
+    if (!target)
+      return false;
+    llvm::Expected<Machine> machine = Machine::get(target.getChip());
+    if (machine)
+      return machine->hasWarpgroups();
+    // Somebody else's kernels.
+    llvm::consumeError(machine.takeError());
+    return false;
   };
   auto kernels = op->getParentOfType<gpu::GPUModuleOp>();
   ArrayAttr targets = kernels ? kernels.getTargetsAttr() : ArrayAttr();
-  return targets && !targets.empty() && llvm::all_of(targets, isHopper);
+  return targets && !targets.empty() && llvm::all_of(targets, hasWarpgroups);
 }
 
 /// bf16 is the upper half of f32. As halves of a word LLVM keeps each in a register of its own,

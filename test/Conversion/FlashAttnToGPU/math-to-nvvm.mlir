@@ -165,3 +165,14 @@ gpu.module @ampere [#nvvm.target<chip = "sm_80">] {
     return %y : vector<2xf32>
   }
 }
+
+// Nor is anything known of a chip that has no row.
+// CHECK: gpu.module @unknown
+gpu.module @unknown [#nvvm.target<chip = "sm_123">] {
+  // CHECK-LABEL: func @pairs
+  // CHECK: arith.extf
+  func.func @pairs(%w: vector<2xbf16>) -> vector<2xf32> {
+    %f = arith.extf %w : vector<2xbf16> to vector<2xf32>
+    return %f : vector<2xf32>
+  }
+}

@@ -253,9 +253,6 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
     dP = wanted.dk ? gradients.multiply(dO, v) : Value();
   };
-  auto buildInner = [&] {
-    inner = gradients.buildOperand(weights, dP, loadColumns(QuerySums::Delta), derivative);
-  };
   // Consumers that split the sums each have one product, and what is made of it, before they add.
   bool isSplit = schedule.splitsSums();
   if (isSplit)
@@ -279,7 +276,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   if (wanted.dk) {
     if (!isSplit) {
       StageOp::create(b, loc);
-      buildInner();
+      inner = gradients.buildOperand(weights, dP, loadColumns(QuerySums::Delta), derivative);
       StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
     }
     yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
