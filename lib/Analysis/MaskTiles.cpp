@@ -8,6 +8,7 @@
 #include "flashattn/Analysis/MaskTiles.h"
 #include "MaskBounds.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "llvm/Support/MathExtras.h"
@@ -140,6 +141,8 @@ struct TileIntervalPlan::Interval {
   /// Fewer rows of the bounds, and what can be said of them for all `parameters`.
   void simplify(const Parameters &parameters, int64_t tile);
   TileInterval emit(Emitter &emitter, int64_t tile) const;
+  /// The only tile that the interval may have, whatever the parameters.
+  std::optional<int64_t> getOnlyTile(int64_t tile) const;
 };
 
 void TileIntervalPlan::Interval::simplify(const Parameters &parameters, int64_t tile) {
@@ -222,6 +225,26 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
   return result;
 }
 
+std::optional<int64_t> TileIntervalPlan::Interval::getOnlyTile(int64_t tile) const {
+  if (ofTiles)
+    return std::nullopt;
+  // Lower bounds say X[x] * x >= -constant, upper ones the same of a negative factor.
+  std::optional<int64_t> first, last;
+  for (const Row &row : visible.lower)
+    if (!dependsOnParameters(row)) {
+      int64_t bound = llvm::divideCeilSigned(-int64_t(row.back()), int64_t(row[X]));
+      first = std::max(first.value_or(bound), bound);
+    }
+  for (const Row &row : visible.upper)
+    if (!dependsOnParameters(row)) {
+      int64_t bound = llvm::divideFloorSigned(int64_t(row.back()), -int64_t(row[X]));
+      last = std::min(last.value_or(bound), bound);
+    }
+  if (!first || !last || *first < 0 || *first / tile != *last / tile)
+    return std::nullopt;
+  return *first / tile;
+}
+
 //===----------------------------------------------------------------------===//
 // Unions
 //===----------------------------------------------------------------------===//
@@ -278,14 +301,21 @@ bool TileIntervalPlan::findsEveryFullTile() const {
 }
 
 SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location loc, Value first,
-                                                 Value last, Value offset, Value nq,
-                                                 Value nk) const {
+                                                 Value last, Value offset, Value nq, Value nk,
+                                                 bool constants) const {
   Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
   e.parameters.resize(Offset + parameters->getQuotients().size());
   size_t n = intervals.size();
   SmallVector<TileInterval> result;
-  for (auto &interval : intervals)
-    result.push_back(interval->emit(e, tile));
+  for (auto &interval : intervals) {
+    std::optional<int64_t> only = constants ? interval->getOnlyTile(tile) : std::nullopt;
+    if (!only) {
+      result.push_back(interval->emit(e, tile));
+      continue;
+    }
+    Value begin = e.constant(*only);
+    result.push_back({begin, begin, begin, e.constant(*only + 1)});
+  }
 
   // Sort by begin: a bubble network in which an exchange is left out where its
   // outcome is proven for every interval that may stand there.
@@ -344,9 +374,18 @@ void flashattn::remarkInexactTiles(AttentionOpInterface op, int64_t tile, TileAx
 SmallVector<TileInterval> flashattn::buildKeyIntervals(OpBuilder &builder, Location loc,
                                                        ArrayRef<IntegerSet> visible,
                                                        Value firstPosition, Value lastPosition,
-                                                       Value nq, Value nk, int64_t tileN) {
+                                                       Value nq, Value nk, int64_t tileN,
+                                                       bool constants) {
   return TileIntervalPlan(visible, TileAxis::Keys, tileN)
-      .emit(builder, loc, firstPosition, lastPosition, /*offset=*/nullptr, nq, nk);
+      .emit(builder, loc, firstPosition, lastPosition, /*offset=*/nullptr, nq, nk, constants);
+}
+
+SmallVector<IntegerSet> flashattn::selectSetsFrom(ArrayRef<IntegerSet> visible, int64_t least) {
+  return llvm::filter_to_vector(visible, [&](IntegerSet set) {
+    FlatLinearValueConstraints pairs(set);
+    pairs.addBound(presburger::BoundType::LB, /*pos=*/1, least);
+    return !pairs.isIntegerEmpty();
+  });
 }
 
 SmallVector<TileInterval> flashattn::buildQueryIntervals(OpBuilder &builder, Location loc,

@@ -61,9 +61,10 @@ public:
   /// `first` and `last` (inclusive, first <= last) are the positions of the
   /// query tile (axis Keys) or the keys of the key tile (axis Queries), taken
   /// as they are: clamp `last` where a tile hangs over the end. `offset` is the
-  /// position of query 0; the axis Keys does not read it.
+  /// position of query 0; the axis Keys does not read it. With `constants` an interval that is one
+  /// tile at most, the same for all operands, is that tile, also where nothing of it is visible.
   SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
-                                 Value offset, Value nq, Value nk) const;
+                                 Value offset, Value nq, Value nk, bool constants = false) const;
 
   /// Whether a tile is in an interval only where it holds a visible pair, whatever the operands.
   bool isExact() const;
@@ -85,10 +86,14 @@ private:
 };
 
 /// Key tiles of a query tile with the positions [firstPosition, lastPosition]
-/// (inclusive); key tile t holds the keys [t*tileN, (t+1)*tileN) below nk.
+/// (inclusive); key tile t holds the keys [t*tileN, (t+1)*tileN) below nk. `constants` as above.
 SmallVector<TileInterval> buildKeyIntervals(OpBuilder &builder, Location loc,
                                             ArrayRef<IntegerSet> visible, Value firstPosition,
-                                            Value lastPosition, Value nq, Value nk, int64_t tileN);
+                                            Value lastPosition, Value nq, Value nk, int64_t tileN,
+                                            bool constants = false);
+
+/// The sets that show some query a key from number `least` on.
+SmallVector<IntegerSet> selectSetsFrom(ArrayRef<IntegerSet> visible, int64_t least);
 
 /// Query tiles of a key tile with the keys [firstKey, lastKey] (inclusive);
 /// query tile t holds the queries [t*tileM, (t+1)*tileM) below nq, at the

@@ -308,6 +308,26 @@ struct SelectByLogic : OpRewritePattern<arith::SelectOp> {
   }
 };
 
+/// A choice by one of two conditions, as of keys before a cut and behind it, is one of two choices:
+/// where it is known which, as in most tiles, the other goes away.
+struct SelectByEither : OpRewritePattern<arith::SelectOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::SelectOp op, PatternRewriter &rewriter) const override {
+    auto either = op.getCondition().getDefiningOp<arith::SelectOp>();
+    if (!either || !isForWarpgroups(op) || !isa<VectorType>(op.getType()) ||
+        either.getCondition().getType() != either.getType())
+      return failure();
+    auto choose = [&](Value condition) {
+      return arith::SelectOp::create(rewriter, op.getLoc(), condition, op.getTrueValue(),
+                                     op.getFalseValue());
+    };
+    Value first = choose(either.getTrueValue()), second = choose(either.getFalseValue());
+    rewriter.replaceOpWithNewOp<arith::SelectOp>(op, either.getCondition(), first, second);
+    return success();
+  }
+};
+
 /// Whether LLVM has instructions for `op` on NVPTX, of its own accord or once it is an intrinsic.
 bool isSelectable(Operation *op) {
   if (auto tanh = dyn_cast<math::TanhOp>(op))
@@ -345,7 +365,7 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::SqrtOp>>(ctx, "llvm.nvvm.sqrt.rn.f");
     patterns.add<ToIntrinsic<math::TruncOp>>(ctx, "llvm.trunc.f32");
     patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits, ExtendPairs, SelectPairs,
-                 SelectByLogic>(ctx);
+                 SelectByLogic, SelectByEither>(ctx);
     if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))) ||
         failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();

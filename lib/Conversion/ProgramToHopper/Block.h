@@ -151,6 +151,7 @@ public:
 private:
   void loadResidents(MutableArrayRef<IRMapping> programs, Value slot);
   Value produce(const Group &group, Value slot, Value step);
+  SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, ArrayRef<Value> origin);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
   void prepareNext(Value round, Value rounds);
   void prepareClaimed(Value round);

@@ -42,8 +42,18 @@ public:
     copied.panels = op.getPanels().value_or(copied.panels);
     int64_t bytes = copied.getBytes() + op.getBeside().value_or(0);
     BarrierExpectOp::create(b, loc, ring.getBarriers(), full, b.getI64IntegerAttr(bytes));
-    TmaLoadOp::create(b, loc, op.getMap(), op.getCoordinates(), tile, ring.getBarriers(), full,
-                      op.getPanelsAttr());
+    if (op.getPieces().empty()) {
+      TmaLoadOp::create(b, loc, op.getMap(), op.getCoordinates(), tile, ring.getBarriers(), full,
+                        op.getPanelsAttr());
+      return;
+    }
+    int64_t rows = op.getMapType().getRows();
+    SmallVector<Value> coordinates(op.getCoordinates());
+    for (auto [number, piece] : llvm::enumerate(op.getPieces())) {
+      coordinates[*op.getAlong()] = piece;
+      TmaLoadOp::create(b, loc, op.getMap(), coordinates, rowsOf(tile, number * rows, rows),
+                        ring.getBarriers(), full, op.getPanelsAttr());
+    }
   }
 
   void putRow(RingPutRowOp op) {

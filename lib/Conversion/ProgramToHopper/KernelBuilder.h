@@ -55,6 +55,17 @@ public:
                                      strides);
   }
 
+  /// `count` rows of `tile`, memref<panels x rows x columns>, from `first` on.
+  Value rowsOf(Value tile, int64_t first, int64_t count) {
+    ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();
+    SmallVector<OpFoldResult> strides(3, b.getIndexAttr(1));
+    SmallVector<OpFoldResult> offsets = {b.getIndexAttr(0), b.getIndexAttr(first),
+                                         b.getIndexAttr(0)};
+    SmallVector<OpFoldResult> sizes = {b.getIndexAttr(shape[0]), b.getIndexAttr(count),
+                                       b.getIndexAttr(shape[2])};
+    return memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
+  }
+
 protected:
   RewriterBase &b;
 };

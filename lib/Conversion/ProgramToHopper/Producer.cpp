@@ -45,6 +45,23 @@ void ProducerBuilder::prepare(const Group &group, Value slot) {
     loadResidents(programs, slot);
 }
 
+/// The rows at which the pieces of a tile lie that begins at `origin`; none where it is whole.
+SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mapping,
+                                               ArrayRef<Value> origin) {
+  SmallVector<Value> pieces;
+  if (load.getCuts().empty())
+    return pieces;
+  for (int64_t row = 0; row < load.getTileType().getDimSize(0); row += LoadTileOp::kPieceRows) {
+    Value number = add(origin[*load.getRowDim()], index(row)), place = number;
+    for (auto [cut, skip] : llvm::zip_equal(load.getCuts(), load.getSkips())) {
+      Value here = less(number, clone(cut, mapping));
+      place = add(place, select(here, index(0), clone(skip, mapping)));
+    }
+    pieces.push_back(place);
+  }
+  return pieces;
+}
+
 /// Puts the tiles of one interval into the rings; the steps up to its end.
 Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value interval, Value step) {
   HullBuilder hulls(b, plan, block);
@@ -53,7 +70,7 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   // Before the loop, or the copies of one loop would stand in for another's.
   TileLoopOp program = plan.loop;
   for (LoadTileOp load : plan.streams)
-    for (Value v : load.getIndices())
+    for (Value v : llvm::concat<Value>(load.getIndices(), load.getCuts(), load.getSkips()))
       if (!dependsOn(v, program.getTile()))
         clone(v, mapping);
   for (const BlockPlan::Row &row : plan.rows)
@@ -77,7 +94,12 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
     IntegerAttr panels;
     if (stream.getOnes())
       panels = b.getI64IntegerAttr(countCopiedPanels(stream));
-    auto put = hopper::RingPutOp::create(b, loc, ring, now, map, getOrigin(stream, mapping),
+    SmallVector<Value> origin = getOrigin(stream, mapping),
+                       pieces = findPieces(stream, mapping, origin);
+    IntegerAttr along;
+    if (!pieces.empty())
+      along = b.getI64IntegerAttr(*stream.getRowDim());
+    auto put = hopper::RingPutOp::create(b, loc, ring, now, map, origin, pieces, along,
                                          /*beside=*/IntegerAttr(), panels);
     int64_t beside = 0;
     for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {

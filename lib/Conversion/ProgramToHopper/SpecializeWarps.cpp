@@ -42,10 +42,11 @@ private:
 
 /// Tensor maps that copy one panel of a tile at a time.
 void LaunchBuilder::makeMaps() {
-  auto make = [&](auto access, Value memref) -> Value {
+  auto make = [&](auto access, Value memref, bool inPieces) -> Value {
     VectorType tile = access.getTileType();
-    auto type = hopper::TensorMapType::get(b.getContext(), tile.getDimSize(0),
-                                           getPanelColumns(tile), tile.getElementType());
+    int64_t rows = inPieces ? LoadTileOp::kPieceRows : tile.getDimSize(0);
+    auto type = hopper::TensorMapType::get(b.getContext(), rows, getPanelColumns(tile),
+                                           tile.getElementType());
     IntegerAttr outerDim, outerRows;
     if (access.getDims().size() > 2) {
       outerDim = b.getI64IntegerAttr(access.getDims().front());
@@ -55,11 +56,11 @@ void LaunchBuilder::makeMaps() {
         b, loc, type, memref, b.getI64IntegerAttr(*access.getRowDim()), outerDim, outerRows);
   };
   for (LoadTileOp load : plan.residents)
-    values.residentMaps.push_back(make(load, load.getSource()));
+    values.residentMaps.push_back(make(load, load.getSource(), /*inPieces=*/false));
   for (LoadTileOp load : plan.streams)
-    values.streamMaps.push_back(make(load, load.getSource()));
+    values.streamMaps.push_back(make(load, load.getSource(), !load.getCuts().empty()));
   for (StoreTileOp store : plan.outputs)
-    values.outputMaps.push_back(make(store, store.getTarget()));
+    values.outputMaps.push_back(make(store, store.getTarget(), /*inPieces=*/false));
 }
 
 /// The program that runs right before this one, which begins beside it.

@@ -233,6 +233,8 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (schedule.getRoles().getLateRescale())
     return "expected late_rescale 0 for gradients, which have no maxima to judge";
+  if (schedule.getRoles().getJoins())
+    return "expected joins 0 for gradients, whose programs keep their keys";
   // The last product of a step runs beside the first one of the next, and both read such a tile.
   if (schedule.getStages() < 2)
     return llvm::formatv("expected 2 stages or more, of which a step and the one before it read a "

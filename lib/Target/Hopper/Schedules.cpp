@@ -23,7 +23,7 @@ namespace {
 struct RolesRow {
   MaskShape shape;
   int64_t maxWidth, maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
-      queryStages, claimsBelow, pack;
+      queryStages, claimsBelow, pack, joins;
 };
 struct DecodeRow {
   int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
@@ -101,6 +101,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     roles.blocks = row.blocks;
     roles.queryStages = row.queryStages;
     roles.claimsBelow = row.claimsBelow;
+    roles.joins = row.joins;
     ScheduleFields fields = makeFields(row.tileN, row.stages, row.pack, roles, element);
     // With few rescalings first: in bf16 where sums of rows can be products, which take registers
     // of which several blocks have none to spare. Judged late 2 to 8 % faster on an H200, in bf16
@@ -159,6 +160,9 @@ static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
   SmallVector<IntegerSet> visible = op.getVisibleSets();
   if (visible.size() < 2)
     return visible.size();
+  // Joined ones are one.
+  if (schedule.getRoles().getJoins())
+    return 1;
   return TileIntervalPlan(visible, TileAxis::Keys, schedule.getTileN()).size();
 }
 
@@ -302,6 +306,29 @@ static std::string explainLateRefusal(AttentionOp op, ScheduleAttr schedule) {
   return "";
 }
 
+/// What joining keys asks: that a block has one program, and that a key's number is asked for by
+/// the mask alone.
+static std::string explainJoinRefusal(AttentionOp op, ScheduleAttr schedule) {
+  if (!schedule.getRoles().getJoins())
+    return "";
+  if (int64_t consumers = schedule.getRoles().getConsumers(); consumers != 1)
+    return llvm::formatv(
+        "expected one consumer with joins, whose keys no other shares, but got {0}", consumers);
+  if (schedule.getSplits() > 1)
+    return llvm::formatv("expected joins 0 where keys are cut into parts but got splits {0}",
+                         schedule.getSplits());
+  StringRef other = op.hasScoreMod() ? "a score_mod"
+                    : op.getBias()   ? "a bias"
+                    : op.getKeep()   ? "a keep"
+                    : op.getKvLen()  ? "a kv_len"
+                                     : "";
+  if (!other.empty())
+    return llvm::formatv("expected joins 0 where more than the mask asks for a key's number, but "
+                         "there is {0}",
+                         other);
+  return "";
+}
+
 std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                        const Machine &machine) {
   if (machine.hasWarpgroups() && !op.getElementType().isF32())
@@ -319,8 +346,10 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                          "rows are products and make up for what large weights lose, but got {0} "
                          "and Dv {1}",
                          rescale, op.getDv());
-  if (std::string reason = explainLateRefusal(op, schedule); !reason.empty())
-    return reason;
+  for (const std::string &reason :
+       {explainLateRefusal(op, schedule), explainJoinRefusal(op, schedule)})
+    if (!reason.empty())
+      return reason;
   if (int64_t stages = schedule.getRoles().getAddStages())
     return llvm::formatv(
         "expected add_stages 0 but for gradients, whose programs may add sums, but "

@@ -76,6 +76,12 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
           fields.splits = problem.splits;
           add(fields);
+          // Refused where more than the mask asks for a key's number.
+          if (roles.consumers == 1 && problem.packs && problem.splits == 1) {
+            fields.roles->joins = 1;
+            add(fields);
+            fields.roles->joins = 0;
+          }
           // Refused where sums of rows cannot be products, or scores not be made again.
           fields.roles->rescale = kFewRescales;
           if (problem.element.isBF16() && roles.blocks == 1)
@@ -88,7 +94,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
   };
   for (int64_t consumers : orElse(grid.consumers, {1, 2, 3}))
     // Room for several blocks is where there is one consumer.
-    for (int64_t blocks : orElse(grid.blocks, consumers == 1 ? ArrayRef<int64_t>({1, 2, 3})
+    for (int64_t blocks : orElse(grid.blocks, consumers == 1 ? ArrayRef<int64_t>({1, 2, 3, 4})
                                                              : ArrayRef<int64_t>({1})))
       for (ProgramAxis along : {ProgramAxis::QueryTile, ProgramAxis::Head}) {
         // A single one has no neighbour, and a group of one head no neighbours.
@@ -108,7 +114,7 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
             continue;
           for (int64_t pack : orElse(grid.pack, {2, 4, 8, 16}))
             if (pack > 1 && (!grid.pack.empty() || problem.group % pack == 0))
-              addAll(roles, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}}, pack);
+              addAll(roles, {32, 48, 64, 80, 128}, {2}, {{1, 1}, {1, 2}, {1, 2, kMostKeys}}, pack);
         }
       }
 }

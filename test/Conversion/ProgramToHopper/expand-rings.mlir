@@ -71,3 +71,21 @@ func.func @beside(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<80x64xf
       : !ring, memref<?x?xf32>, memref<3x64xf32, #gpu.address_space<workgroup>>
   return
 }
+
+// A tile in pieces completes one barrier: each has its own row, and its own rows of the place.
+// CHECK-LABEL: func @pieces
+// CHECK-SAME: %[[MAP:[a-z0-9]+]]: !hopper.tensor_map<40x64xf16>, %[[STEP:[a-z0-9]+]]: index, %[[B:[a-z0-9]+]]: index, %[[R0:[a-z0-9]+]]: index, %[[R1:[a-z0-9]+]]: index
+// CHECK: %[[TILE:.*]] = memref.subview %{{.*}}[%{{.*}}, 0, 0, 0] [1, 2, 80, 64]
+// CHECK: hopper.barrier_expect %[[BARS:.*]][%[[FULL:.*]]], 20480
+// CHECK: %[[FIRST:.*]] = memref.subview %[[TILE]][0, 0, 0] [2, 40, 64] [1, 1, 1]
+// CHECK: hopper.tma_load %[[MAP]][%[[B]], %[[R0]], %[[B]]] to %[[FIRST]], %[[BARS]][%[[FULL]]]
+// CHECK: %[[SECOND:.*]] = memref.subview %[[TILE]][0, 40, 0] [2, 40, 64] [1, 1, 1]
+// CHECK: hopper.tma_load %[[MAP]][%[[B]], %[[R1]], %[[B]]] to %[[SECOND]], %[[BARS]][%[[FULL]]]
+// CHECK-NOT: hopper.tma_load
+// CHECK: return
+func.func @pieces(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<40x64xf16>, %step: index,
+                  %b: index, %first: index, %second: index) {
+  %ring = hopper.make_ring %tiles, %bars[4] : !tiles, !bars to !ring
+  hopper.ring_put %ring at %step from %map[%b, %b, %b] pieces(%first, %second) along 1 : !ring, !hopper.tensor_map<40x64xf16>
+  return
+}

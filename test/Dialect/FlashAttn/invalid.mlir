@@ -194,6 +194,11 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_til
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'joins' between 0 and 1 but got 2}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale = 1, section = 1, joins = 2>} { return }
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'add_stages' between 0 and 2 but got 3}}
 func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 3>} { return }
 

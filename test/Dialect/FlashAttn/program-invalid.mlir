@@ -608,3 +608,31 @@ func.func @ones(%k: memref<?x64xbf16>, %n: index) {
       : memref<?x64xbf16> -> vector<32x64xbf16>
   return
 }
+
+// -----
+
+func.func @cuts(%k: memref<?x64xbf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected as many skips as cuts, 2, but got 1}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] cuts(%n, %n) skips(%n) in_bounds [false, false]
+      : memref<?x64xbf16> -> vector<32x64xbf16>
+  return
+}
+
+// -----
+
+// Pieces of 8 rows.
+func.func @pieces(%k: memref<?x64xbf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected cuts in a multiple of 8 rows along one dimension, without below, but got 'vector<20x64xbf16>'}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] cuts(%n) skips(%n) in_bounds [false, false]
+      : memref<?x64xbf16> -> vector<20x64xbf16>
+  return
+}
+
+// -----
+
+func.func @cuts_below(%k: memref<?x64xbf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected cuts in a multiple of 8 rows along one dimension, without below, but got 'vector<32x64xbf16>'}}
+  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] below %n cuts(%n) skips(%n) in_bounds [false, false]
+      : memref<?x64xbf16> -> vector<32x64xbf16>
+  return
+}

@@ -137,6 +137,22 @@ func.func @banded_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: me
   return
 }
 
+// A group's heads fill the tile, whose keys are joined to tiles of their own; but where a key's number
+// says more than whether it is hidden.
+// CHECK-LABEL: @joined
+// CHECK: schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale = 4, section = 1, blocks = 4, query_stages = 2, claims_below = 2147483647, joins = 1>>)
+// CHECK: softcap({{.*}}) schedule(<tile_m = 64, tile_n = 48, {{.*}}pack = 8, {{.*}}joins = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}pack = 8, {{.*}}blocks = 4>>)
+func.func @joined(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %v: memref<?x8x?x64xf16>, %o: memref<?x64x?x64xf16>, %lengths: memref<?xi32>) {
+  flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>) ins(%q, %k, %v : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+    outs(%o : memref<?x64x?x64xf16>)
+  flashattn.attention mask(#flashattn.window<left = 127, right = 0>) softcap(30.0) ins(%q, %k, %v : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+    outs(%o : memref<?x64x?x64xf16>)
+  flashattn.attention mask(#flashattn.window<left = 127, right = 0>) ins(%q, %k, %v : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+    kv_len(%lengths : memref<?xi32>) outs(%o : memref<?x64x?x64xf16>)
+  return
+}
+
 // The same of programs that are not short.
 // CHECK-LABEL: @wide_band_d64
 // CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
@@ -534,6 +550,38 @@ func.func @late_rescale_wide(%q: memref<?x?x?x64xf16>) {
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 5, section = 1, late_rescale = 1>>
 func.func @late_enough(%q: memref<?x?x?x64xf16>) {
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @joins_consumers(%q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected one consumer with joins, whose keys no other shares, but got 3}}
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @joins_splits(%q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected joins 0 where keys are cut into parts but got splits 4}}
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>) {
+  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a bias}}
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) bias(%bias : memref<1x1x?x?xf16>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @joins_kv_len(%q: memref<?x?x?x64xf16>, %n: memref<?xi32>) {
+  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a kv_len}}
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>) outs(%q : memref<?x?x?x64xf16>)
   return
 }
 

@@ -135,3 +135,19 @@ func.func @row_places(%ring: !hopper.ring<3x2x80x64xf16>, %s: memref<?xf32>, %p:
   hopper.ring_put_row %ring at %i from %s[%i] to %p : !hopper.ring<3x2x80x64xf16>, memref<?xf32>, memref<2x64xf32, #gpu.address_space<workgroup>>
   return
 }
+
+// -----
+
+func.func @too_few_pieces(%ring: !hopper.ring<3x1x48x64xf16>, %m: !hopper.tensor_map<8x64xf16>, %i: index) {
+  // expected-error @+1 {{expected the box of '!hopper.tensor_map<8x64xf16>' to be one of 2 pieces of a panel of a tile of '!hopper.ring<3x1x48x64xf16>'}}
+  hopper.ring_put %ring at %i from %m[%i, %i] pieces(%i, %i) along 0 : !hopper.ring<3x1x48x64xf16>, !hopper.tensor_map<8x64xf16>
+  return
+}
+
+// -----
+
+func.func @along(%ring: !hopper.ring<3x1x16x64xf16>, %m: !hopper.tensor_map<8x64xf16>, %i: index) {
+  // expected-error @+1 {{expected 'along' with pieces alone, from 0 to 1}}
+  hopper.ring_put %ring at %i from %m[%i, %i] pieces(%i, %i) along 2 : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
+  return
+}

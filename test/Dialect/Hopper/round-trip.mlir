@@ -249,3 +249,12 @@ func.func @groups(%id: i32) {
   hopper.wait_stores
   return
 }
+
+// A tile that comes in pieces.
+// CHECK-LABEL: func @pieces
+// CHECK: hopper.ring_put %{{.*}} at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] pieces(%{{.*}}, %{{.*}}) along 0 panels 1 : !hopper.ring<3x2x16x64xf16>, !hopper.tensor_map<8x64xf16>
+func.func @pieces(%ring: !hopper.ring<3x2x16x64xf16>, %m: !hopper.tensor_map<8x64xf16>, %i: index, %j: index) {
+  hopper.ring_put %ring at %i from %m[%i, %i] pieces(%i, %j) along 0 panels 1
+      : !hopper.ring<3x2x16x64xf16>, !hopper.tensor_map<8x64xf16>
+  return
+}

@@ -26,12 +26,14 @@ MASKS = {
     "sinks": "mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, "
              "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
 }
-WIDE = {"wide window": "mask(#flashattn.window<left = 16383, right = 0>)"}
+WINDOWS = {"narrow window": "mask(#flashattn.window<left = 127, right = 0>)",
+           "wide window": "mask(#flashattn.window<left = 16383, right = 0>)"}
 # A division of the ends of each query tile.
 DIVIDED = {"chunks": "mask(affine_set<(p, k)[nq, nk] : (k - 512 * (p floordiv 512) >= 0, p - k >= 0)>)"}
 # What a row's class says of these masks: shape, and most keys of a query.
 SHAPES = {"none": ("Full", 0), "causal": ("Triangular", 0), "window": ("Banded", 1024),
-          "sinks": ("Banded", 1028), "wide window": ("Banded", 16384), "chunks": ("Banded", 512)}
+          "sinks": ("Banded", 1028), "narrow window": ("Banded", 128), "wide window": ("Banded", 16384),
+          "chunks": ("Banded", 512), "sinks kv_len": ("Banded", 1028)}
 
 # Heads of a group in one tile's rows, in both layouts.
 PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, "
@@ -45,6 +47,9 @@ FEW = {"1 query": "", "7 queries": "mask(#flashattn.causal)"}
 # A keep lists its key tiles in a kernel of its own.
 KEEPS = {"keep": MASKS["none"], "keep causal": MASKS["causal"]}
 KEEP = "memref<1x1x?x?xi1>"
+
+# Keys of a batch's own number are not joined.
+LENGTHS = {"sinks kv_len": MASKS["sinks"]}
 
 # What else the scores may have where gradients are made: clauses in front of the operands, and more
 # operands, with their types.
@@ -103,7 +108,7 @@ def row_classes(chip):
         for row in table("Hopper", "ROLES"):
             shape, width, most = row[0], row[1], int(row[2])
             names = ("tile_n", "stages", "consumers", "registers", "producer_registers", "section",
-                     "blocks", "query_stages", "claims_below", "pack")
+                     "blocks", "query_stages", "claims_below", "pack", "joins")
             yield (row, lambda case, shape=shape, width=width, most=most:
                    case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
                    and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
@@ -132,7 +137,7 @@ def row_classes(chip):
 
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
-    left_out = {"tile_q": "none", "apart": "false", "claims_below": "0"}
+    left_out = {"tile_q": "none", "apart": "false", "claims_below": "0", "joins": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, tiles are no wider than this.
     widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None
@@ -146,9 +151,9 @@ def row_of(case, text, classes):
     return None
 
 
-def module(element, dim, clauses, queries="?", keep=False, group=0):
-    parameter = f", %keep: {KEEP} {{flashattn.aligned_rows}}" if keep else ""
-    keep = f"keep(%keep : {KEEP})" if keep else ""
+def module(element, dim, clauses, queries="?", keep=False, lengths=False, group=0):
+    parameter = f", %keep: {KEEP} {{flashattn.aligned_rows}}" if keep else ", %lengths: memref<?xi32>" if lengths else ""
+    keep = f"keep(%keep : {KEEP})" if keep else "kv_len(%lengths : memref<?xi32>)" if lengths else ""
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
     t, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x{queries}x{dim}x{element}>"
     lse = f"memref<?x{heads}x?xf32>"
@@ -200,7 +205,8 @@ def cases(chip):
                         Case("bf16", dim, mask) for dim in (64, 128, 192, 256) for mask in FEW] + [
                             Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
                                 Case("bf16", 64, "wide window"), Case("f16", 128, "chunks"), Case("bf16", 64, "sinks", 8),
-                                Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4)]
+                                Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4), Case("f16", 64, "narrow window"),
+                                Case("bf16", 64, "sinks kv_len", 8), Case("bf16", 64, "sinks kv_len", 4)]
     # All masks share the loops' code; one head dimension sees every one of them.
     few = [("bf16", 64), ("bf16", 128), ("bf16", 256), ("f32", 16), ("f32", 32), ("f32", 128)]
     return [Case(element, dim, mask) for element in ("f16", "bf16", "f32")
@@ -233,9 +239,9 @@ ADDING_BYTES = 256
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
 # loaded: of a keep in the tiles that it cuts alone.
 LOADED = {"bias": 112, "keep": 112}
-# Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
+# Where blocks claim groups, of masks with several intervals or of 4 blocks at once: what the one thread that brings tiles keeps
 # of a group from its preparation on, and nothing in a loop over tiles.
-CLAIMED = {"sinks": 36, "chunks": 36}
+CLAIMED = {"sinks": 36, "chunks": 36, "narrow window": 8}
 
 
 def check_report(report, few=0):
@@ -369,9 +375,9 @@ def check(ptxas, chip, nvdisasm, case):
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands)
     else:
-        clauses = {**MASKS, **WIDE, **DIVIDED, **PACKS, **FEW, **KEEPS}[case.mask].replace("ELEMENT", case.element)
+        clauses = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **KEEPS, **LENGTHS}[case.mask].replace("ELEMENT", case.element)
         queries = case.mask.split()[0] if case.mask in FEW else "?"
-        text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.group)
+        text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.mask in LENGTHS, case.group)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
     if case.op != "attention":
         name = f"{case.op} {name}"

@@ -241,6 +241,13 @@ LogicalResult LoadTileOp::verify() {
     return failure();
   if (getBelow() && !getRowDim())
     return emitOpError() << "expected rows of their own with below but got rows that are the same";
+  if (getCuts().size() != getSkips().size())
+    return emitOpError() << "expected as many skips as cuts, " << getCuts().size() << ", but got "
+                         << getSkips().size();
+  if (!getCuts().empty() && (!getRowDim() || getDims().size() != 2 ||
+                             getTileType().getDimSize(0) % kPieceRows != 0 || getBelow()))
+    return emitOpError() << "expected cuts in a multiple of " << kPieceRows
+                         << " rows along one dimension, without below, but got " << getTileType();
   if (!getOnes())
     return success();
   int64_t last = getMemRefType().getRank() - 1;

@@ -32,6 +32,10 @@ public:
                                          op.getElementType()} {}
 
   ProgramOp build();
+  /// Keys that are visited together or not at all.
+  int64_t getKeysPerTile() const {
+    return joinsKeys() ? LoadTileOp::kPieceRows : schedule.getTileN();
+  }
 
 private:
   // Several parts of the keys.
@@ -48,6 +52,7 @@ private:
   };
   Positions getPositions(const KeyRange &keys, Value row, int64_t rows) const;
   SmallVector<TileInterval> getIntervals(const KeyRange &keys, const Positions &queries) const;
+  bool joinsKeys() const { return schedule.getRoles() && schedule.getRoles().getJoins(); }
   RowPattern getPattern() const;
   void buildProgram(ProgramPoint at, const ScoreBuilder &scores, const OnlineSoftmax &softmax);
   RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
@@ -143,11 +148,11 @@ ForwardBuilder::Positions ForwardBuilder::getPositions(const KeyRange &keys, Val
   return {first, sub(add(end, keys.offset), index(1))};
 }
 
-/// The key tiles that the mask shows to them.
+/// The key tiles that the mask shows to them or, where they are joined, the pieces.
 SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
                                                        const Positions &queries) const {
   return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sizes.queries, keys.keys,
-                           schedule.getTileN());
+                           getKeysPerTile(), /*constants=*/joinsKeys());
 }
 
 /// Lists the key tiles that `keep` shows, of those in the mask's intervals, for all programs that
@@ -183,6 +188,13 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   RowState state = softmax.begin();
   if (intervals.empty())
     return state;
+  // Of joined keys a tile is one of their sequence.
+  std::optional<JoinedKeys> joined;
+  if (joinsKeys()) {
+    joined = joinIntervals(b, loc, intervals, schedule.getTileN());
+    intervals = joined->interval;
+  }
+  const JoinedKeys *join = joined ? &*joined : nullptr;
   SmallVector<Value> bounds, listIndices;
   for (const TileInterval &interval : intervals)
     bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
@@ -198,10 +210,11 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
   // What lies past kv_len is there and must not be read.
   Value below = op.getKvLen() ? keys.keys : Value();
-  Value k = operands.loadKeys(op.getK(), at, tile, below), products = scores.multiply(q, k);
+  Value k = operands.loadKeys(op.getK(), at, tile, below, /*ones=*/false, join);
+  Value products = scores.multiply(q, k);
   StageOp::create(b, loc);
   Value shaped = scores.shape(
-      products, {at.batch, at.head, at.tile, tile, position, key, sizes.queries, keys.keys});
+      products, {at.batch, at.head, at.tile, tile, position, key, sizes.queries, keys.keys, join});
   SmallVector<Value> factors;
   if (RolesAttr roles = schedule.getRoles(); roles && roles.getLateRescale())
     factors = {q, k};
@@ -211,7 +224,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   // With roles two products that do not wait for each other stand side by side, and the softmax of
   // this tile beside the second.
   StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
-  Value v = operands.loadKeys(op.getV(), at, tile, below, schedule.sumsByProducts(op.getDv()));
+  Value v =
+      operands.loadKeys(op.getV(), at, tile, below, schedule.sumsByProducts(op.getDv()), join);
   inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
   return RowState::from(loop.getResults());
@@ -314,10 +328,11 @@ FailureOr<ProgramOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, Atte
   if (failed(verifyScoreModVectorizes(op)))
     return failure();
   warnHiddenRows(op);
-  remarkInexactTiles(op, op.getScheduleAttr().getTileN());
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
-  ProgramOp program = ForwardBuilder(op, rewriter).build();
+  ForwardBuilder builder(op, rewriter);
+  remarkInexactTiles(op, builder.getKeysPerTile());
+  ProgramOp program = builder.build();
   rewriter.eraseOp(op);
   return program;
 }

@@ -123,7 +123,7 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
 }
 
 Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                         Value below, bool ones) const {
+                         Value below, bool ones, const JoinedKeys *joined) const {
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
   auto type = VectorType::get({rows, columns}, op.getElementType());
   SmallVector<Value> indices = {batch, head, tile, index(0)};
@@ -131,8 +131,14 @@ Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int6
     std::swap(indices[1], indices[2]);
   int64_t dims[] = {op.getSeqDim(), 3};
   bool inBounds[] = {false, columns == getColumns(memref)};
-  return toDotType(LoadTileOp::create(b, loc, type, memref, indices, below, dims,
-                                      /*shape=*/nullptr, inBounds, ones));
+  auto load = LoadTileOp::create(b, loc, type, memref, indices, below, dims, /*shape=*/nullptr,
+                                 inBounds, ones);
+  if (joined)
+    for (const JoinedKeys::Part &part : joined->parts) {
+      load.getCutsMutable().append(part.cut);
+      load.getSkipsMutable().append(part.skip);
+    }
+  return toDotType(load);
 }
 
 Value Operands::loadQueries(const ProgramPoint &at) const {
@@ -145,9 +151,9 @@ Value Operands::loadQueries(const ProgramPoint &at) const {
                                       packed.inBounds));
 }
 
-Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below,
-                         bool ones) const {
-  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), below, ones);
+Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones,
+                         const JoinedKeys *joined) const {
+  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), below, ones, joined);
 }
 
 /// A tile along the sequence of a memref of `layout`.

@@ -3,6 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 
+#include "JoinKeys.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 
@@ -63,13 +64,14 @@ public:
   /// type that products take. Rows from `below` on read as 0; null: the end. With `ones` columns of
   /// 1 come behind the memref's.
   Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows, Value below = {},
-                 bool ones = false) const;
+                 bool ones = false, const JoinedKeys *joined = nullptr) const;
   /// Writes a tile of the schedule's rows, of the memref's type.
   void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
-  /// The tile of `k` or `v` at `tile` of the keys. `below` and `ones` as above.
-  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below,
-                 bool ones = false) const;
+  /// The tile of `k` or `v` at `tile` of the keys, or of the sequence of `joined` ones. `below` and
+  /// `ones` as above.
+  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones = false,
+                 const JoinedKeys *joined = nullptr) const;
   /// vector<MxDv>, of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
   /// vector<M>, f32.

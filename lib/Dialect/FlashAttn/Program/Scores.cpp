@@ -105,18 +105,56 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *d
   return arith::SelectOp::create(b, loc, findVisible(at), scores, minusInf(type));
 }
 
+/// The numbers of `count` columns from 0 on: vector<1x`count`xi32>.
+Value ScoreBuilder::step(int64_t count) const {
+  Value number = vector::StepOp::create(b, loc, VectorType::get({count}, b.getIndexType()));
+  number = arith::IndexCastOp::create(b, loc, VectorType::get({count}, b.getI32Type()), number);
+  return vector::ShapeCastOp::create(b, loc, VectorType::get({1, count}, b.getI32Type()), number);
+}
+
 /// A7: columns that are queries which exist. Rows that are none make nothing that is written.
 Value ScoreBuilder::findQueries(const ScorePlace &at) const {
-  auto type = VectorType::get({1, queries}, b.getI32Type());
-  Value number = arith::IndexCastOp::create(
-      b, loc, VectorType::get({queries}, b.getI32Type()),
-      vector::StepOp::create(b, loc, VectorType::get({queries}, b.getIndexType())));
-  number = vector::ShapeCastOp::create(b, loc, type, number);
   Value left = arith::IndexCastOp::create(b, loc, b.getI32Type(),
                                           sub(at.queries, mul(at.queryTile, queries)));
   VectorType tile = getTileType(b.getI32Type());
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, broadcast(tile, left),
-                               vector::BroadcastOp::create(b, loc, tile, number));
+                               vector::BroadcastOp::create(b, loc, tile, step(queries)));
+}
+
+/// The pairs that the mask shows. Of joined keys those behind each cut are at numbers of their own.
+Value ScoreBuilder::findInMask(const ScorePlace &at) const {
+  // A thread of a warpgroup keeps the limits of its few rows, and compares them with constants.
+  // Elsewhere, without registers for that, they stand at the queries.
+  TileAxis numbers = op.getScheduleAttr().getRoles() ? columns : TileAxis::Keys;
+  auto build = [&](ArrayRef<IntegerSet> sets, Value key) {
+    return buildVisibleTile(b, loc, sets, at.position, key, at.queries, at.keys, queries, keys,
+                            pattern, columns, numbers);
+  };
+  if (!at.joined)
+    return build(visible, at.key);
+  // A piece has all of its keys before a cut or behind it: what decides is its first column.
+  Value first = step(keys);
+  first = arith::AndIOp::create(
+      b, loc, first, broadcast(cast<VectorType>(first.getType()), i32(-LoadTileOp::kPieceRows)));
+  Value key = at.key, shown;
+  for (const JoinedKeys::Part &part : at.joined->parts) {
+    key = add(key, part.skip);
+    Value mine = build(selectSetsFrom(visible, part.least), key);
+    if (!shown) {
+      shown = mine;
+      continue;
+    }
+    // So LLVM knows that none but the first tiles have a cut: their number is all that decides.
+    Value isPast = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, at.keyTile,
+                                         ceilDiv(part.cut, keys));
+    Value left = arith::IndexCastOp::create(b, loc, b.getI32Type(),
+                                            select(isPast, index(0), sub(part.cut, at.key)));
+    Value isBehind = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, first,
+                                           broadcast(cast<VectorType>(first.getType()), left));
+    isBehind = vector::BroadcastOp::create(b, loc, getTileType(b.getI1Type()), isBehind);
+    shown = select(isBehind, mine, shown);
+  }
+  return shown;
 }
 
 /// M7: a pair is visible where the mask and `keep` both show it.
@@ -126,11 +164,7 @@ Value ScoreBuilder::findVisible(const ScorePlace &at) const {
   {
     OpBuilder::InsertionGuard guard(b);
     b.createBlock(&shown.getRegion());
-    // A thread of a warpgroup keeps the limits of its few rows, and compares them with constants.
-    // Elsewhere, without registers for that, they stand at the queries.
-    TileAxis numbers = op.getScheduleAttr().getRoles() ? columns : TileAxis::Keys;
-    Value visiblePairs = buildVisibleTile(b, loc, visible, at.position, at.key, at.queries, at.keys,
-                                          queries, keys, pattern, columns, numbers);
+    Value visiblePairs = findInMask(at);
     // What is made of queries that are none is anything.
     if (columns == TileAxis::Queries && op.hasScoreMod())
       visiblePairs = arith::AndIOp::create(b, loc, visiblePairs, findQueries(at));

@@ -3,7 +3,7 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_SCORES_H
 
-#include "flashattn/Analysis/MaskTiles.h"
+#include "JoinKeys.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 
@@ -15,8 +15,9 @@ struct ScorePlace {
   Value queryTile;     ///< of as many queries as the tile has positions
   Value keyTile;       ///< of as many as the tile has keys
   Value position;      ///< of the first query
-  Value key;           ///< the first
+  Value key;           ///< the first or, of joined keys, its place in the sequence
   Value queries, keys; ///< that exist
+  const JoinedKeys *joined = nullptr;
 };
 
 /// B6: how a tile of shaped scores, where it is not hidden, changes with its products: by `slope`
@@ -52,7 +53,9 @@ private:
   /// A1.
   Factor getScale() const;
   Value load(Value memref, const ScorePlace &at) const;
+  Value step(int64_t count) const;
   Value findVisible(const ScorePlace &at) const;
+  Value findInMask(const ScorePlace &at) const;
   Value findQueries(const ScorePlace &at) const;
   VectorType getTileType(Type element) const;
 

@@ -218,9 +218,15 @@ LogicalResult RingInitOp::verify() { return verifyCount(*this, "consumers", getC
 LogicalResult RingPutOp::verify() {
   RingType ring = getRingType();
   TensorMapType map = getMapType();
-  if (map.getRows() != ring.getRows() || map.getColumns() != ring.getColumns() ||
+  int64_t pieces = std::max<int64_t>(getPieces().size(), 1);
+  if (map.getRows() * pieces != ring.getRows() || map.getColumns() != ring.getColumns() ||
       map.getElementType() != ring.getElementType())
-    return emitOpError() << "expected the box of " << map << " to be a panel of a tile of " << ring;
+    return emitOpError() << "expected the box of " << map << " to be "
+                         << (pieces == 1 ? "" : "one of " + std::to_string(pieces) + " pieces of ")
+                         << "a panel of a tile of " << ring;
+  int64_t rank = getCoordinates().size(), along = getAlong().value_or(-1);
+  if (getPieces().empty() ? getAlong().has_value() : along < 0 || along >= rank)
+    return emitOpError() << "expected 'along' with pieces alone, from 0 to " << rank - 1;
   return failure(failed(verifyPanels(*this, getPanels(), ring.getPanels())) ||
                  failed(verifyCoordinates(*this, getCoordinates())));
 }

@@ -158,17 +158,18 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `late_rescale` (0 if left out) | with 1, whether the output is rescaled is judged by the weights of a tile and not, before these, by its scores: the scores of one whose weights outgrew the base are made a second time. Where nothing but the mask shapes them, which then is judged by scores in tiles that it cuts |
     | `claims_below` (0 if left out) | with `query_stages` 2, or for gradients whose consumers share a program, whose next tiles come where this one's were once its steps have read them: up to so many keys, of gradients queries, a block takes whichever group is next when it has room for it, from a counter in global memory: blocks whose groups differ in length end together so. Where each would have fewer than 4 groups, for gradients fewer than 2, and with more keys, a block runs one group and ends; with more keys in a kernel without room for two, and 8 heads at once at most. With 0 each block has its share of the groups from the start |
     | `add_stages` (0 if left out) | of gradients whose consumers share a program, and add up those of queries: through so many places of shared memory they hand what they have of a step to warps of the producer's group that bring no tiles, which add it, and make zeros of what nobody has added to. With 0 each of their warps adds its own |
+    | `joins` (0 if left out) | with 1, the intervals of keys that a program's mask shows are cut into pieces of 8 keys, joined to one sequence, and that is cut into tiles: a program of a narrow band, or of a few keys here and there, has no tile that is mostly hidden. Of blocks with one consumer, whose scores the mask alone shapes |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescale, "int64_t":$section,
                         "int64_t":$blocks, "int64_t":$queryStages,
                         "int64_t":$lateRescale, "int64_t":$claimsBelow,
-                        "int64_t":$addStages);
+                        "int64_t":$addStages, "int64_t":$joins);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::RolesFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
                  fields.rescale, fields.section, fields.blocks, fields.queryStages,
-                 fields.lateRescale, fields.claimsBelow, fields.addStages);
+                 fields.lateRescale, fields.claimsBelow, fields.addStages, fields.joins);
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::RolesFields getFields() const;

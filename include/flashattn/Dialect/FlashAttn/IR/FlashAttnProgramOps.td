@@ -148,6 +148,10 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     does; so do rows from `below` on. With `ones` the tile has 8 columns more than the memref, which
     read as 1 in every row: a product with them sums up.
 
+    Rows need not follow each other in memory: those from `cuts[i]` on, counted from the first tile's
+    first row, lie `skips[i]` rows further on. Both are multiples of 8, `kPieceRows`, and cuts do
+    not decrease.
+
     Examples:
 
     ```mlir
@@ -157,18 +161,33 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
         in_bounds [false, false, true] : memref<?x?x?x?x128xf16> -> vector<64x128xf16>
     %bias = flashattn.load_tile %added[%b, %c0, %c0, %j] dims [-1, 3] in_bounds [true, false]
         : memref<?x1x1x?xf16> -> vector<64x64xf16>
+    %joined = flashattn.load_tile %keys[%b, %h, %j, %c0] dims [2, 3] cuts(%c0, %n) skips(%c0, %hidden)
+        in_bounds [false, true] : memref<?x?x?x128xf16> -> vector<64x128xf16>
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
-                       Optional<Index>:$below, DenseI64ArrayAttr:$dims,
+                       Optional<Index>:$below, Variadic<Index>:$cuts, Variadic<Index>:$skips,
+                       DenseI64ArrayAttr:$dims,
                        OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds,
                        UnitAttr:$ones);
   let results = (outs FlashAttn_TileVector:$tile);
   let assemblyFormat = [{
     $source `[` $indices `]` `dims` $dims (`shape` $shape^)? (`below` $below^)?
+    (`cuts` `(` $cuts^ `)` `skips` `(` $skips `)`)?
     `in_bounds` $inBounds (`ones` $ones^)? attr-dict `:` type($source) `->` type($tile)
   }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$tile, "::mlir::Value":$source,
+                                 "::mlir::ValueRange":$indices, "::mlir::Value":$below,
+                                 "::llvm::ArrayRef<int64_t>":$dims,
+                                 "::mlir::DenseI64ArrayAttr":$shape,
+                                 "::llvm::ArrayRef<bool>":$inBounds,
+                                 CArg<"bool", "false">:$ones), [{
+    build($_builder, $_state, tile, source, indices, below, /*cuts=*/::mlir::ValueRange(),
+          /*skips=*/::mlir::ValueRange(), dims, shape, inBounds, ones);
+  }]>];
   let extraClassDeclaration = accessDeclaration # [{
+    /// Rows that follow each other in memory, whatever is cut: as many as a swizzle's period has.
+    static constexpr int64_t kPieceRows = 8;
     /// Columns behind the memref's that `ones` adds: as few as products come with.
     static constexpr int64_t kOnes = 8;
     ::mlir::VectorType getTileType() { return ::llvm::cast<::mlir::VectorType>(getTile().getType()); }

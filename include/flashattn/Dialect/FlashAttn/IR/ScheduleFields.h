@@ -29,7 +29,7 @@ struct RolesFields {
   ProgramAxis along = ProgramAxis::QueryTile;
   int64_t registers = 0, producerRegisters = 0, rescale = 0, section = 1, blocks = 1,
           queryStages = 1;
-  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0;
+  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0, joins = 0;
 
   bool operator==(const RolesFields &) const;
 };
@@ -70,6 +70,7 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"late_rescale", 0, 1, leftOut.lateRescale}, fields.lateRescale);
   visit(FieldInfo{"claims_below", 0, kMostKeys, leftOut.claimsBelow}, fields.claimsBelow);
   visit(FieldInfo{"add_stages", 0, 2, leftOut.addStages}, fields.addStages);
+  visit(FieldInfo{"joins", 0, 1, leftOut.joins}, fields.joins);
 }
 
 template <typename Fields, typename Visitor>

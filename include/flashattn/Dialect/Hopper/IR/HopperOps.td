@@ -279,7 +279,7 @@ def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
   let assemblyFormat = "$ring `,` $consumers attr-dict `:` type($ring)";
 }
 
-def Hopper_RingPutOp : Hopper_RingOp<"ring_put"> {
+def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [AttrSizedOperandSegments]> {
   let summary = "bring the tile of a step";
   let description = [{
     Waits until all consumers have released the tile that was in its place, and begins the
@@ -293,13 +293,17 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put"> {
     ```
 
     With `beside` so many bytes come beside the tile, each by a `hopper.ring_put_row` behind. With
-    `panels` only so many of a tile, the first, are brought; the others stay as they are.
+    `panels` only so many of a tile, the first, are brought; the others stay as they are. With
+    `pieces` the tile comes in as many, of as many rows as the map's box: each from its own
+    coordinate along dimension `along`, in place of that of `coordinates`.
   }];
   let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Hopper_AnyTensorMap:$map,
-                       Variadic<Index>:$coordinates, OptionalAttr<I64Attr>:$beside,
+                       Variadic<Index>:$coordinates, Variadic<Index>:$pieces,
+                       OptionalAttr<I64Attr>:$along, OptionalAttr<I64Attr>:$beside,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$panels);
   let assemblyFormat = [{
-    $ring `at` $step `from` $map `[` $coordinates `]` (`beside` $beside^)? (`panels` $panels^)? attr-dict
+    $ring `at` $step `from` $map `[` $coordinates `]` (`pieces` `(` $pieces^ `)` `along` $along)?
+    (`beside` $beside^)? (`panels` $panels^)? attr-dict
     `:` type($ring) `,` type($map)
   }];
   let extraClassDeclaration = ringDeclaration # [{

@@ -1,0 +1,27 @@
+//===- JoinKeys.h - visible keys as one sequence -----------------*- C++ -*-===//
+
+#ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_JOINKEYS_H
+#define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_JOINKEYS_H
+
+#include "flashattn/Analysis/MaskTiles.h"
+
+namespace mlir::flashattn {
+
+/// The keys of several intervals, one behind the other and cut into tiles.
+struct JoinedKeys {
+  /// The keys of an interval, and those up to the next one's.
+  struct Part {
+    Value cut;     ///< where it begins in the sequence
+    Value skip;    ///< hidden keys before it: so much more is a key's number than in the part before
+    int64_t least; ///< no key of it has a lower number
+  };
+  TileInterval interval; ///< of tiles of the sequence
+  SmallVector<Part> parts;
+};
+
+/// Joins `pieces`, intervals of LoadTileOp::kPieceRows keys each, to tiles of `tileN` keys.
+JoinedKeys joinIntervals(OpBuilder &b, Location loc, ArrayRef<TileInterval> pieces, int64_t tileN);
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_JOINKEYS_H
