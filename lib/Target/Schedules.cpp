@@ -141,10 +141,11 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
 
 std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
-  for (auto [name, value] :
-       {std::pair("pack", schedule.getPack()), std::pair("splits", schedule.getSplits())})
-    if (value != 1)
-      return llvm::formatv("expected {0} 1 for gradients but got {1}", name, value);
+  if (schedule.getPack() != 1 && !schedule.joinsKeys())
+    return llvm::formatv("expected pack 1 for gradients without joins but got {0}",
+                         schedule.getPack());
+  if (schedule.getSplits() != 1)
+    return llvm::formatv("expected splits 1 for gradients but got {0}", schedule.getSplits());
   if (schedule.getRoles() && schedule.getTileQ())
     return llvm::formatv("expected no tile_q with roles but got {0}", schedule.getTileQ());
   if (machine.isCPU())
@@ -194,6 +195,7 @@ TrialProblem TrialProblem::of(AttentionBackwardOp op) {
   problem.element = op.getElementType();
   problem.group = op.getKnownGroup();
   problem.gradients = true;
+  problem.packs = classifyMask(op.getVisibleSets()).shape == MaskShape::Banded;
   return problem;
 }
 

@@ -501,9 +501,14 @@ class TuneTest(unittest.TestCase):
         packed = list(
             tune.candidates("f16", "sm_90a", 8, tile_n=[32], stages=[2], consumers=[1], blocks=[3], pack=[1, 8])
         )  # fmt: skip
-        self.assertEqual(len(packed), 8)
+        self.assertEqual(len(packed), 9)
         self.assertTrue(all("blocks = 3" in s for s in packed))
-        self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 2)
+        self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 3)
+        banded = list(
+            tune.candidates("f16", "sm_90a", 8, True, tile_n=[48], stages=[2], consumers=[1], blocks=[4], pack=[8])
+        )  # fmt: skip
+        self.assertEqual(sum("joins = 1" in s for s in banded), 3)
+        self.assertEqual(len(banded), 6)
 
     def test_tuned_only_by_more_than_the_spread(self):
         own = (0.95, 1.0, 1.05)

@@ -38,8 +38,8 @@ LogicalResult Distributor::load(LoadTileOp op) {
                                "flashattn-stage-shared first";
   if (op.getOnes())
     return op.emitOpError() << "expected ones only where a contraction reads them";
-  if (op.getDims().size() == 1 && !op.getBelow() && op.getRowDim() &&
-      layout.isRow(op.getTileType())) {
+  if (op.getTileType().getRank() == 1 && op.getDims().size() <= 2 && !op.getBelow() &&
+      op.getRowDim() && layout.isRow(op.getTileType())) {
     values[op] = loadRowsFromGlobal(op);
     return success();
   }
@@ -50,19 +50,35 @@ LogicalResult Distributor::load(LoadTileOp op) {
   return success();
 }
 
+/// Where this thread's row `number`, counted from its first, is of a tile at `origin`. The rows of
+/// several heads go along two dimensions, those of one next to each other.
+SmallVector<Value> Distributor::placeOfRow(ArrayRef<Value> origin, ArrayRef<int64_t> rowDims,
+                                           int64_t innerRows, int64_t number) {
+  Value row = add(add(warpRow, laneRow), number);
+  SmallVector<Value> at(origin), parts = {row};
+  if (rowDims.size() == 2)
+    parts = {arith::DivUIOp::create(b, loc, row, index(innerRows)),
+             arith::RemUIOp::create(b, loc, row, index(innerRows))};
+  for (auto [dim, part] : llvm::zip_equal(rowDims, parts))
+    at[dim] = add(at[dim], part);
+  return at;
+}
+
 /// One value a row, which all of the threads that share the row load. Rows past the end, of which
 /// nothing is written, read as the last one.
 Value Distributor::loadRowsFromGlobal(LoadTileOp op) {
-  int64_t dim = *op.getRowDim();
-  SmallVector<Value> at = getTileOrigin(b, op, op.getIndices()), elements;
-  Value first = add(at[dim], add(warpRow, laneRow)), last;
-  if (!op.getInBounds().front())
-    last = b.createOrFold<arith::SubIOp>(
-        loc, b.createOrFold<memref::DimOp>(loc, op.getSource(), dim), index(1));
+  SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices()), elements, last;
+  for (auto [dim, inside] : llvm::zip_equal(op.getDims(), op.getInBounds()))
+    last.push_back(
+        inside ? Value()
+               : b.createOrFold<arith::SubIOp>(
+                     loc, b.createOrFold<memref::DimOp>(loc, op.getSource(), dim), index(1)));
   for (int64_t i = 0; i < layout.rowElements(); ++i) {
-    at[dim] = add(first, 16 * (i / 2) + 8 * (i % 2));
-    if (last)
-      at[dim] = arith::MinSIOp::create(b, loc, at[dim], last);
+    SmallVector<Value> at =
+        placeOfRow(origin, op.getDims(), op.getInnerRows(), 16 * (i / 2) + 8 * (i % 2));
+    for (auto [dim, end] : llvm::zip_equal(op.getDims(), last))
+      if (end)
+        at[dim] = arith::MinSIOp::create(b, loc, at[dim], end);
     elements.push_back(memref::LoadOp::create(b, loc, op.getSource(), at));
   }
   return vector::FromElementsOp::create(b, loc, layout.threadType(op.getTileType()), elements);
@@ -412,7 +428,6 @@ LogicalResult Distributor::store(StoreTileOp op) {
   VectorType type = op.getTileType();
   Value held = mapped(op.getTile());
   bool isRow = type.getRank() == 1;
-  // The rows of several heads go along two dimensions.
   ArrayRef<int64_t> rowDims = op.getDims().drop_back(isRow ? 0 : 1);
   Type element = type.getElementType();
   if (!held || !(isRow ? layout.isRow(type) : layout.isTile(type)) || rowDims.size() > 2 ||
@@ -438,15 +453,9 @@ LogicalResult Distributor::store(StoreTileOp op) {
   size_t perRow = chunks.size() / layout.rowElements();
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t half = 0; half < 2; ++half) {
-      Value number = add(add(warpRow, laneRow), 16 * r + 8 * half), inside = writer;
-      SmallVector<Value> at(origin);
+      SmallVector<Value> at = placeOfRow(origin, rowDims, innerRows, 16 * r + 8 * half);
+      Value inside = writer;
       for (auto [i, dim] : llvm::enumerate(rowDims)) {
-        Value part = number;
-        if (rowDims.size() == 2 && i == 0)
-          part = arith::DivUIOp::create(b, loc, number, index(innerRows));
-        else if (rowDims.size() == 2)
-          part = arith::RemUIOp::create(b, loc, number, index(innerRows));
-        at[dim] = add(at[dim], part);
         Value fits = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, at[dim], sizes[i]);
         inside = inside ? arith::AndIOp::create(b, loc, fits, inside) : fits;
       }

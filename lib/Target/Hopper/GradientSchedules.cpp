@@ -26,8 +26,34 @@ static bool claimsPrograms(AttentionBackwardOp op) {
          !op.getKeep() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
+/// Whether programs over queries make dq from joined keys, and those over keys dk and dv alone: in
+/// bands so narrow that adding up shares of dq takes longer than making scores twice. On an H100
+/// with D = 64 gptoss-swa 1.39 times as fast, windows of 128 and 256 keys 1.27 and 1.11, of 512
+/// 0.93; of groups of 4 heads 1.28, 1.11 and 0.97, of single heads 1.19, 1.09 and 0.98.
+static bool joinsKeys(AttentionBackwardOp op) {
+  constexpr int64_t kNarrowBand = 320, kNarrowHead = 64;
+  MaskClass mask = classifyMask(op.getVisibleSets());
+  return mask.shape == MaskShape::Banded && mask.width.value_or(0) <= kNarrowBand &&
+         std::max(op.getD(), op.getDv()) <= kNarrowHead && !op.getSoftcap();
+}
+
+static ScheduleAttr getJoined(AttentionBackwardOp op) {
+  RolesFields roles;
+  roles.registers = 136;
+  roles.producerRegisters = 24;
+  roles.blocks = 3;
+  roles.queryStages = 2;
+  roles.claimsBelow = kMostKeys;
+  roles.joins = 1;
+  int64_t group = op.getKnownGroup(), pack = group % 8 == 0 ? 8 : group % 4 == 0 ? 4 : 1;
+  return ScheduleAttr::get(
+      op.getContext(), makeFields(/*tileN=*/48, /*stages=*/3, pack, roles, op.getElementType()));
+}
+
 Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   Candidates candidates;
+  if (joinsKeys(op))
+    candidates.push_back(getJoined(op));
   RolesFields roles;
   roles.consumers = 2;
   roles.registers = 240;
@@ -83,21 +109,24 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   return candidates;
 }
 
-/// The memory of the programs over key tiles, and of those over query tiles.
-static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, ScheduleAttr schedule) {
+/// The memory of the programs over key tiles, and of those over query tiles, and the schedules of
+/// which they are.
+static SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> planGradients(AttentionBackwardOp op,
+                                                                            ScheduleAttr schedule) {
   RolesAttr roles = schedule.getRoles();
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   int64_t d = llvm::alignTo(op.getD(), 16), dv = llvm::alignTo(op.getDv(), 16);
   WarpgroupBlock block;
   block.elementBytes = op.getElementType().getIntOrFloatBitWidth() / 8;
   block.consumers = roles.getConsumers();
-  block.slots = roles.getQueryStages();
-  block.claims = roles.getClaimsBelow() > 0;
   SmallVector<IntegerSet> visible = op.getVisibleSets();
-  SmallVector<SharedMemoryPlan> plans;
+  SmallVector<std::pair<SharedMemoryPlan, ScheduleAttr>> plans;
   // A program: what it keeps and what passes, its outputs, and whether its rows are keys.
   auto plan = [&](ArrayRef<TileShape> residents, ArrayRef<TileShape> streamed,
                   ArrayRef<std::pair<TileShape, Value>> outputs, bool overKeys) {
+    ScheduleAttr own = overKeys ? schedule.forWideSteps() : schedule;
+    block.slots = own.getRoles().getQueryStages();
+    block.claims = own.getRoles().getClaimsBelow() > 0;
     block.residents.assign(residents.begin(), residents.end());
     block.streamed.assign(streamed.begin(), streamed.end());
     block.outputs.clear();
@@ -113,12 +142,17 @@ static SmallVector<SharedMemoryPlan> planGradients(AttentionBackwardOp op, Sched
     if (shares)
       block.exchanged = {{block.passes ? "p" : "ds", m, streamed.front().rows}};
     block.added = shares && !block.passes ? n * d : 0;
+    // Parts of a tile of keys that several programs share.
+    if (overKeys && schedule.joinsKeys() && !op.getDeterministic() && visible.size() > 1 && d == dv)
+      block.added = m * d;
     block.addStages = overKeys ? roles.getAddStages() : 0;
     // Then dq's product comes behind both of the next step's, and reads a tile of keys.
     block.skews = !overKeys && schedule.splitsSums();
     TileAxis axis = overKeys ? TileAxis::Queries : TileAxis::Keys;
-    block.intervals = TileIntervalPlan(visible, axis, streamed.front().rows).size();
-    plans.push_back(planWarpgroupBlock(block).memory);
+    block.intervals = !overKeys && schedule.joinsKeys()
+                          ? 1
+                          : TileIntervalPlan(visible, axis, streamed.front().rows).size();
+    plans.push_back({planWarpgroupBlock(block).memory, own});
   };
   TileShape k{"k", m, d}, v{"v", m, dv}, q{"q", n, d}, dO{"d_o", n, dv};
   std::pair<TileShape, Value> dk{{"dk", m, d}, op.getDkInit()}, dV{{"dv", m, dv}, op.getDvInit()};
@@ -233,8 +267,13 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (schedule.getRoles().getLateRescale())
     return "expected late_rescale 0 for gradients, which have no maxima to judge";
-  if (schedule.getRoles().getJoins())
-    return "expected joins 0 for gradients, whose programs keep their keys";
+  if (std::string reason = explainJoinRefusal(op, schedule); !reason.empty())
+    return reason;
+  // Rows of heads that are none would have sums that are none.
+  if (int64_t pack = schedule.getPack(); op.getKnownGroup() % pack != 0)
+    return llvm::formatv("expected a group of query heads that is a multiple of pack {0} for "
+                         "gradients but got {1}",
+                         pack, op.getKnownGroup());
   // The last product of a step runs beside the first one of the next, and both read such a tile.
   if (schedule.getStages() < 2)
     return llvm::formatv("expected 2 stages or more, of which a step and the one before it read a "
@@ -266,13 +305,26 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return llvm::formatv(
         "expected D to be a multiple of {0} for tile_m {1} and tile_n {2} but got {3}",
         kRows * parts, m, n, op.getD());
-  for (const SharedMemoryPlan &plan : planGradients(op, schedule))
-    if (std::string reason = explainMemoryRefusal(plan, schedule, machine); !reason.empty())
+  for (const auto &[plan, own] : planGradients(op, schedule))
+    if (std::string reason = explainMemoryRefusal(plan, own, machine); !reason.empty())
       return reason;
   if (schedule.splitsSums())
     if (std::string reason = explainRegisterRefusal(op, schedule, findSplitNeeds(op, schedule));
         !reason.empty())
       return reason;
+  bool hasSlopes = op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore());
+  if (schedule.joinsKeys()) {
+    // The programs over queries have registers and blocks of their own.
+    SmallVector<Need> needs = {{"dq", op.getD() / 2},
+                               {"scores", n / 2},
+                               {"weights", n / 4},
+                               {"gradients", n / 4},
+                               {"other", 24 + (hasSlopes ? n / 2 : 0)}};
+    if (std::string reason = explainRegisterRefusal(op, schedule, needs); !reason.empty())
+      return reason;
+    schedule = schedule.forWideSteps();
+    n = schedule.getTileN();
+  }
   // Both sums, or one; scores, or the gradients of weights, in f32 and as operands; what addresses
   // all.
   SmallVector<Need> needs = {{"dk", op.getD() / 2}, {"dv", op.getDv() / 2}};
@@ -285,7 +337,7 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
                 {"gradients", n / 4},
                 {"other", 30 + (op.getKeep() ? n / 4 : 0)}});
   // Slopes last from scores to their gradients; a bias is loaded before them.
-  if (op.getSoftcap() || (op.hasScoreMod() && !op.addsToScore()))
+  if (hasSlopes)
     needs.push_back({"slopes", n / 2});
   else if (op.getBias() && schedule.sharesProgram())
     needs.push_back({"bias", n / 64 * getElementTypeOrSelf(op.getBias()).getIntOrFloatBitWidth()});

@@ -161,7 +161,7 @@ static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
   if (visible.size() < 2)
     return visible.size();
   // Joined ones are one.
-  if (schedule.getRoles().getJoins())
+  if (schedule.joinsKeys())
     return 1;
   return TileIntervalPlan(visible, TileAxis::Keys, schedule.getTileN()).size();
 }
@@ -306,17 +306,12 @@ static std::string explainLateRefusal(AttentionOp op, ScheduleAttr schedule) {
   return "";
 }
 
-/// What joining keys asks: that a block has one program, and that a key's number is asked for by
-/// the mask alone.
-static std::string explainJoinRefusal(AttentionOp op, ScheduleAttr schedule) {
-  if (!schedule.getRoles().getJoins())
+std::string warpgroups::explainJoinRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
+  if (!schedule.joinsKeys())
     return "";
   if (int64_t consumers = schedule.getRoles().getConsumers(); consumers != 1)
     return llvm::formatv(
         "expected one consumer with joins, whose keys no other shares, but got {0}", consumers);
-  if (schedule.getSplits() > 1)
-    return llvm::formatv("expected joins 0 where keys are cut into parts but got splits {0}",
-                         schedule.getSplits());
   StringRef other = op.hasScoreMod() ? "a score_mod"
                     : op.getBias()   ? "a bias"
                     : op.getKeep()   ? "a keep"
@@ -350,6 +345,9 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
        {explainLateRefusal(op, schedule), explainJoinRefusal(op, schedule)})
     if (!reason.empty())
       return reason;
+  if (schedule.joinsKeys() && schedule.getSplits() > 1)
+    return llvm::formatv("expected joins 0 where keys are cut into parts but got splits {0}",
+                         schedule.getSplits());
   if (int64_t stages = schedule.getRoles().getAddStages())
     return llvm::formatv(
         "expected add_stages 0 but for gradients, whose programs may add sums, but "

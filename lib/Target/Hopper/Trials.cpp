@@ -59,9 +59,38 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
     }
 }
 
+/// Of a band: keys joined for dq, in programs beside those of dk and dv.
+static void addJoinedGradientTrials(const TrialProblem &problem, const TrialGrid &grid,
+                                    AddTrial add) {
+  if (!problem.packs || !llvm::is_contained(orElse(grid.consumers, {1}), 1) ||
+      !llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
+      !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
+    return;
+  for (int64_t blocks : orElse(grid.blocks, {2, 3})) {
+    RolesFields roles = completeRoles(/*consumers=*/1, blocks, problem.element);
+    roles.rescale = 0;
+    roles.joins = 1;
+    for (int64_t registers : orElse(grid.registers, {roles.registers}))
+      for (int64_t n : orElse(grid.tileN, {32, 48, 64}))
+        for (int64_t stages : orElse(grid.stages, {2, 3}))
+          for (auto [queryStages, claimsBelow] :
+               {std::pair<int64_t, int64_t>(1, 0), {2, kMostKeys}})
+            for (int64_t pack : orElse(grid.pack, {1, 4, 8})) {
+              roles.registers = registers;
+              roles.queryStages = queryStages;
+              roles.claimsBelow = claimsBelow;
+              if (problem.group % pack == 0)
+                add(makeFields(n, stages, pack, roles, problem.element));
+            }
+  }
+}
+
 void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, AddTrial add) {
-  if (problem.gradients)
-    return addGradientTrials(problem, grid, add);
+  if (problem.gradients) {
+    addGradientTrials(problem, grid, add);
+    addJoinedGradientTrials(problem, grid, add);
+    return;
+  }
   if (!llvm::is_contained(orElse(grid.tileM, {kRows}), kRows) ||
       !llvm::is_contained(orElse(grid.warps, {kWarps}), kWarps))
     return;

@@ -153,6 +153,24 @@ func.func @joined(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %v: memre
   return
 }
 
+// So are those of gradients, of narrower bands, and of single heads where the group is not known to fill a tile.
+// CHECK-LABEL: @joined_gradients
+// CHECK: schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 3, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 136, producer_registers = 24, rescale = 0, section = 1, blocks = 3, query_stages = 2, claims_below = 2147483647, joins = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 48, {{.*}}pack = 8, {{.*}}joins = 1>>)
+// CHECK: schedule(<tile_m = 128, tile_n = 128,
+// CHECK: schedule(<tile_m = 64, tile_n = 64,
+func.func @joined_gradients(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %dq: memref<?x64x?x64xf16>, %dk: memref<?x8x?x64xf16>, %dv: memref<?x8x?x64xf16>, %lse: memref<?x64x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 255, right = 0>, #flashattn.all_of<[#flashattn.sink<16>, #flashattn.causal]>]>) ins(%q, %k, %k, %q, %lse, %q : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>, memref<?x64x?x64xf16>, memref<?x64x?xf32>, memref<?x64x?x64xf16>)
+    outs(%dq, %dk, %dv : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+  flashattn.attention_backward mask(#flashattn.window<left = 127, right = 0>) deterministic ins(%q, %k, %k, %q, %lse, %q : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>, memref<?x64x?x64xf16>, memref<?x64x?xf32>, memref<?x64x?x64xf16>)
+    outs(%dq, %dk, %dv : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+  flashattn.attention_backward mask(#flashattn.window<left = 511, right = 0>) ins(%q, %k, %k, %q, %lse, %q : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>, memref<?x64x?x64xf16>, memref<?x64x?xf32>, memref<?x64x?x64xf16>)
+    outs(%dq, %dk, %dv : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+  flashattn.attention_backward mask(#flashattn.window<left = 127, right = 0>) softcap(30.0) ins(%q, %k, %k, %q, %lse, %q : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>, memref<?x64x?x64xf16>, memref<?x64x?xf32>, memref<?x64x?x64xf16>)
+    outs(%dq, %dk, %dv : memref<?x64x?x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>)
+  return
+}
+
 // The same of programs that are not short.
 // CHECK-LABEL: @wide_band_d64
 // CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)

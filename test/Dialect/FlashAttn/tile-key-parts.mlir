@@ -1,4 +1,4 @@
-// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_90a" -flashattn-tile -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_90a schedule='warps = 8'" -flashattn-tile -canonicalize -cse | FileCheck %s
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80" -flashattn-tile | FileCheck %s --check-prefix=OTHER
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=cpu" -flashattn-tile | FileCheck %s --check-prefix=OTHER
 

@@ -188,7 +188,7 @@ func.func @split_slopes(%q: memref<1x2x?x192xf16>, %k: memref<1x2x?x192xf16>, %v
 // CHECK-NEXT: arith.cmpf une, %[[P]], %[[NONE:.*]] : vector<128x128xbf16>
 // CHECK: arith.select %[[SHOWN]], %[[PRODUCTS]], %[[NONE]]
 func.func @sinks(%q: memref<1x2x?x64xbf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x64xbf16>, %dk: memref<1x2x?x64xbf16>, %dv: memref<1x2x?x64xbf16>) {
-  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
+  flashattn.attention_backward mask(#flashattn.any_of<[#flashattn.window<left = 511, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?xf32>, memref<1x2x?x64xbf16>)
     outs(%dq, %dk, %dv : memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>, memref<1x2x?x64xbf16>)
   return

@@ -27,6 +27,8 @@ MASKS = {
              "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
 }
 WINDOWS = {"narrow window": "mask(#flashattn.window<left = 127, right = 0>)",
+           "narrow sinks": "mask(#flashattn.any_of<[#flashattn.window<left = 127, right = 0>, "
+                           "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)",
            "wide window": "mask(#flashattn.window<left = 16383, right = 0>)"}
 # A division of the ends of each query tile.
 DIVIDED = {"chunks": "mask(affine_set<(p, k)[nq, nk] : (k - 512 * (p floordiv 512) >= 0, p - k >= 0)>)"}
@@ -188,12 +190,14 @@ def hopper_gradients():
     shaped = [Case(element, dim, name, op="gradients") for element, dim in (("bf16", 64), ("f16", 128))
               for name in SCORES]
     groups = [Case("bf16", dim, mask, 4, op="gradients") for dim in (64, 128) for mask in ("none", "causal")]
+    joined = [Case(element, dim, mask, group, op="gradients") for mask in ("narrow window", "narrow sinks")
+              for element, dim, group in (("bf16", 64, 8), ("f16", 64, 0), ("bf16", 16, 4))]
     # Padded columns, and wider heads, also where their sums are made apart.
     others = [(80, "causal"), (192, "causal"), *((256, mask) for mask in MASKS),
               *((256, name) for name in ("deterministic", "deterministic causal", "softcap"))]
     splits = [Case("f16", 256, name, op="gradients") for name in SPLITS]
     splits.append(Case("f16", 192, "split causal", op="gradients"))
-    return plain + shaped + groups + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
+    return plain + shaped + groups + joined + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
 
 
 def cases(chip):
@@ -371,7 +375,7 @@ def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
     if case.op == "gradients":
-        clauses, operands = {**SCORES, **SPLITS}.get(case.mask) or (MASKS[case.mask], {})
+        clauses, operands = {**SCORES, **SPLITS}.get(case.mask) or ({**MASKS, **WINDOWS}[case.mask], {})
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands)
     else:

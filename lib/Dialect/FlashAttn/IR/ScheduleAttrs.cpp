@@ -281,13 +281,31 @@ ScheduleAttr ScheduleAttr::forQueryTiles() const {
   return get(getContext(), fields);
 }
 
+bool ScheduleAttr::joinsKeys() const { return getRoles() && getRoles().getJoins(); }
+
+int64_t ScheduleAttr::getVisitedKeys() const {
+  return joinsKeys() ? LoadTileOp::kPieceRows : getTileN();
+}
+
 ScheduleAttr ScheduleAttr::forWideSteps() const {
   constexpr int64_t kWide = 64, kStages = 2;
   ScheduleFields fields = getFields();
-  bool haveRoom = splitsSums() || (getRoles() && getApart().value_or(false));
+  bool haveRoom = splitsSums() || joinsKeys() || (getRoles() && getApart().value_or(false));
+  if (joinsKeys()) {
+    fields.pack = 1;
+    fields.roles->joins = fields.roles->claimsBelow = 0;
+    fields.roles->queryStages = 1;
+    // Two sums have room in two blocks of two warpgroups.
+    if (fields.roles->blocks > 2) {
+      fields.roles->blocks = 2;
+      fields.roles->registers = 208;
+      fields.roles->producerRegisters = 48;
+    }
+  }
   if (haveRoom && fields.tileN < kWide) {
     fields.tileN = kWide;
-    fields.stages = std::min(fields.stages, kStages);
+    if (!joinsKeys())
+      fields.stages = std::min(fields.stages, kStages);
   }
   return get(getContext(), fields);
 }

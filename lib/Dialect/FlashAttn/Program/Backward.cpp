@@ -26,9 +26,7 @@ public:
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
         sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
-        parts(schedule.getRoles() && schedule.addsQueries() && !op.getKeep() && !takesTurns()
-                  ? KeyParts::get(b, op, operands, all)
-                  : std::nullopt) {}
+        parts(findParts()) {}
 
   void build();
 
@@ -37,6 +35,7 @@ private:
   struct KeySums {
     bool dk, dv;
   };
+  std::optional<KeyParts> findParts();
   SmallVector<TileInterval> findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
                                         int64_t columns) const;
   SmallVector<TileInterval> findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
@@ -87,7 +86,9 @@ private:
   /// other lanes.
   int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
-  /// Writes the sum `rows`, f32, times `factor` where that is not 1.
+  /// The sum, f32, times `factor` where that is not 1, in the operands' type.
+  Value finish(Value sum, const Factor &factor) const;
+  /// Writes it.
   void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
              Value tile) const;
 
@@ -104,14 +105,18 @@ private:
 
 } // namespace
 
+Value BackwardBuilder::finish(Value sum, const Factor &factor) const {
+  auto type = cast<VectorType>(sum.getType());
+  if (!factor.isOne())
+    sum = arith::MulFOp::create(b, loc, sum, splat(type, factor));
+  if (FloatType element = op.getElementType(); !element.isF32())
+    sum = arith::TruncFOp::create(b, loc, type.clone(element), sum);
+  return sum;
+}
+
 void BackwardBuilder::store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
                             Value tile) const {
-  auto type = cast<VectorType>(rows.getType());
-  if (!factor.isOne())
-    rows = arith::MulFOp::create(b, loc, rows, splat(type, factor));
-  if (FloatType element = op.getElementType(); !element.isF32())
-    rows = arith::TruncFOp::create(b, loc, type.clone(element), rows);
-  operands.storeRows(rows, memref, batch, head, tile);
+  operands.storeRows(finish(rows, factor), memref, batch, head, tile);
 }
 
 /// B7: zeros in rows of keys past `kv_len`, which are there and hidden.
@@ -124,6 +129,19 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
                                              isBelow(sub(keys.keys, firstKey), count));
   exists = vector::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), exists);
   return arith::SelectOp::create(b, loc, exists, rows, splat(type, 0));
+}
+
+/// What programs over key tiles share; not where sums must be the same each time, for theirs are
+/// added up in any order.
+std::optional<KeyParts> BackwardBuilder::findParts() {
+  bool canAdd = schedule.getRoles() && (schedule.addsQueries() || schedule.joinsKeys());
+  if (!canAdd || op.getKeep() || op.getDeterministic())
+    return std::nullopt;
+  ScheduleAttr own = schedule;
+  useSchedule(own.forWideSteps());
+  std::optional<KeyParts> found = KeyParts::get(b, op, operands, all);
+  useSchedule(own);
+  return found;
 }
 
 //===----------------------------------------------------------------------===//
@@ -141,12 +159,13 @@ SmallVector<TileInterval> BackwardBuilder::findQueries(const KeyRange &keys, Val
                              keys.keys, columns);
 }
 
-/// The tiles of `columns` keys that the mask shows to `rows` queries.
+/// The tiles of `columns` keys, or pieces of joined ones, that the mask shows to `rows` queries.
 SmallVector<TileInterval> BackwardBuilder::findKeys(const KeyRange &keys, Value firstQuery,
                                                     int64_t rows, int64_t columns) const {
   Value end = min(add(firstQuery, index(rows)), sizes.queries);
   return buildKeyIntervals(b, loc, visible, add(firstQuery, keys.offset),
-                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns);
+                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns,
+                           /*constants=*/schedule.joinsKeys());
 }
 
 /// Programs of a block that run beside each other have the same tiles.
@@ -361,10 +380,17 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
 /// gradients of weights too, beside all that is made of these. ptxas does not let it where a head
 /// is narrow (C7513).
 void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth) {
-  ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value());
+  Operands operands(b, op); // of tiles of the schedule's own rows
+  ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value(),
+                                 operands.getPattern());
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
+  int64_t positions = operands.getPositions();
+  Destination to{op.getDqInit(), /*lse=*/Value(), op.getLayout(), op.getElementType()};
+  operands.packHeads(to);
+  Value gradientOfOutput = operands.splitHeads(op.getDO(), op.getHeadDim());
+  Value heads = schedule.getPack() > 1 ? mul(sizes.kvHeads, sizes.headTiles) : sizes.heads;
   auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(sizes.queries, rows)},
+      b, loc, ValueRange{sizes.batches, heads, ceilDiv(sizes.queries, positions)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
   program.setFollows(true);
@@ -372,19 +398,26 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
         queryTile = program.getNumbers()[2];
-  ProgramPoint point{batch, head, div(head, sizes.group), queryTile, batch};
+  ProgramPoint point{batch, head, div(head, sizes.headTiles), queryTile, batch};
   KeyRange keys = operands.getKeys(all, batch);
-  Value firstQuery = mul(queryTile, rows), position = add(firstQuery, keys.offset);
-  Value q = operands.loadRows(op.getQ(), batch, head, queryTile, rows);
-  Value dO = operands.loadRows(op.getDO(), batch, head, queryTile, rows);
+  Value firstQuery = mul(queryTile, positions), position = add(firstQuery, keys.offset);
+  Value q = operands.loadQueries(point);
+  Value dO = operands.loadQueryTile(gradientOfOutput, point);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
   SmallVector<Value> place = {batch, head, queryTile};
-  SmallVector<TileInterval> intervals =
-      getTiles(keyLists, place, [&] { return findKeys(keys, firstQuery, rows, columns); });
+  SmallVector<TileInterval> intervals = getTiles(keyLists, place, [&] {
+    return findKeys(keys, firstQuery, positions, schedule.getVisitedKeys());
+  });
+  std::optional<JoinedKeys> joined;
+  if (schedule.joinsKeys() && !intervals.empty()) {
+    joined = joinIntervals(b, loc, intervals, columns);
+    intervals = {joined->interval};
+  }
+  at.joined = joined ? &*joined : nullptr;
   Value dq = splat(f32Vector({rows, cast<VectorType>(q.getType()).getDimSize(1)}), 0);
   if (!intervals.empty()) {
-    Value exponents = sums.loadRows(QuerySums::Exponent, at),
-          deltas = sums.loadRows(QuerySums::Delta, at);
+    Value exponents = sums.loadRows(QuerySums::Exponent, operands, point),
+          deltas = sums.loadRows(QuerySums::Delta, operands, point);
     TileLoopOp loop =
         createLoop(keyLists, intervals, place, /*when=*/Value(), dq, /*rounds=*/Value());
     OpBuilder::InsertionGuard inLoop(b);
@@ -393,8 +426,8 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
     at.key = mul(at.keyTile, columns);
     // What lies past kv_len is there and must not be read.
     Value below = op.getKvLen() ? keys.keys : Value();
-    Value k = operands.loadKeys(op.getK(), point, at.keyTile, below);
-    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below);
+    Value k = operands.loadKeys(op.getK(), point, at.keyTile, below, /*ones=*/false, at.joined);
+    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below, /*ones=*/false, at.joined);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
     Value dP = gradients.multiply(dO, v);
@@ -402,13 +435,16 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
       StageOp::create(b, loc);
     ScoreDerivative derivative;
     Value weights = gradients.buildWeights(products, at, exponents, derivative);
+    // Several blocks have registers for weights of 16 bits alone.
+    if (schedule.joinsKeys())
+      weights = gradients.toDotType(weights);
     Value inner = gradients.buildOperand(weights, dP, deltas, derivative);
     StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
     TileYieldOp::create(b, loc, product(inner, k, loop.getState()[0]));
     scale = derivative.factor;
     dq = loop.getResult(0);
   }
-  store(dq, scale, op.getDqInit(), batch, head, queryTile);
+  operands.storeOutput(finish(dq, scale), to, point);
 }
 
 /// Of programs that only read sums, in tiles of `rows` rows.
@@ -492,13 +528,14 @@ void BackwardBuilder::build() {
     buildKeyPrograms(sums, {/*dk=*/true, /*dv=*/false});
   if (schedule.addsQueries()) {
     buildSumPrograms(sums);
-    if (parts) {
-      buildKeySumPrograms();
-      parts->free();
-    }
   } else {
     useSchedule(own.forQueryTiles());
     buildQueryPrograms(sums, /*behindBoth=*/own.splitsSums());
+  }
+  if (parts) {
+    useSchedule(wide);
+    buildKeySumPrograms();
+    parts->free();
   }
   buildBiasGradient(b, op, operands, sums);
   buildSinkGradient(b, op, operands, sums);
@@ -517,8 +554,9 @@ LogicalResult mlir::flashattn::tileAttentionBackward(RewriterBase &rewriter,
   if (failed(verifyScoreModVectorizes(op)) || failed(verifyScoreModHasDerivative(op)))
     return failure();
   warnHiddenRows(op);
-  for (TileAxis axis : {TileAxis::Keys, TileAxis::Queries})
-    remarkInexactTiles(op, op.getScheduleAttr().getTileN(), axis);
+  ScheduleAttr schedule = op.getScheduleAttr();
+  remarkInexactTiles(op, schedule.getVisitedKeys(), TileAxis::Keys);
+  remarkInexactTiles(op, schedule.getTileN(), TileAxis::Queries);
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
   BackwardBuilder(op, rewriter).build();

@@ -32,10 +32,6 @@ public:
                                          op.getElementType()} {}
 
   ProgramOp build();
-  /// Keys that are visited together or not at all.
-  int64_t getKeysPerTile() const {
-    return joinsKeys() ? LoadTileOp::kPieceRows : schedule.getTileN();
-  }
 
 private:
   // Several parts of the keys.
@@ -52,8 +48,6 @@ private:
   };
   Positions getPositions(const KeyRange &keys, Value row, int64_t rows) const;
   SmallVector<TileInterval> getIntervals(const KeyRange &keys, const Positions &queries) const;
-  bool joinsKeys() const { return schedule.getRoles() && schedule.getRoles().getJoins(); }
-  RowPattern getPattern() const;
   void buildProgram(ProgramPoint at, const ScoreBuilder &scores, const OnlineSoftmax &softmax);
   RowState loopOverKeys(const OnlineSoftmax &softmax, const ScoreBuilder &scores,
                         const ProgramPoint &at, const KeyRange &keys, Value position,
@@ -152,7 +146,7 @@ ForwardBuilder::Positions ForwardBuilder::getPositions(const KeyRange &keys, Val
 SmallVector<TileInterval> ForwardBuilder::getIntervals(const KeyRange &keys,
                                                        const Positions &queries) const {
   return buildKeyIntervals(b, loc, visible, queries.first, queries.last, sizes.queries, keys.keys,
-                           getKeysPerTile(), /*constants=*/joinsKeys());
+                           schedule.getVisitedKeys(), /*constants=*/schedule.joinsKeys());
 }
 
 /// Lists the key tiles that `keep` shows, of those in the mask's intervals, for all programs that
@@ -190,7 +184,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
     return state;
   // Of joined keys a tile is one of their sequence.
   std::optional<JoinedKeys> joined;
-  if (joinsKeys()) {
+  if (schedule.joinsKeys()) {
     joined = joinIntervals(b, loc, intervals, schedule.getTileN());
     intervals = joined->interval;
   }
@@ -234,16 +228,6 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
 //===----------------------------------------------------------------------===//
 // Programs
 //===----------------------------------------------------------------------===//
-
-/// Where the heads that share a tile are in it.
-RowPattern ForwardBuilder::getPattern() const {
-  RowPattern pattern;
-  if (op.getLayout() == Layout::BSHD)
-    pattern.repeat = schedule.getPack();
-  else
-    pattern.span = operands.getPositions();
-  return pattern;
-}
 
 /// The body of the program at `at`, whose `tile` counts parts as well.
 void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
@@ -299,7 +283,8 @@ ProgramOp ForwardBuilder::build() {
   }
   operands.packHeads(to);
   // What both make of the scale is the same for all programs.
-  ScoreBuilder scores(b, op, TileAxis::Keys, getPattern(), /*fullTilesKeep=*/lists.has_value());
+  ScoreBuilder scores(b, op, TileAxis::Keys, operands.getPattern(),
+                      /*fullTilesKeep=*/lists.has_value());
   OnlineSoftmax softmax(b, loc, schedule, operands.padColumns(op.getDv()), scores.getFactor(),
                         /*wantsLse=*/to.lse != nullptr);
   auto program = ProgramOp::create(
@@ -328,11 +313,10 @@ FailureOr<ProgramOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, Atte
   if (failed(verifyScoreModVectorizes(op)))
     return failure();
   warnHiddenRows(op);
+  remarkInexactTiles(op, op.getScheduleAttr().getVisitedKeys());
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
-  ForwardBuilder builder(op, rewriter);
-  remarkInexactTiles(op, builder.getKeysPerTile());
-  ProgramOp program = builder.build();
+  ProgramOp program = ForwardBuilder(op, rewriter).build();
   rewriter.eraseOp(op);
   return program;
 }

@@ -118,7 +118,8 @@ std::optional<KeyParts> KeyParts::get(OpBuilder &b, AttentionBackwardOp op,
   Value shares = both(pays, fits);
   KeyParts result(b, loc);
   result.tile = build.f32Vector({rows, columns});
-  result.columnParts = rows / schedule.getTileN();
+  // As many as there are of the smaller tiles of dq's shares, with which they share a place.
+  result.columnParts = schedule.addsQueries() ? rows / schedule.getTileN() : 1;
   result.heavy = heavy;
   result.count = build.select(shares, build.index(heavy), build.index(0));
   if (isConstantIntValue(result.count, 0))

@@ -31,16 +31,15 @@ int64_t Operands::padColumns(int64_t columns) const {
 }
 
 void Operands::packHeads(Destination &destination) {
-  if (!isPacked())
-    return;
   q = splitHeads(op.getQ(), op.getHeadDim());
   destination.o = splitHeads(destination.o, destination.layout == Layout::BHSD ? 1 : 2);
   if (destination.lse)
     destination.lse = splitHeads(destination.lse, /*headDim=*/1);
 }
 
-/// `memref` with dimension `headDim` as two, key/value heads and the heads of a group.
 Value Operands::splitHeads(Value memref, int64_t headDim) const {
+  if (!isPacked())
+    return memref;
   auto type = cast<MemRefType>(memref.getType());
   SmallVector<int64_t> shape(type.getShape());
   SmallVector<OpFoldResult> memrefSizes = memref::getMixedSizes(b, loc, memref);
@@ -141,14 +140,38 @@ Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int6
   return toDotType(load);
 }
 
-Value Operands::loadQueries(const ProgramPoint &at) const {
+Value Operands::loadQueries(const ProgramPoint &at) const { return loadQueryTile(q, at); }
+
+Value Operands::loadQueryTile(Value memref, const ProgramPoint &at) const {
   if (!isPacked())
-    return loadRows(q, at.batch, at.head, at.tile, schedule.getTileM());
-  auto type = VectorType::get({schedule.getTileM(), padColumns(op.getD())}, op.getElementType());
-  Packed packed = pack(q, op.getLayout(), at.batch, at);
-  return toDotType(LoadTileOp::create(b, loc, type, q, packed.indices, /*below=*/Value(),
+    return loadRows(memref, at.batch, at.head, at.tile, schedule.getTileM());
+  auto type =
+      VectorType::get({schedule.getTileM(), padColumns(getColumns(memref))}, op.getElementType());
+  Packed packed = pack(memref, op.getLayout(), at.batch, at);
+  return toDotType(LoadTileOp::create(b, loc, type, memref, packed.indices, /*below=*/Value(),
                                       packed.dims, b.getDenseI64ArrayAttr(packed.shape),
                                       packed.inBounds));
+}
+
+Value Operands::loadQueryRows(Value memref, Value batch, const ProgramPoint &at,
+                              bool inBounds) const {
+  VectorType type = f32Vector({schedule.getTileM()});
+  if (!isPacked())
+    return LoadTileOp::create(b, loc, type, memref, ValueRange{batch, at.head, at.tile},
+                              /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
+                              ArrayRef<bool>{inBounds});
+  Packed packed = pack(memref, Layout::BHSD, batch, at);
+  return LoadTileOp::create(b, loc, type, memref, packed.indices, /*below=*/Value(), packed.dims,
+                            b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
+}
+
+RowPattern Operands::getPattern() const {
+  RowPattern pattern;
+  if (op.getLayout() == Layout::BSHD)
+    pattern.repeat = schedule.getPack();
+  else
+    pattern.span = getPositions();
+  return pattern;
 }
 
 Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones,

@@ -68,6 +68,15 @@ public:
   /// Writes a tile of the schedule's rows, of the memref's type.
   void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
+  /// The queries' tile of a memref like `q`, or their rows of one like `lse`, at `batch`: of the
+  /// schedule's rows, from a memref of `splitHeads` where several heads share a tile.
+  Value loadQueryTile(Value memref, const ProgramPoint &at) const;
+  Value loadQueryRows(Value memref, Value batch, const ProgramPoint &at, bool inBounds) const;
+  /// `memref`, which has the query heads along `headDim`, for these: with key/value heads and the
+  /// heads of a group where several share a tile.
+  Value splitHeads(Value memref, int64_t headDim) const;
+  /// Where the heads that share a tile are in it.
+  RowPattern getPattern() const;
   /// The tile of `k` or `v` at `tile` of the keys, or of the sequence of `joined` ones. `below` and
   /// `ones` as above.
   Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones = false,
@@ -86,7 +95,6 @@ private:
   };
 
   bool isPacked() const { return schedule.getPack() > 1; }
-  Value splitHeads(Value memref, int64_t headDim) const;
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
   Value toDotType(Value tile) const;
 

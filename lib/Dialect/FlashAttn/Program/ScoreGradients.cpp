@@ -43,6 +43,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
   buffer = allocateF32(b, loc, {mul(sizes.batches, 2), sizes.heads, rows});
+  split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
     gradients = allocateF32(
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
@@ -144,7 +145,7 @@ void QuerySums::storeOrder(const ScorePlace &at, FindFirst findFirst) const {
 }
 
 SmallVector<Value> QuerySums::indicesOf(Kind kind, const ScorePlace &at) const {
-  return {kind == Delta ? add(at.batch, batches) : at.batch, at.head, at.queryTile};
+  return {batchOf(kind, at.batch), at.head, at.queryTile};
 }
 
 Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
@@ -157,12 +158,10 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
                             /*shape=*/nullptr, inBounds);
 }
 
-Value QuerySums::loadRows(Kind kind, const ScorePlace &at) const {
+Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const {
   // With roles the last block may have a consumer without a tile, which comes here too.
-  bool isThere = !schedule.getRoles();
-  return LoadTileOp::create(b, loc, f32Vector({schedule.forQueryTiles().getTileM()}), buffer,
-                            indicesOf(kind, at), /*below=*/Value(), ArrayRef<int64_t>{2},
-                            /*shape=*/nullptr, ArrayRef<bool>{isThere});
+  return operands.loadQueryRows(split, batchOf(kind, at.batch), at,
+                                /*inBounds=*/!schedule.getRoles());
 }
 
 //===----------------------------------------------------------------------===//

@@ -30,7 +30,7 @@ public:
 
   enum Kind { Exponent, Delta };
   /// Of the rows of a query tile, vector<M>.
-  Value loadRows(Kind kind, const ScorePlace &at) const;
+  Value loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const;
   /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same
   /// throughout; on these `at` counts tiles. Of tiles larger than the schedule's, what lies past
   /// the last query may be 0.
@@ -47,12 +47,16 @@ private:
   void storeZeros(Value memref, ArrayRef<Value> indices) const;
   void storeOrder(const ScorePlace &at, FindFirst findFirst) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
+  Value batchOf(Kind kind, Value batch) const {
+    return kind == Delta ? add(batch, batches) : batch;
+  }
 
   ScheduleAttr schedule;
   Value batches, rows; ///< of the batches, and N
   /// memref<2B x Hq x N x f32>: the exponents of all batches, and their deltas. N are the queries
   /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
-  Value buffer;
+  Value buffer,
+      split; ///< `split`: with heads as the operands of programs over query tiles have them
   Value gradients, order;
   Adding adding;
   int64_t whole; ///< queries of which N is a multiple
@@ -63,8 +67,8 @@ class ScoreGradientBuilder : public TileBuilder {
 public:
   /// `fullTilesKeep`: in full tiles `keep` hides nothing.
   ScoreGradientBuilder(OpBuilder &b, AttentionBackwardOp op, TileAxis columns,
-                       bool fullTilesKeep = false)
-      : TileBuilder(b, op.getLoc()), scores(b, op, columns, RowPattern(), fullTilesKeep),
+                       bool fullTilesKeep = false, RowPattern pattern = {})
+      : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
         fullTilesHide(op.getKeep() && !fullTilesKeep),
         hidesPairs(op.getScheduleAttr().getRoles() &&

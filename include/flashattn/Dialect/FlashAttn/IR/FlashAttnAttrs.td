@@ -233,6 +233,10 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// the weights as they are rounded. What rounding takes from a large weight of bf16 then cancels,
     /// and weights may grow; those of f16 need it not, nor those up to 2.
     bool sumsByProducts(int64_t dv) const;
+    /// Whether programs over query tiles join the keys that they see, and how many keys they visit
+    /// together or not at all: of a tile, or of a piece.
+    bool joinsKeys() const;
+    int64_t getVisitedKeys() const;
     /// Whether each of these warpgroups has all rows of one sum.
     bool splitsSums() const;
     /// Warps that have the rows of a tile between them: all, or those of a sum.
@@ -240,8 +244,9 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
     ScheduleAttr forQueryTiles() const;
     /// Of gradients with roles: that of the programs that make dv alone, where they are apart, or dk
-    /// and dv, of which each consumer has one. They have room for wider steps, for which products
-    /// read less of shared memory.
+    /// and dv, of which each consumer has one: they have room for wider steps, for which products
+    /// read less of shared memory. And, where programs over query tiles join keys and pack heads,
+    /// that of those which do neither.
     ScheduleAttr forWideSteps() const;
     /// Of gradients: whether programs over key tiles make those of queries too, of which each adds
     /// its share in any order: where its warps share a program of keys enough for it to pay.
