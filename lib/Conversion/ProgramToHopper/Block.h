@@ -35,6 +35,7 @@ struct BlockValues {
   Value batches, heads, tiles; ///< how many programs
   Value tileGroups, groups;    ///< groups of programs: of one head, and all
   SmallVector<Value> residentMaps, streamMaps, outputMaps; ///< tensor maps
+  SmallVector<Value> pieceMaps; ///< of streams whose tiles may be cut; null of others
   Value counter; ///< memref<? x i32> in global memory: how many groups were claimed
   gpu::LaunchOp launch;
   // In shared memory.
@@ -151,7 +152,8 @@ public:
 private:
   void loadResidents(MutableArrayRef<IRMapping> programs, Value slot);
   Value produce(const Group &group, Value slot, Value step);
-  SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, ArrayRef<Value> origin);
+  SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, Value first);
+  SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
   void prepareNext(Value round, Value rounds);
   void prepareClaimed(Value round);

@@ -119,6 +119,9 @@ inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
 }
 
+/// Whether rows of a tile of `load` need not follow each other. One cut is where the first tile begins.
+inline bool mayBeCut(LoadTileOp load) { return load.getCuts().size() > 1; }
+
 /// Panels of the tile of `load` that copies bring: those behind are its ones.
 inline int64_t countCopiedPanels(LoadTileOp load) {
   VectorType tile = load.getTileType();

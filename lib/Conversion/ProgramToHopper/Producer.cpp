@@ -45,21 +45,51 @@ void ProducerBuilder::prepare(const Group &group, Value slot) {
     loadResidents(programs, slot);
 }
 
-/// The rows at which the pieces of a tile lie that begins at `origin`; none where it is whole.
-SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mapping,
-                                               ArrayRef<Value> origin) {
+/// The rows at which the pieces of a tile lie whose first row is number `first`, i32: the producer has
+/// few registers.
+SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mapping, Value first) {
   SmallVector<Value> pieces;
-  if (load.getCuts().empty())
-    return pieces;
   for (int64_t row = 0; row < load.getTileType().getDimSize(0); row += LoadTileOp::kPieceRows) {
-    Value number = add(origin[*load.getRowDim()], index(row)), place = number;
-    for (auto [cut, skip] : llvm::zip_equal(load.getCuts(), load.getSkips())) {
-      Value here = less(number, clone(cut, mapping));
-      place = add(place, select(here, index(0), clone(skip, mapping)));
-    }
-    pieces.push_back(place);
+    Value number = add(first, i32(row)), place = number;
+    for (auto [cut, skip] : llvm::zip_equal(load.getCuts(), load.getSkips()))
+      place = add(place, select(less(number, toI32(clone(cut, mapping))), i32(0),
+                                toI32(clone(skip, mapping))));
+    pieces.push_back(toIndex(place));
   }
   return pieces;
+}
+
+/// Puts the tile of `step` into the ring of a stream: behind the last cut one copy, before it one
+/// for each piece.
+SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &mapping,
+                                                    Value step) {
+  LoadTileOp load = plan.streams[stream];
+  SmallVector<Value> origin = getOrigin(load, mapping);
+  IntegerAttr panels;
+  if (load.getOnes())
+    panels = b.getI64IntegerAttr(countCopiedPanels(load));
+  auto put = [&](Value map, ValueRange pieces) {
+    IntegerAttr along;
+    if (!pieces.empty())
+      along = b.getI64IntegerAttr(*load.getRowDim());
+    return hopper::RingPutOp::create(b, loc, block.rings[stream], step, map, origin, pieces, along,
+                                     /*beside=*/IntegerAttr(), panels);
+  };
+  if (load.getCuts().empty())
+    return {put(block.streamMaps[stream], {})};
+  Value &row = origin[*load.getRowDim()], first = toI32(row), place = first;
+  for (Value skip : load.getSkips())
+    place = add(place, toI32(clone(skip, mapping)));
+  row = toIndex(place);
+  if (!mayBeCut(load))
+    return {put(block.streamMaps[stream], {})};
+  Value isCut = less(first, toI32(clone(load.getCuts().back(), mapping)));
+  auto branch = scf::IfOp::create(b, loc, isCut, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  hopper::RingPutOp inPieces = put(block.pieceMaps[stream], findPieces(load, mapping, first));
+  b.setInsertionPointToStart(branch.elseBlock());
+  return {inPieces, put(block.streamMaps[stream], {})};
 }
 
 /// Puts the tiles of one interval into the rings; the steps up to its end.
@@ -89,18 +119,8 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   if (program.getList())
     number = toIndex(memref::LoadOp::create(b, loc, program.getList(), place));
   mapping.map(program.getTile(), number);
-  for (auto [i, load, map, ring] : llvm::enumerate(plan.streams, block.streamMaps, block.rings)) {
-    LoadTileOp stream = load;
-    IntegerAttr panels;
-    if (stream.getOnes())
-      panels = b.getI64IntegerAttr(countCopiedPanels(stream));
-    SmallVector<Value> origin = getOrigin(stream, mapping),
-                       pieces = findPieces(stream, mapping, origin);
-    IntegerAttr along;
-    if (!pieces.empty())
-      along = b.getI64IntegerAttr(*stream.getRowDim());
-    auto put = hopper::RingPutOp::create(b, loc, ring, now, map, origin, pieces, along,
-                                         /*beside=*/IntegerAttr(), panels);
+  for (auto [i, ring] : llvm::enumerate(block.rings)) {
+    SmallVector<hopper::RingPutOp> puts = put(i, mapping, now);
     int64_t beside = 0;
     for (auto [row, places] : llvm::zip_equal(plan.rows, block.rows)) {
       if (row.stream != i)
@@ -115,7 +135,8 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
               .getBytes();
     }
     if (beside)
-      put.setBeside(beside);
+      for (hopper::RingPutOp put : puts)
+        put.setBeside(beside);
   }
   b.setInsertionPointAfter(loop);
   return add(step, sub(range.end, range.begin));

@@ -360,7 +360,7 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
   // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
   // addresses all.
   int64_t n = schedule.getTileN();
-  int64_t other = 30 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
+  int64_t other = 28 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
   if (schedule.sumsByProducts(op.getDv()))
     other += LoadTileOp::kOnes / 2;
   return explainRegisterRefusal(

@@ -12,7 +12,7 @@ namespace {
 struct DrawnField {
   StringRef name;
   SmallVector<StringRef> values;
-  enum { Always, WithoutRoles, Forward, ForwardRoles, Backward } where = Always;
+  enum { Always, WithoutRoles, Forward, WithRoles, Backward } where = Always;
 };
 } // namespace
 
@@ -22,7 +22,7 @@ const DrawnField fields[] = {
     {"tile_n", {"16", "32", "48", "64", "80", "96", "112", "128", "176", "192", "256"}},
     {"warps", {"1", "2", "4", "8"}, DrawnField::WithoutRoles},
     {"stages", {"1", "2", "3", "4", "5", "8"}},
-    {"pack", {"2", "3"}, DrawnField::ForwardRoles},
+    {"pack", {"2", "3"}, DrawnField::WithRoles},
     {"splits", {"2", "3", "8", "64"}, DrawnField::Forward},
     {"queries_in_registers", {"false", "true"}, DrawnField::WithoutRoles},
     {"apart", {"false", "true"}, DrawnField::Backward},
@@ -34,11 +34,12 @@ const DrawnField roleFields[] = {
     {"producer_registers", {"24", "32", "40", "48"}},
     {"rescale", {"0", "1", "4", "8", "15"}, DrawnField::Forward},
     {"section", {"1", "2", "3", "8", "64"}},
-    {"blocks", {"1", "2", "3"}},
+    {"blocks", {"1", "2", "3", "4"}},
     {"query_stages", {"1", "2"}},
     {"late_rescale", {"0", "1"}, DrawnField::Forward},
     {"claims_below", {"0", "100", "2147483647"}},
     {"add_stages", {"0", "1", "2"}, DrawnField::Backward},
+    {"joins", {"0", "1"}},
 };
 
 static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward) {
@@ -51,7 +52,7 @@ static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward
     for (const DrawnField &field : from) {
       bool fits = field.where == DrawnField::WithoutRoles   ? !hasRoles
                   : field.where == DrawnField::Forward      ? !isBackward
-                  : field.where == DrawnField::ForwardRoles ? hasRoles && !isBackward
+                  : field.where == DrawnField::WithRoles    ? hasRoles
                   : field.where == DrawnField::Backward     ? isBackward
                                                             : true;
       bool isTwice = !drawn.empty() && StringRef(drawn.back()).starts_with(field.name);

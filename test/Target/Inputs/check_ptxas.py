@@ -243,9 +243,9 @@ ADDING_BYTES = 256
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
 # loaded: of a keep in the tiles that it cuts alone.
 LOADED = {"bias": 112, "keep": 112}
-# Where blocks claim groups, of masks with several intervals or of 4 blocks at once: what the one thread that brings tiles keeps
+# Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
 # of a group from its preparation on, and nothing in a loop over tiles.
-CLAIMED = {"sinks": 36, "chunks": 36, "narrow window": 8}
+CLAIMED = {"sinks": 36, "chunks": 36}
 
 
 def check_report(report, few=0):
