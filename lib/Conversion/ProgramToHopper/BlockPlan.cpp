@@ -188,7 +188,7 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
 /// Whether the programs of a block all go over the same tiles.
 static bool shareIntervals(const BlockPlan &plan) {
   TileLoopOp loop = plan.loop;
-  if (loop.getList() || plan.getPrograms() == 1)
+  if (plan.sharesSequence() || plan.getPrograms() == 1)
     return true;
   ProgramOp program = plan.program;
   Value number = program.getNumbers()[plan.getHeadsPerBlock() > 1 ? 1 : 2];

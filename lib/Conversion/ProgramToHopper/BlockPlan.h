@@ -69,6 +69,12 @@ struct BlockPlan {
   /// Whether all consumers run one program, each 64 of its rows or one of its sums.
   bool sharesProgram() const { return schedule.sharesProgram(); }
   bool splitsSums() const { return schedule.splitsSums(); }
+  /// Whether the programs of a block go over one sequence, of listed tiles or of joined ones, which
+  /// is that of as many programs from a multiple of them on.
+  bool sharesSequence() const {
+    return TileLoopOp(loop).getList() ||
+           llvm::any_of(streams, [](LoadTileOp load) { return !load.getCuts().empty(); });
+  }
   /// Programs that a block runs at once.
   int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
   int64_t getStages() const { return schedule.getStages(); }

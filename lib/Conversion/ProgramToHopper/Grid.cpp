@@ -63,7 +63,8 @@ Value GridBuilder::countSmallerGroups() {
 /// Sections of `section` heads; within one, query tiles from the last to the first and the
 /// heads of the section next to each other. Neighbours are of one batch, whose heads may share
 /// keys, or where batches share what shapes scores, more bytes than those, of one head. A list of
-/// tiles is one for as many programs as there are consumers, from a multiple of that on.
+/// tiles, or a sequence of joined ones, is one for as many programs as there are consumers, from a
+/// multiple of that on.
 Group GridBuilder::decode(Value number) {
   // 32-bit division: the numbers are below 2^31.
   int64_t headsPerBlock = plan.getHeadsPerBlock();
@@ -84,8 +85,7 @@ Group GridBuilder::decode(Value number) {
   ProgramOp program = plan.program;
   bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
   Value place = ascends ? row : sub(sub(perHead, row), i32(1)), firstTile = place, end;
-  TileLoopOp loop = plan.loop;
-  if (loop.getList() && headsPerBlock == 1) {
+  if (plan.sharesSequence() && headsPerBlock == 1) {
     firstTile = mul(place, i32(plan.getPrograms()));
     end = block.tiles;
   } else if (headsPerBlock == 1) {

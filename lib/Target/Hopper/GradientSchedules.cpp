@@ -269,6 +269,11 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return "expected late_rescale 0 for gradients, which have no maxima to judge";
   if (std::string reason = explainJoinRefusal(op, schedule); !reason.empty())
     return reason;
+  if (int64_t consumers = schedule.getRoles().getConsumers();
+      schedule.joinsKeys() && consumers != 1)
+    return llvm::formatv("expected one consumer with joins for gradients, whose programs over keys "
+                         "have registers for one, but got {0}",
+                         consumers);
   // Rows of heads that are none would have sums that are none.
   if (int64_t pack = schedule.getPack(); op.getKnownGroup() % pack != 0)
     return llvm::formatv("expected a group of query heads that is a multiple of pack {0} for "

@@ -309,9 +309,6 @@ static std::string explainLateRefusal(AttentionOp op, ScheduleAttr schedule) {
 std::string warpgroups::explainJoinRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
   if (!schedule.joinsKeys())
     return "";
-  if (int64_t consumers = schedule.getRoles().getConsumers(); consumers != 1)
-    return llvm::formatv(
-        "expected one consumer with joins, whose keys no other shares, but got {0}", consumers);
   StringRef other = op.hasScoreMod() ? "a score_mod"
                     : op.getBias()   ? "a bias"
                     : op.getKeep()   ? "a keep"

@@ -7,6 +7,8 @@
 // RUN: flash-run %s --device=model:sm_90a --function=panels --verify | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=before --verify | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=chunks --verify | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --function=consumers --model-multiprocessors=1 --verify | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --function=heads --verify | FileCheck %s
 // CHECK: model: 1 interleaving from seed 1, no report
 // CHECK: verify o: {{.*}}PASS
 
@@ -78,4 +80,23 @@ func.func @chunks(%q: tensor<1x2x130x64xf16>, %k: tensor<1x2x130x64xf16>, %v: te
       ins(%q, %k, %v : tensor<1x2x130x64xf16>, tensor<1x2x130x64xf16>, tensor<1x2x130x64xf16>)
       outs(%init : tensor<1x2x130x64xf16>) -> tensor<1x2x130x64xf16>
   return %o : tensor<1x2x130x64xf16>
+}
+
+// Consumers share the sequence of all their queries; the last block lacks some.
+func.func @consumers(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>, %v: tensor<1x2x310x128xbf16>) -> tensor<1x8x300x128xbf16> {
+  %init = tensor.empty() : tensor<1x8x300x128xbf16>
+  %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 100, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 4, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 8, query_stages = 2, claims_below = 2147483647, joins = 1>>)
+      ins(%q, %k, %v : tensor<1x8x300x128xbf16>, tensor<1x2x310x128xbf16>, tensor<1x2x310x128xbf16>)
+      outs(%init : tensor<1x8x300x128xbf16>) -> tensor<1x8x300x128xbf16>
+  return %o : tensor<1x8x300x128xbf16>
+}
+
+func.func @heads(%q: tensor<1x8x300x128xbf16>, %k: tensor<1x2x310x128xbf16>, %v: tensor<1x2x310x128xbf16>) -> tensor<1x8x300x128xbf16> {
+  %init = tensor.empty() : tensor<1x8x300x128xbf16>
+  %o = flashattn.attention mask(#flashattn.any_of<[#flashattn.window<left = 100, right = 0>, #flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = head, registers = 160, producer_registers = 32, rescale = 8, section = 8, query_stages = 2, claims_below = 2147483647, joins = 1>>)
+      ins(%q, %k, %v : tensor<1x8x300x128xbf16>, tensor<1x2x310x128xbf16>, tensor<1x2x310x128xbf16>)
+      outs(%init : tensor<1x8x300x128xbf16>) -> tensor<1x8x300x128xbf16>
+  return %o : tensor<1x8x300x128xbf16>
 }

@@ -210,7 +210,8 @@ def cases(chip):
                             Case("bf16", dim, mask) for dim in (64, 128) for mask in KEEPS] + [
                                 Case("bf16", 64, "wide window"), Case("f16", 128, "chunks"), Case("bf16", 64, "sinks", 8),
                                 Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4), Case("f16", 64, "narrow window"),
-                                Case("bf16", 64, "sinks kv_len", 8), Case("bf16", 64, "sinks kv_len", 4)]
+                                Case("bf16", 128, "sinks", 8), Case("bf16", 256, "sinks", 4), Case("f16", 256, "window", 2)] + [
+                                    Case("bf16", dim, "sinks kv_len", group) for dim, group in ((64, 8), (64, 4), (128, 4))]
     # All masks share the loops' code; one head dimension sees every one of them.
     few = [("bf16", 64), ("bf16", 128), ("bf16", 256), ("f32", 16), ("f32", 32), ("f32", 128)]
     return [Case(element, dim, mask) for element in ("f16", "bf16", "f32")
@@ -245,7 +246,7 @@ ADDING_BYTES = 256
 LOADED = {"bias": 112, "keep": 112}
 # Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
 # of a group from its preparation on, and nothing in a loop over tiles.
-CLAIMED = {"sinks": 36, "chunks": 36}
+CLAIMED = {"sinks": 36, "chunks": 36, "sinks kv_len": 36}
 
 
 def check_report(report, few=0):

@@ -243,12 +243,22 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
   KeyRange keys = operands.getKeys(all, at.batch);
   Value row = mul(at.tile, operands.getPositions());
   Positions queries = getPositions(keys, row, operands.getPositions());
+  // Programs that share tiles of joined keys join those that any of them sees.
+  int64_t together =
+      schedule.joinsKeys() && schedule.getRoles().getAlong() == ProgramAxis::QueryTile
+          ? schedule.getRoles().getConsumers()
+          : 1;
+  Positions seeing = queries;
+  if (together > 1) {
+    int64_t rows = together * operands.getPositions();
+    seeing = getPositions(keys, mul(divide32(at.tile, index(together)), rows), rows);
+  }
   Value q = operands.loadQueries(at);
   SmallVector<TileInterval> intervals;
   if (lists)
     intervals = {lists->getInterval(b, loc, getListPlace(at))};
   else
-    intervals = getIntervals(keys, queries);
+    intervals = getIntervals(keys, seeing);
   if (parts)
     intervals = takeShare(b, loc, intervals, part, parts);
 
