@@ -228,7 +228,7 @@ TileInterval TileIntervalPlan::Interval::emit(Emitter &e, int64_t tile) const {
 std::optional<int64_t> TileIntervalPlan::Interval::getOnlyTile(int64_t tile) const {
   if (ofTiles)
     return std::nullopt;
-  // Lower bounds say X[x] * x >= -constant, upper ones the same of a negative factor.
+  // A row says row[X] * x + constant >= 0; of upper bounds row[X] is negative.
   std::optional<int64_t> first, last;
   for (const Row &row : visible.lower)
     if (!dependsOnParameters(row)) {

@@ -86,8 +86,9 @@ struct ConvertFlashAttnToCPUPass
     getOperation().walk(countSplits);
     IRRewriter rewriter(&getContext());
     WalkResult walk = getOperation().walk([&](LoadTileOp op) {
-      if (op.getOnes()) {
-        op.emitOpError() << "expected ones only where the schedule has roles";
+      if (op.getOnes() || !op.getCuts().empty()) {
+        op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "cuts")
+                         << " only where the schedule has roles";
         return WalkResult::interrupt();
       }
       expandToTransfer(rewriter, op);

@@ -36,8 +36,9 @@ LogicalResult Distributor::load(LoadTileOp op) {
   if (isFactor(op))
     return op.emitOpError() << "expected a contraction to read shared memory; run "
                                "flashattn-stage-shared first";
-  if (op.getOnes())
-    return op.emitOpError() << "expected ones only where a contraction reads them";
+  if (op.getOnes() || !op.getCuts().empty())
+    return op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "cuts")
+                            << " only where a contraction reads them";
   if (op.getTileType().getRank() == 1 && op.getDims().size() <= 2 && !op.getBelow() &&
       op.getRowDim() && layout.isRow(op.getTileType())) {
     values[op] = loadRowsFromGlobal(op);

@@ -256,8 +256,9 @@ static LogicalResult verifyChunks(LoadTileOp load) {
   if (dims.size() != 2 || !load.isDense() || dims.back() != last)
     return load.emitOpError() << "expected rows along one dimension and columns along the last, "
                               << last << ", of what a contraction multiplies but got dims " << dims;
-  if (load.getOnes())
-    return load.emitOpError() << "expected ones only where the schedule has roles";
+  if (load.getOnes() || !load.getCuts().empty())
+    return load.emitOpError() << "expected " << (load.getOnes() ? "ones" : "cuts")
+                              << " only where the schedule has roles";
   VectorType tile = load.getTileType();
   if (!tile.getElementType().isIntOrFloat() ||
       tile.getDimSize(1) * tile.getElementTypeBitWidth() % 128 != 0)

@@ -175,6 +175,14 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
                                  "makes a tensor map, but got a result of '"
                               << source->getName() << "'";
   TileLoopOp loop = plan.loop;
+  if (!load.getCuts().empty() && !llvm::is_contained(plan.streams, load))
+    return load.emitOpError() << "expected cuts only of tiles that come anew in each step";
+  for (Value place : llvm::concat<Value>(load.getCuts(), load.getSkips()))
+    if (llvm::any_of(loop.getBody()->getArguments(),
+                     [&](Value argument) { return dependsOn(place, argument); }))
+      return load.emitOpError()
+             << "expected cuts and skips that are the same for all steps but got "
+                "one that depends on the step";
   // The producer, which has none of the loop's state, follows the tiles alone.
   for (auto [dim, index] : llvm::enumerate(load.getIndices()))
     for (Value argument : loop.getBody()->getArguments())

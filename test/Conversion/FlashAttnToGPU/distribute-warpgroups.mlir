@@ -77,14 +77,41 @@ func.func @added(%thread: index, %sums: memref<2x4x?x16xf32>, %b: index, %h: ind
 
 // -----
 
+// The rows of several heads go along two dimensions: 16 of each of 4, of which row r is r mod 16 of head r / 16.
+// CHECK-LABEL: func @rows_of_heads
+// CHECK-SAME: %{{[a-z0-9]+}}: index, %[[LSE:[a-z0-9]+]]: memref<?x?xf32>
+// CHECK: %[[ROW:.*]] = arith.addi %{{.*}}, %{{.*}} : index
+// CHECK: %[[HEAD:.*]] = arith.divui %[[ROW]], %c16
+// CHECK: %[[POSITION:.*]] = arith.remui %[[ROW]], %c16
+// CHECK: %[[H:.*]] = arith.addi %{{.*}}, %[[HEAD]]
+// CHECK: %[[P:.*]] = arith.addi %{{.*}}, %[[POSITION]]
+// CHECK: %[[P1:.*]] = arith.minsi %[[P]], %{{.*}}
+// CHECK: memref.load %[[LSE]][%[[H]], %[[P1]]]
+// CHECK: arith.addi %[[ROW]], %c8
+// CHECK: memref.load %[[LSE]]
+// CHECK-NOT: memref.load
+// CHECK: return
+func.func @rows_of_heads(%thread: index, %lse: memref<?x?xf32>, %h: index, %t: index, %o: memref<?xf32>) {
+  flashattn.on_threads %thread schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+    %x = flashattn.load_tile %lse[%h, %t] dims [0, 1] shape [4, 16] in_bounds [true, false] : memref<?x?xf32> -> vector<64xf32>
+    flashattn.store_tile %x to %o[%t] dims [0] in_bounds [true] : vector<64xf32>, memref<?xf32>
+  }
+  return
+}
+
+// -----
+
 // One value a row, of rows that a GPU's program loads: two of a thread, of which the last row stands for those past it.
 // CHECK-LABEL: func @rows
 // CHECK-SAME: %{{[a-z0-9]+}}: index, %[[LSE:[a-z0-9]+]]: memref<2x?xf32>, %[[B:[a-z0-9]+]]: index
 // CHECK: %[[COUNT:.*]] = memref.dim %[[LSE]], %c1
 // CHECK: %[[LAST:.*]] = arith.subi %[[COUNT]], %c1
-// CHECK: %[[ROW:.*]] = arith.minsi %[[AT:.*]], %[[LAST]]
+// CHECK: %[[OWN:.*]] = arith.addi %{{.*}}, %{{.*}} : index
+// CHECK-NEXT: %[[AT:.*]] = arith.addi %[[FIRST:.*]], %[[OWN]] : index
+// CHECK-NEXT: %[[ROW:.*]] = arith.minsi %[[AT]], %[[LAST]]
 // CHECK: memref.load %[[LSE]][%[[B]], %[[ROW]]]
-// CHECK: %[[AT8:.*]] = arith.addi %[[AT]], %c8
+// CHECK: %[[OWN8:.*]] = arith.addi %[[OWN]], %c8
+// CHECK: %[[AT8:.*]] = arith.addi %[[FIRST]], %[[OWN8]]
 // CHECK: %[[ROW8:.*]] = arith.minsi %[[AT8]], %[[LAST]]
 // CHECK: memref.load %[[LSE]][%[[B]], %[[ROW8]]]
 // CHECK-NOT: memref.load

@@ -307,10 +307,10 @@ func.func @columns(%limits: memref<64xi32>) {
 // CHECK-DAG: %[[POSITIONS:.*]] = memref.dim %[[OUT]], %c2
 // CHECK: %[[ROW:.*]] = arith.addi %[[WARPROW]], %{{.*}}
 // CHECK: %[[DH:.*]] = arith.divui %[[ROW]], %c16
-// CHECK: %[[H:.*]] = arith.addi %[[HEAD0]], %[[DH]]
-// CHECK: %[[HIN:.*]] = arith.cmpi slt, %[[H]], %[[HEADS]]
 // CHECK: %[[DP:.*]] = arith.remui %[[ROW]], %c16
+// CHECK: %[[H:.*]] = arith.addi %[[HEAD0]], %[[DH]]
 // CHECK: %[[P:.*]] = arith.addi %[[AT0]], %[[DP]]
+// CHECK: %[[HIN:.*]] = arith.cmpi slt, %[[H]], %[[HEADS]]
 // CHECK: %[[PIN:.*]] = arith.cmpi slt, %[[P]], %[[POSITIONS]]
 // CHECK: %[[IN:.*]] = arith.andi %[[PIN]], %[[HIN]]
 // CHECK: scf.if %[[IN]]

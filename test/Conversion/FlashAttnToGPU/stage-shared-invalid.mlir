@@ -107,3 +107,24 @@ func.func @ones(%c1: index, %q: memref<?x64xf16>) {
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+func.func @cuts(%c1: index, %q: memref<?x64xf16>) {
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c1, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16>) {
+      %none = arith.constant dense<0.0> : vector<64x16xf32>
+      %one = arith.constant dense<1.0> : vector<16x64xf16>
+      // expected-error @+1 {{'flashattn.load_tile' op expected cuts only where the schedule has roles}}
+      %qt = flashattn.load_tile %q[%bx, %c1] dims [0, 1] cuts(%c1) skips(%c1) in_bounds [false, false] : memref<?x64xf16> -> vector<64x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %one, %none : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+    }
+    gpu.terminator
+  }
+  return
+}

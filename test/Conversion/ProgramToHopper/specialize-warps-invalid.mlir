@@ -1144,3 +1144,55 @@ func.func @condition_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x64xf16>
+
+func.func @cuts_of_a_resident(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<64x32xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) {
+    // expected-error @+1 {{'flashattn.load_tile' op expected cuts only of tiles that come anew in each step}}
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] cuts(%n) skips(%n) in_bounds [false, true] : !mem -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      flashattn.tile_yield %s : vector<64x32xf32>
+    }
+    flashattn.store_tile %r to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x32xf32>, memref<2x4x?x32xf32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x64xf16>
+
+func.func @cuts_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<64x32xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%s0 = %zs) -> (vector<64x32xf32>) {
+      // expected-error @+1 {{'flashattn.load_tile' op expected cuts and skips that are the same for all steps but got one that depends on the step}}
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] cuts(%c0) skips(%j) in_bounds [false, true] : !mem -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %s0 : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      flashattn.tile_yield %s : vector<64x32xf32>
+    }
+    flashattn.store_tile %r to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x32xf32>, memref<2x4x?x32xf32>
+  }
+  return
+}
