@@ -34,8 +34,12 @@ struct BlockValues {
   // Of the host.
   Value batches, heads, tiles; ///< how many programs
   Value tileGroups, groups;    ///< groups of programs: of one head, and all
-  SmallVector<Value> residentMaps, streamMaps, outputMaps; ///< tensor maps
-  SmallVector<Value> pieceMaps; ///< of streams whose tiles may be cut; null of others
+  /// Tensor maps of a stream's tiles and, where these may be cut, of their pieces; else null.
+  struct StreamMaps {
+    Value tile, piece;
+  };
+  SmallVector<Value> residentMaps, outputMaps;
+  SmallVector<StreamMaps> streamMaps;
   Value counter; ///< memref<? x i32> in global memory: how many groups were claimed
   gpu::LaunchOp launch;
   // In shared memory.

@@ -64,6 +64,7 @@ SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mappi
 SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &mapping,
                                                     Value step) {
   LoadTileOp load = plan.streams[stream];
+  const BlockValues::StreamMaps &maps = block.streamMaps[stream];
   SmallVector<Value> origin = getOrigin(load, mapping);
   IntegerAttr panels;
   if (load.getOnes())
@@ -76,20 +77,20 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
                                      /*beside=*/IntegerAttr(), panels);
   };
   if (load.getCuts().empty())
-    return {put(block.streamMaps[stream], {})};
+    return {put(maps.tile, {})};
   Value &row = origin[*load.getRowDim()], first = toI32(row), place = first;
   for (Value skip : load.getSkips())
     place = add(place, toI32(clone(skip, mapping)));
   row = toIndex(place);
   if (!mayBeCut(load))
-    return {put(block.streamMaps[stream], {})};
+    return {put(maps.tile, {})};
   Value isCut = less(first, toI32(clone(load.getCuts().back(), mapping)));
   auto branch = scf::IfOp::create(b, loc, isCut, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  hopper::RingPutOp inPieces = put(block.pieceMaps[stream], findPieces(load, mapping, first));
+  hopper::RingPutOp inPieces = put(maps.piece, findPieces(load, mapping, first));
   b.setInsertionPointToStart(branch.elseBlock());
-  return {inPieces, put(block.streamMaps[stream], {})};
+  return {inPieces, put(maps.tile, {})};
 }
 
 /// Puts the tiles of one interval into the rings; the steps up to its end.

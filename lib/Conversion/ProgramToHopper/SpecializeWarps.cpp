@@ -58,10 +58,9 @@ void LaunchBuilder::makeMaps() {
   for (LoadTileOp load : plan.residents)
     values.residentMaps.push_back(make(load, load.getSource(), /*inPieces=*/false));
   for (LoadTileOp load : plan.streams)
-    values.streamMaps.push_back(make(load, load.getSource(), /*inPieces=*/false));
-  for (LoadTileOp load : plan.streams)
-    values.pieceMaps.push_back(mayBeCut(load) ? make(load, load.getSource(), /*inPieces=*/true)
-                                              : Value());
+    values.streamMaps.push_back(
+        {make(load, load.getSource(), /*inPieces=*/false),
+         mayBeCut(load) ? make(load, load.getSource(), /*inPieces=*/true) : Value()});
   for (StoreTileOp store : plan.outputs)
     values.outputMaps.push_back(make(store, store.getTarget(), /*inPieces=*/false));
 }
