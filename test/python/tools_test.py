@@ -462,7 +462,7 @@ class TuneTest(unittest.TestCase):
             lines,
         )
         for reason in (
-            r"tile_n = 176.*: needs 226 registers a thread \(o 64, .*\) of 160 that consumers have",
+            r"tile_n = 176.*: needs 224 registers a thread \(o 64, .*\) of 160 that consumers have",
             r"tile_n = 176, warps = 4, stages = 3.*: needs \d+ bytes of shared memory .* of 232448 available",
         ):
             self.assertRegex(done.stdout, reason)
