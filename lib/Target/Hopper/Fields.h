@@ -28,8 +28,7 @@ std::string explainShapeRefusal(AttentionOpInterface op, ScheduleAttr schedule,
 /// Registers of the consumers, of which they need `needs`, and of the block.
 std::string explainRegisterRefusal(AttentionOpInterface op, ScheduleAttr schedule,
                                    ArrayRef<Need> needs);
-/// What joining keys asks: that a block has one program, and that a key's number is asked for by
-/// the mask alone.
+/// What joining keys asks: that the mask alone reads a key's number.
 std::string explainJoinRefusal(AttentionOpInterface op, ScheduleAttr schedule);
 /// Whether a block finds room for `plan`.
 std::string explainMemoryRefusal(const SharedMemoryPlan &plan, ScheduleAttr schedule,

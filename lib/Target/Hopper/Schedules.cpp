@@ -282,16 +282,17 @@ std::string warpgroups::explainTileRefusal(ScheduleAttr schedule, int64_t most) 
       most, m, schedule.getWarps());
 }
 
+/// What reads a pair's numbers beside the mask, if anything does.
+static StringRef findReaderOfNumbers(AttentionOpInterface op) {
+  return op.hasScoreMod() ? "a score_mod" : op.getBias() ? "a bias" : op.getKeep() ? "a keep" : "";
+}
+
 /// What judging a tile by its weights asks: that its scores can be made again of two tiles, and
 /// that as many weights as a lane sums up do not exceed what they may when they are all 1.
 static std::string explainLateRefusal(AttentionOp op, ScheduleAttr schedule) {
   if (!schedule.getRoles().getLateRescale())
     return "";
-  StringRef shape = op.getSoftcap()    ? "a softcap"
-                    : op.hasScoreMod() ? "a score_mod"
-                    : op.getBias()     ? "a bias"
-                    : op.getKeep()     ? "a keep"
-                                       : "";
+  StringRef shape = op.getSoftcap() ? "a softcap" : findReaderOfNumbers(op);
   if (!shape.empty())
     return llvm::formatv(
         "expected late_rescale 0 where more than the mask shapes scores, but there "
@@ -309,11 +310,9 @@ static std::string explainLateRefusal(AttentionOp op, ScheduleAttr schedule) {
 std::string warpgroups::explainJoinRefusal(AttentionOpInterface op, ScheduleAttr schedule) {
   if (!schedule.joinsKeys())
     return "";
-  StringRef other = op.hasScoreMod() ? "a score_mod"
-                    : op.getBias()   ? "a bias"
-                    : op.getKeep()   ? "a keep"
-                    : op.getKvLen()  ? "a kv_len"
-                                     : "";
+  StringRef other = findReaderOfNumbers(op);
+  if (other.empty() && op.getKvLen())
+    other = "a kv_len";
   if (!other.empty())
     return llvm::formatv("expected joins 0 where more than the mask asks for a key's number, but "
                          "there is {0}",

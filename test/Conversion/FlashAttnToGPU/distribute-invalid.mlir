@@ -58,6 +58,28 @@ func.func @below(%thread: index, %bias: memref<?x?xf32>) {
 
 // -----
 
+func.func @cuts(%thread: index, %bias: memref<?x?xf32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'flashattn.load_tile' op expected cuts only where a contraction reads them}}
+    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] cuts(%thread) skips(%thread) in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
+  }
+  return
+}
+
+// -----
+
+func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+    // expected-error @+1 {{'flashattn.load_tile' op expected ones only where a contraction reads them}}
+    %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] ones : memref<?x8xf32> -> vector<64x16xf32>
+  }
+  return
+}
+
+// -----
+
 func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {

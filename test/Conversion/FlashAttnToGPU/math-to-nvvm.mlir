@@ -130,6 +130,22 @@ gpu.module @hopper [#nvvm.target<chip = "sm_90a">] {
     return %y : vector<2xf32>
   }
 
+  // Which of two conditions decides, as before a cut and behind it, may be known: then one choice goes away.
+  // CHECK-LABEL: func @either
+  // CHECK-SAME: %[[BEHIND:[a-z0-9]+]]: vector<2xi1>
+  // CHECK: %[[HERE:.*]] = arith.select %{{.*}}, %{{.*}}, %{{.*}} : vector<2xi1>, vector<2xf32>
+  // CHECK-COUNT-2: "selp.f32 $0, $1, $2, $3;"
+  // CHECK: %[[THERE:.*]] = vector.from_elements
+  // CHECK: %[[Y:.*]] = arith.select %[[BEHIND]], %[[HERE]], %[[THERE]] : vector<2xi1>, vector<2xf32>
+  // CHECK: return %[[Y]]
+  func.func @either(%behind: vector<2xi1>, %x: vector<2xf32>, %near: vector<2xi1>, %past: vector<2xi1>, %sink: vector<2xi1>) -> vector<2xf32> {
+    %hidden = arith.constant dense<0xFF800000> : vector<2xf32>
+    %any = arith.ori %past, %sink : vector<2xi1>
+    %shown = arith.select %behind, %near, %any : vector<2xi1>, vector<2xi1>
+    %y = arith.select %shown, %x, %hidden : vector<2xi1>, vector<2xf32>
+    return %y : vector<2xf32>
+  }
+
   // LLVM has one selection for one condition.
   // CHECK-LABEL: func @one
   // CHECK: arith.cmpi sge, %{{.*}} : vector<2xi32>

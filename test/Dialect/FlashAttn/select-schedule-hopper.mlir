@@ -589,6 +589,27 @@ func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>) {
 
 // -----
 
+func.func @joins_keep(%q: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1> {flashattn.aligned_rows}) {
+  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a keep}}
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) keep(%keep : memref<1x1x?x?xi1>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @joins_score_mod(%q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a score_mod}}
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    score_mod {
+    ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
+      flashattn.yield %s : f32
+    }
+    outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 func.func @joins_kv_len(%q: memref<?x?x?x64xf16>, %n: memref<?xi32>) {
   // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a kv_len}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>) outs(%q : memref<?x?x?x64xf16>)

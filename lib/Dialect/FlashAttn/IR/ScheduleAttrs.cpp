@@ -295,11 +295,15 @@ ScheduleAttr ScheduleAttr::forWideSteps() const {
     fields.pack = 1;
     fields.roles->joins = fields.roles->claimsBelow = 0;
     fields.roles->queryStages = 1;
-    // Two sums have room in two blocks of two warpgroups.
-    if (fields.roles->blocks > 2) {
+    // Two sums have room in two blocks, which share out the registers of all.
+    if (int64_t all = fields.roles->blocks; all > 2) {
+      auto share = [&](int64_t &registers) {
+        constexpr int64_t kUnit = 8, kMost = 256; // as a schedule's fields may have them
+        registers = std::min(kMost, registers * all / 2 / kUnit * kUnit);
+      };
       fields.roles->blocks = 2;
-      fields.roles->registers = 208;
-      fields.roles->producerRegisters = 48;
+      share(fields.roles->registers);
+      share(fields.roles->producerRegisters);
     }
   }
   if (haveRoom && fields.tileN < kWide) {

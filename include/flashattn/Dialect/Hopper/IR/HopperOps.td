@@ -295,7 +295,12 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [AttrSizedOperandSegments]> {
     With `beside` so many bytes come beside the tile, each by a `hopper.ring_put_row` behind. With
     `panels` only so many of a tile, the first, are brought; the others stay as they are. With
     `pieces` the tile comes in as many, of as many rows as the map's box: each from its own
-    coordinate along dimension `along`, in place of that of `coordinates`.
+    coordinate along dimension `along`, in place of that of `coordinates`:
+
+    ```mlir
+    hopper.ring_put %ring at %step from %m[%b, %h, %row, %c0] pieces(%row, %next) along 2
+        : !hopper.ring<3x1x16x64xf16>, !hopper.tensor_map<8x64xf16>
+    ```
   }];
   let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Hopper_AnyTensorMap:$map,
                        Variadic<Index>:$coordinates, Variadic<Index>:$pieces,
