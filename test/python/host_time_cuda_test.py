@@ -11,11 +11,12 @@ import time
 import torch
 
 import cuda_test
+import flashattn.torch
 from cuda_test import expect, operands
 from flashattn import _cache, _library, _plans, _torch, attention, causal, sink, window
 
-#: Microseconds of the host for a repeated call: plain, and with a mask and lse.
-HOST_LIMITS = {"plain": 15, "mask and lse": 25}
+#: Microseconds of the host for a repeated call: plain, with a mask and lse, and what torch records.
+HOST_LIMITS = {"plain": 15, "mask and lse": 25, "sdpa": 15, "recorded": 30, "recorded sdpa": 30}
 
 options = argparse.Namespace()
 
@@ -73,9 +74,13 @@ def test_host_time():
     q, k, v = operands(b=1, hq=1, hkv=1, nq=16, nk=16)
     o, lse = torch.empty_like(q), torch.empty(q.shape[:3], device="cuda")
     mask = window(left=7, right=0) | sink(2) & causal
+    rows = [x.clone().requires_grad_() for x in (q, k, v)]
     found = host_times(
         {
             "plain": lambda: attention(q, k, v),
+            "sdpa": lambda: flashattn.torch.sdpa(q, k, v),
+            "recorded": lambda: attention(*rows),
+            "recorded sdpa": lambda: flashattn.torch.sdpa(*rows),
             "plain, out=": lambda: attention(q, k, v, out=o),
             "mask and lse": lambda: attention(q, k, v, mask=mask, return_lse=True),
             "mask and lse, out=": lambda: attention(

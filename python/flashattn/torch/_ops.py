@@ -21,7 +21,6 @@ from ..masks import Mask
 
 #: What a call may leave out, in the order of the arguments.
 OPERANDS = ("bias", "keep", "sink_logits", "kv_len", "offset")
-_NO_OPERANDS = (None,) * len(OPERANDS)
 _INPUTS = "Tensor q, Tensor k, Tensor v"
 _OPERANDS = "Tensor? bias, Tensor? keep, Tensor? sink_logits, Tensor? kv_len, SymInt? offset"
 #: Masks and score modifications are texts of the compiler, as they stand in its modules.
@@ -134,12 +133,10 @@ def record(
     `flashattn.attention`, by which plans are found, ask for it. Its attributes are left until gradients
     need them, for the host's time is the caller's."""
     names = options[8]
-    if names:
-        given = dict(zip(names, values))
-        operands = tuple(map(given.get, OPERANDS))
-    else:
-        operands = _NO_OPERANDS
-    o, lse = _Attention.apply((found, scale, options), *rows, *operands)
+    if not names:
+        return _apply_planned((found, scale, options), *rows)
+    given = dict(zip(names, values))
+    o, lse = _Attention.apply((found, scale, options), *rows, *map(given.get, OPERANDS))
     return (o, lse) if options[3] else o
 
 
@@ -393,6 +390,68 @@ def _replay(options: Any, tensors: Tuple[Any, ...]) -> Any:
     return replay(tensors, scale, chosen)
 
 
+def _differentiate(
+    options: Any,
+    saved: Tuple[Any, ...],
+    offset: Optional[int],
+    needs: Sequence[bool],
+    d_o: Optional[Tensor],
+    d_lse: Optional[Tensor],
+) -> Tuple[Optional[Tensor], ...]:
+    """The gradients that `needs` asks for of the operator's inputs, whose tensors `saved` has with
+    what was computed of them."""
+    if d_o is None and d_lse is None:
+        return (None,) * len(needs)
+    q, k, v, bias, keep, sink_logits, kv_len, o, lse = saved
+    found = None
+    if bias is keep is sink_logits is kv_len is offset is d_lse is None:
+        found = _replay(options, (q, k, v, o, lse, d_o))
+    if found is None:
+        inputs = (
+            torch.zeros_like(o) if d_o is None else d_o,
+            d_lse,
+            *(q, k, v, o, lse, bias, keep, sink_logits, kv_len, offset),
+        )
+        fields = {
+            **_saved_options(options),
+            "needs_bias": bool(needs[3]),
+            "needs_sink_logits": bool(needs[5]),
+            "deterministic": torch.are_deterministic_algorithms_enabled(),
+        }
+        if torch.is_grad_enabled() or is_seen(inputs):
+            found = _call(_backward_op, _Gradients, inputs, fields)
+        else:
+            found = _backward(*inputs, **fields)
+    dq, dk, dv, d_bias, d_sink_logits = (*found, None, None)[:5]
+    found = (dq, dk, dv, d_bias, None, d_sink_logits, None, None)
+    return tuple(gradient if need else None for gradient, need in zip(found, needs))
+
+
+class _Planned(torch.autograd.Function):
+    """Of q, k and v alone what a plan has computed of them. Each tensor more that a function takes,
+    gives or keeps costs the host about a microsecond, so lse is an output only where it is asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, given: Tuple[Any, ...], *rows: Tensor) -> Any:
+        found, *ctx.options = given
+        ctx.save_for_backward(*rows, *found)
+        if given[2][3]:
+            ctx.set_materialize_grads(False)
+            return found
+        return found[0]
+
+    @staticmethod
+    def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor] = None) -> Any:
+        q, k, v, o, lse = ctx.saved_tensors
+        needs = (*ctx.needs_input_grad[1:], *(False,) * len(OPERANDS))
+        saved = q, k, v, None, None, None, None, o, lse
+        return (None, *_differentiate(ctx.options, saved, None, needs, d_o, d_lse)[:3])
+
+
+#: Without what the class itself does at each call for transforms, in which no plan is recorded.
+_apply_planned = super(torch.autograd.Function, _Planned).apply
+
+
 class _Attention(torch.autograd.Function):
     """Of the operator's options, or of what `record` was given: what a plan has computed, the scale and
     the plan's options."""
@@ -411,33 +470,10 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, d_o: Optional[Tensor], d_lse: Optional[Tensor]) -> Any:
-        q, k, v, bias, keep, sink_logits, kv_len, o, lse = ctx.saved_tensors
-        if d_o is None and d_lse is None:
-            return (None,) * 9
-        if bias is keep is sink_logits is kv_len is ctx.offset is d_lse is None:
-            found = _replay(ctx.options, (q, k, v, o, lse, d_o))
-            if found is not None:
-                _, *needs = ctx.needs_input_grad[:4]
-                return (None, *(x if need else None for x, need in zip(found, needs)), *(None,) * 5)
         needs = ctx.needs_input_grad[1:]
-        inputs = (
-            torch.zeros_like(o) if d_o is None else d_o,
-            d_lse,
-            *(q, k, v, o, lse, bias, keep, sink_logits, kv_len, ctx.offset),
-        )
-        options = {
-            **_saved_options(ctx.options),
-            "needs_bias": bool(needs[3]),
-            "needs_sink_logits": bool(needs[5]),
-            "deterministic": torch.are_deterministic_algorithms_enabled(),
-        }
-        if torch.is_grad_enabled() or is_seen(inputs):
-            found = _call(_backward_op, _Gradients, inputs, options)
-        else:
-            found = _backward(*inputs, **options)
-        *gradients, d_bias, d_sink_logits = found
-        found = (*gradients, d_bias, None, d_sink_logits, None, None)
-        return (None, *(gradient if need else None for gradient, need in zip(found, needs)))
+        return (
+            None, *_differentiate(ctx.options, ctx.saved_tensors, ctx.offset, needs, d_o, d_lse),
+        )  # fmt: skip
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:

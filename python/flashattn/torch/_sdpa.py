@@ -48,26 +48,22 @@ def sdpa(
     """
     if dropout_p != 0:
         raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
-    given = ("query", query), ("key", key), ("value", value)
-    for name, tensor in given:
-        if not isinstance(tensor, Tensor):
-            raise ArgumentError(
-                f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
-            )
-        if tensor.dim() < 2:
-            raise ArgumentError(f"expected {name!r} of rank 2 at least but got rank {tensor.dim()}")
+    if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
+        _check_rows(query=query, key=key, value=value)
     if attn_mask is not None:
         _check_mask(attn_mask, is_causal)
-    fits = query.dim() == key.dim() == value.dim() == 4 and (
-        query.shape[: 1 if enable_gqa else 2]
-        == key.shape[: 1 if enable_gqa else 2]
-        == value.shape[: 1 if enable_gqa else 2]
+    sizes, key_sizes, value_sizes = query.shape, key.shape, value.shape
+    fits = (
+        len(sizes) == len(key_sizes) == len(value_sizes) == 4
+        and sizes[0] == key_sizes[0] == value_sizes[0]
+        and (enable_gqa or sizes[1] == key_sizes[1] == value_sizes[1])
     )
     shape = None
     if not fits:
+        _check_rows(query=query, key=key, value=value)
         shape, query, key, value, attn_mask = _flatten(query, key, value, attn_mask, enable_gqa)
     if not torch.compiler.is_compiling():
-        query, key, value = map(_with_rows, (query, key, value))
+        query, key, value = _with_rows(query), _with_rows(key), _with_rows(value)
         if attn_mask is not None and attn_mask.dim() and attn_mask.stride(-1) != 0:
             attn_mask = _with_rows(attn_mask)
     is_keep = attn_mask is not None and attn_mask.dtype is torch.bool
@@ -89,6 +85,16 @@ def sdpa(
     )
     o = o.transpose(1, 2) if swaps else o
     return o if shape is None else o.reshape(shape)
+
+
+def _check_rows(**given: Any) -> None:
+    for name, tensor in given.items():
+        if not isinstance(tensor, Tensor):
+            raise ArgumentError(
+                f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
+            )
+        if tensor.dim() < 2:
+            raise ArgumentError(f"expected {name!r} of rank 2 at least but got rank {tensor.dim()}")
 
 
 def _check_mask(attn_mask: Any, is_causal: bool) -> None:
