@@ -12,23 +12,33 @@ JoinedKeys mlir::flashattn::joinIntervals(OpBuilder &b, Location loc,
                                           ArrayRef<TileInterval> pieces, int64_t tileN) {
   TileBuilder build(b, loc);
   constexpr int64_t rows = LoadTileOp::kPieceRows;
+  // Every program computes this, and a GPU takes two to four times as long over 64 bits.
+  auto keys = [&](Value pieces) { return build.mul(build.toIndex(pieces), rows); };
   JoinedKeys joined;
-  Value length = build.index(0), before = build.index(0); // pieces so far, and where they end
-  Value last;                                             // where the last interval is cut off
+  Value length = build.i32(0), before = build.i32(0); // pieces so far, and where they end
+  Value last, lastBegin; // where the last interval is cut off, and where it begins
+  int64_t least = 0;
   for (const TileInterval &interval : pieces) {
-    joined.parts.push_back({build.mul(length, rows),
-                            build.mul(build.sub(interval.begin, before), rows),
-                            rows * getConstantIntValue(before).value_or(0)});
+    Value begin = build.toI32(interval.begin), end = build.toI32(interval.end);
+    joined.parts.push_back({keys(length), keys(build.sub(begin, before)), rows * least});
     last = length;
-    length = build.add(length, build.sub(interval.end, interval.begin));
-    before = interval.end;
+    lastBegin = begin;
+    length = build.add(length, build.sub(end, begin));
+    before = end;
+    least = getConstantIntValue(interval.end).value_or(0);
   }
   // Tiles of the last interval alone may be full.
   int64_t perTile = tileN / rows;
-  auto place = [&](Value piece) { return build.add(last, build.sub(piece, pieces.back().begin)); };
-  Value zero = build.index(0), end = build.ceilDiv(length, perTile);
-  Value fullBegin = build.ceilDiv(place(pieces.back().fullBegin), perTile);
-  Value fullEnd = build.div(place(pieces.back().fullEnd), build.index(perTile));
-  joined.interval = {zero, fullBegin, build.max(fullBegin, fullEnd), end};
+  auto tiles = [&](Value piece, int64_t more) {
+    return build.div(build.add(piece, build.i32(more)), build.i32(perTile));
+  };
+  auto place = [&](Value piece) {
+    return build.add(last, build.sub(build.toI32(piece), lastBegin));
+  };
+  Value end = tiles(length, perTile - 1);
+  Value fullBegin = tiles(place(pieces.back().fullBegin), perTile - 1);
+  Value fullEnd = build.max(fullBegin, tiles(place(pieces.back().fullEnd), 0));
+  joined.interval = {build.index(0), build.toIndex(fullBegin), build.toIndex(fullEnd),
+                     build.toIndex(end)};
   return joined;
 }

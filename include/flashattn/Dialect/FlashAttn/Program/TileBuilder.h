@@ -56,8 +56,12 @@ struct TileBuilder {
   }
 
   /// Between index values and 32 bits, for numbers from 0 to below 2^31.
-  Value toI32(Value v) const { return arith::IndexCastUIOp::create(b, loc, b.getI32Type(), v); }
-  Value toIndex(Value v) const { return arith::IndexCastUIOp::create(b, loc, b.getIndexType(), v); }
+  Value toI32(Value v) const {
+    return b.createOrFold<arith::IndexCastUIOp>(loc, b.getI32Type(), v);
+  }
+  Value toIndex(Value v) const {
+    return b.createOrFold<arith::IndexCastUIOp>(loc, b.getIndexType(), v);
+  }
   /// x / y of index values below 2^31: 64-bit division is a call's worth of code on a GPU.
   Value divide32(Value x, Value y) const;
 
