@@ -31,6 +31,7 @@ from . import (
     _bench_features,
     _bench_peers,
     _bench_power,
+    _bench_stack,
     _reference,
 )
 from ._backends import (
@@ -360,6 +361,17 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         help="run each implementation for so many seconds more, 1 by default, and say what speed it holds at what clock "
         "and power, by NVML",
     )
+    parser.add_argument(
+        "--stacks",
+        nargs="?",
+        const="",
+        metavar="NAMES",
+        help=f"instead, time steps of layers of transformers' models: {', '.join(_bench_stack.STACKS)}, by default all",
+    )
+    parser.add_argument(
+        "--compiled", action="store_true", help="with --stacks, layers through torch.compile"
+    )
+    parser.add_argument("--tokens", type=int, help="with --stacks, tokens of each of two sequences")
     parser.add_argument("--json", help="write the record to this file")
     parser.add_argument("--chart", help="draw the record to this PNG file; needs matplotlib")
     parser.add_argument(
@@ -379,6 +391,17 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         parser.error(f"expected --only and --chart beside --from-json but got --{beside[0]}")
     if chosen.features and chosen.sweep:
         parser.error("expected --sweep or --features but got both")
+    if chosen.stacks is None and (chosen.compiled or chosen.tokens is not None):
+        parser.error("expected --stacks beside --compiled and --tokens but got none")
+    if chosen.tokens is not None and chosen.tokens < 1:
+        parser.error(f"expected at least 1 token but got {chosen.tokens}")
+    others = ("only", *times[1:], "keep_going", "ms", "chart", "from_json")
+    others = [name for name in others if getattr(chosen, name) != parser.get_default(name)]
+    if chosen.stacks is not None and others:
+        parser.error(
+            "expected --peers, --device, --rounds, --compiled and --tokens beside --stacks but got "
+            f"--{others[0].replace('_', '-')}"
+        )
     if chosen.chart:
         try:
             import matplotlib  # noqa: F401
@@ -422,6 +445,11 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if chosen.from_json:
         return show_record(chosen.from_json, chosen.only, chosen.chart)
     backend = choose_backend(chosen.device)
+    if chosen.stacks is not None:
+        _bench_stack.report(
+            chosen.stacks, chosen.peers, backend.name, chosen.tokens, chosen.compiled, chosen.rounds
+        )
+        return 0
     check_peers(chosen.peers, backend)
     longest = 32768 if backend.name == "cuda" else 2048 if chosen.sweep else 1024
     shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()

@@ -4,6 +4,7 @@
 
 import collections
 import contextlib
+import importlib.util
 import io
 import json
 import os
@@ -20,6 +21,7 @@ from flashattn import (
     _bench_counters,
     _bench_peers,
     _bench_power,
+    _bench_stack,
     _reference,
     bench,
 )
@@ -491,6 +493,49 @@ class PeersTest(unittest.TestCase):
     def test_only_those_that_are_installed(self):
         with mock.patch.object(_bench_peers.importlib.util, "find_spec", side_effect=ImportError):
             self.assertEqual(_bench_peers.forward_makers(self.shape, self.q, self.k, self.v), {})
+
+
+def run_stacks(*arguments):
+    """What `--stacks` prints on the CPU, or its refusal."""
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            bench.main(["--device=cpu", "--rounds=1", *arguments])
+        except SystemExit as refused:
+            return f"{error.getvalue()}{refused}"
+    return out.getvalue()
+
+
+class StacksTest(unittest.TestCase):
+    @unittest.skipIf(torch is None or not importlib.util.find_spec("transformers"), "transformers")
+    def test_a_step_of_each(self):
+        _, _, *rows = run_stacks("--stacks").splitlines()
+        self.assertEqual([row.split()[1] for row in rows], list(_bench_stack.STACKS))
+        for row in rows:
+            self.assertRegex(row, r"^\| \S+ \| eager \| [\d.]+ \| eager [\d.]+ \([\d.]+\) \|$")
+        alone = run_stacks("--stacks=gpt-oss", "--peers=", "--tokens=7").splitlines()
+        self.assertRegex(alone[-1], r"^\| gpt-oss \| eager \| [\d.]+ \| - \|$")
+
+    def test_bad_arguments(self):
+        for arguments, message in (
+            (["--stacks=llama4"], "expected stacks llama3-8b, gemma2-9b, gpt-oss but got llama4"),
+            (["--stacks", "--peers=fa3"], "expected peers eager but got fa3"),
+            (["--tokens=8"], "expected --stacks beside --compiled and --tokens but got none"),
+            (["--compiled"], "expected --stacks beside --compiled and --tokens but got none"),
+            (["--stacks", "--tokens=0"], "expected at least 1 token but got 0"),
+            (["--stacks", "--check"], "--compiled and --tokens beside --stacks but got --check"),
+            (["--stacks", "--keep-going"], "beside --stacks but got --keep-going"),
+            (["--stacks", "--ms=5"], "beside --stacks but got --ms"),
+        ):
+            with self.subTest(arguments):
+                self.assertIn(message, run_stacks(*arguments))
+
+    def test_without_transformers(self):
+        with mock.patch.dict(sys.modules, transformers=None):
+            self.assertIn(
+                "expected transformers for --stacks but it is not installed",
+                run_stacks("--stacks"),
+            )
 
 
 if __name__ == "__main__":
