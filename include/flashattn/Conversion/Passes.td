@@ -173,7 +173,7 @@ def SpecializeWarps : Pass<"flashattn-specialize-warps"> {
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::flashattn::hopper::HopperDialect",
-    "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect"];
 }
 
 def ExpandRings : Pass<"hopper-expand-rings"> {

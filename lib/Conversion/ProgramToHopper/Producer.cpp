@@ -111,6 +111,8 @@ Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value inte
   for (Value outer : program.getListIndices())
     place.push_back(clone(outer, mapping));
   auto loop = scf::ForOp::create(b, loc, range.begin, range.end, index(1));
+  // Of two steps at once the thread would have to remember twice as many barriers.
+  keepRolled(loop);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Value now = add(sub(loop.getInductionVar(), range.begin), step);

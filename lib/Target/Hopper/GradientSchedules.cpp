@@ -14,15 +14,14 @@ using namespace mlir;
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::warpgroups;
 
-/// Whether blocks claim programs over keys: under a causal mask these differ in length, and keys
-/// and values of the next one come while dk and dv are written. On an H100 with D = 128 1024 keys
-/// are 2 to 4 % faster, 4096 keys 2 %, 4 query heads to a group with 8192 keys 0 to 4 %; windows of
-/// 1024 keys 4 %, of 4096 3 %; D = 64 is as fast either way, and so are windows with sinks. What
-/// else shapes scores has not been measured.
+/// Whether blocks claim programs over keys, so that keys and values of the next one come while dk
+/// and dv are written. On an H100 with D = 128 1024 keys without a mask are 2 to 3 % faster, 2048
+/// and more 1 to 3 %; under a causal mask, where programs differ in length, 1024 keys 3 %, 4096 2
+/// to 4 %, 4 query heads to a group with 8192 keys 1 %; windows of 1024 keys 4 %, of 4096 3 %. D =
+/// 64 is as fast either way, and so are windows with sinks. What else shapes scores has not been
+/// measured.
 static bool claimsPrograms(AttentionBackwardOp op) {
-  MaskShape shape = classifyMask(op.getVisibleSets()).shape;
-  return (shape == MaskShape::Triangular || shape == MaskShape::Banded) &&
-         op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
+  return op.getVisibleSets().size() == 1 && !op.getDeterministic() && !op.getKvLen() &&
          !op.getKeep() && !op.getBias() && !op.getSoftcap() && !op.hasScoreMod();
 }
 
@@ -68,15 +67,16 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   };
   MaskClass mask = classifyMask(op.getVisibleSets());
   // Heads at once under a causal mask, whose keys and values the L2 cache has room for: on an H100
-  // with D = 64 16 of them 482 TFLOP/s, 4 474; with 4 query heads to a group and D = 128 2 groups
-  // 578, 4 541, 16 454. In turns (B4) a program is at a tile of queries where the one of the keys
-  // before it has left that, and with many heads few wait: of these 16 groups 538, 4 468.
+  // with D = 64 16 of them 482 TFLOP/s, 4 474. Of groups with 4 query heads and D = 128 2, 4 and 8
+  // are as fast, one 5 % slower; of those with 8 heads one is 14 % slower. In turns (B4) a program
+  // is at a tile of queries where the one of the keys before it has left that, and with many heads
+  // few wait: of 16 groups 538, of 4 468.
   constexpr int64_t kHeads = 16, kNarrowest = 64;
   int64_t widest = std::max(op.getD(), op.getDv());
   int64_t heads = kHeads / llvm::divideCeil(widest, kNarrowest);
   if (mask.shape == MaskShape::Triangular)
     roles.section =
-        op.getDeterministic() ? kHeads : std::max<int64_t>(1, heads / op.getKnownGroup());
+        op.getDeterministic() ? kHeads : std::max<int64_t>(2, heads / op.getKnownGroup());
   // That others add is 2 to 6 % faster on an H100, and spares zeros of the sums but where a bias
   // has a gradient. Without the latter it is 2 to 5 % slower in bands, whose programs are so short
   // that the first tiles' way to who adds and back shows; with it 2 to 5 % faster there too.
@@ -85,14 +85,16 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
   if (!op.getDeterministic() || !op.getDBiasInit()) {
     roles.addStages = byOthers ? 2 : 0;
     add(2 * kRows, 2 * kRows, 2);
-    roles.addStages = byOthers ? 1 : 0;
     roles.claimsBelow = claimsPrograms(op) ? kMostKeys : 0;
-    add(2 * kRows, kRows, 3);
+    if (mask.shape != MaskShape::Triangular && roles.claimsBelow)
+      roles.section = 4;
+    // Two places for what is added and two stages are on an H100 1 to 4 % faster than one place and
+    // three stages, which take as much memory.
+    add(2 * kRows, kRows, byOthers ? 2 : 3);
     roles.addStages = 0;
     roles.claimsBelow = 0;
   }
-  if (mask.shape == MaskShape::Triangular)
-    roles.section = 4;
+  roles.section = mask.shape == MaskShape::Triangular ? 4 : 1;
   // Sums of wide heads do not fit one warpgroup. Programs over queries make dq, for the L2 cache
   // adds 3.2 TB/s on an H100, which programs of 64 keys ask of it at 440 TFLOP/s with D = 256; so
   // they make 511, causal 504 and not 426, and in windows of 1024 keys 384 and not 305.

@@ -555,8 +555,7 @@ func.func @rounds(%m: memref<?x?xf32>, %b: index, %e: index, %rounds: index, %x:
 // CHECK: %[[PASSES:.*]] = arith.muli %[[ROUNDS]], %c2
 // CHECK: scf.for %[[PASS:.*]] = %c0 to %[[PASSES]] step %c1 iter_args
 // CHECK:   %[[PASS32:.*]] = arith.index_castui %[[PASS]]
-// CHECK:   %[[TWO:.*]] = arith.index_castui %c2
-// CHECK:   %[[ROUND32:.*]] = arith.divui %[[PASS32]], %[[TWO]]
+// CHECK:   %[[ROUND32:.*]] = arith.divui %[[PASS32]], %c2_i32
 // CHECK:   %[[R:.*]] = arith.index_castui %[[ROUND32]]
 // CHECK:   %[[BEFORE:.*]] = arith.muli %[[R]], %c2
 // CHECK:   %[[INTERVAL:.*]] = arith.subi %[[PASS]], %[[BEFORE]]

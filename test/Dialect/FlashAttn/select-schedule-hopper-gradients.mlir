@@ -4,7 +4,7 @@
 
 // Of a score_mod that only adds the derivative is 1: there are no slopes to hold.
 // CHECK-LABEL: @added
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @added(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -77,7 +77,7 @@ func.func @unread(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: me
 
 // A bias is loaded before its scores: half a register an element.
 // CHECK-LABEL: @half_bias
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @half_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf16>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<1x?x?x?xf16>)
@@ -97,7 +97,7 @@ func.func @bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memr
 
 // A keep is loaded in the tiles alone that it cuts.
 // CHECK-LABEL: @keep
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
@@ -107,7 +107,7 @@ func.func @keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memr
 
 // Blocks claim programs where nothing but a causal mask shapes the scores, and only there.
 // CHECK-LABEL: @causal
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, section = 8, claims_below = 2147483647, add_stages = 1>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, section = 8, claims_below = 2147483647, add_stages = 2>>
 func.func @causal(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -137,7 +137,7 @@ func.func @causal_capped(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, 
 
 // A program would wait for one that a block may not have begun.
 // CHECK-LABEL: @causal_in_turns
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @causal_in_turns(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) deterministic ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -147,7 +147,7 @@ func.func @causal_in_turns(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>
 
 // Nor where there may be nothing to do.
 // CHECK-LABEL: @causal_lengths
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @causal_lengths(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %n: memref<?xi32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) kv_len(%n : memref<?xi32>)
@@ -157,7 +157,7 @@ func.func @causal_lengths(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>,
 
 // A bias,
 // CHECK-LABEL: @causal_bias
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @causal_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %bias: memref<1x?x?x?xf16>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) bias(%bias : memref<1x?x?x?xf16>)
@@ -167,7 +167,7 @@ func.func @causal_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %d
 
 // a keep
 // CHECK-LABEL: @causal_keep
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @causal_keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
@@ -177,7 +177,7 @@ func.func @causal_keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %d
 
 // and a window. Spare warps add there too,
 // CHECK-LABEL: @window
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, section = 1, claims_below = 2147483647, add_stages = 1>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, section = 4, claims_below = 2147483647, add_stages = 2>>
 func.func @window(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
@@ -187,7 +187,7 @@ func.func @window(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: me
 
 // but for one with sinks nobody claims,
 // CHECK-LABEL: @window_sinks
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, {{.*}}, section = 1, add_stages = 1>>
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, section = 1, add_stages = 2>>
 func.func @window_sinks(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.all_of<[#flashattn.any_of<[#flashattn.window<left = 1023>, #flashattn.sink<4>]>, #flashattn.causal]>) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)

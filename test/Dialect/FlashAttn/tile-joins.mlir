@@ -7,11 +7,15 @@
 // READS-BACK-LABEL: func @sinks
 // CHECK-LABEL: func @sinks
 // CHECK: %[[BEGIN:.*]] = arith.maxsi %{{.*}}, %c1 : index
-// CHECK: %[[HIDDEN:.*]] = arith.subi %[[BEGIN]], %c1
+// In 32 bits from here on.
+// CHECK: %[[BEGIN32:.*]] = arith.index_castui %[[BEGIN]] : index to i32
+// CHECK: %[[HIDDEN32:.*]] = arith.subi %[[BEGIN32]], %c1_i32
+// CHECK: %[[HIDDEN:.*]] = arith.index_castui %[[HIDDEN32]] : i32 to index
 // CHECK: %[[SKIP:.*]] = arith.muli %[[HIDDEN]], %c8
-// CHECK: %[[SEEN:.*]] = arith.subi %{{.*}}, %[[BEGIN]]
-// CHECK: %[[ALL:.*]] = arith.addi %[[SEEN]], %c1
-// CHECK: %[[TILES:.*]] = arith.ceildivui %[[ALL]], %c6
+// CHECK: %[[SEEN:.*]] = arith.subi %{{.*}}, %[[BEGIN32]]
+// CHECK: %[[ALL:.*]] = arith.addi %[[SEEN]], %c6_i32
+// CHECK: %[[TILES32:.*]] = arith.divui %[[ALL]], %c6_i32
+// CHECK: %[[TILES:.*]] = arith.index_castui %[[TILES32]] : i32 to index
 // CHECK: flashattn.tile_loop (%{{.*}}, %[[J:.*]]) in [(%c0, %{{.*}}, %{{.*}}, %[[TILES]])]
 // CHECK: %[[PLACE:.*]] = arith.muli %[[J]], %c48
 // CHECK: flashattn.load_tile %arg1[%{{.*}}, %{{.*}}, %[[J]], %c0] dims [2, 3] cuts(%c0, %c8) skips(%c0, %[[SKIP]]) in_bounds [false, true] : memref<1x8x?x64xbf16> -> vector<48x64xbf16>

@@ -21,7 +21,7 @@ func.func @causal(%q: tensor<1x8x150x128xbf16>, %k: tensor<1x4x300x128xbf16>, %v
   %dqi = tensor.empty() : tensor<1x8x150x128xbf16>
   %dki = tensor.empty() : tensor<1x4x300x128xbf16>
   %r:3 = flashattn.attention_backward mask(#flashattn.causal)
-      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 2, claims_below = 2147483647, add_stages = 1>>)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 2, claims_below = 2147483647, add_stages = 2>>)
       ins(%q, %k, %v, %o, %lse, %d_o : tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x8x150x128xbf16>, tensor<1x8x150xf32>, tensor<1x8x150x128xbf16>)
       outs(%dqi, %dki, %dki : tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>) -> tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>
   return %r#0, %r#1, %r#2 : tensor<1x8x150x128xbf16>, tensor<1x4x300x128xbf16>, tensor<1x4x300x128xbf16>

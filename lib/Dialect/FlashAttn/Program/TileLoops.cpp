@@ -2,6 +2,7 @@
 
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
@@ -78,6 +79,16 @@ scf::ForOp mlir::flashattn::splitIntervals(RewriterBase &b, TileLoopOp loop) {
     scf::YieldOp::create(b, loc, inner.getResults());
   b.replaceOp(loop, outer.getResults());
   return outer;
+}
+
+void mlir::flashattn::keepRolled(Operation *loop) {
+  MLIRContext *context = loop->getContext();
+  auto unroll = LLVM::LoopUnrollAttr::get(context, /*disable=*/BoolAttr::get(context, true), {}, {},
+                                          {}, {}, {}, {});
+  loop->setAttr("loop_annotation",
+                LLVM::LoopAnnotationAttr::get(context, /*disableNonforced=*/{}, /*vectorize=*/{},
+                                              /*interleave=*/{}, unroll, {}, {}, {}, {}, {}, {}, {},
+                                              {}, {}, {}, {}));
 }
 
 Value mlir::flashattn::getTileNumber(OpBuilder &b, Location loc, TileLoopOp loop, Value place) {

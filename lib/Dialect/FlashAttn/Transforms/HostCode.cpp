@@ -5,6 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "mlir/Conversion/BufferizationToMemRef/BufferizationToMemRef.h"
@@ -288,16 +289,9 @@ struct FreeLoopBuffersPass : flashattn::impl::FreeLoopBuffersBase<FreeLoopBuffer
 namespace {
 struct KeepLoopsPass : flashattn::impl::KeepLoopsBase<KeepLoopsPass> {
   void runOnOperation() override {
-    MLIRContext *context = &getContext();
-    auto keep = LLVM::LoopAnnotationAttr::get(
-        context, /*disableNonforced=*/{}, /*vectorize=*/{}, /*interleave=*/{},
-        LLVM::LoopUnrollAttr::get(context, /*disable=*/BoolAttr::get(context, true), {}, {}, {}, {},
-                                  {}, {}),
-        {}, {}, {}, {}, {}, {}, {}, {}, {}, {}, {});
-    // Lowerings of scf.for hand on what attributes it has of LLVM's dialect.
     getOperation()->walk([&](scf::ForOp loop) {
       if (auto outer = loop->getParentOfType<scf::ForOp>())
-        outer->setAttr("loop_annotation", keep);
+        keepRolled(outer);
     });
   }
 };

@@ -41,6 +41,10 @@ TilePass enterPass(OpBuilder &builder, Location loc, TileLoopOp loop, Value numb
 /// inside, so that code does not grow with the mask; null where it makes one.
 scf::ForOp splitIntervals(RewriterBase &rewriter, TileLoopOp loop);
 
+/// Annotates `loop`, of scf, so that LLVM does not unroll it: lowerings hand on what attributes it
+/// has of LLVM's dialect, which has to be loaded.
+void keepRolled(Operation *loop);
+
 /// The number of the tile at `place` of `loop`: from its list, or the place itself.
 Value getTileNumber(OpBuilder &builder, Location loc, TileLoopOp loop, Value place);
 
