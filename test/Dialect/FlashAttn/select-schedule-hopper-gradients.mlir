@@ -105,13 +105,43 @@ func.func @keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memr
   return
 }
 
-// Blocks claim programs where nothing but a causal mask shapes the scores, and only there.
+// Blocks claim programs where nothing but a mask shapes the scores, and only there.
 // CHECK-LABEL: @causal
 // CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, section = 8, claims_below = 2147483647, add_stages = 2>>
 func.func @causal(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
     outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Without a mask they do too, four heads at once,
+// CHECK-LABEL: @none
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, section = 4, claims_below = 2147483647, add_stages = 2>>
+func.func @none(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward ins(%q, %k, %k, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// as many as there are in turns.
+// CHECK-LABEL: @none_in_turns
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, section = 4, add_stages = 2>>
+func.func @none_in_turns(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {
+  flashattn.attention_backward deterministic ins(%q, %k, %k, %q, %lse, %q
+      : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
+  return
+}
+
+// Of large groups two at least.
+// CHECK-LABEL: @causal_groups
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, {{.*}}, section = 2, claims_below = 2147483647, add_stages = 2>>
+func.func @causal_groups(%q: memref<?x64x?x128xf16>, %k: memref<?x8x?x128xf16>, %dq: memref<?x64x?x128xf16>, %dk: memref<?x8x?x128xf16>, %dv: memref<?x8x?x128xf16>, %lse: memref<?x64x?xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal) ins(%q, %k, %k, %q, %lse, %q
+      : memref<?x64x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>, memref<?x64x?x128xf16>, memref<?x64x?xf32>, memref<?x64x?x128xf16>)
+    outs(%dq, %dk, %dv : memref<?x64x?x128xf16>, memref<?x8x?x128xf16>, memref<?x8x?x128xf16>)
   return
 }
 
