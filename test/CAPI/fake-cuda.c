@@ -361,11 +361,13 @@ static int64_t measureGradients(const char *chip, const char *clauses, int hasAl
 
 /* Two f32 of each query, which are in whole tiles, and a row of them where programs add up dq, with
    a word for each tile of 64 where they do in turns, or the first makes it zeros; one more of each
-   query for the gradient of a bias. None grows with the queries and the keys. */
+   query for the gradient of a bias. And the counter where blocks claim programs. None grows with the
+   queries and the keys. */
 static void checkGradients(void) {
   const int64_t heads = 2 * 4, f32 = 4;
   const int64_t of128 = heads * 384 * f32, of64 = heads * 320 * f32, beside = heads * 300 * f32;
-  CHECK(measureGradients("sm_90a", "", 0) == of128 * (2 + 128) + of128 / 64);
+  const int64_t counter = 4;
+  CHECK(measureGradients("sm_90a", "", 0) == of128 * (2 + 128) + of128 / 64 + counter);
   CHECK(measureGradients("sm_90a", "deterministic", 0) == of128 * (2 + 128) + of128 / 64);
   CHECK(measureGradients("sm_90a", "deterministic", 1) == of64 * 2 + beside);
   CHECK(measureGradients("sm_80", "", 0) == of128 * (2 + 128));
