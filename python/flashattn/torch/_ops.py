@@ -427,6 +427,12 @@ def _differentiate(
     return tuple(gradient if need else None for gradient, need in zip(found, needs))
 
 
+def _refuse_forward_mode(ctx: Any, *tangents: Any) -> Any:
+    raise UnsupportedError(
+        "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them"
+    )
+
+
 class _Planned(torch.autograd.Function):
     """Of q, k and v alone what a plan has computed of them. Each tensor more that a function takes,
     gives or keeps costs the host about a microsecond, so lse is an output only where it is asked for."""
@@ -446,6 +452,8 @@ class _Planned(torch.autograd.Function):
         needs = (*ctx.needs_input_grad[1:], *(False,) * len(OPERANDS))
         saved = q, k, v, None, None, None, None, o, lse
         return (None, *_differentiate(ctx.options, saved, None, needs, d_o, d_lse)[:3])
+
+    jvp = staticmethod(_refuse_forward_mode)
 
 
 #: Without what the class itself does at each call for transforms, in which no plan is recorded.
@@ -475,11 +483,7 @@ class _Attention(torch.autograd.Function):
             None, *_differentiate(ctx.options, ctx.saved_tensors, ctx.offset, needs, d_o, d_lse),
         )  # fmt: skip
 
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> Any:
-        raise UnsupportedError(
-            "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them"
-        )
+    jvp = staticmethod(_refuse_forward_mode)
 
 
 class _BatchedAttention(_Attention):
