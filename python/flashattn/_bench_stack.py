@@ -21,7 +21,7 @@ class Stack(NamedTuple):
 
     config: str
     fields: Dict[str, Any]
-    peers: Sequence[str]  #: of `_implementation`
+    peers: Sequence[str]  #: names of `_ATTENTION`
 
 
 STACKS = {

@@ -1,0 +1,63 @@
+"""How `torch.vmap` batches attention: what it adds becomes one with the batch that calls have."""
+
+from __future__ import annotations
+
+from typing import Any, Optional, Sequence, Tuple
+
+import torch
+
+
+def register(*ops: Tuple[str, Any, Sequence[int], Sequence[int], int], library: Any) -> None:
+    """Tells vmap the rules of operators of `library`: the name of each, itself, and `rows`, `pairs` and
+    the number of outputs as of `_rule`."""
+    for name, op, rows, pairs, outputs in ops:
+        torch.library.register_vmap(
+            f"flashattn::{name}", _rule(op, rows, pairs, outputs), lib=library
+        )
+
+
+def _rule(op: Any, rows: Sequence[int], pairs: Sequence[int], outputs: int) -> Any:
+    """The rule of `op` for vmap: the batched dimension becomes one with that of the batch. `rows` are
+    the places of arguments that begin with it, `pairs` of those that broadcast to the scores. What heads
+    have is not of a batch, and gradients of what is broadcast are sums: those calls go one by one.
+    """
+
+    def one_by_one(info: Any, in_dims: Sequence[Optional[int]], args: Any, options: Any) -> Any:
+        each = [
+            op(*(x if d is None else x.select(d, i) for x, d in zip(args, in_dims)), **options)
+            for i in range(info.batch_size)
+        ]
+        return tuple(map(torch.stack, zip(*each))), (0,) * outputs
+
+    def rule(info: Any, in_dims: Sequence[Optional[int]], *args: Any, **options: Any) -> Any:
+        size = info.batch_size
+        are_summed = options.get("needs_bias") or options.get("needs_sink_logits")
+        has_sinks = any(
+            dim is not None and at not in rows and at not in pairs for at, dim in enumerate(in_dims)
+        )
+        if are_summed or has_sinks or size == 0:
+            return one_by_one(info, in_dims, args, options)
+        made = list(args)
+        batch = next(
+            arg.movedim(dim or 0, 0).shape[1 if dim is not None else 0]
+            for arg, dim in ((args[at], in_dims[at]) for at in rows)
+            if arg is not None
+        )
+        for at, (dim, arg) in enumerate(zip(in_dims, args)):
+            if arg is None or not (at in rows or at in pairs):
+                continue
+            arg = arg.unsqueeze(0) if dim is None else arg.movedim(dim, 0)
+            if at in pairs:
+                arg = arg.reshape(arg.shape[0], *(1,) * (5 - arg.ndim), *arg.shape[1:])
+                if arg.shape[0] == 1 and arg.shape[1] == 1:
+                    made[at] = arg[0]
+                    continue
+            made[at] = arg.expand(size, batch, *arg.shape[2:]).flatten(0, 1)
+        found = op(*made, **options)
+        # Gradients that nobody asked for have no batch.
+        unfolded = [
+            x.unflatten(0, (size, batch)) if x.ndim > 1 else x.new_empty(size, 0) for x in found
+        ]
+        return tuple(unfolded), (0,) * outputs
+
+    return rule
