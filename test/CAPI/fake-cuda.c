@@ -360,28 +360,28 @@ static int64_t measureGradients(const char *chip, const char *clauses, int hasAl
 }
 
 /* Two f32 of each query, which are in whole tiles, and a row of them where programs add up dq, with
-   a word for each tile of 64 where they do in turns, or the first makes it zeros; one more of each
-   query for the gradient of a bias. And the counter where blocks claim programs. None grows with the
-   queries and the keys. */
+   a word for each tile of 64 where they do in turns, or the first makes it zeros, and a count for
+   each head of those that have added; one more of each query for the gradient of a bias. And the
+   counter where blocks claim programs. None grows with the queries and the keys. */
 static void checkGradients(void) {
   const int64_t heads = 2 * 4, f32 = 4;
   const int64_t of128 = heads * 384 * f32, of64 = heads * 320 * f32, beside = heads * 300 * f32;
-  const int64_t counter = 4;
-  CHECK(measureGradients("sm_90a", "", 0) == of128 * (2 + 128) + of128 / 64 + counter);
-  CHECK(measureGradients("sm_90a", "deterministic", 0) == of128 * (2 + 128) + of128 / 64);
+  const int64_t counter = 4, counts = heads * 4;
+  CHECK(measureGradients("sm_90a", "", 0) == of128 * (2 + 128) + of128 / 64 + counts + counter);
+  CHECK(measureGradients("sm_90a", "deterministic", 0) == of128 * (2 + 128) + of128 / 64 + counts);
   CHECK(measureGradients("sm_90a", "deterministic", 1) == of64 * 2 + beside);
   CHECK(measureGradients("sm_80", "", 0) == of128 * (2 + 128));
   CHECK(measureGradients("sm_80", "deterministic", 1) == of64 * 2 + beside);
 }
 
 /* Where all queries see the first keys these have sums, 2 x 128 rows of each of their heads, which
-   take as much as one more f32 of each query at most, with the word of each tile. */
+   take as much as one more f32 of each query at most, with the word of each tile and head. */
 static void checkSharedKeys(void) {
   const char *mask = "mask(#flashattn.any_of<[#flashattn.window<left = 1023, right = 0>, "
                      "#flashattn.all_of<[#flashattn.sink<4>, #flashattn.causal]>]>)";
   const int64_t heads = 2 * 4, f32 = 4, sums = f32 * 2 * 2 * 2 * 128 * 128;
   /* 16645 queries are 131 tiles of 128 rows, and 261 that programs add to: 16384 and 261. */
-  const int64_t rows = heads * 131 * 128 * f32, all = rows * (2 + 128) + rows / 64;
+  const int64_t rows = heads * 131 * 128 * f32, all = rows * (2 + 128) + rows / 64 + heads * 4;
   CHECK(measureGradientsOf(16645, 16384, "sm_90a", mask, 0) == all + sums);
   CHECK(measureGradientsOf(16644, 16384, "sm_90a", mask, 0) == all);
   CHECK(measureGradientsOf(16645, 511, "sm_90a", mask, 0) == all);

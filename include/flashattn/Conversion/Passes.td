@@ -56,13 +56,15 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     programs over parts of the keys lets the kernel that merges them start
     (`flashattn.launch_dependents`), and one of programs that lead those that follow; a block of these
     waits (`flashattn.wait_prerequisite_grids`) where it first touches memory. So it is in blocks that
-    `flashattn-specialize-warps` makes, but that these wait when what they keep is on its way.
+    `flashattn-specialize-warps` makes, but that these wait when what they keep is on its way. A block
+    that awaits sums (`flashattn.await_added`) waits for the kernel before it at its end.
 
     Example: test/Conversion/FlashAttnToGPU/map-to-gpu.mlir
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::flashattn::FlashAttnDialect",
-    "::mlir::gpu::GPUDialect", "::mlir::scf::SCFDialect"];
+    "::mlir::flashattn::hopper::HopperDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::scf::SCFDialect"];
 }
 
 def StageShared : Pass<"flashattn-stage-shared"> {

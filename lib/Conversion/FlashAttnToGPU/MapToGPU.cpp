@@ -4,6 +4,8 @@
 #include "flashattn/Conversion/KernelsToGPU/KernelsToGPU.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+#include "flashattn/Target/ResourcePlans.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/PatternMatch.h"
 
@@ -14,6 +16,22 @@ namespace mlir::flashattn {
 
 using namespace mlir;
 using namespace mlir::flashattn;
+
+/// Has `body`, a program's, wait for the sums that it reads, and no longer for the grids that make
+/// them than its own end; whether it reads such.
+static bool awaitSums(RewriterBase &b, Block &body) {
+  OpBuilder::InsertionGuard guard(b);
+  SmallVector<AwaitAddedOp> awaits(body.getOps<AwaitAddedOp>());
+  for (AwaitAddedOp op : awaits) {
+    TileBuilder build(b, op.getLoc());
+    b.setInsertionPoint(op);
+    // Each of the warps that add counts itself.
+    Value count =
+        build.mul(build.toI32(op.getPrograms()), build.i32(WarpgroupBlockPlan::kSpareWarps));
+    b.replaceOpWithNewOp<hopper::AwaitAddedOp>(op, op.getCounter(), op.getIndices(), count);
+  }
+  return !awaits.empty();
+}
 
 /// A program of up to four sizes to a launch of as many blocks as they make in one dimension: only
 /// x reaches past 65,535 blocks.
@@ -27,6 +45,10 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   if (sizes.size() > 4)
     return program.emitOpError() << "expected a tile program of 1 to 4 sizes but got "
                                  << sizes.size();
+  for (auto told : program.getBody()->getOps<SignalAddedOp>())
+    return told.emitOpError()
+           << "expected a program whose schedule has roles, among them warps that "
+              "add, but got one without";
   b.setInsertionPoint(program);
   Value one = build.index(1);
   Value blocks = sizes[0];
@@ -46,7 +68,9 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   Value rest = build.toI32(launch.getBlockIds().x);
   // The first of several kernels and the last one go through batches and heads the other way round
   // than those between them, so that each begins with what the cache has from the one before.
-  bool backwards = program.getLeads() != program.getFollows();
+  // One that waits for sums has the first of them first.
+  bool awaits = awaitSums(b, *program.getBody());
+  bool backwards = program.getLeads() != program.getFollows() && !awaits;
   SmallVector<Value> numbers(sizes.size());
   for (int64_t i = sizes.size() - 1; i >= 0; --i) {
     Value size = build.toI32(sizes[i]), number = rest;
@@ -66,8 +90,13 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
     number = build.toIndex(number);
   b.eraseOp(onThreads.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), onThreads.getBody(), onThreads.getBody()->end(), numbers);
-  if (program.getFollows())
+  if (program.getFollows() && awaits) {
+    // Who waits for this grid waits for those too.
+    b.setInsertionPoint(onThreads.getBody()->getTerminator());
+    WaitPrerequisiteGridsOp::create(b, loc);
+  } else if (program.getFollows()) {
     addWaitForPrerequisites(*onThreads.getBody());
+  }
   if (program.getLeads() || schedule.getSplits() > 1)
     addLaunchDependents(*onThreads.getBody());
   b.eraseOp(program);

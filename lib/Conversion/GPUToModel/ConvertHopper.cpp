@@ -201,6 +201,18 @@ static void convert(PassTurnOp op, ModelKernel &kernel) {
               {kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices()), op.getTurn()});
 }
 
+static void convert(hopper::SignalAddedOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  kernel.call(b, op, "SignalAdded",
+              {kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices())});
+}
+
+static void convert(hopper::AwaitAddedOp op, ModelKernel &kernel) {
+  OpBuilder b(op);
+  kernel.call(b, op, "AwaitAdded",
+              {kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices()), op.getCount()});
+}
+
 static void convert(ReadTurnOp op, ModelKernel &kernel) {
   OpBuilder b(op);
   Value place = kernel.getPointer(b, op.getLoc(), op.getOrder(), op.getIndices());
@@ -369,8 +381,8 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
   llvm::TypeSwitch<Operation *>(op)
       .Case<TmaLoadOp, TmaStoreOp, BulkLoadOp, hopper::AddTileOp, StageTileOp, AddStagedOp,
             hopper::StoreTileOp, ReadTileOp, ReadTurnOp, ClaimOp, AwaitTurnOp, TakeFirstOp, ClearOp,
-            PassTurnOp, BarrierArriveOp, WgmmaOp, WgmmaWaitOp>(
-          [&](auto op) { convert(op, kernel); })
+            PassTurnOp, hopper::SignalAddedOp, hopper::AwaitAddedOp, BarrierArriveOp, WgmmaOp,
+            WgmmaWaitOp>([&](auto op) { convert(op, kernel); })
       .Case([&](BarrierInitOp op) {
         convertBarrier(op, kernel, "BarrierInit",
                        [&](OpBuilder &b) { return constant(b, op.getLoc(), op.getCount(), 32); });

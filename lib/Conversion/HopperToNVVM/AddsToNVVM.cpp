@@ -284,10 +284,29 @@ std::string TurnLowering<PassTurnOp>::getText(PassTurnOp op, OpAdaptor adaptor, 
          "@p st.release.gpu.global.b32 [$0], next;\n}";
 }
 
+template <>
+std::string TurnLowering<SignalAddedOp>::getText(SignalAddedOp op, OpAdaptor, OpBuilder &builder,
+                                                 SmallVectorImpl<Value> &inputs) {
+  inputs.push_back(createLane(builder, op.getLoc()));
+  return "{\n.reg .pred p;\nsetp.eq.b32 p, $1, 0;\n@p cp.async.bulk.wait_group 0;\n"
+         "@p red.release.gpu.global.add.u32 [$0], 1;\n}";
+}
+
+// Blocks of the grid before still run, and need what a loop without a pause takes.
+template <>
+std::string TurnLowering<AwaitAddedOp>::getText(AwaitAddedOp, OpAdaptor adaptor, OpBuilder &,
+                                                SmallVectorImpl<Value> &inputs) {
+  inputs.push_back(adaptor.getCount());
+  return "{\n.reg .pred p;\n.reg .b32 seen;\nWAIT_${:uid}:\n"
+         "ld.acquire.gpu.global.b32 seen, [$0];\nsetp.eq.b32 p, seen, $1;\n"
+         "@p bra DONE_${:uid};\nnanosleep.u32 100;\nbra WAIT_${:uid};\nDONE_${:uid}:\n}";
+}
+
 } // namespace
 
 void hopper::populateAddsToNVVMPatterns(LLVMTypeConverter &converter, RewritePatternSet &patterns) {
   patterns.add<AddTileLowering, StageTileLowering, AddStagedLowering, ClearLowering,
                TurnLowering<ReadTurnOp>, TurnLowering<ClaimOp>, TurnLowering<AwaitTurnOp>,
-               TurnLowering<TakeFirstOp>, TurnLowering<PassTurnOp>>(converter);
+               TurnLowering<TakeFirstOp>, TurnLowering<PassTurnOp>, TurnLowering<SignalAddedOp>,
+               TurnLowering<AwaitAddedOp>>(converter);
 }

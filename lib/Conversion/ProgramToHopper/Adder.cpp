@@ -9,6 +9,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Block.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -17,6 +18,19 @@ static constexpr int64_t kWarps = WarpgroupBlockPlan::kSpareWarps;
 
 /// More than there may be steps before a warp's next one.
 static constexpr int64_t kAheads = 4;
+
+/// `memref`, without gaps, as `count` rows of `columns`.
+Value AdderBuilder::flatten(Value memref, Value count, ArrayRef<int64_t> columns) {
+  SmallVector<int64_t> shape = {ShapedType::kDynamic};
+  SmallVector<OpFoldResult> sizes = {count}, strides = {b.getIndexAttr(1)};
+  for (int64_t each : columns) {
+    shape.push_back(each);
+    sizes.push_back(b.getIndexAttr(each));
+    strides.insert(strides.begin(), b.getIndexAttr(each));
+  }
+  auto type = MemRefType::get(shape, getElementTypeOrSelf(memref));
+  return memref::ReinterpretCastOp::create(b, loc, type, memref, b.getIndexAttr(0), sizes, strides);
+}
 
 /// The place of a step's tile, as `mapping` gives it: one number, in 32 bits, for the sums and the
 /// order. With several for each these warps would be short of registers.
@@ -34,23 +48,11 @@ AdderBuilder::Place AdderBuilder::findPlace(IRMapping &mapping) {
     tile = add(mul(tile, toI32(size)), toI32(indices[i]));
     tiles = mul(tiles, size);
   }
-  auto cast = [&](Value memref, Value count, ArrayRef<int64_t> columns) -> Value {
-    SmallVector<int64_t> shape = {ShapedType::kDynamic};
-    SmallVector<OpFoldResult> sizes = {count}, strides = {b.getIndexAttr(1)};
-    for (int64_t each : columns) {
-      shape.push_back(each);
-      sizes.push_back(b.getIndexAttr(each));
-      strides.insert(strides.begin(), b.getIndexAttr(each));
-    }
-    auto type = MemRefType::get(shape, getElementTypeOrSelf(memref));
-    return memref::ReinterpretCastOp::create(b, loc, type, memref, b.getIndexAttr(0), sizes,
-                                             strides);
-  };
-  auto target = llvm::cast<MemRefType>(added.getTarget().getType());
-  Place place{cast(added.getTarget(), mul(tiles, rows), target.getShape().back()), Value(),
+  auto target = cast<MemRefType>(added.getTarget().getType());
+  Place place{flatten(added.getTarget(), mul(tiles, rows), target.getShape().back()), Value(),
               toIndex(mul(tile, i32(rows))), indices.back(), toIndex(tile)};
   if (Value order = added.getOrder())
-    place.order = cast(order, tiles, {});
+    place.order = flatten(order, tiles, {});
   return place;
 }
 
@@ -148,9 +150,36 @@ Value AdderBuilder::addInterval(IRMapping mapping, Value interval, Value progres
   return add(mul(loop.getResult(0), i32(kAheads)), sub(loop.getResult(1), end));
 }
 
-/// Adds this warp's tiles of one program; `progress` as of an interval.
+/// Adds this warp's tiles of one program and tells that they are there; `progress` as of an
+/// interval.
 Value AdderBuilder::addProgram(const Group &group, Value progress) {
   IRMapping mapping = GridBuilder(b, plan, block).numbersOf(group, index(0));
+  // By way of shuffles, or LLVM would compute what is made of sizes before the loop over programs,
+  // and keep that. An offset may be negative.
+  SetVector<Value> above;
+  getUsedValuesDefinedAbove(ProgramOp(plan.program).getRegion(), above);
+  for (Value value : above)
+    if (value.getType().isIndex() && !getConstantIntValue(value))
+      mapping.map(value,
+                  arith::IndexCastOp::create(b, loc, b.getIndexType(), toI32(fromLane0(value))));
+  progress = addPasses(mapping, progress);
+  SignalAddedOp told = plan.told;
+  if (!told)
+    return progress;
+  // One number in 32 bits, a part of that of each step's tile: it takes no register through the
+  // loops.
+  Value place = i32(0), places = index(1);
+  for (auto [i, each] : llvm::enumerate(told.getIndices())) {
+    Value size = dim(told.getCounter(), i);
+    place = add(mul(place, toI32(size)), toI32(clone(each, mapping)));
+    places = mul(places, size);
+  }
+  hopper::SignalAddedOp::create(b, loc, flatten(told.getCounter(), places, {}), toIndex(place));
+  return progress;
+}
+
+/// Adds this warp's tiles of the program whose numbers `mapping` has; `progress` as of an interval.
+Value AdderBuilder::addPasses(IRMapping &mapping, Value progress) {
   TileLoopOp program = plan.loop;
   if (!plan.hasPasses())
     return addInterval(mapping, /*interval=*/{}, progress);

@@ -184,6 +184,8 @@ private:
   void clearIfFirst(const Place &place, Value seen);
   void addStep(IRMapping &mapping, Value before);
   Value addInterval(IRMapping mapping, Value interval, Value progress);
+  Value flatten(Value memref, Value count, ArrayRef<int64_t> columns);
+  Value addPasses(IRMapping &mapping, Value progress);
   Value addProgram(const Group &group, Value progress);
 
   Value warp; ///< i32, of the spare ones

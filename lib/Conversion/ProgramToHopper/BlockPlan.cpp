@@ -318,6 +318,10 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
     return program.emitOpError()
            << "expected add_stages 1 or 2 where tiles are added in turns, for "
               "which consumers do not wait, but got 0";
+  if (SignalAddedOp told = plan.told; told && !plan.getAddStages())
+    return told.emitOpError()
+           << "expected add_stages 1 or 2, whose spare warps tell when they have "
+              "added, but got 0";
   for (AddTileOp added : plan.added)
     if (added.getOrder() && (!plan.getAddStages() || added->getBlock() != loop.getBody()))
       return added.emitOpError() << "expected an order only in steps whose tiles spare warps, of "
@@ -458,6 +462,13 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
                                << (!isStep               ? "one outside of them"
                                    : plan.loop.getList() ? "a list"
                                                          : Twine(plan.intervals) + " intervals");
+  }
+  for (auto await : program.getBody()->getOps<AwaitAddedOp>())
+    return await.emitOpError() << "expected a program whose schedule has no roles but got one with";
+  for (auto told : program.getBody()->getOps<SignalAddedOp>()) {
+    if (plan.told)
+      return told.emitOpError() << "expected one at most in a program but got another";
+    plan.told = told;
   }
   if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyStaying(plan)))
     return failure();

@@ -44,6 +44,7 @@ struct BlockPlan {
   /// Products of the loop whose left-hand side, transposed, consumers hand each other.
   SmallVector<vector::ContractionOp> exchanges;
   SmallVector<AddTileOp> added;     ///< tiles that are added to global memory, at most one a step
+  SignalAddedOp told;               ///< who is told when all of a program is added; null: nobody
   bool takesTurns = false;          ///< whether programs that add to the same tiles do so in turns
   bool firstClears = false;         ///< whether the first of them makes the tile zeros
   bool batchesShare = false;        ///< whether batches share what a consumer itself reads

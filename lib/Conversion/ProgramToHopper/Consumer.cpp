@@ -424,6 +424,9 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   }
   useResidents(held);
   addTiles(target, step);
+  // The warps that add do that.
+  if (SignalAddedOp told = plan.told)
+    b.eraseOp(told);
   if (plan.splitsSums() && !plan.outputs.empty()) {
     // Both come to one barrier, whichever of them has outputs that are copied.
     auto first = llvm::find_if(plan.outputs, [](StoreTileOp store) { return store != nullptr; });

@@ -354,6 +354,21 @@ void passTurn(Thread *thread, int32_t place, void *order, int32_t turn) {
     getTurn(*thread, order).store(turn + 1, std::memory_order_release);
 }
 
+void signalAdded(Thread *thread, int32_t place, void *counter) {
+  waitStores(thread, place, /*pending=*/0);
+  if (thread->lane() == 0)
+    getTurn(*thread, counter).fetch_add(1, std::memory_order_release);
+}
+
+/// Grids run one after the other: whoever counts has.
+void awaitAdded(Thread *thread, int32_t place, void *counter, int32_t count) {
+  thread->enter(place);
+  if (int32_t seen = getTurn(*thread, counter).load(std::memory_order_acquire); seen != count)
+    thread->block->fail(*thread, llvm::formatv("expected {0} warps of the grid before to have "
+                                               "counted themselves but got {1}",
+                                               count, seen));
+}
+
 void put(Thread &thread, void *to, const void *from, int64_t bytes, int64_t alignment) {
   Block &block = *thread.block;
   uint32_t offset = block.getShared(thread, to, bytes, alignment);
@@ -490,6 +505,8 @@ llvm::ArrayRef<Function> mlir::flashattn::model::getCopyFunctions() {
       makeFunction("TakeFirst", takeFirst),
       makeFunction("Clear", clear),
       makeFunction("PassTurn", passTurn),
+      makeFunction("SignalAdded", signalAdded),
+      makeFunction("AwaitAdded", awaitAdded),
       makeFunction("StoreShared", storeShared),
       makeFunction("StoreTile", storeTile),
       makeFunction("ReadTile", readTile),

@@ -113,6 +113,32 @@ func.func @chain(%h: index, %t: index, %m: memref<?x?xf32>, %x: f32) {
   return
 }
 
+// One that waits for sums begins with the first head, whose sums are there first. It does not wait for the kernel before it,
+// each of whose programs has three warps that count themselves, until it is done.
+// CHECK-LABEL: func @awaits
+// CHECK-SAME: %[[PROGRAMS:[a-z0-9]+]]: index)
+// CHECK: gpu.launch
+// CHECK: %[[TILE:.*]] = arith.remui
+// CHECK: %[[REST:.*]] = arith.divui
+// CHECK: arith.subi %{{.*}}, %[[TILE]]
+// CHECK: %[[HEAD:.*]] = arith.index_castui %[[REST]]
+// CHECK-NOT: flashattn.wait_prerequisite_grids
+// CHECK: %[[EACH:.*]] = arith.index_castui %[[PROGRAMS]]
+// CHECK: %[[COUNT:.*]] = arith.muli %[[EACH]], %c3_i32
+// CHECK: hopper.await_added %{{.*}}[%[[HEAD]]] is %[[COUNT]]
+// CHECK: memref.store
+// CHECK-NEXT: flashattn.wait_prerequisite_grids
+// CHECK-NOT: flashattn.launch_dependents
+func.func @awaits(%h: index, %t: index, %m: memref<?x?xf32>, %done: memref<?xi32>, %programs: index) {
+  flashattn.program (%p, %q) in (%h, %t) axes(head, query_tile)
+      schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) follows {
+    flashattn.await_added %done[%p] of %programs : memref<?xi32>
+    %y = memref.load %m[%q, %p] : memref<?x?xf32>
+    memref.store %y, %m[%p, %q] : memref<?x?xf32>
+  }
+  return
+}
+
 // A loop that is no program stays.
 // CHECK-LABEL: func @other
 // CHECK-NEXT: scf.forall

@@ -181,6 +181,16 @@ func.func @clear(%sums: memref<?x128xf32>, %i: index) {
   return
 }
 
+// A warp's copies have added before one of its threads counts it; whoever waits sees all that is behind the count.
+// CHECK-LABEL: func @counts
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Asetp.eq.b32 p, $1, 0;\0A@p cp.async.bulk.wait_group 0;\0A@p red.release.gpu.global.add.u32 [$0], 1;\0A}", "l,r" %{{.*}}, %{{.*}} :
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 seen;\0AWAIT_${:uid}:\0Ald.acquire.gpu.global.b32 seen, [$0];\0Asetp.eq.b32 p, seen, $1;\0A@p bra DONE_${:uid};\0Ananosleep.u32 100;\0Abra WAIT_${:uid};\0ADONE_${:uid}:\0A}", "l,r" %{{.*}}, %{{.*}} :
+func.func @counts(%done: memref<?xi32>, %i: index, %count: i32) {
+  hopper.signal_added %done[%i] : memref<?xi32>
+  hopper.await_added %done[%i] is %count : memref<?xi32>
+  return
+}
+
 // Whoever waits looks again and again, behind what it had seen before; the last turn's copies have added when the next one
 // begins.
 // CHECK-LABEL: func @turns

@@ -956,6 +956,130 @@ func.func @order_of_consumers(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do
 #mn = affine_map<(m, n, k) -> (m, n)>
 !mem = memref<2x4x?x128xf16>
 
+func.func @signal_by_consumers(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<128x64xf32>
+  %zo = arith.constant dense<0.0> : vector<128x128xf32>
+  %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
+    %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
+      %first = arith.muli %h, %group : index
+      %head = arith.addi %first, %g : index
+      %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+      flashattn.stage
+      %d16 = arith.truncf %s : vector<128x64xf32> to vector<128x64xf16>
+      flashattn.stage lag 1
+      %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
+      flashattn.stage lag 1 behind 1
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.tile_yield %ak1 : vector<128x128xf32>
+    }
+    %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
+    flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+    // expected-error @+1 {{expected add_stages 1 or 2, whose spare warps tell when they have added, but got 0}}
+    flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x128xf16>
+
+func.func @signal_twice(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<128x64xf32>
+  %zo = arith.constant dense<0.0> : vector<128x128xf32>
+  %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
+    %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
+      %first = arith.muli %h, %group : index
+      %head = arith.addi %first, %g : index
+      %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+      flashattn.stage
+      %d16 = arith.truncf %s : vector<128x64xf32> to vector<128x64xf16>
+      flashattn.stage lag 1
+      %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
+      flashattn.stage lag 1 behind 1
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.tile_yield %ak1 : vector<128x128xf32>
+    }
+    %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
+    flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+    flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
+    // expected-error @+1 {{expected one at most in a program but got another}}
+    flashattn.signal_added %told[%b, %h] : memref<2x4xi32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x128xf16>
+
+func.func @await_with_roles(%told: memref<2x4xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<128x64xf32>
+  %zo = arith.constant dense<0.0> : vector<128x128xf32>
+  %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+      schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) {
+    %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<128x128xf16>
+    %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<128x128xf32>) {
+      %first = arith.muli %h, %group : index
+      %head = arith.addi %first, %g : index
+      %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+      flashattn.stage
+      %d16 = arith.truncf %s : vector<128x64xf32> to vector<128x64xf16>
+      flashattn.stage lag 1
+      %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<128x64xf16>, vector<64x128xf16> into vector<128x128xf32>
+      flashattn.stage lag 1 behind 1
+      %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %kt, %zq : vector<128x64xf16>, vector<128x128xf16> into vector<64x128xf32>
+      flashattn.add_tile %dq to %sums[%b, %head, %j, %c0] parts 2 : vector<64x128xf32>, memref<2x8x?x128xf32>
+      flashattn.tile_yield %ak1 : vector<128x128xf32>
+    }
+    %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
+    flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+    // expected-error @+1 {{expected a program whose schedule has no roles but got one with}}
+    flashattn.await_added %told[%b, %h] of %tiles : memref<2x4xi32>
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x128xf16>
+
 func.func @order_behind_loop(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index

@@ -336,6 +336,7 @@ func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: 
 // The first to come makes a tile zeros, before that of the step is staged; one thread asks for its warp. Others add where that
 // is done.
 // CHECK-LABEL: func @clears
+// CHECK-SAME: %[[TOLD:[a-z0-9]+]]: memref<2x8xi32>
 // CHECK: %[[SEEN:.*]] = hopper.read_turn %[[STATES:.*]][%[[TILE:.*]]]
 // CHECK: %[[IS:.*]] = arith.cmpi ne, %[[SEEN]], %c2_i32
 // CHECK: %[[UNI:.*]] = arith.index_castui %[[IS]]
@@ -352,7 +353,14 @@ func.func @turns(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: 
 // CHECK: hopper.barrier_wait
 // CHECK-NEXT: hopper.add_staged %{{.*}} to %[[SUMS]][%[[ROW]], %c0]
 // CHECK-NOT: hopper.pass_turn
-func.func @clears(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+// Behind all of a program's steps its warps tell so, and not its consumers.
+// CHECK: %[[DONE:.*]] = memref.reinterpret_cast %[[TOLD]] to offset: [0], sizes: [16], strides: [1]
+// CHECK: %[[COUNTER:.*]] = memref.cast %[[DONE]]
+// CHECK: hopper.signal_added %[[COUNTER]][%{{.*}}]
+// CHECK: flashattn.on_threads
+// CHECK-NOT: signal_added
+// CHECK: return
+func.func @clears(%told: memref<2x8xi32>, %order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index
   %c4 = arith.constant 4 : index
@@ -378,6 +386,7 @@ func.func @clears(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk:
     }
     %k16 = arith.truncf %r : vector<128x128xf32> to vector<128x128xf16>
     flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<128x128xf16>, !mem
+    flashattn.signal_added %told[%b, %h] : memref<2x8xi32>
   }
   return
 }

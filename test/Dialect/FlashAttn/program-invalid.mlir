@@ -344,6 +344,22 @@ func.func @added_indices(%sums: memref<?x?x128xf32>, %x: vector<64x128xf32>, %n:
 
 // -----
 
+func.func @signal_indices(%done: memref<?x?xi32>, %n: index) {
+  // expected-error @+1 {{'flashattn.signal_added' op expected an index for each of 2 dimensions but got 1}}
+  flashattn.signal_added %done[%n] : memref<?x?xi32>
+  return
+}
+
+// -----
+
+func.func @await_indices(%done: memref<?x?xi32>, %n: index) {
+  // expected-error @+1 {{'flashattn.await_added' op expected an index for each of 2 dimensions but got 1}}
+  flashattn.await_added %done[%n] of %n : memref<?x?xi32>
+  return
+}
+
+// -----
+
 func.func @added_columns(%sums: memref<?x128xf32>, %n: index) {
   // expected-error @+1 {{'flashattn.load_added' op expected a tile of all 128 columns but got 'vector<64x64xf32>'}}
   %x = flashattn.load_added %sums[%n, %n] parts 1 : memref<?x128xf32> -> vector<64x64xf32>

@@ -97,7 +97,7 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
 // what other programs add to.
 // CHECK-LABEL: func @gradients
 // CHECK-SAME: %[[SUMS:[a-z0-9]+]]: memref<2x8x?x128xf32>, %{{.*}}: memref<2x8x?xi32>, %[[LIST:[a-z0-9]+]]: memref<2x?xi32>, %[[N:[a-z0-9]+]]: index, %[[C:[a-z0-9]+]]: i1, %[[X:[a-z0-9]+]]: vector<64x128xf32>
-func.func @gradients(%sums: memref<2x8x?x128xf32>, %order: memref<2x8x?xi32>, %list: memref<2x?xi32>, %n: index, %c: i1, %x: vector<64x128xf32>) {
+func.func @gradients(%sums: memref<2x8x?x128xf32>, %order: memref<2x8x?xi32>, %list: memref<2x?xi32>, %n: index, %c: i1, %x: vector<64x128xf32>, %counter: memref<?x?xi32>) {
   %c0 = arith.constant 0 : index
   // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in (%[[N]], %[[N]], %[[N]]) axes(batch, head, key_tile) {
   flashattn.program (%b, %h, %t) in (%n, %n, %n) axes(batch, head, key_tile) {
@@ -115,6 +115,10 @@ func.func @gradients(%sums: memref<2x8x?x128xf32>, %order: memref<2x8x?xi32>, %l
       flashattn.add_tile %x to %sums[%b, %r, %j, %c0] parts 2 order %order : memref<2x8x?xi32> turn %t
           : vector<64x128xf32>, memref<2x8x?x128xf32>
     }
+    // CHECK: flashattn.signal_added %{{.*}}[%[[B]], %[[H]]] : memref<?x?xi32>
+    flashattn.signal_added %counter[%b, %h] : memref<?x?xi32>
+    // CHECK: flashattn.await_added %{{.*}}[%[[B]], %[[H]]] of %[[N]] : memref<?x?xi32>
+    flashattn.await_added %counter[%b, %h] of %n : memref<?x?xi32>
     // CHECK: flashattn.load_added %[[SUMS]][%[[B]], %[[H]], %{{.*}}, %{{.*}}] parts 2 : memref<2x8x?x128xf32> -> vector<64x128xf32>
     %dq = flashattn.load_added %sums[%b, %h, %t, %c0] parts 2 : memref<2x8x?x128xf32> -> vector<64x128xf32>
     // CHECK: flashattn.tile_loop (%{{.*}}, %{{.*}}, %{{.*}}) in [(%{{.*}}, %{{.*}}, %{{.*}}, %{{.*}})] rounds %[[N]] list(%[[LIST]][%[[B]]] : memref<2x?xi32>) when %[[C]] iter_args(%{{.*}} = %{{.*}}) -> vector<64x128xf32> {

@@ -138,7 +138,7 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER-LABEL: func
 // OTHER-NOT: scf.if
 // CHECK-LABEL: func @whole
-// CHECK-NOT: scf.if
+// CHECK-NOT: memref<?x?x64xf32>
 !m = memref<?x?x?x64xf16>
 !l = memref<?x?x?xf32>
 func.func @whole(%q: !m, %k: !m, %lse: !l, %n: memref<?xi32>, %dq: !m, %dk: !m, %dv: !m) {

@@ -465,6 +465,22 @@ func.func @turn_indices(%order: memref<?x?xi32>, %i: index, %turn: i32) {
 
 // -----
 
+func.func @signal_indices(%done: memref<?x?xi32>, %i: index) {
+  // expected-error @+1 {{'hopper.signal_added' op expected an index for each of 2 dimensions but got 1}}
+  hopper.signal_added %done[%i] : memref<?x?xi32>
+  return
+}
+
+// -----
+
+func.func @await_indices(%done: memref<?xi32>, %i: index, %count: i32) {
+  // expected-error @+1 {{'hopper.await_added' op expected an index for each of 1 dimensions but got 2}}
+  hopper.await_added %done[%i, %i] is %count : memref<?xi32>
+  return
+}
+
+// -----
+
 func.func @first_indices(%order: memref<?x?xi32>, %i: index, %seen: i32) {
   // expected-error @+1 {{'hopper.take_first' op expected an index for each of 2 dimensions but got 1}}
   %first = hopper.take_first %order[%i] seen %seen : memref<?x?xi32>

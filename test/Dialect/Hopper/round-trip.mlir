@@ -139,6 +139,16 @@ func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
   return
 }
 
+// Blocks that wait for what other blocks add.
+// CHECK-LABEL: func @counts
+// CHECK: hopper.signal_added %{{.*}}[%{{.*}}] : memref<?xi32>
+// CHECK: hopper.await_added %{{.*}}[%{{.*}}] is %{{.*}} : memref<?xi32>
+func.func @counts(%done: memref<?xi32>, %i: index, %count: i32) {
+  hopper.signal_added %done[%i] : memref<?xi32>
+  hopper.await_added %done[%i] is %count : memref<?xi32>
+  return
+}
+
 // CHECK-LABEL: func @clears
 // CHECK: hopper.take_first %{{.*}}[%{{.*}}] seen %{{.*}} : memref<?xi32>
 // CHECK: hopper.clear %{{.*}}[%{{.*}}, %{{.*}}] elements 8192 : memref<?x128xf32>

@@ -5,6 +5,8 @@
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=claims --verify --model-seeds=4 --model-statistics | FileCheck %s
 // CHECK-DAG: hopper.clear {{.*}}: {{[1-9]}}
 // CHECK-DAG: hopper.take_first {{.*}}: {{[1-9]}}
+// CHECK-DAG: hopper.signal_added {{.*}}: {{[1-9]}}
+// CHECK-DAG: hopper.await_added {{.*}}: {{[1-9]}}
 // CHECK: verify dq: {{.*}}PASS
 // CHECK: verify dk: {{.*}}PASS
 // CHECK: verify dv: {{.*}}PASS

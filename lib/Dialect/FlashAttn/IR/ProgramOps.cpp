@@ -306,6 +306,17 @@ LogicalResult LoadAddedOp::verify() {
                      cast<MemRefType>(getSource().getType()), getIndices().size(), getParts());
 }
 
+static LogicalResult verifyCounter(Operation *op, Value counter, ValueRange indices) {
+  auto type = cast<MemRefType>(counter.getType());
+  if (type.getRank() != static_cast<int64_t>(indices.size()))
+    return op->emitOpError() << "expected an index for each of " << type.getRank()
+                             << " dimensions but got " << indices.size();
+  return success();
+}
+
+LogicalResult SignalAddedOp::verify() { return verifyCounter(*this, getCounter(), getIndices()); }
+LogicalResult AwaitAddedOp::verify() { return verifyCounter(*this, getCounter(), getIndices()); }
+
 //===----------------------------------------------------------------------===//
 // Loops over tiles
 //===----------------------------------------------------------------------===//

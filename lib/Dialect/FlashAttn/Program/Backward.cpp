@@ -100,7 +100,8 @@ private:
   SmallVector<IntegerSet> visible;
   std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
   std::optional<TileLists> queryLists, keyLists; ///< of the tiles that `keep` shows, where it can
-  Factor scale; ///< of dq and dk: what sums of products still lack
+  Factor scale;                                  ///< of dq and dk: what sums of products still lack
+  Value keyPrograms; ///< of a head, if they tell when they have added to dq
 };
 
 } // namespace
@@ -311,10 +312,10 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries, queryLists.has_value());
   int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
-  Value keyTiles = ceilDiv(sizes.keys, rows);
+  Value keyTiles = ceilDiv(sizes.keys, rows),
+        programs = parts ? parts->countPrograms(keyTiles) : keyTiles;
   auto program = ProgramOp::create(
-      b, loc,
-      ValueRange{sizes.batches, sizes.kvHeads, parts ? parts->countPrograms(keyTiles) : keyTiles},
+      b, loc, ValueRange{sizes.batches, sizes.kvHeads, programs},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
   program.setFollows(true);
   program.setLeads(true);
@@ -359,6 +360,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     b.setInsertionPointToStart(loop.getBody());
     buildKeyStep(loop, sums, wanted, gradients, {keys, batch, kvHead, keyTile, firstKey, k, v});
     state.assign(loop.getResults().begin(), loop.getResults().end());
+    if (sums.getTold())
+      keyPrograms = programs;
   }
   if (parts)
     parts->add(share, batch, kvHead, state.front(), state.back());
@@ -369,6 +372,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     storeSum(state.front(), scale, op.getDkInit());
   if (wanted.dv)
     storeSum(state.back(), {}, op.getDvInit());
+  if (keyPrograms)
+    SignalAddedOp::create(b, loc, sums.getTold(), ValueRange{batch, mul(kvHead, sizes.group)});
 }
 
 //===----------------------------------------------------------------------===//
@@ -467,6 +472,9 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
         tile = program.getNumbers()[2];
+  if (keyPrograms)
+    AwaitAddedOp::create(b, loc, sums.getTold(),
+                         ValueRange{batch, mul(div(head, sizes.group), sizes.group)}, keyPrograms);
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
                                  sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
                                  getParts(), getAdjacent());

@@ -47,15 +47,18 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
   if (adding != Adding::None)
     gradients = allocateF32(
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
-  if (adding == Adding::FirstClears || adding == Adding::InTurns)
+  if (adding == Adding::FirstClears || adding == Adding::InTurns) {
+    Type count = b.getI32Type();
     order = allocate(b, loc, {sizes.batches, sizes.heads, div(rows, index(schedule.getTileN()))},
-                     b.getI32Type());
+                     count);
+    told = allocate(b, loc, {sizes.batches, sizes.heads}, count);
+  }
   buildProgram(op, operands, zeroed, findFirst);
 }
 
 void QuerySums::free() const {
   memref::DeallocOp::create(b, loc, buffer);
-  for (Value memref : {gradients, order})
+  for (Value memref : {gradients, order, told})
     if (memref)
       memref::DeallocOp::create(b, loc, memref);
 }
@@ -112,8 +115,16 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
                         /*shape=*/nullptr, ArrayRef<bool>{true});
-  if (order)
+  if (order) {
     storeOrder(at, findFirst);
+    auto first = scf::IfOp::create(
+        b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, at.queryTile, index(0)),
+        /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard inFirst(b);
+    b.setInsertionPointToStart(first.thenBlock());
+    memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 0, /*width=*/32), told,
+                            ValueRange{at.batch, at.head});
+  }
   if (!zeroed)
     return;
   // The first programs of a batch have a tile of them each.

@@ -41,6 +41,10 @@ public:
   /// `flashattn.add_tile`; null where anyone may.
   Value getOrder() const { return order; }
 
+  /// memref<B x Hq x i32>: of a head of keys, at its first head of queries, how many of its
+  /// programs have added their shares of dq, as of `flashattn.signal_added`; null where none tells.
+  Value getTold() const { return told; }
+
 private:
   void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
                     FindFirst findFirst);
@@ -57,7 +61,7 @@ private:
   /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer,
       split; ///< `split`: with heads as the operands of programs over query tiles have them
-  Value gradients, order;
+  Value gradients, order, told;
   Adding adding;
   int64_t whole; ///< queries of which N is a multiple
 };

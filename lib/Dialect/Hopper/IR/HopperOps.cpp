@@ -555,6 +555,8 @@ LogicalResult ClaimOp::verify() { return verifyOrder(*this, getOrder(), getIndic
 LogicalResult AwaitTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 LogicalResult TakeFirstOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 LogicalResult PassTurnOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+LogicalResult SignalAddedOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
+LogicalResult AwaitAddedOp::verify() { return verifyOrder(*this, getOrder(), getIndices()); }
 
 LogicalResult ClearOp::verify() {
   if (failed(verifyTarget(*this, getTarget(), getIndices())))

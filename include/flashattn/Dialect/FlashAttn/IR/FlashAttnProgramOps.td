@@ -292,6 +292,38 @@ def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffect
   }];
 }
 
+/// An element of a memref that counts programs.
+class FlashAttn_CountedOp<string mnemonic> : FlashAttn_ProgramLevelOp<mnemonic, [
+    MemoryEffects<[MemRead, MemWrite]>]> {
+  dag place = (ins Arg<MemRefOf<[I32]>, "", [MemRead, MemWrite]>:$counter, Variadic<Index>:$indices);
+}
+
+def FlashAttn_SignalAddedOp : FlashAttn_CountedOp<"signal_added"> {
+  let summary = "tell that what a program adds is there";
+  let description = [{
+    At the end of a program whose steps add tiles (`flashattn.add_tile`): when all that it adds is in
+    its place, the element of `counter` at `indices`, of 0 at first, is told so. It is
+    `flashattn.await_added` that reads it.
+
+    Example: `flashattn.signal_added %done[%b, %h] : memref<?x?xi32>`
+  }];
+  let arguments = place;
+  let assemblyFormat = "$counter `[` $indices `]` attr-dict `:` type($counter)";
+}
+
+def FlashAttn_AwaitAddedOp : FlashAttn_CountedOp<"await_added"> {
+  let summary = "wait until programs have added";
+  let description = [{
+    Waits until `programs` programs have told (`flashattn.signal_added`) the element of `counter` at
+    `indices` that what they add is there. A program that `follows` them and has the op begins while
+    the last of them run, and reads nothing else of theirs.
+
+    Example: `flashattn.await_added %done[%b, %h] of %programs : memref<?x?xi32>`
+  }];
+  let arguments = !con(place, (ins Index:$programs));
+  let assemblyFormat = "$counter `[` $indices `]` `of` $programs attr-dict `:` type($counter)";
+}
+
 //===----------------------------------------------------------------------===//
 // Loops over tiles
 //===----------------------------------------------------------------------===//

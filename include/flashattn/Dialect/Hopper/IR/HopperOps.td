@@ -712,6 +712,31 @@ def Hopper_PassTurnOp : Hopper_TurnOp<"pass_turn"> {
   let assemblyFormat = "$turn `at` $order `[` $indices `]` attr-dict `:` type($order)";
 }
 
+def Hopper_SignalAddedOp : Hopper_TurnOp<"signal_added"> {
+  let summary = "count a warp whose sums are there";
+  let description = [{
+    Waits until the warp's copies that add have added, and adds 1 to the element of `order`, behind
+    which whoever reads it has them all. All threads of the warp run it.
+
+    Example: `hopper.signal_added %done[%b, %h] : memref<?x?xi32>`
+  }];
+  let arguments = place;
+  let assemblyFormat = "$order `[` $indices `]` attr-dict `:` type($order)";
+}
+
+def Hopper_AwaitAddedOp : Hopper_TurnOp<"await_added"> {
+  let summary = "wait for sums that warps count";
+  let description = [{
+    Waits until the element of `order` is `count`. What warps have done before they counted
+    themselves (`hopper.signal_added`) is visible behind it. They may be of a grid before this one
+    that still runs: then all of its blocks have begun.
+
+    Example: `hopper.await_added %done[%b, %h] is %count : memref<?x?xi32>`
+  }];
+  let arguments = !con(place, (ins I32:$count));
+  let assemblyFormat = "$order `[` $indices `]` `is` $count attr-dict `:` type($order)";
+}
+
 def Hopper_ClearOp : Hopper_OrderedOp<"clear"> {
   let summary = "zeros for what copies add to";
   let description = [{
