@@ -185,6 +185,19 @@ static void convert(ReadTileOp op, ModelKernel &kernel) {
   op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, result, /*alignment=*/4).getResult());
 }
 
+/// A barrier of two warpgroups, at which the first one is `first`, and the other `second`.
+template <typename Op>
+static void convertSister(Op op, ModelKernel &kernel, StringRef function, int64_t first,
+                          int64_t second) {
+  OpBuilder b(op);
+  Location loc = op.getLoc();
+  Value isFirst = LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ult, kernel.getField(b, loc, 0),
+                                       constant(b, loc, Op::kSecondThread, 32));
+  Value id = LLVM::SelectOp::create(b, loc, isFirst, constant(b, loc, first, 32),
+                                    constant(b, loc, second, 32));
+  kernel.call(b, op, function, {id, constant(b, loc, Op::kThreads)});
+}
+
 //===----------------------------------------------------------------------===//
 // Turns
 //===----------------------------------------------------------------------===//
@@ -398,6 +411,12 @@ LogicalResult mlir::flashattn::model::convertHopperOp(Operation *op, ModelKernel
       .Case([&](WarpArriveOp op) { convertBarrier(op, kernel, "WarpArrive"); })
       .Case([&](GroupBarrierOp op) { convertGroup(op, kernel, "GroupBarrier"); })
       .Case([&](GroupArriveOp op) { convertGroup(op, kernel, "GroupArrive"); })
+      .Case([&](AwaitSisterOp op) {
+        convertSister(op, kernel, "GroupBarrier", op.getBarrier(), op.getBarrier() + 1);
+      })
+      .Case([&](WakeSisterOp op) {
+        convertSister(op, kernel, "GroupArrive", op.getBarrier() + 1, op.getBarrier());
+      })
       .Case([&](FenceBarrierInitOp op) { kernel.call(b, op, "FenceBarrierInit", {}); })
       .Case([&](FenceAsyncSharedOp op) { kernel.call(b, op, "FenceAsyncShared", {}); })
       .Case(

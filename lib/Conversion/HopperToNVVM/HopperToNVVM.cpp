@@ -250,6 +250,31 @@ LogicalResult lowerGroupArrive(GroupArriveOp op, PatternRewriter &b) {
   return success();
 }
 
+/// The first warpgroup's `instruction` at one of two barriers, and the second one's at the other;
+/// `isOther`: the other way round. Of both one is predicated away, for a barrier's number would
+/// take a register.
+template <typename Op>
+LogicalResult lowerSister(Op op, PatternRewriter &b, StringRef instruction, bool isOther) {
+  int64_t first = op.getBarrier() + isOther, second = op.getBarrier() + !isOther;
+  createInlinePTX(
+      b, op.getLoc(),
+      llvm::formatv("{{\n.reg .pred p;\n.reg .b32 thread;\nmov.u32 thread, %tid.x;\n"
+                    "setp.lt.u32 p, thread, {0};\n@p {1} {2}, {3};\n@!p {1} {4}, {3};\n}",
+                    Op::kSecondThread, instruction, first, Op::kThreads, second)
+          .str(),
+      {}, ValueRange());
+  b.eraseOp(op);
+  return success();
+}
+
+LogicalResult lowerAwaitSister(AwaitSisterOp op, PatternRewriter &b) {
+  return lowerSister(op, b, "bar.sync", /*isOther=*/false);
+}
+
+LogicalResult lowerWakeSister(WakeSisterOp op, PatternRewriter &b) {
+  return lowerSister(op, b, "bar.arrive", /*isOther=*/true);
+}
+
 LogicalResult lowerSetRegisters(SetRegistersOp op, PatternRewriter &b) {
   auto action = op.getChange() == RegisterChange::Increase ? NVVM::SetMaxRegisterAction::increase
                                                            : NVVM::SetMaxRegisterAction::decrease;
@@ -374,6 +399,8 @@ void hopper::populateHopperToNVVMPatterns(LLVMTypeConverter &converter,
   patterns.add(lowerFenceAsyncShared);
   patterns.add(lowerGroupBarrier);
   patterns.add(lowerGroupArrive);
+  patterns.add(lowerAwaitSister);
+  patterns.add(lowerWakeSister);
   patterns.add(lowerSetRegisters);
   populateAddsToNVVMPatterns(converter, patterns);
   populateWgmmaToNVVMPatterns(converter, patterns);

@@ -181,6 +181,16 @@ func.func @clear(%sums: memref<?x128xf32>, %i: index) {
   return
 }
 
+// Threads of each warpgroup at one barrier, and at the other to let the other one go on.
+// CHECK-LABEL: func @sisters
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 thread;\0Amov.u32 thread, %tid.x;\0Asetp.lt.u32 p, thread, 256;\0A@p bar.sync 2, 256;\0A@!p bar.sync 3, 256;\0A}", ""
+// CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0A.reg .b32 thread;\0Amov.u32 thread, %tid.x;\0Asetp.lt.u32 p, thread, 256;\0A@p bar.arrive 3, 256;\0A@!p bar.arrive 2, 256;\0A}", ""
+func.func @sisters() {
+  hopper.await_sister 2
+  hopper.wake_sister 2
+  return
+}
+
 // A warp's copies have added before one of its threads counts it; whoever waits sees all that is behind the count.
 // CHECK-LABEL: func @counts
 // CHECK: llvm.inline_asm has_side_effects "{\0A.reg .pred p;\0Asetp.eq.b32 p, $1, 0;\0A@p cp.async.bulk.wait_group 0;\0A@p red.release.gpu.global.add.u32 [$0], 1;\0A}", "l,r" %{{.*}}, %{{.*}} :

@@ -119,17 +119,24 @@
 // CHECK:     hopper.ring_put %[[QRING]] at %[[STEP]] from %[[QMAP]][%{{.*}}, %[[HEAD]], {{.*}}] beside 256
 // CHECK:     hopper.ring_put_row %[[QRING]] at %[[STEP]] from %[[EXPONENTS]][%{{.*}}, %[[HEAD]], %{{.*}}] to %[[ROWS]]
 // CHECK:     hopper.ring_put %[[DORING]] at %[[STEP]] from %[[DOMAP]][%{{.*}}, %[[HEAD]],
-// Threads of both consumers count together.
+// Threads of both consumers count together. The first of them begins.
 // CHECK: %[[MINE:.*]] = arith.subi %[[THREAD]], %c128
 // CHECK: flashattn.on_threads %[[MINE]]
+// CHECK: %[[IS2:.*]] = arith.cmpi eq, %[[WARPGROUP]], %c2
+// CHECK-NEXT: scf.if %[[IS2]]
+// CHECK-NEXT: hopper.wake_sister 2
 // CHECK: %[[KTILE:.*]] = hopper.load_tile %[[KPLACE:.*]] : {{.*}} -> vector<128x128xf16>
 // CHECK: scf.for %[[G:.*]] = %c0 to %[[GROUP]] step %c1 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[DONE:.*]] = %c0)
 // CHECK: %[[OFFSET:.*]] = arith.subi %[[DONE]], %{{.*}}
 // CHECK: flashattn.tile_loop (%[[PLACE:.*]], %[[TILE:.*]]) in
 // CHECK:   %[[STEP:.*]] = arith.addi %[[PLACE]], %[[OFFSET]]
 // CHECK:   hopper.ring_get %[[QRING]] at %[[STEP]]
+// Each issues its step's first products when the other has issued its own.
+// CHECK:   hopper.await_sister 2
+// CHECK-NEXT: vector.contract
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK-NEXT: hopper.wake_sister 2
 // The weights, which another stage's product takes, are made in their own stage, of what came with the queries.
-// CHECK:   flashattn.stage{{$}}
 // CHECK:   %[[STEP32:.*]] = arith.index_castui %[[STEP]]
 // CHECK:   %[[TURN:.*]] = arith.remui %[[STEP32]], %c2_i32
 // CHECK:   %[[AT:.*]] = arith.index_castui %[[TURN]]
@@ -187,8 +194,10 @@
 // WGMMA-LABEL: func @shared
 // WGMMA: scf.for
 // WGMMA: scf.for {{.*}} iter_args(%[[DK:.*]] = %{{.*}}, %[[DV:.*]] = %{{.*}}, %[[LAST:.*]] = %{{.*}}) -> (vector<128x128xf32>, vector<128x128xf32>, vector<128x64xf16>)
+// WGMMA: hopper.await_sister 2
 // WGMMA: %[[S:.*]] = hopper.wgmma %{{.*}}, %{{.*}} : memref<2x128x64xf16, {{.*}}>, memref<2x64x64xf16, {{.*}}> -> vector<128x64xf32>
 // WGMMA: %[[DKS:.*]] = hopper.wgmma %[[LAST]], %{{.*}}, %[[DK]] transposed :
+// WGMMA: hopper.wake_sister 2
 // WGMMA-NOT: hopper
 // WGMMA: %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<128x64xf32>
 // WGMMA: %[[X:.*]] = arith.subf %[[SW]],

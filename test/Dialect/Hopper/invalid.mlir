@@ -465,6 +465,14 @@ func.func @turn_indices(%order: memref<?x?xi32>, %i: index, %turn: i32) {
 
 // -----
 
+func.func @sister_of_the_block() {
+  // expected-error @+1 {{'hopper.await_sister' op attribute 'barrier' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+  hopper.await_sister 0
+  return
+}
+
+// -----
+
 func.func @signal_indices(%done: memref<?x?xi32>, %i: index) {
   // expected-error @+1 {{'hopper.signal_added' op expected an index for each of 2 dimensions but got 1}}
   hopper.signal_added %done[%i] : memref<?x?xi32>

@@ -139,6 +139,16 @@ func.func @turns(%order: memref<?x?xi32>, %i: index, %turn: i32) {
   return
 }
 
+// Warpgroups that let each other go on.
+// CHECK-LABEL: func @sisters
+// CHECK: hopper.await_sister 2
+// CHECK: hopper.wake_sister 2
+func.func @sisters() {
+  hopper.await_sister 2
+  hopper.wake_sister 2
+  return
+}
+
 // Blocks that wait for what other blocks add.
 // CHECK-LABEL: func @counts
 // CHECK: hopper.signal_added %{{.*}}[%{{.*}}] : memref<?xi32>
