@@ -24,8 +24,13 @@
 // CHECK-SAME: griddepcontrol.wait;
 // CHECK-SAME: griddepcontrol.launch_dependents;
 // SUMS-SAME: cp.reduce.async.bulk.global
+// The last one waits for the sums that it reads, and for the kernel before it at its end; or for that at first.
 // CHECK: gpu.binary @gradients_kernel_1
 // CHECK-NOT: ld.global
+// SUMS-NOT: griddepcontrol.wait;
+// SUMS-SAME: ld.acquire.gpu.global.b32
+// SUMS-SAME: ld.global
+// SUMS-SAME: st.global
 // CHECK-SAME: griddepcontrol.wait;
 // CHECK-NOT: griddepcontrol.launch_dependents
 // ALONE-COUNT-3: gpu.binary
