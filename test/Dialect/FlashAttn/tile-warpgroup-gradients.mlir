@@ -67,6 +67,19 @@ func.func @narrow(%q: memref<?x2x?x256xf16>, %lse: memref<?x2x?xf32>, %bias: mem
 
 // -----
 
+// Columns are padded: 160 and 80 are as many as 192 and 128, of which there is room for one stage.
+// CHECK-LABEL: func @padded
+// CHECK: axes(batch, head, query_tile, key_tile) schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 1,
+func.func @padded(%q: memref<?x2x?x160xf16>, %v: memref<?x2x?x80xf16>, %lse: memref<?x2x?xf32>, %bias: memref<?x2x?x?xf16>, %dq: memref<?x2x?x160xf16>, %dk: memref<?x2x?x160xf16>, %dv: memref<?x2x?x80xf16>, %d: memref<?x2x?x?xf16>) {
+  flashattn.attention_backward
+    ins(%q, %q, %v, %v, %lse, %v : memref<?x2x?x160xf16>, memref<?x2x?x160xf16>, memref<?x2x?x80xf16>, memref<?x2x?x80xf16>, memref<?x2x?xf32>, memref<?x2x?x80xf16>)
+    bias(%bias : memref<?x2x?x?xf16>)
+    outs(%dq, %dk, %dv : memref<?x2x?x160xf16>, memref<?x2x?x160xf16>, memref<?x2x?x80xf16>) d_bias(%d : memref<?x2x?x?xf16>)
+  return
+}
+
+// -----
+
 // B4: shares of dq are added in turns, from the first tile of keys that a query sees to the last.
 // CHECK-LABEL: func @turns
 // CHECK: %[[ORDER:.*]] = memref.alloc() : memref<1x2x16xi32>

@@ -166,14 +166,16 @@ static ScheduleAttr getSchedule(AttentionBackwardOp op) {
 /// Of programs of elements where the op's schedule has roles: two warpgroups share a tile, of which
 /// a thread holds scores, gradients of weights and a sum. Programs are short, a step for each pair
 /// of batch and head that they are sums of: blocks stay, so that tiles of the next are on their
-/// way. Two stages take 213 KB with D = Dv = 128, and one as much with 256.
+/// way. Two stages take 213 KB with D = Dv = 128, and one as much with 256; in shared memory
+/// columns are whole panels of 64.
 static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
-  constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256;
+  constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256, kPanel = 64;
   ScheduleFields fields = getSchedule(op).getFields();
   fields.tileM = kConsumers * kRows;
   fields.tileN = kRows;
   fields.warps = kConsumers * kWarps;
-  fields.stages = op.getD() + op.getDv() <= kTwoStages ? 2 : 1;
+  int64_t columns = llvm::alignTo(op.getD(), kPanel) + llvm::alignTo(op.getDv(), kPanel);
+  fields.stages = columns <= kTwoStages ? 2 : 1;
   fields.roles = RolesFields();
   fields.roles->consumers = kConsumers;
   fields.roles->registers = 224;
