@@ -109,19 +109,19 @@ func.func @turns(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 // CHECK-LABEL: func @first
 // CHECK: %[[SUMS:.*]] = memref.alloc() : memref<1x2x1024x128xf32>
 // CHECK: %[[ORDER:.*]] = memref.alloc() : memref<1x2x16xi32>
-// CHECK: %[[TOLD:.*]] = memref.alloc() : memref<1x2xi32>
+// CHECK: %[[TOLD:.*]] = memref.alloc() : memref<1x2x16xi32>
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in {{.*}} axes(batch, head, query_tile)
 // CHECK-NOT: flashattn.store_tile %{{.*}} to %[[SUMS]]
 // CHECK-COUNT-2: memref.store %c0_i32, %[[ORDER]]
 // CHECK: %[[FIRST:.*]] = arith.cmpi eq, %[[T]], %c0
 // CHECK: scf.if %[[FIRST]]
-// CHECK: memref.store %c0_i32, %[[TOLD]][%[[B]], %[[H]]]
+// CHECK: memref.store %c0_i32, %[[TOLD]][%[[B]], %[[H]], %c0]
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %{{.*}}) in (%{{.*}}, %{{.*}}, %[[PROGRAMS:.*]]) axes(batch, head, key_tile)
 // CHECK: flashattn.add_tile {{.*}} to %[[SUMS]][{{.*}} parts 2 order %[[ORDER]] : memref<1x2x16xi32> :
-// CHECK: flashattn.signal_added %[[TOLD]][%[[B]], %[[H]]]
+// CHECK: flashattn.signal_added %[[TOLD]][%[[B]], %[[H]], %c0]
 // The sums of a head are there when all of its programs say so.
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[T:.*]]) in {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.await_added %[[TOLD]][%[[B]], %[[H]]] of %[[PROGRAMS]]
+// CHECK: flashattn.await_added %[[TOLD]][%[[B]], %[[H]], %c0] of %[[PROGRAMS]]
 // CHECK: %[[SUM:.*]] = flashattn.load_added %[[SUMS]]
 // CHECK: %[[STATE:.*]] = memref.load %[[ORDER]][%[[B]], %[[H]], %[[T]]]
 // CHECK: %[[ANY:.*]] = arith.cmpi ne, %[[STATE]], %c0_i32

@@ -64,6 +64,9 @@ SCORES = {
     "deterministic causal": (MASKS["causal"] + " deterministic", {}),
 }
 
+# With a number of queries and keys that is known.
+FIXED = {f"8192 {mask}": MASKS[mask] for mask in ("causal", "window")}
+
 # Programs whose consumers have one of the sums each.
 SPLIT = (" schedule(<tile_m = 64, tile_n = 48, warps = 8, stages = 2, lanes = 4, dot_type = f16, "
          "roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, "
@@ -167,13 +170,13 @@ func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}{parameter})
 """
 
 
-def gradients(element, dim, clauses, group=0, operands={}):
+def gradients(element, dim, clauses, group=0, operands={}, count="?"):
     parameters = "".join(f", %{name}: {kind} {{flashattn.aligned_rows}}" if name in ("bias", "keep")
                          else f", %{name}: {kind}" for name, kind in operands.items())
     more = " ".join(f"{name}(%{name} : {kind})" for name, kind in operands.items())
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
-    t, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x?x{dim}x{element}>"
-    lse = f"memref<?x{heads}x?xf32>"
+    t, q = (f"memref<?x{h}x{count}x{dim}x{element}>" for h in (kv_heads, heads))
+    lse = f"memref<?x{heads}x{count}xf32>"
     return f"""
 func.func @gradients(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}, %do: {q}, %dq: {q}, %dk: {t}, %dv: {t}{parameters}) {{
   flashattn.attention_backward {clauses} ins(%q, %k, %v, %o, %lse, %do : {q}, {t}, {t}, {q}, {lse}, {q})
@@ -197,7 +200,8 @@ def hopper_gradients():
               *((256, name) for name in ("deterministic", "deterministic causal", "softcap"))]
     splits = [Case("f16", 256, name, op="gradients") for name in SPLITS]
     splits.append(Case("f16", 192, "split causal", op="gradients"))
-    return plain + shaped + groups + joined + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
+    fixed = [Case("bf16", dim, mask, 4, op="gradients") for dim in (64, 128) for mask in FIXED]
+    return plain + shaped + groups + fixed + joined + splits + [Case("f16", dim, mask, op="gradients") for dim, mask in others]
 
 
 def cases(chip):
@@ -376,9 +380,10 @@ def check(ptxas, chip, nvdisasm, case):
     """The line that is printed of one attention, whether all is well, and the schedule chosen."""
     chip = case.chip or chip
     if case.op == "gradients":
-        clauses, operands = {**SCORES, **SPLITS}.get(case.mask) or ({**MASKS, **WINDOWS}[case.mask], {})
+        clauses, operands = {**SCORES, **SPLITS}.get(case.mask) or ({**MASKS, **WINDOWS, **FIXED}[case.mask], {})
+        count = case.mask.split()[0] if case.mask in FIXED else "?"
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
-        text = gradients(case.element, case.dim, clauses, case.group, operands)
+        text = gradients(case.element, case.dim, clauses, case.group, operands, count)
     else:
         clauses = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **KEEPS, **LENGTHS}[case.mask].replace("ELEMENT", case.element)
         queries = case.mask.split()[0] if case.mask in FEW else "?"

@@ -49,9 +49,13 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
         b, loc, {sizes.batches, sizes.heads, rows, index(operands.padColumns(op.getD()))});
   if (adding == Adding::FirstClears || adding == Adding::InTurns) {
     Type count = b.getI32Type();
-    order = allocate(b, loc, {sizes.batches, sizes.heads, div(rows, index(schedule.getTileN()))},
-                     count);
-    told = allocate(b, loc, {sizes.batches, sizes.heads}, count);
+    Value tiles = div(rows, index(schedule.getTileN()));
+    order = allocate(b, loc, {sizes.batches, sizes.heads, tiles}, count);
+    // A head's element has the number of its first tile, or where tiles are counted at run time
+    // that of the head: what the warps that add have at hand, and no register for another.
+    int64_t known = getConstantIntValue(tiles).value_or(0);
+    told =
+        allocate(b, loc, {sizes.batches, sizes.heads, index(std::max<int64_t>(known, 1))}, count);
   }
   buildProgram(op, operands, zeroed, findFirst);
 }
@@ -123,7 +127,7 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
     OpBuilder::InsertionGuard inFirst(b);
     b.setInsertionPointToStart(first.thenBlock());
     memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 0, /*width=*/32), told,
-                            ValueRange{at.batch, at.head});
+                            ValueRange{at.batch, at.head, index(0)});
   }
   if (!zeroed)
     return;

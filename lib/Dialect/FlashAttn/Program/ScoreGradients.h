@@ -41,8 +41,9 @@ public:
   /// `flashattn.add_tile`; null where anyone may.
   Value getOrder() const { return order; }
 
-  /// memref<B x Hq x i32>: of a head of keys, at its first head of queries, how many of its
-  /// programs have added their shares of dq, as of `flashattn.signal_added`; null where none tells.
+  /// memref<B x Hq x C x i32>: of a head of keys, at [its first head of queries, 0], how many of
+  /// its programs have added their shares of dq, as of `flashattn.signal_added`; null where none
+  /// tells.
   Value getTold() const { return told; }
 
 private:
