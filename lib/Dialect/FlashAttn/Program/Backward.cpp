@@ -373,7 +373,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   if (wanted.dv)
     storeSum(state.back(), {}, op.getDvInit());
   if (keyPrograms)
-    SignalAddedOp::create(b, loc, sums.getTold(), ValueRange{batch, mul(kvHead, sizes.group), index(0)});
+    SignalAddedOp::create(b, loc, sums.getTold(),
+                          ValueRange{batch, mul(kvHead, sizes.group), index(0)});
 }
 
 //===----------------------------------------------------------------------===//
@@ -474,7 +475,8 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
         tile = program.getNumbers()[2];
   if (keyPrograms)
     AwaitAddedOp::create(b, loc, sums.getTold(),
-                         ValueRange{batch, mul(div(head, sizes.group), sizes.group), index(0)}, keyPrograms);
+                         ValueRange{batch, mul(div(head, sizes.group), sizes.group), index(0)},
+                         keyPrograms);
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
                                  sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
                                  getParts(), getAdjacent());
