@@ -19,7 +19,8 @@ namespace mlir::flashattn {
 /// that share a program have the first one's or, where they split its sums, one behind all of these
 /// for themselves.
 inline constexpr int64_t kBlockBarrier = 0;
-/// The first of the two at which consumers that share a program wait for each other's products.
+/// The first of the two at which consumers that share a program, and do not split its sums, wait
+/// for each other's products.
 inline constexpr int64_t kSisterBarriers = 2;
 
 /// Threads of a warp.
@@ -223,11 +224,6 @@ private:
   void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
   void useRows(TileLoopOp loop, Value first, Value step);
   void clearMissingRows(LoadTileOp load, Value tile);
-  // What consumers of one program have of each other (Exchange.cpp).
-  void exchange(TileLoopOp loop, Value first, Value step);
-  SmallVector<Value> getPlace(AddTileOp added);
-  void addTiles(mlir::Block *body, Value step);
-  void alternate(TileLoopOp loop);
   void pinOperands(TileLoopOp loop);
   void meet();
   void fillOnes();
@@ -235,6 +231,13 @@ private:
   bool waitsForStoreLater(Value buffer);
   void awaitStaging(Value step);
   void storeOutputs(const Held &held, Value consumer, Value step);
+
+  // What consumers of one program have of each other (Exchange.cpp).
+  void exchange(TileLoopOp loop, Value first, Value step);
+  SmallVector<Value> getPlace(AddTileOp added);
+  void addTiles(mlir::Block *body, Value step);
+  bool alternates(TileLoopOp loop) const;
+  void alternate(TileLoopOp loop);
 
   Value threadInGroup;   ///< its number in what runs the program, or a share of it
   Value threadOfProgram; ///< in all that run the program

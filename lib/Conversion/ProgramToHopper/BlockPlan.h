@@ -76,8 +76,6 @@ struct BlockPlan {
     return TileLoopOp(loop).getList() ||
            llvm::any_of(streams, [](LoadTileOp load) { return !load.getCuts().empty(); });
   }
-  /// Whether consumers issue the first products of their steps one after the other.
-  bool alternates() const { return sharesProgram() && !splitsSums() && getConsumers() == 2; }
   /// Programs that a block runs at once.
   int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
   int64_t getStages() const { return schedule.getStages(); }

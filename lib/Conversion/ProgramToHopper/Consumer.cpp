@@ -192,9 +192,9 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   } else {
     if (plan.sharesProgram())
       pinOperands(loop);
-    exchange(loop, hull.begin, step);
-    if (plan.alternates())
+    if (alternates(loop))
       alternate(loop);
+    exchange(loop, hull.begin, step);
   }
   b.setInsertionPointAfter(loop);
   return add(step, sub(hull.end, hull.begin));
@@ -419,7 +419,7 @@ void ConsumerBuilder::buildThreads() {
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,
                                  plan.roles.getRegisters(), plan.roles.getBlocks());
   hopper::GroupBarrierOp::create(b, loc, i32(kBlockBarrier), plan.getThreads());
-  if (plan.alternates()) {
+  if (alternates(plan.loop)) {
     // The first one begins.
     Value second = compare(arith::CmpIPredicate::eq, block.warpgroup, index(plan.getConsumers()));
     auto guarded = scf::IfOp::create(b, loc, second, /*withElseRegion=*/false);

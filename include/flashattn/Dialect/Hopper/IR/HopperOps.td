@@ -398,6 +398,38 @@ def Hopper_GroupArriveOp : Hopper_GroupOp<"group_arrive"> {
   }];
 }
 
+/// Of two warpgroups, behind the producer's, at the block's barriers `barrier` and the next one: each
+/// waits at one of them.
+class Hopper_SisterOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
+  let arguments = (ins ConfinedAttr<I64Attr, [IntMinValue<1>, IntMaxValue<14>]>:$barrier);
+  let assemblyFormat = "$barrier attr-dict";
+  let hasVerifier = 0;
+  let extraClassDeclaration = [{
+    static constexpr int64_t kThreads = 256;      ///< of both
+    static constexpr int64_t kSecondThread = 256; ///< the second one's first; behind the producer's
+  }];
+}
+
+def Hopper_AwaitSisterOp : Hopper_SisterOp<"await_sister"> {
+  let summary = "wait until the other warpgroup lets this one go on";
+  let description = [{
+    Of two warpgroups, threads 128 to 255 and 256 to 383 of the block, each waits until the other
+    has come to `hopper.wake_sister` as often as itself to here. Which of them a thread is of takes no
+    register all along.
+
+    Example: `hopper.await_sister 2`
+  }];
+}
+
+def Hopper_WakeSisterOp : Hopper_SisterOp<"wake_sister"> {
+  let summary = "let the other warpgroup go on";
+  let description = [{
+    From `hopper.await_sister` of the same number. It does not wait.
+
+    Example: `hopper.wake_sister 2`
+  }];
+}
+
 def Hopper_RegisterChange : I32EnumAttr<"RegisterChange", "which way a register count goes", [
     I32EnumAttrCase<"Increase", 0, "increase">,
     I32EnumAttrCase<"Decrease", 1, "decrease">]> {
@@ -535,38 +567,6 @@ def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
   }];
   let arguments = (ins Hopper_F16Vector:$value, AnyMemRef:$tile);
   let assemblyFormat = "$value `to` $tile attr-dict `:` type($value) `,` type($tile)";
-}
-
-/// Of two warpgroups, behind the producer's, at the block's barriers `barrier` and the next one: each
-/// waits at one of them.
-class Hopper_SisterOp<string mnemonic> : Hopper_OrderedOp<mnemonic> {
-  let arguments = (ins ConfinedAttr<I64Attr, [IntPositive]>:$barrier);
-  let assemblyFormat = "$barrier attr-dict";
-  let hasVerifier = 0;
-  let extraClassDeclaration = [{
-    static constexpr int64_t kThreads = 256;      ///< of both
-    static constexpr int64_t kSecondThread = 256; ///< the second one's first; behind the producer's
-  }];
-}
-
-def Hopper_AwaitSisterOp : Hopper_SisterOp<"await_sister"> {
-  let summary = "wait until the other warpgroup lets this one go on";
-  let description = [{
-    Of two warpgroups, threads 128 to 255 and 256 to 383 of the block, each waits until the other
-    has come to `hopper.wake_sister` as often as itself to here. Which of them a thread is of takes no
-    register all along.
-
-    Example: `hopper.await_sister 2`
-  }];
-}
-
-def Hopper_WakeSisterOp : Hopper_SisterOp<"wake_sister"> {
-  let summary = "let the other warpgroup go on";
-  let description = [{
-    From `hopper.await_sister` of the same number. It does not wait.
-
-    Example: `hopper.wake_sister 2`
-  }];
 }
 
 def Hopper_ReadTileOp : Hopper_OrderedOp<"read_tile"> {
