@@ -22,14 +22,6 @@ inline SmallVector<OnThreadsOp> findTilePrograms(Operation *root) {
   return programs;
 }
 
-/// Whether a contraction multiplies `tile`, and not only adds to it: it comes from shared memory
-/// then.
-inline bool isFactor(Value tile) {
-  return llvm::any_of(tile.getUses(), [](OpOperand &use) {
-    return isa<vector::ContractionOp>(use.getOwner()) && use.getOperandNumber() < 2;
-  });
-}
-
 inline bool isSharedMemory(MemRefType type) {
   return gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type);
 }

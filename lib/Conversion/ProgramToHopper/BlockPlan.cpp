@@ -66,10 +66,6 @@ static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
 // The tiles of a program
 //===----------------------------------------------------------------------===//
 
-static bool feedsContraction(LoadTileOp load) {
-  return llvm::any_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>);
-}
-
 bool mlir::flashattn::sumsOverRows(LoadTileOp load) {
   return llvm::any_of(load->getUses(), [&](OpOperand &use) {
     auto op = dyn_cast<vector::ContractionOp>(use.getOwner());
@@ -91,7 +87,7 @@ static bool isStreamed(LoadTileOp load, TileLoopOp loop) {
 SmallVector<LoadTileOp> BlockPlan::findStreams(TileLoopOp loop) {
   SmallVector<LoadTileOp> streams;
   for (auto load : loop.getBody()->getOps<LoadTileOp>())
-    if (isStreamed(load, loop) && feedsContraction(load))
+    if (isStreamed(load, loop) && isFactor(load))
       streams.push_back(load);
   return streams;
 }
@@ -421,7 +417,7 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
   plan.sharesIntervals = shareIntervals(plan);
   Value batch = program.getNumbers()[0];
   WalkResult walk = program.walk([&](LoadTileOp load) {
-    if (feedsContraction(load)) {
+    if (isFactor(load)) {
       if (load->getBlock() == program.getBody()) {
         plan.residents.push_back(load);
         plan.cleared.push_back(load.getBelow() && sumsOverRows(load));

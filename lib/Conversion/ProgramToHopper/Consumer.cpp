@@ -96,15 +96,18 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
       users.push_back(inBody);
   llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
   bool clears = load.getBelow() && sumsOverRows(load);
-  // Once in each stage: one that lags is of another step, and has nothing from those before.
-  // Weights that are made a second time need not wait for what their scores were made of.
+  // Where it is loaded, though of split sums that may be where another consumer wants it; and once
+  // in each stage that lags, which is of another step, and has nothing from those before. Weights
+  // that are made a second time need not wait for what their scores were made of.
   StageOp stage;
   Value now, held;
   for (Operation *user : users) {
-    bool isSame = getStage(user) == stage || isa<WeightsOp>(user);
+    StageOp own = getStage(user);
+    bool atLoad = own == getStage(load) || (!plan.splitsSums() && own.getLag() == 0);
+    bool isSame = own == stage || (held && atLoad) || isa<WeightsOp>(user);
     if (!held || !isSame) {
-      stage = getStage(user);
-      b.setInsertionPoint(stage == getStage(load) ? load : user);
+      stage = own;
+      b.setInsertionPoint(atLoad ? load : user);
       now = stepAt(loop, first, step);
       Value tile = hopper::RingGetOp::create(b, loc, ring, now);
       if (clears && !held)

@@ -25,11 +25,16 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     Value place = placeOf(now(loop, first, step), kPlaces);
     hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
     published = hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
+    // In a stage of its own, if the program has left one.
     b.setInsertionPoint(product);
+    if (StageOp stage = getStage(product); stage && isa_and_nonnull<StageOp>(stage->getPrevNode()))
+      b.setInsertionPoint(stage);
     Value turn = now(loop, first, step);
     place = placeOf(turn, kPlaces);
     hopper::BarrierWaitOp::create(b, loc, block.barriers, add(place, index(ready)),
                                   parityOf(turn, kPlaces));
+    b.setInsertionPoint(product);
+    place = placeOf(now(loop, first, step), kPlaces);
     Value held =
         hopper::LoadTileOp::create(b, loc, cast<VectorType>(tile.getType()), tileAt(tiles, place));
     product.getLhsMutable().assign(held);

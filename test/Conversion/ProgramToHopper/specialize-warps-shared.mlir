@@ -4,6 +4,17 @@
 // RUN: flash-opt %s -flashattn-specialize-warps | flash-opt -o /dev/null
 // RUN: flash-opt %s -flashattn-specialize-warps -flashattn-expand-loops -hopper-expand-rings -canonicalize -cse -flashattn-contract-to-wgmma | FileCheck %s --check-prefix=WGMMA --implicit-check-not=hopper.load_tile
 
+// What sisters hand over is waited for in a stage of its own, if the program has one in front of the product's.
+// RUN: sed 's/flashattn.stage lag 1 behind 1/flashattn.stage lag 1 flashattn.stage lag 1 behind 1/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=OWN
+// OWN: hopper.publish %[[BARS:.*]][%[[READY:.*]]]
+// OWN: vector.contract
+// OWN: flashattn.stage lag 1{{$}}
+// OWN-NOT: flashattn.stage
+// OWN: hopper.barrier_wait %[[BARS]][%[[READY]]],
+// OWN-NEXT: flashattn.stage lag 1 behind 1
+// OWN-NEXT: hopper.load_tile
+// OWN-NEXT: vector.contract
+
 // Blocks that claim programs with room for one.
 // RUN: sed 's/section = 1>>/section = 1, claims_below = 2147483647>>/' %s | flash-opt -flashattn-specialize-warps -canonicalize -cse | FileCheck %s --check-prefix=CLAIM
 // CLAIM-LABEL: func @shared

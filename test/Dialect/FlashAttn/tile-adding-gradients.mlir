@@ -33,3 +33,22 @@ func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: m
     outs(%dq, %dk, %dv : memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>, memref<1x2x1000x64xf16>)
   return
 }
+
+// With wide heads and no mask the sums of products of d_o and v begin with the negated deltas.
+// CHECK-LABEL: func @begin
+// CHECK: %[[SUMS:.*]] = memref.alloc() : memref<2x2x1024xf32>
+// CHECK: arith.negf
+// CHECK: %[[NEGATED:.*]] = arith.negf
+// CHECK: flashattn.store_tile %[[NEGATED]] to %[[SUMS]]
+// CHECK: axes(batch, head, key_tile)
+// CHECK: math.exp2
+// CHECK: %[[MINUS:.*]] = flashattn.load_tile %[[SUMS]][{{.*}}] dims [-1, 2] {{.*}} -> vector<128x64xf32>
+// CHECK: %[[DIFFERENCE:.*]] = vector.contract {{.*}}, %[[MINUS]] : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
+// CHECK-NOT: arith.subf %[[DIFFERENCE]]
+// CHECK: arith.mulf %{{.*}}, %[[DIFFERENCE]]
+func.func @begin(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>)
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
+    outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
+  return
+}

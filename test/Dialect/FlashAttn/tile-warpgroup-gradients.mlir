@@ -136,6 +136,41 @@ func.func @first(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: 
 
 // -----
 
+// With as many queries a step as keys sums over products of d_o and v begin with the deltas, which come beside the
+// product of the step before: the tile that this takes is waited for in front of them, in a stage of its own.
+// CHECK-LABEL: func @begin
+// CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<2x2x?xf32>
+// CHECK: %[[NEGATED:.*]] = arith.negf
+// CHECK: flashattn.store_tile %[[NEGATED]] to %[[SUMS]]
+// CHECK: axes(batch, head, key_tile) schedule(<tile_m = 128, tile_n = 128, warps = 8,
+// CHECK: flashattn.tile_loop
+// CHECK: math.exp2
+// CHECK: %[[P:.*]] = arith.truncf
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK: %[[DO:.*]] = flashattn.load_tile
+// CHECK: %[[MINUS:.*]] = flashattn.load_tile %[[SUMS]][{{.*}}] dims [-1, 2] {{.*}} -> vector<128x128xf32>
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK-NEXT: %[[DIFFERENCE:.*]] = vector.contract {{.*}} %{{.*}}, %[[DO]], %[[MINUS]] : vector<128x64xf16>, vector<128x64xf16> into vector<128x128xf32>
+// CHECK-NEXT: vector.contract {{.*}} %[[P]], %[[DO]],
+// CHECK-NEXT: flashattn.stage{{$}}
+// CHECK-NEXT: arith.extf %[[P]]
+// CHECK-NEXT: arith.mulf %{{.*}}, %[[DIFFERENCE]]
+// CHECK: flashattn.stage lag 1{{$}}
+// CHECK-NEXT: vector.contract
+// CHECK-NEXT: flashattn.stage lag 1 behind 1
+// CHECK-NEXT: flashattn.stage lag 1 behind 2
+// CHECK-NEXT: vector.contract
+// CHECK-NEXT: flashattn.stage lag 1 behind 3
+// CHECK-NEXT: flashattn.add_tile
+func.func @begin(%q: memref<1x2x?x64xf16>, %lse: memref<1x2x?xf32>, %dq: memref<1x2x?x64xf16>, %dk: memref<1x2x?x64xf16>, %dv: memref<1x2x?x64xf16>) {
+  flashattn.attention_backward
+    ins(%q, %q, %q, %q, %lse, %q : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?xf32>, memref<1x2x?x64xf16>)
+    outs(%dq, %dk, %dv : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+  return
+}
+
+// -----
+
 // Consumers that split the sums, in wider steps: each has one product, of scores or of the gradients of weights, and what it
 // makes of that. dq has programs of its own, whose product runs beside what the next step makes of its two: nothing is
 // added up, whether sums must be deterministic or not.

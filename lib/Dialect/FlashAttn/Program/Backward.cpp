@@ -68,6 +68,20 @@ private:
   /// Whether programs over key tiles add shares of dq one after the other, so that sums are the
   /// same each time.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
+  /// Whether sums of dP begin with the negated deltas, which spares a subtraction for each element.
+  /// On an H100, where a step has as many queries as its program keys, gradients with D = 64 are 1
+  /// to 4 % faster; with half as many queries, whose steps shared memory binds, they would be 1 to
+  /// 3 % slower, as products then wait for deltas. Through mma.sync, without a mask, 1 to 6 %
+  /// faster with D = 128; they would be 1 % slower with D = 64 or under a causal mask.
+  bool beginsWithDeltas() const {
+    constexpr int64_t kNarrow = 64;
+    if (!schedule.addsQueries())
+      return false;
+    if (schedule.getRoles())
+      return schedule.getTileN() == schedule.getTileM();
+    return classifyMask(visible).shape == MaskShape::Full &&
+           std::max(op.getD(), op.getDv()) > kNarrow;
+  }
   /// How they do so.
   QuerySums::Adding getAdding() const {
     if (!schedule.addsQueries())
@@ -235,13 +249,17 @@ TileLoopOp BackwardBuilder::createLoop(const std::optional<TileLists> &lists,
 /// Adds the share of dq that the tile `inner` of the scores' gradients has, to the sum at `at`.
 void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
                                  Value keyTile) const {
-  int64_t lag = schedule.getRoles() ? 1 : 0;
-  StageOp::create(b, loc, lag, /*behind=*/lag);
+  int64_t lag = schedule.getRoles() ? 1 : 0, behind = lag;
+  StageOp::create(b, loc, lag, behind);
+  // Who waits for the tile waits for loads in front of that too: so for deltas it would be in vain
+  // that they come beside the product.
+  if (lag && beginsWithDeltas())
+    StageOp::create(b, loc, lag, ++behind);
   VectorType type = f32Vector({schedule.getTileN(), cast<VectorType>(k.getType()).getDimSize(1)});
   Value dq = productOfTransposed(inner, k, splat(type, 0));
   // While the next step's products run.
   if (lag)
-    StageOp::create(b, loc, lag, /*behind=*/2);
+    StageOp::create(b, loc, lag, behind + 1);
   AddTileOp::create(b, loc, dq, sums.getQueryGradients(), at, sums.getOrder(),
                     takesTurns() ? keyTile : Value(), getParts(), getAdjacent());
 }
@@ -268,11 +286,17 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   if (!exponents)
     exponents = loadColumns(QuerySums::Exponent);
   ScoreDerivative derivative;
-  Value weights, dO, dP, inner;
+  Value weights, dO, minusDeltas, dP, inner;
   auto multiplyValues = [&] {
     dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
-    dP = wanted.dk ? gradients.multiply(dO, v) : Value();
+    if (beginsWithDeltas()) {
+      // Beside the product of the step before.
+      minusDeltas = loadColumns(QuerySums::MinusDelta);
+      StageOp::create(b, loc);
+    }
+    dP = wanted.dk ? gradients.multiplyValues(dO, v, minusDeltas) : Value();
   };
+  auto loadDeltas = [&] { return minusDeltas ? Value() : loadColumns(QuerySums::Delta); };
   // Consumers that split the sums each have one product, and what is made of it, before they add.
   bool isSplit = schedule.splitsSums();
   if (isSplit)
@@ -285,7 +309,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     Value factors = derivative.slope
                         ? gradients.toDotType(gradients.buildInner(exact, exact, derivative))
                         : weights;
-    inner = gradients.buildOperand(factors, dP, loadColumns(QuerySums::Delta), /*derivative=*/{});
+    inner = gradients.buildOperand(factors, dP, loadDeltas(), /*derivative=*/{});
   }
   StageOp::create(b, loc);
   if (!isSplit)
@@ -296,7 +320,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   if (wanted.dk) {
     if (!isSplit) {
       StageOp::create(b, loc);
-      inner = gradients.buildOperand(weights, dP, loadColumns(QuerySums::Delta), derivative);
+      inner = gradients.buildOperand(weights, dP, loadDeltas(), derivative);
       StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
     }
     yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
@@ -433,10 +457,10 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
     // What lies past kv_len is there and must not be read.
     Value below = op.getKvLen() ? keys.keys : Value();
     Value k = operands.loadKeys(op.getK(), point, at.keyTile, below, /*ones=*/false, at.joined);
-    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below, /*ones=*/false, at.joined);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
-    Value dP = gradients.multiply(dO, v);
+    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below, /*ones=*/false, at.joined);
+    Value dP = gradients.multiplyValues(dO, v);
     if (behindBoth)
       StageOp::create(b, loc);
     ScoreDerivative derivative;
@@ -530,7 +554,8 @@ void BackwardBuilder::build() {
     int64_t rows = schedule.getTileN();
     return findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };
-  QuerySums sums(b, op, operands, getAdding(), parts ? parts->getSums() : Value(), findFirst);
+  QuerySums sums(b, op, operands, getAdding(), /*negates=*/beginsWithDeltas(),
+                 parts ? parts->getSums() : Value(), findFirst);
   useSchedule(wide);
   buildKeyPrograms(sums, {/*dk=*/!isApart, /*dv=*/true});
   useSchedule(own);

@@ -254,7 +254,7 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   Value products = gradients.multiply(q, k);
   Value dO = operands.loadRows(op.getDO(), at.batch, at.head, at.queryTile, queries);
   Value v = operands.loadRows(op.getV(), at.batch, kvHead, at.keyTile, keys);
-  Value dP = gradients.multiply(dO, v);
+  Value dP = gradients.multiplyValues(dO, v);
   ScoreDerivative derivative;
   Value weights = gradients.buildWeights(products, at, exponents, derivative);
   return gradients.buildFinal(weights, dP, deltas);
@@ -468,8 +468,7 @@ void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
     Value weights =
         arith::SubFOp::create(b, loc, alongRow(sink, columns), load(QuerySums::Exponent));
     weights = math::Exp2Op::create(b, loc, weights);
-    Value gradients = arith::MulFOp::create(b, loc, weights,
-                                            arith::NegFOp::create(b, loc, load(QuerySums::Delta)));
+    Value gradients = arith::MulFOp::create(b, loc, weights, load(QuerySums::MinusDelta));
     store(addRows(gradients, splat(rowType, 0)), partial, numbers, {1});
   }
   sumHeads(partial, op.getDSinkLogitsInit());

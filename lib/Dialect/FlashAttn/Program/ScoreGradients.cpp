@@ -33,9 +33,9 @@ Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> s
 }
 
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
-                     Value zeroed, FindFirst findFirst)
+                     bool negates, Value zeroed, FindFirst findFirst)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
-      batches(operands.getSizes().batches), adding(adding) {
+      batches(operands.getSizes().batches), adding(adding), negates(negates) {
   const Sizes &sizes = operands.getSizes();
   whole = 1;
   for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forWideSteps().getTileN(),
@@ -116,6 +116,8 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   Value inf = arith::NegFOp::create(b, loc, minusInf(rowType));
   exponent = arith::SelectOp::create(b, loc, exists, exponent, inf);
   delta = arith::SelectOp::create(b, loc, exists, delta, splat(rowType, 0));
+  if (negates)
+    delta = arith::NegFOp::create(b, loc, delta);
   for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
                         /*shape=*/nullptr, ArrayRef<bool>{true});
@@ -169,14 +171,19 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
   SmallVector<bool> inBounds;
   for (auto [dim, size] : llvm::zip_equal(dims, type.getShape()))
     inBounds.push_back(dim < 0 || (dim != kHeads && whole % size == 0));
-  return LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at), /*below=*/Value(), dims,
-                            /*shape=*/nullptr, inBounds);
+  return toKind(kind, LoadTileOp::create(b, loc, type, buffer, indicesOf(kind, at),
+                                         /*below=*/Value(), dims, /*shape=*/nullptr, inBounds));
 }
 
 Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const {
   // With roles the last block may have a consumer without a tile, which comes here too.
-  return operands.loadQueryRows(split, batchOf(kind, at.batch), at,
-                                /*inBounds=*/!schedule.getRoles());
+  return toKind(kind, operands.loadQueryRows(split, batchOf(kind, at.batch), at,
+                                             /*inBounds=*/!schedule.getRoles()));
+}
+
+Value QuerySums::toKind(Kind kind, Value kept) const {
+  bool isAsKept = kind == Exponent || (kind == MinusDelta) == negates;
+  return isAsKept ? kept : arith::NegFOp::create(b, loc, kept).getResult();
 }
 
 //===----------------------------------------------------------------------===//
@@ -219,13 +226,21 @@ Value ScoreGradientBuilder::hide(Value gradient, Value weights, bool inFullTiles
   return arith::SelectOp::create(b, loc, shown, gradient, splat(type, 0));
 }
 
+Value ScoreGradientBuilder::multiplyValues(Value dO, Value v, Value minusDeltas) const {
+  Value from;
+  if (minusDeltas)
+    from = spread(minusDeltas, scores.getTileType(b.getF32Type()));
+  return scores.multiply(dO, v, from);
+}
+
 Value ScoreGradientBuilder::multiplyWeights(Value weights, Value dP, Value deltas) const {
   auto type = cast<VectorType>(dP.getType());
   Value factors = weights;
   if (weights.getType() != type)
     factors = arith::ExtFOp::create(b, loc, type, weights);
-  Value difference = arith::SubFOp::create(b, loc, dP, spread(deltas, type));
-  return arith::MulFOp::create(b, loc, factors, difference);
+  if (deltas)
+    dP = arith::SubFOp::create(b, loc, dP, spread(deltas, type));
+  return arith::MulFOp::create(b, loc, factors, dP);
 }
 
 Value ScoreGradientBuilder::buildFinal(Value weights, Value dP, Value deltas) const {

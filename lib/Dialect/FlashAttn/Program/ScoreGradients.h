@@ -23,12 +23,12 @@ public:
   /// Makes room for them and, in programs of their own, the sums. `zeroed`, where given, becomes
   /// zeros: memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
   /// In turns that of the tile of keys is first which `findFirst` gives: the first that a tile of
-  /// queries sees.
+  /// queries sees. Deltas are kept as most want them: with `negates` less than 0.
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
-            Value zeroed, FindFirst findFirst);
+            bool negates, Value zeroed, FindFirst findFirst);
   void free() const;
 
-  enum Kind { Exponent, Delta };
+  enum Kind { Exponent, Delta, MinusDelta };
   /// Of the rows of a query tile, vector<M>.
   Value loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const;
   /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same
@@ -53,8 +53,10 @@ private:
   void storeOrder(const ScorePlace &at, FindFirst findFirst) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
   Value batchOf(Kind kind, Value batch) const {
-    return kind == Delta ? add(batch, batches) : batch;
+    return kind != Exponent ? add(batch, batches) : batch;
   }
+  /// As `kind` says, of what is kept.
+  Value toKind(Kind kind, Value kept) const;
 
   ScheduleAttr schedule;
   Value batches, rows; ///< of the batches, and N
@@ -64,6 +66,7 @@ private:
       split; ///< `split`: with heads as the operands of programs over query tiles have them
   Value gradients, order, told;
   Adding adding;
+  bool negates;
   int64_t whole; ///< queries of which N is a multiple
 };
 
@@ -79,14 +82,17 @@ public:
         hidesPairs(op.getScheduleAttr().getRoles() &&
                    classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
 
-  /// Each query of q times each key of k; and, of d_o and v, dP.
+  /// Each query of q times each key of k.
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
+  /// dP, of d_o and v; dP - delta where its sums begin with `minusDeltas`, as QuerySums gives them.
+  Value multiplyValues(Value dO, Value v, Value minusDeltas = {}) const;
   /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them. `derivative` is set
   /// to the scores'.
   Value buildWeights(Value products, const ScorePlace &at, Value exponents,
                      ScoreDerivative &derivative) const;
   /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products'
-  /// type: then they need half the registers. `deltas` as QuerySums gives them.
+  /// type: then they need half the registers. `deltas` as QuerySums gives them, null where `dP` is
+  /// less by them already.
   Value buildFinal(Value weights, Value dP, Value deltas) const;
   /// What the gradient of the final scores is for the products before their scale, as an operand of
   /// other products. What is hidden is so in pairs of elements, where weights are.

@@ -40,10 +40,12 @@ Factor ScoreBuilder::getFactor() const {
   return getScale() * M_LOG2E;
 }
 
-Value ScoreBuilder::multiply(Value q, Value k) const {
+Value ScoreBuilder::multiply(Value q, Value k, Value from) const {
   if (columns == TileAxis::Queries)
     std::swap(q, k);
-  return product(q, k, splat(getTileType(b.getF32Type()), 0), /*transposedRhs=*/true);
+  if (!from)
+    from = splat(getTileType(b.getF32Type()), 0);
+  return product(q, k, from, /*transposedRhs=*/true);
 }
 
 /// The tile of `bias` or `keep`, 0 past the ends.

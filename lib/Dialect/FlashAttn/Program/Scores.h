@@ -39,8 +39,11 @@ public:
   ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
                bool fullTilesKeep);
 
-  /// Each query of q, rows of D elements, times each key of k.
-  Value multiply(Value q, Value k) const;
+  /// Each query of q, rows of D elements, times each key of k; added to `from`, of `getTileType`,
+  /// where that is given.
+  Value multiply(Value q, Value k, Value from = {}) const;
+  /// Of the scores of a tile.
+  VectorType getTileType(Type element) const;
   /// The scores before the factor `getFactor()`, -inf where a pair is hidden; `products` are of
   /// `multiply`, inside of a loop over tiles. With `derivative` it is set to theirs; the op's
   /// score_mod must have one then (verifyScoreModHasDerivative).
@@ -57,7 +60,6 @@ private:
   Value findVisible(const ScorePlace &at) const;
   Value findInMask(const ScorePlace &at) const;
   Value findQueries(const ScorePlace &at) const;
-  VectorType getTileType(Type element) const;
 
   mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
   int64_t rows;

@@ -125,6 +125,12 @@ bool mlir::flashattn::isLhsTransposed(vector::ContractionOp op) {
   return op.getKind() == vector::CombiningKind::ADD && is(0, k, i) && is(1, k, j) && is(2, i, j);
 }
 
+bool mlir::flashattn::isFactor(Value tile) {
+  return llvm::any_of(tile.getUses(), [](OpOperand &use) {
+    return isa<vector::ContractionOp>(use.getOwner()) && use.getOperandNumber() < 2;
+  });
+}
+
 bool mlir::flashattn::dependsOn(Value v, Value from) {
   SetVector<Value> slice;
   slice.insert(v);

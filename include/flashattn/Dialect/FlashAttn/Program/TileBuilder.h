@@ -103,6 +103,10 @@ std::optional<bool> isRhsTransposed(vector::ContractionOp op);
 /// Whether `op` is lhs[k,m]^T rhs[k,n].
 bool isLhsTransposed(vector::ContractionOp op);
 
+/// Whether a contraction multiplies `tile`, and not only adds to it: where products are made of
+/// what is in shared memory it comes from there.
+bool isFactor(Value tile);
+
 /// Whether `v` is computed from `from`.
 bool dependsOn(Value v, Value from);
 
