@@ -90,6 +90,26 @@ func.func @queries(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memre
 
 // -----
 
+// Sums over all keys all but cancel: their scores' tanh is none that is approximated.
+// CHECK-LABEL: func @capped
+// CHECK: axes(batch, head, key_tile)
+// CHECK: math.tanh %{{.*}} fastmath<afn>
+// CHECK-COUNT-2: axes(batch, head, query_tile)
+// CHECK: math.tanh %{{[0-9]+}} : vector<64x32xf32>
+func.func @capped(%q: memref<2x4x?x64xbf16>, %k: memref<2x2x?x64xbf16>, %o: memref<2x4x?x64xbf16>,
+                %lse: memref<2x4x?xf32>, %bias: memref<2x4x?x1xf32>,
+                %dq: memref<2x4x?x64xbf16>, %dk: memref<2x2x?x64xbf16>, %dv: memref<2x2x?x64xbf16>, %d: memref<2x4x?x1xf32>) {
+  flashattn.attention_backward softcap(2.0)
+      ins(%q, %k, %k, %o, %lse, %o : memref<2x4x?x64xbf16>, memref<2x2x?x64xbf16>, memref<2x2x?x64xbf16>,
+          memref<2x4x?x64xbf16>, memref<2x4x?xf32>, memref<2x4x?x64xbf16>)
+      bias(%bias : memref<2x4x?x1xf32>)
+      outs(%dq, %dk, %dv : memref<2x4x?x64xbf16>, memref<2x2x?x64xbf16>, memref<2x2x?x64xbf16>)
+      d_bias(%d : memref<2x4x?x1xf32>)
+  return
+}
+
+// -----
+
 // One that is the same for both: what the queries have goes through memory, an f32 each, and rows are
 // heads then.
 // CHECK-LABEL: func @heads

@@ -73,10 +73,10 @@ private:
 /// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.
 class ScoreGradientBuilder : public TileBuilder {
 public:
-  /// `fullTilesKeep`: in full tiles `keep` hides nothing.
+  /// `fullTilesKeep` and `isExact` as of ScoreBuilder.
   ScoreGradientBuilder(OpBuilder &b, AttentionBackwardOp op, TileAxis columns,
-                       bool fullTilesKeep = false, RowPattern pattern = {})
-      : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep),
+                       bool fullTilesKeep = false, RowPattern pattern = {}, bool isExact = false)
+      : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep, isExact),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
         fullTilesHide(op.getKeep() && !fullTilesKeep),
         hidesPairs(op.getScheduleAttr().getRoles() &&

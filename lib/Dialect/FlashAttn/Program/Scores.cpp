@@ -11,10 +11,10 @@ using namespace mlir;
 using namespace mlir::flashattn;
 
 ScoreBuilder::ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns,
-                           RowPattern pattern, bool fullTilesKeep)
+                           RowPattern pattern, bool fullTilesKeep, bool isExact)
     : TileBuilder(b, op->getLoc()), op(op), rows(op.getScheduleAttr().getTileM()), columns(columns),
       queries(rows), keys(op.getScheduleAttr().getTileN()), pattern(pattern),
-      fullTilesKeep(fullTilesKeep), visible(op.getVisibleSets()) {
+      fullTilesKeep(fullTilesKeep), isExact(isExact), visible(op.getVisibleSets()) {
   if (columns == TileAxis::Queries)
     std::swap(queries, keys);
 }
@@ -81,8 +81,8 @@ Value ScoreBuilder::shape(Value scores, const ScorePlace &at, ScoreDerivative *d
     double cap = softcap->convertToFloat();
     scores = arith::MulFOp::create(b, loc, scores, splat(type, factor / cap));
     // 11 bits of it are more than bf16 keeps of a weight or an output.
-    auto flags =
-        op.getElementType().isBF16() ? arith::FastMathFlags::afn : arith::FastMathFlags::none;
+    auto flags = op.getElementType().isBF16() && !isExact ? arith::FastMathFlags::afn
+                                                          : arith::FastMathFlags::none;
     scores = math::TanhOp::create(b, loc, scores, flags);
     factor = {cap};
     // d/dx c tanh(x / c) = 1 - tanh^2.

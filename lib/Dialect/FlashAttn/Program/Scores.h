@@ -35,9 +35,9 @@ struct ScoreDerivative {
 class ScoreBuilder : TileBuilder {
 public:
   /// Queries are at the positions that `pattern` says. `fullTilesKeep`: in full tiles `keep` hides
-  /// nothing, as where key tiles are listed.
+  /// nothing, as where key tiles are listed. `isExact`: f32 throughout, whatever the operands keep.
   ScoreBuilder(OpBuilder &b, AttentionOpInterface op, TileAxis columns, RowPattern pattern,
-               bool fullTilesKeep);
+               bool fullTilesKeep, bool isExact = false);
 
   /// Each query of q, rows of D elements, times each key of k; added to `from`, of `getTileType`,
   /// where that is given.
@@ -66,7 +66,7 @@ private:
   TileAxis columns;
   int64_t queries, keys; ///< of a tile
   RowPattern pattern;
-  bool fullTilesKeep;
+  bool fullTilesKeep, isExact;
   SmallVector<IntegerSet> visible;
 };
 
