@@ -25,7 +25,7 @@ void ConsumerBuilder::exchange(TileLoopOp loop, Value first, Value step) {
     Value place = placeOf(now(loop, first, step), kPlaces);
     hopper::StoreTileOp::create(b, loc, tile, tileAt(tiles, place));
     published = hopper::PublishOp::create(b, loc, block.barriers, add(place, index(ready)));
-    // In a stage of its own, if the program has left one.
+    // In front of the product, or in a stage of its own if the program has left one empty.
     b.setInsertionPoint(product);
     if (StageOp stage = getStage(product); stage && isa_and_nonnull<StageOp>(stage->getPrevNode()))
       b.setInsertionPoint(stage);

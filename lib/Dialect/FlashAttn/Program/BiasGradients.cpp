@@ -376,8 +376,8 @@ void BiasGradientBuilder::buildKeys() const {
 /// A bias that is the same for all keys: the sum of each query, to `target`, [B, H, Nq] or as the
 /// bias.
 void BiasGradientBuilder::buildQueries(Value target) const {
-  // But for what sums have from operands that are rounded these cancel, without a sink or d_lse.
-  // What an approximate tanh is off by is more than the sums of bf16's products are.
+  // Without a sink or d_lse these sums are 0 but for the rounding of operands. What an approximate
+  // tanh is off by would be more than the products' own errors.
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys, /*fullTilesKeep=*/false, /*pattern=*/{},
                                  /*isExact=*/true);
   ProgramOp program = createProgram(ceilDiv(sizes.queries, rows), ProgramAxis::QueryTile);

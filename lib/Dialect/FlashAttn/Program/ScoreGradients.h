@@ -23,11 +23,12 @@ public:
   /// Makes room for them and, in programs of their own, the sums. `zeroed`, where given, becomes
   /// zeros: memref<B x N x D x f32> of tiles of the schedule's rows, fewer than the queries have.
   /// In turns that of the tile of keys is first which `findFirst` gives: the first that a tile of
-  /// queries sees. Deltas are kept as most want them: with `negates` less than 0.
+  /// queries sees. `negates`: deltas are kept negated, as the programs over keys want them.
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
             bool negates, Value zeroed, FindFirst findFirst);
   void free() const;
 
+  /// What is loaded, however deltas are kept.
   enum Kind { Exponent, Delta, MinusDelta };
   /// Of the rows of a query tile, vector<M>.
   Value loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const;

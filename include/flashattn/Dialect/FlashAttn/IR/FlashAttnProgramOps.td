@@ -401,8 +401,9 @@ def FlashAttn_StageOp : Op<FlashAttn_Dialect, "stage", [
   let description = [{
     What stands behind it, up to the next one, is a stage of its own. One with `lag` 1 may run a step
     later than the stages before it, right behind stage `behind` of that step, counted from 0; only
-    stages behind it and the next step's may use its values. It has effects so that nothing moves
-    across it.
+    stages behind it and the next step's may use its values. Where an empty one stands in front of a
+    product's, the product's operand from other threads is waited for there. It has effects so that
+    nothing moves across it.
 
     Example: `flashattn.stage lag 1 behind 2`
   }];
