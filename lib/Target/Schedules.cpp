@@ -102,6 +102,9 @@ static std::string explainHeadRefusal(AttentionOpInterface op) {
 static std::string explainGradientFields(ScheduleAttr schedule) {
   if (schedule.getTileQ())
     return llvm::formatv("expected tile_q for gradients alone but got {0}", schedule.getTileQ());
+  if (schedule.getColumnWarps() != 1)
+    return llvm::formatv("expected column_warps for gradients alone but got {0}",
+                         schedule.getColumnWarps());
   return schedule.getApart() ? "expected apart for gradients alone" : "";
 }
 

@@ -33,7 +33,7 @@ TEST_F(ScheduleText, ReadsWhatItWrites) {
         "splits "
         "= 8, min_part_tiles = 2, queries_in_registers = false",
         "tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128, "
-        "queries_in_registers = true, apart = true",
+        "column_warps = 2, queries_in_registers = true, apart = true",
         "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = "
         "<consumers = 3, along = head, registers = 160, producer_registers = 32, rescale = 4, "
         "section "
@@ -71,13 +71,13 @@ TEST_F(ScheduleText, Refusals) {
   EXPECT_EQ(
       complete("tile_m = 64, depth = 2"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, tile_q, queries_in_registers, apart, roles but got depth");
+      "min_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
             "expected an integer as schedule field tile_n but got 'x'");
   EXPECT_EQ(
       complete("tile_n = 64, depth = 2, roles = <consumers = 1>"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, tile_q, queries_in_registers, apart, roles but got depth");
+      "min_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
             "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, queries_in_registers = 1"),
@@ -143,6 +143,7 @@ TEST_F(ScheduleText, TrialsOfGradients) {
     }
     auto any = [&](auto &&has) { return llvm::any_of(all, has); };
     EXPECT_EQ(any([](auto &f) { return f.apart && f.tileQ; }), chip != "cpu");
+    EXPECT_EQ(any([](auto &f) { return f.columnWarps == 2; }), chip == "sm_80");
     EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 64 && f.apart; }), chip == "sm_90a");
     EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 128 && f.warps == 8; }),
               chip == "sm_90a");

@@ -2,7 +2,6 @@
 
 #include "Distribute.h"
 #include "flashattn/Conversion/Passes.h"
-#include "flashattn/Target/ResourcePlans.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -29,11 +28,13 @@ bool ThreadLayout::isRow(VectorType type) const {
 }
 
 bool ThreadLayout::isColumn(VectorType type) const {
-  return type.getRank() == 2 && type.getDimSize(0) == 1 && type.getDimSize(1) % 8 == 0;
+  return type.getRank() == 2 && type.getDimSize(0) == 1 &&
+         type.getDimSize(1) % (8 * columnWarps) == 0;
 }
 
 bool ThreadLayout::isTile(VectorType type) const {
-  return type.getRank() == 2 && type.getDimSize(0) == tileM && type.getDimSize(1) % 8 == 0;
+  return type.getRank() == 2 && type.getDimSize(0) == tileM &&
+         type.getDimSize(1) % (8 * columnWarps) == 0;
 }
 
 bool ThreadLayout::isSplitTile(VectorType type) const {
@@ -45,7 +46,7 @@ bool ThreadLayout::isPart(VectorType type) const {
   if (type.getRank() != 2)
     return false;
   int64_t rows = type.getDimSize(0);
-  return rows % 16 == 0 && rows < tileM && 16 * warps % rows == 0 &&
+  return rows % (16 * columnWarps) == 0 && rows < tileM && 16 * columnWarps * warps % rows == 0 &&
          type.getDimSize(1) % (8 * countParts(rows)) == 0;
 }
 
@@ -74,16 +75,17 @@ Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
     : b(b), program(program), loc(program.getLoc()) {
   ScheduleAttr schedule = program.getScheduleAttr();
   int64_t warps = schedule.getWarpsOfRows();
-  layout = {schedule.getTileM(), schedule.getTileM() / (16 * warps), warps};
+  layout = {schedule.getTileM(), 0, warps, schedule.getColumnWarps()};
+  layout.rowBlocks = layout.tileM / (16 * layout.rowWarps());
   hasRoles = static_cast<bool>(schedule.getRoles());
   adds = program.walk([](AddTileOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
 LogicalResult Distributor::run() {
-  int64_t warps = layout.warps;
-  if (layout.tileM % (16 * warps) != 0)
+  int64_t warps = layout.warps, rowWarps = layout.rowWarps();
+  if (layout.tileM % (16 * rowWarps) != 0)
     return program.emitOpError() << "expected tile_m to be a multiple of 16 rows for each of "
-                                 << warps << " warps but got " << layout.tileM;
+                                 << rowWarps << " warps but got " << layout.tileM;
   b.setInsertionPointToStart(program.getBody());
   Value thread = program.getThread();
   lane = arith::AndIOp::create(b, loc, thread, index(31));
@@ -97,7 +99,10 @@ LogicalResult Distributor::run() {
                  .getShuffleResult();
     warpgroup = arith::IndexCastUIOp::create(b, loc, b.getIndexType(), number);
   }
-  warpRow = mul(arith::DivUIOp::create(b, loc, thread, index(32)), 16 * layout.rowBlocks);
+  Value rowWarp = findWarp();
+  if (layout.columnWarps > 1)
+    std::tie(rowWarp, columnWarp) = splitWarp(rowWarps);
+  warpRow = mul(rowWarp, 16 * layout.rowBlocks);
   program.walk([&](Operation *op) {
     hasProducts |= isa<vector::ContractionOp, hopper::WgmmaOp>(op);
     if (auto sum = dyn_cast<vector::MultiDimReductionOp>(op))
@@ -285,10 +290,22 @@ LogicalResult Distributor::elementwise(Operation *op) {
   return success();
 }
 
+std::pair<Value, Value> Distributor::splitWarp(int64_t count) {
+  Value warp = findWarp();
+  return {arith::RemUIOp::create(b, loc, warp, index(count)),
+          arith::DivUIOp::create(b, loc, warp, index(count))};
+}
+
+Value Distributor::firstColumn(int64_t columns) {
+  return columnWarp ? mul(columnWarp, layout.warpColumns(columns)) : index(0);
+}
+
 /// The numbers of the columns that this thread holds.
-Distributor::ColumnParts Distributor::numberParts(VectorType mine) {
+Distributor::ColumnParts Distributor::numberParts(VectorType columns) {
+  VectorType mine = layout.threadType(columns);
   ColumnParts parts;
-  parts.thread = arith::IndexCastOp::create(b, loc, mine.getElementType(), laneColumn);
+  parts.thread = arith::IndexCastOp::create(b, loc, mine.getElementType(),
+                                            add(firstColumn(columns.getDimSize(1)), laneColumn));
   for (int64_t i = 0; i < mine.getNumElements(); ++i)
     parts.constants.push_back(8 * (i / 2) + i % 2);
   return parts;
@@ -304,7 +321,7 @@ Value Distributor::numbers(VectorType type) {
   for (int64_t i = 0; i < mine.getNumElements(); ++i)
     constants.push_back(
         b.getIntegerAttr(element, (columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2)));
-  Value base = columns ? laneColumn : add(warpRow, laneRow);
+  Value base = columns ? add(firstColumn(type.getDimSize(1)), laneColumn) : add(warpRow, laneRow);
   if (!element.isIndex())
     base = arith::IndexCastOp::create(b, loc, element, base);
   Value spread = vector::BroadcastOp::create(b, loc, mine, base);
@@ -346,7 +363,7 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
   if (isStep(op.getSource()) && layout.threadType(type)) {
     values[op] = numbers(type);
     if (layout.isColumn(type) && type.getElementType().isInteger(32))
-      splitColumns(op, 1, numberParts(layout.threadType(type)));
+      splitColumns(op, 1, numberParts(type));
     return success();
   }
   if (Value source = mapped(op.getSource())) {
@@ -369,8 +386,8 @@ LogicalResult Distributor::columnsOf(vector::ExtractStridedSliceOp op) {
   VectorType source = op.getSourceVectorType(), type = op.getType();
   Value held = mapped(op.getSource());
   auto first = llvm::to_vector(op.getOffsets().getAsValueRange<IntegerAttr>());
-  bool isWhole = held && layout.isTile(source) && layout.isTile(type) && first.size() == 2 &&
-                 type.getDimSize(0) == source.getDimSize(0) &&
+  bool isWhole = held && layout.columnWarps == 1 && layout.isTile(source) && layout.isTile(type) &&
+                 first.size() == 2 && type.getDimSize(0) == source.getDimSize(0) &&
                  layout.threadType(source).getNumElements() == source.getDimSize(1) / 2;
   if (!isWhole || first.back().getSExtValue() % kGroupColumns != 0 ||
       type.getDimSize(1) % kGroupColumns != 0)
@@ -405,15 +422,15 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
   }
   SmallVector<int64_t> mask;
   if (!flatColumn && layout.isRow(source) && layout.isTile(type)) {
-    int64_t perBlock = type.getDimSize(1) / 2;
+    int64_t perBlock = layout.blockElements(type.getDimSize(1));
     for (int64_t i = 0; i < mine.getNumElements(); ++i)
       mask.push_back(2 * (i / perBlock) + (i / 2) % 2);
   } else if (layout.isColumn(source) && layout.isTile(type)) {
-    int64_t perBlock = type.getDimSize(1) / 2;
+    int64_t perBlock = layout.blockElements(type.getDimSize(1));
     for (int64_t i = 0; i < mine.getNumElements(); ++i)
       mask.push_back(2 * ((i % perBlock) / 4) + i % 2);
     if (flatColumn && isStep(op.getSource()) && source.getElementType().isInteger(32))
-      splitColumns(op.getSource(), 1, numberParts(layout.threadType(source)));
+      splitColumns(op.getSource(), 1, numberParts(source));
     if (auto known = columnParts.find(op.getSource()); known != columnParts.end()) {
       ColumnParts spread{known->second.thread, {}};
       for (int64_t i : mask)
@@ -513,6 +530,9 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
       kind != vector::CombiningKind::MAXSI)
     return op.emitOpError() << "expected a reduction by add, maxnumf or maxsi in a tile program";
   VectorType source = op.getSourceVectorType();
+  if (layout.columnWarps > 1)
+    return op.emitOpError() << "expected rows that a warp has alone, for a reduction of " << source
+                            << ", but " << layout.columnWarps << " warps share them";
   Value held = mapped(op.getSource()), acc = mapped(op.getAcc());
   SmallVector<bool> reduced = op.getReductionMask();
   if (layout.isTile(source) && ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true}) {
@@ -532,54 +552,6 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
     return success();
   }
   return op.emitOpError() << "has no distribution to threads from " << source;
-}
-
-//===----------------------------------------------------------------------===//
-// Products
-//===----------------------------------------------------------------------===//
-
-std::pair<Value, Value> Distributor::splitWarp(int64_t rows) {
-  Value warp = arith::DivUIOp::create(b, loc, program.getThread(), index(32));
-  return {arith::RemUIOp::create(b, loc, warp, index(rows / 16)),
-          arith::DivUIOp::create(b, loc, warp, index(rows / 16))};
-}
-
-/// lhs[k,m]^T rhs[k,n] with fewer rows than the program: warps share the columns too.
-LogicalResult Distributor::contractPart(vector::ContractionOp op) {
-  auto lhs = op.getLhs().getDefiningOp<vector::TransferReadOp>();
-  auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
-  auto type = cast<VectorType>(op.getAccType());
-  Value acc = mapped(op.getAcc());
-  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1) / layout.countParts(rows);
-  if (!lhs || !rhs || !acc || !layout.isPart(type) || !isWholePart(columns) ||
-      op.getLhsType().getElementTypeBitWidth() != 16)
-    return op.emitOpError()
-           << "expected tiles of 16 bits in shared memory, and rows and columns of "
-              "their product for each of "
-           << layout.warps << " warps, but got " << type;
-  values[op] = contractTransposed(lhs, rhs, acc, columns);
-  return success();
-}
-
-LogicalResult Distributor::contract(vector::ContractionOp op) {
-  if (isLhsTransposed(op))
-    return contractPart(op);
-  if (op.getRhs().getDefiningOp<hopper::LoadTileOp>())
-    return contractPanels(op);
-  std::optional<bool> transposed = isRhsTransposed(op);
-  auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
-  if (!transposed || !rhs)
-    return op.emitOpError() << "expected lhs[m,k] times rhs[n,k] or rhs[k,n] with rhs read from "
-                               "shared memory";
-  auto accType = cast<VectorType>(op.getAccType());
-  Value lhs = mapped(op.getLhs()), acc = mapped(op.getAcc());
-  if (!lhs || !acc)
-    return op.emitOpError() << "has no distribution to threads of its operands";
-  int64_t kSize = op.getLhsType().getDimSize(1), nSize = accType.getDimSize(1);
-  bool f32 = op.getLhsType().getElementType().isF32();
-  values[op] = f32 ? contractF32(lhs, rhs, *transposed, acc, kSize, nSize)
-                   : contractHalf(lhs, rhs, *transposed, acc, kSize, nSize);
-  return success();
 }
 
 namespace {

@@ -20,6 +20,8 @@ struct ThreadLayout {
   int64_t tileM;     ///< rows of every tile
   int64_t rowBlocks; ///< blocks of 16 rows that one warp owns
   int64_t warps = 4;
+  /// Warps that have the same rows, each as many of a tile's columns.
+  int64_t columnWarps = 1;
 
   /// vector<M>, vector<Mx1> and vector<MxL> with L the 4 lanes that share a row.
   bool isRow(VectorType type) const;
@@ -29,15 +31,21 @@ struct ThreadLayout {
   bool isTile(VectorType type) const;
   /// vector<MxN/8x4x2>: a tile whose columns are split by lane.
   bool isSplitTile(VectorType type) const;
-  /// vector<RxN>, R a part of M: a warp has 16 of its rows. As many warps as it takes share them,
-  /// and the others have the same rows of further columns.
+  /// vector<RxN>, R a part of M: a warp has `columnWarps` blocks of 16 of its rows. As many warps
+  /// as it takes share them, and the others have the same rows of further columns.
   bool isPart(VectorType type) const;
   /// Parts of the columns of such a tile of `rows` rows.
-  int64_t countParts(int64_t rows) const { return 16 * warps / rows; }
+  int64_t countParts(int64_t rows) const { return 16 * columnWarps * warps / rows; }
 
+  /// Warps whose rows differ.
+  int64_t rowWarps() const { return warps / columnWarps; }
+  /// Columns that a warp has of a tile's.
+  int64_t warpColumns(int64_t columns) const { return columns / columnWarps; }
   int64_t rowElements() const { return 2 * rowBlocks; }
-  int64_t columnElements(int64_t columns) const { return columns / 4; }
-  int64_t tileElements(int64_t columns) const { return rowBlocks * columns / 2; }
+  int64_t columnElements(int64_t columns) const { return warpColumns(columns) / 4; }
+  /// Of a block of 16 rows of a tile.
+  int64_t blockElements(int64_t columns) const { return warpColumns(columns) / 2; }
+  int64_t tileElements(int64_t columns) const { return rowBlocks * blockElements(columns); }
 
   /// The vector that one thread holds of `type`; null if the layout has no place for it.
   VectorType threadType(VectorType type) const;
@@ -87,14 +95,18 @@ private:
   /// The number of this thread's warp in its program.
   Value findWarp();
   LogicalResult loadAdded(LoadAddedOp op);
-  /// Of a part of `rows` rows: which 16 of the rows this warp has, and which part of the columns.
-  std::pair<Value, Value> splitWarp(int64_t rows);
+  /// This warp's number of `count` with rows of their own, and of those with the same rows.
+  std::pair<Value, Value> splitWarp(int64_t count);
+  /// The first of this warp's columns in a tile of `columns`.
+  Value firstColumn(int64_t columns);
   Value sliceForWarpgroup(Value tile, unsigned dim, int64_t size);
 
   // mma.sync (MmaSync.cpp)
   void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);
   Value contractHalf(Value lhs, vector::TransferReadOp rhs, bool transposed, Value acc,
                      int64_t kSize, int64_t nSize);
+  Value contractShared(vector::TransferReadOp lhs, vector::TransferReadOp rhs, bool transposed,
+                       Value acc);
   Value contractTransposed(vector::TransferReadOp lhs, vector::TransferReadOp rhs, Value acc,
                            int64_t nSize);
   Value multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t)> lhsAt, int64_t rowBlocks,
@@ -143,7 +155,7 @@ private:
     Value thread;
     SmallVector<int64_t> constants;
   };
-  ColumnParts numberParts(VectorType mine);
+  ColumnParts numberParts(VectorType columns);
   void splitColumns(Value columns, int64_t factor, ColumnParts from);
   LogicalResult compareColumns(arith::CmpIOp op);
 
@@ -157,6 +169,7 @@ private:
   DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
   DenseSet<Operation *> unordered; ///< loads of which a thread may have any columns of a row
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
+  Value columnWarp; ///< number of this warp among those with its rows; null where it is alone
   Value warpgroup; ///< number, uniform over a warp; where several share the program
 };
 

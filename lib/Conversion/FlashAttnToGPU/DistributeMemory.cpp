@@ -19,15 +19,16 @@ LogicalResult Distributor::read(vector::TransferReadOp op) {
   if (!type || !isSharedMemory(type))
     return op.emitOpError() << "expected a read of shared memory; run flashattn-stage-shared first";
   // A right-hand side is loaded where it is used, piece by piece; so is what a product is over the
-  // rows of.
-  if (llvm::all_of(op->getUses(), [](OpOperand &use) {
+  // rows of, and what warps that share rows all have.
+  if (llvm::all_of(op->getUses(), [&](OpOperand &use) {
         auto product = dyn_cast<vector::ContractionOp>(use.getOwner());
-        return product && (use.getOperandNumber() == 1 || isLhsTransposed(product));
+        return product && (use.getOperandNumber() == 1 || isLhsTransposed(product) ||
+                           (use.getOperandNumber() == 0 && layout.columnWarps > 1));
       }))
     return success();
-  if (!layout.isTile(op.getVectorType()))
-    return op.emitOpError() << "expected a tile of " << layout.tileM << " rows but got "
-                            << op.getVectorType();
+  if (!layout.isTile(op.getVectorType()) || layout.columnWarps > 1)
+    return op.emitOpError() << "expected a tile of " << layout.tileM
+                            << " rows, each of which one warp has, but got " << op.getVectorType();
   values[op] = loadTileFromShared(op);
   return success();
 }
@@ -227,6 +228,9 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
   };
   Value lastRow = rowDim && !inBounds[0] ? last(*rowDim) : Value();
   bool isAligned = readsAlignedRows(op);
+  int64_t columns = layout.warpColumns(type.getDimSize(1));
+  if (columnDim)
+    origin[*columnDim] = add(origin[*columnDim], firstColumn(type.getDimSize(1)));
 
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
@@ -239,15 +243,14 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
           at[*rowDim] = arith::MinSIOp::create(b, loc, at[*rowDim], lastRow);
       }
       if (!columnDim)
-        rows.emplace_back(type.getDimSize(1) / 4,
+        rows.emplace_back(columns / 4,
                           memref::LoadOp::create(b, loc, op.getSource(), at).getResult());
       else if (isAligned)
-        rows.push_back(
-            loadAlignedRow(op.getSource(), at, type.getDimSize(1), unordered.contains(op)));
+        rows.push_back(loadAlignedRow(op.getSource(), at, columns, unordered.contains(op)));
       else
         rows.push_back(loadRow(op, at, *columnDim, inBounds[1] ? Value() : last(*columnDim)));
     }
-    for (int64_t g = 0; g < type.getDimSize(1) / 8; ++g)
+    for (int64_t g = 0; g < columns / 8; ++g)
       for (int64_t half = 0; half < 2; ++half)
         llvm::append_range(elements, ArrayRef<Value>(rows[half]).slice(2 * g, 2));
   }
@@ -267,7 +270,7 @@ SmallVector<Value> Distributor::loadRow(LoadTileOp op, SmallVector<Value> at, un
   };
   Value firstColumn = narrow(add(at[columnDim], laneColumn));
   Value end = lastColumn ? narrow(lastColumn) : Value();
-  for (int64_t g = 0; g < op.getTileType().getDimSize(1) / 8; ++g)
+  for (int64_t g = 0; g < layout.warpColumns(op.getTileType().getDimSize(1)) / 8; ++g)
     for (int64_t c = 0; c < 2; ++c) {
       Value column = b.createOrFold<arith::AddIOp>(
           loc, firstColumn, arith::ConstantIntOp::create(b, loc, 8 * g + c, 32));
@@ -446,7 +449,7 @@ LogicalResult Distributor::store(StoreTileOp op) {
   Value writer;
   if (isRow)
     writer = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, laneColumn, index(0));
-  int64_t perBlock = isRow ? 0 : type.getDimSize(1) / 2;
+  int64_t perBlock = isRow ? 0 : layout.blockElements(type.getDimSize(1));
   // All lanes of a warp take part, whether their rows exist or not.
   SmallVector<Value> chunks;
   if (!isRow)
@@ -481,8 +484,12 @@ void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<V
   MemRefType memory = op.getMemRefType();
   unsigned columnDim = memory.getRank() - 1;
   int64_t width = memory.getDimSize(columnDim);
+  int64_t all = op.getTileType().getShape().back();
   std::optional<int64_t> whole = countColumns(op, at.back());
-  int64_t columns = whole.value_or(op.getTileType().getShape().back());
+  // Then only some of the warps have columns that do not exist.
+  if (columnWarp && whole != all)
+    whole.reset();
+  int64_t columns = layout.warpColumns(whole.value_or(all));
   Value end;
   if (!whole)
     end = b.createOrFold<memref::DimOp>(loc, op.getTarget(), columnDim);
@@ -499,7 +506,7 @@ void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<V
   bool pairs = hasAlignedRows(op.getTarget()) &&
                (whole || (!ShapedType::isDynamic(width) && width % 2 == 0));
   int64_t bytes = memory.getElementTypeBitWidth() / 8;
-  Value origin = at.back(), firstColumn = add(origin, laneColumn);
+  Value origin = add(at.back(), firstColumn(all)), laneFirst = add(origin, laneColumn);
   for (auto [i, chunk] : llvm::enumerate(chunks)) {
     at.back() = add(add(origin, mul(laneColumn, 4)), 32 * i);
     vector::StoreOp::create(b, loc, chunk, op.getTarget(), at, /*nontemporal=*/false,
@@ -507,7 +514,7 @@ void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<V
   }
   for (int64_t g = 4 * chunks.size(); g < columns / 8; ++g) {
     int64_t element = first + 4 * g;
-    Value column = add(firstColumn, 8 * g);
+    Value column = add(laneFirst, 8 * g);
     if (pairs) {
       ifInside(column, [&] {
         at.back() = column;

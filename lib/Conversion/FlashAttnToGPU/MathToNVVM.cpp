@@ -185,6 +185,39 @@ bool isForWarpgroups(Operation *op) {
   return targets && !targets.empty() && llvm::all_of(targets, hasWarpgroups);
 }
 
+/// Two elements of bf16 to a word, in one instruction. Where words and their halves are wanted LLVM
+/// would make each half, at a quarter of the rate, and join them; warpgroups' kernels, of which
+/// ExtendPairs takes the halves from the words, it leaves whole.
+struct TruncatePairs : OpRewritePattern<arith::TruncFOp> {
+  using OpRewritePattern::OpRewritePattern;
+
+  LogicalResult matchAndRewrite(arith::TruncFOp op, PatternRewriter &rewriter) const override {
+    auto type = dyn_cast<VectorType>(op.getType());
+    if (!type || type.getRank() != 1 || type.getDimSize(0) % 2 != 0 ||
+        !type.getElementType().isBF16() || !getElementTypeOrSelf(op.getIn().getType()).isF32() ||
+        isForWarpgroups(op))
+      return failure();
+    Location loc = op.getLoc();
+    auto elements = vector::ToElementsOp::create(rewriter, loc, op.getIn());
+    auto pairType = VectorType::get({2}, type.getElementType());
+    auto wordType = VectorType::get({1}, rewriter.getI32Type());
+    SmallVector<Value> words;
+    for (int64_t i = 0; i < type.getDimSize(0); i += 2) {
+      // The first operand is the upper half.
+      Value pair = LLVM::CallIntrinsicOp::create(
+                       rewriter, loc, pairType, rewriter.getStringAttr("llvm.nvvm.ff2bf16x2.rn"),
+                       ValueRange{elements.getResult(i + 1), elements.getResult(i)})
+                       .getResult(0);
+      words.push_back(vector::ExtractOp::create(
+          rewriter, loc, vector::BitCastOp::create(rewriter, loc, wordType, pair), 0));
+    }
+    auto wordsType = VectorType::get({type.getDimSize(0) / 2}, rewriter.getI32Type());
+    Value joined = vector::FromElementsOp::create(rewriter, loc, wordsType, words);
+    rewriter.replaceOpWithNewOp<vector::BitCastOp>(op, type, joined);
+    return success();
+  }
+};
+
 /// bf16 is the upper half of f32. As halves of a word LLVM keeps each in a register of its own,
 /// from where the word is made; of a word each is one instruction, wherever it is wanted.
 struct ExtendPairs : OpRewritePattern<arith::ExtFOp> {
@@ -364,8 +397,8 @@ struct ConvertMathToNVVMPass : flashattn::impl::ConvertMathToNVVMBase<ConvertMat
     patterns.add<ToIntrinsic<math::RoundEvenOp>>(ctx, "llvm.roundeven.f32");
     patterns.add<ToIntrinsic<math::SqrtOp>>(ctx, "llvm.nvvm.sqrt.rn.f");
     patterns.add<ToIntrinsic<math::TruncOp>>(ctx, "llvm.trunc.f32");
-    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits, ExtendPairs, SelectPairs,
-                 SelectByLogic, SelectByEither>(ctx);
+    patterns.add<TanhToIntrinsic, ReciprocalToIntrinsic, CopySignToBits, TruncatePairs, ExtendPairs,
+                 SelectPairs, SelectByLogic, SelectByEither>(ctx);
     if (failed(applyPatternsGreedily(getOperation(), std::move(expansions))) ||
         failed(applyPatternsGreedily(getOperation(), std::move(patterns))))
       return signalPassFailure();

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Distribute.h"
+#include "flashattn/Target/ResourcePlans.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -114,6 +115,14 @@ static Value loadMatrices(OpBuilder &b, Location loc, VectorTransferOpInterface 
   return loaded;
 }
 
+/// The four operand registers of what `loadMatrices` loads.
+static SmallVector<Value> extractPairs(OpBuilder &b, Location loc, Value loaded) {
+  SmallVector<Value> pairs;
+  for (int64_t i = 0; i < 4; ++i)
+    pairs.push_back(vector::ExtractOp::create(b, loc, loaded, i));
+  return pairs;
+}
+
 /// The A operand of a tile in shared memory: what this thread holds of it, in the
 /// accumulators' order.
 Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
@@ -147,8 +156,24 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
   return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
 }
 
+/// lhs[m,k] times rhs, both in shared memory, of this warp's rows and columns.
+Value Distributor::contractShared(vector::TransferReadOp lhs, vector::TransferReadOp rhs,
+                                  bool transposed, Value acc) {
+  auto type = cast<VectorType>(rhs.getVectorType());
+  SharedPlaces places(b, loc, lhs, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
+                      arith::DivUIOp::create(b, loc, lane, index(16)));
+  auto loadRows = [&](int64_t r, int64_t k) {
+    return extractPairs(b, loc,
+                        loadMatrices(b, loc, lhs, places, 16 * r, k / 8,
+                                     /*transpose=*/false, adds));
+  };
+  return multiplyHalf(loadRows, layout.rowBlocks, rhs, transposed, acc,
+                      lhs.getVectorType().getDimSize(1),
+                      layout.warpColumns(type.getDimSize(transposed ? 0 : 1)), columnWarp);
+}
+
 /// A product over the rows of `lhs`, in shared memory: of its columns, which are the product's
-/// rows, this warp has 16, and of those of `rhs` its part.
+/// rows, this warp has some blocks of 16, and of those of `rhs` its part.
 Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::TransferReadOp rhs,
                                       Value acc, int64_t nSize) {
   VectorType type = lhs.getVectorType();
@@ -157,16 +182,15 @@ Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::Transf
   Value matrix = arith::DivUIOp::create(b, loc, lane, index(8));
   Value low = arith::AndIOp::create(b, loc, matrix, index(1));
   Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
-  auto [rowWarp, part] = splitWarp(type.getDimSize(1));
-  SharedPlaces places(b, loc, lhs, add(mul(high, 8), inMatrix), add(mul(rowWarp, 2), low));
-  auto loadRows = [&](int64_t, int64_t k) {
-    Value loaded = loadMatrices(b, loc, lhs, places, k, 0, /*transpose=*/true, adds);
-    SmallVector<Value> operands;
-    for (int64_t i = 0; i < 4; ++i)
-      operands.push_back(vector::ExtractOp::create(b, loc, loaded, i));
-    return operands;
+  int64_t rowBlocks = layout.columnWarps;
+  auto [rowWarp, part] = splitWarp(type.getDimSize(1) / (16 * rowBlocks));
+  SharedPlaces places(b, loc, lhs, add(mul(high, 8), inMatrix),
+                      add(mul(rowWarp, 2 * rowBlocks), low));
+  auto loadRows = [&](int64_t r, int64_t k) {
+    return extractPairs(b, loc,
+                        loadMatrices(b, loc, lhs, places, k, 2 * r, /*transpose=*/true, adds));
   };
-  return multiplyHalf(loadRows, /*rowBlocks=*/1, rhs, /*transposed=*/false, acc, type.getDimSize(0),
+  return multiplyHalf(loadRows, rowBlocks, rhs, /*transposed=*/false, acc, type.getDimSize(0),
                       nSize, part);
 }
 
@@ -180,8 +204,9 @@ LogicalResult Distributor::write(vector::TransferWriteOp op) {
     return op.emitOpError() << "expected a tile of " << layout.tileM
                             << " rows of 16 bits for shared memory but got " << type << " for "
                             << op.getBase().getType();
-  SharedPlaces places(b, loc, op, add(warpRow, laneRow), index(0), laneColumn);
-  int64_t groups = type.getDimSize(1) / 8;
+  int64_t columns = type.getDimSize(1), groups = layout.warpColumns(columns) / 8;
+  Value firstChunk = columnWarp ? mul(columnWarp, groups) : index(0);
+  SharedPlaces places(b, loc, op, add(warpRow, laneRow), firstChunk, laneColumn);
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
     for (int64_t g = 0; g < groups; ++g)
       for (int64_t half = 0; half < 2; ++half)
@@ -247,9 +272,12 @@ Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t
   Value low = arith::AndIOp::create(b, loc, matrix, index(1));
   Value high = arith::DivUIOp::create(b, loc, matrix, index(2));
   Value chunk = transposed ? low : high;
-  if (part)
+  Value row = add(mul(transposed ? high : low, 8), inMatrix);
+  if (part && transposed)
+    row = add(row, mul(part, nSize));
+  else if (part)
     chunk = add(chunk, mul(part, nSize / 8));
-  SharedPlaces places(b, loc, rhs, add(mul(transposed ? high : low, 8), inMatrix), chunk);
+  SharedPlaces places(b, loc, rhs, row, chunk);
   int64_t accBlock = nSize / 2;
   for (int64_t k = 0; k < kSize; k += 16) {
     SmallVector<SmallVector<Value>> a;
@@ -259,9 +287,7 @@ Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t
       Value loaded = transposed
                          ? loadMatrices(b, loc, rhs, places, n, k / 8, /*transpose=*/false, adds)
                          : loadMatrices(b, loc, rhs, places, k, n / 8, /*transpose=*/true, adds);
-      SmallVector<Value> operands;
-      for (int64_t i = 0; i < 4; ++i)
-        operands.push_back(vector::ExtractOp::create(b, loc, loaded, i));
+      SmallVector<Value> operands = extractPairs(b, loc, loaded);
       for (int64_t half = 0; half < 2; ++half)
         for (int64_t r = 0; r < rowBlocks; ++r)
           mma(a[r], ValueRange(operands).slice(2 * half, 2),
@@ -373,4 +399,47 @@ Value Distributor::contractF32(Value lhs, vector::TransferReadOp rhs, bool trans
       addSums(sums[r], MutableArrayRef(c).slice(r * accBlock + n / 2, 4));
   }
   return vector::FromElementsOp::create(b, loc, acc.getType(), c);
+}
+
+/// lhs[k,m]^T rhs[k,n] with fewer rows than the program: warps share the columns too.
+LogicalResult Distributor::contractPart(vector::ContractionOp op) {
+  auto lhs = op.getLhs().getDefiningOp<vector::TransferReadOp>();
+  auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
+  auto type = cast<VectorType>(op.getAccType());
+  Value acc = mapped(op.getAcc());
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1) / layout.countParts(rows);
+  if (!lhs || !rhs || !acc || !layout.isPart(type) || !isWholePart(columns) ||
+      op.getLhsType().getElementTypeBitWidth() != 16)
+    return op.emitOpError()
+           << "expected tiles of 16 bits in shared memory, and rows and columns of "
+              "their product for each of "
+           << layout.warps << " warps, but got " << type;
+  values[op] = contractTransposed(lhs, rhs, acc, columns);
+  return success();
+}
+
+LogicalResult Distributor::contract(vector::ContractionOp op) {
+  if (isLhsTransposed(op))
+    return contractPart(op);
+  if (op.getRhs().getDefiningOp<hopper::LoadTileOp>())
+    return contractPanels(op);
+  std::optional<bool> transposed = isRhsTransposed(op);
+  auto rhs = op.getRhs().getDefiningOp<vector::TransferReadOp>();
+  if (!transposed || !rhs)
+    return op.emitOpError() << "expected lhs[m,k] times rhs[n,k] or rhs[k,n] with rhs read from "
+                               "shared memory";
+  auto accType = cast<VectorType>(op.getAccType());
+  Value lhs = mapped(op.getLhs()), acc = mapped(op.getAcc());
+  if (auto shared = op.getLhs().getDefiningOp<vector::TransferReadOp>();
+      shared && acc && layout.columnWarps > 1 && op.getLhsType().getElementTypeBitWidth() == 16) {
+    values[op] = contractShared(shared, rhs, *transposed, acc);
+    return success();
+  }
+  if (!lhs || !acc || layout.columnWarps > 1)
+    return op.emitOpError() << "has no distribution to threads of its operands";
+  int64_t kSize = op.getLhsType().getDimSize(1), nSize = accType.getDimSize(1);
+  bool f32 = op.getLhsType().getElementType().isF32();
+  values[op] = f32 ? contractF32(lhs, rhs, *transposed, acc, kSize, nSize)
+                   : contractHalf(lhs, rhs, *transposed, acc, kSize, nSize);
+  return success();
 }

@@ -60,6 +60,12 @@ private:
     Value number; ///< of all steps: which buffer it has
   };
 
+  /// What warps compute for each other in a step, and the products that read it.
+  struct Exchange {
+    SmallVector<Value> tiles;
+    SmallVector<vector::ContractionOp> products;
+  };
+
   Value view(const SharedBuffer &buffer);
   void copyTile(const Copy &copy, Value buffer, Value stage);
   void copyChunk(const Copy &copy, Value buffer, Value stage, Value row, Value inRow);
@@ -67,7 +73,8 @@ private:
   void commitAndWait();
   vector::TransferReadOp readTile(VectorType tile, Value buffer, Value stage);
   void readFrom(LoadTileOp load, Value buffer, Value stage);
-  void exchange(vector::ContractionOp product, Value buffer);
+  void exchange(const Exchange &exchanged, const SharedBuffer *buffers);
+  Exchange findExchange(TileLoopOp loop);
   Value stageOf(Value number);
   void copyAt(const StagedLoop &staged, const Step &step);
   void stageResident(LoadTileOp load, Value buffer, bool isHeld);
@@ -195,6 +202,21 @@ void Stager::copyTile(const Copy &copy, Value buffer, Value stage) {
   }
 }
 
+/// The products of tiles of which a warp has a part: over the rows, and of rows that warps share.
+Stager::Exchange Stager::findExchange(TileLoopOp loop) {
+  Exchange found;
+  for (auto product : loop.getBody()->getOps<vector::ContractionOp>()) {
+    Value tile = product.getLhs();
+    if (tile.getDefiningOp<LoadTileOp>() ||
+        (!isLhsTransposed(product) && schedule.getColumnWarps() == 1))
+      continue;
+    found.products.push_back(product);
+    if (!llvm::is_contained(found.tiles, tile))
+      found.tiles.push_back(tile);
+  }
+  return found;
+}
+
 /// Closes the group of copies issued so far. A group of nvgpu without tokens does not read back as
 /// it prints: the parser takes the next line's result for one.
 void Stager::commit() { NVVM::CpAsyncCommitGroupOp::create(b, loc); }
@@ -223,17 +245,30 @@ void Stager::readFrom(LoadTileOp load, Value buffer, Value stage) {
   b.replaceOp(load, readTile(load.getTileType(), buffer, stage));
 }
 
-/// A product over the rows of a tile, of which each warp has some: every warp writes its own where
-/// it has them, and all meet before the product. Who writes has met all at the beginning of its
-/// step, so that nobody still reads the step before.
-void Stager::exchange(vector::ContractionOp product, Value buffer) {
-  Value tile = product.getLhs(), zero = index(0);
-  b.setInsertionPointAfterValue(tile);
-  vector::TransferWriteOp::create(b, loc, tile, buffer, ValueRange{zero, zero, zero}, getTileMap(b),
-                                  ArrayRef<bool>{true, true});
-  b.setInsertionPoint(product);
-  gpu::BarrierOp::create(b, loc);
-  product.getLhsMutable().assign(readTile(cast<VectorType>(tile.getType()), buffer, zero));
+/// Products of tiles of which each warp has a part: every warp writes its own where it has them,
+/// and all meet before the first product of what nobody could read yet. Who writes has met all at
+/// the beginning of its step, so that nobody still reads the step before.
+void Stager::exchange(const Exchange &exchanged, const SharedBuffer *buffers) {
+  if (exchanged.products.empty())
+    return;
+  b.setInsertionPointToStart(exchanged.products.front()->getBlock());
+  Value zero = index(0);
+  DenseMap<Value, Value> bufferOfTile;
+  for (Value tile : exchanged.tiles) {
+    Value buffer = bufferOfTile[tile] = view(*buffers++);
+    b.setInsertionPointAfterValue(tile);
+    vector::TransferWriteOp::create(b, loc, tile, buffer, ValueRange{zero, zero, zero},
+                                    getTileMap(b), ArrayRef<bool>{true, true});
+  }
+  Operation *met = nullptr;
+  for (vector::ContractionOp product : exchanged.products) {
+    Value tile = product.getLhs();
+    b.setInsertionPoint(product);
+    if (!met || met->isBeforeInBlock(tile.getDefiningOp()))
+      met = gpu::BarrierOp::create(b, loc);
+    product.getLhsMutable().assign(
+        readTile(cast<VectorType>(tile.getType()), bufferOfTile.lookup(tile), zero));
+  }
 }
 
 Value Stager::stageOf(Value number) {
@@ -400,14 +435,6 @@ static SmallVector<TileShape> getShapes(ArrayRef<LoadTileOp> loads) {
   return llvm::map_to_vector(loads, [](LoadTileOp load) { return getShape(load.getTile()); });
 }
 
-/// The products of a step over the rows of a tile that it computes.
-static SmallVector<vector::ContractionOp> findExchanges(TileLoopOp loop) {
-  return llvm::filter_to_vector(
-      loop.getBody()->getOps<vector::ContractionOp>(), [](vector::ContractionOp product) {
-        return isLhsTransposed(product) && !product.getLhs().getDefiningOp<LoadTileOp>();
-      });
-}
-
 LogicalResult Stager::run() {
   if (!llvm::isPowerOf2_64(schedule.getStages()))
     return program.emitOpError() << "expected stages to be a power of 2 but got "
@@ -428,12 +455,13 @@ LogicalResult Stager::run() {
       if (failed(verifyChunks(load)))
         return failure();
   SmallVector<LoadTileOp> resident = sharedLoads(*program.getBody()), streamed;
-  SmallVector<vector::ContractionOp> exchanges;
+  SmallVector<Exchange> exchanges;
+  SmallVector<TileShape> exchanged;
   SmallVector<StagedLoop> staged;
-  bool isHeld = schedule.getQueriesInRegisters().value_or(true);
+  // Warps that share rows would each hold all columns of theirs.
+  bool isHeld = schedule.getQueriesInRegisters().value_or(schedule.getColumnWarps() == 1);
   for (TileLoopOp loop : loops) {
     llvm::append_range(streamed, sharedLoads(*loop.getBody()));
-    llvm::append_range(exchanges, findExchanges(loop));
     if (!schedule.getQueriesInRegisters())
       isHeld &= holdsQueries(countRegisters(schedule, resident, loop));
     bool isRound = loop.getRounds() && loop.getNumIntervals() == 1;
@@ -441,9 +469,10 @@ LogicalResult Stager::run() {
     if (outer)
       loop = *outer.getBody()->getOps<TileLoopOp>().begin();
     staged.push_back({loop, isRound ? outer : scf::ForOp()});
+    exchanges.push_back(findExchange(loop));
+    for (Value tile : exchanges.back().tiles)
+      exchanged.push_back(getShape(tile));
   }
-  auto exchanged = llvm::map_to_vector(
-      exchanges, [](vector::ContractionOp product) { return getShape(product.getLhs()); });
   SharedMemoryPlan plan =
       planStagedTiles(getShapes(resident), getShapes(streamed), schedule.getStages(),
                       schedule.getDotType().getWidth() / 8, exchanged);
@@ -452,8 +481,10 @@ LogicalResult Stager::run() {
     stageResident(load, view(*next++), isHeld);
   for (LoadTileOp load : streamed)
     bufferOf[load] = view(*next++);
-  for (vector::ContractionOp product : exchanges)
-    exchange(product, view(*next++));
+  for (const Exchange &exchanged : exchanges) {
+    exchange(exchanged, next);
+    next += exchanged.tiles.size();
+  }
   for (const StagedLoop &loop : staged)
     stageLoop(loop);
   auto launch = program->getParentOfType<gpu::LaunchOp>();

@@ -19,7 +19,7 @@ struct AttentionRow {
   int64_t bits, maxD, tileM, tileN, warps, stages;
 };
 struct GradientRow {
-  int64_t bits, maxD, tileM, tileN, warps, stages, tileQ;
+  int64_t bits, maxD, tileM, tileN, warps, columnWarps, stages, tileQ;
   bool apart;
 };
 struct DecodeRow {
@@ -96,6 +96,7 @@ Candidates ampere::getCandidates(AttentionBackwardOp op) {
   auto add = [&](const GradientRow &row) {
     ScheduleFields fields = makeFields(row.tileM, row.tileN, row.warps, row.stages, element);
     fields.tileQ = row.tileQ == row.tileM ? 0 : row.tileQ;
+    fields.columnWarps = row.columnWarps;
     if (row.apart)
       fields.apart = true;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
@@ -150,7 +151,7 @@ SharedMemoryPlan ampere::planSharedMemory(ProjectOp op, ScheduleAttr schedule) {
 
 /// What no program here has, of attention or of a projection.
 static std::string explainRefusal(ScheduleAttr schedule) {
-  int64_t m = schedule.getTileM(), warps = schedule.getWarps();
+  int64_t m = schedule.getTileM(), warps = schedule.getWarps() / schedule.getColumnWarps();
   if (m % (16 * warps) != 0)
     return llvm::formatv(
         "expected tile_m to be a multiple of 16 rows for each of {0} warps but got {1}", warps, m);
@@ -189,41 +190,69 @@ static std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule,
   int64_t m = schedule.getTileM(), n = schedule.getTileN();
   int64_t d = padded(op.getD()), dv = padded(op.getDv());
   SmallVector<TileShape> exchanged;
+  int64_t columnWarps = schedule.getColumnWarps();
+  if (columnWarps > 1)
+    exchanged = {{"p", m, n}};
   if (overKeys && schedule.addsQueries())
-    exchanged = {{"ds", m, n}};
+    exchanged.push_back({"ds", m, n});
   SharedMemoryPlan plan =
       planStagedTiles({{overKeys ? "k" : "q", m, d}, {overKeys ? "v" : "d_o", m, dv}},
                       {{overKeys ? "q" : "k", n, d}, {overKeys ? "d_o" : "v", n, dv}},
                       schedule.getStages(), getBytes(element), exchanged);
   if (std::string reason = plan.explainRefusal(machine.getSharedMemoryPerBlock()); !reason.empty())
     return reason;
-  // 16 rows of n f32 are n / 2 registers a lane.
-  int64_t rowBlocks = m / (16 * schedule.getWarps());
-  int64_t dk = rowBlocks * d / 2, scores = rowBlocks * n / 2;
+  // 16 rows of n f32 are n / 2 registers a lane. Warps that share rows share columns, too.
+  int64_t rowBlocks = m * columnWarps / (16 * schedule.getWarps());
+  auto count = [&](int64_t columns) { return rowBlocks * columns / columnWarps / 2; };
+  int64_t scores = count(n);
   SmallVector<Need> needs = {
-      {overKeys ? "dk" : "dq", dk}, {"scores", scores}, {"gradients", scores}};
+      {overKeys ? "dk" : "dq", count(d)}, {"scores", scores}, {"gradients", scores}};
   if (overKeys && !schedule.getApart().value_or(false))
-    needs.push_back({"dv", rowBlocks * dv / 2});
+    needs.push_back({"dv", count(dv)});
   if (schedule.getQueriesInRegisters().value_or(false))
     needs.push_back(
         {overKeys ? "k and v" : "q and d_o", rowBlocks * (d + dv) / 4 * (element.isF32() ? 4 : 1)});
   return explainNeeds("registers a thread for accumulators", needs, kMaxAccumulators);
 }
 
+/// Of warps that share rows.
+static std::string explainColumnRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
+  int64_t warps = schedule.getColumnWarps();
+  if (warps == 1)
+    return "";
+  if (!schedule.addsQueries())
+    return llvm::formatv("expected column_warps only where programs over keys add up the gradients "
+                         "of queries but got {0}",
+                         warps);
+  if (schedule.getQueriesInRegisters().value_or(false))
+    return "expected no queries_in_registers where warps share rows, as each would hold all "
+           "columns";
+  for (auto [name, columns] :
+       {std::pair("tile_n", schedule.getTileN()), std::pair("D", padded(op.getD())),
+        std::pair("Dv", padded(op.getDv()))})
+    if (columns % warps != 0 || !isWholePart(columns / warps))
+      return llvm::formatv("expected {0} to be a power of 2 from 16 on for each of {1} warps that "
+                           "share rows but got {2}",
+                           name, warps, columns);
+  return "";
+}
+
 /// Of programs over key tiles that add to the gradients of queries: of a share each warp has 16
-/// rows and, of those with the same ones, as many columns.
+/// rows, or as many times 16 as warps share rows, and, of those with the same ones, as many
+/// columns.
 static std::string explainShareRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   if (op.getDeterministic())
     return llvm::formatv(
         "expected tile_m below 128 or a tile_q where sums must be deterministic, as "
         "programs add theirs in any order, but got {0}",
         schedule.getTileM());
-  int64_t n = schedule.getTileN(), rows = 16 * schedule.getWarps();
+  int64_t n = schedule.getTileN(), rows = 16 * schedule.getColumnWarps() * schedule.getWarps();
   if (rows % n != 0 || n == schedule.getTileM())
     return llvm::formatv("expected tile_n to divide the {0} rows that {1} warps have at once, and "
                          "to be less than tile_m, but got {2}",
                          rows, schedule.getWarps(), n);
-  if (int64_t d = padded(op.getD()), parts = rows / n; d % parts != 0 || !isWholePart(d / parts))
+  if (int64_t d = padded(op.getD()), parts = schedule.countColumnParts();
+      d % parts != 0 || !isWholePart(d / parts))
     return llvm::formatv(
         "expected D to be a power of 2 from 16 on for each of {0} warps with the same "
         "rows but got {1}",
@@ -235,6 +264,8 @@ std::string ampere::explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule
                                    const Machine &machine) {
   if (std::string reason = ::explainRefusal(op, schedule, /*overKeys=*/true, machine);
       !reason.empty())
+    return reason;
+  if (std::string reason = explainColumnRefusal(op, schedule); !reason.empty())
     return reason;
   return schedule.addsQueries()
              ? explainShareRefusal(op, schedule)
@@ -277,6 +308,10 @@ static void addGradientTrials(const TrialProblem &problem, const TrialGrid &grid
               if (apart)
                 fields.apart = true;
               add(fields);
+              // Two warps share 32 rows, where programs add up the gradients of queries.
+              fields.columnWarps = 2;
+              if (q == m && !apart && warps % 2 == 0)
+                add(fields);
             }
 }
 

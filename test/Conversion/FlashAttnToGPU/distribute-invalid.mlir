@@ -38,7 +38,7 @@ func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
   %zero = arith.constant 0.0 : f16
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
-    // expected-error @+1 {{'vector.transfer_read' op expected a tile of 64 rows but got 'vector<16x64xf16>'}}
+    // expected-error @+1 {{'vector.transfer_read' op expected a tile of 64 rows, each of which one warp has, but got 'vector<16x64xf16>'}}
     %kt = vector.transfer_read %k[%thread, %thread, %thread], %zero {in_bounds = [true, true]} : memref<1x16x64xf16, #shared>, vector<16x64xf16>
     %two = arith.addf %kt, %kt : vector<16x64xf16>
   }
@@ -338,6 +338,19 @@ func.func @written(%thread: index, %tile: memref<64x64xf16>, %x: f16) {
     %t = vector.broadcast %x : f16 to vector<64x64xf16>
     // expected-error @+1 {{'vector.transfer_write' op expected a tile of 64 rows of 16 bits for shared memory but got 'vector<64x64xf16>' for 'memref<64x64xf16>'}}
     vector.transfer_write %t, %tile[%thread, %thread] : vector<64x64xf16>, memref<64x64xf16>
+  }
+  return
+}
+
+// -----
+
+func.func @shared_rows(%thread: index, %x: f32) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16, column_warps = 2>) {
+    %s = vector.broadcast %x : f32 to vector<64x32xf32>
+    %none = arith.constant dense<0.0> : vector<64xf32>
+    // expected-error @+1 {{'vector.multi_reduction' op expected rows that a warp has alone, for a reduction of 'vector<64x32xf32>', but 2 warps share them}}
+    %r = vector.multi_reduction <add>, %s, %none [1] : vector<64x32xf32> to vector<64xf32>
   }
   return
 }

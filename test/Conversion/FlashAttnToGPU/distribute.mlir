@@ -755,3 +755,63 @@ func.func @largest_bits(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: me
   }
   return
 }
+
+// -----
+
+#shared = #gpu.address_space<workgroup>
+
+// Two warps share 32 of 64 rows: each has half of the columns of scores, of what is loaded along them
+// and of what is stored, and reads all that it multiplies where it multiplies.
+// CHECK-LABEL: func @column_warps
+// CHECK-SAME: %[[O:.*]]: memref<?x64xf32>, %[[LSE:.*]]: memref<?xf32>, %[[J:.*]]: index
+// CHECK: %[[COLUMN:.*]] = arith.muli %{{.*}}, %c2 : index
+// CHECK: %[[WARP:.*]] = arith.divui %{{.*}}, %c32
+// CHECK: %[[ROWWARP:.*]] = arith.remui %[[WARP]], %c2
+// CHECK: %[[PART:.*]] = arith.divui %[[WARP]], %c2
+// CHECK: %[[ROW:.*]] = arith.muli %[[ROWWARP]], %c32
+// CHECK: %[[KROW:.*]] = arith.addi %[[ROW]], %{{.*}}
+// CHECK: %[[FIRST:.*]] = arith.muli %[[PART]], %c32
+// CHECK: %[[QROW:.*]] = arith.addi %{{.*}}, %[[FIRST]]
+// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[KROW]], %{{.*}}] {numTiles = 4 : i32, transpose = false}
+// CHECK: %[[KNEXT:.*]] = arith.addi %[[KROW]], %c16
+// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[KNEXT]], %{{.*}}]
+// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[QROW]], %{{.*}}] {numTiles = 4 : i32, transpose = false}
+// CHECK-COUNT-4: nvvm.mma.sync
+// CHECK: %[[QNEXT:.*]] = arith.addi %[[QROW]], %c16
+// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[QNEXT]], %{{.*}}]
+// CHECK-COUNT-4: nvvm.mma.sync
+// CHECK-NOT: nvvm.mma.sync
+// CHECK: %[[TILE:.*]] = arith.muli %[[J]], %c64
+// CHECK: %[[MINE:.*]] = arith.addi %[[TILE]], %[[FIRST]]
+// CHECK: %[[FIRSTL:.*]] = arith.addi %[[MINE]], %[[COLUMN]]
+// CHECK: memref.load %[[LSE]][%[[FIRSTL]]]
+// CHECK-COUNT-7: memref.load %[[LSE]]
+// CHECK-NOT: memref.load %[[LSE]]
+// CHECK: %[[OUT:.*]] = arith.addi %[[FIRST]], %[[COLUMN]]
+// CHECK: vector.store %{{.*}}, %[[O]][%{{.*}}, %[[OUT]]]
+// CHECK-COUNT-15: vector.store %{{.*}}, %[[O]]
+// CHECK-NOT: vector.store
+func.func @column_warps(%o: memref<?x64xf32>, %lse: memref<?xf32>, %j: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %zero = arith.constant 0.0 : f16
+  %size = arith.constant 20480 : i32
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) dynamic_shared_memory_size %size {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 1, lanes = 4, dot_type = f16, column_warps = 2>) {
+      %pool = gpu.dynamic_shared_memory : memref<?xi8, #shared>
+      %ks = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
+      %qs = memref.view %pool[%c0][] : memref<?xi8, #shared> to memref<1x64x16xf16, #shared>
+      %k = vector.transfer_read %ks[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x64x16xf16, #shared>, vector<64x16xf16>
+      %q = vector.transfer_read %qs[%c0, %c0, %c0], %zero {in_bounds = [true, true], permutation_map = affine_map<(a, b, c) -> (b, c)>} : memref<1x64x16xf16, #shared>, vector<64x16xf16>
+      %none = arith.constant dense<0.0> : vector<64x64xf32>
+      %s = vector.contract {indexing_maps = [affine_map<(m, n, k) -> (m, k)>, affine_map<(m, n, k) -> (n, k)>, affine_map<(m, n, k) -> (m, n)>], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %k, %q, %none : vector<64x16xf16>, vector<64x16xf16> into vector<64x64xf32>
+      %l = flashattn.load_tile %lse[%j] dims [-1, 0] in_bounds [true, true] : memref<?xf32> -> vector<64x64xf32>
+      %d = arith.subf %s, %l : vector<64x64xf32>
+      flashattn.store_tile %d to %o[%j, %c0] dims [0, 1] in_bounds [false, true] : vector<64x64xf32>, memref<?x64xf32>
+    }
+    gpu.terminator
+  }
+  return
+}

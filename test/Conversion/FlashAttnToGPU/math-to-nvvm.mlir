@@ -82,6 +82,23 @@ func.func @bits(%x: vector<2xf32>, %s: vector<2xf32>) -> (vector<2xf32>, vector<
   return %a, %b, %c : vector<2xf32>, vector<2xf32>, vector<2xf32>
 }
 
+// Pairs of f32 become words of bf16, the second the upper half.
+// CHECK-LABEL: func @words
+// CHECK: %[[X:.*]]:4 = vector.to_elements
+// CHECK: %[[FIRST:.*]] = llvm.call_intrinsic "llvm.nvvm.ff2bf16x2.rn"(%[[X]]#1, %[[X]]#0) : (f32, f32) -> vector<2xbf16>
+// CHECK: %[[WORD:.*]] = vector.bitcast %[[FIRST]] : vector<2xbf16> to vector<1xi32>
+// CHECK: llvm.call_intrinsic "llvm.nvvm.ff2bf16x2.rn"(%[[X]]#3, %[[X]]#2)
+// CHECK: %[[WORDS:.*]] = vector.from_elements %{{.*}}, %{{.*}} : vector<2xi32>
+// CHECK: vector.bitcast %[[WORDS]] : vector<2xi32> to vector<4xbf16>
+// CHECK: arith.truncf %{{.*}} : vector<3xf32> to vector<3xbf16>
+// CHECK: arith.truncf %{{.*}} : vector<4xf32> to vector<4xf16>
+func.func @words(%x: vector<4xf32>, %odd: vector<3xf32>) -> (vector<4xbf16>, vector<3xbf16>, vector<4xf16>) {
+  %a = arith.truncf %x : vector<4xf32> to vector<4xbf16>
+  %b = arith.truncf %odd : vector<3xf32> to vector<3xbf16>
+  %c = arith.truncf %x : vector<4xf32> to vector<4xf16>
+  return %a, %b, %c : vector<4xbf16>, vector<3xbf16>, vector<4xf16>
+}
+
 // For a chip with warpgroups. Pairs of 16 bits stay in a register.
 // CHECK: gpu.module @hopper
 gpu.module @hopper [#nvvm.target<chip = "sm_90a">] {
@@ -106,6 +123,14 @@ gpu.module @hopper [#nvvm.target<chip = "sm_90a">] {
     %t = arith.select %seen, %h, %none : vector<2xi1>, vector<2xf16>
     %o = arith.extf %odd : vector<3xbf16> to vector<3xf32>
     return %f, %s, %t, %o : vector<2xf32>, vector<2xbf16>, vector<2xf16>, vector<3xf32>
+  }
+
+  // Of what is cut to 16 bits LLVM keeps words of its own accord.
+  // CHECK-LABEL: func @rounded
+  // CHECK: arith.truncf %{{.*}} : vector<2xf32> to vector<2xbf16>
+  func.func @rounded(%x: vector<2xf32>) -> vector<2xbf16> {
+    %r = arith.truncf %x : vector<2xf32> to vector<2xbf16>
+    return %r : vector<2xbf16>
   }
 
   // A choice by several conditions is one, and is made an element after the other: conditions are few registers.

@@ -326,3 +326,60 @@ func.func @exchange(%k: memref<?x64xf16>, %q: memref<?x64xf16>, %sums: memref<?x
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// Warps that share rows exchange all that products over columns take, each tile once, and meet once
+// for what is written before the first of these products. Residents are read where they are wanted.
+// CHECK-LABEL: func @column_warps
+// Keys 64 x 64, two stages of queries 32 x 64 and two tiles that are exchanged, 64 x 32.
+// CHECK: dynamic_shared_memory_size %c24576_i32
+// CHECK-DAG: %[[PS:.*]] = memref.view %{{.*}}[%c16384][] : {{.*}} to memref<1x64x32xf16, #gpu.address_space<workgroup>>
+// CHECK-DAG: %[[DS:.*]] = memref.view %{{.*}}[%c20480][] : {{.*}} to memref<1x64x32xf16, #gpu.address_space<workgroup>>
+// CHECK-DAG: %[[KS:.*]] = memref.view %{{.*}}[%c0][] : {{.*}} to memref<1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: flashattn.tile_loop
+// CHECK: %[[P:.*]] = arith.truncf
+// CHECK-NEXT: vector.transfer_write %[[P]], %[[PS]][%c0, %c0, %c0]
+// CHECK: %[[D:.*]] = arith.negf
+// CHECK-NEXT: vector.transfer_write %[[D]], %[[DS]][%c0, %c0, %c0]
+// CHECK-NEXT: gpu.barrier
+// CHECK-NEXT: %[[AP:.*]] = vector.transfer_read %[[PS]][%c0, %c0, %c0]
+// CHECK: vector.contract {{.*}} %[[AP]], %{{.*}} into vector<64x64xf32>
+// CHECK-NOT: gpu.barrier
+// CHECK: %[[AD:.*]] = vector.transfer_read %[[DS]][%c0, %c0, %c0]
+// CHECK: vector.contract {{.*}} %[[AD]], %{{.*}} into vector<64x64xf32>
+// CHECK: vector.contract {{.*}} into vector<32x64xf32>
+// CHECK-NOT: gpu.barrier
+// CHECK: flashattn.tile_yield
+func.func @column_warps(%k: memref<?x64xf16>, %q: memref<?x64xf16>, %sums: memref<?x64xf32>, %end: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %none = arith.constant dense<0.0> : vector<64x32xf32>
+  %sum = arith.constant dense<0.0> : vector<64x64xf32>
+  %share = arith.constant dense<0.0> : vector<32x64xf32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) {
+      %kt = flashattn.load_tile %k[%c0, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
+      %r, %r2 = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %end, %end)] iter_args(%a = %sum, %b = %sum) -> (vector<64x64xf32>, vector<64x64xf32>) {
+        %qt = flashattn.load_tile %q[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<32x64xf16>
+        %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %none : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+        %p = arith.truncf %s : vector<64x32xf32> to vector<64x32xf16>
+        %ds = arith.negf %p : vector<64x32xf16>
+        %dv = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %qt, %b : vector<64x32xf16>, vector<32x64xf16> into vector<64x64xf32>
+        %dk = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %qt, %a : vector<64x32xf16>, vector<32x64xf16> into vector<64x64xf32>
+        %dq = vector.contract {indexing_maps = [#km, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %ds, %kt, %share : vector<64x32xf16>, vector<64x64xf16> into vector<32x64xf32>
+        flashattn.add_tile %dq to %sums[%j, %c0] parts 4 adjacent 1 : vector<32x64xf32>, memref<?x64xf32>
+        flashattn.tile_yield %dk, %dv : vector<64x64xf32>, vector<64x64xf32>
+      }
+    }
+    gpu.terminator
+  }
+  return
+}

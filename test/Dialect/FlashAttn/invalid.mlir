@@ -179,6 +179,16 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'warps' to be a multiple of 'column_warps', 3, but got 4}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 3>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'column_warps' only without roles, whose warps have whole rows, but got 2}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 2, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>} { return }
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'queries_in_registers' only without roles, whose products read the queries from shared memory}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = true, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>} { return }
 

@@ -134,7 +134,51 @@ func.func @exchanged(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk:
   return
 }
 
+// -----
+
+func.func @column_warps_apart(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected column_warps only where programs over keys add up the gradients of queries but got 2}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2, apart = true>) ins(%q, %q, %v, %v, %lse, %v
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @column_warps_hold(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected no queries_in_registers where warps share rows, as each would hold all columns}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2, queries_in_registers = true>) ins(%q, %q, %v, %v, %lse, %v
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @column_warps_queries(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected tile_n to be a power of 2 from 16 on for each of 2 warps that share rows but got 16}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 16, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x96xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected Dv to be a power of 2 from 16 on for each of 2 warps that share rows but got 96}}
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %v, %v, %lse, %v
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>, memref<?x?x?x96xf16>, memref<?x?x?xf32>, memref<?x?x?x96xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x96xf16>)
+  return
+}
+
 //--- others.mlir
+func.func @column_warps(%q: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{expected column_warps for gradients alone but got 2}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 func.func @tile_q(%q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_q for gradients alone but got 128}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)

@@ -7,14 +7,14 @@
 // Programs over keys make the gradients of queries too, where there is shared memory for what their
 // warps exchange.
 // CHECK-LABEL: @half
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>)
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>)
 // SM86-LABEL: @half
 // SM86: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
 // What is left out of a pin comes from the row of the table that has it.
 // PINNED-LABEL: @half
 // PINNED: schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>)
 // APART-LABEL: @half
-// APART: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 1, lanes = 4, dot_type = f16, apart = true>)
+// APART: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16, apart = true>)
 // CPU-LABEL: @half
 // CPU: lanes = 1, dot_type = f32, tile_q = 8, apart = true>)
 func.func @half(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>) {

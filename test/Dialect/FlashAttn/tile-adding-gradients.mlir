@@ -34,20 +34,23 @@ func.func @apart(%q: memref<1x2x1000x64xf16>, %lse: memref<1x2x1000xf32>, %dq: m
   return
 }
 
-// With wide heads and no mask the sums of products of d_o and v begin with the negated deltas.
-// CHECK-LABEL: func @begin
-// CHECK: %[[SUMS:.*]] = memref.alloc() : memref<2x2x1024xf32>
-// CHECK: arith.negf
-// CHECK: %[[NEGATED:.*]] = arith.negf
-// CHECK: flashattn.store_tile %[[NEGATED]] to %[[SUMS]]
-// CHECK: axes(batch, head, key_tile)
-// CHECK: math.exp2
-// CHECK: %[[MINUS:.*]] = flashattn.load_tile %[[SUMS]][{{.*}}] dims [-1, 2] {{.*}} -> vector<128x64xf32>
-// CHECK: %[[DIFFERENCE:.*]] = vector.contract {{.*}}, %[[MINUS]] : vector<128x128xf16>, vector<64x128xf16> into vector<128x64xf32>
-// CHECK-NOT: arith.subf %[[DIFFERENCE]]
-// CHECK: arith.mulf %{{.*}}, %[[DIFFERENCE]]
-func.func @begin(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
-  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>)
+// Two warps share 32 rows: the products of what they exchange, weights and their gradients, stand
+// behind both. Of a share each warp has as many rows, and a quarter of the columns.
+// CHECK-LABEL: func @column_warps
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK: %[[P:.*]] = arith.truncf %{{.*}} : vector<128x64xf32> to vector<128x64xf16>
+// CHECK-NOT: vector.contract {{.*}} %[[P]]
+// CHECK: %[[DS:.*]] = arith.truncf %{{.*}} : vector<128x64xf32> to vector<128x64xf16>
+// CHECK: %[[DV:.*]] = vector.contract {{.*}} %[[P]], %{{.*}} into vector<128x128xf32>
+// CHECK: %[[DK:.*]] = vector.contract {{.*}} %[[DS]], %{{.*}} into vector<128x128xf32>
+// CHECK: %[[DQ:.*]] = vector.contract {{.*}} %[[DS]], %{{.*}} into vector<64x128xf32>
+// CHECK: flashattn.add_tile %[[DQ]] to %{{.*}} parts 4 adjacent 1
+// CHECK: flashattn.tile_yield %[[DK]], %[[DV]]
+// Programs that only read have rows of their own.
+// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
+// CHECK: flashattn.load_added %{{.*}} parts 4 adjacent 1
+func.func @column_warps(%q: memref<1x2x1000x128xf16>, %lse: memref<1x2x1000xf32>, %dq: memref<1x2x1000x128xf16>, %dk: memref<1x2x1000x128xf16>, %dv: memref<1x2x1000x128xf16>) {
+  flashattn.attention_backward schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>)
     ins(%q, %q, %q, %q, %lse, %q : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000xf32>, memref<1x2x1000x128xf16>)
     outs(%dq, %dk, %dv : memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>, memref<1x2x1000x128xf16>)
   return

@@ -129,7 +129,7 @@ def row_classes(chip):
                and bits[case.element] == row[0] and case.dim <= int(row[1]),
                dict(zip(names, row[2:])))
     for row in table("Ampere", "GRADIENTS"):
-        names = ("tile_m", "tile_n", "warps", "stages", "tile_q", "apart")
+        names = ("tile_m", "tile_n", "warps", "column_warps", "stages", "tile_q", "apart")
         fields = dict(zip(names, row[2:]))
         if fields["tile_q"] in ("0", fields["tile_m"]):
             fields["tile_q"] = "none"

@@ -148,7 +148,7 @@ bool RolesFields::operator==(const RolesFields &o) const {
 bool ScheduleFields::operator==(const ScheduleFields &o) const {
   auto tie = [](const ScheduleFields &f) {
     return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
-                    f.minPartTiles, f.tileQ, f.queriesInRegisters, f.apart, f.roles);
+                    f.minPartTiles, f.tileQ, f.columnWarps, f.queriesInRegisters, f.apart, f.roles);
   };
   return tie(*this) == tie(o);
 }
@@ -215,19 +215,13 @@ ScheduleAttr ScheduleAttr::getVerified(function_ref<InFlightDiagnostic()> emitEr
 }
 
 ScheduleFields ScheduleAttr::getFields() const {
-  return {getTileM(),
-          getTileN(),
-          getWarps(),
-          getStages(),
-          getLanes(),
-          getDotType(),
-          getPack(),
-          getSplits(),
-          getMinPartTiles(),
-          getTileQ(),
-          getQueriesInRegisters(),
-          getApart(),
-          getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
+  return {getTileM(),        getTileN(),
+          getWarps(),        getStages(),
+          getLanes(),        getDotType(),
+          getPack(),         getSplits(),
+          getMinPartTiles(), getTileQ(),
+          getColumnWarps(),  getQueriesInRegisters(),
+          getApart(),        getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
 }
 
 ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
@@ -240,6 +234,7 @@ ScheduleAttr ScheduleAttr::withoutRoles() const {
   ScheduleFields fields = getFields();
   fields.roles.reset();
   fields.warps = getWarpsOfRows();
+  fields.columnWarps = 1;
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
@@ -273,9 +268,15 @@ int64_t ScheduleAttr::getWarpsOfRows() const {
   return splitsSums() ? getWarps() / getRoles().getConsumers() : getWarps();
 }
 
+int64_t ScheduleAttr::countColumnParts() const {
+  constexpr int64_t kRowsOfWarp = 16;
+  return kRowsOfWarp * getColumnWarps() * getWarps() / getTileN();
+}
+
 ScheduleAttr ScheduleAttr::forQueryTiles() const {
   ScheduleFields fields = getFields();
   fields.warps = getWarpsOfRows();
+  fields.columnWarps = 1;
   if (fields.tileQ)
     fields.tileM = std::exchange(fields.tileQ, 0);
   return get(getContext(), fields);
@@ -340,22 +341,12 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
                                    FloatType dotType, int64_t pack, int64_t splits,
-                                   int64_t minPartTiles, int64_t tileQ,
+                                   int64_t minPartTiles, int64_t tileQ, int64_t columnWarps,
                                    std::optional<bool> queriesInRegisters,
                                    std::optional<bool> apart, RolesAttr roles) {
-  ScheduleFields fields{tileM,
-                        tileN,
-                        warps,
-                        stages,
-                        lanes,
-                        dotType,
-                        pack,
-                        splits,
-                        minPartTiles,
-                        tileQ,
-                        queriesInRegisters,
-                        apart,
-                        {}};
+  ScheduleFields fields{tileM, tileN,  warps,        stages, lanes,       dotType,
+                        pack,  splits, minPartTiles, tileQ,  columnWarps, queriesInRegisters,
+                        apart, {}};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);
   if (failed(verifier.result))
@@ -376,5 +367,12 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError()
            << "expected schedule field 'queries_in_registers' only without roles, whose "
               "products read the queries from shared memory";
+  if (warps % columnWarps != 0)
+    return emitError() << "expected schedule field 'warps' to be a multiple of 'column_warps', "
+                       << columnWarps << ", but got " << warps;
+  if (roles && columnWarps != 1)
+    return emitError() << "expected schedule field 'column_warps' only without roles, whose "
+                          "warps have whole rows, but got "
+                       << columnWarps;
   return success();
 }

@@ -71,16 +71,10 @@ private:
   /// Whether sums of dP begin with the negated deltas, which spares a subtraction for each element.
   /// On an H100, where a step has as many queries as its program keys, gradients with D = 64 are 1
   /// to 4 % faster; with half as many queries, whose steps shared memory binds, they would be 1 to
-  /// 3 % slower, as products then wait for deltas. Through mma.sync, without a mask, 1 to 6 %
-  /// faster with D = 128; they would be 1 % slower with D = 64 or under a causal mask.
+  /// 3 % slower, as products then wait for deltas. So they would be, by 1 %, through mma.sync.
   bool beginsWithDeltas() const {
-    constexpr int64_t kNarrow = 64;
-    if (!schedule.addsQueries())
-      return false;
-    if (schedule.getRoles())
-      return schedule.getTileN() == schedule.getTileM();
-    return classifyMask(visible).shape == MaskShape::Full &&
-           std::max(op.getD(), op.getDv()) > kNarrow;
+    return schedule.getRoles() && schedule.addsQueries() &&
+           schedule.getTileN() == schedule.getTileM();
   }
   /// How they do so.
   QuerySums::Adding getAdding() const {
@@ -94,8 +88,6 @@ private:
     return roles && roles.getAddStages() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
                                                                : QuerySums::Adding::ToZeros;
   }
-  /// Parts of the columns of a share of dq: a warp has 16 of its rows.
-  int64_t getParts() const { return 16 * schedule.getWarps() / schedule.getTileN(); }
   /// Copies add four elements of a thread; without them each is added alone, beside those of the
   /// other lanes.
   int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
@@ -261,7 +253,7 @@ void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, Ar
   if (lag)
     StageOp::create(b, loc, lag, behind + 1);
   AddTileOp::create(b, loc, dq, sums.getQueryGradients(), at, sums.getOrder(),
-                    takesTurns() ? keyTile : Value(), getParts(), getAdjacent());
+                    takesTurns() ? keyTile : Value(), schedule.countColumnParts(), getAdjacent());
 }
 
 /// A step of a loop over the queries of one query head after the other.
@@ -286,7 +278,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   if (!exponents)
     exponents = loadColumns(QuerySums::Exponent);
   ScoreDerivative derivative;
-  Value weights, dO, minusDeltas, dP, inner;
+  Value weights, dO, minusDeltas, dP, inner, dv;
   auto multiplyValues = [&] {
     dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
     if (beginsWithDeltas()) {
@@ -315,18 +307,25 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   if (!isSplit)
     multiplyValues();
   SmallVector<Value> yielded;
-  if (wanted.dv)
-    yielded.push_back(product(weights, dO, loop.getState().back()));
+  auto makeValues = [&] { return product(weights, dO, loop.getState().back()); };
+  // Warps that share rows hand each other weights and their gradients, and meet once for both.
+  bool meetsOnce = schedule.getColumnWarps() > 1 && wanted.dk;
+  if (wanted.dv && !meetsOnce)
+    dv = makeValues();
   if (wanted.dk) {
     if (!isSplit) {
       StageOp::create(b, loc);
       inner = gradients.buildOperand(weights, dP, loadDeltas(), derivative);
       StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
     }
-    yielded.insert(yielded.begin(), product(inner, q, loop.getState().front()));
+    if (meetsOnce)
+      dv = makeValues();
+    yielded.push_back(product(inner, q, loop.getState().front()));
     if (sums.getQueryGradients())
       addQueries(sums, inner, k, {batch, head, tile, index(0)}, keyTile);
   }
+  if (dv)
+    yielded.push_back(dv);
   TileYieldOp::create(b, loc, yielded);
   scale = derivative.factor;
 }
@@ -503,7 +502,7 @@ void BackwardBuilder::buildSumPrograms(const QuerySums &sums) {
                          keyPrograms);
   Value dq = LoadAddedOp::create(b, loc, f32Vector({rows, operands.padColumns(op.getD())}),
                                  sums.getQueryGradients(), ValueRange{batch, head, tile, index(0)},
-                                 getParts(), getAdjacent());
+                                 schedule.countColumnParts(), getAdjacent());
   if (getAdding() == QuerySums::Adding::FirstClears) {
     // No keys see these queries where nobody has come: then anything may lie there.
     Value state = memref::LoadOp::create(b, loc, sums.getOrder(), ValueRange{batch, head, tile});

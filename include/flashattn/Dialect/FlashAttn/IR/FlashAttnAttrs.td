@@ -196,6 +196,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
     | `min_part_tiles` (8 if left out) | with `splits`: the fewest key tiles of a part where there are several |
     | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries. Without it there may be none: programs of 128 keys and more of 16 bits add up those of queries too, each its share, unless they are `apart` |
+    | `column_warps` (1 if left out) | of gradients, in programs that add up those of queries: warps that have the same rows of a tile, each its share of the columns. Products read less of shared memory so, through which the warps hand each other what they have of the weights |
     | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
     | `apart` (optional) | of gradients: whether those of keys and those of values are made by programs of their own, which have room for wider heads and make the scores twice |
     | `roles` (optional) | warpgroups with roles of their own, contractions by `wgmma`; without it every warp does the same |
@@ -205,13 +206,14 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
                         "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles, "int64_t":$tileQ,
+                        "int64_t":$columnWarps,
                         OptionalParameter<"::std::optional<bool>">:$queriesInRegisters,
                         OptionalParameter<"::std::optional<bool>">:$apart,
                         OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
     return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.lanes,
                  fields.dotType, fields.pack, fields.splits, fields.minPartTiles, fields.tileQ,
-                 fields.queriesInRegisters, fields.apart,
+                 fields.columnWarps, fields.queriesInRegisters, fields.apart,
                  fields.roles ? RolesAttr::get($_ctxt, *fields.roles) : RolesAttr());
   }]>];
   let extraClassDeclaration = [{
@@ -222,7 +224,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
         ::llvm::function_ref<::mlir::InFlightDiagnostic()> emitError, ::mlir::MLIRContext *context,
         const ::mlir::flashattn::ScheduleFields &fields);
     ScheduleAttr withRoles(RolesAttr roles) const;
-    /// For programs of the same rows whose warps all do the same, which have two stages at most.
+    /// For programs of the same rows whose warps all do the same, each with rows of its own, which
+    /// have two stages at most.
     ScheduleAttr withoutRoles() const;
     /// At most so many parts. With 1 there are none, and `min_part_tiles` is left out.
     ScheduleAttr withSplits(int64_t splits) const;
@@ -241,6 +244,10 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     bool splitsSums() const;
     /// Warps that have the rows of a tile between them: all, or those of a sum.
     int64_t getWarpsOfRows() const;
+    /// Of gradients whose programs add up those of queries: how many parts there are of the columns
+    /// of one of their tiles. A warp has one of them, of 16 rows or, where warps share rows, of as
+    /// many times 16.
+    int64_t countColumnParts() const;
     /// Of gradients: that of the programs over query tiles, whose rows are `tile_m`.
     ScheduleAttr forQueryTiles() const;
     /// Of gradients with roles: that of the programs that make dv alone, where they are apart, or dk
