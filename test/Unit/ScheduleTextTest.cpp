@@ -31,7 +31,7 @@ TEST_F(ScheduleText, ReadsWhatItWrites) {
        {"tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16",
         "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, pack = 4, "
         "splits "
-        "= 8, min_part_tiles = 2, queries_in_registers = false",
+        "= 8, min_part_tiles = 4, queries_in_registers = false",
         "tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128, "
         "column_warps = 2, queries_in_registers = true, apart = true",
         "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = "
@@ -71,13 +71,15 @@ TEST_F(ScheduleText, Refusals) {
   EXPECT_EQ(
       complete("tile_m = 64, depth = 2"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles but got depth");
+      "min_part_tiles, short_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles "
+      "but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
             "expected an integer as schedule field tile_n but got 'x'");
   EXPECT_EQ(
       complete("tile_n = 64, depth = 2, roles = <consumers = 1>"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles but got depth");
+      "min_part_tiles, short_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles "
+      "but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
             "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, queries_in_registers = 1"),

@@ -103,25 +103,42 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   return success();
 }
 
-/// As many parts as run at once: memory serves them alike, and they end together. And at least
-/// `min_part_tiles` to each, or merging them takes longer than it saves.
+/// A part for each multiprocessor, of `min_part_tiles` at least: it asks for as many bytes at once
+/// as memory brings, and merging costs less the fewer there are. Without roles a block asks for
+/// less, and two share a multiprocessor. Where parts would be short, a tile takes longer to be
+/// worked on than to come: then as many as run at once. And none that would be left without tiles,
+/// which merging would wait for all the same.
 static void countSplits(RewriterBase &b, CountSplitsOp op) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);
   auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
   auto divide = [&](Value x, Value y) { return b.createOrFold<arith::DivUIOp>(loc, x, y); };
+  auto ceilDivide = [&](Value x, Value y) { return b.createOrFold<arith::CeilDivUIOp>(loc, x, y); };
   auto min = [&](Value x, Value y) { return b.createOrFold<arith::MinUIOp>(loc, x, y); };
   auto max = [&](Value x, Value y) { return b.createOrFold<arith::MaxUIOp>(loc, x, y); };
+  constexpr int64_t kBlocksWithoutRoles = 2;
   ScheduleAttr schedule = op.getSchedule();
   RolesAttr roles = schedule.getRoles();
-  // Without roles nothing says how many run at once: small blocks two or more.
-  int64_t blocks = roles ? roles.getBlocks() : 2;
-  Value places =
-      b.createOrFold<arith::MulIOp>(loc, MultiprocessorCountOp::create(b, loc), index(blocks));
-  Value wanted = divide(places, max(op.getPrograms(), index(1)));
-  Value most =
-      min(divide(op.getKeyTiles(), index(schedule.getMinPartTiles())), index(schedule.getSplits()));
-  b.replaceOp(op, max(min(wanted, most), index(1)));
+  Value one = index(1), programs = max(op.getPrograms(), one), tiles = op.getKeyTiles();
+  Value most = min(divide(tiles, index(schedule.getMinPartTiles())), index(schedule.getSplits()));
+  Value multiprocessors = MultiprocessorCountOp::create(b, loc);
+  auto countParts = [&](int64_t blocks) {
+    Value places = b.createOrFold<arith::MulIOp>(loc, multiprocessors, index(blocks));
+    return max(min(divide(places, programs), most), one);
+  };
+  Value parts = countParts(roles ? 1 : kBlocksWithoutRoles);
+  if (roles && roles.getBlocks() > 1 && schedule.getShortPartTiles() > 0) {
+    Value isShort =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, ceilDivide(tiles, parts),
+                              index(schedule.getShortPartTiles()));
+    // One part alone is not merged.
+    Value isMerged = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, parts, one);
+    parts = arith::SelectOp::create(b, loc, arith::AndIOp::create(b, loc, isShort, isMerged),
+                                    countParts(roles.getBlocks()), parts);
+  }
+  // Each program takes as many as the first.
+  parts = ceilDivide(tiles, max(ceilDivide(tiles, parts), one));
+  b.replaceOp(op, max(parts, one));
 }
 
 namespace {

@@ -26,7 +26,7 @@ struct RolesRow {
       queryStages, claimsBelow, pack, joins;
 };
 struct DecodeRow {
-  int64_t maxD, tileN, stages, registers, producerRegisters, blocks;
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, shortPartTiles;
 };
 } // namespace
 
@@ -87,6 +87,8 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         ScheduleFields fields =
             makeFields(row.tileN, row.stages, getDecodePack(op), roles, element);
         fields.splits = kDecodeSplits;
+        fields.minPartTiles = row.minPartTiles;
+        fields.shortPartTiles = row.shortPartTiles;
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   MaskClass mask = classifyMask(op.getVisibleSets());

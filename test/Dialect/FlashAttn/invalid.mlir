@@ -169,6 +169,11 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'short_part_tiles' only with splits and roles but got 4 without}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, short_part_tiles = 4>} { return }
+
+// -----
+
 // expected-error@+1 {{expected 'false'}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = 1>} { return }
 

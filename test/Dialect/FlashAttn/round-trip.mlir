@@ -79,6 +79,7 @@ func.func @masks() attributes {
 // CHECK-LABEL: func @roles
 // CHECK-SAME: added = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 2>
 // CHECK-SAME: alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>
+// CHECK-SAME: cut = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 8, min_part_tiles = 1, short_part_tiles = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 2>>
 // CHECK-SAME: gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>
 // CHECK-SAME: late = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1, claims_below = 2048>
 // CHECK-SAME: late_not = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>
@@ -89,15 +90,18 @@ func.func @masks() attributes {
 // CHECK-SAME: packed_all = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 32>
 // CHECK-SAME: packed_not = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>
 // CHECK-SAME: persistent = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, query_stages = 2>>
-// CHECK-SAME: read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, min_part_tiles = 2, queries_in_registers = false>
+// CHECK-SAME: read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, min_part_tiles = 3, queries_in_registers = false>
 // CHECK-SAME: scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 15, section = 1>>
 // CHECK-SAME: several = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3>>
+// CHECK-SAME: shared = #flashattn.schedule<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>
 // CHECK-SAME: stay = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, query_stages = 2>
 // CHECK-SAME: stay_both = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3, query_stages = 2>
 // CHECK-SAME: terse = #flashattn.roles<consumers = 1, along = query_tile, registers = 24, producer_registers = 24, rescale = 0, section = 1, blocks = 8>
 func.func @roles() attributes {
   added = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 2>,
   alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>,
+  cut = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 8, min_part_tiles = 1, short_part_tiles = 8,
+      roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 2>>,
   gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>,
   late = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1, claims_below = 2048>,
   late_not = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 0, claims_below = 0>,
@@ -107,12 +111,13 @@ func.func @roles() attributes {
       roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1>>,
   packed_all = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 32>,
   packed_not = #flashattn.schedule<tile_m = 32, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 1>,
-  persistent = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, min_part_tiles = 8, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, blocks = 1, query_stages = 2>>,
-  read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, min_part_tiles = 2, queries_in_registers = false>,
+  persistent = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, min_part_tiles = 2, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, blocks = 1, query_stages = 2>>,
+  read_again = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, min_part_tiles = 3, queries_in_registers = false>,
   scheduled = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16,
       roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 15, section = 1>>,
   several = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16,
       roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3>>,
+  shared = #flashattn.schedule<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>,
   stay = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, query_stages = 2>,
   stay_both = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 3, query_stages = 2>,
   terse = #flashattn.roles<consumers = 1, along = query_tile, registers = 24, producer_registers = 24, rescale = 0, section = 1, blocks = 8>

@@ -148,7 +148,8 @@ bool RolesFields::operator==(const RolesFields &o) const {
 bool ScheduleFields::operator==(const ScheduleFields &o) const {
   auto tie = [](const ScheduleFields &f) {
     return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
-                    f.minPartTiles, f.tileQ, f.columnWarps, f.queriesInRegisters, f.apart, f.roles);
+                    f.minPartTiles, f.shortPartTiles, f.tileQ, f.columnWarps, f.queriesInRegisters,
+                    f.apart, f.roles);
   };
   return tie(*this) == tie(o);
 }
@@ -215,13 +216,21 @@ ScheduleAttr ScheduleAttr::getVerified(function_ref<InFlightDiagnostic()> emitEr
 }
 
 ScheduleFields ScheduleAttr::getFields() const {
-  return {getTileM(),        getTileN(),
-          getWarps(),        getStages(),
-          getLanes(),        getDotType(),
-          getPack(),         getSplits(),
-          getMinPartTiles(), getTileQ(),
-          getColumnWarps(),  getQueriesInRegisters(),
-          getApart(),        getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
+  return {getTileM(),
+          getTileN(),
+          getWarps(),
+          getStages(),
+          getLanes(),
+          getDotType(),
+          getPack(),
+          getSplits(),
+          getMinPartTiles(),
+          getShortPartTiles(),
+          getTileQ(),
+          getColumnWarps(),
+          getQueriesInRegisters(),
+          getApart(),
+          getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
 }
 
 ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
@@ -235,6 +244,7 @@ ScheduleAttr ScheduleAttr::withoutRoles() const {
   fields.roles.reset();
   fields.warps = getWarpsOfRows();
   fields.columnWarps = 1;
+  fields.shortPartTiles = 0;
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
@@ -243,7 +253,7 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   ScheduleFields fields = getFields();
   fields.splits = splits;
   if (splits == 1)
-    fields.minPartTiles = ScheduleFields().minPartTiles;
+    fields.minPartTiles = ScheduleFields().minPartTiles, fields.shortPartTiles = 0;
   return get(getContext(), fields);
 }
 
@@ -341,12 +351,24 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
                                    FloatType dotType, int64_t pack, int64_t splits,
-                                   int64_t minPartTiles, int64_t tileQ, int64_t columnWarps,
-                                   std::optional<bool> queriesInRegisters,
+                                   int64_t minPartTiles, int64_t shortPartTiles, int64_t tileQ,
+                                   int64_t columnWarps, std::optional<bool> queriesInRegisters,
                                    std::optional<bool> apart, RolesAttr roles) {
-  ScheduleFields fields{tileM, tileN,  warps,        stages, lanes,       dotType,
-                        pack,  splits, minPartTiles, tileQ,  columnWarps, queriesInRegisters,
-                        apart, {}};
+  ScheduleFields fields{tileM,
+                        tileN,
+                        warps,
+                        stages,
+                        lanes,
+                        dotType,
+                        pack,
+                        splits,
+                        minPartTiles,
+                        shortPartTiles,
+                        tileQ,
+                        columnWarps,
+                        queriesInRegisters,
+                        apart,
+                        {}};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);
   if (failed(verifier.result))
@@ -363,6 +385,10 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (splits == 1 && minPartTiles != ScheduleFields().minPartTiles)
     return emitError() << "expected schedule field 'min_part_tiles' only with splits but got "
                        << minPartTiles << " without";
+  if (shortPartTiles != 0 && (splits == 1 || !roles))
+    return emitError() << "expected schedule field 'short_part_tiles' only with splits and roles "
+                          "but got "
+                       << shortPartTiles << " without";
   if (roles && queriesInRegisters)
     return emitError()
            << "expected schedule field 'queries_in_registers' only without roles, whose "

@@ -194,7 +194,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `dot_type` | element type of the contractions' operands |
     | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
-    | `min_part_tiles` (8 if left out) | with `splits`: the fewest key tiles of a part where there are several |
+    | `min_part_tiles` (2 if left out) | with `splits`: the fewest key tiles of a part where there are several |
+    | `short_part_tiles` (0 if left out) | with `splits` and `roles` of several `blocks`: parts of as many tiles and fewer, of one for each multiprocessor, are cut further, to as many as run at once |
     | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries. Without it there may be none: programs of 128 keys and more of 16 bits add up those of queries too, each its share, unless they are `apart` |
     | `column_warps` (1 if left out) | of gradients, in programs that add up those of queries: warps that have the same rows of a tile, each its share of the columns. Products read less of shared memory so, through which the warps hand each other what they have of the weights |
     | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
@@ -205,15 +206,15 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
-                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles, "int64_t":$tileQ,
-                        "int64_t":$columnWarps,
+                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles, "int64_t":$shortPartTiles,
+                        "int64_t":$tileQ, "int64_t":$columnWarps,
                         OptionalParameter<"::std::optional<bool>">:$queriesInRegisters,
                         OptionalParameter<"::std::optional<bool>">:$apart,
                         OptionalParameter<"::mlir::flashattn::RolesAttr">:$roles);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
     return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.lanes,
-                 fields.dotType, fields.pack, fields.splits, fields.minPartTiles, fields.tileQ,
-                 fields.columnWarps, fields.queriesInRegisters, fields.apart,
+                 fields.dotType, fields.pack, fields.splits, fields.minPartTiles,
+                 fields.shortPartTiles, fields.tileQ, fields.columnWarps, fields.queriesInRegisters, fields.apart,
                  fields.roles ? RolesAttr::get($_ctxt, *fields.roles) : RolesAttr());
   }]>];
   let extraClassDeclaration = [{
@@ -227,7 +228,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// For programs of the same rows whose warps all do the same, each with rows of its own, which
     /// have two stages at most.
     ScheduleAttr withoutRoles() const;
-    /// At most so many parts. With 1 there are none, and `min_part_tiles` is left out.
+    /// At most so many parts. With 1 there are none, and what is said of them is left out.
     ScheduleAttr withSplits(int64_t splits) const;
     /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
     /// there are fewer than 16 a warp, some of its sums.
