@@ -78,7 +78,6 @@ Distributor::Distributor(RewriterBase &b, OnThreadsOp program)
   layout = {schedule.getTileM(), 0, warps, schedule.getColumnWarps()};
   layout.rowBlocks = layout.tileM / (16 * layout.rowWarps());
   hasRoles = static_cast<bool>(schedule.getRoles());
-  adds = program.walk([](AddTileOp) { return WalkResult::interrupt(); }).wasInterrupted();
 }
 
 LogicalResult Distributor::run() {

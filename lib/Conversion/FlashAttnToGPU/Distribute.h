@@ -164,7 +164,6 @@ private:
   Location loc;
   ThreadLayout layout;
   bool hasRoles = false, hasProducts = false;
-  bool adds = false; ///< to tiles of other programs: then no register is left for addresses
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
   DenseSet<Operation *> unordered; ///< loads of which a thread may have any columns of a row

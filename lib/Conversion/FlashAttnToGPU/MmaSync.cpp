@@ -10,7 +10,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
-#include "mlir/Dialect/NVGPU/IR/NVGPUDialect.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -90,16 +89,12 @@ private:
 } // namespace
 
 /// Four 8x8 matrices of 16 bits from where the lanes' `places` say, vector<4x2>. By pointer, ptxas
-/// adds constants in the instruction; indices become sums and bits whose parts LLVM shares between
-/// products, in registers.
+/// adds constants in the instruction; indices would become sums and bits whose parts LLVM shares
+/// between products, in registers.
 static Value loadMatrices(OpBuilder &b, Location loc, VectorTransferOpInterface tile,
-                          SharedPlaces &places, int64_t rows, int64_t chunks, bool transpose,
-                          bool byPointer) {
+                          SharedPlaces &places, int64_t rows, int64_t chunks, bool transpose) {
   Type element = tile.getVectorType().getElementType();
   auto fragment = VectorType::get({4, 2}, element);
-  if (!byPointer)
-    return nvgpu::LdMatrixOp::create(b, loc, fragment, tile.getBase(), places.at(rows, chunks),
-                                     transpose, /*numTiles=*/4);
   auto result =
       LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
   auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
@@ -148,7 +143,7 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
                         arith::DivUIOp::create(b, loc, lane, index(16)));
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
       for (int64_t k = 0; k < columns; k += 16) {
-        Value loaded = loadMatrices(b, loc, op, places, 16 * r, k / 8, /*transpose=*/false, adds);
+        Value loaded = loadMatrices(b, loc, op, places, 16 * r, k / 8, /*transpose=*/false);
         auto split = vector::ToElementsOp::create(b, loc, loaded);
         elements.append(split->result_begin(), split->result_end());
       }
@@ -165,7 +160,7 @@ Value Distributor::contractShared(vector::TransferReadOp lhs, vector::TransferRe
   auto loadRows = [&](int64_t r, int64_t k) {
     return extractPairs(b, loc,
                         loadMatrices(b, loc, lhs, places, 16 * r, k / 8,
-                                     /*transpose=*/false, adds));
+                                     /*transpose=*/false));
   };
   return multiplyHalf(loadRows, layout.rowBlocks, rhs, transposed, acc,
                       lhs.getVectorType().getDimSize(1),
@@ -187,8 +182,7 @@ Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::Transf
   SharedPlaces places(b, loc, lhs, add(mul(high, 8), inMatrix),
                       add(mul(rowWarp, 2 * rowBlocks), low));
   auto loadRows = [&](int64_t r, int64_t k) {
-    return extractPairs(b, loc,
-                        loadMatrices(b, loc, lhs, places, k, 2 * r, /*transpose=*/true, adds));
+    return extractPairs(b, loc, loadMatrices(b, loc, lhs, places, k, 2 * r, /*transpose=*/true));
   };
   return multiplyHalf(loadRows, rowBlocks, rhs, /*transposed=*/false, acc, type.getDimSize(0),
                       nSize, part);
@@ -284,9 +278,8 @@ Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t
     for (int64_t r = 0; r < rowBlocks; ++r)
       a.push_back(lhsAt(r, k));
     for (int64_t n = 0; n < nSize; n += 16) {
-      Value loaded = transposed
-                         ? loadMatrices(b, loc, rhs, places, n, k / 8, /*transpose=*/false, adds)
-                         : loadMatrices(b, loc, rhs, places, k, n / 8, /*transpose=*/true, adds);
+      Value loaded = transposed ? loadMatrices(b, loc, rhs, places, n, k / 8, /*transpose=*/false)
+                                : loadMatrices(b, loc, rhs, places, k, n / 8, /*transpose=*/true);
       SmallVector<Value> operands = extractPairs(b, loc, loaded);
       for (int64_t half = 0; half < 2; ++half)
         for (int64_t r = 0; r < rowBlocks; ++r)

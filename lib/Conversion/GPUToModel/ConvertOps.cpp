@@ -245,23 +245,6 @@ static LogicalResult convert(nvgpu::DeviceAsyncWaitOp op, ModelKernel &kernel) {
   return success();
 }
 
-static LogicalResult convert(nvgpu::LdMatrixOp op, ModelKernel &kernel) {
-  OpBuilder b(op);
-  Location loc = op.getLoc();
-  auto type = cast<VectorType>(op.getRes().getType());
-  if (type.getElementTypeBitWidth() != 16)
-    return op.emitOpError("expected elements of 16 bits, which the model has, but got ") << type;
-  auto flat = VectorType::get(type.getNumElements(), type.getElementType());
-  Value result = kernel.getScratch(b, loc, getBytes(flat));
-  kernel.call(b, op, "LoadMatrix",
-              {kernel.getPointer(b, loc, op.getSrcMemref(), op.getIndices()),
-               constant(b, loc, op.getNumTiles()), constant(b, loc, op.getTranspose()), result});
-  Value loaded = LLVM::LoadOp::create(b, loc, flat, result, /*alignment=*/4);
-  op.replaceAllUsesWith(vector::ShapeCastOp::create(b, loc, type, loaded).getResult());
-  op.erase();
-  return success();
-}
-
 static LogicalResult convert(NVVM::LdMatrixOp op, ModelKernel &kernel) {
   if (op.getEltType() != NVVM::LdStMatrixEltType::B16)
     return op.emitOpError("expected elements of 16 bits, which the model has, but got '")
@@ -416,8 +399,7 @@ LogicalResult mlir::flashattn::model::convertOp(Operation *op, ModelKernel &kern
       .Case([&](gpu::GridDimOp op) { return convertNumber(op, kernel, 9); })
       .Case<gpu::LaneIdOp, gpu::DynamicSharedMemoryOp, gpu::ShuffleOp, VoteOp,
             nvgpu::DeviceAsyncCopyOp, nvgpu::DeviceAsyncCreateGroupOp, nvgpu::DeviceAsyncWaitOp,
-            nvgpu::LdMatrixOp, NVVM::LdMatrixOp, NVVM::MmaOp>(
-          [&](auto op) { return convert(op, kernel); })
+            NVVM::LdMatrixOp, NVVM::MmaOp>([&](auto op) { return convert(op, kernel); })
       .Case([&](gpu::BarrierOp op) { return convertPlain(op, kernel, "BlockBarrier"); })
       .Case([&](NVVM::CpAsyncCommitGroupOp op) { return convertPlain(op, kernel, "CommitCopies"); })
       .Case([&](LaunchDependentsOp op) { return convertPlain(op, kernel, "LaunchDependents"); })

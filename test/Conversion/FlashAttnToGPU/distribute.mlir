@@ -13,10 +13,10 @@
 // CHECK: %[[WARP:.*]] = arith.divui %{{.*}}, %c32
 // CHECK: %[[WARPROW:.*]] = arith.muli %[[WARP]], %c16
 // The left-hand side comes by ldmatrix in the order of the accumulators.
-// CHECK: nvgpu.ldmatrix %{{.*}} {numTiles = 4 : i32, transpose = false} {{.*}} -> vector<4x2xf16>
+// CHECK: nvvm.ldmatrix %{{.*}} layout = #nvvm.mma_layout<row>, num = 4 : i32
 // CHECK: scf.for {{.*}} -> (vector<2xf32>, vector<2xf32>)
 // The right-hand side where it is used; m16n8k16 twice for 16 columns.
-// CHECK:   nvgpu.ldmatrix %{{.*}} {numTiles = 4 : i32, transpose = false}
+// CHECK:   nvvm.ldmatrix %{{.*}} layout = #nvvm.mma_layout<row>, num = 4 : i32
 // CHECK-COUNT-2: nvvm.mma.sync {{.*}} #nvvm.shape<m = 16, n = 8, k = 16>
 // CHECK:   arith.select %{{.*}} : vector<8xi1>, vector<8xf32>
 // A row max: a tree in the thread, two shuffles within four lanes.
@@ -89,9 +89,9 @@ func.func @softmax(%rows: memref<?xf32>, %end: index) {
 
 // Two row blocks a warp share every right-hand operand; the accumulators go in pairs to memory.
 // CHECK-LABEL: func @row_blocks
-// CHECK-COUNT-2: nvgpu.ldmatrix {{.*}} transpose = false
-// CHECK: nvgpu.ldmatrix {{.*}} transpose = true
-// CHECK-NOT: nvgpu.ldmatrix
+// CHECK-COUNT-2: nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<row>
+// CHECK: nvvm.ldmatrix {{.*}}layout = #nvvm.mma_layout<col>
+// CHECK-NOT: nvvm.ldmatrix
 // CHECK-COUNT-4: nvvm.mma.sync {{.*}}multiplicandAPtxType = #nvvm.mma_type<bf16>
 // CHECK: vector.store %{{.*}} {alignment = 4 : i64} : memref<?x16xbf16>, vector<2xbf16>
 func.func @row_blocks(%o: memref<?x16xbf16>) {
@@ -772,13 +772,18 @@ func.func @largest_bits(%thread: index, %q: memref<1x64x32xf16, #shared>, %k: me
 // CHECK: %[[KROW:.*]] = arith.addi %[[ROW]], %{{.*}}
 // CHECK: %[[FIRST:.*]] = arith.muli %[[PART]], %c32
 // CHECK: %[[QROW:.*]] = arith.addi %{{.*}}, %[[FIRST]]
-// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[KROW]], %{{.*}}] {numTiles = 4 : i32, transpose = false}
-// CHECK: %[[KNEXT:.*]] = arith.addi %[[KROW]], %c16
-// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[KNEXT]], %{{.*}}]
-// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[QROW]], %{{.*}}] {numTiles = 4 : i32, transpose = false}
+// Rows of 16 columns: the next 16 are 256 elements on.
+// CHECK: arith.muli %[[KROW]], %c16
+// CHECK: %[[KS:.*]] = llvm.inttoptr
+// CHECK: nvvm.ldmatrix %[[KS]] {{.*}}layout = #nvvm.mma_layout<row>
+// CHECK: %[[KNEXT:.*]] = llvm.getelementptr %[[KS]][256]
+// CHECK: nvvm.ldmatrix %[[KNEXT]]
+// CHECK: arith.muli %[[QROW]], %c16
+// CHECK: %[[QS:.*]] = llvm.inttoptr
+// CHECK: nvvm.ldmatrix %[[QS]] {{.*}}layout = #nvvm.mma_layout<row>
 // CHECK-COUNT-4: nvvm.mma.sync
-// CHECK: %[[QNEXT:.*]] = arith.addi %[[QROW]], %c16
-// CHECK: nvgpu.ldmatrix %{{.*}}[%c0, %[[QNEXT]], %{{.*}}]
+// CHECK: %[[QNEXT:.*]] = llvm.getelementptr %[[QS]][256]
+// CHECK: nvvm.ldmatrix %[[QNEXT]]
 // CHECK-COUNT-4: nvvm.mma.sync
 // CHECK-NOT: nvvm.mma.sync
 // CHECK: %[[TILE:.*]] = arith.muli %[[J]], %c64

@@ -13,7 +13,7 @@
 // AVX2-LABEL: @half
 // AVX2: schedule(<tile_m = 16,
 // SM80-LABEL: @half
-// SM80: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16>)
+// SM80: schedule(<tile_m = 128, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
 // PINNED-LABEL: @half
 // PINNED: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>)
 func.func @half(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
