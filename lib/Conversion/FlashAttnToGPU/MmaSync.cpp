@@ -88,33 +88,24 @@ private:
 };
 } // namespace
 
-/// Four 8x8 matrices of 16 bits from where the lanes' `places` say, vector<4x2>. By pointer, ptxas
-/// adds constants in the instruction; indices would become sums and bits whose parts LLVM shares
-/// between products, in registers.
-static Value loadMatrices(OpBuilder &b, Location loc, VectorTransferOpInterface tile,
-                          SharedPlaces &places, int64_t rows, int64_t chunks, bool transpose) {
-  Type element = tile.getVectorType().getElementType();
-  auto fragment = VectorType::get({4, 2}, element);
-  auto result =
-      LLVM::LLVMStructType::getLiteral(b.getContext(), SmallVector<Type>(4, b.getI32Type()));
+/// Four 8x8 matrices of 16 bits from where the lanes' `places` say: of each a pair of elements. By
+/// pointer, ptxas adds constants in the instruction; indices would become sums and bits whose parts
+/// LLVM shares between products, in registers.
+static SmallVector<Value> loadMatrices(OpBuilder &b, Location loc, VectorTransferOpInterface tile,
+                                       SharedPlaces &places, int64_t rows, int64_t chunks,
+                                       bool transpose) {
+  constexpr int64_t kMatrices = 4;
+  auto result = LLVM::LLVMStructType::getLiteral(b.getContext(),
+                                                 SmallVector<Type>(kMatrices, b.getI32Type()));
   auto shape = NVVM::LdStMatrixShapeAttr::get(b.getContext(), 8, 8);
-  Value words = NVVM::LdMatrixOp::create(b, loc, result, places.pointerTo(rows, chunks), /*num=*/4,
+  Value words = NVVM::LdMatrixOp::create(b, loc, result, places.pointerTo(rows, chunks), kMatrices,
                                          transpose ? NVVM::MMALayout::col : NVVM::MMALayout::row,
                                          shape, NVVM::LdStMatrixEltType::B16);
-  Value loaded = arith::ConstantOp::create(b, loc, b.getZeroAttr(fragment));
-  for (int64_t i = 0; i < 4; ++i) {
-    Value pair = LLVM::BitcastOp::create(b, loc, VectorType::get({2}, element),
-                                         LLVM::ExtractValueOp::create(b, loc, words, i));
-    loaded = vector::InsertOp::create(b, loc, pair, loaded, i);
-  }
-  return loaded;
-}
-
-/// The four operand registers of what `loadMatrices` loads.
-static SmallVector<Value> extractPairs(OpBuilder &b, Location loc, Value loaded) {
+  auto pairType = VectorType::get({2}, tile.getVectorType().getElementType());
   SmallVector<Value> pairs;
-  for (int64_t i = 0; i < 4; ++i)
-    pairs.push_back(vector::ExtractOp::create(b, loc, loaded, i));
+  for (int64_t i = 0; i < kMatrices; ++i)
+    pairs.push_back(
+        LLVM::BitcastOp::create(b, loc, pairType, LLVM::ExtractValueOp::create(b, loc, words, i)));
   return pairs;
 }
 
@@ -143,9 +134,10 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
                         arith::DivUIOp::create(b, loc, lane, index(16)));
     for (int64_t r = 0; r < layout.rowBlocks; ++r)
       for (int64_t k = 0; k < columns; k += 16) {
-        Value loaded = loadMatrices(b, loc, op, places, 16 * r, k / 8, /*transpose=*/false);
-        auto split = vector::ToElementsOp::create(b, loc, loaded);
-        elements.append(split->result_begin(), split->result_end());
+        for (Value pair : loadMatrices(b, loc, op, places, 16 * r, k / 8, /*transpose=*/false)) {
+          auto split = vector::ToElementsOp::create(b, loc, pair);
+          elements.append(split->result_begin(), split->result_end());
+        }
       }
   }
   return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
@@ -158,9 +150,7 @@ Value Distributor::contractShared(vector::TransferReadOp lhs, vector::TransferRe
   SharedPlaces places(b, loc, lhs, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
                       arith::DivUIOp::create(b, loc, lane, index(16)));
   auto loadRows = [&](int64_t r, int64_t k) {
-    return extractPairs(b, loc,
-                        loadMatrices(b, loc, lhs, places, 16 * r, k / 8,
-                                     /*transpose=*/false));
+    return loadMatrices(b, loc, lhs, places, 16 * r, k / 8, /*transpose=*/false);
   };
   return multiplyHalf(loadRows, layout.rowBlocks, rhs, transposed, acc,
                       lhs.getVectorType().getDimSize(1),
@@ -182,7 +172,7 @@ Value Distributor::contractTransposed(vector::TransferReadOp lhs, vector::Transf
   SharedPlaces places(b, loc, lhs, add(mul(high, 8), inMatrix),
                       add(mul(rowWarp, 2 * rowBlocks), low));
   auto loadRows = [&](int64_t r, int64_t k) {
-    return extractPairs(b, loc, loadMatrices(b, loc, lhs, places, k, 2 * r, /*transpose=*/true));
+    return loadMatrices(b, loc, lhs, places, k, 2 * r, /*transpose=*/true);
   };
   return multiplyHalf(loadRows, rowBlocks, rhs, /*transposed=*/false, acc, type.getDimSize(0),
                       nSize, part);
@@ -278,9 +268,9 @@ Value Distributor::multiplyHalf(function_ref<SmallVector<Value>(int64_t, int64_t
     for (int64_t r = 0; r < rowBlocks; ++r)
       a.push_back(lhsAt(r, k));
     for (int64_t n = 0; n < nSize; n += 16) {
-      Value loaded = transposed ? loadMatrices(b, loc, rhs, places, n, k / 8, /*transpose=*/false)
-                                : loadMatrices(b, loc, rhs, places, k, n / 8, /*transpose=*/true);
-      SmallVector<Value> operands = extractPairs(b, loc, loaded);
+      SmallVector<Value> operands =
+          transposed ? loadMatrices(b, loc, rhs, places, n, k / 8, /*transpose=*/false)
+                     : loadMatrices(b, loc, rhs, places, k, n / 8, /*transpose=*/true);
       for (int64_t half = 0; half < 2; ++half)
         for (int64_t r = 0; r < rowBlocks; ++r)
           mma(a[r], ValueRange(operands).slice(2 * half, 2),

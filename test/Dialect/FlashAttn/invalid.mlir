@@ -184,8 +184,13 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'warps' to be a multiple of 'column_warps', 3, but got 4}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 3>} { return }
+// expected-error@+1 {{expected schedule field 'column_warps' to be a power of 2 but got 3}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 6, stages = 2, lanes = 4, dot_type = f16, column_warps = 3>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'warps' to be a multiple of 'column_warps', 4, but got 2}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 2, stages = 2, lanes = 4, dot_type = f16, column_warps = 4>} { return }
 
 // -----
 

@@ -393,6 +393,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError()
            << "expected schedule field 'queries_in_registers' only without roles, whose "
               "products read the queries from shared memory";
+  if (!llvm::isPowerOf2_64(columnWarps))
+    return emitError() << "expected schedule field 'column_warps' to be a power of 2 but got "
+                       << columnWarps;
   if (warps % columnWarps != 0)
     return emitError() << "expected schedule field 'warps' to be a multiple of 'column_warps', "
                        << columnWarps << ", but got " << warps;
