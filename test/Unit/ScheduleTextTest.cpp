@@ -145,7 +145,7 @@ TEST_F(ScheduleText, TrialsOfGradients) {
     }
     auto any = [&](auto &&has) { return llvm::any_of(all, has); };
     EXPECT_EQ(any([](auto &f) { return f.apart && f.tileQ; }), chip != "cpu");
-    EXPECT_EQ(any([](auto &f) { return f.columnWarps == 2; }), chip == "sm_80");
+    EXPECT_EQ(any([](auto &f) { return f.columnWarps == 2; }), chip != "cpu");
     EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 64 && f.apart; }), chip == "sm_90a");
     EXPECT_EQ(any([](auto &f) { return f.roles && f.tileM == 128 && f.warps == 8; }),
               chip == "sm_90a");
