@@ -92,9 +92,10 @@ Candidates warpgroups::getCandidates(AttentionBackwardOp op) {
     if (mask.shape != MaskShape::Triangular && roles.claimsBelow)
       roles.section = 4;
     // Two places for what is added and two stages are on an H100 1 to 4 % faster than one place and
-    // three stages, which take as much memory. But where a bias or a keep is loaded beside the tiles
-    // a step is longer, and these are 12 to 13 % faster.
-    bool loads = (op.getBias() || op.getKeep()) && !op.getDeterministic();
+    // three stages, which take as much memory. But where a bias is loaded beside the tiles a step
+    // is longer, and these are 12 to 13 % faster; of a keep only where it cuts most tiles, and of
+    // documents, which it seldom does, 2 % slower.
+    bool loads = op.getBias() && !op.getDeterministic();
     if (byOthers && loads)
       roles.addStages = 1;
     add(2 * kRows, kRows, byOthers && !loads ? 2 : 3);

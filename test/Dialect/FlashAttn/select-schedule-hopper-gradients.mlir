@@ -97,7 +97,7 @@ func.func @bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memr
 
 // A keep is loaded in the tiles alone that it cuts.
 // CHECK-LABEL: @keep
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
   flashattn.attention_backward ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
@@ -197,7 +197,7 @@ func.func @causal_bias(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %d
 
 // a keep
 // CHECK-LABEL: @causal_keep
-// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 3
+// CHECK: schedule(<tile_m = 128, tile_n = 64, warps = 8, stages = 2
 func.func @causal_keep(%q: memref<?x?x?x128xf16>, %dq: memref<?x?x?x128xf16>, %dk: memref<?x?x?x128xf16>, %dv: memref<?x?x?x128xf16>, %lse: memref<?x?x?xf32>, %keep: memref<1x1x?x?xi1>) {
   flashattn.attention_backward mask(#flashattn.causal) ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?xf32>, memref<?x?x?x128xf16>) keep(%keep : memref<1x1x?x?xi1>)
