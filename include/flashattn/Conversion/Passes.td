@@ -77,6 +77,10 @@ def StageShared : Pass<"flashattn-stage-shared"> {
     first tile to its last. A loop over several intervals becomes one over their numbers, with
     a loop over one interval inside.
 
+    Tiles that warps compute for each other go through shared memory too: those that a product
+    takes over their rows and, where warps share rows (`column_warps`), all that a product takes
+    on its left. Warps meet once before the first product of what they have written.
+
     Example: test/Conversion/FlashAttnToGPU/stage-shared.mlir
   }];
   let dependentDialects = [
@@ -91,7 +95,9 @@ def Distribute : Pass<"flashattn-distribute"> {
     A tile value `vector<MxNxT>` becomes one vector per thread in the order of the
     accumulators of `mma.sync` m16n8: with row block r, column group g of 8, half h
     and column c, element `r*N/2 + 4g + 2h + c` is row `16(r + R*warp) + lane/4 + 8h`
-    and column `8g + 2(lane%4) + c`. Elementwise ops act on these vectors, a row
+    and column `8g + 2(lane%4) + c`. Where C warps share rows (`column_warps`) N is a warp's N/C
+    columns, of which warp w has those from `w / (warps/C) * N/C` on, and its rows are those of
+    warp `w % (warps/C)`. Elementwise ops act on these vectors, a row
     reduction is a tree and two shuffles within four lanes, a contraction is
     `mma.sync` with its right-hand side loaded from shared memory by `ldmatrix`, and a
     `hopper.wgmma` takes and gives the same vectors.
@@ -100,7 +106,7 @@ def Distribute : Pass<"flashattn-distribute"> {
   }];
   let dependentDialects = [
     "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::memref::MemRefDialect",
-    "::mlir::nvgpu::NVGPUDialect", "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
     "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
@@ -125,6 +131,9 @@ def ConvertMathToNVVM : Pass<"flashattn-math-to-nvvm"> {
     go the same way, tanh to `tanh.approx` where its flags allow an approximation (`afn`). Other
     ops that a score modification may hold are expanded or approximated by polynomials. What
     has no lowering is an error at its location.
+
+    In kernels for other chips two f32 become a word of bf16 in one instruction
+    (`cvt.rn.bf16x2.f32`).
 
     In kernels for chips with warpgroups elements of 16 bits stay in pairs, a register each: bf16 is
     extended by shifting and masking, and what is to be 0 where others are gets a mask of both (`set`

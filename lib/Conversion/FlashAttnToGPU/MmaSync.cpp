@@ -146,7 +146,7 @@ Value Distributor::loadTileFromShared(vector::TransferReadOp op) {
 /// lhs[m,k] times rhs, both in shared memory, of this warp's rows and columns.
 Value Distributor::contractShared(vector::TransferReadOp lhs, vector::TransferReadOp rhs,
                                   bool transposed, Value acc) {
-  auto type = cast<VectorType>(rhs.getVectorType());
+  VectorType type = rhs.getVectorType();
   SharedPlaces places(b, loc, lhs, add(warpRow, arith::AndIOp::create(b, loc, lane, index(15))),
                       arith::DivUIOp::create(b, loc, lane, index(16)));
   auto loadRows = [&](int64_t r, int64_t k) {

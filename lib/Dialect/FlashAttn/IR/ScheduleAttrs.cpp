@@ -252,8 +252,10 @@ ScheduleAttr ScheduleAttr::withoutRoles() const {
 ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   ScheduleFields fields = getFields();
   fields.splits = splits;
-  if (splits == 1)
-    fields.minPartTiles = ScheduleFields().minPartTiles, fields.shortPartTiles = 0;
+  if (splits == 1) {
+    fields.minPartTiles = ScheduleFields().minPartTiles;
+    fields.shortPartTiles = ScheduleFields().shortPartTiles;
+  }
   return get(getContext(), fields);
 }
 
