@@ -284,7 +284,7 @@ LogicalResult Distributor::elementwise(Operation *op) {
     APInt factor;
     auto known = columnParts.find(product.getLhs());
     if (known != columnParts.end() && matchPattern(product.getRhs(), m_ConstantInt(&factor)))
-      splitColumns(product, factor.getSExtValue(), ColumnParts(known->second));
+      splitColumns(product, factor.getSExtValue(), NumberParts(known->second));
   }
   return success();
 }
@@ -299,37 +299,35 @@ Value Distributor::firstColumn(int64_t columns) {
   return columnWarp ? mul(columnWarp, layout.warpColumns(columns)) : index(0);
 }
 
-/// The numbers of the columns that this thread holds.
-Distributor::ColumnParts Distributor::numberParts(VectorType columns) {
-  VectorType mine = layout.threadType(columns);
-  ColumnParts parts;
-  parts.thread = arith::IndexCastOp::create(b, loc, mine.getElementType(),
-                                            add(firstColumn(columns.getDimSize(1)), laneColumn));
-  for (int64_t i = 0; i < mine.getNumElements(); ++i)
-    parts.constants.push_back(8 * (i / 2) + i % 2);
+/// Row numbers (`type` vector<Mx1>) or column numbers (vector<1xN>) of what this thread
+/// holds: a part that is constant by element and one that depends on the thread alone.
+Distributor::NumberParts Distributor::numberParts(VectorType type) {
+  bool columns = layout.isColumn(type);
+  NumberParts parts;
+  parts.thread = columns ? add(firstColumn(type.getDimSize(1)), laneColumn) : add(warpRow, laneRow);
+  if (Type element = type.getElementType(); !element.isIndex())
+    parts.thread = arith::IndexCastOp::create(b, loc, element, parts.thread);
+  for (int64_t i = 0; i < layout.threadType(type).getNumElements(); ++i)
+    parts.constants.push_back((columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2));
   return parts;
 }
 
-/// Row numbers (`type` vector<Mx1>) or column numbers (vector<1xN>) of what this thread
-/// holds: a part that is constant by element and one that depends on the thread alone.
+Value Distributor::getConstants(const NumberParts &parts, VectorType type) {
+  SmallVector<Attribute> constants = llvm::map_to_vector(parts.constants, [&](int64_t v) {
+    return Attribute(b.getIntegerAttr(type.getElementType(), v));
+  });
+  return arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, constants));
+}
+
 Value Distributor::numbers(VectorType type) {
   VectorType mine = layout.threadType(type);
-  bool columns = layout.isColumn(type);
-  Type element = type.getElementType();
-  SmallVector<Attribute> constants;
-  for (int64_t i = 0; i < mine.getNumElements(); ++i)
-    constants.push_back(
-        b.getIntegerAttr(element, (columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2)));
-  Value base = columns ? add(firstColumn(type.getDimSize(1)), laneColumn) : add(warpRow, laneRow);
-  if (!element.isIndex())
-    base = arith::IndexCastOp::create(b, loc, element, base);
-  Value spread = vector::BroadcastOp::create(b, loc, mine, base);
-  Value fixed = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(mine, constants));
-  return arith::AddIOp::create(b, loc, spread, fixed);
+  NumberParts parts = numberParts(type);
+  Value spread = vector::BroadcastOp::create(b, loc, mine, parts.thread);
+  return arith::AddIOp::create(b, loc, spread, getConstants(parts, mine));
 }
 
 /// Remembers that `columns` is `factor` times the numbers `from`.
-void Distributor::splitColumns(Value columns, int64_t factor, ColumnParts from) {
+void Distributor::splitColumns(Value columns, int64_t factor, NumberParts from) {
   Value scale = arith::ConstantIntOp::create(b, loc, factor, 32);
   from.thread = b.createOrFold<arith::MulIOp>(loc, from.thread, scale);
   for (int64_t &constant : from.constants)
@@ -342,18 +340,16 @@ void Distributor::splitColumns(Value columns, int64_t factor, ColumnParts from) 
 /// thread has all of its registers in use, and ptxas spills for the differences. Limits of a
 /// mask stay clear of overflow by far more than a tile's columns.
 LogicalResult Distributor::compareColumns(arith::CmpIOp op) {
-  const ColumnParts &parts = columnParts.at(op.getRhs());
+  const NumberParts &parts = columnParts.at(op.getRhs());
   Value rows = mapped(op.getLhs());
   if (!rows)
     return op.emitOpError() << "has no distribution to threads of its operand "
                             << op.getLhs().getType();
   auto type = cast<VectorType>(rows.getType());
   Value thread = vector::BroadcastOp::create(b, loc, type, parts.thread);
-  SmallVector<Attribute> constants = llvm::map_to_vector(
-      parts.constants, [&](int64_t v) -> Attribute { return b.getI32IntegerAttr(v); });
-  Value fixed = arith::ConstantOp::create(b, loc, DenseElementsAttr::get(type, constants));
-  values[op] = arith::CmpIOp::create(b, loc, op.getPredicate(),
-                                     arith::SubIOp::create(b, loc, rows, thread), fixed);
+  values[op] =
+      arith::CmpIOp::create(b, loc, op.getPredicate(), arith::SubIOp::create(b, loc, rows, thread),
+                            getConstants(parts, type));
   return success();
 }
 
@@ -431,7 +427,7 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
     if (flatColumn && isStep(op.getSource()) && source.getElementType().isInteger(32))
       splitColumns(op.getSource(), 1, numberParts(source));
     if (auto known = columnParts.find(op.getSource()); known != columnParts.end()) {
-      ColumnParts spread{known->second.thread, {}};
+      NumberParts spread{known->second.thread, {}};
       for (int64_t i : mask)
         spread.constants.push_back(known->second.constants[i]);
       columnParts[op] = std::move(spread);

@@ -150,13 +150,14 @@ private:
   Value mapped(Value v);
   bool isDistributed(Type type) const;
 
-  /// Column values as a part of the thread's own and a constant for each element.
-  struct ColumnParts {
+  /// Row or column values as a part of the thread's own and a constant for each element.
+  struct NumberParts {
     Value thread;
     SmallVector<int64_t> constants;
   };
-  ColumnParts numberParts(VectorType columns);
-  void splitColumns(Value columns, int64_t factor, ColumnParts from);
+  NumberParts numberParts(VectorType type);
+  Value getConstants(const NumberParts &parts, VectorType type);
+  void splitColumns(Value columns, int64_t factor, NumberParts from);
   LogicalResult compareColumns(arith::CmpIOp op);
 
   RewriterBase &b;
@@ -165,7 +166,7 @@ private:
   ThreadLayout layout;
   bool hasRoles = false, hasProducts = false;
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
-  DenseMap<Value, ColumnParts> columnParts; ///< of 32-bit column numbers and their multiples
+  DenseMap<Value, NumberParts> columnParts; ///< of 32-bit column numbers and their multiples
   DenseSet<Operation *> unordered; ///< loads of which a thread may have any columns of a row
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
   Value columnWarp; ///< number of this warp among those with its rows; null where it is alone
