@@ -71,15 +71,17 @@ TEST_F(ScheduleText, Refusals) {
   EXPECT_EQ(
       complete("tile_m = 64, depth = 2"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, short_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles "
-      "but got depth");
+      "min_part_tiles, short_part_tiles, narrow_blocks, tile_q, column_warps, "
+      "queries_in_registers, "
+      "apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
             "expected an integer as schedule field tile_n but got 'x'");
   EXPECT_EQ(
       complete("tile_n = 64, depth = 2, roles = <consumers = 1>"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, short_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles "
-      "but got depth");
+      "min_part_tiles, short_part_tiles, narrow_blocks, tile_q, column_warps, "
+      "queries_in_registers, "
+      "apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),
             "expected f16, bf16 or f32 as schedule field dot_type but got 'f64'");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, queries_in_registers = 1"),

@@ -360,7 +360,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "depth": 2}),
         ArgumentError,
-        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, min_part_tiles, short_part_tiles, tile_q, column_warps, queries_in_registers, apart, roles but got depth",
+        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, min_part_tiles, short_part_tiles, narrow_blocks, tile_q, column_warps, queries_in_registers, apart, roles but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule=[]),

@@ -52,9 +52,9 @@ def MapToGPU : Pass<"flashattn-map-to-gpu"> {
     and the last of several kernels of an op begin with the last head.
     The body still works on whole tiles, in a `flashattn.on_threads` with the schedule.
 
-    `flashattn.count_splits` becomes arithmetic on the number of multiprocessors. A block of
-    programs over parts of the keys lets the kernel that merges them start
-    (`flashattn.launch_dependents`), and one of programs that lead those that follow; a block of these
+    `flashattn.count_splits` and `flashattn.prefers_narrow` become arithmetic on the number of
+    multiprocessors. A block of programs over parts of the keys lets the kernel that merges them
+    start (`flashattn.launch_dependents`), and one of programs that lead those that follow; a block of these
     waits (`flashattn.wait_prerequisite_grids`) where it first touches memory. So it is in blocks that
     `flashattn-specialize-warps` makes, but that these wait when what they keep is on its way. A block
     that awaits sums (`flashattn.await_added`) waits for the kernel before it at its end.

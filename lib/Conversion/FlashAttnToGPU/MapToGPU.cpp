@@ -103,43 +103,99 @@ static LogicalResult mapToGPU(RewriterBase &b, ProgramOp program) {
   return success();
 }
 
-/// A part for each multiprocessor, of `min_part_tiles` at least: it asks for as many bytes at once
-/// as memory brings, and merging costs less the fewer there are. Without roles a block asks for
-/// less, and two share a multiprocessor. Where parts would be short, a tile takes longer to be
-/// worked on than to come: then as many as run at once. And none that would be left without tiles,
-/// which merging would wait for all the same.
-static void countSplits(RewriterBase &b, CountSplitsOp op) {
-  Location loc = op.getLoc();
-  b.setInsertionPoint(op);
-  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, loc, v); };
-  auto divide = [&](Value x, Value y) { return b.createOrFold<arith::DivUIOp>(loc, x, y); };
-  auto ceilDivide = [&](Value x, Value y) { return b.createOrFold<arith::CeilDivUIOp>(loc, x, y); };
-  auto min = [&](Value x, Value y) { return b.createOrFold<arith::MinUIOp>(loc, x, y); };
-  auto max = [&](Value x, Value y) { return b.createOrFold<arith::MaxUIOp>(loc, x, y); };
-  constexpr int64_t kBlocksWithoutRoles = 2;
-  ScheduleAttr schedule = op.getSchedule();
-  RolesAttr roles = schedule.getRoles();
-  Value one = index(1), programs = max(op.getPrograms(), one), tiles = op.getKeyTiles();
-  Value most = min(divide(tiles, index(schedule.getMinPartTiles())), index(schedule.getSplits()));
-  Value multiprocessors = MultiprocessorCountOp::create(b, loc);
-  auto countParts = [&](int64_t blocks) {
-    Value places = b.createOrFold<arith::MulIOp>(loc, multiprocessors, index(blocks));
-    return max(min(divide(places, programs), most), one);
-  };
-  Value parts = countParts(roles ? 1 : kBlocksWithoutRoles);
-  if (roles && roles.getBlocks() > 1 && schedule.getShortPartTiles() > 0) {
-    Value isShort =
-        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ule, ceilDivide(tiles, parts),
-                              index(schedule.getShortPartTiles()));
-    // One part alone is not merged.
-    Value isMerged = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ugt, parts, one);
-    parts = arith::SelectOp::create(b, loc, arith::AndIOp::create(b, loc, isShort, isMerged),
-                                    countParts(roles.getBlocks()), parts);
+namespace {
+/// How programs of few queries fill the machine: in how many parts of the keys, and in which
+/// blocks.
+class Occupancy : TileBuilder {
+public:
+  Occupancy(OpBuilder &b, Location loc, ScheduleAttr schedule, Value programs)
+      : TileBuilder(b, loc), schedule(schedule), roles(schedule.getRoles()),
+        programs(max(programs, index(1))), multiprocessors(MultiprocessorCountOp::create(b, loc)) {}
+
+  /// A part for each multiprocessor, of `min_part_tiles` at least: it asks for as many bytes at
+  /// once as memory brings, and merging costs less the fewer there are. Without roles a block asks
+  /// for less, and two share a multiprocessor. And none that would be left without tiles, which
+  /// merging would wait for all the same.
+  Value countParts(Value tiles) {
+    constexpr int64_t kBlocksWithoutRoles = 2;
+    Value parts = fillPlaces(tiles, roles ? 1 : kBlocksWithoutRoles);
+    if (roles) {
+      parts = leaveWhole(tiles, parts);
+      if (roles.getBlocks() > 1 && schedule.getShortPartTiles() > 0)
+        parts = cutShort(tiles, parts);
+      if (roles.getBlocks() == 1)
+        parts = evenOut(tiles, parts);
+    }
+    // Each program takes as many as the first.
+    return max(ceilDivide(tiles, max(ceilDivide(tiles, parts), index(1))), index(1));
   }
-  // Each program takes as many as the first.
-  parts = ceilDivide(tiles, max(ceilDivide(tiles, parts), one));
-  b.replaceOp(op, max(parts, one));
-}
+
+  /// Whether narrow blocks, all of which run at once, are done as soon as wide ones. One that is
+  /// alone asks for half as many bytes: it has 7/8 of its multiprocessor's share of the rate,
+  /// whoever else has less to do.
+  Value areNarrowAsFast() {
+    Value alone = div(mul(multiprocessors, 8), index(7));
+    Value fits = less(programs, add(mul(multiprocessors, schedule.getNarrowBlocks()), index(1)));
+    Value areFast = less(max(programs, alone), add(estimate(programs), index(1)));
+    return both(fits, areFast);
+  }
+
+private:
+  Value ceilDivide(Value x, Value y) { return b.createOrFold<arith::CeilDivUIOp>(loc, x, y); }
+  Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
+
+  /// As many parts as run at once where a multiprocessor has so many blocks.
+  Value fillPlaces(Value tiles, int64_t blocks) {
+    Value most = min(div(tiles, index(schedule.getMinPartTiles())), index(schedule.getSplits()));
+    return max(min(div(mul(multiprocessors, blocks), programs), most), index(1));
+  }
+
+  /// Merging takes as long as a few tiles: where it saves fewer there is one part.
+  Value leaveWhole(Value tiles, Value parts) {
+    constexpr int64_t kMergeTiles = 3;
+    Value saved = sub(tiles, ceilDivide(tiles, parts));
+    return select(less(saved, index(kMergeTiles)), index(1), parts);
+  }
+
+  /// Where parts are short a tile takes longer to be worked on than to come: then as many as run at
+  /// once. But two parts only where they leave a tenth of the multiprocessors without work.
+  Value cutShort(Value tiles, Value parts) {
+    constexpr int64_t kFew = 2, kBusy = 9, kOf = 10;
+    Value isShort = less(ceilDivide(tiles, parts), index(schedule.getShortPartTiles() + 1));
+    Value leaveIdle = less(mul(mul(programs, parts), kOf), mul(multiprocessors, kBusy));
+    Value least = select(leaveIdle, index(kFew), index(kFew + 1));
+    Value cut = select(isShort, fillPlaces(tiles, roles.getBlocks()), parts);
+    return select(less(parts, least), parts, cut);
+  }
+
+  /// Of more programs than multiprocessors some are alone at the end, when a multiprocessor cannot
+  /// ask for all that memory brings. Long ones are cut where that saves a good part, so that the
+  /// last are short.
+  Value evenOut(Value tiles, Value parts) {
+    constexpr int64_t kParts = 4, kLong = 64, kGoodPart = 6;
+    if (schedule.getSplits() < kParts)
+      return parts;
+    Value whole = mul(estimate(programs), kParts), cut = estimate(mul(programs, kParts));
+    int64_t least = std::max(kLong, kParts * schedule.getMinPartTiles());
+    Value pays = both(less(index(least - 1), tiles), less(multiprocessors, programs));
+    pays = both(pays, less(whole, mul(sub(whole, cut), kGoodPart)));
+    return select(pays, index(kParts), parts);
+  }
+
+  /// Time of `count` programs, where 1 is that in which the machine reads what one reads. Of its
+  /// rate a multiprocessor alone has at most 3/2 of its share.
+  Value estimate(Value count) {
+    Value places = mul(multiprocessors, roles.getBlocks());
+    Value rounds = mul(div(count, places), places), last = sub(count, rounds);
+    Value alone = mul(ceilDivide(last, multiprocessors), multiprocessors);
+    return add(rounds, max(last, div(mul(alone, 2), index(3))));
+  }
+
+  ScheduleAttr schedule;
+  RolesAttr roles;
+  Value programs, multiprocessors;
+};
+} // namespace
 
 namespace {
 struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
@@ -147,7 +203,16 @@ struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
     SmallVector<ProgramOp> programs;
     getOperation()->walk([&](ProgramOp program) { programs.push_back(program); });
     IRRewriter rewriter(&getContext());
-    getOperation()->walk([&](CountSplitsOp op) { countSplits(rewriter, op); });
+    getOperation()->walk([&](CountSplitsOp op) {
+      rewriter.setInsertionPoint(op);
+      Occupancy occupancy(rewriter, op.getLoc(), op.getSchedule(), op.getPrograms());
+      rewriter.replaceOp(op, occupancy.countParts(op.getKeyTiles()));
+    });
+    getOperation()->walk([&](PrefersNarrowOp op) {
+      rewriter.setInsertionPoint(op);
+      Occupancy occupancy(rewriter, op.getLoc(), op.getSchedule(), op.getPrograms());
+      rewriter.replaceOp(op, occupancy.areNarrowAsFast());
+    });
     for (ProgramOp program : programs)
       if (failed(mapToGPU(rewriter, program)))
         return signalPassFailure();

@@ -26,7 +26,8 @@ struct RolesRow {
       queryStages, claimsBelow, pack, joins;
 };
 struct DecodeRow {
-  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, shortPartTiles;
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, shortPartTiles,
+      narrowBlocks;
 };
 } // namespace
 
@@ -89,7 +90,11 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         fields.splits = kDecodeSplits;
         fields.minPartTiles = row.minPartTiles;
         fields.shortPartTiles = row.shortPartTiles;
+        fields.narrowBlocks = row.narrowBlocks;
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+        // Where there is no room for what else the scores have.
+        if (std::exchange(fields.narrowBlocks, 0) != 0)
+          candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   MaskClass mask = classifyMask(op.getVisibleSets());
   for (const RolesRow &row : kRolesTable) {
@@ -343,6 +348,10 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
        {explainLateRefusal(op, schedule), explainJoinRefusal(op, schedule)})
     if (!reason.empty())
       return reason;
+  if (int64_t blocks = schedule.getNarrowBlocks())
+    if (std::string reason = warpgroups::explainRefusal(op, schedule.withNarrowBlocks(), machine);
+        !reason.empty())
+      return llvm::formatv("in {0} narrow blocks: {1}", blocks, reason);
   if (schedule.joinsKeys() && schedule.getSplits() > 1)
     return llvm::formatv("expected joins 0 where keys are cut into parts but got splits {0}",
                          schedule.getSplits());

@@ -174,6 +174,26 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'narrow_blocks' only with splits and one consumer but got 3 without}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, narrow_blocks = 3>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'narrow_blocks' only with splits and one consumer but got 3 without}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, narrow_blocks = 3, roles = <consumers = 2, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1>>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'tile_n' to be a multiple of 2 'lanes', 32, with narrow_blocks but got 48}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 16, dot_type = f16, splits = 2, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1>>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'narrow_blocks' between 0 and 8 but got 9}}
+func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, narrow_blocks = 9>} { return }
+
+// -----
+
 // expected-error@+1 {{expected 'false'}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, queries_in_registers = 1>} { return }
 

@@ -57,6 +57,27 @@ func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<
 
 // -----
 
+// Whole programs in narrow blocks too, with half as many keys a tile and their share of the registers.
+#narrow = #flashattn.schedule<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, splits = 16, min_part_tiles = 1, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 4, section = 1, blocks = 2>>
+// CHECK-LABEL: func @narrow
+// CHECK: %[[ONE:.*]] = arith.cmpi eq, %{{.*}}, %c1
+// CHECK: scf.if %[[ONE]] {
+// CHECK: %[[NARROW:.*]] = flashattn.prefers_narrow %{{.*}} schedule(<{{.*}}narrow_blocks = 3,
+// CHECK: scf.if %[[NARROW]] {
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 120, producer_registers = 40, rescale = 4, section = 1, blocks = 3>>)
+// CHECK: } else {
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 4, section = 1, blocks = 2>>)
+// CHECK: flashattn.program {{.*}} schedule(<{{.*}}splits = 16, min_part_tiles = 1, narrow_blocks = 3,
+// CHECK: flashattn.combine
+func.func @narrow(%q: memref<?x8x1x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<?x8x1x64xf16>) {
+  flashattn.attention schedule(#narrow)
+      ins(%q, %k, %k : memref<?x8x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>)
+      outs(%o : memref<?x8x1x64xf16>)
+  return
+}
+
+// -----
+
 // Heads that share a tile; the parts' outputs are [B, H, N] whatever the op's layout. A sink is for
 // who merges.
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = bf16, pack = 4, splits = 16>

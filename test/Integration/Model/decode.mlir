@@ -4,6 +4,10 @@
 // RUN: flash-run %s --function=decode --device=model:sm_80 --model-seeds=3 --verify | FileCheck %s
 // RUN: flash-run %s --function=listed --device=model:sm_90a --model-seeds=3 --verify | FileCheck %s
 // RUN: flash-run %s --function=listed --device=model:sm_80 --model-seeds=3 --verify | FileCheck %s
+// RUN: flash-run %s --function=many --device=model:sm_90a --model-multiprocessors=4 --model-seeds=3 --verify --model-statistics | FileCheck %s --check-prefixes=NARROW,CHECK
+// NARROW: statistics of kernel 'many_kernel', 10 blocks:
+// Of each block the queries, and 5 tiles of 64 keys and values: wide ones would be 3.
+// NARROW: hopper.tma_load {{ *}}runs by threads of each warpgroup: 110
 // CHECK: model: 3 interleavings from seed 1, no report
 // CHECK: verify o: {{.*}}PASS
 
@@ -26,4 +30,14 @@ func.func @listed(%q: tensor<1x2x130x64xbf16>, %k: tensor<1x2x300x64xbf16>, %v: 
       keep(%keep : tensor<1x1x1x300xi1>)
       outs(%init : tensor<1x2x130x64xbf16>) -> tensor<1x2x130x64xbf16>
   return %o : tensor<1x2x130x64xbf16>
+}
+
+// More programs than multiprocessors, in narrow blocks.
+func.func @many(%q: tensor<2x20x1x64xf16>, %k: tensor<2x5x300x64xf16>, %v: tensor<2x5x300x64xf16>)
+    -> tensor<2x20x1x64xf16> {
+  %init = tensor.empty() : tensor<2x20x1x64xf16>
+  %o = flashattn.attention
+      ins(%q, %k, %v : tensor<2x20x1x64xf16>, tensor<2x5x300x64xf16>, tensor<2x5x300x64xf16>)
+      outs(%init : tensor<2x20x1x64xf16>) -> tensor<2x20x1x64xf16>
+  return %o : tensor<2x20x1x64xf16>
 }

@@ -148,8 +148,8 @@ bool RolesFields::operator==(const RolesFields &o) const {
 bool ScheduleFields::operator==(const ScheduleFields &o) const {
   auto tie = [](const ScheduleFields &f) {
     return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
-                    f.minPartTiles, f.shortPartTiles, f.tileQ, f.columnWarps, f.queriesInRegisters,
-                    f.apart, f.roles);
+                    f.minPartTiles, f.shortPartTiles, f.narrowBlocks, f.tileQ, f.columnWarps,
+                    f.queriesInRegisters, f.apart, f.roles);
   };
   return tie(*this) == tie(o);
 }
@@ -216,21 +216,14 @@ ScheduleAttr ScheduleAttr::getVerified(function_ref<InFlightDiagnostic()> emitEr
 }
 
 ScheduleFields ScheduleAttr::getFields() const {
-  return {getTileM(),
-          getTileN(),
-          getWarps(),
-          getStages(),
-          getLanes(),
-          getDotType(),
-          getPack(),
-          getSplits(),
-          getMinPartTiles(),
-          getShortPartTiles(),
-          getTileQ(),
-          getColumnWarps(),
-          getQueriesInRegisters(),
-          getApart(),
-          getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
+  return {getTileM(),        getTileN(),
+          getWarps(),        getStages(),
+          getLanes(),        getDotType(),
+          getPack(),         getSplits(),
+          getMinPartTiles(), getShortPartTiles(),
+          getNarrowBlocks(), getTileQ(),
+          getColumnWarps(),  getQueriesInRegisters(),
+          getApart(),        getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
 }
 
 ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
@@ -244,7 +237,7 @@ ScheduleAttr ScheduleAttr::withoutRoles() const {
   fields.roles.reset();
   fields.warps = getWarpsOfRows();
   fields.columnWarps = 1;
-  fields.shortPartTiles = 0;
+  fields.shortPartTiles = fields.narrowBlocks = 0;
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
@@ -254,8 +247,22 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   fields.splits = splits;
   if (splits == 1) {
     fields.minPartTiles = ScheduleFields().minPartTiles;
-    fields.shortPartTiles = ScheduleFields().shortPartTiles;
+    fields.shortPartTiles = fields.narrowBlocks = 0;
   }
+  return get(getContext(), fields);
+}
+
+ScheduleAttr ScheduleAttr::withNarrowBlocks() const {
+  // What a warpgroup's threads have of a multiprocessor's registers, which come in eights.
+  constexpr int64_t kRegisters = 512, kEach = 8, kProducer = 40;
+  ScheduleFields fields = withSplits(1).getFields();
+  RolesFields &roles = *fields.roles;
+  fields.tileN /= 2;
+  roles.blocks = getNarrowBlocks();
+  int64_t groups = roles.consumers + 1;
+  int64_t given = kRegisters / (roles.blocks * groups) / kEach * kEach * groups;
+  roles.producerRegisters = std::min(roles.producerRegisters, kProducer);
+  roles.registers = (given - roles.producerRegisters) / roles.consumers / kEach * kEach;
   return get(getContext(), fields);
 }
 
@@ -353,24 +360,18 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
                                    FloatType dotType, int64_t pack, int64_t splits,
-                                   int64_t minPartTiles, int64_t shortPartTiles, int64_t tileQ,
-                                   int64_t columnWarps, std::optional<bool> queriesInRegisters,
+                                   int64_t minPartTiles, int64_t shortPartTiles,
+                                   int64_t narrowBlocks, int64_t tileQ, int64_t columnWarps,
+                                   std::optional<bool> queriesInRegisters,
                                    std::optional<bool> apart, RolesAttr roles) {
-  ScheduleFields fields{tileM,
-                        tileN,
-                        warps,
-                        stages,
-                        lanes,
-                        dotType,
-                        pack,
-                        splits,
-                        minPartTiles,
-                        shortPartTiles,
-                        tileQ,
-                        columnWarps,
-                        queriesInRegisters,
-                        apart,
-                        {}};
+  ScheduleFields fields{tileM,        tileN,
+                        warps,        stages,
+                        lanes,        dotType,
+                        pack,         splits,
+                        minPartTiles, shortPartTiles,
+                        narrowBlocks, tileQ,
+                        columnWarps,  queriesInRegisters,
+                        apart,        {}};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);
   if (failed(verifier.result))
@@ -391,6 +392,13 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected schedule field 'short_part_tiles' only with splits and roles "
                           "but got "
                        << shortPartTiles << " without";
+  if (narrowBlocks != 0 && (splits == 1 || !roles || roles.getConsumers() != 1))
+    return emitError() << "expected schedule field 'narrow_blocks' only with splits and one "
+                          "consumer but got "
+                       << narrowBlocks << " without";
+  if (narrowBlocks != 0 && tileN % (2 * lanes) != 0)
+    return emitError() << "expected schedule field 'tile_n' to be a multiple of 2 'lanes', "
+                       << 2 * lanes << ", with narrow_blocks but got " << tileN;
   if (roles && queriesInRegisters)
     return emitError()
            << "expected schedule field 'queries_in_registers' only without roles, whose "

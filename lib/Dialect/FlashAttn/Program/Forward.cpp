@@ -36,7 +36,7 @@ public:
 private:
   // Several parts of the keys.
   void makeParts(Value programs);
-  void buildWithoutParts();
+  void buildWithoutParts(Value programs);
   void combineParts();
   // Key tiles by lists.
   void makeLists(Value heads, Value queryTiles);
@@ -75,17 +75,27 @@ private:
 
 /// Where all keys are one part nothing need be merged: the op's own program, and what follows is
 /// for more.
-void ForwardBuilder::buildWithoutParts() {
+void ForwardBuilder::buildWithoutParts(Value programs) {
   // A kernel of lists would cost more than a merge; and of packed heads only a merge has the sinks.
   if (op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1))
     return;
   Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, parts, index(1));
   auto branch = scf::IfOp::create(b, loc, isOne, /*withElseRegion=*/true);
   b.setInsertionPointToStart(branch.thenBlock());
-  auto whole = cast<AttentionOp>(b.clone(*op));
-  whole.setScheduleAttr(schedule.withSplits(1));
-  ForwardBuilder(whole, b).build();
-  whole.erase();
+  auto buildWhole = [&](ScheduleAttr ofWhole) {
+    auto whole = cast<AttentionOp>(b.clone(*op));
+    whole.setScheduleAttr(ofWhole);
+    ForwardBuilder(whole, b).build();
+    whole.erase();
+  };
+  if (schedule.getNarrowBlocks() != 0) {
+    Value isNarrow = PrefersNarrowOp::create(b, loc, programs, schedule);
+    auto blocks = scf::IfOp::create(b, loc, isNarrow, /*withElseRegion=*/true);
+    b.setInsertionPointToStart(blocks.thenBlock());
+    buildWhole(schedule.withNarrowBlocks());
+    b.setInsertionPointToStart(blocks.elseBlock());
+  }
+  buildWhole(schedule.withSplits(1));
   b.setInsertionPointToStart(branch.elseBlock());
 }
 
@@ -94,7 +104,7 @@ void ForwardBuilder::buildWithoutParts() {
 void ForwardBuilder::makeParts(Value programs) {
   parts =
       CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), schedule);
-  buildWithoutParts();
+  buildWithoutParts(programs);
   // One allocation for both: on a GPU each costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
   Value rows = parts;

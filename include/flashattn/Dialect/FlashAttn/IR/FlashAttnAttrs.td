@@ -196,6 +196,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
     | `min_part_tiles` (2 if left out) | with `splits`: the fewest key tiles of a part where there are several |
     | `short_part_tiles` (0 if left out) | with `splits` and `roles` of several `blocks`: parts of as many tiles and fewer, of one for each multiprocessor, are cut further, to as many as run at once |
+    | `narrow_blocks` (0 if left out) | with `splits` and `roles`: so many blocks to a multiprocessor, with half as many keys a tile, where there are more programs than multiprocessors and none is cut into parts. Without it as `blocks` says |
     | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries. Without it there may be none: programs of 128 keys and more of 16 bits add up those of queries too, each its share, unless they are `apart` |
     | `column_warps` (1 if left out) | of gradients, in programs that add up those of queries: warps that have the same rows of a tile, each its share of the columns. Products read less of shared memory so, through which the warps hand each other what they have of the weights |
     | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
@@ -207,6 +208,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
                         "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles, "int64_t":$shortPartTiles,
+                        "int64_t":$narrowBlocks,
                         "int64_t":$tileQ, "int64_t":$columnWarps,
                         OptionalParameter<"::std::optional<bool>">:$queriesInRegisters,
                         OptionalParameter<"::std::optional<bool>">:$apart,
@@ -214,7 +216,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
     return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.lanes,
                  fields.dotType, fields.pack, fields.splits, fields.minPartTiles,
-                 fields.shortPartTiles, fields.tileQ, fields.columnWarps, fields.queriesInRegisters, fields.apart,
+                 fields.shortPartTiles, fields.narrowBlocks, fields.tileQ, fields.columnWarps, fields.queriesInRegisters, fields.apart,
                  fields.roles ? RolesAttr::get($_ctxt, *fields.roles) : RolesAttr());
   }]>];
   let extraClassDeclaration = [{
@@ -230,6 +232,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     ScheduleAttr withoutRoles() const;
     /// At most so many parts. With 1 there are none, and what is said of them is left out.
     ScheduleAttr withSplits(int64_t splits) const;
+    /// Without parts, in the blocks that `narrow_blocks` tells: they share all registers.
+    ScheduleAttr withNarrowBlocks() const;
     /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
     /// there are fewer than 16 a warp, some of its sums.
     bool sharesProgram() const;

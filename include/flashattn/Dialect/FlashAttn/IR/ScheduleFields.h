@@ -38,7 +38,8 @@ struct RolesFields {
 struct ScheduleFields {
   int64_t tileM = 64, tileN = 64, warps = 4, stages = 2, lanes = 4;
   FloatType dotType;
-  int64_t pack = 1, splits = 1, minPartTiles = 2, shortPartTiles = 0, tileQ = 0, columnWarps = 1;
+  int64_t pack = 1, splits = 1, minPartTiles = 2, shortPartTiles = 0, narrowBlocks = 0, tileQ = 0,
+          columnWarps = 1;
   std::optional<bool> queriesInRegisters, apart;
   std::optional<RolesFields> roles;
 
@@ -87,6 +88,7 @@ void visitScheduleFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"splits", 1, kMaxSplits, leftOut.splits}, fields.splits);
   visit(FieldInfo{"min_part_tiles", 1, kMost, leftOut.minPartTiles}, fields.minPartTiles);
   visit(FieldInfo{"short_part_tiles", 0, kMost, leftOut.shortPartTiles}, fields.shortPartTiles);
+  visit(FieldInfo{"narrow_blocks", 0, 8, leftOut.narrowBlocks}, fields.narrowBlocks);
   visit(FieldInfo{"tile_q", 0, 1024, leftOut.tileQ}, fields.tileQ);
   visit(FieldInfo{"column_warps", 1, 8, leftOut.columnWarps}, fields.columnWarps);
   visit(FieldInfo{"queries_in_registers", 0, 0, {}}, fields.queriesInRegisters);

@@ -38,7 +38,8 @@ def Tile : Pass<"flashattn-tile"> {
     With a schedule that splits the keys there are `flashattn.count_splits` programs for each of
     these: each runs over an equal share of its key tiles, and `flashattn.combine` merges what they
     leave in f32. Where that number is 1 the program without parts runs instead, but for one with a
-    `keep`, or with `sink_logits` and several heads a tile.
+    `keep`, or with `sink_logits` and several heads a tile; with `narrow_blocks` one of two, as
+    `flashattn.prefers_narrow` says.
 
     With a `keep`, unless its keys come in parts, `flashattn.list_tiles` lists the key tiles of each
     program, or of those that share a block, before all else; the loop then goes over the places of
