@@ -141,6 +141,9 @@ public:
   }
 
 private:
+  // Unsigned: then the least of none and any number is known to be none.
+  Value min(Value x, Value y) { return b.createOrFold<arith::MinUIOp>(loc, x, y); }
+  Value max(Value x, Value y) { return b.createOrFold<arith::MaxUIOp>(loc, x, y); }
   Value ceilDivide(Value x, Value y) { return b.createOrFold<arith::CeilDivUIOp>(loc, x, y); }
   Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
 

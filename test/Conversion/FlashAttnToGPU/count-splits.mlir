@@ -5,22 +5,22 @@
 // where several save fewer tiles than merging takes.
 // CHECK-LABEL: func @roles
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
-// GPU: %[[ANY:.*]] = arith.maxsi %[[P]], %c1
+// GPU: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // GPU: %[[SMS:.*]] = flashattn.multiprocessor_count
 // GPU: %[[TILES:.*]] = arith.divui %[[T]], %c2
-// GPU: %[[MOST:.*]] = arith.minsi %[[TILES]], %c32
+// GPU: %[[MOST:.*]] = arith.minui %[[TILES]], %c32
 // GPU: %[[EACH:.*]] = arith.divui %[[SMS]], %[[ANY]]
-// GPU: %[[FEW:.*]] = arith.minsi %[[EACH]], %[[MOST]]
-// GPU: %[[SOME:.*]] = arith.maxsi %[[FEW]], %c1
+// GPU: %[[FEW:.*]] = arith.minui %[[EACH]], %[[MOST]]
+// GPU: %[[SOME:.*]] = arith.maxui %[[FEW]], %c1
 // GPU: %[[LONGEST:.*]] = arith.ceildivui %[[T]], %[[SOME]]
 // GPU: %[[SAVED:.*]] = arith.subi %[[T]], %[[LONGEST]]
 // GPU: %[[LITTLE:.*]] = arith.cmpi slt, %[[SAVED]], %c3
 // GPU: %[[PARTS:.*]] = arith.select %[[LITTLE]], %c1, %[[SOME]]
 // GPU: %[[SHARE:.*]] = arith.ceildivui %[[T]], %[[PARTS]]
-// GPU: %[[TILE:.*]] = arith.maxsi %[[SHARE]], %c1
+// GPU: %[[TILE:.*]] = arith.maxui %[[SHARE]], %c1
 // GPU: %[[S:.*]] = arith.ceildivui %[[T]], %[[TILE]]
 // CPU: %[[S:.*]] = arith.minui %[[T]], %c32
-// GPU: %[[R:.*]] = arith.maxsi %[[S]], %c1
+// GPU: %[[R:.*]] = arith.maxui %[[S]], %c1
 // CPU: %[[R:.*]] = arith.maxui %[[S]], %c1
 // CHECK: return %[[R]]
 func.func @roles(%p: index, %t: index) -> index {
@@ -32,7 +32,7 @@ func.func @roles(%p: index, %t: index) -> index {
 // tenth of the multiprocessors without work.
 // CHECK-LABEL: func @short
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
-// GPU: %[[ANY:.*]] = arith.maxsi %[[P]], %c1
+// GPU: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // GPU: %[[SMS:.*]] = flashattn.multiprocessor_count
 // GPU: %[[SOME:.*]] = arith.select %{{.*}}, %c1, %{{.*}}
 // GPU: %[[SHARE:.*]] = arith.ceildivui %[[T]], %[[SOME]]
@@ -44,8 +44,8 @@ func.func @roles(%p: index, %t: index) -> index {
 // GPU: %[[LEAST:.*]] = arith.select %[[IDLE]], %c2, %c3
 // GPU: %[[PLACES:.*]] = arith.muli %[[SMS]], %c2
 // GPU: %[[TWO:.*]] = arith.divui %[[PLACES]], %[[ANY]]
-// GPU: %[[FITTING:.*]] = arith.minsi %[[TWO]], %{{.*}}
-// GPU: %[[MANY:.*]] = arith.maxsi %[[FITTING]], %c1
+// GPU: %[[FITTING:.*]] = arith.minui %[[TWO]], %{{.*}}
+// GPU: %[[MANY:.*]] = arith.maxui %[[FITTING]], %c1
 // GPU: %[[CUT:.*]] = arith.select %[[SHORT]], %[[MANY]], %[[SOME]]
 // GPU: %[[FEW:.*]] = arith.cmpi slt, %[[SOME]], %[[LEAST]]
 // GPU: %[[PARTS:.*]] = arith.select %[[FEW]], %[[SOME]], %[[CUT]]
@@ -59,7 +59,7 @@ func.func @short(%p: index, %t: index) -> index {
 // saves a sixth: rounds that fill the machine, and a last one of at least 2/3 of the time alone.
 // CHECK-LABEL: func @even
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
-// GPU: %[[ANY:.*]] = arith.maxsi %[[P]], %c1
+// GPU: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // GPU: %[[SMS:.*]] = flashattn.multiprocessor_count
 // GPU: %[[PARTS:.*]] = arith.select %{{.*}}, %c1, %{{.*}}
 // GPU: %[[ROUNDS:.*]] = arith.divui %[[ANY]], %[[SMS]]
@@ -69,7 +69,7 @@ func.func @short(%p: index, %t: index) -> index {
 // GPU: %[[ALONE:.*]] = arith.muli %[[DEEP]], %[[SMS]]
 // GPU: %[[TWICE:.*]] = arith.muli %[[ALONE]], %c2
 // GPU: %[[RATE:.*]] = arith.divui %[[TWICE]], %c3
-// GPU: %[[END:.*]] = arith.maxsi %[[LAST]], %[[RATE]]
+// GPU: %[[END:.*]] = arith.maxui %[[LAST]], %[[RATE]]
 // GPU: %[[TIME:.*]] = arith.addi %[[FILLED]], %[[END]]
 // GPU: %[[WHOLE:.*]] = arith.muli %[[TIME]], %c4
 // GPU: %[[FOURTHS:.*]] = arith.muli %[[ANY]], %c4

@@ -4,20 +4,20 @@
 // of the time, in wide blocks 2/3 of as many rounds as a multiprocessor has blocks.
 // CHECK-LABEL: func @narrow
 // CHECK-SAME: %[[P:.*]]: index
-// CHECK: %[[ANY:.*]] = arith.maxsi %[[P]], %c1
+// CHECK: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // CHECK: %[[SMS:.*]] = flashattn.multiprocessor_count
 // CHECK: %[[EIGHT:.*]] = arith.muli %[[SMS]], %c8
 // CHECK: %[[ALONE:.*]] = arith.divui %[[EIGHT]], %c7
 // CHECK: %[[PLACES:.*]] = arith.muli %[[SMS]], %c3
 // CHECK: %[[END:.*]] = arith.addi %[[PLACES]], %c1
 // CHECK: %[[FITS:.*]] = arith.cmpi slt, %[[ANY]], %[[END]]
-// CHECK: %[[NARROW:.*]] = arith.maxsi %[[ANY]], %[[ALONE]]
+// CHECK: %[[NARROW:.*]] = arith.maxui %[[ANY]], %[[ALONE]]
 // CHECK: %[[TWO:.*]] = arith.muli %[[SMS]], %c2
 // CHECK: %[[ROUNDS:.*]] = arith.divui %[[ANY]], %[[TWO]]
 // CHECK: %[[FILLED:.*]] = arith.muli %[[ROUNDS]], %[[TWO]]
 // CHECK: %[[LAST:.*]] = arith.subi %[[ANY]], %[[FILLED]]
 // CHECK: %[[RATE:.*]] = arith.divui %{{.*}}, %c3
-// CHECK: %[[REST:.*]] = arith.maxsi %[[LAST]], %[[RATE]]
+// CHECK: %[[REST:.*]] = arith.maxui %[[LAST]], %[[RATE]]
 // CHECK: %[[WIDE:.*]] = arith.addi %[[FILLED]], %[[REST]]
 // CHECK: %[[MOST:.*]] = arith.addi %[[WIDE]], %c1
 // CHECK: %[[FAST:.*]] = arith.cmpi slt, %[[NARROW]], %[[MOST]]
