@@ -254,7 +254,7 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
 
 ScheduleAttr ScheduleAttr::withNarrowBlocks() const {
   // What a warpgroup's threads have of a multiprocessor's registers, which come in eights.
-  constexpr int64_t kRegisters = 512, kEach = 8, kProducer = 40;
+  constexpr int64_t kRegisters = 512, kEach = 8, kProducer = 40, kMost = 248;
   ScheduleFields fields = withSplits(1).getFields();
   RolesFields &roles = *fields.roles;
   fields.tileN /= 2;
@@ -262,7 +262,8 @@ ScheduleAttr ScheduleAttr::withNarrowBlocks() const {
   int64_t groups = roles.consumers + 1;
   int64_t given = kRegisters / (roles.blocks * groups) / kEach * kEach * groups;
   roles.producerRegisters = std::min(roles.producerRegisters, kProducer);
-  roles.registers = (given - roles.producerRegisters) / roles.consumers / kEach * kEach;
+  roles.registers =
+      std::min((given - roles.producerRegisters) / roles.consumers / kEach * kEach, kMost);
   return get(getContext(), fields);
 }
 
