@@ -253,17 +253,18 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
 }
 
 ScheduleAttr ScheduleAttr::withNarrowBlocks() const {
-  // What a warpgroup's threads have of a multiprocessor's registers, which come in eights.
-  constexpr int64_t kRegisters = 512, kEach = 8, kProducer = 40, kMost = 248;
+  // Registers come in eights; a producer needs no more than these. The rest are what a thread may
+  // have: whether they are enough is the target's to say.
+  constexpr int64_t kEach = 8, kProducer = 40, kLeast = 24, kMost = 248;
   ScheduleFields fields = withSplits(1).getFields();
   RolesFields &roles = *fields.roles;
+  // Of the consumer and the producer, which begin with as many each.
+  int64_t all = roles.blocks * (roles.registers + roles.producerRegisters);
+  int64_t given = all / getNarrowBlocks() / (2 * kEach) * (2 * kEach);
   fields.tileN /= 2;
   roles.blocks = getNarrowBlocks();
-  int64_t groups = roles.consumers + 1;
-  int64_t given = kRegisters / (roles.blocks * groups) / kEach * kEach * groups;
   roles.producerRegisters = std::min(roles.producerRegisters, kProducer);
-  roles.registers =
-      std::min((given - roles.producerRegisters) / roles.consumers / kEach * kEach, kMost);
+  roles.registers = std::clamp(given - roles.producerRegisters, kLeast, kMost);
   return get(getContext(), fields);
 }
 

@@ -196,7 +196,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
     | `min_part_tiles` (2 if left out) | with `splits`: the fewest key tiles of a part where there are several |
     | `short_part_tiles` (0 if left out) | with `splits` and `roles` of several `blocks`: parts of as many tiles and fewer, of one for each multiprocessor, are cut further, to as many as run at once |
-    | `narrow_blocks` (0 if left out) | with `splits` and `roles`: so many blocks to a multiprocessor, with half as many keys a tile, where there are more programs than multiprocessors and none is cut into parts. Without it as `blocks` says |
+    | `narrow_blocks` (0 if left out) | with `splits` and one consumer: so many blocks to a multiprocessor, with half as many keys a tile and their share of the registers, where no program is cut into parts and these are done as soon as `blocks` of whole tiles (`flashattn.prefers_narrow`) |
     | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries. Without it there may be none: programs of 128 keys and more of 16 bits add up those of queries too, each its share, unless they are `apart` |
     | `column_warps` (1 if left out) | of gradients, in programs that add up those of queries: warps that have the same rows of a tile, each its share of the columns. Products read less of shared memory so, through which the warps hand each other what they have of the weights |
     | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
@@ -232,7 +232,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     ScheduleAttr withoutRoles() const;
     /// At most so many parts. With 1 there are none, and what is said of them is left out.
     ScheduleAttr withSplits(int64_t splits) const;
-    /// Without parts, in the blocks that `narrow_blocks` tells: they share all registers.
+    /// Without parts, in the blocks that `narrow_blocks` tells, which there must be: they share out the
+    /// registers that `blocks` have. Half of `tile_n` keys a tile.
     ScheduleAttr withNarrowBlocks() const;
     /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
     /// there are fewer than 16 a warp, some of its sums.
