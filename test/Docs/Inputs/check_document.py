@@ -159,7 +159,7 @@ class Session:
             f'{{ declare -px | grep -Ev "^declare -[a-z]+ (PWD|OLDPWD|SHLVL)="; echo "cd \'$PWD\'"; }} > "{self.state}"\n'
         )
         done = subprocess.run(
-            ["bash", "-c", wrapped], cwd=self.root, env=self.env, stdin=subprocess.DEVNULL, text=True,
+            ["bash", "-c", wrapped], cwd=self.root, env=self.env, input="", text=True,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=TIMEOUT,
         )  # fmt: skip
         if done.returncode != 0:

@@ -1,6 +1,6 @@
 // Flags that flash-run cannot take. (Needs no device but the CPU.)
 
-// RUN: not flash-run < /dev/null 2>&1 | FileCheck %s --check-prefix=NO-FILE
+// RUN: printf '' | not flash-run 2>&1 | FileCheck %s --check-prefix=NO-FILE
 // NO-FILE: error: expected an .mlir file, or a module on standard input
 // RUN: not flash-run %s --device=cpu --function=one --bench 1 2>&1 | FileCheck %s --check-prefix=JOINED
 // JOINED: error: expected one FILE but got '{{.*}}flags.mlir' and '1': a value is joined to its flag, as in --bench=1
