@@ -14,10 +14,9 @@ using namespace mlir::flashattn::onnx;
 namespace {
 
 constexpr int64_t kMaxWindow = int64_t(1) << 31; // the verifier's bound
-/// Up to so many queries, as of a decoder's steps, have kernels with tiles of no more rows: others
-/// compute whole tiles, of which they throw most away.
+/// Up to so many queries, as of a decoder's steps, have kernels with tiles of no more rows, which
+/// heads that share keys fill: others compute whole tiles, of which they throw most away.
 constexpr int64_t kFewQueries = 4;
-constexpr const char *kFewQueriesSchedule = "tile_m = 4";
 constexpr const char *kStrided = ", strided<[?, ?, ?, 1]>>";
 
 struct Element {
@@ -38,9 +37,12 @@ Element elementOf(int32_t type) {
 }
 
 /// The arguments of the kernel's function, with its text: batch, heads and lengths are those of a
-/// launch, and so are strides, scale and offset.
+/// launch, and so are strides, scale and offset. Of few queries their number and that of heads are
+/// compiled in.
 class Launch {
 public:
+  explicit Launch(bool hasFewQueries) : hasFewQueries(hasFewQueries) {}
+
   void add(const std::string &name, const View &view) {
     FlashAttnTensor tensor = {};
     const Element element = elementOf(view.type);
@@ -50,8 +52,9 @@ public:
     std::string type = "memref<";
     for (int i = 0; i < kMaxRank; ++i) {
       // Rows of q, k, v and o have their size compiled in, masks what they are the same along.
-      const bool isRow = i == kMaxRank - 1 && name.size() == 1;
-      const bool isKnown = isRow || (name.size() > 1 && view.sizes[i] == 1);
+      const bool isRow = i == kMaxRank - 1;
+      const bool isFew = hasFewQueries && (i == 1 || (i == 2 && (name == "q" || name == "o")));
+      const bool isKnown = name.size() > 1 ? view.sizes[i] == 1 : isRow || isFew;
       type += (isKnown ? std::to_string(view.sizes[i]) : "?") + "x";
     }
     add(name, type + element.name + kStrided, tensor);
@@ -78,6 +81,9 @@ public:
 
   std::vector<std::string> names, types;
   std::vector<FlashAttnTensor> tensors;
+
+private:
+  bool hasFewQueries;
 };
 
 /// The mask that the window makes; empty where every key is visible.
@@ -141,22 +147,20 @@ std::string makeModule(const Problem &p, const View &k, const View &v, const Vie
 
 Result lastError(int32_t status) { return {status, flashattnGetLastError()}; }
 
-/// The kernel of a module with the fields of a schedule, compiled once for each text of them.
-Result findKernel(const std::string &module, const char *schedule, FlashAttnKernel &kernel) {
+/// The kernel of a module, compiled once for each text of one.
+Result findKernel(const std::string &module, FlashAttnKernel &kernel) {
   // Freed by no one: nodes of any session may still run when a library is unloaded.
   static auto &mutex = *new std::mutex;
   static auto &kernels = *new std::map<std::string, FlashAttnKernel>;
   std::lock_guard<std::mutex> lock(mutex);
-  const std::string key = schedule + module;
-  FlashAttnKernel &found = kernels[key];
+  FlashAttnKernel &found = kernels[module];
   if (!found) {
     FlashAttnCompileOptions options;
     if (int32_t status = flashattnCompileOptionsInit(&options))
       return lastError(status);
     options.device = FLASHATTN_DEVICE_CPU;
-    options.schedule = schedule;
     if (int32_t status = flashattnCompile(module.data(), module.size(), &options, &found)) {
-      kernels.erase(key);
+      kernels.erase(module);
       return lastError(status);
     }
   }
@@ -175,11 +179,10 @@ Result mlir::flashattn::onnx::runKernel(const Problem &p, const View &k, const V
     std::memset(o.data, 0, bytes); // The output is dense, in either order.
     return {};
   }
-  Launch launch;
+  Launch launch(p.queries <= kFewQueries);
   const std::string module = makeModule(p, k, v, o, launch);
-  const char *schedule = p.queries <= kFewQueries ? kFewQueriesSchedule : "";
   FlashAttnKernel kernel;
-  if (Result found = findKernel(module, schedule, kernel); !found)
+  if (Result found = findKernel(module, kernel); !found)
     return found;
   if (int32_t status =
           flashattnLaunch(kernel, nullptr, launch.tensors.data(), int32_t(launch.tensors.size())))

@@ -122,7 +122,7 @@ static std::string explainElementRefusal(FloatType element, ScheduleAttr schedul
 std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedule,
                                             const Machine &machine) {
   int64_t pack = schedule.getPack();
-  if (pack != 1 && !schedule.getRoles())
+  if (pack != 1 && !schedule.getRoles() && !machine.isCPU())
     return llvm::formatv("expected pack 1 without roles but got {0}", pack);
   // What is read of a query head is read for all rows of a tile at once.
   StringRef ofHeads = op.findInputOfHeads(schedule.getSplits() > 1);

@@ -148,7 +148,7 @@ def attention(
     in memory.
 
     Few queries, up to 16 on a GPU, which read the keys in parts at once, and up to 4 on the CPU, in
-    tiles of 4 rows, have a kernel for each number of them.
+    tiles of as few rows, have a kernel for each number of them.
 
     Tensors of PyTorch that require gradients take part in its autograd, as a function that can be
     differentiated once; then there is no `out`. Elsewhere gradients are `attention_backward`'s.

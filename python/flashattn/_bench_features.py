@@ -25,13 +25,14 @@ def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
 
 def problem_of(shape: Dict[str, Any], is_cpu: bool) -> _module.Problem:
     """What `flashattn.attention` compiles for a shape."""
+    queries = _module.few_queries(shape["Nq"], is_cpu)
     return _module.Problem(
         shape["dtype"],
         shape["D"],
         shape["D"],
         mask_of(shape),
-        heads=None if is_cpu else _module.grouped_heads(shape["Hq"], shape["Hkv"]),
-        queries=_module.few_queries(shape["Nq"], is_cpu),
+        heads=_module.grouped_heads(shape["Hq"], shape["Hkv"], queries, is_cpu),
+        queries=queries,
         **fields_of(shape, is_cpu),
     )
 

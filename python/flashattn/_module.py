@@ -26,7 +26,7 @@ ROWS = get_args(Rows)
 
 
 #: So few queries have kernels of their own: on a GPU they read the keys in parts, on the CPU they
-#: fill the narrowest tile.
+#: fill the narrowest tile, with those of heads that share keys.
 MAX_FEW_QUERIES = 16
 MAX_FEW_QUERIES_CPU = 4
 
@@ -72,14 +72,18 @@ class Problem(NamedTuple):
         return next((operand for operand in self.operands if operand.name == name), None)
 
 
-def grouped_heads(q: int, kv: int) -> Optional[Tuple[int, int]]:
-    """`Problem.heads` for so many heads: given where several share a key/value head."""
-    return (q, kv) if q > kv > 0 else None
-
-
 def few_queries(queries: int, is_cpu: bool) -> Optional[int]:
     """`Problem.queries` for so many: given where they are few."""
     return queries if 1 <= queries <= (MAX_FEW_QUERIES_CPU if is_cpu else MAX_FEW_QUERIES) else None
+
+
+def grouped_heads(
+    q: int, kv: int, queries: Optional[int], is_cpu: bool
+) -> Optional[Tuple[int, int]]:
+    """`Problem.heads` for so many heads, with `Problem.queries`: given where several share a
+    key/value head. On the CPU the rows of several make a tile of few queries alone."""
+    counts = q > kv > 0 and (queries is not None or not is_cpu)
+    return (q, kv) if counts else None
 
 
 def check_options(mask: Any, align: Any, layout: Any) -> None:

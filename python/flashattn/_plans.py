@@ -255,7 +255,9 @@ def check_outputs(call: Call, outputs: Mapping[str, Output]) -> _Checked:
     return _Checked(tuple(tensors), views, values, tuple(gradients), rows)
 
 
-def problem_of(call: Call, checked: _Checked, *, schedule: Any, **fields: Any) -> _module.Problem:
+def problem_of(
+    call: Call, checked: _Checked, *, schedule: Any, queries: Optional[int] = None, **fields: Any
+) -> _module.Problem:
     """What is compiled for a call. `fields` are those of the problem that the tensors do not say."""
     view, sizes = call.views["q"], call.sizes
     is_cpu = view.device == DEVICE_CPU
@@ -265,7 +267,8 @@ def problem_of(call: Call, checked: _Checked, *, schedule: Any, **fields: Any) -
         sizes["V"],
         schedule=_kernel.format_schedule(mapping(schedule), view.element, is_cpu),
         rows=checked.rows,
-        heads=None if is_cpu else _module.grouped_heads(sizes["H"], sizes["G"]),
+        heads=_module.grouped_heads(sizes["H"], sizes["G"], queries, is_cpu),
+        queries=queries,
         operands=call.extras.operands + checked.gradients,
         op=call.op,
         **fields,

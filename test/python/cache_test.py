@@ -41,7 +41,7 @@ class CacheTest(unittest.TestCase):
         ):
             o = flashattn.attention(ones(b, hq, nq, 16), ones(b, hkv, nk, 16), ones(b, hkv, nk, 16))
             numpy.testing.assert_allclose(o, 1, rtol=1e-6)
-        # On the CPU no schedule counts on how many heads share a key/value head.
+        # Of many queries no schedule of the CPU counts on how many heads share a key/value head.
         self.assertEqual(len(_cache.cache.kernels), 1)
         self.assertEqual(len(_cache.cache.plans), 4)
 
@@ -50,6 +50,24 @@ class CacheTest(unittest.TestCase):
         for queries, kernels in ((1, 1), (2, 2), (1, 2), (4, 3), (5, 4), (6, 4)):
             flashattn.attention(ones(1, 4, queries, 16), k, k)
             self.assertEqual(len(_cache.cache.kernels), kernels)
+
+    def test_few_queries_of_heads_that_share_keys_are_one_tile(self):
+        generator = numpy.random.default_rng(4)
+        for heads, kv_heads, queries, tile in (
+            (8, 2, 1, "tile_m = 4, .*, pack = 4"),
+            (6, 2, 3, "tile_m = 16, .*, pack = 4"),
+            (4, 4, 1, "tile_m = 4, .* = f32$"),
+        ):
+            _cache.cache.clear()
+            q, k = (
+                generator.standard_normal((2, h, n, 16), numpy.float32)
+                for h, n in ((heads, queries), (kv_heads, 77))
+            )
+            o = flashattn.attention(q, k, k, mask=causal)
+            self.assertRegex(next(iter(_cache.cache.kernels.values())).schedule, tile)
+            repeated = k.repeat(heads // kv_heads, axis=1)
+            expected = flashattn.attention(q, repeated, repeated, mask=causal)
+            numpy.testing.assert_allclose(o, expected, rtol=1e-4, atol=1e-6)
 
     def test_one_kernel_for_all_strides(self):
         for pad in (0, 1, 5, 16):

@@ -58,6 +58,8 @@ LogicalResult TileProgramLowering::lowerBlock(Block &block) {
 }
 
 LogicalResult TileProgramLowering::lower(Operation *op) {
+  if (auto cast = dyn_cast<vector::ShapeCastOp>(op); cast && isOfTransfer(cast))
+    return success();
   // Ops on K and V as they are in memory.
   if (op->getNumResults() == 1 && isOnlyBroadcast(op->getResult(0))) {
     if (auto extend = dyn_cast<arith::ExtFOp>(op))
@@ -180,7 +182,7 @@ LogicalResult TileProgramLowering::lowerRead(vector::TransferReadOp read) {
       matrix = lowerBroadcastRead(read, values);
     return success(matrix != nullptr);
   }
-  switch (values.classify(read.getVector())) {
+  switch (values.classify(getTile(read))) {
   case Holding::Tile:
     return lowerTileRead(read, values);
   case Holding::Row:
@@ -191,7 +193,7 @@ LogicalResult TileProgramLowering::lowerRead(vector::TransferReadOp read) {
 }
 
 LogicalResult TileProgramLowering::lowerWrite(vector::TransferWriteOp write) {
-  switch (values.classify(write.getVector())) {
+  switch (values.classify(getTile(write))) {
   case Holding::Tile:
     return lowerTileWrite(write, values);
   case Holding::Row:

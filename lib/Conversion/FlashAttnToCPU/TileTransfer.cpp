@@ -101,6 +101,69 @@ static void buildLoop(OpBuilder &b, Location loc, Value begin, Value end, int64_
 // Rows along the lanes
 //===----------------------------------------------------------------------===//
 
+/// Rows of several heads are as many dimensions of a transfer, which a cast makes one of.
+static vector::ShapeCastOp findCastOfRows(vector::TransferReadOp read) {
+  auto cast = read.getVector().hasOneUse()
+                  ? dyn_cast<vector::ShapeCastOp>(*read.getVector().getUsers().begin())
+                  : vector::ShapeCastOp();
+  bool joins = cast && cast.getResultVectorType().getRank() < read.getVectorType().getRank();
+  return joins ? cast : vector::ShapeCastOp();
+}
+
+static vector::ShapeCastOp findCastOfRows(vector::TransferWriteOp write) {
+  auto cast = write.getVector().getDefiningOp<vector::ShapeCastOp>();
+  bool splits = cast && cast.getSourceVectorType().getRank() < write.getVectorType().getRank();
+  return splits ? cast : vector::ShapeCastOp();
+}
+
+Value mlir::flashattn::cpu::getTile(vector::TransferReadOp read) {
+  vector::ShapeCastOp cast = findCastOfRows(read);
+  return cast ? cast.getResult() : read.getVector();
+}
+
+Value mlir::flashattn::cpu::getTile(vector::TransferWriteOp write) {
+  vector::ShapeCastOp cast = findCastOfRows(write);
+  return cast ? cast.getSource() : write.getVector();
+}
+
+bool mlir::flashattn::cpu::isOfTransfer(vector::ShapeCastOp cast) {
+  if (auto read = cast.getSource().getDefiningOp<vector::TransferReadOp>())
+    return findCastOfRows(read) == cast;
+  return !cast->use_empty() && llvm::all_of(cast->getUsers(), [&](Operation *user) {
+    auto write = dyn_cast<vector::TransferWriteOp>(user);
+    return write && findCastOfRows(write) == cast;
+  });
+}
+
+/// Visits what exists of a vector of `shape`: each element's row and column in the tile, and its
+/// steps along the dimensions of the vector. All of these are of rows if `isRow`, all but the last
+/// if not.
+static void forEachElement(OpBuilder &b, Location loc, const TransferWindow &window,
+                           ArrayRef<int64_t> shape, bool isRow,
+                           function_ref<void(Value row, Value column, ValueRange steps)> visit) {
+  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+  unsigned rowDims = shape.size() - (isRow ? 0 : 1);
+  SmallVector<Value> steps;
+  std::function<void(Value)> nest = [&](Value row) {
+    unsigned dim = steps.size();
+    if (dim == shape.size())
+      return visit(row, isRow ? zero : steps.back(), steps);
+    buildLoop(b, loc, zero, window.getCount(dim), 1, [&](Value step) {
+      Value inner = row;
+      if (dim == 0) {
+        inner = step;
+      } else if (dim < rowDims) {
+        Value size = arith::ConstantIndexOp::create(b, loc, shape[dim]);
+        inner = arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, row, size), step);
+      }
+      steps.push_back(step);
+      nest(inner);
+      steps.pop_back();
+    });
+  };
+  nest(/*row=*/zero);
+}
+
 /// Reads into `buffer`, memref<NxM>.
 static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &values, Value buffer,
                                     bool isRow) {
@@ -123,7 +186,7 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
   auto load = [&](ValueRange steps) -> Value {
     return memref::LoadOp::create(b, loc, window->memref, window->getIndices(b, loc, steps));
   };
-  if (!isRow && window->isBroadcast(0)) {
+  if (read.getVectorType().getRank() == 2 && !isRow && window->isBroadcast(0)) {
     // One element for all rows.
     buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
       Value lanes = vector::BroadcastOp::create(b, loc, values.getLaneType(read.getVectorType()),
@@ -133,44 +196,38 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
     return success();
   }
   Type stored = cast<MemRefType>(buffer.getType()).getElementType();
-  buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
-    auto copyElement = [&](ValueRange steps, Value column) {
-      Value x = load(steps);
-      if (x.getType() != stored)
-        x = arith::ExtUIOp::create(b, loc, stored, x);
-      memref::StoreOp::create(b, loc, x, buffer, ValueRange{column, row});
-    };
-    if (isRow)
-      copyElement({row}, zero);
-    else
-      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
-        copyElement({row, column}, column);
-      });
-  });
+  forEachElement(b, loc, *window, read.getVectorType().getShape(), isRow,
+                 [&](Value row, Value column, ValueRange steps) {
+                   Value x = load(steps);
+                   if (x.getType() != stored)
+                     x = arith::ExtUIOp::create(b, loc, stored, x);
+                   memref::StoreOp::create(b, loc, x, buffer, ValueRange{column, row});
+                 });
   return success();
 }
 
 LogicalResult mlir::flashattn::cpu::lowerTileRead(vector::TransferReadOp read, TileValues &values) {
-  Value buffer = values.allocate(read.getLoc(), read.getVector());
-  values.setBuffer(read.getVector(), buffer);
+  Value tile = getTile(read), buffer = values.allocate(read.getLoc(), tile);
+  values.setBuffer(tile, buffer);
   return readTransposed(read, values, buffer, /*isRow=*/false);
 }
 
 LogicalResult mlir::flashattn::cpu::lowerRowRead(vector::TransferReadOp read, TileValues &values) {
   OpBuilder &b = values.b;
   Location loc = read.getLoc();
-  VectorType type = values.getLaneType(read.getVectorType());
-  if (read.getVectorType().getRank() != 1 || type.getElementType().isInteger(1))
+  Value row = getTile(read);
+  auto rowType = cast<VectorType>(row.getType());
+  VectorType type = values.getLaneType(rowType);
+  if (rowType.getRank() != 1 || type.getElementType().isInteger(1))
     return read.emitOpError("expected a row of ")
            << values.getRows() << " elements of at least a byte in a tile program but got "
-           << read.getVectorType();
+           << rowType;
   Value buffer =
       values.scratch.allocate(loc, MemRefType::get({1, values.getRows()}, type.getElementType()));
   if (failed(readTransposed(read, values, buffer, /*isRow=*/true)))
     return failure();
   Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  values.map(read.getVector(),
-             vector::LoadOp::create(b, loc, type, buffer, ValueRange{zero, zero}));
+  values.map(row, vector::LoadOp::create(b, loc, type, buffer, ValueRange{zero, zero}));
   return success();
 }
 
@@ -183,39 +240,33 @@ static LogicalResult writeTransposed(vector::TransferWriteOp write, TileValues &
       TransferWindow::get(cast<VectorTransferOpInterface>(write.getOperation()), values);
   if (failed(window))
     return failure();
-  Value zero = arith::ConstantIndexOp::create(b, loc, 0);
-  buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
-    auto copyElement = [&](ValueRange steps, Value column) {
-      Value x = memref::LoadOp::create(b, loc, buffer, ValueRange{column, row});
-      memref::StoreOp::create(b, loc, x, window->memref, window->getIndices(b, loc, steps));
-    };
-    if (isRow)
-      copyElement({row}, zero);
-    else
-      buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
-        copyElement({row, column}, column);
-      });
-  });
+  forEachElement(b, loc, *window, write.getVectorType().getShape(), isRow,
+                 [&](Value row, Value column, ValueRange steps) {
+                   Value x = memref::LoadOp::create(b, loc, buffer, ValueRange{column, row});
+                   memref::StoreOp::create(b, loc, x, window->memref,
+                                           window->getIndices(b, loc, steps));
+                 });
   return success();
 }
 
 LogicalResult mlir::flashattn::cpu::lowerTileWrite(vector::TransferWriteOp write,
                                                    TileValues &values) {
-  Value buffer = values.materialize(write.getVector());
+  Value buffer = values.materialize(getTile(write));
   return failure(!buffer || failed(writeTransposed(write, values, buffer, /*isRow=*/false)));
 }
 
 LogicalResult mlir::flashattn::cpu::lowerRowWrite(vector::TransferWriteOp write,
                                                   TileValues &values) {
   Location loc = write.getLoc();
-  Value lanes = values.get(write.getVector());
+  Value row = getTile(write), lanes = values.get(row);
   if (!lanes)
     return failure();
-  Type element = cast<VectorType>(lanes.getType()).getElementType();
-  if (write.getVectorType().getRank() != 1 || element.isInteger(1))
+  auto rowType = cast<VectorType>(row.getType());
+  Type element = rowType.getElementType();
+  if (rowType.getRank() != 1 || element.isInteger(1))
     return write.emitOpError("expected a row of ")
            << values.getRows() << " elements of at least a byte in a tile program but got "
-           << write.getVectorType();
+           << rowType;
   Value buffer = values.scratch.allocate(loc, MemRefType::get({1, values.getRows()}, element));
   values.store(lanes, buffer, arith::ConstantIndexOp::create(values.b, loc, 0));
   return writeTransposed(write, values, buffer, /*isRow=*/true);

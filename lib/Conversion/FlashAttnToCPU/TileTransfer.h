@@ -10,6 +10,13 @@ namespace mlir::flashattn::cpu {
 /// Whether `tile` is only ever the right-hand side of contractions, itself or extended.
 bool isOnlyBroadcast(Value tile);
 
+/// The tile or row that a transfer reads or writes. Rows of several heads, which lie apart in
+/// memory, are two dimensions of the transfer: a cast makes them the tile's one.
+Value getTile(vector::TransferReadOp read);
+Value getTile(vector::TransferWriteOp write);
+/// Whether `cast` is that of a transfer.
+bool isOfTransfer(vector::ShapeCastOp cast);
+
 /// vector.transfer_read of vector<MxN> or vector<M>: transposed into a new buffer, rows
 /// and columns past the end as the padding.
 LogicalResult lowerTileRead(vector::TransferReadOp read, TileValues &values);

@@ -29,10 +29,17 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   // Fewer queries are one tile, which a narrower register holds: rows without a query cost as much
   // as the others.
   constexpr int64_t kNarrowest = 4;
-  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
-  if (!ShapedType::isDynamic(queries))
-    rows = std::min(rows, std::max<int64_t>(llvm::PowerOf2Ceil(queries), kNarrowest));
-  return {ScheduleAttr::get(ctx, makeFields(rows, 64, ctx))};
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim()), pack = 1;
+  if (!ShapedType::isDynamic(queries)) {
+    int64_t positions = llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1));
+    // Heads that share keys fill the register, and read them once.
+    if (op.findInputOfHeads(/*inParts=*/false).empty())
+      pack = std::clamp<int64_t>(rows / positions, 1, llvm::PowerOf2Ceil(op.getKnownGroup()));
+    rows = std::clamp(positions * pack, std::min(kNarrowest, rows), rows);
+  }
+  ScheduleFields fields = makeFields(rows, 64, ctx);
+  fields.pack = pack;
+  return {ScheduleAttr::get(ctx, fields)};
 }
 
 Candidates cpu::getCandidates(AttentionBackwardOp op, const Machine &machine) {
@@ -89,6 +96,10 @@ void cpu::addTrials(const TrialProblem &problem, const Machine &machine, const T
                     AddTrial add) {
   int64_t width = machine.getVectorWidth();
   for (int64_t m : orElse(grid.tileM, {width, 2 * width, 4 * width}))
-    for (int64_t n : orElse(grid.tileN, {16, 32, 64, 128}))
-      add(makeFields(m, n, problem.element.getContext()));
+    for (int64_t n : orElse(grid.tileN, {16, 32, 64, 128})) {
+      ScheduleFields fields = makeFields(m, n, problem.element.getContext());
+      for (int64_t pack : orElse(grid.pack, {1}))
+        if (fields.pack = pack; m % pack == 0)
+          add(fields);
+    }
 }
