@@ -26,7 +26,7 @@ ROWS = get_args(Rows)
 
 
 #: So few queries have kernels of their own: on a GPU they read the keys in parts, on the CPU they
-#: fill the narrowest tile, with those of heads that share keys.
+#: are a tile of as few rows, with those of heads that share keys.
 MAX_FEW_QUERIES = 16
 MAX_FEW_QUERIES_CPU = 4
 

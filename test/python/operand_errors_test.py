@@ -268,9 +268,9 @@ CASES = [
     ),
     (with_operands(offset="3"), ArgumentError, "expected an integer offset but got '3'"),
     (
-        with_operands(schedule={"tile_m": 16, "tile_n": 16, "pack": 2}),
+        with_operands(bias=array(1, 4, 1, 7), schedule={"tile_m": 16, "tile_n": 16, "pack": 2}),
         UnsupportedError,
-        "expected pack 1 without roles but got 2",
+        "expected pack 1 with bias but got 2",
     ),
     (
         with_operands(schedule={"tile_m": 16, "tile_n": 16, "splits": 257}),

@@ -7,7 +7,8 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
   let summary = "lower tile programs to vector code that runs in parallel over programs";
   let description = [{
     The rows of a tile, which may be several heads', lie along the lanes of a vector register and its
-    columns along a loop: a row reduction is elementwise and nothing is ever shuffled.
+    columns along a loop: a row reduction is elementwise and nothing is ever shuffled, but where a
+    tile has so few rows that products run along its columns.
     Each `flashattn.program` becomes a function of one program and a call of
     `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h); the body of one without a schedule
     is ordinary code and stays as it is. `flashattn.count_splits` becomes the schedule's number, or

@@ -73,8 +73,201 @@ static LogicalResult buildBlock(OpBuilder &b, Location loc, const Product &produ
   return success();
 }
 
+//===----------------------------------------------------------------------===//
+// Few rows
+//===----------------------------------------------------------------------===//
+
+/// f32 elements that are read of `rhs` at once where there are few rows.
+static int64_t getWidth(const Product &product, RegisterFile registers) {
+  int64_t along = product.transposedRhs ? product.depth : product.columns;
+  return std::min(registers.lanes, along & -along);
+}
+
+bool mlir::flashattn::cpu::hasFewRows(const Product &product, RegisterFile registers) {
+  auto isDense = [](Value matrix) {
+    auto [strides, offset] = cast<MemRefType>(matrix.getType()).getStridesAndOffset();
+    return strides.back() == 1;
+  };
+  return product.rows > 1 && llvm::isPowerOf2_64(product.rows) &&
+         getWidth(product, registers) >= 2 * product.rows && isDense(product.rhs);
+}
+
+namespace {
+/// The product where the rows would leave most lanes of a register without work: an element of each
+/// row meets neighbours of `rhs`.
+class FewRowsProduct {
+public:
+  FewRowsProduct(OpBuilder &b, Location loc, const Product &product, RegisterFile registers)
+      : b(b), loc(loc), product(product), width(getWidth(product, registers)),
+        type(VectorType::get({width}, b.getF32Type())), accumulators(registers.count / 2) {}
+
+  LogicalResult build() { return product.transposedRhs ? buildTransposed() : buildAlongColumns(); }
+
+private:
+  Value index(int64_t i) { return arith::ConstantIndexOp::create(b, loc, i); }
+  Value add(Value x, Value y) { return b.createOrFold<arith::AddIOp>(loc, x, y); }
+  void forEach(int64_t count, int64_t step, function_ref<void(Value)> body) {
+    auto loop = scf::ForOp::create(b, loc, index(0), index(count), index(step));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    body(loop.getInductionVar());
+  }
+
+  /// Of memref<N x M>, whose rows' elements alternate, `width` of each row from `first` on.
+  Value loadAll(Value matrix, Value first);
+  SmallVector<Value> split(Value alternating, int64_t rows);
+  Value join(ArrayRef<Value> rows);
+  /// Sums over k < depth, `step` at once: of every row of `lhs` times every one of `count` vectors.
+  SmallVector<Value> sumUp(ArrayRef<Value> sums, int64_t step, int64_t count,
+                           function_ref<Value(Value k, int64_t row)> lhs,
+                           function_ref<Value(Value k, int64_t i)> rhs);
+
+  LogicalResult buildTransposed();
+  LogicalResult buildAlongColumns();
+  LogicalResult buildDots(Value first, int64_t count);
+
+  OpBuilder &b;
+  Location loc;
+  const Product &product;
+  int64_t width;
+  VectorType type;
+  int64_t accumulators; ///< registers for them; others hold what they are made of
+};
+} // namespace
+
+static Value flatten(OpBuilder &b, Location loc, Value matrix) {
+  return memref::CollapseShapeOp::create(b, loc, matrix, ArrayRef<ReassociationIndices>{{0, 1}});
+}
+
+Value FewRowsProduct::loadAll(Value matrix, Value first) {
+  auto all = VectorType::get({width * product.rows}, b.getF32Type());
+  Value at = arith::MulIOp::create(b, loc, first, index(product.rows));
+  return vector::LoadOp::create(b, loc, all, flatten(b, loc, matrix), at);
+}
+
+SmallVector<Value> FewRowsProduct::split(Value alternating, int64_t rows) {
+  if (rows == 1)
+    return {alternating};
+  auto halves = vector::DeinterleaveOp::create(b, loc, alternating);
+  SmallVector<Value> even = split(halves.getRes1(), rows / 2),
+                     odd = split(halves.getRes2(), rows / 2), all;
+  for (auto [x, y] : llvm::zip_equal(even, odd))
+    all.append({x, y});
+  return all;
+}
+
+Value FewRowsProduct::join(ArrayRef<Value> rows) {
+  if (rows.size() == 1)
+    return rows[0];
+  SmallVector<Value> even, odd;
+  for (auto [i, row] : llvm::enumerate(rows))
+    (i % 2 == 0 ? even : odd).push_back(row);
+  return vector::InterleaveOp::create(b, loc, join(even), join(odd));
+}
+
+SmallVector<Value> FewRowsProduct::sumUp(ArrayRef<Value> sums, int64_t step, int64_t count,
+                                         function_ref<Value(Value k, int64_t row)> lhs,
+                                         function_ref<Value(Value k, int64_t i)> rhs) {
+  auto loop = scf::ForOp::create(b, loc, index(0), index(product.depth), index(step), sums);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToEnd(loop.getBody());
+  Value k = loop.getInductionVar();
+  SmallVector<Value> left, next;
+  for (int64_t row = 0; row < product.rows; ++row)
+    left.push_back(lhs(k, row));
+  for (int64_t i = 0; i < count; ++i) {
+    Value right = rhs(k, i);
+    for (int64_t row = 0; row < product.rows; ++row)
+      next.push_back(vector::FMAOp::create(b, loc, left[row], right,
+                                           loop.getRegionIterArg(i * product.rows + row)));
+  }
+  scf::YieldOp::create(b, loc, next);
+  return loop.getResults();
+}
+
+/// Columns [first, first + count), each a dot product of every row with a row of `rhs`.
+LogicalResult FewRowsProduct::buildDots(Value first, int64_t count) {
+  Value rhs = buildSlice(b, loc, product.rhs, 0, first, count);
+  Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+  SmallVector<Value> sums = sumUp(
+      SmallVector<Value>(count * product.rows, zero), width, count,
+      [&](Value k, int64_t row) -> Value {
+        return vector::LoadOp::create(b, loc, type, product.lhsRows, ValueRange{index(row), k});
+      },
+      [&](Value k, int64_t i) -> Value {
+        return vector::LoadOp::create(b, loc, type, rhs, ValueRange{index(i), k});
+      });
+  for (int64_t i = 0; i < count; ++i) {
+    Value column = add(first, index(i)), init = product.init(column);
+    if (!init)
+      return failure();
+    SmallVector<Value> dots;
+    for (Value sum : ArrayRef(sums).slice(i * product.rows, product.rows))
+      dots.push_back(vector::ReductionOp::create(b, loc, vector::CombiningKind::ADD, sum,
+                                                 arith::FastMathFlags::reassoc));
+    Value all = vector::FromElementsOp::create(b, loc, cast<VectorType>(init.getType()), dots);
+    vector::StoreOp::create(b, loc, arith::AddFOp::create(b, loc, init, all), product.result,
+                            ValueRange{column, index(0)});
+  }
+  return success();
+}
+
+LogicalResult FewRowsProduct::buildTransposed() {
+  forEach(product.depth, width, [&](Value k) {
+    for (auto [i, row] : llvm::enumerate(split(loadAll(product.lhs, k), product.rows)))
+      vector::StoreOp::create(b, loc, row, product.lhsRows, ValueRange{index(i), k});
+  });
+  int64_t block = std::min(accumulators / product.rows, product.columns);
+  int64_t whole = product.columns / block * block;
+  LogicalResult built = success();
+  forEach(whole, block, [&](Value first) { built = buildDots(first, block); });
+  if (succeeded(built) && whole != product.columns)
+    built = buildDots(index(whole), product.columns - whole);
+  return built;
+}
+
+LogicalResult FewRowsProduct::buildAlongColumns() {
+  LogicalResult built = success();
+  forEach(product.columns, 1, [&](Value column) {
+    Value init = product.init(column);
+    built = success(init != nullptr);
+    if (init)
+      vector::StoreOp::create(b, loc, init, product.result, ValueRange{column, index(0)});
+  });
+  if (failed(built))
+    return failure();
+  int64_t vectors = product.columns / width, count = std::min(accumulators / product.rows, vectors);
+  while (vectors % count != 0)
+    --count;
+  forEach(product.columns, count * width, [&](Value first) {
+    SmallVector<Value> sums;
+    for (int64_t i = 0; i < count; ++i)
+      llvm::append_range(
+          sums, split(loadAll(product.result, add(first, index(i * width))), product.rows));
+    sums = sumUp(
+        sums, 1, count,
+        [&](Value k, int64_t row) -> Value {
+          Value x = memref::LoadOp::create(b, loc, product.lhs, ValueRange{k, index(row)});
+          return vector::BroadcastOp::create(b, loc, type, x);
+        },
+        [&](Value k, int64_t i) -> Value {
+          return vector::LoadOp::create(b, loc, type, product.rhs,
+                                        ValueRange{k, add(first, index(i * width))});
+        });
+    for (int64_t i = 0; i < count; ++i) {
+      Value column = add(first, index(i * width));
+      Value at = arith::MulIOp::create(b, loc, column, index(product.rows));
+      vector::StoreOp::create(b, loc, join(ArrayRef(sums).slice(i * product.rows, product.rows)),
+                              flatten(b, loc, product.result), at);
+    }
+  });
+  return success();
+}
+
 LogicalResult mlir::flashattn::cpu::buildProduct(OpBuilder &b, Location loc, const Product &product,
                                                  RegisterFile registers) {
+  if (hasFewRows(product, registers))
+    return FewRowsProduct(b, loc, product, registers).build();
   int64_t block = chooseColumnsPerBlock(product.rows, product.columns, registers);
   int64_t whole = product.columns / block * block;
   auto index = [&](int64_t i) -> Value { return arith::ConstantIndexOp::create(b, loc, i); };

@@ -26,7 +26,11 @@ struct Product {
   bool transposedRhs;
   Value result;                            ///< memref<columns x M x f32>; may be what `init` reads
   llvm::function_ref<Value(Value n)> init; ///< vector<M>; null after an error
+  Value lhsRows; ///< memref<M x depth x f32> for `lhs` on its side, with few rows and transposedRhs
 };
+
+/// Whether the rows are so few that lanes are columns, or the depth, instead.
+bool hasFewRows(const Product &product, RegisterFile registers);
 
 /// How many columns one block of the kernel keeps in registers as accumulators.
 int64_t chooseColumnsPerBlock(int64_t rows, int64_t columns, RegisterFile registers);

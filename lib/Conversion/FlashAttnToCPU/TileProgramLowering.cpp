@@ -265,7 +265,11 @@ LogicalResult TileProgramLowering::lowerContraction(vector::ContractionOp op) {
                   matrix,
                   transposed,
                   result,
-                  init};
+                  init,
+                  /*lhsRows=*/{}};
+  if (transposed && hasFewRows(product, registers))
+    product.lhsRows = scratch.allocate(
+        loc, MemRefType::get({product.rows, product.depth}, lhsType.getElementType()));
   if (failed(buildProduct(b, loc, product, registers)))
     return failure();
   values.setBuffer(op.getResult(), result);

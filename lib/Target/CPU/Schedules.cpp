@@ -26,16 +26,16 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   MLIRContext *ctx = op.getContext();
   // Two registers of rows, so that every broadcast of a key's element feeds two FMAs.
   int64_t rows = 2 * machine.getVectorWidth();
-  // Fewer queries are one tile, which a narrower register holds: rows without a query cost as much
+  // Fewer queries are one tile, of as few rows as there may be: rows without a query cost as much
   // as the others.
-  constexpr int64_t kNarrowest = 4;
+  constexpr int64_t kFewest = 2;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim()), pack = 1;
   if (!ShapedType::isDynamic(queries)) {
     int64_t positions = llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1));
-    // Heads that share keys fill the register, and read them once.
+    // Heads that share keys are rows of it, and read them once.
     if (op.findInputOfHeads(/*inParts=*/false).empty())
       pack = std::clamp<int64_t>(rows / positions, 1, llvm::PowerOf2Ceil(op.getKnownGroup()));
-    rows = std::clamp(positions * pack, std::min(kNarrowest, rows), rows);
+    rows = std::clamp(positions * pack, std::min(kFewest, rows), rows);
   }
   ScheduleFields fields = makeFields(rows, 64, ctx);
   fields.pack = pack;

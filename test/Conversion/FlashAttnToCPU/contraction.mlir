@@ -94,3 +94,85 @@ func.func @tail(%p: memref<?x64xf32>, %v: memref<?x24xf16>, %o: memref<?x24xf32>
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+
+// Two rows would leave most lanes of a register without work: dot products along D, and sums along
+// Dv. The rows' elements, which alternate in a tile, are taken apart and put together again. With 8
+// lanes there are 16 registers, half of them for sums.
+
+// CHECK-LABEL: func.func private @few_rows_program
+// CHECK:         %[[O:.*]] = memref.alloca() {{.*}} : memref<48x2xf32>
+// CHECK:         %[[ROWS:.*]] = memref.alloca() {{.*}} : memref<2x32xf32>
+// CHECK:         %[[S:.*]] = memref.alloca() {{.*}} : memref<64x2xf32>
+// CHECK:         %[[Q:.*]] = memref.alloca() {{.*}} : memref<32x2xf32>
+// CHECK:         %[[K:.*]] = memref.subview {{.*}} : memref<64x32xf32> to
+// CHECK:         %[[V:.*]] = memref.subview {{.*}} : memref<64x48xf32> to
+// CHECK:           %[[FLAT:.*]] = memref.collapse_shape %[[Q]]
+// CHECK:           %[[BOTH:.*]] = vector.load %[[FLAT]][{{.*}}] : memref<64xf32>, vector<32xf32>
+// CHECK:           %[[EVEN:.*]], %[[ODD:.*]] = vector.deinterleave %[[BOTH]]
+// CHECK:           vector.store %[[EVEN]], %[[ROWS]]
+// CHECK:           vector.store %[[ODD]], %[[ROWS]]
+// CHECK:         %[[C8:.*]] = arith.constant 8 : index
+// CHECK:         scf.for %[[N:[a-z0-9]+]] = %{{.*}} to %{{.*}} step %[[C8]]
+// CHECK:           %[[BLOCK:.*]] = memref.subview %[[K]][%[[N]], 0] [8, 32]
+// CHECK:           %[[SUMS:.*]]:16 = scf.for %[[D:[a-z0-9]+]] =
+// CHECK:             %[[FIRST:.*]] = vector.load %[[ROWS]][%{{.*}}, %[[D]]]
+// CHECK:             %[[SECOND:.*]] = vector.load %[[ROWS]][%{{.*}}, %[[D]]]
+// CHECK:             %[[KEY:.*]] = vector.load %[[BLOCK]][%{{.*}}, %[[D]]]
+// CHECK:             vector.fma %[[FIRST]], %[[KEY]]
+// CHECK:             vector.fma %[[SECOND]], %[[KEY]]
+// CHECK-COUNT-14:    vector.fma
+// CHECK-NOT:         vector.fma
+// CHECK:           %[[X:.*]] = vector.reduction <add>, %[[SUMS]]#0 fastmath<reassoc>
+// CHECK:           %[[Y:.*]] = vector.reduction <add>, %[[SUMS]]#1 fastmath<reassoc>
+// CHECK:           %[[DOTS:.*]] = vector.from_elements %[[X]], %[[Y]]
+// CHECK:           %[[ALL:.*]] = arith.addf %{{.*}}, %[[DOTS]]
+// CHECK:           vector.store %[[ALL]], %[[S]]
+// CHECK:         scf.for
+// CHECK:           vector.store %{{.*}}, %[[O]][%{{.*}}, %{{.*}}] : memref<48x2xf32>, vector<2xf32>
+// CHECK:         %[[END:.*]] = arith.constant 48 : index
+// CHECK:         %[[STEP:.*]] = arith.constant 48 : index
+// CHECK:         scf.for %[[N:[a-z0-9]+]] = %{{.*}} to %[[END]] step %[[STEP]]
+// CHECK-COUNT-3:   vector.deinterleave
+// CHECK:           %[[SUMS:.*]]:6 = scf.for %[[KEY:[a-z0-9]+]] =
+// CHECK:             memref.load %[[S]][%[[KEY]], %{{.*}}]
+// CHECK:             memref.load %[[S]][%[[KEY]], %{{.*}}]
+// CHECK:             vector.load %[[V]][%[[KEY]], %[[N]]]
+// CHECK-COUNT-6:     vector.fma
+// CHECK-NOT:         vector.fma
+// CHECK:           %[[BOTH:.*]] = vector.interleave %[[SUMS]]#0, %[[SUMS]]#1
+// CHECK:           vector.store %[[BOTH]]
+
+// NARROW-LABEL: func.func private @few_rows_program
+// NARROW:         scf.for %{{.*}} -> (vector<8xf32>,
+// NARROW-COUNT-8:   vector.fma
+// NARROW-NEXT:      scf.yield
+// NARROW:         %[[C24:.*]] = arith.constant 24 : index
+// NARROW:         scf.for %{{.*}} = %{{.*}} to %{{.*}} step %[[C24]]
+// NARROW:         scf.for %{{.*}} -> (vector<8xf32>,
+// NARROW-COUNT-6:   vector.fma
+// NARROW-NEXT:      scf.yield
+func.func @few_rows(%q: memref<2x32xf32>, %k: memref<64x32xf32>, %v: memref<64x48xf32>, %o: memref<2x48xf32>, %programs: index) {
+  %c0 = arith.constant 0 : index
+  %pad = arith.constant 0.0 : f32
+  %zero = arith.constant dense<0.0> : vector<2x64xf32>
+  %none = arith.constant dense<0.0> : vector<2x48xf32>
+  flashattn.program (%t) in (%programs) axes(query_tile)
+      schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>) {
+    %qt = vector.transfer_read %q[%c0, %c0], %pad {in_bounds = [true, true]} : memref<2x32xf32>, vector<2x32xf32>
+    %kt = vector.transfer_read %k[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x32xf32>, vector<64x32xf32>
+    %vt = vector.transfer_read %v[%c0, %c0], %pad {in_bounds = [true, true]} : memref<64x48xf32>, vector<64x48xf32>
+    %st = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>}
+        %qt, %kt, %zero : vector<2x32xf32>, vector<64x32xf32> into vector<2x64xf32>
+    %ot = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>}
+        %st, %vt, %none : vector<2x64xf32>, vector<64x48xf32> into vector<2x48xf32>
+    vector.transfer_write %ot, %o[%c0, %c0] {in_bounds = [true, true]} : vector<2x48xf32>, memref<2x48xf32>
+  }
+  return
+}
