@@ -33,7 +33,7 @@ extern "C" int32_t flashattnGetDeviceInfo(int32_t device, FlashAttnDeviceInfo *i
   if (device == FLASHATTN_DEVICE_CPU) {
     copyText(result.name, llvm::sys::getHostCPUName());
     copyText(result.chip, "cpu");
-    result.computeUnits = getNumCPUThreads();
+    result.computeUnits = flashattnThreadCount();
     result.vectorWidth = getHostVectorWidth();
     fillStruct(info, result);
     return FLASHATTN_OK;

@@ -51,7 +51,8 @@ class CPUDevice final : public Device {
 public:
   std::string getId() const override { return "cpu"; }
   std::string getDescription() const override {
-    return llvm::formatv("{0}, {1} threads", llvm::sys::getHostCPUName(), getNumCPUThreads()).str();
+    return llvm::formatv("{0}, {1} threads", llvm::sys::getHostCPUName(), flashattnThreadCount())
+        .str();
   }
   std::string getChip() const override { return "cpu"; }
 

@@ -211,7 +211,7 @@ Pool &getPool() {
 
 } // namespace
 
-unsigned mlir::flashattn::getNumCPUThreads() { return getPool().size(); }
+extern "C" int64_t flashattnThreadCount() { return getPool().size(); }
 
 extern "C" void flashattnParallelFor(int64_t count, void (*body)(void *context, int64_t i),
                                      void *context) {

@@ -327,6 +327,7 @@ const Symbol kOthers[] = {
     symbol(abi::kMultiprocessorCount, flashattnMultiprocessorCount),
     symbol(abi::kParallelFor, flashattnParallelFor),
     symbol(abi::kSetLaunchFlags, flashattnSetLaunchFlags),
+    symbol(abi::kThreadCount, flashattnThreadCount),
     symbol("mgpuMemFree", mgpuMemFree),
     symbol("mgpuMemcpy", mgpuMemcpy),
     symbol("mgpuMemset32", mgpuMemset32),

@@ -14,6 +14,7 @@
 // SYMBOLS-NEXT: _mlir_memref_to_llvm_alloc
 // SYMBOLS-NEXT: _mlir_memref_to_llvm_free
 // SYMBOLS-NEXT: flashattnParallelFor
+// SYMBOLS-NEXT: flashattnThreadCount
 // SYMBOLS-NOT: {{.}}
 // PLAIN-NOT: llvm
 // PLAIN-NOT: mlir

@@ -46,8 +46,12 @@
 // SM90: gpu.binary @decode_kernel_1
 // SM90-SAME: griddepcontrol.wait;
 // CPU-LABEL: llvm.func @decode
-// CPU-NOT: llvm.call @_mlir_memref_to_llvm_alloc
+// CPU: llvm.call @flashattnThreadCount
+// CPU: llvm.call @_mlir_memref_to_llvm_alloc
 // CPU: llvm.call @flashattnParallelFor
+// CPU: llvm.call @flashattnParallelFor
+// CPU: llvm.call @_mlir_memref_to_llvm_free
+// CPU: llvm.return
 func.func @decode(%q: memref<?x32x1x128xbf16>, %k: memref<?x8x?x128xbf16>, %v: memref<?x8x?x128xbf16>, %n: memref<?xi32>, %o: memref<?x32x1x128xbf16>) {
   flashattn.attention mask(#flashattn.causal)
     ins(%q, %k, %v : memref<?x32x1x128xbf16>, memref<?x8x?x128xbf16>, memref<?x8x?x128xbf16>)

@@ -11,8 +11,8 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
     tile has so few rows that products run along its columns.
     Each `flashattn.program` becomes a function of one program and a call of
     `flashattnParallelFor` (flashattn/Runtime/ParallelFor.h); the body of one without a schedule
-    is ordinary code and stays as it is. `flashattn.count_splits` becomes the schedule's number, or
-    that of the key tiles where there are fewer.
+    is ordinary code and stays as it is. `flashattn.count_splits` becomes 1 where each thread has as
+    many programs, and else the number that makes a few for each (`flashattnThreadCount`).
 
     Example: test/Conversion/FlashAttnToCPU/attention.mlir
   }];
@@ -29,9 +29,9 @@ def ConvertFlashAttnToCPU : Pass<"convert-flashattn-to-cpu", "::mlir::ModuleOp">
 def ConvertFlashAttnKernelsToCPU : Pass<"convert-flashattn-kernels-to-cpu"> {
   let summary = "loops for what runs before and behind the tile programs";
   let description = [{
-    `flashattn.list_tiles` becomes a `flashattn.program` without a schedule for each list. A row of
-    `flashattn.combine` at a time: its parts are read once, with their weights taken against the
-    largest log-sum-exp so far.
+    `flashattn.list_tiles` becomes a `flashattn.program` without a schedule for each list, and
+    `flashattn.combine` one for each head. A row at a time: its parts are read once, with their
+    weights taken against the largest log-sum-exp so far.
 
     Examples: test/Conversion/FlashAttnToCPU/list-tiles.mlir, test/Conversion/FlashAttnToCPU/combine.mlir
   }];

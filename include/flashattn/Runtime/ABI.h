@@ -16,6 +16,8 @@ namespace mlir::flashattn {
 namespace abi {
 /// void (int64_t count, void (*body)(void *context, int64_t i), void *context): a parallel loop.
 inline constexpr char kParallelFor[] = "flashattnParallelFor";
+/// int64_t (): threads of a parallel loop.
+inline constexpr char kThreadCount[] = "flashattnThreadCount";
 /// void (void *map, void *alignedPointer, int64_t offset, int64_t rank, const int64_t *sizes,
 /// const int64_t *strides, int32_t element, int64_t rowDim, int64_t boxRows, int64_t outerDim,
 /// int64_t outerRows, int64_t boxColumns): writes a CUtensorMap; `element` is a TensorMapElement.

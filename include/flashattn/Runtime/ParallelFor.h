@@ -1,4 +1,4 @@
-//===- ParallelFor.h - the CPU target's only run-time entry ------*- C++ -*-===//
+//===- ParallelFor.h - what code of the CPU target calls --------*- C++ -*-===//
 
 #ifndef FLASHATTN_RUNTIME_PARALLELFOR_H
 #define FLASHATTN_RUNTIME_PARALLELFOR_H
@@ -11,11 +11,11 @@
 extern "C" void flashattnParallelFor(int64_t count, void (*body)(void *context, int64_t i),
                                      void *context);
 
-namespace mlir::flashattn {
-
 /// Threads of the pool, the caller's included: the environment's FLASHATTN_NUM_THREADS, from 1 to
 /// 1024, or the processors that this process may use. Another value is a warning on standard error.
-unsigned getNumCPUThreads();
+extern "C" int64_t flashattnThreadCount();
+
+namespace mlir::flashattn {
 
 /// Whom the code on this thread runs for. The threads of a parallel loop take it from its caller.
 void *getThreadContext();

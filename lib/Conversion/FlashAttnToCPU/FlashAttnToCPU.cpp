@@ -11,6 +11,7 @@
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
+#include "mlir/Transforms/RegionUtils.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_CONVERTFLASHATTNTOCPU
@@ -42,6 +43,14 @@ static LogicalResult approximateMath(func::FuncOp program) {
 
 /// Runs `program`, which is no tile program, in parallel, its body as it is.
 static LogicalResult runInParallel(ProgramOp program, SymbolTable &symbols) {
+  // Constants that are vectors: outlining leaves these to who makes tiles of them.
+  SetVector<Value> used;
+  getUsedValuesDefinedAbove(program.getRegion(), used);
+  OpBuilder inside = OpBuilder::atBlockBegin(program.getBody());
+  for (Value value : used)
+    if (auto constant = value.getDefiningOp<arith::ConstantOp>();
+        constant && isa<VectorType>(value.getType()))
+      replaceAllUsesInRegionWith(value, inside.clone(*constant)->getResult(0), program.getRegion());
   IRMapping mapping;
   FailureOr<func::FuncOp> function = cpu::outlineProgram(program, symbols, mapping);
   if (failed(function))
@@ -53,14 +62,31 @@ static LogicalResult runInParallel(ProgramOp program, SymbolTable &symbols) {
   return success();
 }
 
-/// As many parts as the schedule says, and no empty ones.
-static void countSplits(CountSplitsOp op) {
+/// One part where programs are the same for each thread; else as many as make a few for each, of
+/// `min_part_tiles` at least. None without tiles.
+static void countSplits(CountSplitsOp op, SymbolTable &symbols) {
+  constexpr int64_t kForEachThread = 4;
   OpBuilder b(op);
-  auto index = [&](int64_t v) { return arith::ConstantIndexOp::create(b, op.getLoc(), v); };
-  Value most = index(op.getSchedule().getSplits());
-  Value splits = arith::MaxUIOp::create(
-      b, op.getLoc(), arith::MinUIOp::create(b, op.getLoc(), op.getKeyTiles(), most), index(1));
-  op.replaceAllUsesWith(splits);
+  Location loc = op.getLoc();
+  ScheduleAttr schedule = op.getSchedule();
+  auto index = [&](int64_t v) -> Value { return arith::ConstantIndexOp::create(b, loc, v); };
+  auto ceilDivide = [&](Value x, Value y) -> Value {
+    return arith::CeilDivUIOp::create(b, loc, x, y);
+  };
+  auto atLeastOne = [&](Value x) -> Value { return arith::MaxUIOp::create(b, loc, x, index(1)); };
+  Value tiles = op.getKeyTiles(), programs = atLeastOne(op.getPrograms());
+  Value threads = cpu::countThreads(b, loc, symbols);
+  Value parts = ceilDivide(arith::MulIOp::create(b, loc, threads, index(kForEachThread)), programs);
+  Value most = arith::MinUIOp::create(
+      b, loc, arith::DivUIOp::create(b, loc, tiles, index(schedule.getMinPartTiles())),
+      index(schedule.getSplits()));
+  parts = atLeastOne(arith::MinUIOp::create(b, loc, parts, most));
+  Value over = arith::RemUIOp::create(b, loc, programs, threads);
+  Value isEven = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, over, index(0));
+  parts = arith::SelectOp::create(b, loc, isEven, index(1), parts);
+  // Each has as many as the first.
+  parts = atLeastOne(ceilDivide(tiles, atLeastOne(ceilDivide(tiles, parts))));
+  op.replaceAllUsesWith(parts);
   op.erase();
 }
 
@@ -83,7 +109,8 @@ struct ConvertFlashAttnToCPUPass
   }
 
   void runOnOperation() override {
-    getOperation().walk(countSplits);
+    SymbolTable symbols(getOperation());
+    getOperation().walk([&](CountSplitsOp op) { countSplits(op, symbols); });
     IRRewriter rewriter(&getContext());
     WalkResult walk = getOperation().walk([&](LoadTileOp op) {
       if (op.getOnes() || !op.getCuts().empty()) {
@@ -99,7 +126,6 @@ struct ConvertFlashAttnToCPUPass
     getOperation().walk([&](StoreTileOp op) { expandToTransfer(rewriter, op); });
     SmallVector<ProgramOp> programs;
     getOperation().walk([&](ProgramOp program) { programs.push_back(program); });
-    SymbolTable symbols(getOperation());
     for (ProgramOp program : programs)
       if (failed(program.getScheduleAttr() ? convert(program, symbols)
                                            : runInParallel(program, symbols)))

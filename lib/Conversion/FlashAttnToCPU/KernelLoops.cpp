@@ -141,16 +141,18 @@ void ListLoops::build() {
 // The merge of parts
 //===----------------------------------------------------------------------===//
 
-/// Rows one after the other, all columns of a row at once.
+/// A program for each head, whose rows are one after the other, all columns of a row at once.
 static void buildRows(OpBuilder &b, CombineOp op) {
   RowMerger merger(b, op);
-  SmallVector<Value> row;
-  for (int64_t i : {1, 2, 3}) {
-    auto loop = scf::ForOp::create(b, op.getLoc(), merger.index(0), merger.dim(op.getOParts(), i),
-                                   merger.index(1));
-    b.setInsertionPointToStart(loop.getBody());
-    row.push_back(loop.getInductionVar());
-  }
+  auto size = [&](int64_t i) { return merger.dim(op.getOParts(), i); };
+  Value sizes[] = {size(1), size(2)}, queries = size(3);
+  ProgramAxis axes[] = {ProgramAxis::Batch, ProgramAxis::Head};
+  auto program = ProgramOp::create(b, op.getLoc(), sizes, axes, /*schedule=*/ScheduleAttr());
+  b.setInsertionPointToStart(program.getBody());
+  auto loop = scf::ForOp::create(b, op.getLoc(), merger.index(0), queries, merger.index(1));
+  b.setInsertionPointToStart(loop.getBody());
+  SmallVector<Value> row = llvm::to_vector_of<Value>(program.getNumbers());
+  row.push_back(loop.getInductionVar());
   int64_t columns = op.getOParts().getType().getDimSize(4);
   Value first = merger.index(0);
   PartialRow merged = merger.mergeParts(merger.mergeSink(row, columns), row, first, columns, first,

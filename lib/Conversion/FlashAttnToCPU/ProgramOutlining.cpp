@@ -30,17 +30,23 @@ static void collectCaptures(ProgramOp program, SetVector<Value> &captures,
   }
 }
 
-static func::FuncOp getParallelFor(ModuleOp module, SymbolTable &symbols) {
-  if (auto existing = symbols.lookup<func::FuncOp>(flashattn::abi::kParallelFor))
+/// A function of the runtime.
+static func::FuncOp declare(SymbolTable &symbols, StringRef name, TypeRange arguments,
+                            TypeRange results) {
+  if (auto existing = symbols.lookup<func::FuncOp>(name))
     return existing;
-  MLIRContext *context = module.getContext();
-  Type pointer = LLVM::LLVMPointerType::get(context);
-  Type i64 = IntegerType::get(context, 64);
-  auto function = func::FuncOp::create(module.getLoc(), flashattn::abi::kParallelFor,
-                                       FunctionType::get(context, {i64, pointer, pointer}, {}));
+  Operation *module = symbols.getOp();
+  auto function = func::FuncOp::create(module->getLoc(), name,
+                                       FunctionType::get(module->getContext(), arguments, results));
   function.setPrivate();
   symbols.insert(function);
   return function;
+}
+
+Value mlir::flashattn::cpu::countThreads(OpBuilder &b, Location loc, SymbolTable &symbols) {
+  func::FuncOp function = declare(symbols, abi::kThreadCount, {}, b.getI64Type());
+  Value count = func::CallOp::create(b, loc, function).getResult(0);
+  return arith::IndexCastOp::create(b, loc, b.getIndexType(), count);
 }
 
 FailureOr<func::FuncOp>
@@ -122,7 +128,7 @@ mlir::flashattn::cpu::outlineProgram(ProgramOp program, SymbolTable &symbols, IR
   Value body = func::ConstantOp::create(b, loc, function.getFunctionType(),
                                         FlatSymbolRefAttr::get(function));
   body = UnrealizedConversionCastOp::create(b, loc, pointer, body).getResult(0);
-  func::CallOp::create(b, loc, getParallelFor(program->getParentOfType<ModuleOp>(), symbols),
-                       ValueRange{count, body, frame});
+  func::FuncOp loop = declare(symbols, abi::kParallelFor, {b.getI64Type(), pointer, pointer}, {});
+  func::CallOp::create(b, loc, loop, ValueRange{count, body, frame});
   return function;
 }

@@ -18,6 +18,9 @@ namespace mlir::flashattn::cpu {
 /// of a function, captured values that LLVM does not know.
 FailureOr<func::FuncOp> outlineProgram(ProgramOp program, SymbolTable &symbols, IRMapping &mapping);
 
+/// The number of threads that programs run on.
+Value countThreads(OpBuilder &b, Location loc, SymbolTable &symbols);
+
 } // namespace mlir::flashattn::cpu
 
 #endif // FLASHATTN_LIB_CONVERSION_FLASHATTNTOCPU_PROGRAMOUTLINING_H

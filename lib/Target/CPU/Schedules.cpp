@@ -30,15 +30,26 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   // as the others.
   constexpr int64_t kFewest = 2;
   int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim()), pack = 1;
+  // Parts for threads that have no program: no shorter than a merge is worth. Lists of tiles are
+  // those of all keys.
+  constexpr int64_t kFewQueries = 16, kColumns = 64, kMostParts = 64, kMinPartTiles = 4;
+  int64_t keys = op.getK().getType().getDimSize(op.getSeqDim());
+  bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * kMinPartTiles * kColumns;
+  bool inParts =
+      !ShapedType::isDynamic(queries) && queries <= kFewQueries && isLong && !op.getKeep();
   if (!ShapedType::isDynamic(queries)) {
     int64_t positions = llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1));
     // Heads that share keys are rows of it, and read them once.
-    if (op.findInputOfHeads(/*inParts=*/false).empty())
+    if (op.findInputOfHeads(inParts).empty())
       pack = std::clamp<int64_t>(rows / positions, 1, llvm::PowerOf2Ceil(op.getKnownGroup()));
     rows = std::clamp(positions * pack, std::min(kFewest, rows), rows);
   }
-  ScheduleFields fields = makeFields(rows, 64, ctx);
+  ScheduleFields fields = makeFields(rows, kColumns, ctx);
   fields.pack = pack;
+  if (inParts) {
+    fields.splits = kMostParts;
+    fields.minPartTiles = kMinPartTiles;
+  }
   return {ScheduleAttr::get(ctx, fields)};
 }
 
@@ -72,9 +83,6 @@ static std::string explainRefusal(ScheduleAttr schedule) {
                          getTypeName(schedule.getDotType()));
   if (schedule.getQueriesInRegisters())
     return "expected no queries_in_registers on the CPU";
-  // Parts are for threads there: as many as the schedule says.
-  if (schedule.getMinPartTiles() != ScheduleFields().minPartTiles)
-    return "expected no min_part_tiles on the CPU";
   return "";
 }
 

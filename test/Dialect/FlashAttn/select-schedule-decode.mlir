@@ -7,8 +7,7 @@
 // CHECK-LABEL: func @group_unknown
 // HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 1, section = 1, blocks = 2>>)
 // AMPERE: schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, lanes = 4, dot_type = bf16, splits = 128>)
-// CPU-NOT: splits
-// CPU: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+// CPU: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 64, min_part_tiles = 4>)
 // AVX2: schedule(<tile_m = 2,
 func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>) {
   flashattn.attention ins(%q, %k, %k : memref<?x?x1x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x1x128xbf16>)
@@ -20,7 +19,7 @@ func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>)
 // As many heads as a group has, and 16 positions of each.
 // CHECK-LABEL: func @group_of_four
 // HOPPER: pack = 4, splits = 128
-// CPU: schedule(<tile_m = 32, {{.*}}, pack = 2>)
+// CPU: schedule(<tile_m = 32, {{.*}}, pack = 2, splits = 64, min_part_tiles = 4>)
 // AVX2-NOT: pack
 // AVX2: schedule(<tile_m = 16,
 func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>) {
@@ -35,7 +34,8 @@ func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>) {
 // HOPPER-NOT: pack
 // HOPPER: splits = 128
 // HOPPER: pack = 4, splits = 128
-// CPU-COUNT-2: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+// CPU: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 64,
+// CPU: schedule(<tile_m = 4, tile_n = 64, {{.*}}, pack = 4, splits = 64,
 func.func @bias(%q: memref<?x32x1x64xf16>, %k: memref<?x8x?x64xf16>, %b: memref<1x32x1x?xf16>, %s: memref<32xf32>) {
   flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) bias(%b : memref<1x32x1x?xf16>) outs(%q : memref<?x32x1x64xf16>)
   flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) sink_logits(%s : memref<32xf32>) outs(%q : memref<?x32x1x64xf16>)
@@ -85,12 +85,12 @@ func.func @in_between(%q: memref<?x?x4x64xf32>, %r: memref<?x?x5x64xf32>, %k: me
 
 // Heads that share keys fill a register of the CPU, two where there are so many.
 // CHECK-LABEL: func @registers
-// CPU: schedule(<tile_m = 2, {{.*}}, pack = 2>)
-// CPU: schedule(<tile_m = 16, {{.*}}, pack = 4>)
-// CPU: schedule(<tile_m = 32, {{.*}}, pack = 32>)
-// AVX2: schedule(<tile_m = 2, {{.*}}, pack = 2>)
-// AVX2: schedule(<tile_m = 16, {{.*}}, pack = 4>)
-// AVX2: schedule(<tile_m = 16, {{.*}}, pack = 16>)
+// CPU: schedule(<tile_m = 2, {{.*}}, pack = 2, splits = 64, min_part_tiles = 4>)
+// CPU: schedule(<tile_m = 16, {{.*}}, pack = 4, splits = 64, min_part_tiles = 4>)
+// CPU: schedule(<tile_m = 32, {{.*}}, pack = 32, splits = 64, min_part_tiles = 4>)
+// AVX2: schedule(<tile_m = 2, {{.*}}, pack = 2, splits = 64, min_part_tiles = 4>)
+// AVX2: schedule(<tile_m = 16, {{.*}}, pack = 4, splits = 64, min_part_tiles = 4>)
+// AVX2: schedule(<tile_m = 16, {{.*}}, pack = 16, splits = 64, min_part_tiles = 4>)
 func.func @registers(%two: memref<?x4x1x64xf32>, %three: memref<?x6x3x64xf32>, %many: memref<?x96x1x64xf32>, %k: memref<?x2x?x64xf32>) {
   flashattn.attention ins(%two, %k, %k : memref<?x4x1x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%two : memref<?x4x1x64xf32>)
   flashattn.attention ins(%three, %k, %k : memref<?x6x3x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%three : memref<?x6x3x64xf32>)

@@ -134,16 +134,6 @@ func.func @queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 
 // -----
 
-func.func @parts(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
-  // expected-error@+1 {{expected no min_part_tiles on the CPU}}
-  flashattn.attention schedule(<tile_m = 16, tile_n = 32, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 4, min_part_tiles = 4>)
-    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
-    outs(%o : memref<?x?x?x64xf16>)
-  return
-}
-
-// -----
-
 func.func @warps(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{cannot be compiled for cpu with the schedule given: expected 1 warp and 1 lane on the CPU but got 4 and 4}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)

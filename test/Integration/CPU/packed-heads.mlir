@@ -3,7 +3,7 @@
 // DEFINE: %{run} = flash-run %s --device=cpu --verify
 
 #pack = #flashattn.schedule<tile_m = 16, tile_n = 16, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 4>
-#parts = #flashattn.schedule<tile_m = 32, tile_n = 16, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 2, splits = 5>
+#parts = #flashattn.schedule<tile_m = 32, tile_n = 16, warps = 1, stages = 1, lanes = 1, dot_type = f32, pack = 2, splits = 5, min_part_tiles = 1>
 
 // Groups of one tile of heads, of one and a half, of a part of one, of one head; queries that fill no tile.
 // RUN: %{run} --function=plain --input=2x8x4x24xf32 --input=2x2x112x24xf32 --input=2x2x112x40xf32 | FileCheck %s
@@ -41,10 +41,12 @@ func.func @rows(%q: memref<?x?x?x16xbf16>, %k: memref<?x?x?x16xbf16>, %v: memref
   return
 }
 
-// In parts, whose merge has the sinks; keys that exist, of each batch its own.
+// In parts, whose merge has the sinks; keys that exist, of each batch its own. As many threads ask for
+// all parts that there may be, one for none.
 // RUN: rm -rf %t && mkdir %t && %python %S/../Inputs/make_special.py %t
-// RUN: %{run} --function=parts --input=3x6x7x16xf32 --input=3x3x90x16xf32 --input=3x3x90x16xf32 --input=@%t/lengths.npy --input=6xf32 | FileCheck %s
-// RUN: %{run} --function=parts --input=3x4x1x16xf32 --input=3x2x990x16xf32 --input=3x2x990x16xf32 --input=3xi32=zeros --input=4xf32 | FileCheck %s
+// RUN: env FLASHATTN_NUM_THREADS=1 %{run} --function=parts --input=3x4x1x16xf32 --input=3x2x990x16xf32 --input=3x2x990x16xf32 --input=@%t/lengths.npy --input=4xf32 | FileCheck %s
+// RUN: env FLASHATTN_NUM_THREADS=61 %{run} --function=parts --input=3x6x7x16xf32 --input=3x3x90x16xf32 --input=3x3x90x16xf32 --input=@%t/lengths.npy --input=6xf32 | FileCheck %s
+// RUN: env FLASHATTN_NUM_THREADS=61 %{run} --function=parts --input=3x4x1x16xf32 --input=3x2x990x16xf32 --input=3x2x990x16xf32 --input=3xi32=zeros --input=4xf32 | FileCheck %s
 func.func @parts(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<?x?x?x16xf32>,
                  %len: memref<?xi32>, %sinks: memref<?xf32>, %o: memref<?x?x?x16xf32>,
                  %lse: memref<?x?x?xf32>) {
@@ -56,15 +58,15 @@ func.func @parts(%q: memref<?x?x?x16xf32>, %k: memref<?x?x?x16xf32>, %v: memref<
 }
 
 // What the compiler chooses for a decoder's step: all heads of a group in a tile.
-// RUN: %{run} --function=step | FileCheck %s --check-prefix=STEP
+// RUN: env FLASHATTN_NUM_THREADS=7 %{run} --function=step | FileCheck %s --check-prefix=STEP
 // RUN: flash-opt %s -flashattn-select-schedule=chip=cpu | FileCheck %s --check-prefix=CHOSEN
 // STEP: verify o: {{.*}}: PASS
 // CHOSEN: func @step
-// CHOSEN: schedule(<tile_m = 8, tile_n = 64, {{.*}}, pack = 8>)
-func.func @step(%q: tensor<2x10x1x32xf32>, %k: tensor<2x2x300x32xf32>) -> tensor<2x10x1x32xf32> {
+// CHOSEN: schedule(<tile_m = 8, tile_n = 64, {{.*}}, pack = 8, splits = 64, min_part_tiles = 4>)
+func.func @step(%q: tensor<2x10x1x32xf32>, %k: tensor<2x2x900x32xf32>) -> tensor<2x10x1x32xf32> {
   %init = tensor.empty() : tensor<2x10x1x32xf32>
   %o = flashattn.attention
-      ins(%q, %k, %k : tensor<2x10x1x32xf32>, tensor<2x2x300x32xf32>, tensor<2x2x300x32xf32>)
+      ins(%q, %k, %k : tensor<2x10x1x32xf32>, tensor<2x2x900x32xf32>, tensor<2x2x900x32xf32>)
       outs(%init : tensor<2x10x1x32xf32>) -> tensor<2x10x1x32xf32>
   return %o : tensor<2x10x1x32xf32>
 }

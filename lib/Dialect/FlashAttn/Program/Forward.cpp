@@ -76,8 +76,9 @@ private:
 /// Where all keys are one part nothing need be merged: the op's own program, and what follows is
 /// for more.
 void ForwardBuilder::buildWithoutParts(Value programs) {
-  // A kernel of lists would cost more than a merge; and of packed heads only a merge has the sinks.
-  if (op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1))
+  // A kernel of lists would cost more than a merge; of packed heads only a merge has the sinks; and
+  // where a row has one lane, on the CPU, a merge is no launch but a loop.
+  if (schedule.getLanes() == 1 || op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1))
     return;
   Value isOne = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, parts, index(1));
   auto branch = scf::IfOp::create(b, loc, isOne, /*withElseRegion=*/true);
