@@ -28,29 +28,38 @@ Candidates cpu::getCandidates(AttentionOp op, const Machine &machine) {
   int64_t rows = 2 * machine.getVectorWidth();
   // Fewer queries are one tile, of as few rows as there may be: rows without a query cost as much
   // as the others.
-  constexpr int64_t kFewest = 2;
-  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim()), pack = 1;
-  // Parts for threads that have no program: no shorter than a merge is worth. Lists of tiles are
+  constexpr int64_t kFewest = 2, kColumns = 64;
+  int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
+  if (ShapedType::isDynamic(queries))
+    return {ScheduleAttr::get(ctx, makeFields(rows, kColumns, ctx))};
+  int64_t positions = llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1));
+  Candidates candidates;
+  auto add = [&](int64_t pack, const ScheduleFields &parts) {
+    int64_t needed = std::clamp(positions * pack, std::min(kFewest, rows), rows);
+    ScheduleFields fields = makeFields(needed, kColumns, ctx);
+    fields.pack = pack;
+    fields.splits = parts.splits;
+    fields.minPartTiles = parts.minPartTiles;
+    auto schedule = ScheduleAttr::get(ctx, fields);
+    if (!llvm::is_contained(candidates, schedule))
+      candidates.push_back(schedule);
+  };
+  // Heads that share keys are rows of one tile, which reads them once.
+  int64_t pack = std::clamp<int64_t>(rows / positions, 1, llvm::PowerOf2Ceil(op.getKnownGroup()));
+  auto packIf = [&](bool inParts) { return op.findInputOfHeads(inParts).empty() ? pack : 1; };
+  // Parts for threads that have no program, no shorter than a merge is worth. Lists of tiles are
   // those of all keys.
-  constexpr int64_t kFewQueries = 16, kColumns = 64, kMostParts = 64, kMinPartTiles = 4;
+  ScheduleFields whole, parts;
+  parts.splits = 64;
+  parts.minPartTiles = 4;
   int64_t keys = op.getK().getType().getDimSize(op.getSeqDim());
-  bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * kMinPartTiles * kColumns;
-  bool inParts =
-      !ShapedType::isDynamic(queries) && queries <= kFewQueries && isLong && !op.getKeep();
-  if (!ShapedType::isDynamic(queries)) {
-    int64_t positions = llvm::PowerOf2Ceil(std::max<int64_t>(queries, 1));
-    // Heads that share keys are rows of it, and read them once.
-    if (op.findInputOfHeads(inParts).empty())
-      pack = std::clamp<int64_t>(rows / positions, 1, llvm::PowerOf2Ceil(op.getKnownGroup()));
-    rows = std::clamp(positions * pack, std::min(kFewest, rows), rows);
-  }
-  ScheduleFields fields = makeFields(rows, kColumns, ctx);
-  fields.pack = pack;
-  if (inParts) {
-    fields.splits = kMostParts;
-    fields.minPartTiles = kMinPartTiles;
-  }
-  return {ScheduleAttr::get(ctx, fields)};
+  bool isLong = ShapedType::isDynamic(keys) || keys >= 2 * parts.minPartTiles * kColumns;
+  if (isDecode(op) && isLong && !op.getKeep())
+    add(packIf(/*inParts=*/true), parts);
+  // What is pinned may leave no room for parts, or for several heads.
+  add(packIf(/*inParts=*/false), whole);
+  add(/*pack=*/1, whole);
+  return candidates;
 }
 
 Candidates cpu::getCandidates(AttentionBackwardOp op, const Machine &machine) {

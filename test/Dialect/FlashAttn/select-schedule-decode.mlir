@@ -2,6 +2,8 @@
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_80 | FileCheck %s --check-prefixes=CHECK,AMPERE
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=cpu | FileCheck %s --check-prefixes=CHECK,CPU
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=cpu vector-width=8" | FileCheck %s --check-prefixes=CHECK,AVX2
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=cpu schedule='tile_m = 8'" | FileCheck %s --check-prefix=ROWS
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=cpu schedule='splits = 1'" | FileCheck %s --check-prefix=WHOLE
 
 // Few queries, whatever the lengths: the keys in parts, and heads in the rows of a tile.
 // CHECK-LABEL: func @group_unknown
@@ -91,6 +93,14 @@ func.func @in_between(%q: memref<?x?x4x64xf32>, %r: memref<?x?x5x64xf32>, %k: me
 // AVX2: schedule(<tile_m = 2, {{.*}}, pack = 2, splits = 64, min_part_tiles = 4>)
 // AVX2: schedule(<tile_m = 16, {{.*}}, pack = 4, splits = 64, min_part_tiles = 4>)
 // AVX2: schedule(<tile_m = 16, {{.*}}, pack = 16, splits = 64, min_part_tiles = 4>)
+// ROWS-LABEL: func @registers
+// ROWS: schedule(<tile_m = 8, {{.*}}, pack = 2, splits = 64, min_part_tiles = 4>)
+// ROWS: schedule(<tile_m = 8, {{.*}}, pack = 4, splits = 64, min_part_tiles = 4>)
+// ROWS: schedule(<tile_m = 8, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32>)
+// WHOLE-LABEL: func @registers
+// WHOLE: schedule(<tile_m = 2, {{.*}}, pack = 2>)
+// WHOLE: schedule(<tile_m = 16, {{.*}}, pack = 4>)
+// WHOLE: schedule(<tile_m = 32, {{.*}}, pack = 32>)
 func.func @registers(%two: memref<?x4x1x64xf32>, %three: memref<?x6x3x64xf32>, %many: memref<?x96x1x64xf32>, %k: memref<?x2x?x64xf32>) {
   flashattn.attention ins(%two, %k, %k : memref<?x4x1x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%two : memref<?x4x1x64xf32>)
   flashattn.attention ins(%three, %k, %k : memref<?x6x3x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%three : memref<?x6x3x64xf32>)
