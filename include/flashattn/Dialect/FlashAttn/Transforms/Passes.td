@@ -225,8 +225,8 @@ def FuseProjection : Pass<"flashattn-fuse-projection"> {
     the row tile. The output itself is not written where no one else reads it.
 
     What has no such program before it, or one whose tiles have rows of several heads, or columns
-    whose number is not static or too large for a core's cache, stays for `flashattn-tile-project`, and so does all that is tiled for a GPU: there
-    the heads of a row run side by side.
+    whose number is not static or too large for a core's cache, stays for `flashattn-tile-project`,
+    and so does all that is tiled for a GPU: there the heads of a row run side by side.
 
     Example: test/Dialect/FlashAttn/fuse-projection.mlir
   }];
