@@ -4,6 +4,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -504,6 +505,10 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(len(packed), 9)
         self.assertTrue(all("blocks = 3" in s for s in packed))
         self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 3)
+        # On the CPU, where a tile has as many rows of each head.
+        packed = list(tune.candidates("f32", "cpu", 4, tile_m=[16, 6], tile_n=[32], pack=[1, 4]))
+        self.assertEqual([re.findall(r"tile_m = \d+|pack = \d+", s) for s in packed],
+                         [["tile_m = 16"], ["tile_m = 16", "pack = 4"], ["tile_m = 6"]])  # fmt: skip
         banded = list(
             tune.candidates("f16", "sm_90a", 8, True, tile_n=[48], stages=[2], consumers=[1], blocks=[4], pack=[8])
         )  # fmt: skip

@@ -76,3 +76,21 @@ func.func @others(%q: memref<2x8x8x64xf32>, %o: memref<2x8x8x64xf32>, %w: memref
   flashattn.project ins(%o, %wide : memref<2x8x8x64xf32>, memref<8x64x65536xf32>) outs(%pw : memref<2x8x65536xf32>)
   return
 }
+
+// -----
+
+// Few queries: tiles of several heads, and behind keys in parts their merge.
+// CHECK-LABEL: func @few
+// CHECK: flashattn.program {{.*}} pack = 4>
+// CHECK: flashattn.project
+// CHECK: flashattn.program {{.*}} splits = 64,
+// CHECK: flashattn.combine
+// CHECK: flashattn.project
+func.func @few(%q: memref<2x8x1x64xf32>, %k: memref<2x2x100x64xf32>, %o: memref<2x8x1x64xf32>, %w: memref<8x64x40xf32>, %p: memref<2x1x40xf32>,
+               %long: memref<2x8x?x64xf32>) {
+  flashattn.attention ins(%q, %k, %k : memref<2x8x1x64xf32>, memref<2x2x100x64xf32>, memref<2x2x100x64xf32>) outs(%o : memref<2x8x1x64xf32>)
+  flashattn.project ins(%o, %w : memref<2x8x1x64xf32>, memref<8x64x40xf32>) outs(%p : memref<2x1x40xf32>)
+  flashattn.attention ins(%q, %long, %long : memref<2x8x1x64xf32>, memref<2x8x?x64xf32>, memref<2x8x?x64xf32>) outs(%o : memref<2x8x1x64xf32>)
+  flashattn.project ins(%o, %w : memref<2x8x1x64xf32>, memref<8x64x40xf32>) outs(%p : memref<2x1x40xf32>)
+  return
+}

@@ -224,9 +224,10 @@ def FuseProjection : Pass<"flashattn-fuse-projection"> {
     each of whose outputs, in f32, meets the head's matrix and is added to the sums of all columns of
     the row tile. The output itself is not written where no one else reads it.
 
-    What has no such program before it, or one whose tiles have rows of several heads, or columns
-    whose number is not static or too large for a core's cache, stays for `flashattn-tile-project`,
-    and so does all that is tiled for a GPU: there the heads of a row run side by side.
+    What has no such program before it, or one whose tiles have rows of several heads, or the merge
+    of keys in parts, or columns whose number is not static or too large for a core's cache, stays
+    for `flashattn-tile-project`, and so does all that is tiled for a GPU: there the heads of a row
+    run side by side.
 
     Example: test/Dialect/FlashAttn/fuse-projection.mlir
   }];
