@@ -159,7 +159,8 @@ static void insertWait(RewriterBase &b, hopper::WgmmaOp product) {
                                        held ? b.getUnitAttr() : UnitAttr());
   };
   auto branch = dyn_cast<scf::IfOp>(first);
-  bool inArms = branch && branch.elseBlock() &&
+  // One behind which other products are pending stays behind these by itself.
+  bool inArms = branch && branch.elseBlock() && pending == 0 &&
                 llvm::all_of(product->getUsers(),
                              [&](Operation *user) { return branch->isProperAncestor(user); });
   Operation *behind = nullptr;

@@ -190,7 +190,7 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 // CHECK: %[[ANY:.*]] = arith.cmpi slt, %c0, %[[END]] : index
 // CHECK: %[[INTERVAL:.*]]:3 = scf.if %[[ANY]] -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>)
 
-// The first tile's scores stand before the loops, masked: it may be partial. No row has a base yet
+// The first tile's scores stand before the loop, masked: it may be partial. No row has a base yet
 // that it could keep.
 // CHECK:   %[[K0:.*]] = flashattn.load_tile %[[K]][{{.*}}, %c0, %c0] dims [2, 3] in_bounds [false, true]
 // CHECK:   %[[S0:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[QK]], {{.*}}} %[[QT]], %[[K0]],
@@ -199,33 +199,35 @@ func.func @empty(%m: memref<?xf32>, %x: f32) -> (f32, f32) {
 // CHECK:   flashattn.weights %[[MASKED0]] from %{{.*}} factor(%{{[a-z0-9_]*}}) lanes 4
 // CHECK:   %[[P0:.*]] = arith.truncf %{{.*}} : vector<64x32xf32> to vector<64x32xf16>
 
-// The weights are one more value of the loops; from the second tile on.
-// CHECK:   %[[FULL:.*]]:4 = scf.for %[[J:.*]] = %c1 to %[[MIDDLE]] step %c1 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[O:.*]] = %{{.*}}, %[[P:.*]] = %[[P0]])
+// The weights are one more value of the loop; from the second tile on. It runs all tiles, as only the mask
+// tells them apart.
+// CHECK:   %[[LOOP:.*]]:4 = scf.for %[[J:.*]] = %c1 to %[[END]] step %c1 iter_args(%{{.*}} = %{{.*}}, %{{.*}} = %{{.*}}, %[[O:.*]] = %{{.*}}, %[[P:.*]] = %[[P0]])
 // CHECK-SAME: -> (vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>, vector<64x32xf16>)
+// CHECK:     %[[WHOLE:.*]] = arith.cmpi slt, %[[J]], %[[MIDDLE]] : index
 // S(j) = Q K(j)
-// CHECK:     %[[KJ:.*]] = flashattn.load_tile %[[K]][{{.*}}, %[[J]], %c0] dims [2, 3] in_bounds [true, true]
+// CHECK:     %[[KJ:.*]] = flashattn.load_tile %[[K]][{{.*}}, %[[J]], %c0] dims [2, 3] in_bounds [false, true]
 // CHECK:     %[[S:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[QK]], {{.*}}} %[[QT]], %[[KJ]],
 // and right behind it O += P(j-1) V(j-1).
-// CHECK:     %[[VJ:.*]] = flashattn.load_tile %[[V]][{{.*}}, %[[LAST:.*]], %c0] dims [2, 3] in_bounds [true, true]
+// CHECK:     %[[VJ:.*]] = flashattn.load_tile %[[V]][{{.*}}, %[[LAST:.*]], %c0] dims [2, 3] in_bounds [false, true]
 // CHECK:     %[[O2:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[PV]], {{.*}}} %[[P]], %[[VJ]], %[[O]]
-// The softmax of S(j) follows, without a mask; it rescales what is there now.
-// CHECK-NOT: arith.select {{.*}} vector<64x32xi1>
-// CHECK:     %{{.*}}, %[[SCALED:.*]]:2 = flashattn.weights %[[S]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale(%{{.*}}, %[[O2]] :
+// The softmax of S(j) follows, in a full tile without a mask; it rescales what is there now.
+// CHECK-NEXT: %[[SHOWN:.*]] = scf.if %[[WHOLE]] -> (vector<64x32xf32>) {
+// CHECK-NEXT:   scf.yield %[[S]]
+// CHECK-NEXT: } else {
+// CHECK:        %[[MASKED:.*]] = arith.select %{{.*}}, %[[S]], %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
+// CHECK-NEXT:   scf.yield %[[MASKED]]
+// CHECK-NEXT: }
+// CHECK-NEXT: %{{.*}}, %[[SCALED:.*]]:2 = flashattn.weights %[[SHOWN]] from %{{.*}} growth 8.000000e+00 lanes 4 rescale(%{{.*}}, %[[O2]] :
 // CHECK:     %[[PJ:.*]] = arith.truncf
 // CHECK:     scf.yield %{{.*}}, %{{.*}}, %[[SCALED]]#1, %[[PJ]]
 // CHECK-NEXT: }
+// CHECK-NOT: scf.for
 
-// The second loop goes on where the first ended, or from the second tile.
-// CHECK:   %[[FROM:.*]] = arith.maxsi %[[MIDDLE]], %c1
-// CHECK:   %[[PART:.*]]:4 = scf.for %{{.*}} = %[[FROM]] to %[[END]] step %c1 iter_args(%{{.*}} = %[[FULL]]#0, %{{.*}} = %[[FULL]]#1, %{{.*}} = %[[FULL]]#2, %{{.*}} = %[[FULL]]#3)
-// CHECK:     arith.select {{.*}} vector<64x32xi1>
-// CHECK:     scf.yield
-
-// The last tile's output stands behind the loops.
+// The last tile's output stands behind the loop.
 // CHECK:   %[[FINAL:.*]] = arith.subi %[[END]], %c1
 // CHECK:   %[[VN:.*]] = flashattn.load_tile %[[V]][{{.*}}, %[[FINAL]], %c0] dims [2, 3] in_bounds [false, true]
-// CHECK:   %[[ON:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[PV]], {{.*}}} %[[PART]]#3, %[[VN]], %[[PART]]#2
-// CHECK:   scf.yield %[[PART]]#0, %[[PART]]#1, %[[ON]]
+// CHECK:   %[[ON:.*]] = vector.contract {indexing_maps = [{{.*}}, #[[PV]], {{.*}}} %[[LOOP]]#3, %[[VN]], %[[LOOP]]#2
+// CHECK:   scf.yield %[[LOOP]]#0, %[[LOOP]]#1, %[[ON]]
 // CHECK: } else {
 // CHECK:   scf.yield
 // CHECK: }
@@ -279,8 +281,8 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 
 #roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
 
-// Two intervals: the loop over them holds one run of three loops, whose state is carried on. The first
-// of their full tiles stands behind a partial one.
+// Two intervals: the loop over them holds one loop, whose state is carried on. Full tiles stand between
+// partial ones.
 // READS-BACK-LABEL: func @sinks_and_window
 // CHECK-LABEL: func @sinks_and_window
 // CHECK-SAME: %[[V:[a-z0-9]+]]: memref<?x?x?x32xf16>
@@ -293,15 +295,16 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 // CHECK:   %[[ANY:.*]] = arith.cmpi slt, %[[BEGIN]], %[[END]] : index
 // CHECK:   %[[INTERVAL:.*]]:3 = scf.if %[[ANY]]
 // CHECK:     %[[SECOND:.*]] = arith.addi %[[BEGIN]], %c1
-// CHECK:     scf.for %{{.*}} = %[[SECOND]] to %[[FULLBEGIN]]
-// CHECK:       arith.select {{.*}} vector<64x32xi1>
-// CHECK:     %[[FROM2:.*]] = arith.maxsi %[[FULLBEGIN]], %[[SECOND]]
-// CHECK:     scf.for %{{.*}} = %[[FROM2]] to %[[FULLEND]]
+// CHECK:     scf.for %[[J:.*]] = %[[SECOND]] to %[[END]]
+// CHECK-NEXT:  %[[BEHIND:.*]] = arith.cmpi sge, %[[J]], %[[FULLBEGIN]]
+// CHECK-NEXT:  %[[BEFORE:.*]] = arith.cmpi slt, %[[J]], %[[FULLEND]]
+// CHECK-NEXT:  %[[WHOLE:.*]] = arith.andi %[[BEHIND]], %[[BEFORE]]
 // CHECK:       flashattn.load_tile %[[V]]{{.*}} in_bounds [false, true]
 // CHECK-NOT:   arith.select {{.*}} vector<64x32xi1>
-// CHECK:     %[[FROM3:.*]] = arith.maxsi %[[FULLEND]], %[[SECOND]]
-// CHECK:     scf.for %{{.*}} = %[[FROM3]] to %[[END]]
-// CHECK:       arith.select {{.*}} vector<64x32xi1>
+// CHECK:       scf.if %[[WHOLE]]
+// CHECK:       } else {
+// CHECK:         arith.select {{.*}} vector<64x32xi1>
+// CHECK-NOT: scf.for
 // CHECK:   } else {
 // CHECK-NEXT: scf.yield %[[M]], %[[L]], %[[O]]
 // CHECK-NEXT: }
@@ -322,8 +325,8 @@ func.func @sinks_and_window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, 
 // READS-BACK-LABEL: func @static
 // CHECK-LABEL: func @static
 // CHECK: scf.if {{.*}} -> (vector<64xf32>, vector<64x4xf32>, vector<64x128xf32>)
-// CHECK:   scf.for {{.*}} -> (vector<64xf32>, vector<64x4xf32>, vector<64x128xf32>, vector<64x32xbf16>)
-// CHECK:   scf.for {{.*}} -> (vector<64xf32>, vector<64x4xf32>, vector<64x128xf32>, vector<64x32xbf16>)
+// CHECK:   scf.for %[[J:.*]] = %c1 to %c7 {{.*}} -> (vector<64xf32>, vector<64x4xf32>, vector<64x128xf32>, vector<64x32xbf16>)
+// CHECK:     arith.cmpi slt, %[[J]], %c6 : index
 // CHECK-NOT: scf.for
 func.func @static(%q: memref<1x4x200x64xbf16>, %k: memref<1x4x200x64xbf16>, %v: memref<1x4x200x128xbf16>, %o: memref<1x4x200x128xbf16>) {
   flashattn.attention schedule(#roles)

@@ -109,7 +109,7 @@ FAULTS = [
     ("scores are used before their product is over", F9,
      [("hopper.wgmma_wait#1", ("sub", "pending = 1", "pending = 2"))], IN_FLIGHT),
     ("the output is used before its product is over", F9,
-     [("hopper.wgmma_wait#7", ("sub", " : ", " {pending = 1 : i64} : "))],
+     [("hopper.wgmma_wait#4", ("sub", " : ", " {pending = 1 : i64} : "))],
      IN_FLIGHT + "|" + OVERWRITTEN),
     ("a descriptor has the wrong stride", F9,
      [("hopper.wgmma#0", ("sub", r"(.*) = hopper\.wgmma (%\w+), (%\w+)(.*), memref<(\w+), .*> -> ",

@@ -48,11 +48,12 @@ void keepRolled(Operation *loop);
 /// The number of the tile at `place` of `loop`: from its list, or the place itself.
 Value getTileNumber(OpBuilder &builder, Location loc, TileLoopOp loop, Value place);
 
-/// Turns `loop` into `scf` loops, one for each of its runs (flashattn-expand-loops). Stages that
-/// lag run a step later: the first step then stands before the loops, and what is left of the last
-/// one behind them, all within a condition that there is a step. Errors, at the op: a stage that
-/// lags reads a value of a stage before it that is neither a tile nor computed from the step's
-/// numbers; a first stage that reads what a lagging one yields.
+/// Turns `loop` into `scf` loops, one for each of its runs, or one for all with the mask in a
+/// branch (flashattn-expand-loops). Stages that lag run a step later: the first step then stands
+/// before the loops, and what is left of the last one behind them, all within a condition that
+/// there is a step. Errors, at the op: a stage that lags reads a value of a stage before it that is
+/// neither a tile nor computed from the step's numbers; a first stage that reads what a lagging one
+/// yields.
 LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 
 /// Where the tile of `op` at `indices` begins along each dimension of the memref, in elements:
