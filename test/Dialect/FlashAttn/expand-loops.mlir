@@ -281,6 +281,35 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 
 #roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
 
+// Threads load the bias themselves, and in full tiles do not look for its end: these have a loop of their own.
+// READS-BACK-LABEL: func @bias
+// CHECK-LABEL: func @bias
+// CHECK-SAME: %[[B:[a-z0-9]+]]: memref<1x1x?x?xf16>
+// CHECK: %[[END:.*]] = arith.maxsi
+// CHECK: %[[MIDDLE:.*]] = arith.maxsi
+// CHECK: scf.for %[[J:.*]] = %c1 to %[[MIDDLE]]
+// CHECK:   flashattn.load_tile %[[B]][%c0, %c0, %{{.*}}, %[[J]]] dims [2, 3] in_bounds [false, true]
+// CHECK-NOT: arith.select {{.*}} vector<64x32xi1>
+// CHECK:   flashattn.weights
+// CHECK: %[[FROM:.*]] = arith.maxsi %[[MIDDLE]], %c1
+// CHECK: scf.for %[[L:.*]] = %[[FROM]] to %[[END]]
+// CHECK:   flashattn.load_tile %[[B]][%c0, %c0, %{{.*}}, %[[L]]] dims [2, 3] in_bounds [false, false]
+// CHECK:   arith.select {{.*}} vector<64x32xi1>
+// CHECK:   flashattn.weights
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>, %b: memref<1x1x?x?xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#roles)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    bias(%b : memref<1x1x?x?xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+
 // Two intervals: the loop over them holds one loop, whose state is carried on. Full tiles stand between
 // partial ones.
 // READS-BACK-LABEL: func @sinks_and_window
