@@ -281,6 +281,30 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
 
 #roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
 
+// More is made of the scores before the mask selects of them: full tiles have a loop of their own.
+// READS-BACK-LABEL: func @softcap
+// CHECK-LABEL: func @softcap
+// CHECK: scf.for
+// CHECK:   math.tanh
+// CHECK-NOT: arith.select {{.*}} vector<64x32xi1>
+// CHECK:   flashattn.weights
+// CHECK: scf.for
+// CHECK:   math.tanh
+// CHECK:   arith.select {{.*}} vector<64x32xi1>
+// CHECK:   flashattn.weights
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @softcap(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) softcap(30.0) schedule(#roles)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
+#roles = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>
+
 // Threads load the bias themselves, and in full tiles do not look for its end: these have a loop of their own.
 // READS-BACK-LABEL: func @bias
 // CHECK-LABEL: func @bias

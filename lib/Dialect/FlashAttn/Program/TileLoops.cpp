@@ -399,15 +399,31 @@ LogicalResult LoopExpander::copySkewed(Step &step, Step *before) {
 
 /// The full tiles, where one loop can run them and those beside them: two thirds of the code and of
 /// the time that the driver takes to compile it, or half. On an H100 it is as fast (0.99 to 1.01)
-/// where only a mask tells the two apart. Where threads load from memory they would have to look
-/// for its end at every step (with a bias 0.59); where scores are made again, which takes a branch
-/// too, it is 0.95 to 1.03. Gradients whose steps add up dQ have no registers for it, and ptxas
-/// serialises their products; others are 0.91 to 1.02 as fast.
+/// where only a mask tells the two apart, behind the wait for a product. Where more is made of the
+/// scores first it is 0.95 to 1.01, where scores are made again 0.95 to 1.03, and 0.96 where
+/// several consumers' exponentials take longer than their products, as with D = 96. Where threads
+/// load from memory they would have to look for its end at every step (with a bias 0.59). Gradients
+/// whose steps add up dQ have no registers for it, and ptxas serialises their products; others are
+/// 0.91 to 1.02.
 std::optional<TileRun> LoopExpander::findBranching() {
+  constexpr int64_t kWide = 128;
   auto full = llvm::find_if(runs, [](const TileRun &run) { return run.isFull; });
-  auto weights = loop.getBody()->getOps<WeightsOp>();
-  if (runs.size() == 1 || full == runs.end() || weights.empty() ||
-      !(*weights.begin()).getAgain().empty())
+  auto all = loop.getBody()->getOps<WeightsOp>();
+  if (runs.size() == 1 || full == runs.end() || all.empty())
+    return std::nullopt;
+  WeightsOp weights = *all.begin();
+  auto isProduct = [](Value v) { return v.getDefiningOp<vector::ContractionOp>() != nullptr; };
+  auto select = weights.getScores().getDefiningOp<arith::SelectOp>();
+  if (!weights.getAgain().empty() || !select || !getMask(select) ||
+      !isProduct(select.getTrueValue()))
+    return std::nullopt;
+  auto threads = loop->getParentOfType<OnThreadsOp>();
+  RolesAttr roles = threads ? threads.getSchedule().getRoles() : RolesAttr();
+  bool isWide = llvm::any_of(loop.getState(), [](Value v) {
+    auto type = dyn_cast<VectorType>(v.getType());
+    return type && type.getRank() == 2 && type.getDimSize(1) >= kWide;
+  });
+  if (roles && roles.getConsumers() > 1 && !isWide)
     return std::nullopt;
   for (auto load : loop.getBody()->getOps<LoadTileOp>())
     if (!llvm::all_of(load->getUsers(), llvm::IsaPred<vector::ContractionOp>))

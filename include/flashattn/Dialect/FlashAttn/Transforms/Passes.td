@@ -248,7 +248,7 @@ def ExpandLoops : Pass<"flashattn-expand-loops"> {
     the rest of this step beside the second. The first step's own stages and what the last one leaves
     stand before and behind the loops, all of it on condition that there is a step. Of an online
     softmax in which nothing but a mask tells full tiles from partial ones there is one loop for both,
-    with the mask in a branch, which is as fast and takes half as long to compile.
+    with the mask in a branch, where that is as fast (TileLoops.cpp): it takes half as long to compile.
 
     Example: test/Dialect/FlashAttn/expand-loops.mlir
   }];
