@@ -207,7 +207,8 @@ def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
     Every contraction of a program with roles, whose right-hand side is a `hopper.load_tile`,
     becomes a `hopper.wgmma` and a `hopper.wgmma_wait` in front of the first use of its result,
     so that whatever stands between runs beside the product; a branch that holds all uses gets
-    the wait in each of its arms. The arrivals right behind the product, which free its tiles,
+    the wait in each of its arms, unless products issued behind this one are pending then: such a
+    wait cannot move in front of them. The arrivals right behind the product, which free its tiles,
     move behind the wait.
 
     Example: test/Conversion/ProgramToHopper/contract-to-wgmma.mlir

@@ -133,7 +133,7 @@ private:
     IRMapping values;
     bool isFull; ///< the tile, whichever it is
     /// Of a step in the loop of all runs, whether its tile is full; null elsewhere.
-    Value isFullHere = {};
+    Value isFullHere;
   };
 
   std::optional<TileRun> findBranching();
@@ -412,10 +412,9 @@ std::optional<TileRun> LoopExpander::findBranching() {
   if (runs.size() == 1 || full == runs.end() || all.empty())
     return std::nullopt;
   WeightsOp weights = *all.begin();
-  auto isProduct = [](Value v) { return v.getDefiningOp<vector::ContractionOp>() != nullptr; };
   auto select = weights.getScores().getDefiningOp<arith::SelectOp>();
   if (!weights.getAgain().empty() || !select || !getMask(select) ||
-      !isProduct(select.getTrueValue()))
+      !select.getTrueValue().getDefiningOp<vector::ContractionOp>())
     return std::nullopt;
   auto threads = loop->getParentOfType<OnThreadsOp>();
   RolesAttr roles = threads ? threads.getSchedule().getRoles() : RolesAttr();
