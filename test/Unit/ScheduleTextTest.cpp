@@ -71,7 +71,7 @@ TEST_F(ScheduleText, Refusals) {
   EXPECT_EQ(
       complete("tile_m = 64, depth = 2"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, short_part_tiles, narrow_blocks, tile_q, column_warps, "
+      "min_part_tiles, narrow_blocks, tile_q, column_warps, "
       "queries_in_registers, "
       "apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = x"),
@@ -79,7 +79,7 @@ TEST_F(ScheduleText, Refusals) {
   EXPECT_EQ(
       complete("tile_n = 64, depth = 2, roles = <consumers = 1>"),
       "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, "
-      "min_part_tiles, short_part_tiles, narrow_blocks, tile_q, column_warps, "
+      "min_part_tiles, narrow_blocks, tile_q, column_warps, "
       "queries_in_registers, "
       "apart, roles but got depth");
   EXPECT_EQ(complete("tile_m = 64, tile_n = 64, dot_type = f64"),

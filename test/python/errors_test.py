@@ -360,7 +360,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule={"tile_m": 8, "tile_n": 16, "depth": 2}),
         ArgumentError,
-        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, min_part_tiles, short_part_tiles, narrow_blocks, tile_q, column_warps, queries_in_registers, apart, roles but got depth",
+        "expected schedule fields tile_m, tile_n, warps, stages, lanes, dot_type, pack, splits, min_part_tiles, narrow_blocks, tile_q, column_warps, queries_in_registers, apart, roles but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule=[]),
@@ -380,7 +380,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule="tile_n = 16, roles = <consumers = 2, depth = 2>"),
         ArgumentError,
-        "expected roles fields consumers, along, registers, producer_registers, rescale, section, blocks, query_stages, late_rescale, claims_below, add_stages, joins but got depth",
+        "expected roles fields consumers, along, registers, producer_registers, rescale, section, blocks, query_stages, late_rescale, claims_below, add_stages, joins, in_flight but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"consumers": "two"}}),

@@ -112,32 +112,29 @@ public:
       : TileBuilder(b, loc), schedule(schedule), roles(schedule.getRoles()),
         programs(max(programs, index(1))), multiprocessors(MultiprocessorCountOp::create(b, loc)) {}
 
-  /// A part for each multiprocessor, of `min_part_tiles` at least: it asks for as many bytes at
-  /// once as memory brings, and merging costs less the fewer there are. Without roles a block asks
-  /// for less, and two share a multiprocessor. And none that would be left without tiles, which
-  /// merging would wait for all the same.
+  /// Parts of `min_part_tiles` at least, of `tiles` each: one for each multiprocessor, which asks
+  /// for as many bytes at once as memory brings; merging costs less the fewer there are. Narrow
+  /// blocks, and those without roles, ask for less, and two share a multiprocessor.
   Value countParts(Value tiles) {
-    constexpr int64_t kBlocksWithoutRoles = 2;
-    Value parts = fillPlaces(tiles, roles ? 1 : kBlocksWithoutRoles);
-    if (roles) {
+    constexpr int64_t kShared = 2;
+    int64_t narrow = schedule.getNarrowBlocks();
+    Value parts = fillPlaces(tiles, roles && !narrow ? 1 : kShared);
+    if (narrow > kShared)
+      parts = fillEvenly(tiles, parts, narrow);
+    if (roles)
       parts = leaveWhole(tiles, parts);
-      if (roles.getBlocks() > 1 && schedule.getShortPartTiles() > 0)
-        parts = cutShort(tiles, parts);
-      if (roles.getBlocks() == 1)
-        parts = evenOut(tiles, parts);
-    }
-    // Each program takes as many as the first.
-    return max(ceilDivide(tiles, max(ceilDivide(tiles, parts), index(1))), index(1));
+    return roles && !narrow ? evenOut(tiles, parts) : parts;
   }
 
-  /// Whether narrow blocks, all of which run at once, are done as soon as wide ones. One that is
-  /// alone asks for half as many bytes: it has 7/8 of its multiprocessor's share of the rate,
-  /// whoever else has less to do.
-  Value areNarrowAsFast() {
-    Value alone = div(mul(multiprocessors, 8), index(7));
+  /// Whether narrow blocks, all of which run at once, are done as soon as wide ones of `tiles`
+  /// each: of more programs than multiprocessors, but of short ones only where a third of these
+  /// have a second.
+  Value areNarrowAsFast(Value tiles) {
+    constexpr int64_t kLong = 16;
     Value fits = less(programs, add(mul(multiprocessors, schedule.getNarrowBlocks()), index(1)));
-    Value areFast = less(max(programs, alone), add(estimate(programs), index(1)));
-    return both(fits, areFast);
+    Value share = less(multiprocessors, programs);
+    Value thirdShares = less(mul(multiprocessors, 4), mul(programs, 3));
+    return both(fits, either(thirdShares, both(share, less(index(kLong - 1), tiles))));
   }
 
 private:
@@ -146,41 +143,52 @@ private:
   Value max(Value x, Value y) { return b.createOrFold<arith::MaxUIOp>(loc, x, y); }
   Value ceilDivide(Value x, Value y) { return b.createOrFold<arith::CeilDivUIOp>(loc, x, y); }
   Value both(Value x, Value y) { return b.createOrFold<arith::AndIOp>(loc, x, y); }
+  Value either(Value x, Value y) { return b.createOrFold<arith::OrIOp>(loc, x, y); }
 
-  /// As many parts as run at once where a multiprocessor has so many blocks.
+  /// As many parts as run at once where a multiprocessor has so many blocks. None that would be
+  /// left without tiles, which merging would wait for all the same: each takes as many as the
+  /// first.
   Value fillPlaces(Value tiles, int64_t blocks) {
     Value most = min(div(tiles, index(schedule.getMinPartTiles())), index(schedule.getSplits()));
-    return max(min(div(mul(multiprocessors, blocks), programs), most), index(1));
+    Value parts = max(min(div(mul(multiprocessors, blocks), programs), most), index(1));
+    return max(ceilDivide(tiles, max(ceilDivide(tiles, parts), index(1))), index(1));
   }
 
-  /// Merging takes as long as a few tiles: where it saves fewer there is one part.
+  /// `parts`, or as many as run at once with `blocks` to a multiprocessor where these have fewer
+  /// tiles in all, as no last part has far less than the others. To begin takes a block half a
+  /// tile's time.
+  Value fillEvenly(Value tiles, Value parts, int64_t blocks) {
+    Value more = fillPlaces(tiles, blocks);
+    auto countHalves = [&](Value of) {
+      return mul(of, add(mul(ceilDivide(tiles, of), 2), index(1)));
+    };
+    return select(less(countHalves(more), countHalves(parts)), more, parts);
+  }
+
+  /// Merging takes as long as a few tiles: where it saves fewer there is one part. So where half of
+  /// the multiprocessors have a program, which ask for nearly all that memory brings; and of long
+  /// ones that would be cut in two where 5 of 12 have.
   Value leaveWhole(Value tiles, Value parts) {
-    constexpr int64_t kMergeTiles = 3;
-    Value saved = sub(tiles, ceilDivide(tiles, parts));
-    return select(less(saved, index(kMergeTiles)), index(1), parts);
+    constexpr int64_t kLong = 17, kMostHave = 5, kOf = 12;
+    int64_t mergeTiles = schedule.getNarrowBlocks() ? 6 : 3;
+    Value isLittle = less(sub(tiles, ceilDivide(tiles, parts)), index(mergeTiles));
+    Value areMany = less(multiprocessors, mul(programs, 2));
+    Value areTwo = both(less(parts, index(3)), less(index(kLong - 1), tiles));
+    areTwo = both(areTwo, less(mul(multiprocessors, kMostHave), mul(programs, kOf)));
+    return select(either(isLittle, either(areMany, areTwo)), index(1), parts);
   }
 
-  /// Where parts are short a tile takes longer to be worked on than to come: then as many as run at
-  /// once. But two parts only where they leave a tenth of the multiprocessors without work.
-  Value cutShort(Value tiles, Value parts) {
-    constexpr int64_t kFew = 2, kBusy = 9, kOf = 10;
-    Value isShort = less(ceilDivide(tiles, parts), index(schedule.getShortPartTiles() + 1));
-    Value leaveIdle = less(mul(mul(programs, parts), kOf), mul(multiprocessors, kBusy));
-    Value least = select(leaveIdle, index(kFew), index(kFew + 1));
-    Value cut = select(isShort, fillPlaces(tiles, roles.getBlocks()), parts);
-    return select(less(parts, least), parts, cut);
-  }
-
-  /// Of more programs than multiprocessors some are alone at the end, when a multiprocessor cannot
-  /// ask for all that memory brings. Long ones are cut where that saves a good part, so that the
-  /// last are short.
+  /// Of more programs than places some are alone at the end, when a multiprocessor cannot ask for
+  /// all that memory brings. Long ones are cut where that saves a good part, so that the last are
+  /// short.
   Value evenOut(Value tiles, Value parts) {
     constexpr int64_t kParts = 4, kLong = 64, kGoodPart = 6;
     if (schedule.getSplits() < kParts)
       return parts;
+    Value places = mul(multiprocessors, roles.getBlocks());
     Value whole = mul(estimate(programs), kParts), cut = estimate(mul(programs, kParts));
     int64_t least = std::max(kLong, kParts * schedule.getMinPartTiles());
-    Value pays = both(less(index(least - 1), tiles), less(multiprocessors, programs));
+    Value pays = both(less(index(least - 1), tiles), less(places, programs));
     pays = both(pays, less(whole, mul(sub(whole, cut), kGoodPart)));
     return select(pays, index(kParts), parts);
   }
@@ -214,7 +222,7 @@ struct MapToGPUPass : flashattn::impl::MapToGPUBase<MapToGPUPass> {
     getOperation()->walk([&](PrefersNarrowOp op) {
       rewriter.setInsertionPoint(op);
       Occupancy occupancy(rewriter, op.getLoc(), op.getSchedule(), op.getPrograms());
-      rewriter.replaceOp(op, occupancy.areNarrowAsFast());
+      rewriter.replaceOp(op, occupancy.areNarrowAsFast(op.getKeyTiles()));
     });
     for (ProgramOp program : programs)
       if (failed(mapToGPU(rewriter, program)))

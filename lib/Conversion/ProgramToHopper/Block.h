@@ -35,8 +35,9 @@ struct Group {
 /// Values that the whole block shares, once they are there.
 struct BlockValues {
   // Of the host.
-  Value batches, heads, tiles; ///< how many programs
-  Value tileGroups, groups;    ///< groups of programs: of one head, and all
+  Value tiles;              ///< how many programs a head has
+  Value tileGroups, groups; ///< groups of programs: of one head, and all
+  Value idle;               ///< places of a ring that have no tile on its way, i32; null: all may
   /// Tensor maps of a stream's tiles and, where these may be cut, of their pieces; else null.
   struct StreamMaps {
     Value tile, piece;
@@ -107,6 +108,7 @@ public:
   // On the host.
   void countGroups(BlockValues &values);
   Value countBlocks();
+  Value countIdlePlaces();
 
   // In the kernel.
   Group decode(Value number);
@@ -128,6 +130,7 @@ public:
   Group read(Value slot, bool byWarp);
 
 private:
+  Value countPlaces();
   Value countSmallerGroups();
   Value readNumber(Value slot, int64_t which, bool byWarp);
   Value placeIn(Value round);

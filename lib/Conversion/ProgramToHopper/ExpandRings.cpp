@@ -34,8 +34,12 @@ public:
   }
 
   void put(RingPutOp op) {
-    // The first turn waits for nothing: for the parity before the first.
-    wait(ring.getEmpty(), op.getStep(), /*inverted=*/true);
+    // The first turn waits for nothing: for the parity before the first. Where the next places idle
+    // it waits as one would who puts the last of them.
+    Value last = toI32(op.getStep());
+    if (op.getIdle())
+      last = add(last, op.getIdle());
+    wait(ring.getEmpty(), last, /*inverted=*/true);
     Value stage = stageOf(op.getStep()), tile = tileAt(ring.getTiles(), stage);
     Value full = add(stage, index(ring.getFull()));
     SharedTile copied = *SharedTile::get(tile.getType());

@@ -26,18 +26,35 @@ Value BlockBuilder::stagingAt(Value step) {
 /// Groups of programs, each for a block.
 void GridBuilder::countGroups(BlockValues &values) {
   ProgramOp program = plan.program;
-  values.batches = program.getSizes()[0];
-  values.heads = program.getSizes()[1];
   values.tiles = program.getSizes()[2];
   if (program.getSizes().size() > 3)
     values.tiles = mul(values.tiles, program.getSizes()[3]);
   values.tileGroups = values.tiles;
-  Value headGroups = values.heads, consumers = index(plan.getPrograms());
+  Value batches = program.getSizes()[0], heads = program.getSizes()[1];
+  Value headGroups = heads, consumers = index(plan.getPrograms());
   if (plan.getHeadsPerBlock() > 1 || plan.roles.getAlong() == ProgramAxis::Head)
-    headGroups = div(values.heads, consumers);
+    headGroups = div(heads, consumers);
   else
     values.tileGroups = b.createOrFold<arith::CeilDivUIOp>(loc, values.tiles, consumers);
-  values.groups = mul(mul(values.batches, headGroups), values.tileGroups);
+  values.groups = mul(mul(batches, headGroups), values.tileGroups);
+}
+
+/// Blocks that run at once.
+Value GridBuilder::countPlaces() {
+  return mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks()));
+}
+
+/// How many places of each ring idle: as many blocks as run at once have no more on their way than
+/// `in_flight` says, but for two tiles each.
+Value GridBuilder::countIdlePlaces() {
+  constexpr int64_t kKiB = 1024, kLeast = 2;
+  int64_t bytes = 0;
+  for (LoadTileOp load : plan.streams)
+    bytes += load.getTileType().getNumElements() * load.getTileType().getElementTypeBitWidth() / 8;
+  Value most = mul(MultiprocessorCountOp::create(b, loc), plan.roles.getInFlight() * kKiB);
+  Value ahead = div(most, mul(min(block.groups, countPlaces()), bytes));
+  ahead = min(max(ahead, index(kLeast)), index(plan.getStages()));
+  return toI32(sub(index(plan.getStages()), ahead));
 }
 
 /// How many blocks are persistent: as many as run at once, or as there are groups. Those that claim
@@ -45,7 +62,7 @@ void GridBuilder::countGroups(BlockValues &values) {
 /// block for every one instead, but where a block's next program would have to wait for all of this
 /// one.
 Value GridBuilder::countBlocks() {
-  Value resident = mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks()));
+  Value resident = countPlaces();
   if (!plan.claims() || plan.reloads())
     return min(block.groups, resident);
   constexpr int64_t kFew = 4;
@@ -69,20 +86,21 @@ Group GridBuilder::decode(Value number) {
   // 32-bit division: the numbers are below 2^31.
   int64_t headsPerBlock = plan.getHeadsPerBlock();
   Value group = toI32(number), perHead = toI32(block.tileGroups);
-  Value headGroups = div(toI32(block.heads), i32(headsPerBlock));
+  ProgramOp program = plan.program;
+  Value batches = toI32(program.getSizes()[0]);
+  Value headGroups = div(toI32(program.getSizes()[1]), i32(headsPerBlock));
   Value perSection = i32(plan.roles.getSection());
   Value section = div(group, mul(perHead, perSection));
   Value rest = sub(group, mul(section, mul(perHead, perSection)));
   Value flatHead = section, row = rest;
   if (plan.roles.getSection() > 1) {
     Value firstHead = mul(section, perSection);
-    Value inSection = min(perSection, sub(mul(toI32(block.batches), headGroups), firstHead));
+    Value inSection = min(perSection, sub(mul(batches, headGroups), firstHead));
     row = div(rest, inSection);
     flatHead = add(firstHead, sub(rest, mul(row, inSection)));
   }
   // The groups of one head differ by at most one program, and those with more of them go first. Of
   // tiles of keys the first go first.
-  ProgramOp program = plan.program;
   bool ascends = program.getAxis(2) == ProgramAxis::KeyTile;
   Value place = ascends ? row : sub(sub(perHead, row), i32(1)), firstTile = place, end;
   if (plan.sharesSequence() && headsPerBlock == 1) {
@@ -94,7 +112,7 @@ Group GridBuilder::decode(Value number) {
     Value more = compare(arith::CmpIPredicate::sge, place, withFewer);
     end = toIndex(add(add(firstTile, fewer), arith::ExtUIOp::create(b, loc, b.getI32Type(), more)));
   }
-  Value inner = plan.batchesShare ? toI32(block.batches) : headGroups;
+  Value inner = plan.batchesShare ? batches : headGroups;
   Value outerNumber = div(flatHead, inner);
   Value innerNumber = sub(flatHead, mul(outerNumber, inner));
   Value batch = toIndex(plan.batchesShare ? innerNumber : outerNumber);

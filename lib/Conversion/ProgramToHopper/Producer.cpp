@@ -73,7 +73,8 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
     IntegerAttr along;
     if (!pieces.empty())
       along = b.getI64IntegerAttr(*load.getRowDim());
-    return hopper::RingPutOp::create(b, loc, block.rings[stream], step, map, origin, pieces, along,
+    return hopper::RingPutOp::create(b, loc, block.rings[stream], step, block.idle, map, origin,
+                                     pieces, along,
                                      /*beside=*/IntegerAttr(), panels);
   };
   if (load.getCuts().empty())

@@ -215,6 +215,8 @@ void LaunchBuilder::build() {
   blocks = plan.isPersistent() ? grid.countBlocks() : values.groups;
   if (plan.claims())
     makeCounter();
+  if (plan.roles.getInFlight())
+    values.idle = grid.countIdlePlaces();
   values.launch =
       gpu::LaunchOp::create(b, loc, blocks, one, one, index(plan.getThreads()), one, one);
   b.setInsertionPointToStart(&values.launch.getBody().front());

@@ -26,8 +26,8 @@ struct RolesRow {
       queryStages, claimsBelow, pack, joins;
 };
 struct DecodeRow {
-  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, shortPartTiles,
-      narrowBlocks;
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, narrowBlocks,
+      inFlight;
 };
 } // namespace
 
@@ -85,11 +85,11 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         roles.registers = row.registers;
         roles.producerRegisters = row.producerRegisters;
         roles.blocks = row.blocks;
+        roles.inFlight = row.inFlight;
         ScheduleFields fields =
             makeFields(row.tileN, row.stages, getDecodePack(op), roles, element);
         fields.splits = kDecodeSplits;
         fields.minPartTiles = row.minPartTiles;
-        fields.shortPartTiles = row.shortPartTiles;
         fields.narrowBlocks = row.narrowBlocks;
         candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
         // Where there is no room for what else the scores have.

@@ -1,58 +1,76 @@
 // RUN: flash-opt %s -flashattn-map-to-gpu -canonicalize | FileCheck %s
 
 // A part for each multiprocessor, of two tiles or more, no more than said, and none without tiles. One
-// where several save fewer tiles than merging takes.
+// where several save fewer tiles than merging takes, where half of the multiprocessors have a program,
+// and of long ones in two where 5 of 12 have.
 // CHECK-LABEL: func @roles
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
 // CHECK: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // CHECK: %[[SMS:.*]] = flashattn.multiprocessor_count
 // CHECK: %[[TILES:.*]] = arith.divui %[[T]], %c2
-// CHECK: %[[MOST:.*]] = arith.minui %[[TILES]], %c32
+// CHECK: %[[MOST:.*]] = arith.minui %[[TILES]], %c3
 // CHECK: %[[EACH:.*]] = arith.divui %[[SMS]], %[[ANY]]
 // CHECK: %[[FEW:.*]] = arith.minui %[[EACH]], %[[MOST]]
 // CHECK: %[[SOME:.*]] = arith.maxui %[[FEW]], %c1
-// CHECK: %[[LONGEST:.*]] = arith.ceildivui %[[T]], %[[SOME]]
-// CHECK: %[[SAVED:.*]] = arith.subi %[[T]], %[[LONGEST]]
-// CHECK: %[[LITTLE:.*]] = arith.cmpi slt, %[[SAVED]], %c3
-// CHECK: %[[PARTS:.*]] = arith.select %[[LITTLE]], %c1, %[[SOME]]
-// CHECK: %[[SHARE:.*]] = arith.ceildivui %[[T]], %[[PARTS]]
+// CHECK: %[[SHARE:.*]] = arith.ceildivui %[[T]], %[[SOME]]
 // CHECK: %[[TILE:.*]] = arith.maxui %[[SHARE]], %c1
 // CHECK: %[[S:.*]] = arith.ceildivui %[[T]], %[[TILE]]
 // CHECK: %[[R:.*]] = arith.maxui %[[S]], %c1
-// CHECK: return %[[R]]
+// CHECK: %[[LONGEST:.*]] = arith.ceildivui %[[T]], %[[R]]
+// CHECK: %[[SAVED:.*]] = arith.subi %[[T]], %[[LONGEST]]
+// CHECK: %[[LITTLE:.*]] = arith.cmpi slt, %[[SAVED]], %c3
+// CHECK: %[[TWICE:.*]] = arith.muli %[[ANY]], %c2
+// CHECK: %[[HALF:.*]] = arith.cmpi slt, %[[SMS]], %[[TWICE]]
+// CHECK: %[[TWO:.*]] = arith.cmpi slt, %[[R]], %c3
+// CHECK: %[[LONG:.*]] = arith.cmpi sgt, %[[T]], %c16
+// CHECK: %[[LONG_TWO:.*]] = arith.andi %[[TWO]], %[[LONG]]
+// CHECK: %[[FIVE:.*]] = arith.muli %[[SMS]], %c5
+// CHECK: %[[TWELVE:.*]] = arith.muli %[[ANY]], %c12
+// CHECK: %[[HAVE:.*]] = arith.cmpi slt, %[[FIVE]], %[[TWELVE]]
+// CHECK: %[[NEITHER:.*]] = arith.andi %[[LONG_TWO]], %[[HAVE]]
+// CHECK: %[[BUSY:.*]] = arith.ori %[[HALF]], %[[NEITHER]]
+// CHECK: %[[WHOLE:.*]] = arith.ori %[[LITTLE]], %[[BUSY]]
+// CHECK: %[[PARTS:.*]] = arith.select %[[WHOLE]], %c1, %[[R]]
+// CHECK: return %[[PARTS]]
 func.func @roles(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 32, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 3, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>)
   return %s : index
 }
 
-// Short parts, of several, are cut further: as many as run at once. Of two only where these leave a
-// tenth of the multiprocessors without work.
-// CHECK-LABEL: func @short
+// In narrow blocks two to a multiprocessor, or as many as run at once where these have fewer tiles in
+// all, and half a tile's time more for each block. Merging takes as long as six of them.
+// CHECK-LABEL: func @narrow
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index
 // CHECK: %[[ANY:.*]] = arith.maxui %[[P]], %c1
 // CHECK: %[[SMS:.*]] = flashattn.multiprocessor_count
-// CHECK: %[[SOME:.*]] = arith.select %{{.*}}, %c1, %{{.*}}
-// CHECK: %[[SHARE:.*]] = arith.ceildivui %[[T]], %[[SOME]]
-// CHECK: %[[SHORT:.*]] = arith.cmpi slt, %[[SHARE]], %c9
-// CHECK: %[[ALL:.*]] = arith.muli %[[ANY]], %[[SOME]]
-// CHECK: %[[TENTHS:.*]] = arith.muli %[[ALL]], %c10
-// CHECK: %[[NINE:.*]] = arith.muli %[[SMS]], %c9
-// CHECK: %[[IDLE:.*]] = arith.cmpi slt, %[[TENTHS]], %[[NINE]]
-// CHECK: %[[LEAST:.*]] = arith.select %[[IDLE]], %c2, %c3
-// CHECK: %[[PLACES:.*]] = arith.muli %[[SMS]], %c2
-// CHECK: %[[TWO:.*]] = arith.divui %[[PLACES]], %[[ANY]]
-// CHECK: %[[FITTING:.*]] = arith.minui %[[TWO]], %{{.*}}
-// CHECK: %[[MANY:.*]] = arith.maxui %[[FITTING]], %c1
-// CHECK: %[[CUT:.*]] = arith.select %[[SHORT]], %[[MANY]], %[[SOME]]
-// CHECK: %[[FEW:.*]] = arith.cmpi slt, %[[SOME]], %[[LEAST]]
-// CHECK: %[[PARTS:.*]] = arith.select %[[FEW]], %[[SOME]], %[[CUT]]
-// CHECK: arith.ceildivui %[[T]], %[[PARTS]]
-func.func @short(%p: index, %t: index) -> index {
-  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, splits = 128, min_part_tiles = 1, short_part_tiles = 8, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 8, section = 1, blocks = 2>>)
+// CHECK: %[[TWICE:.*]] = arith.muli %[[SMS]], %c2
+// CHECK: arith.divui %[[TWICE]], %[[ANY]]
+// CHECK: %[[TWO:.*]] = arith.maxui
+// CHECK: arith.ceildivui
+// CHECK: arith.maxui
+// CHECK: arith.ceildivui
+// CHECK: %[[PAIRS:.*]] = arith.maxui
+// CHECK: %[[THRICE:.*]] = arith.muli %[[SMS]], %c3
+// CHECK: arith.divui %[[THRICE]], %[[ANY]]
+// CHECK: %[[ALL:.*]] = arith.maxui %{{.*}}, %c1
+// CHECK: %[[MORE:.*]] = arith.maxui %{{.*}}, %c1
+// CHECK: %[[THIRDS:.*]] = arith.maxui %{{.*}}, %c1
+// CHECK: %[[SHORT:.*]] = arith.ceildivui %[[T]], %[[THIRDS]]
+// CHECK: %[[HALVES:.*]] = arith.muli %[[SHORT]], %c2
+// CHECK: %[[BEGUN:.*]] = arith.addi %[[HALVES]], %c1
+// CHECK: %[[TIME:.*]] = arith.muli %[[THIRDS]], %[[BEGUN]]
+// CHECK: %[[OTHER:.*]] = arith.muli %[[PAIRS]], %{{.*}}
+// CHECK: %[[PAYS:.*]] = arith.cmpi slt, %[[TIME]], %[[OTHER]]
+// CHECK: %[[PARTS:.*]] = arith.select %[[PAYS]], %[[THIRDS]], %[[PAIRS]]
+// CHECK: %[[LONGEST:.*]] = arith.ceildivui %[[T]], %[[PARTS]]
+// CHECK: %[[SAVED:.*]] = arith.subi %[[T]], %[[LONGEST]]
+// CHECK: arith.cmpi slt, %[[SAVED]], %c6
+func.func @narrow(%p: index, %t: index) -> index {
+  %s = flashattn.count_splits %p, %t schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, splits = 128, min_part_tiles = 1, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 8, section = 1, blocks = 2>>)
   return %s : index
 }
 
-// Of more programs than multiprocessors with a block each, long ones are in four parts where that
+// Of more programs than places, here one to a multiprocessor, long ones are in four parts where that
 // saves a sixth: rounds that fill the machine, and a last one of at least 2/3 of the time alone.
 // CHECK-LABEL: func @even
 // CHECK-SAME: %[[P:.*]]: index, %[[T:.*]]: index

@@ -52,6 +52,29 @@ func.func @ring(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<80x64xf16
   return %value : vector<80x128xf16>
 }
 
+// With a place that idles it waits for the tile in the next place: with three places for that of step
+// s - 2, not s - 3.
+// CHECK-LABEL: func @idle
+// CHECK-SAME: %[[BARS:[a-z0-9]+]]: memref<16xi64, {{.*}}>, %{{.*}}: !hopper.tensor_map<80x64xf16>, %[[STEP:[a-z0-9]+]]: index, %[[IDLE:[a-z0-9]+]]: i32
+// CHECK: %[[STEP32:.*]] = arith.index_castui %[[STEP]] : index to i32
+// CHECK: %[[LAST:.*]] = arith.addi %[[STEP32]], %[[IDLE]]
+// CHECK: %[[NEXT32:.*]] = arith.remui %[[LAST]], %c3_i32
+// CHECK: %[[NEXT:.*]] = arith.index_castui %[[NEXT32]] : i32 to index
+// CHECK: %[[EMPTY:.*]] = arith.addi %[[NEXT]], %c7
+// CHECK: %[[TURN:.*]] = arith.divui %[[LAST]], %c3_i32
+// CHECK: %[[AFTER:.*]] = arith.addi %[[TURN]], %c1_i32
+// CHECK: %[[PARITY:.*]] = arith.andi %[[AFTER]], %c1_i32
+// CHECK: hopper.barrier_wait %[[BARS]][%[[EMPTY]]], %[[PARITY]]
+// CHECK: %[[AT32:.*]] = arith.remui %[[STEP32]], %c3_i32
+// CHECK: %[[AT:.*]] = arith.index_castui %[[AT32]] : i32 to index
+// CHECK: %[[FULL:.*]] = arith.addi %[[AT]], %c4
+// CHECK: hopper.tma_load {{.*}}, %[[BARS]][%[[FULL]]]
+func.func @idle(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<80x64xf16>, %step: index, %idle: i32) {
+  %ring = hopper.make_ring %tiles, %bars[4] : !tiles, !bars to !ring
+  hopper.ring_put %ring at %step idle %idle from %map[%step, %step] : !ring, !hopper.tensor_map<80x64xf16>
+  return
+}
+
 // What comes beside a tile completes the same barrier, in the place of the same turn.
 // CHECK-LABEL: func @beside
 // CHECK-SAME: %[[TILES:[a-z0-9]+]]: memref<3x2x80x64xf16, {{.*}}>, %[[BARS:[a-z0-9]+]]: memref<16xi64, {{.*}}>, %[[MAP:[a-z0-9]+]]: !hopper.tensor_map<80x64xf16>, %[[SUMS:[a-z0-9]+]]: memref<?x?xf32>, %[[PLACES:[a-z0-9]+]]: memref<3x64xf32, {{.*}}>, %[[STEP:[a-z0-9]+]]: index, %[[I:[a-z0-9]+]]: index

@@ -491,15 +491,27 @@ func.func @bshd(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref
 
 // -----
 
-#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, in_flight = 8>>
 
 // 80 columns take two panels, the second of which the copy fills up with zeros; values of 16
-// columns take one that is no wider. Three stages.
+// columns take one that is no wider. Three stages, of which some idle: all blocks that run at once, one
+// to a multiprocessor, have 8 KiB of the 6 KiB of a step on their way for each of these, and two steps
+// at least.
 // READS-BACK-LABEL: func @panels
 // CHECK-LABEL: func @panels
 // CHECK: hopper.make_tensor_map {{.*}} to !hopper.tensor_map<64x64xf16>
 // CHECK: hopper.make_tensor_map {{.*}} to !hopper.tensor_map<32x64xf16>
 // CHECK: hopper.make_tensor_map {{.*}} to !hopper.tensor_map<32x16xf16>
+// CHECK: %[[SMS:.*]] = flashattn.multiprocessor_count
+// CHECK: %[[MOST:.*]] = arith.muli %[[SMS]], %c8192
+// CHECK: %[[BLOCKS:.*]] = arith.minsi %{{.*}}, %[[SMS]]
+// CHECK: %[[STEPS:.*]] = arith.muli %[[BLOCKS]], %c6144
+// CHECK: %[[FIT:.*]] = arith.divui %[[MOST]], %[[STEPS]]
+// CHECK: %[[ATLEAST:.*]] = arith.maxsi %[[FIT]], %c2
+// CHECK: %[[AHEAD:.*]] = arith.minsi %[[ATLEAST]], %c3
+// CHECK: %[[REST:.*]] = arith.subi %c3, %[[AHEAD]]
+// CHECK: %[[IDLE:.*]] = arith.index_cast{{u?i?}} %[[REST]] : index to i32
+// CHECK: gpu.launch
 // CHECK: memref.view %{{.*}} to memref<2x2x64x64xf16, #gpu.address_space<workgroup>>
 // CHECK: memref.view %{{.*}} to memref<3x2x32x64xf16, #gpu.address_space<workgroup>>
 // CHECK: memref.view %{{.*}} to memref<3x1x32x16xf16, #gpu.address_space<workgroup>>
@@ -507,6 +519,7 @@ func.func @bshd(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref
 // CHECK: hopper.make_ring {{.*}}[2] : {{.*}} to !hopper.ring<3x2x32x64xf16>
 // CHECK: hopper.make_ring {{.*}}[8] : {{.*}} to !hopper.ring<3x1x32x16xf16>
 // CHECK: hopper.barrier_expect %{{.*}}, 16384
+// CHECK-COUNT-2: hopper.ring_put %{{.*}} at %{{.*}} idle %[[IDLE]] from
 // CHECK: hopper.load_tile {{.*}} -> vector<64x80xf16>
 // CHECK: hopper.load_tile {{.*}} -> vector<32x80xf16>
 // CHECK: hopper.load_tile {{.*}} -> vector<32x16xf16>

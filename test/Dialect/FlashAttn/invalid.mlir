@@ -169,11 +169,6 @@ func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, war
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'short_part_tiles' only with splits and roles but got 4 without}}
-func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, short_part_tiles = 4>} { return }
-
-// -----
-
 // expected-error@+1 {{expected schedule field 'narrow_blocks' only with splits and one consumer but got 3 without}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 2, narrow_blocks = 3>} { return }
 
@@ -231,6 +226,11 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_til
 
 // expected-error@+1 {{expected schedule field 'late_rescale' between 0 and 1 but got 2}}
 func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, late_rescale = 2>} { return }
+
+// -----
+
+// expected-error@+1 {{expected schedule field 'in_flight' between 0 and 65535 but got 65536}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale = 1, section = 1, in_flight = 65536>} { return }
 
 // -----
 

@@ -57,17 +57,20 @@ func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<
 
 // -----
 
-// Whole programs in narrow blocks too, with half as many keys a tile and their share of the registers.
+// Parts in narrow blocks, and whole programs too, with half as many keys a tile and their share of the registers.
 #narrow = #flashattn.schedule<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, splits = 16, min_part_tiles = 1, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 4, section = 1, blocks = 2>>
 // CHECK-LABEL: func @narrow
-// CHECK: %[[ONE:.*]] = arith.cmpi eq, %{{.*}}, %c1
+// CHECK: %[[TILES:.*]] = arith.ceildivui %{{.*}}, %c64
+// CHECK: %[[PARTS:.*]] = flashattn.count_splits %{{.*}}, %[[TILES]] schedule(<tile_m = 64, tile_n = 128, {{.*}}narrow_blocks = 3,
+// CHECK: %[[ONE:.*]] = arith.cmpi eq, %[[PARTS]], %c1
 // CHECK: scf.if %[[ONE]] {
-// CHECK: %[[NARROW:.*]] = flashattn.prefers_narrow %{{.*}} schedule(<{{.*}}narrow_blocks = 3,
+// CHECK: %[[WIDE:.*]] = arith.ceildivui %{{.*}}, %c128
+// CHECK: %[[NARROW:.*]] = flashattn.prefers_narrow %{{.*}}, %[[WIDE]] schedule(<{{.*}}narrow_blocks = 3,
 // CHECK: scf.if %[[NARROW]] {
 // CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 120, producer_registers = 40, rescale = 4, section = 1, blocks = 3>>)
 // CHECK: } else {
 // CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 4, section = 1, blocks = 2>>)
-// CHECK: flashattn.program {{.*}} schedule(<{{.*}}splits = 16, min_part_tiles = 1, narrow_blocks = 3,
+// CHECK: flashattn.program {{.*}} schedule(<tile_m = 64, tile_n = 64, {{.*}}splits = 16, min_part_tiles = 1, roles = <consumers = 1, along = query_tile, registers = 120, producer_registers = 40, rescale = 4, section = 1, blocks = 3>>)
 // CHECK: flashattn.combine
 func.func @narrow(%q: memref<?x8x1x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<?x8x1x64xf16>) {
   flashattn.attention schedule(#narrow)

@@ -171,13 +171,13 @@ func.func @clears(%order: memref<?xi32>, %sums: memref<?x128xf32>, %i: index, %s
 // Elements that come beside a tile.
 // CHECK-LABEL: func @elements
 // CHECK: hopper.bulk_load %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}}[%{{.*}}], %{{.*}}[%{{.*}}] : memref<?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, memref<4xi64, #gpu.address_space<workgroup>>
-// CHECK: hopper.ring_put %{{.*}} at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] beside 256 : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+// CHECK: hopper.ring_put %{{.*}} at %{{.*}} idle %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] beside 256 : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
 // CHECK: hopper.ring_put_row %{{.*}} at %{{.*}} from %{{.*}}[%{{.*}}, %{{.*}}] to %{{.*}} : !hopper.ring<3x2x80x64xf16>, memref<?x?xf32>, memref<3x64xf32, #gpu.address_space<workgroup>>
 func.func @elements(%s: memref<?x?xf32>, %p: memref<3x64xf32, #gpu.address_space<workgroup>>, %bars: !bars, %i: index,
-                    %ring: !hopper.ring<3x2x80x64xf16>, %m: !hopper.tensor_map<80x64xf16>) {
+                    %ring: !hopper.ring<3x2x80x64xf16>, %m: !hopper.tensor_map<80x64xf16>, %n: i32) {
   hopper.bulk_load %s[%i, %i] to %p[%i], %bars[%i]
       : memref<?x?xf32> to memref<3x64xf32, #gpu.address_space<workgroup>>, !bars
-  hopper.ring_put %ring at %i from %m[%i, %i] beside 256 : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+  hopper.ring_put %ring at %i idle %n from %m[%i, %i] beside 256 : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
   hopper.ring_put_row %ring at %i from %s[%i, %i] to %p
       : !hopper.ring<3x2x80x64xf16>, memref<?x?xf32>, memref<3x64xf32, #gpu.address_space<workgroup>>
   return

@@ -40,6 +40,7 @@ const DrawnField roleFields[] = {
     {"claims_below", {"0", "100", "2147483647"}},
     {"add_stages", {"0", "1", "2"}, DrawnField::Backward},
     {"joins", {"0", "1"}},
+    {"in_flight", {"0", "1", "72", "65535"}},
 };
 
 static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward) {

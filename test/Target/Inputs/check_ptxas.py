@@ -120,7 +120,7 @@ def row_classes(chip):
                    dict(zip(names, row[3:])))
         for row in table("Hopper", "DECODE"):
             names = ("tile_n", "stages", "registers", "producer_registers", "blocks", "min_part_tiles",
-                     "short_part_tiles", "narrow_blocks")
+                     "narrow_blocks", "in_flight")
             yield (row, lambda case, most=int(row[0]): case.mask in FEW and case.dim <= most,
                    dict(zip(names, row[1:])))
         return
@@ -144,7 +144,7 @@ def row_classes(chip):
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
     left_out = {"tile_q": "none", "apart": "false", "claims_below": "0", "joins": "0", "min_part_tiles": "2",
-                "short_part_tiles": "0", "narrow_blocks": "0"}
+                "narrow_blocks": "0", "in_flight": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, tiles are no wider than this.
     widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None

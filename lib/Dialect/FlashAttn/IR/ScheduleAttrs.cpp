@@ -140,7 +140,8 @@ std::string flashattn::formatFields(const ScheduleFields &fields) {
 bool RolesFields::operator==(const RolesFields &o) const {
   auto tie = [](const RolesFields &f) {
     return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
-                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow, f.addStages, f.joins);
+                    f.blocks, f.queryStages, f.lateRescale, f.claimsBelow, f.addStages, f.joins,
+                    f.inFlight);
   };
   return tie(*this) == tie(o);
 }
@@ -148,16 +149,16 @@ bool RolesFields::operator==(const RolesFields &o) const {
 bool ScheduleFields::operator==(const ScheduleFields &o) const {
   auto tie = [](const ScheduleFields &f) {
     return std::tie(f.tileM, f.tileN, f.warps, f.stages, f.lanes, f.dotType, f.pack, f.splits,
-                    f.minPartTiles, f.shortPartTiles, f.narrowBlocks, f.tileQ, f.columnWarps,
-                    f.queriesInRegisters, f.apart, f.roles);
+                    f.minPartTiles, f.narrowBlocks, f.tileQ, f.columnWarps, f.queriesInRegisters,
+                    f.apart, f.roles);
   };
   return tie(*this) == tie(o);
 }
 
 RolesFields RolesAttr::getFields() const {
-  return {getConsumers(),   getAlong(),       getRegisters(), getProducerRegisters(),
-          getRescale(),     getSection(),     getBlocks(),    getQueryStages(),
-          getLateRescale(), getClaimsBelow(), getAddStages(), getJoins()};
+  return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
+          getSection(),   getBlocks(), getQueryStages(), getLateRescale(),       getClaimsBelow(),
+          getAddStages(), getJoins(),  getInFlight()};
 }
 
 RolesAttr RolesAttr::withoutClaims(int64_t section) const {
@@ -190,9 +191,10 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
                                 int64_t queryStages, int64_t lateRescale, int64_t claimsBelow,
-                                int64_t addStages, int64_t joins) {
-  RolesFields fields{consumers, along,       registers,   producerRegisters, rescale,   section,
-                     blocks,    queryStages, lateRescale, claimsBelow,       addStages, joins};
+                                int64_t addStages, int64_t joins, int64_t inFlight) {
+  RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
+                     section,   blocks, queryStages, lateRescale,       claimsBelow,
+                     addStages, joins,  inFlight};
   FieldVerifier verifier{emitError};
   visitRolesFields(fields, verifier);
   if (failed(verifier.result))
@@ -216,14 +218,24 @@ ScheduleAttr ScheduleAttr::getVerified(function_ref<InFlightDiagnostic()> emitEr
 }
 
 ScheduleFields ScheduleAttr::getFields() const {
-  return {getTileM(),        getTileN(),
-          getWarps(),        getStages(),
-          getLanes(),        getDotType(),
-          getPack(),         getSplits(),
-          getMinPartTiles(), getShortPartTiles(),
-          getNarrowBlocks(), getTileQ(),
-          getColumnWarps(),  getQueriesInRegisters(),
-          getApart(),        getRoles() ? std::optional(getRoles().getFields()) : std::nullopt};
+  std::optional<RolesFields> roles;
+  if (getRoles())
+    roles = getRoles().getFields();
+  return {getTileM(),
+          getTileN(),
+          getWarps(),
+          getStages(),
+          getLanes(),
+          getDotType(),
+          getPack(),
+          getSplits(),
+          getMinPartTiles(),
+          getNarrowBlocks(),
+          getTileQ(),
+          getColumnWarps(),
+          getQueriesInRegisters(),
+          getApart(),
+          roles};
 }
 
 ScheduleAttr ScheduleAttr::withRoles(RolesAttr roles) const {
@@ -237,7 +249,7 @@ ScheduleAttr ScheduleAttr::withoutRoles() const {
   fields.roles.reset();
   fields.warps = getWarpsOfRows();
   fields.columnWarps = 1;
-  fields.shortPartTiles = fields.narrowBlocks = 0;
+  fields.narrowBlocks = 0;
   fields.stages = std::min<int64_t>(fields.stages, 2);
   return get(getContext(), fields);
 }
@@ -247,7 +259,7 @@ ScheduleAttr ScheduleAttr::withSplits(int64_t splits) const {
   fields.splits = splits;
   if (splits == 1) {
     fields.minPartTiles = ScheduleFields().minPartTiles;
-    fields.shortPartTiles = fields.narrowBlocks = 0;
+    fields.narrowBlocks = 0;
   }
   return get(getContext(), fields);
 }
@@ -265,6 +277,15 @@ ScheduleAttr ScheduleAttr::withNarrowBlocks() const {
   roles.blocks = getNarrowBlocks();
   roles.producerRegisters = std::min(roles.producerRegisters, kProducer);
   roles.registers = std::clamp(given - roles.producerRegisters, kLeast, kMost);
+  return get(getContext(), fields);
+}
+
+ScheduleAttr ScheduleAttr::forParts() const {
+  if (getNarrowBlocks() == 0)
+    return *this;
+  ScheduleFields fields = withNarrowBlocks().getFields();
+  fields.splits = getSplits();
+  fields.minPartTiles = getMinPartTiles();
   return get(getContext(), fields);
 }
 
@@ -362,18 +383,24 @@ void ScheduleAttr::print(AsmPrinter &printer) const {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError, int64_t tileM,
                                    int64_t tileN, int64_t warps, int64_t stages, int64_t lanes,
                                    FloatType dotType, int64_t pack, int64_t splits,
-                                   int64_t minPartTiles, int64_t shortPartTiles,
-                                   int64_t narrowBlocks, int64_t tileQ, int64_t columnWarps,
-                                   std::optional<bool> queriesInRegisters,
+                                   int64_t minPartTiles, int64_t narrowBlocks, int64_t tileQ,
+                                   int64_t columnWarps, std::optional<bool> queriesInRegisters,
                                    std::optional<bool> apart, RolesAttr roles) {
-  ScheduleFields fields{tileM,        tileN,
-                        warps,        stages,
-                        lanes,        dotType,
-                        pack,         splits,
-                        minPartTiles, shortPartTiles,
-                        narrowBlocks, tileQ,
-                        columnWarps,  queriesInRegisters,
-                        apart,        {}};
+  ScheduleFields fields{tileM,
+                        tileN,
+                        warps,
+                        stages,
+                        lanes,
+                        dotType,
+                        pack,
+                        splits,
+                        minPartTiles,
+                        narrowBlocks,
+                        tileQ,
+                        columnWarps,
+                        queriesInRegisters,
+                        apart,
+                        {}};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);
   if (failed(verifier.result))
@@ -390,10 +417,6 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
   if (splits == 1 && minPartTiles != ScheduleFields().minPartTiles)
     return emitError() << "expected schedule field 'min_part_tiles' only with splits but got "
                        << minPartTiles << " without";
-  if (shortPartTiles != 0 && (splits == 1 || !roles))
-    return emitError() << "expected schedule field 'short_part_tiles' only with splits and roles "
-                          "but got "
-                       << shortPartTiles << " without";
   if (narrowBlocks != 0 && (splits == 1 || !roles || roles.getConsumers() != 1))
     return emitError() << "expected schedule field 'narrow_blocks' only with splits and one "
                           "consumer but got "

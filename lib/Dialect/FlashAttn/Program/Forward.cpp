@@ -22,14 +22,15 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Builds the programs of one attention op.
+/// Builds the programs of one attention op, whose schedule is that of parts of the keys where there
+/// may be any: `given` is for all of them.
 class ForwardBuilder : TileBuilder {
 public:
-  ForwardBuilder(AttentionOp op, OpBuilder &b)
-      : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
-        sizes(operands.getSizes()), all(operands.getAllKeys()),
-        visible(op.getVisibleSets()), to{op.getOInit(), op.getLseInit(), op.getLayout(),
-                                         op.getElementType()} {}
+  ForwardBuilder(AttentionOp op, ScheduleAttr given, OpBuilder &b)
+      : TileBuilder(b, op.getLoc()), op(op), given(given), schedule(op.getScheduleAttr()),
+        operands(b, op), sizes(operands.getSizes()), all(operands.getAllKeys()),
+        visible(op.getVisibleSets()),
+        to{op.getOInit(), op.getLseInit(), op.getLayout(), op.getElementType()} {}
 
   ProgramOp build();
 
@@ -54,7 +55,7 @@ private:
                         ArrayRef<TileInterval> intervals, Value q);
 
   mutable AttentionOp op; ///< a handle, whose accessors are not const
-  ScheduleAttr schedule;
+  ScheduleAttr given, schedule;
   Operands operands;
   const Sizes &sizes;
   KeyRange all;
@@ -86,25 +87,25 @@ void ForwardBuilder::buildWithoutParts(Value programs) {
   auto buildWhole = [&](ScheduleAttr ofWhole) {
     auto whole = cast<AttentionOp>(b.clone(*op));
     whole.setScheduleAttr(ofWhole);
-    ForwardBuilder(whole, b).build();
+    ForwardBuilder(whole, ofWhole, b).build();
     whole.erase();
   };
-  if (schedule.getNarrowBlocks() != 0) {
-    Value isNarrow = PrefersNarrowOp::create(b, loc, programs, schedule);
+  if (given.getNarrowBlocks() != 0) {
+    Value isNarrow =
+        PrefersNarrowOp::create(b, loc, programs, ceilDiv(sizes.keys, given.getTileN()), given);
     auto blocks = scf::IfOp::create(b, loc, isNarrow, /*withElseRegion=*/true);
     b.setInsertionPointToStart(blocks.thenBlock());
-    buildWhole(schedule.withNarrowBlocks());
+    buildWhole(given.withNarrowBlocks());
     b.setInsertionPointToStart(blocks.elseBlock());
   }
-  buildWhole(schedule.withSplits(1));
+  buildWhole(given.withSplits(1));
   b.setInsertionPointToStart(branch.elseBlock());
 }
 
 /// Decides how many parts the keys are cut into and makes room for their outputs; `programs` is the
 /// number of programs without parts.
 void ForwardBuilder::makeParts(Value programs) {
-  parts =
-      CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), schedule);
+  parts = CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), given);
   buildWithoutParts(programs);
   // One allocation for both: on a GPU each costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
@@ -337,7 +338,9 @@ FailureOr<ProgramOp> mlir::flashattn::tileAttention(RewriterBase &rewriter, Atte
   remarkInexactTiles(op, op.getScheduleAttr().getVisitedKeys());
   OpBuilder::InsertionGuard guard(rewriter);
   rewriter.setInsertionPoint(op);
-  ProgramOp program = ForwardBuilder(op, rewriter).build();
+  ScheduleAttr given = op.getScheduleAttr();
+  op.setScheduleAttr(given.forParts());
+  ProgramOp program = ForwardBuilder(op, given, rewriter).build();
   rewriter.eraseOp(op);
   return program;
 }

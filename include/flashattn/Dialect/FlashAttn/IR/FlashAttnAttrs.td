@@ -159,17 +159,18 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `claims_below` (0 if left out) | with `query_stages` 2, or for gradients whose consumers share a program, whose next tiles come where this one's were once its steps have read them: up to so many keys, of gradients queries, a block takes whichever group is next when it has room for it, from a counter in global memory: blocks whose groups differ in length end together so. Where each would have fewer than 4 groups, for gradients fewer than 2, and with more keys, a block runs one group and ends; with more keys in a kernel without room for two, and 8 heads at once at most. With 0 each block has its share of the groups from the start |
     | `add_stages` (0 if left out) | of gradients whose consumers share a program, and add up those of queries: through so many places of shared memory they hand what they have of a step to warps of the producer's group that bring no tiles, which add it, and make zeros of what nobody has added to. With 0 each of their warps adds its own |
     | `joins` (0 if left out) | with 1, the intervals of keys that a program's mask shows are cut into pieces of 8 keys, joined to one sequence, and that is cut into tiles: a program of a narrow band, or of a few keys here and there, has no tile that is mostly hidden. Programs of a block join those that any of them sees. Where the mask alone asks for a key's number. Of gradients in programs over queries, whose `tile_n`, `pack` and roles the schedule's are then: those over keys have 64 queries a step or more, in 2 blocks at most |
+    | `in_flight` (0 if left out) | KiB of the tiles of a step that a multiprocessor's share of the blocks may have on their way, all blocks that run at once taken together: of few programs each goes ahead as far as there are `stages`, of more two steps or as many as come to this. More would make memory no faster, and blocks that share a multiprocessor wait for those that do not. With 0 all go as far as there are stages |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescale, "int64_t":$section,
                         "int64_t":$blocks, "int64_t":$queryStages,
                         "int64_t":$lateRescale, "int64_t":$claimsBelow,
-                        "int64_t":$addStages, "int64_t":$joins);
+                        "int64_t":$addStages, "int64_t":$joins, "int64_t":$inFlight);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::RolesFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
                  fields.rescale, fields.section, fields.blocks, fields.queryStages,
-                 fields.lateRescale, fields.claimsBelow, fields.addStages, fields.joins);
+                 fields.lateRescale, fields.claimsBelow, fields.addStages, fields.joins, fields.inFlight);
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::RolesFields getFields() const;
@@ -195,8 +196,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     | `pack` (1 if left out) | query heads of one key/value head whose rows share a tile: `tile_m / pack` positions of each, in the order in which they lie in memory |
     | `splits` (1 if left out) | most parts that the keys are cut into, each a program of its own whose outputs `flashattn.combine` merges: for few queries of many keys. How many they are is decided at each call |
     | `min_part_tiles` (2 if left out) | with `splits`: the fewest key tiles of a part where there are several |
-    | `short_part_tiles` (0 if left out) | with `splits` and `roles` of several `blocks`: parts of as many tiles and fewer, of one for each multiprocessor, are cut further, to as many as run at once |
-    | `narrow_blocks` (0 if left out) | with `splits` and one consumer: so many blocks to a multiprocessor, with half as many keys a tile and their share of the registers, where no program is cut into parts and these are done as soon as `blocks` of whole tiles (`flashattn.prefers_narrow`) |
+    | `narrow_blocks` (0 if left out) | with `splits` and one consumer: so many blocks to a multiprocessor, with half as many keys a tile and their share of the registers, for parts, and for whole programs where these are done as soon in them as in `blocks` of whole tiles (`flashattn.prefers_narrow`). `min_part_tiles` are such tiles then |
     | `tile_q` (`tile_m` if left out) | of gradients: rows of a program that makes those of queries. Without it there may be none: programs of 128 keys and more of 16 bits add up those of queries too, each its share, unless they are `apart` |
     | `column_warps` (1 if left out) | of gradients, in programs that add up those of queries: warps that have the same rows of a tile, each its share of the columns. Products read less of shared memory so, through which the warps hand each other what they have of the weights |
     | `queries_in_registers` (optional) | whether a thread holds its part of the queries all along or reads it again at every step; of gradients, its part of both tiles that a program keeps. Without it as registers allow. Not with `roles` |
@@ -207,7 +207,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   }];
   let parameters = (ins "int64_t":$tileM, "int64_t":$tileN, "int64_t":$warps,
                         "int64_t":$stages, "int64_t":$lanes, "::mlir::FloatType":$dotType,
-                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles, "int64_t":$shortPartTiles,
+                        "int64_t":$pack, "int64_t":$splits, "int64_t":$minPartTiles,
                         "int64_t":$narrowBlocks,
                         "int64_t":$tileQ, "int64_t":$columnWarps,
                         OptionalParameter<"::std::optional<bool>">:$queriesInRegisters,
@@ -216,7 +216,7 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::ScheduleFields &":$fields), [{
     return $_get($_ctxt, fields.tileM, fields.tileN, fields.warps, fields.stages, fields.lanes,
                  fields.dotType, fields.pack, fields.splits, fields.minPartTiles,
-                 fields.shortPartTiles, fields.narrowBlocks, fields.tileQ, fields.columnWarps, fields.queriesInRegisters, fields.apart,
+                 fields.narrowBlocks, fields.tileQ, fields.columnWarps, fields.queriesInRegisters, fields.apart,
                  fields.roles ? RolesAttr::get($_ctxt, *fields.roles) : RolesAttr());
   }]>];
   let extraClassDeclaration = [{
@@ -235,6 +235,8 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// Without parts, in the blocks that `narrow_blocks` tells, which there must be: they share out the
     /// registers that `blocks` have. Half of `tile_n` keys a tile.
     ScheduleAttr withNarrowBlocks() const;
+    /// That of programs over parts of the keys: in narrow blocks, where there are any.
+    ScheduleAttr forParts() const;
     /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
     /// there are fewer than 16 a warp, some of its sums.
     bool sharesProgram() const;

@@ -417,14 +417,15 @@ def FlashAttn_CountSplitsOp : Op<FlashAttn_Dialect, "count_splits", [Pure]> {
 def FlashAttn_PrefersNarrowOp : Op<FlashAttn_Dialect, "prefers_narrow", [Pure]> {
   let summary = "whether narrow blocks are as fast, as the machine has room for programs";
   let description = [{
-    Whether `programs` tile programs, none of which is cut into parts, are done as soon in the blocks
-    that the schedule's `narrow_blocks` tells as in those of `blocks`.
+    Whether `programs` tile programs over `key_tiles` whole tiles of keys each, none of which is cut
+    into parts, are done as soon in the blocks that the schedule's `narrow_blocks` tells as in those
+    of `blocks`.
 
     Example: test/Dialect/FlashAttn/tile-splits.mlir
   }];
-  let arguments = (ins Index:$programs, FlashAttn_ScheduleAttr:$schedule);
+  let arguments = (ins Index:$programs, Index:$keyTiles, FlashAttn_ScheduleAttr:$schedule);
   let results = (outs I1:$result);
-  let assemblyFormat = "$programs `schedule` `(` $schedule `)` attr-dict";
+  let assemblyFormat = "$programs `,` $keyTiles `schedule` `(` $schedule `)` attr-dict";
 }
 
 def FlashAttn_ListTilesOp : Op<FlashAttn_Dialect, "list_tiles", [

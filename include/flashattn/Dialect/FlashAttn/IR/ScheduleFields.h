@@ -29,7 +29,7 @@ struct RolesFields {
   ProgramAxis along = ProgramAxis::QueryTile;
   int64_t registers = 0, producerRegisters = 0, rescale = 0, section = 1, blocks = 1,
           queryStages = 1;
-  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0, joins = 0;
+  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0, joins = 0, inFlight = 0;
 
   bool operator==(const RolesFields &) const;
 };
@@ -38,8 +38,7 @@ struct RolesFields {
 struct ScheduleFields {
   int64_t tileM = 64, tileN = 64, warps = 4, stages = 2, lanes = 4;
   FloatType dotType;
-  int64_t pack = 1, splits = 1, minPartTiles = 2, shortPartTiles = 0, narrowBlocks = 0, tileQ = 0,
-          columnWarps = 1;
+  int64_t pack = 1, splits = 1, minPartTiles = 2, narrowBlocks = 0, tileQ = 0, columnWarps = 1;
   std::optional<bool> queriesInRegisters, apart;
   std::optional<RolesFields> roles;
 
@@ -72,6 +71,7 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"claims_below", 0, kMostKeys, leftOut.claimsBelow}, fields.claimsBelow);
   visit(FieldInfo{"add_stages", 0, 2, leftOut.addStages}, fields.addStages);
   visit(FieldInfo{"joins", 0, 1, leftOut.joins}, fields.joins);
+  visit(FieldInfo{"in_flight", 0, kMost, leftOut.inFlight}, fields.inFlight);
 }
 
 template <typename Fields, typename Visitor>
@@ -87,7 +87,6 @@ void visitScheduleFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"pack", 1, fields.tileM, leftOut.pack}, fields.pack);
   visit(FieldInfo{"splits", 1, kMaxSplits, leftOut.splits}, fields.splits);
   visit(FieldInfo{"min_part_tiles", 1, kMost, leftOut.minPartTiles}, fields.minPartTiles);
-  visit(FieldInfo{"short_part_tiles", 0, kMost, leftOut.shortPartTiles}, fields.shortPartTiles);
   visit(FieldInfo{"narrow_blocks", 0, 8, leftOut.narrowBlocks}, fields.narrowBlocks);
   visit(FieldInfo{"tile_q", 0, 1024, leftOut.tileQ}, fields.tileQ);
   visit(FieldInfo{"column_warps", 1, 8, leftOut.columnWarps}, fields.columnWarps);
