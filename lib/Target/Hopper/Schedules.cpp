@@ -116,16 +116,20 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     // of it, in f16 too.
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocks == 1) {
-      constexpr int64_t kWidest = 96;
+      // Beside values there are ones then, which take a panel of their own.
+      constexpr int64_t kWidest = 96, kMostStages = 4;
       fields.roles->rescale = late ? kLateRescale : kFewRescales;
       fields.roles->lateRescale = late;
-      if (late && element.isBF16())
+      if (late && element.isBF16()) {
         fields.tileN = std::min(fields.tileN, kWidest);
+        fields.stages = std::min(fields.stages, kMostStages);
+      }
       auto few = ScheduleAttr::get(op.getContext(), fields);
       if (element.isF16() ? late : few.sumsByProducts(op.getDv()))
         candidates.push_back(few);
     }
     fields.tileN = row.tileN;
+    fields.stages = row.stages;
     fields.roles->rescale = roles.rescale;
     fields.roles->lateRescale = 0;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));

@@ -20,7 +20,7 @@
 // Wider heads take narrower tiles of keys, the widest fewer programs a block. Blocks stay where
 // registers and memory allow.
 // CHECK-LABEL: @d16
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
     outs(%o : memref<?x?x?x16xf16>)
@@ -28,7 +28,7 @@ func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x
 }
 
 // CHECK-LABEL: @d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -78,7 +78,7 @@ func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memr
 
 // With heads of 64 they are judged late in narrower tiles: the columns that sum them up take registers.
 // CHECK-LABEL: @bf16_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 4, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -87,7 +87,7 @@ func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: me
 
 // Scores that more than the mask shapes cannot be made again.
 // CHECK-LABEL: @bf16_d64_softcap
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
 func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention softcap(2.0) ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -104,7 +104,7 @@ func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: 
 }
 
 // CHECK-LABEL: @triangular_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 112, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, query_stages = 2, late_rescale = 1, claims_below = 2147483647>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 112, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, query_stages = 2, late_rescale = 1, claims_below = 2147483647>>)
 func.func @triangular_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -173,7 +173,7 @@ func.func @joined_gradients(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>,
 
 // The same of programs that are not short.
 // CHECK-LABEL: @wide_band_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 // CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}consumers = 1, {{.*}}blocks = 4>>)
 func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.window<left = 2048, right = 0>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
@@ -213,7 +213,7 @@ func.func @unaligned(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>,
 }
 
 // FALLS-LABEL: @promised
-// FALLS: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// FALLS: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @promised(%q: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %k: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %v: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}, %o: memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>> {flashattn.aligned_rows}) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>, memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)
     outs(%o : memref<?x?x?x64xf16, strided<[?, ?, ?, 1], offset: ?>>)

@@ -146,13 +146,14 @@ def row_of(case, text, classes):
     left_out = {"tile_q": "none", "apart": "false", "claims_below": "0", "joins": "0", "min_part_tiles": "2",
                 "narrow_blocks": "0", "in_flight": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
-    # Where sums of rows are products, which take registers, tiles are no wider than this.
+    # Where sums of rows are products, which take registers, and ones a panel, tiles are no wider than this,
+    # of which there are 4 at most.
     widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None
     for number, (_, includes, row) in enumerate(classes):
         if not includes(case):
             continue
         if widest and int(row["tile_n"]) > int(widest):
-            row = {**row, "tile_n": widest}
+            row = {**row, "tile_n": widest, "stages": str(min(int(row["stages"]), 4))}
         if all(value == fields.get(name, left_out.get(name, "1")) for name, value in row.items()):
             return number
     return None
