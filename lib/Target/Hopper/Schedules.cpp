@@ -26,8 +26,7 @@ struct RolesRow {
       queryStages, claimsBelow, pack, joins;
 };
 struct DecodeRow {
-  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, narrowBlocks,
-      inFlight;
+  int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, narrowBlocks;
 };
 } // namespace
 
@@ -82,12 +81,12 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
   if (isDecode(op))
     for (const DecodeRow &row : kDecodeTable)
       if (d <= row.maxD) {
-        roles.registers = row.registers;
-        roles.producerRegisters = row.producerRegisters;
-        roles.blocks = row.blocks;
-        roles.inFlight = row.inFlight;
-        ScheduleFields fields =
-            makeFields(row.tileN, row.stages, getDecodePack(op), roles, element);
+        RolesFields few = roles;
+        few.registers = row.registers;
+        few.producerRegisters = row.producerRegisters;
+        few.blocks = row.blocks;
+        few.inFlight = kInFlight;
+        ScheduleFields fields = makeFields(row.tileN, row.stages, getDecodePack(op), few, element);
         fields.splits = kDecodeSplits;
         fields.minPartTiles = row.minPartTiles;
         fields.narrowBlocks = row.narrowBlocks;

@@ -104,6 +104,8 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           roles.claimsBelow = claimsBelow;
           ScheduleFields fields = makeFields(n, held, pack, roles, problem.element);
           fields.splits = problem.splits;
+          if (problem.splits > 1)
+            fields.roles->inFlight = kInFlight;
           add(fields);
           // Refused where more than the mask asks for a key's number.
           if (roles.consumers == 1 && problem.packs && problem.splits == 1) {

@@ -120,7 +120,7 @@ def row_classes(chip):
                    dict(zip(names, row[3:])))
         for row in table("Hopper", "DECODE"):
             names = ("tile_n", "stages", "registers", "producer_registers", "blocks", "min_part_tiles",
-                     "narrow_blocks", "in_flight")
+                     "narrow_blocks")
             yield (row, lambda case, most=int(row[0]): case.mask in FEW and case.dim <= most,
                    dict(zip(names, row[1:])))
         return
@@ -144,7 +144,7 @@ def row_classes(chip):
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
     left_out = {"tile_q": "none", "apart": "false", "claims_below": "0", "joins": "0", "min_part_tiles": "2",
-                "narrow_blocks": "0", "in_flight": "0"}
+                "narrow_blocks": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, and ones a panel, tiles are no wider than this,
     # of which there are 4 at most.
