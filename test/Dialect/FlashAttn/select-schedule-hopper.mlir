@@ -173,7 +173,7 @@ func.func @joined_gradients(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>,
 
 // The same of programs that are not short.
 // CHECK-LABEL: @wide_band_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 // CHECK: schedule(<tile_m = 64, tile_n = 32, {{.*}}consumers = 1, {{.*}}blocks = 4>>)
 func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.window<left = 2048, right = 0>) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)

@@ -23,6 +23,7 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/InitLLVM.h"
+#include "llvm/Support/Regex.h"
 #include "llvm/Support/ThreadPool.h"
 
 #include <chrono>
@@ -55,7 +56,9 @@ static cl::opt<int64_t> pairsFlag("most-pairs",
                                   cl::desc("only shapes with no more queries times keys"),
                                   cl::init(INT64_MAX), cl::cat(category));
 static cl::opt<std::string>
-    filterFlag("filter", cl::desc("only modules whose name holds this text"), cl::cat(category));
+    filterFlag("filter",
+               cl::desc("only modules whose name this regular expression matches somewhere"),
+               cl::init("."), cl::cat(category));
 static cl::opt<unsigned>
     featuresFlag("features", cl::desc("instead of the grid, this many modules of random features"),
                  cl::init(0), cl::cat(category));
@@ -390,9 +393,11 @@ static Expected<std::unique_ptr<Device>> openDevice(ModelDevice *&model) {
 static Expected<std::vector<Case>> choosePoints(const Device &device,
                                                 std::vector<Module> &modules) {
   std::vector<Case> cases;
-  auto isChosen = [](const Module &module) {
-    return StringRef(module.name()).contains(filterFlag);
-  };
+  llvm::Regex filter(filterFlag);
+  if (std::string error; !filter.isValid(error))
+    return llvm::createStringError("expected a regular expression for --filter but got '" +
+                                   filterFlag + "': " + error);
+  auto isChosen = [&](const Module &module) { return filter.match(module.name()); };
   if (featuresFlag) {
     constexpr unsigned kShapes = 4; // for each module
     std::mt19937 random(seedFlag);
