@@ -22,8 +22,8 @@ namespace {
 /// A schedule for a class of masks and head dimensions.
 struct RolesRow {
   MaskShape shape;
-  int64_t maxWidth, maxD, tileN, stages, consumers, registers, producerRegisters, section, blocks,
-      queryStages, claimsBelow, pack, joins;
+  int64_t maxWidth, maxD, tileN, stages, stagesBF16, consumers, registers, producerRegisters,
+      section, blocks, queryStages, claimsBelow, pack, joins;
 };
 struct DecodeRow {
   int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, narrowBlocks;
@@ -108,27 +108,24 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     roles.queryStages = row.queryStages;
     roles.claimsBelow = row.claimsBelow;
     roles.joins = row.joins;
-    ScheduleFields fields = makeFields(row.tileN, row.stages, row.pack, roles, element);
+    int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
+    ScheduleFields fields = makeFields(row.tileN, stages, row.pack, roles, element);
     // With few rescalings first: in bf16 where sums of rows can be products, which take registers
     // of which several blocks have none to spare. Judged late 2 to 8 % faster on an H200, in bf16
     // with narrower tiles; but with D = 128 as fast in bf16, and with 256, whose products hide all
     // of it, in f16 too.
     bool late = d <= (element.isF16() ? 128 : 64);
     if (row.blocks == 1) {
-      // Beside values there are ones then, which take a panel of their own.
-      constexpr int64_t kWidest = 96, kMostStages = 4;
+      constexpr int64_t kWidest = 96;
       fields.roles->rescale = late ? kLateRescale : kFewRescales;
       fields.roles->lateRescale = late;
-      if (late && element.isBF16()) {
+      if (late && element.isBF16())
         fields.tileN = std::min(fields.tileN, kWidest);
-        fields.stages = std::min(fields.stages, kMostStages);
-      }
       auto few = ScheduleAttr::get(op.getContext(), fields);
       if (element.isF16() ? late : few.sumsByProducts(op.getDv()))
         candidates.push_back(few);
     }
     fields.tileN = row.tileN;
-    fields.stages = row.stages;
     fields.roles->rescale = roles.rescale;
     fields.roles->lateRescale = 0;
     candidates.push_back(ScheduleAttr::get(op.getContext(), fields));

@@ -78,7 +78,7 @@ func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memr
 
 // With heads of 64 they are judged late in narrower tiles: the columns that sum them up take registers.
 // CHECK-LABEL: @bf16_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 4, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
 func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -87,7 +87,7 @@ func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: me
 
 // Scores that more than the mask shapes cannot be made again.
 // CHECK-LABEL: @bf16_d64_softcap
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
 func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention softcap(2.0) ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -96,7 +96,7 @@ func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>
 
 // Where programs differ in length, the longest of many heads first, and blocks claim them.
 // CHECK-LABEL: @triangular
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, query_stages = 2, late_rescale = 1, claims_below = 4096>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 4, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, query_stages = 2, late_rescale = 1, claims_below = 4096>>)
 func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -121,7 +121,7 @@ func.func @triangular_d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>,
 
 // Short intervals: tiles whose ends waste less.
 // CHECK-LABEL: @banded
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 8, query_stages = 2, late_rescale = 1, claims_below = 2147483647>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 4, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 8, query_stages = 2, late_rescale = 1, claims_below = 2147483647>>)
 func.func @banded(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.window<left = 1023, right = 0>) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)
@@ -185,7 +185,7 @@ func.func @wide_band_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v:
 
 // What a mask is called changes nothing.
 // CHECK-LABEL: @triangular_set
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, query_stages = 2, late_rescale = 1, claims_below = 4096>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 4, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, query_stages = 2, late_rescale = 1, claims_below = 4096>>)
 func.func @triangular_set(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   flashattn.attention mask(#flashattn.set<"(p, k)[nq, nk] : (p - k >= 0)">) ins(%q, %k, %v : memref<?x?x?x128xf16>, memref<?x?x?x128xf16>, memref<?x?x?x128xf16>)
     outs(%o : memref<?x?x?x128xf16>)

@@ -36,7 +36,9 @@
 !k = tensor<1x1x512x64xf16>
 func.func @attention(%q: !t, %k: !k, %v: !k) -> !t {
   %init = tensor.empty() : !t
-  %o = flashattn.attention ins(%q, %k, %v : !t, !k, !k) outs(%init : !t) -> !t
+  %o = flashattn.attention
+      schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+      ins(%q, %k, %v : !t, !k, !k) outs(%init : !t) -> !t
   return %o : !t
 }
 

@@ -112,7 +112,7 @@ def row_classes(chip):
     if chip == "sm_90a":
         for row in table("Hopper", "ROLES"):
             shape, width, most = row[0], row[1], int(row[2])
-            names = ("tile_n", "stages", "consumers", "registers", "producer_registers", "section",
+            names = ("tile_n", "stages", "stages_bf16", "consumers", "registers", "producer_registers", "section",
                      "blocks", "query_stages", "claims_below", "pack", "joins")
             yield (row, lambda case, shape=shape, width=width, most=most:
                    case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
@@ -146,14 +146,16 @@ def row_of(case, text, classes):
     left_out = {"tile_q": "none", "apart": "false", "claims_below": "0", "joins": "0", "min_part_tiles": "2",
                 "narrow_blocks": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
-    # Where sums of rows are products, which take registers, and ones a panel, tiles are no wider than this,
-    # of which there are 4 at most.
+    # Where sums of rows are products, which take registers, tiles are no wider than this.
     widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None
     for number, (_, includes, row) in enumerate(classes):
         if not includes(case):
             continue
         if widest and int(row["tile_n"]) > int(widest):
-            row = {**row, "tile_n": widest, "stages": str(min(int(row["stages"]), 4))}
+            row = {**row, "tile_n": widest}
+        if "stages_bf16" in row:
+            row = {**row, "stages": row["stages_bf16" if case.element == "bf16" else "stages"]}
+            del row["stages_bf16"]
         if all(value == fields.get(name, left_out.get(name, "1")) for name, value in row.items()):
             return number
     return None
