@@ -169,11 +169,11 @@ private:
   /// the multiprocessors have a program, which ask for nearly all that memory brings; and of long
   /// ones that would be cut in two where 5 of 12 have.
   Value leaveWhole(Value tiles, Value parts) {
-    constexpr int64_t kLong = 17, kMostHave = 5, kOf = 12;
+    constexpr int64_t kShort = 16, kMostHave = 5, kOf = 12;
     int64_t mergeTiles = schedule.getNarrowBlocks() ? 6 : 3;
     Value isLittle = less(sub(tiles, ceilDivide(tiles, parts)), index(mergeTiles));
     Value areMany = less(multiprocessors, mul(programs, 2));
-    Value areTwo = both(less(parts, index(3)), less(index(kLong - 1), tiles));
+    Value areTwo = both(less(parts, index(3)), less(index(kShort), tiles));
     areTwo = both(areTwo, less(mul(multiprocessors, kMostHave), mul(programs, kOf)));
     return select(either(isLittle, either(areMany, areTwo)), index(1), parts);
   }

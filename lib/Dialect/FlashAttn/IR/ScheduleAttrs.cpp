@@ -400,7 +400,7 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                         columnWarps,
                         queriesInRegisters,
                         apart,
-                        {}};
+                        /*roles=*/std::nullopt};
   FieldVerifier verifier{emitError};
   visitScheduleFields(fields, verifier);
   if (failed(verifier.result))

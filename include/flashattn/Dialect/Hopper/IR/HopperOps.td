@@ -304,7 +304,12 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [AttrSizedOperandSegments]> {
 
     With `idle` it goes so many steps less ahead, and as many of the ring's places, fewer than all,
     have nothing on its way: it waits until the tile is released that is one of the others before.
-    Blocks that ask for less wait no longer where memory has enough to do.
+    Blocks that ask for less wait no longer where memory has enough to do:
+
+    ```mlir
+    hopper.ring_put %ring at %step idle %one from %m[%b, %h, %row, %c0]
+        : !hopper.ring<3x2x80x64xf16>, !hopper.tensor_map<80x64xf16>
+    ```
   }];
   let arguments = (ins Hopper_AnyRing:$ring, Index:$step, Optional<I32>:$idle,
                        Hopper_AnyTensorMap:$map, Variadic<Index>:$coordinates,
@@ -312,7 +317,8 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [AttrSizedOperandSegments]> {
                        OptionalAttr<I64Attr>:$along, OptionalAttr<I64Attr>:$beside,
                        OptionalAttr<ConfinedAttr<I64Attr, [IntPositive]>>:$panels);
   let assemblyFormat = [{
-    $ring `at` $step (`idle` $idle^)? `from` $map `[` $coordinates `]` (`pieces` `(` $pieces^ `)` `along` $along)?
+    $ring `at` $step (`idle` $idle^)? `from` $map `[` $coordinates `]`
+    (`pieces` `(` $pieces^ `)` `along` $along)?
     (`beside` $beside^)? (`panels` $panels^)? attr-dict
     `:` type($ring) `,` type($map)
   }];
