@@ -380,7 +380,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, schedule="tile_n = 16, roles = <consumers = 2, depth = 2>"),
         ArgumentError,
-        "expected roles fields consumers, along, registers, producer_registers, rescale, section, blocks, query_stages, late_rescale, claims_below, add_stages, joins, in_flight but got depth",
+        "expected roles fields consumers, along, registers, producer_registers, rescale, section, blocks, query_stages, late_rescale, claims_below, add_stages, joins, in_flight, query_columns but got depth",
     ),
     (
         lambda: attention(Q, K, K, schedule={"tile_n": 16, "roles": {"consumers": "two"}}),

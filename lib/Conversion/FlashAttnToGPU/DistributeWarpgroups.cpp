@@ -29,7 +29,8 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   VectorType type = layout.threadType(tile);
   Value a = isDistributed(op.getA().getType()) ? mapped(op.getA()) : op.getA();
   Value acc = op.getAcc() ? mapped(op.getAcc()) : Value(), rhs = op.getB();
-  if (!type || !a || (op.getAcc() && !acc))
+  Value first = op.getFirst() ? mapped(op.getFirst()) : Value();
+  if (!type || !a || (op.getAcc() && !acc) || (op.getFirst() && !first))
     return op.emitOpError() << "has no distribution to threads of its operands";
   constexpr int64_t kRows = hopper::kWarpgroupRows;
   if (warpgroup && isa<MemRefType>(a.getType()) && tile.getDimSize(0) > kRows) {
@@ -48,8 +49,9 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
                               << memref;
     rhs = sliceForWarpgroup(rhs, 0, memref.getDimSize(0) / parts);
   }
-  values[op.getD()] = hopper::WgmmaOp::create(b, loc, type, a, rhs, acc, op.getTransposedAttr(),
-                                              op.getDepthAttr(), op.getTransposedAAttr());
+  values[op.getD()] =
+      hopper::WgmmaOp::create(b, loc, type, a, first, rhs, acc, op.getTransposedAttr(),
+                              op.getDepthAttr(), op.getTransposedAAttr());
   return success();
 }
 

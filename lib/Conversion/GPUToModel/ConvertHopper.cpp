@@ -313,8 +313,12 @@ static void convert(WgmmaOp op, ModelKernel &kernel) {
   Value result = kernel.getScratch(b, loc, bytes);
   Value accumulator = op.getAcc() ? kernel.spill(b, loc, op.getAcc(), bytes)
                                   : LLVM::ZeroOp::create(b, loc, result.getType()).getResult();
-  Value left =
-      a ? kernel.getPointer(b, loc, op.getA()) : kernel.spill(b, loc, op.getA(), 2 * bytes);
+  Value none = LLVM::ZeroOp::create(b, loc, result.getType());
+  Value left = a ? kernel.getPointer(b, loc, op.getA()) : none;
+  Value held = a ? op.getFirst() : op.getA();
+  // Two rows of a thread, a quarter of each.
+  int64_t heldColumns = held ? 2 * cast<VectorType>(held.getType()).getNumElements() : 0;
+  Value registers = held ? kernel.spill(b, loc, held, 2 * bytes) : none;
   constexpr int64_t kMostRegisterBytes = 512;
   int64_t offset = 2 * bytes + kMostRegisterBytes;
   for (auto [i, word] : llvm::enumerate(words))
@@ -323,8 +327,8 @@ static void convert(WgmmaOp op, ModelKernel &kernel) {
   auto element = right.tile.elementType.isF16() ? ProductElement::F16 : ProductElement::BF16;
   kernel.call(b, op, "Product",
               {constant(b, loc, op.getColumns(), 32), constant(b, loc, op.getContraction(), 32),
-               constant(b, loc, int64_t(element), 32), operands, left,
-               kernel.getPointer(b, loc, op.getB()), accumulator, result});
+               constant(b, loc, heldColumns, 32), constant(b, loc, int64_t(element), 32), operands,
+               left, registers, kernel.getPointer(b, loc, op.getB()), accumulator, result});
   op.replaceAllUsesWith(LLVM::LoadOp::create(b, loc, type, result, /*alignment=*/4).getResult());
 }
 

@@ -85,6 +85,9 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
     // Operands: the results, A's registers or descriptor, B's descriptor, the accumulator.
     int64_t results = type.getNumElements();
     SmallVector<Value> inputs;
+    if (op.getFirst())
+      inputs = unpackRegisters(rewriter, loc, adaptor.getFirst());
+    int64_t held = a ? inputs.size() / 4 : steps;
     if (a) {
       inputs.push_back(createDescriptor(*a, op.getA(), adaptor.getA(), loc, rewriter));
     } else {
@@ -104,10 +107,10 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
                        "wgmma.fence.sync.aligned;\n";
     for (int64_t step = 0; step < steps; ++step) {
       // A's descriptor, or its four registers of this step.
-      std::string aText = placeholders(results + 4 * step, 4);
-      if (a) {
-        aText = "da";
-        text += llvm::formatv("add.s64 da, ${0}, {1};\n", results, a->getStep(step));
+      bool isHeld = step < held;
+      std::string aText = isHeld ? placeholders(results + 4 * step, 4) : "da";
+      if (!isHeld) {
+        text += llvm::formatv("add.s64 da, ${0}, {1};\n", bPlace - 1, a->getStep(step));
       }
       text += llvm::formatv("add.s64 db, ${0}, {1};\n", bPlace, b.getStep(step));
       // After the predicate: no negation of A and B, then whether each is transposed, of which A
@@ -115,7 +118,10 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
       text += llvm::formatv(
           "wgmma.mma_async.sync.aligned.m64n{0}k16.f32.{1}.{1} {2}, {3}, db, {4}, 1, 1{5}, {6};\n",
           n, element, registers, aText, step || op.getAcc() ? "accumulate" : "overwrite",
-          a ? (op.getTransposedA() ? ", 1" : ", 0") : "", op.getTransposed() ? 1 : 0);
+          isHeld                ? ""
+          : op.getTransposedA() ? ", 1"
+                                : ", 0",
+          op.getTransposed() ? 1 : 0);
     }
     text += "wgmma.commit_group.sync.aligned;\n}";
 

@@ -37,6 +37,7 @@ struct BlockValues {
   // Of the host.
   Value tiles;              ///< how many programs a head has
   Value tileGroups, groups; ///< groups of programs: of one head, and all
+  Value section;            ///< heads that are started together, i32; null: as the schedule says
   Value idle;               ///< places of a ring that have no tile on its way, i32; null: all may
   /// Tensor maps of a stream's tiles and, where these may be cut, of their pieces; else null.
   struct StreamMaps {
@@ -109,6 +110,7 @@ public:
   void countGroups(BlockValues &values);
   Value countBlocks();
   Value countIdlePlaces();
+  Value countHeadsOfPlaces();
 
   // In the kernel.
   Group decode(Value number);
@@ -216,6 +218,7 @@ private:
 
   Value consume(const Group &group, Value consumer, const Held &held, Value step);
   void rereadNumbers(ArrayRef<Value> numbers, Value slot, Value consumer);
+  mlir::Value holdFirstColumns(LoadTileOp resident, mlir::Value tile);
   void useResidents(const Held &held);
   void hideBounds(TileLoopOp loop);
   Value consumeLoop(Value slot, Value tile, Value step);

@@ -245,6 +245,22 @@ Value ConsumerBuilder::consumeLoop(Value slot, Value tile, Value step) {
 // The program
 //===----------------------------------------------------------------------===//
 
+/// The first columns of `tile` in registers, where the schedule has any of the queries there; null
+/// otherwise. A product reads its left-hand side once for each tile of keys.
+Value ConsumerBuilder::holdFirstColumns(LoadTileOp resident, Value tile) {
+  bool isLeft = llvm::all_of(resident->getUses(), [](OpOperand &use) {
+    auto product = dyn_cast<vector::ContractionOp>(use.getOwner());
+    return isa<WeightsOp>(use.getOwner()) ||
+           (product && use.getOperandNumber() == 0 && !isLhsTransposed(product));
+  });
+  VectorType type = resident.getTileType();
+  int64_t columns = std::min(plan.roles.getQueryColumns(), type.getDimSize(1));
+  if (!isLeft || columns == 0)
+    return {};
+  auto held = VectorType::get({type.getDimSize(0), columns}, type.getElementType());
+  return hopper::ReadTileOp::create(b, loc, held, tile, /*thread=*/Value(), /*from=*/0);
+}
+
 /// Lets the program read the tiles that it keeps where they have come.
 void ConsumerBuilder::useResidents(const Held &held) {
   if (plan.residents.empty())
@@ -260,7 +276,8 @@ void ConsumerBuilder::useResidents(const Held &held) {
     Value tile = tileAt(buffer, held.number);
     if (clears)
       clearMissingRows(resident, tile);
-    b.replaceOpWithNewOp<hopper::LoadTileOp>(resident, resident.getTileType(), tile);
+    Value first = holdFirstColumns(resident, tile);
+    b.replaceOpWithNewOp<hopper::LoadTileOp>(resident, resident.getTileType(), tile, first);
   }
 }
 

@@ -52,18 +52,22 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
                      << op.getIndexingMaps();
     return {};
   }
-  Value a = lhs ? Value(lhs.getTile()) : op.getLhs();
+  Value a = lhs ? Value(lhs.getTile()) : op.getLhs(), first = lhs ? lhs.getFirst() : Value();
   Value acc = op.getAcc();
   if (matchPattern(acc, m_AnyZeroFloat()) || matchPattern(acc, m_PosZeroFloat()))
     acc = {};
   b.setInsertionPoint(op);
   int64_t depth = op.getLhsType().getDimSize(transposedLhs ? 0 : 1);
+  if (first && cast<VectorType>(first.getType()).getDimSize(1) == depth)
+    a = std::exchange(first, {});
   IntegerAttr part;
-  if (lhs && !transposedLhs && hopper::SharedTile::get(a.getType())->getColumns() != depth)
+  if (isa<MemRefType>(a.getType()) && !transposedLhs &&
+      hopper::SharedTile::get(a.getType())->getColumns() != depth)
     part = b.getI64IntegerAttr(depth);
-  auto product = hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, rhs.getTile(), acc,
-                                         transposed.value_or(false) ? UnitAttr() : b.getUnitAttr(),
-                                         part, transposedLhs ? b.getUnitAttr() : UnitAttr());
+  auto product =
+      hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, first, rhs.getTile(), acc,
+                              transposed.value_or(false) ? UnitAttr() : b.getUnitAttr(), part,
+                              transposedLhs ? b.getUnitAttr() : UnitAttr());
   b.replaceOp(op, product.getD());
   if (lhs && lhs != rhs && lhs->use_empty())
     b.eraseOp(lhs);

@@ -44,6 +44,12 @@ Value GridBuilder::countPlaces() {
   return mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks()));
 }
 
+/// As many heads as have a group for each place: their keys and values are all that the L2 cache
+/// has to hold at a time.
+Value GridBuilder::countHeadsOfPlaces() {
+  return toI32(b.createOrFold<arith::CeilDivUIOp>(loc, countPlaces(), block.tileGroups));
+}
+
 /// How many places of each ring idle: as many blocks as run at once have no more on their way than
 /// `in_flight` says, but for two tiles each.
 Value GridBuilder::countIdlePlaces() {
@@ -89,11 +95,11 @@ Group GridBuilder::decode(Value number) {
   ProgramOp program = plan.program;
   Value batches = toI32(program.getSizes()[0]);
   Value headGroups = div(toI32(program.getSizes()[1]), i32(headsPerBlock));
-  Value perSection = i32(plan.roles.getSection());
+  Value perSection = block.section ? block.section : i32(plan.roles.getSection());
   Value section = div(group, mul(perHead, perSection));
   Value rest = sub(group, mul(section, mul(perHead, perSection)));
   Value flatHead = section, row = rest;
-  if (plan.roles.getSection() > 1) {
+  if (plan.roles.getSection() != 1) {
     Value firstHead = mul(section, perSection);
     Value inSection = min(perSection, sub(mul(batches, headGroups), firstHead));
     row = div(rest, inSection);

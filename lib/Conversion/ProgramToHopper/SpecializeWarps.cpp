@@ -215,6 +215,8 @@ void LaunchBuilder::build() {
   blocks = plan.isPersistent() ? grid.countBlocks() : values.groups;
   if (plan.claims())
     makeCounter();
+  if (plan.roles.getSection() == 0)
+    values.section = grid.countHeadsOfPlaces();
   if (plan.roles.getInFlight())
     values.idle = grid.countIdlePlaces();
   values.launch =

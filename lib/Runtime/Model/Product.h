@@ -10,7 +10,7 @@ namespace mlir::flashattn::model {
 /// An operand of a product in shared memory, by a matrix descriptor of the PTX ISA.
 struct SharedOperand {
   const char *base = nullptr;
-  uint64_t fields = 0; ///< of the descriptor, all but the address; 0: the operand is in registers
+  uint64_t fields = 0; ///< of the descriptor, all but the address; 0: all of it is in registers
   int32_t stepsPerPanel = 0, stepBytes = 0, panelBytes = 0; ///< to the next 16 of the contraction
   int32_t transposed = 0;
 
@@ -25,6 +25,7 @@ struct SharedOperand {
 struct Product {
   uint16_t place = 0;
   int32_t columns = 0, depth = 0;
+  int32_t held = 0; ///< of A's columns, the first so many, in registers
   ProductElement element = ProductElement::F16;
   SharedOperand a, b;
   unsigned arrived = 0;
@@ -34,7 +35,7 @@ struct Product {
   Clock begun; ///< what its threads had read before they began it
   Thread *first = nullptr;
   int64_t begins = 0, ends = 0;    ///< by the cost table
-  std::vector<uint16_t> registers; ///< of A: depth / 2 of each thread
+  std::vector<uint16_t> registers; ///< of A: held / 2 of each thread
   std::vector<float> values;       ///< columns / 2 of each thread: accumulators, then results
   std::vector<int64_t>
       accumulatorOf; ///< of each thread: the product in flight that it adds to, or -1

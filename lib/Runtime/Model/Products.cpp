@@ -63,11 +63,13 @@ public:
   OperandReader(Block &block, const Product &product)
       : block(block), product(product), chunks(block.launch->sharedBytes / kChunkBytes + 1) {}
 
-  /// `rows` x depth of an operand in shared memory, to (row, k) at row * rowStride + k * kStride.
-  bool read(const SharedOperand &operand, int rows, float *to, int rowStride, int kStride) {
+  /// `rows` x depth of an operand in shared memory, to (row, k) at row * rowStride + k * kStride;
+  /// not the columns before `from`, of one that is not transposed.
+  bool read(const SharedOperand &operand, int rows, float *to, int rowStride, int kStride,
+            int from = 0) {
     uint32_t base = operand.base - block.shared;
     for (int outer = 0; outer < (operand.transposed ? product.depth : rows); ++outer)
-      for (int inner = 0; inner < (operand.transposed ? rows : product.depth);
+      for (int inner = from; inner < (operand.transposed ? rows : product.depth);
            inner += kChunkElements) {
         int row = operand.transposed ? inner : outer, k = operand.transposed ? outer : inner;
         uint32_t offset = operand.swizzle(base + operand.getOffset(row, k));
@@ -122,17 +124,15 @@ void perform(Block &block, Product &product) {
   OperandReader reader(block, product);
   int columns = product.columns, depth = product.depth, held = columns / 2;
   std::vector<float> a(kRows * depth), b(depth * columns), d(kRows * columns);
-  if (product.a.fields) {
-    if (!reader.read(product.a, kRows, a.data(), depth, 1))
-      return;
-  } else {
-    std::vector<float> wide(depth / 2);
-    for (unsigned thread = 0; thread < kGroupThreads; ++thread) {
-      widen(wide.data(), &product.registers[thread * depth / 2], depth / 2, product.element);
-      for (int i = 0; i < depth / 2; ++i) {
-        Element element(thread, i);
-        a[element.row * depth + element.column] = wide[i];
-      }
+  if (product.a.fields && !reader.read(product.a, kRows, a.data(), depth, 1, product.held))
+    return;
+  int mine = product.held / 2;
+  std::vector<float> wide(mine);
+  for (unsigned thread = 0; mine && thread < kGroupThreads; ++thread) {
+    widen(wide.data(), &product.registers[thread * mine], mine, product.element);
+    for (int i = 0; i < mine; ++i) {
+      Element element(thread, i);
+      a[element.row * depth + element.column] = wide[i];
     }
   }
   if (!reader.read(product.b, columns, b.data(), 1, columns) || !reader.check())
@@ -209,9 +209,9 @@ Product &joinProduct(Thread &thread, int32_t columns, int32_t depth) {
   return product;
 }
 
-void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int32_t element,
-             const SharedOperand *operands, const void *a, const void *b, const float *accumulator,
-             float *result) {
+void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int32_t held,
+             int32_t element, const SharedOperand *operands, const void *a, const void *registers,
+             const void *b, const float *accumulator, float *result) {
   thread->enter(place);
   Block &block = *thread->block;
   Product &product = joinProduct(*thread, columns, depth);
@@ -222,8 +222,8 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
     product.a = both[0];
     product.b = both[1];
     product.element = static_cast<ProductElement>(element);
-    if (!both[0].fields)
-      product.registers.resize(kGroupThreads * depth / 2);
+    product.held = held;
+    product.registers.resize(kGroupThreads * held / 2);
   } else if (product.place != thread->place || product.a.base != both[0].base ||
              product.b.base != both[1].base) {
     block.fail(*thread, "expected all threads of a warpgroup to begin the same product but got "
@@ -238,17 +238,17 @@ void product(Thread *thread, int32_t place, int32_t columns, int32_t depth, int3
   product.begins = std::max(product.begins, thread->time);
   product.begun.join(thread->known.passed);
   product.begun.set(thread->index, thread->now++, block.agents.count());
-  if (!both[0].fields)
-    std::memcpy(&product.registers[index * depth / 2], a, depth);
-  int held = columns / 2;
+  if (held)
+    std::memcpy(&product.registers[index * held / 2], registers, held);
+  int sums = columns / 2;
   if (accumulator) {
     if (isTicket(accumulator))
       product.accumulatorOf[index] = getBits(accumulator) & kTicketMask;
     else
-      std::copy_n(accumulator, held, &product.values[index * held]);
+      std::copy_n(accumulator, sums, &product.values[index * sums]);
   }
   uint32_t ticket = kTicket | (product.number & kTicketMask);
-  for (int i = 0; i < held; ++i)
+  for (int i = 0; i < sums; ++i)
     std::memcpy(result + i, &ticket, sizeof(ticket));
   if (++product.arrived == kGroupThreads)
     block.queue.add(block.agents.products(thread->group()),

@@ -277,6 +277,10 @@ std::string warpgroups::explainRefusal(AttentionBackwardOp op, ScheduleAttr sche
     return reason;
   if (schedule.getRoles().getLateRescale())
     return "expected late_rescale 0 for gradients, which have no maxima to judge";
+  if (int64_t held = schedule.getRoles().getQueryColumns())
+    return llvm::formatv("expected query_columns 0 for gradients, whose programs keep other tiles, "
+                         "but got {0}",
+                         held);
   if (std::string reason = explainJoinRefusal(op, schedule); !reason.empty())
     return reason;
   if (int64_t consumers = schedule.getRoles().getConsumers();

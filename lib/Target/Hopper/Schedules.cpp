@@ -23,7 +23,7 @@ namespace {
 struct RolesRow {
   MaskShape shape;
   int64_t maxWidth, maxD, tileN, stages, stagesBF16, consumers, registers, producerRegisters,
-      section, blocks, queryStages, claimsBelow, pack, joins;
+      section, blocks, queryStages, queryColumns, claimsBelow, pack, joins;
 };
 struct DecodeRow {
   int64_t maxD, tileN, stages, registers, producerRegisters, blocks, minPartTiles, narrowBlocks;
@@ -96,6 +96,12 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
           candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
       }
   MaskClass mask = classifyMask(op.getVisibleSets());
+  auto add = [&](ScheduleFields fields) {
+    candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+    // Where what else the scores have needs the registers.
+    if (std::exchange(fields.roles->queryColumns, 0) != 0)
+      candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+  };
   for (const RolesRow &row : kRolesTable) {
     if (row.shape != mask.shape || d > row.maxD || mask.width.value_or(0) > row.maxWidth ||
         op.getKnownGroup() % row.pack != 0)
@@ -106,6 +112,7 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
     roles.section = row.section;
     roles.blocks = row.blocks;
     roles.queryStages = row.queryStages;
+    roles.queryColumns = row.queryColumns;
     roles.claimsBelow = row.claimsBelow;
     roles.joins = row.joins;
     int64_t stages = element.isBF16() ? row.stagesBF16 : row.stages;
@@ -123,12 +130,12 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
         fields.tileN = std::min(fields.tileN, kWidest);
       auto few = ScheduleAttr::get(op.getContext(), fields);
       if (element.isF16() ? late : few.sumsByProducts(op.getDv()))
-        candidates.push_back(few);
+        add(fields);
     }
     fields.tileN = row.tileN;
     fields.roles->rescale = roles.rescale;
     fields.roles->lateRescale = 0;
-    candidates.push_back(ScheduleAttr::get(op.getContext(), fields));
+    add(fields);
   }
   return candidates;
 }
@@ -367,10 +374,14 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
   // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
   // addresses all.
   int64_t n = schedule.getTileN();
+  int64_t held = std::min(schedule.getRoles().getQueryColumns(), op.getD());
   int64_t other = 28 + (op.getBias() ? n / 4 : 0) + (op.getKeep() ? n : 0);
   if (schedule.sumsByProducts(op.getDv()))
     other += LoadTileOp::kOnes / 2;
-  return explainRegisterRefusal(
-      op, schedule,
-      {{"o", op.getDv() / 2}, {"scores", n / 2}, {"weights", n / 4}, {"other", other}});
+  return explainRegisterRefusal(op, schedule,
+                                {{"o", op.getDv() / 2},
+                                 {"scores", n / 2},
+                                 {"weights", n / 4},
+                                 {"queries", held / 4},
+                                 {"other", other}});
 }

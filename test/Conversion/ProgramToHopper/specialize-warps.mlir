@@ -689,6 +689,30 @@ func.func @shared_bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: m
 
 // -----
 
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 0, query_columns = 32>>
+
+// As many heads start together as have a group for each multiprocessor, which the host counts. Consumers
+// read some columns of their queries, once.
+// CHECK-LABEL: func @leading
+// CHECK: %[[GROUPS:.*]] = arith.ceildivui %{{.*}}, %c2
+// CHECK: %[[SMS:.*]] = flashattn.multiprocessor_count
+// CHECK: %[[HEADS:.*]] = arith.ceildivui %[[SMS]], %[[GROUPS]]
+// CHECK: %[[SECTION:.*]] = arith.index_cast{{u?i?}} %[[HEADS]] : index to i32
+// CHECK: gpu.launch
+// CHECK: arith.muli %{{.*}}, %[[SECTION]] : i32
+// CHECK: %[[HELD:.*]] = hopper.read_tile %[[TILE:.*]] : {{.*}} -> vector<64x32xf16>
+// CHECK: %[[Q:.*]] = hopper.load_tile %[[TILE]] first %[[HELD]] : {{.*}}, vector<64x32xf16> -> vector<64x64xf16>
+// CHECK: flashattn.tile_loop
+// CHECK: vector.contract {{.*}} %[[Q]],
+func.func @leading(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 #late = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
 
 // A warp may read keys by itself, for scores that it makes again. So the warps let tiles go, each for itself, four of

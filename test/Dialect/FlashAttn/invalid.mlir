@@ -229,6 +229,11 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_til
 
 // -----
 
+// expected-error@+1 {{expected schedule field 'query_columns' to be a multiple of 16, of which wgmma takes registers, but got 40}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 1, section = 1, query_columns = 40>} { return }
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'in_flight' between 0 and 65535 but got 65536}}
 func.func @f() attributes {m = #flashattn.roles<consumers = 1, along = query_tile, registers = 104, producer_registers = 24, rescale = 1, section = 1, in_flight = 65536>} { return }
 
@@ -289,8 +294,8 @@ func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_til
 
 // -----
 
-// expected-error@+1 {{expected schedule field 'section' between 1 and 65535 but got 0}}
-func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 0>} { return }
+// expected-error@+1 {{expected schedule field 'section' between 0 and 65535 but got -1}}
+func.func @f() attributes {m = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = -1>} { return }
 
 // -----
 

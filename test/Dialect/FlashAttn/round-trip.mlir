@@ -83,6 +83,7 @@ func.func @masks() attributes {
 // CHECK-SAME: gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>
 // CHECK-SAME: late = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1, claims_below = 2048>
 // CHECK-SAME: late_not = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>
+// CHECK-SAME: leading = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 1, section = 0, query_columns = 128>
 // CHECK-SAME: limits = #flashattn.roles<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale = 0, section = 65535>
 // One block a multiprocessor goes without saying.
 // CHECK-SAME: once = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1>
@@ -105,6 +106,7 @@ func.func @roles() attributes {
   gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>,
   late = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1, claims_below = 2048>,
   late_not = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 0, claims_below = 0>,
+  leading = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 1, section = 0, query_columns = 128>,
   limits = #flashattn.roles<consumers = 7, along = head, registers = 256, producer_registers = 24, rescale = 0, section = 65535>,
   once = #flashattn.roles<consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 1>,
   packed = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8,

@@ -104,7 +104,7 @@ func.func @triangular(%q: memref<?x?x?x128xf16>, %k: memref<?x?x?x128xf16>, %v: 
 }
 
 // CHECK-LABEL: @triangular_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 112, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 16, query_stages = 2, late_rescale = 1, claims_below = 2147483647>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 112, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 8, query_stages = 2, late_rescale = 1, claims_below = 2147483647, query_columns = 32>>)
 func.func @triangular_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -112,7 +112,7 @@ func.func @triangular_d64(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v
 }
 
 // CHECK-LABEL: @triangular_d256
-// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 8>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 0, query_columns = 128>>)
 func.func @triangular_d256(%q: memref<?x?x?x256xf16>, %k: memref<?x?x?x256xf16>, %v: memref<?x?x?x256xf16>, %o: memref<?x?x?x256xf16>) {
   flashattn.attention mask(#flashattn.causal) ins(%q, %k, %v : memref<?x?x?x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>)
     outs(%o : memref<?x?x?x256xf16>)

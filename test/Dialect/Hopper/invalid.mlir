@@ -216,7 +216,7 @@ func.func @dimensions(%a: !t, %b: !t) {
 !t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
 func.func @accumulator(%a: !t, %b: !t, %acc: vector<64x32xf32>) {
   // expected-error @+1 {{expected an accumulator of type 'vector<64x64xf32>' as the result but got 'vector<64x32xf32>'}}
-  %d = "hopper.wgmma"(%a, %b, %acc) : (!t, !t, vector<64x32xf32>) -> vector<64x64xf32>
+  %d = "hopper.wgmma"(%a, %b, %acc) <{operandSegmentSizes = array<i32: 1, 0, 1, 1>}> : (!t, !t, vector<64x32xf32>) -> vector<64x64xf32>
   return
 }
 
@@ -226,6 +226,60 @@ func.func @accumulator(%a: !t, %b: !t, %acc: vector<64x32xf32>) {
 func.func @elements(%a: vector<64x64xbf16>, %b: !t) {
   // expected-error @+1 {{expected element type 'bf16' of 'b' as in 'a' but got 'f16'}}
   %d = hopper.wgmma %a, %b : vector<64x64xbf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @all_held(%a: !t, %held: vector<64x64xf16>, %b: !t) {
+  // expected-error @+1 {{expected 'first' to be a multiple of 16 columns of 'f16', fewer than 64, but got 'vector<64x64xf16>'}}
+  %d = hopper.wgmma %a first %held, %b : !t first vector<64x64xf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @held_elements(%a: !t, %held: vector<64x16xbf16>, %b: !t) {
+  // expected-error @+1 {{expected 'first' to be a multiple of 16 columns of 'f16', fewer than 64, but got 'vector<64x16xbf16>'}}
+  %d = hopper.wgmma %a first %held, %b : !t first vector<64x16xbf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @held_of_registers(%a: vector<64x64xf16>, %held: vector<64x16xf16>, %b: !t) {
+  // expected-error @+1 {{expected 'first' columns of 'a' only where it is in shared memory and not transposed}}
+  %d = hopper.wgmma %a first %held, %b : vector<64x64xf16> first vector<64x16xf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @held_of_transposed(%a: !t, %held: vector<64x16xf16>, %b: !t) {
+  // expected-error @+1 {{expected 'first' columns of 'a' only where it is in shared memory and not transposed}}
+  %d = hopper.wgmma %a first %held, %b transposed_a : !t first vector<64x16xf16>, !t -> vector<64x64xf32>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @held_rows(%a: !t, %held: vector<128x16xf16>) {
+  // expected-error @+1 {{expected 'first' columns of 64 rows but got 'vector<128x16xf16>'}}
+  %d = hopper.load_tile %a first %held : !t, vector<128x16xf16> -> vector<64x64xf16>
+  return
+}
+
+// -----
+
+!t = memref<1x64x64xf16, #gpu.address_space<workgroup>>
+func.func @held_columns(%a: !t, %held: vector<64x64xf16>) {
+  // expected-error @+1 {{expected 'first' to be a multiple of 16 columns of 'f16', at most 32, but got 'vector<64x64xf16>'}}
+  %d = hopper.load_tile %a first %held : !t, vector<64x64xf16> -> vector<64x32xf16>
   return
 }
 

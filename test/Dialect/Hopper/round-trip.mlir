@@ -58,12 +58,16 @@ func.func @barriers(%bars: !bars, %i: index, %first: i1, %parity: i32) {
 // CHECK-LABEL: func @tiles
 // CHECK: %[[S:.*]] = hopper.wgmma %{{.*}}, %{{.*}} : memref<2x64x64xf16, #gpu.address_space<workgroup>>, memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<64x80xf32>
 // CHECK: hopper.wgmma %{{.*}}, %{{.*}} depth(96) : {{.*}} -> vector<64x80xf32>
+// CHECK: hopper.wgmma %{{.*}} first %[[HELD:.*]], %{{.*}} : memref<2x64x64xf16, #gpu.address_space<workgroup>> first vector<64x80xf16>, memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<64x80xf32>
+// CHECK: hopper.load_tile %{{.*}} first %[[HELD]] : memref<2x64x64xf16, #gpu.address_space<workgroup>>, vector<64x80xf16> -> vector<64x128xf16>
 // CHECK: %[[O:.*]] = hopper.wgmma %{{.*}}, %{{.*}}, %{{.*}} transposed : vector<64x80xf16>, memref<2x80x64xf16, #gpu.address_space<workgroup>>, vector<64x128xf32>
 // CHECK: %{{.*}}:2 = hopper.wgmma_wait %[[S]], %[[O]] {pending = 1 : i64} : vector<64x80xf32>, vector<64x128xf32>
 // CHECK: hopper.wgmma_wait %{{.*}} {held} : vector<64x128xf32>
 func.func @tiles(%q: !ws_a, %k: !ws_b, %v: !ws_b, %p: vector<64x80xf16>, %acc: vector<64x128xf32>) {
   %s = hopper.wgmma %q, %k : !ws_a, !ws_b -> vector<64x80xf32>
   %t = hopper.wgmma %q, %k depth(96) : !ws_a, !ws_b -> vector<64x80xf32>
+  %u = hopper.wgmma %q first %p, %k : !ws_a first vector<64x80xf16>, !ws_b -> vector<64x80xf32>
+  %w = hopper.load_tile %q first %p : !ws_a, vector<64x80xf16> -> vector<64x128xf16>
   %o = hopper.wgmma %p, %v, %acc transposed : vector<64x80xf16>, !ws_b, vector<64x128xf32>
   %x:2 = hopper.wgmma_wait %s, %o {pending = 1} : vector<64x80xf32>, vector<64x128xf32>
   %y = hopper.wgmma_wait %x#1 {held} : vector<64x128xf32>

@@ -33,7 +33,7 @@ const DrawnField roleFields[] = {
     {"registers", {"104", "128", "152", "160", "208", "232", "240"}},
     {"producer_registers", {"24", "32", "40", "48"}},
     {"rescale", {"0", "1", "4", "8", "15"}, DrawnField::Forward},
-    {"section", {"1", "2", "3", "8", "64"}},
+    {"section", {"0", "1", "2", "3", "8", "64"}},
     {"blocks", {"1", "2", "3", "4"}},
     {"query_stages", {"1", "2"}},
     {"late_rescale", {"0", "1"}, DrawnField::Forward},
@@ -41,6 +41,7 @@ const DrawnField roleFields[] = {
     {"add_stages", {"0", "1", "2"}, DrawnField::Backward},
     {"joins", {"0", "1"}},
     {"in_flight", {"0", "1", "72", "65535"}},
+    {"query_columns", {"0", "16", "64", "256"}, DrawnField::Forward},
 };
 
 static std::string drawText(std::mt19937 &random, bool hasRoles, bool isBackward) {

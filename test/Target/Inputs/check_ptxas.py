@@ -113,7 +113,7 @@ def row_classes(chip):
         for row in table("Hopper", "ROLES"):
             shape, width, most = row[0], row[1], int(row[2])
             names = ("tile_n", "stages", "stages_bf16", "consumers", "registers", "producer_registers", "section",
-                     "blocks", "query_stages", "claims_below", "pack", "joins")
+                     "blocks", "query_stages", "query_columns", "claims_below", "pack", "joins")
             yield (row, lambda case, shape=shape, width=width, most=most:
                    case.mask in SHAPES and SHAPES[case.mask][0] == shape and case.dim <= most
                    and (width == "kAnyWidth" or SHAPES[case.mask][1] <= int(width)),
@@ -144,7 +144,7 @@ def row_classes(chip):
 def row_of(case, text, classes):
     """The number of the row that a case's schedule is of; None for none."""
     left_out = {"tile_q": "none", "apart": "false", "claims_below": "0", "joins": "0", "min_part_tiles": "2",
-                "narrow_blocks": "0"}
+                "narrow_blocks": "0", "query_columns": "0"}
     fields = dict(re.findall(r"(\w+) = (\w+)", text))
     # Where sums of rows are products, which take registers, tiles are no wider than this.
     widest = "96" if case.element == "bf16" and fields.get("late_rescale") == "1" else None

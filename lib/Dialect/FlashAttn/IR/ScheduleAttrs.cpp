@@ -141,7 +141,7 @@ bool RolesFields::operator==(const RolesFields &o) const {
   auto tie = [](const RolesFields &f) {
     return std::tie(f.consumers, f.along, f.registers, f.producerRegisters, f.rescale, f.section,
                     f.blocks, f.queryStages, f.lateRescale, f.claimsBelow, f.addStages, f.joins,
-                    f.inFlight);
+                    f.inFlight, f.queryColumns);
   };
   return tie(*this) == tie(o);
 }
@@ -158,7 +158,7 @@ bool ScheduleFields::operator==(const ScheduleFields &o) const {
 RolesFields RolesAttr::getFields() const {
   return {getConsumers(), getAlong(),  getRegisters(),   getProducerRegisters(), getRescale(),
           getSection(),   getBlocks(), getQueryStages(), getLateRescale(),       getClaimsBelow(),
-          getAddStages(), getJoins(),  getInFlight()};
+          getAddStages(), getJoins(),  getInFlight(),    getQueryColumns()};
 }
 
 RolesAttr RolesAttr::withoutClaims(int64_t section) const {
@@ -191,10 +191,11 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
                                 ProgramAxis along, int64_t registers, int64_t producerRegisters,
                                 int64_t rescale, int64_t section, int64_t blocks,
                                 int64_t queryStages, int64_t lateRescale, int64_t claimsBelow,
-                                int64_t addStages, int64_t joins, int64_t inFlight) {
+                                int64_t addStages, int64_t joins, int64_t inFlight,
+                                int64_t queryColumns) {
   RolesFields fields{consumers, along,  registers,   producerRegisters, rescale,
                      section,   blocks, queryStages, lateRescale,       claimsBelow,
-                     addStages, joins,  inFlight};
+                     addStages, joins,  inFlight,    queryColumns};
   FieldVerifier verifier{emitError};
   visitRolesFields(fields, verifier);
   if (failed(verifier.result))
@@ -204,6 +205,11 @@ LogicalResult RolesAttr::verify(function_ref<InFlightDiagnostic()> emitError, in
     if (value % 8 != 0)
       return emitError() << "expected schedule field '" << name
                          << "' to be a multiple of 8, as setmaxnreg takes it, but got " << value;
+  if (queryColumns % 16 != 0)
+    return emitError()
+           << "expected schedule field 'query_columns' to be a multiple of 16, of which "
+              "wgmma takes registers, but got "
+           << queryColumns;
   if (along != ProgramAxis::QueryTile && along != ProgramAxis::Head)
     return emitError() << "expected schedule field 'along' to be query_tile or head but got "
                        << stringifyProgramAxis(along);

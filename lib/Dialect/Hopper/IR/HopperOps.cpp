@@ -10,8 +10,11 @@ using namespace mlir::flashattn::hopper;
 
 /// `type(a), type(b), type(acc)`, or `type(a), type(b) -> type(d)` without an accumulator, whose
 /// type is that of the result.
-static ParseResult parseWgmmaTypes(OpAsmParser &parser, Type &a, Type &b, Type &acc, Type &d) {
-  if (parser.parseType(a) || parser.parseComma() || parser.parseType(b))
+static ParseResult parseWgmmaTypes(OpAsmParser &parser, Type &a, Type &first, Type &b, Type &acc,
+                                   Type &d) {
+  if (parser.parseType(a) ||
+      (succeeded(parser.parseOptionalKeyword("first")) && parser.parseType(first)) ||
+      parser.parseComma() || parser.parseType(b))
     return failure();
   if (succeeded(parser.parseOptionalArrow()))
     return parser.parseType(d);
@@ -21,8 +24,12 @@ static ParseResult parseWgmmaTypes(OpAsmParser &parser, Type &a, Type &b, Type &
   return success();
 }
 
-static void printWgmmaTypes(OpAsmPrinter &printer, Operation *, Type a, Type b, Type acc, Type d) {
-  printer << a << ", " << b;
+static void printWgmmaTypes(OpAsmPrinter &printer, Operation *, Type a, Type first, Type b,
+                            Type acc, Type d) {
+  printer << a;
+  if (first)
+    printer << " first " << first;
+  printer << ", " << b;
   if (acc)
     printer << ", " << acc;
   else
@@ -322,9 +329,28 @@ static LogicalResult verifyVectors(Operation *op, ValueRange values) {
   return success();
 }
 
+/// Whether `first`, if there is any, is columns of a tile of 64 rows or what a thread holds of
+/// them, fewer than `columns` or as many.
+static LogicalResult verifyFirst(Operation *op, Value first, Type element, int64_t columns,
+                                 bool mayBeAll) {
+  if (!first)
+    return success();
+  auto type = cast<VectorType>(first.getType());
+  int64_t held = getVectorColumns(type);
+  if (type.getElementType() == element && held % kWgmmaDepth == 0 &&
+      (held < columns || (mayBeAll && held == columns)))
+    return success();
+  return op->emitOpError() << "expected 'first' to be a multiple of " << kWgmmaDepth
+                           << " columns of " << element
+                           << (mayBeAll ? ", at most " : ", fewer than ") << columns << ", but got "
+                           << type;
+}
+
 LogicalResult WgmmaOp::verify() {
   FailureOr<SharedTile> b = verifyTile(*this, "b", getB());
   SmallVector<Value> vectors{getA(), getD()};
+  if (getFirst())
+    vectors.push_back(getFirst());
   if (failed(b) || failed(verifyVectors(*this, vectors)))
     return failure();
   if (getAcc() && getAcc().getType() != getD().getType())
@@ -349,6 +375,11 @@ LogicalResult WgmmaOp::verify() {
                            << " of 'a' but got " << getA().getType();
     aColumns = getTransposedA() ? a->rows : a->getColumns();
   }
+  if (failed(verifyFirst(*this, getFirst(), aElement, getContraction(), /*mayBeAll=*/false)))
+    return failure();
+  if (getFirst() && (!isa<MemRefType>(getA().getType()) || getTransposedA()))
+    return emitOpError() << "expected 'first' columns of 'a' only where it is in shared memory and "
+                            "not transposed";
   if (aElement != b->elementType)
     return emitOpError() << "expected element type " << aElement << " of 'b' as in 'a' but got "
                          << b->elementType;
@@ -411,7 +442,18 @@ static LogicalResult verifyTileValue(Operation *op, Value tile, Value value) {
   return success();
 }
 
-LogicalResult LoadTileOp::verify() { return verifyTileValue(*this, getTile(), getResult()); }
+LogicalResult LoadTileOp::verify() {
+  if (failed(verifyTileValue(*this, getTile(), getResult())))
+    return failure();
+  auto type = cast<VectorType>(getResult().getType());
+  if (Value first = getFirst())
+    if (auto held = cast<VectorType>(first.getType());
+        held.getRank() != 2 || held.getDimSize(0) != type.getDimSize(0))
+      return emitOpError() << "expected 'first' columns of " << type.getDimSize(0)
+                           << " rows but got " << held;
+  return verifyFirst(*this, getFirst(), type.getElementType(), type.getDimSize(1),
+                     /*mayBeAll=*/true);
+}
 
 /// Whether `value` is such a tile in multiples of 16 columns, or what one thread holds of it. With
 /// `byWarps` the tile may be of 16 rows, of which each warp has all.

@@ -152,7 +152,7 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `registers` | registers of a consumer's thread |
     | `producer_registers` | registers of a producer's thread |
     | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown. More than 1 for bf16 only with 64, 128 or 192 columns of `v`: sums of rows are products then, with 8 columns of ones behind |
-    | `section` | heads whose programs are started together, longest first |
+    | `section` | heads whose programs are started together, longest first; with 0 as many as have a group of programs for each block that runs at once |
     | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
     | `query_stages` (1 if left out) | tiles of queries that a consumer has room for; with 2 blocks are persistent: no more are launched than run at once, each runs one group of programs after the other, and the next one's tiles come meanwhile |
     | `late_rescale` (0 if left out) | with 1, whether the output is rescaled is judged by the weights of a tile and not, before these, by its scores: the scores of one whose weights outgrew the base are made a second time. Where nothing but the mask shapes them, which then is judged by scores in tiles that it cuts |
@@ -160,17 +160,20 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `add_stages` (0 if left out) | of gradients whose consumers share a program, and add up those of queries: through so many places of shared memory they hand what they have of a step to warps of the producer's group that bring no tiles, which add it, and make zeros of what nobody has added to. With 0 each of their warps adds its own |
     | `joins` (0 if left out) | with 1, the intervals of keys that a program's mask shows are cut into pieces of 8 keys, joined to one sequence, and that is cut into tiles: a program of a narrow band, or of a few keys here and there, has no tile that is mostly hidden. Programs of a block join those that any of them sees. Where the mask alone asks for a key's number. Of gradients in programs over queries, whose `tile_n`, `pack` and roles the schedule's are then: those over keys have 64 queries a step or more, in 2 blocks at most |
     | `in_flight` (0 if left out) | KiB of the tiles of a step that a multiprocessor's share of the blocks may have on their way, all blocks that run at once taken together: of few programs each goes ahead as far as there are `stages`, of more two steps or as many as come to this. More would make memory no faster, and blocks that share a multiprocessor wait for those that do not. With 0 all go as far as there are stages |
+    | `query_columns` (0 if left out) | of a forward program's queries, the first columns that its threads hold in registers, a multiple of 16, or all where there are fewer: products take them from there, and read no shared memory for them at each tile of keys |
   }];
   let parameters = (ins "int64_t":$consumers, "::mlir::flashattn::ProgramAxis":$along,
                         "int64_t":$registers, "int64_t":$producerRegisters,
                         "int64_t":$rescale, "int64_t":$section,
                         "int64_t":$blocks, "int64_t":$queryStages,
                         "int64_t":$lateRescale, "int64_t":$claimsBelow,
-                        "int64_t":$addStages, "int64_t":$joins, "int64_t":$inFlight);
+                        "int64_t":$addStages, "int64_t":$joins, "int64_t":$inFlight,
+                        "int64_t":$queryColumns);
   let builders = [AttrBuilder<(ins "const ::mlir::flashattn::RolesFields &":$fields), [{
     return $_get($_ctxt, fields.consumers, fields.along, fields.registers, fields.producerRegisters,
                  fields.rescale, fields.section, fields.blocks, fields.queryStages,
-                 fields.lateRescale, fields.claimsBelow, fields.addStages, fields.joins, fields.inFlight);
+                 fields.lateRescale, fields.claimsBelow, fields.addStages, fields.joins, fields.inFlight,
+                 fields.queryColumns);
   }]>];
   let extraClassDeclaration = [{
     ::mlir::flashattn::RolesFields getFields() const;

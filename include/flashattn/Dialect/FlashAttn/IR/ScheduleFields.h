@@ -29,7 +29,8 @@ struct RolesFields {
   ProgramAxis along = ProgramAxis::QueryTile;
   int64_t registers = 0, producerRegisters = 0, rescale = 0, section = 1, blocks = 1,
           queryStages = 1;
-  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0, joins = 0, inFlight = 0;
+  int64_t lateRescale = 0, claimsBelow = 0, addStages = 0, joins = 0, inFlight = 0,
+          queryColumns = 0;
 
   bool operator==(const RolesFields &) const;
 };
@@ -64,7 +65,7 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"registers", 24, 256, {}}, fields.registers);
   visit(FieldInfo{"producer_registers", 24, 256, {}}, fields.producerRegisters);
   visit(FieldInfo{"rescale", 0, 15, {}}, fields.rescale);
-  visit(FieldInfo{"section", 1, kMost, {}}, fields.section);
+  visit(FieldInfo{"section", 0, kMost, {}}, fields.section);
   visit(FieldInfo{"blocks", 1, 8, leftOut.blocks}, fields.blocks);
   visit(FieldInfo{"query_stages", 1, 2, leftOut.queryStages}, fields.queryStages);
   visit(FieldInfo{"late_rescale", 0, 1, leftOut.lateRescale}, fields.lateRescale);
@@ -72,6 +73,7 @@ void visitRolesFields(Fields &fields, Visitor &&visit) {
   visit(FieldInfo{"add_stages", 0, 2, leftOut.addStages}, fields.addStages);
   visit(FieldInfo{"joins", 0, 1, leftOut.joins}, fields.joins);
   visit(FieldInfo{"in_flight", 0, kMost, leftOut.inFlight}, fields.inFlight);
+  visit(FieldInfo{"query_columns", 0, 256, leftOut.queryColumns}, fields.queryColumns);
 }
 
 template <typename Fields, typename Visitor>

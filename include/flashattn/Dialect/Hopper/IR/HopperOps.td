@@ -473,7 +473,7 @@ def Hopper_F32Vector : VectorOfAnyRankOf<[F32]>;
 def Hopper_WgmmaA : AnyTypeOf<[AnyMemRef, Hopper_F16Vector]>;
 def Hopper_Accumulator : VectorOfAnyRankOf<[F16, BF16, F32]>;
 
-def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma"> {
+def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [AttrSizedOperandSegments]> {
   let summary = "issue a product of a warpgroup";
   let description = [{
     Begins `d = a * b^T`, or with an accumulator `d = acc + a * b^T`, as one group of
@@ -486,12 +486,14 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma"> {
     | `a` in shared memory (`PxRxC`) | R = 64 | P*C = K |
     | `a` with `transposed_a`, in shared memory | K | 64 |
     | `a` in registers | 64 | K |
+    | `first`, in registers, of `a` in shared memory | 64 | a multiple of 16 below K |
     | `b` | N | K |
     | `b` with `transposed` | K | N |
     | `acc`, `d` | 64 | N |
 
     K is a multiple of 16 and the same in `a` and `b`; with `depth` only so much of both is
-    contracted. N is a multiple of 8 up to 256, and may be less than what `b` has. On whole tiles
+    contracted. Registers may hold the first columns of `a` (`first`), which are not read from shared
+    memory then. N is a multiple of 8 up to 256, and may be less than what `b` has. On whole tiles
     several warpgroups may share a product: each has 64 of its rows or, of 64 rows in all, a part of
     the columns.
 
@@ -502,16 +504,19 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma"> {
         memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<64x80xf32>
     %o = hopper.wgmma %p, %v, %acc transposed : vector<64x80xf16>,
         memref<2x80x64xf16, #gpu.address_space<workgroup>>, vector<64x128xf32>
+    %t = hopper.wgmma %q first %held, %k : memref<2x64x64xf16, #gpu.address_space<workgroup>>
+        first vector<64x32xf16>, memref<2x80x64xf16, #gpu.address_space<workgroup>>
+        -> vector<64x80xf32>
     ```
   }];
-  let arguments = (ins Hopper_WgmmaA:$a, AnyMemRef:$b, Optional<Hopper_F32Vector>:$acc,
-                       UnitAttr:$transposed, OptionalAttr<I64Attr>:$depth,
+  let arguments = (ins Hopper_WgmmaA:$a, Optional<Hopper_F16Vector>:$first, AnyMemRef:$b,
+                       Optional<Hopper_F32Vector>:$acc, UnitAttr:$transposed, OptionalAttr<I64Attr>:$depth,
                        UnitAttr:$transposedA);
   let results = (outs Hopper_F32Vector:$d);
   let assemblyFormat = [{
-    $a `,` $b (`,` $acc^)? (`transposed_a` $transposedA^)? (`transposed` $transposed^)?
+    $a (`first` $first^)? `,` $b (`,` $acc^)? (`transposed_a` $transposedA^)? (`transposed` $transposed^)?
     (`depth` `(` $depth^ `)`)? attr-dict
-    `:` custom<WgmmaTypes>(type($a), type($b), type($acc), type($d))
+    `:` custom<WgmmaTypes>(type($a), type($first), type($b), type($acc), type($d))
   }];
   let extraClassDeclaration = [{
     /// N, the columns of the result.
@@ -549,7 +554,8 @@ def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
   let description = [{
     The first columns of the tile where the result has fewer. Stands in a tile program for
     the operand of a contraction until that becomes a `hopper.wgmma`, which reads shared
-    memory itself: no threads hold the value, and there is no lowering of its own.
+    memory itself: no threads hold the value, and there is no lowering of its own. Where they hold
+    its first columns, or all (`first`), a product that has it on its left takes them from there.
 
     Example:
 
@@ -558,9 +564,14 @@ def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
         : memref<2x80x64xf16, #gpu.address_space<workgroup>> -> vector<80x128xf16>
     ```
   }];
-  let arguments = (ins AnyMemRef:$tile);
+  let arguments = (ins AnyMemRef:$tile, Optional<Hopper_F16Vector>:$first);
   let results = (outs Hopper_F16Vector:$result);
-  let assemblyFormat = "$tile attr-dict `:` type($tile) `->` type($result)";
+  let assemblyFormat = [{
+    $tile (`first` $first^)? attr-dict `:` type($tile) (`,` type($first)^)? `->` type($result)
+  }];
+  let builders = [OpBuilder<(ins "Type":$result, "Value":$tile), [{
+    build($_builder, $_state, result, tile, /*first=*/Value());
+  }]>];
 }
 
 def Hopper_StoreTileOp : Hopper_Op<"store_tile", [MemoryEffects<[MemWrite]>]> {
