@@ -47,6 +47,8 @@ struct SharedTile {
 
   /// The tile of `type`, or none if `type` is not one.
   static std::optional<SharedTile> get(Type type);
+  /// That of `operand`, called `name`. Errors, at `op`: where it is none.
+  static FailureOr<SharedTile> verify(Operation *op, StringRef name, Value operand);
 
   int64_t getColumns() const { return panels * panelColumns; }
   int64_t getRowBytes() const { return panelColumns * elementType.getIntOrFloatBitWidth() / 8; }

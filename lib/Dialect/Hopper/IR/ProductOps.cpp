@@ -1,0 +1,222 @@
+//===- ProductOps.cpp - products of warpgroups, and tiles as values --------===//
+
+#include "flashattn/Dialect/Hopper/IR/Hopper.h"
+
+using namespace mlir;
+using namespace mlir::flashattn::hopper;
+
+/// Columns of a value with 64 rows: of a whole tile, or, where one thread of 128 holds its part,
+/// from the number of elements.
+static int64_t getVectorColumns(VectorType type) {
+  return type.getRank() == 2 ? type.getDimSize(1)
+                             : type.getNumElements() * kWarpgroupThreads / kWarpgroupRows;
+}
+
+int64_t WgmmaOp::getColumns() { return getVectorColumns(cast<VectorType>(getD().getType())); }
+
+int64_t WgmmaOp::getContraction() {
+  if (std::optional<uint64_t> depth = getDepth())
+    return *depth;
+  if (auto vector = dyn_cast<VectorType>(getA().getType()))
+    return getVectorColumns(vector);
+  auto memref = cast<MemRefType>(getA().getType());
+  if (getTransposedA())
+    return memref.getDimSize(1);
+  return memref.getDimSize(0) * memref.getDimSize(2);
+}
+
+/// Each of `values` that is a vector must be a whole tile of 64 rows, or each what a thread holds.
+static LogicalResult verifyVectors(Operation *op, ValueRange values) {
+  VectorType first;
+  for (Value value : values) {
+    auto type = dyn_cast<VectorType>(value.getType());
+    if (!type)
+      continue;
+    if (type.isScalable() || type.getRank() < 1 || type.getRank() > 2)
+      return op->emitOpError() << "expected vectors of one or two dimensions but got " << type;
+    if (type.getRank() == 2 && type.getDimSize(0) % kWarpgroupRows != 0)
+      return op->emitOpError() << "expected rows in " << kWarpgroupRows << "s but got " << type;
+    if (!first)
+      first = type;
+    if (type.getRank() != first.getRank())
+      return op->emitOpError() << "expected all vectors to be whole tiles or all to be one "
+                                  "thread's part but got "
+                               << first << " and " << type;
+  }
+  return success();
+}
+
+/// Whether `first`, if there is any, is columns of a tile of 64 rows or what a thread holds of
+/// them, fewer than `columns` or as many.
+static LogicalResult verifyFirst(Operation *op, Value first, Type element, int64_t columns,
+                                 bool mayBeAll) {
+  if (!first)
+    return success();
+  auto type = cast<VectorType>(first.getType());
+  int64_t held = getVectorColumns(type);
+  if (type.getElementType() == element && held % kWgmmaDepth == 0 &&
+      (held < columns || (mayBeAll && held == columns)))
+    return success();
+  return op->emitOpError() << "expected 'first' to be a multiple of " << kWgmmaDepth
+                           << " columns of " << element
+                           << (mayBeAll ? ", at most " : ", fewer than ") << columns << ", but got "
+                           << type;
+}
+
+LogicalResult WgmmaOp::verify() {
+  FailureOr<SharedTile> b = SharedTile::verify(*this, "b", getB());
+  SmallVector<Value> vectors{getA(), getD()};
+  if (getFirst())
+    vectors.push_back(getFirst());
+  if (failed(b) || failed(verifyVectors(*this, vectors)))
+    return failure();
+  if (getAcc() && getAcc().getType() != getD().getType())
+    return emitOpError() << "expected an accumulator of type " << getD().getType()
+                         << " as the result but got " << getAcc().getType();
+
+  int64_t aColumns;
+  Type aElement = getElementTypeOrSelf(getA().getType());
+  if (auto vector = dyn_cast<VectorType>(getA().getType())) {
+    if (getTransposedA())
+      return emitOpError() << "expected 'a' in shared memory where it is transposed but got "
+                           << vector;
+    aColumns = getVectorColumns(vector);
+  } else {
+    FailureOr<SharedTile> a = SharedTile::verify(*this, "a", getA());
+    if (failed(a))
+      return failure();
+    auto d = cast<VectorType>(getD().getType());
+    int64_t rows = d.getRank() == 2 ? d.getDimSize(0) : kWarpgroupRows;
+    if ((getTransposedA() ? a->getColumns() : a->rows) != rows)
+      return emitOpError() << "expected " << rows << (getTransposedA() ? " columns" : " rows")
+                           << " of 'a' but got " << getA().getType();
+    aColumns = getTransposedA() ? a->rows : a->getColumns();
+  }
+  if (failed(verifyFirst(*this, getFirst(), aElement, getContraction(), /*mayBeAll=*/false)))
+    return failure();
+  if (getFirst() && (!isa<MemRefType>(getA().getType()) || getTransposedA()))
+    return emitOpError() << "expected 'first' columns of 'a' only where it is in shared memory and "
+                            "not transposed";
+  if (aElement != b->elementType)
+    return emitOpError() << "expected element type " << aElement << " of 'b' as in 'a' but got "
+                         << b->elementType;
+
+  int64_t n = getColumns(), k = getContraction();
+  int64_t bDepth = getTransposed() ? b->rows : b->getColumns();
+  int64_t bColumns = getTransposed() ? b->getColumns() : b->rows;
+  if (k < kWgmmaDepth || k % kWgmmaDepth != 0)
+    return emitOpError() << "expected a contraction over a multiple of " << kWgmmaDepth
+                         << " but got " << k;
+  if (getDepth() ? k > aColumns || k > bDepth : k != bDepth)
+    return emitOpError() << "expected a contraction of " << k << " but got " << aColumns
+                         << (getTransposedA() ? " rows" : " columns") << " of 'a' and " << bDepth
+                         << (getTransposed() ? " rows" : " columns") << " of 'b'";
+  if (n < 8 || n > 256 || n % 8 != 0)
+    return emitOpError() << "expected a multiple of 8 up to 256 as columns of the result but got "
+                         << n;
+  if (n > bColumns)
+    return emitOpError() << "expected at most " << bColumns
+                         << " columns of the result, as 'b' has, but got " << n;
+  return success();
+}
+
+LogicalResult WgmmaWaitOp::inferReturnTypes(MLIRContext *, std::optional<Location>,
+                                            ValueRange operands, DictionaryAttr, OpaqueProperties,
+                                            RegionRange, SmallVectorImpl<Type> &types) {
+  llvm::append_range(types, operands.getTypes());
+  return success();
+}
+
+/// Registers hold two elements of 16 bits each.
+static LogicalResult verifyPairs(Operation *op, VectorType type) {
+  if (type.getElementType().isF32() || type.getNumElements() % 2 == 0)
+    return success();
+  return op->emitOpError() << "expected an even number of 16-bit elements but got " << type;
+}
+
+LogicalResult WgmmaWaitOp::verify() {
+  if (getValues().empty())
+    return emitOpError() << "expected one value or more but got none";
+  if (static_cast<int64_t>(getPending()) < 0)
+    return emitOpError() << "expected 'pending' of 0 or more but got "
+                         << static_cast<int64_t>(getPending());
+  for (Value value : getValues())
+    if (failed(verifyPairs(*this, cast<VectorType>(value.getType()))))
+      return failure();
+  return verifyVectors(*this, getValues());
+}
+
+/// Whether `value` is a whole tile of the rows and first columns of `tile`.
+static LogicalResult verifyTileValue(Operation *op, Value tile, Value value) {
+  FailureOr<SharedTile> shape = SharedTile::verify(op, "tile", tile);
+  if (failed(shape))
+    return failure();
+  auto type = cast<VectorType>(value.getType());
+  if (type.getRank() != 2 || type.getDimSize(0) != shape->rows ||
+      type.getDimSize(1) > shape->getColumns() || type.getElementType() != shape->elementType)
+    return op->emitOpError() << "expected the rows and first columns of " << tile.getType()
+                             << " but got " << type;
+  return success();
+}
+
+LogicalResult LoadTileOp::verify() {
+  if (failed(verifyTileValue(*this, getTile(), getResult())))
+    return failure();
+  auto type = cast<VectorType>(getResult().getType());
+  if (Value first = getFirst())
+    if (auto held = cast<VectorType>(first.getType());
+        held.getRank() != 2 || held.getDimSize(0) != type.getDimSize(0))
+      return emitOpError() << "expected 'first' columns of " << type.getDimSize(0)
+                           << " rows but got " << held;
+  return verifyFirst(*this, getFirst(), type.getElementType(), type.getDimSize(1),
+                     /*mayBeAll=*/true);
+}
+
+/// Whether `value` is such a tile in multiples of 16 columns, or what one thread holds of it. With
+/// `byWarps` the tile may be of 16 rows, of which each warp has all.
+static LogicalResult verifyThreadsTile(Operation *op, Value memref, Value value,
+                                       bool byWarps = false) {
+  auto type = cast<VectorType>(value.getType());
+  if (type.getRank() == 2) {
+    if (failed(verifyTileValue(op, memref, value)) || failed(verifyVectors(op, value)))
+      return failure();
+    if (type.getDimSize(1) % 16 != 0)
+      return op->emitOpError() << "expected columns in multiples of 16 but got " << type;
+    return success();
+  }
+  FailureOr<SharedTile> tile = SharedTile::verify(op, "tile", memref);
+  if (failed(tile))
+    return failure();
+  int64_t pairs = type.getRank() == 1 ? type.getNumElements() : 0;
+  constexpr int64_t kWarpRows = 16;
+  bool hasRows = tile->rows == kWarpgroupRows || (byWarps && tile->rows == kWarpRows);
+  if (!hasRows || pairs % 8 != 0 || pairs == 0 || pairs > tile->getColumns() / 2 ||
+      type.getElementType() != tile->elementType)
+    return op->emitOpError() << "expected one thread's part of " << kWarpgroupRows
+                             << " rows and a multiple of 16 first columns of " << memref.getType()
+                             << " but got " << type;
+  return success();
+}
+
+LogicalResult StoreTileOp::verify() { return verifyThreadsTile(*this, getTile(), getValue()); }
+
+LogicalResult ReadTileOp::verify() {
+  FailureOr<SharedTile> tile = SharedTile::verify(*this, "tile", getTile());
+  if (failed(tile))
+    return failure();
+  if (failed(verifyThreadsTile(*this, getTile(), getResult(), /*byWarps=*/true)))
+    return failure();
+  auto type = cast<VectorType>(getResult().getType());
+  int64_t columns = type.getRank() == 2 ? type.getDimSize(1) : 2 * type.getNumElements();
+  int64_t from = getFrom();
+  if (from < 0 || from % 16 != 0 || from > tile->getColumns() - columns)
+    return emitOpError() << "expected 'from' to be a multiple of 16 with " << columns
+                         << " columns of " << tile->getColumns() << " behind it but got " << from;
+  return success();
+}
+
+LogicalResult PinOp::verify() {
+  if (failed(verifyPairs(*this, cast<VectorType>(getValue().getType()))))
+    return failure();
+  return verifyVectors(*this, getValue());
+}
