@@ -47,10 +47,32 @@ class Timer:
         """What waits for all that was called before."""
         return self.synchronize
 
+    def repeat(self, call: Callable[[], Any], count: int) -> Callable[[], Any]:
+        """What makes so many calls."""
+
+        def batch() -> None:
+            for _ in range(count):
+                call()
+
+        return batch
+
 
 class CUDATimer(Timer):
     def __init__(self, torch):
         self.torch = torch
+
+    def repeat(self, call: Callable[[], Any], count: int) -> Callable[[], Any]:
+        """A CUDA graph of the calls, lest the host is slower than they are; the calls themselves where they
+        cannot be recorded."""
+        batch, graph = super().repeat(call, count), self.torch.cuda.CUDAGraph()
+        try:
+            with self.torch.cuda.graph(graph):
+                batch()
+        except RuntimeError:  # how torch says so
+            self.synchronize()
+            return batch
+        replay: Callable[[], Any] = graph.replay
+        return replay
 
     def synchronize(self) -> None:
         self.torch.cuda.synchronize()

@@ -20,6 +20,8 @@ BUS_ID_SIZE = 32
 BATCH_MS = 25.0
 #: The part of the asked time that goes before what is measured, for power and clock to settle.
 LEAD_IN = 0.25
+#: How often each implementation has its turn.
+TURNS = 3
 
 
 class PowerError(Exception):
@@ -115,19 +117,17 @@ def bus_id(ordinal: int) -> str:
 
 
 def sustain(
-    call: Callable[[], Any], timer: Any, call_ms: float, seconds: float, meter: Meter
+    batch: Callable[[], Any], repeats: int, timer: Any, seconds: float, meter: Meter
 ) -> Dict[str, float]:
-    """Calls without a pause for `seconds` after a lead-in: what `Meter.stop` gives, and "ms" of a call.
-    `call_ms` is about what one takes."""
-    repeats = max(1, int(BATCH_MS / call_ms))
+    """Batches of `repeats` calls without a pause for `seconds` after a lead-in: what `Meter.stop` gives, and
+    "ms" of a call."""
     pending: deque = deque()
 
     def keep_busy(duration: float) -> int:
         """How many calls; one batch waits behind the one that runs."""
         done, start = 0, time.perf_counter()
         while time.perf_counter() - start < duration:
-            for _ in range(repeats):
-                call()
+            batch()
             done += repeats
             pending.append(timer.mark())
             meter.sample()
@@ -152,13 +152,20 @@ def sustain_all(
     meter: Meter,
     flops: float,
 ) -> Dict[str, Dict[str, float]]:
-    """Each of the calls in turn, in a random order: what `sustain` gives, with "tflops" a second and joules
-    a TFLOP."""
-    order = list(calls)
-    random.Random(len(order)).shuffle(order)
+    """Each of the calls `TURNS` times, in turns of a random order: medians of what `sustain` gives, with
+    "tflops" a second and joules a TFLOP. `call_ms` is about what a call takes."""
+    generator = random.Random(len(calls))
+    repeats = {name: max(1, int(BATCH_MS / call_ms[name])) for name in calls}
+    batches = {name: timer.repeat(call, repeats[name]) for name, call in calls.items()}
+    turns: Dict[str, List[Dict[str, float]]] = {name: [] for name in calls}
+    # The first turn is nobody's: of a card that was idle.
+    order = generator.sample(list(calls), len(calls))
+    for name in [order[0], *order, *(n for _ in range(TURNS - 1) for n in order)]:
+        turns[name].append(sustain(batches[name], repeats[name], timer, seconds, meter))
+    del turns[order[0]][0]
     found = {}
-    for name in order:
-        one = sustain(calls[name], timer, call_ms[name], seconds, meter)
+    for name, several in turns.items():
+        one = {key: statistics.median(turn[key] for turn in several) for key in several[0]}
         one["tflops"] = flops / one["ms"] / 1e9
         one["joules_per_tflop"] = one["watts"] / one["tflops"]
         found[name] = one

@@ -51,8 +51,8 @@ def format_table(record: Dict[str, Any]) -> str:
     ]
     if any("sustained" in row for row in rows):
         parts += [
-            f"Sustained: {record['sustained_seconds']:g} s of each without a pause, one implementation after the other. "
-            f"Power is that of the whole card, the clock that of its multiprocessors.",
+            f"Sustained: {record['sustained_seconds']:g} s of each without a pause, three times in turns, medians; as CUDA "
+            f"graphs, lest the host is measured. Power is that of the whole card, the clock that of its multiprocessors.",
             _lines(_sustained(found)),
         ]
     if _has_counters(rows):

@@ -358,8 +358,8 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         nargs="?",
         const=1.0,
         metavar="SECONDS",
-        help="run each implementation for so many seconds more, 1 by default, and say what speed it holds at what clock "
-        "and power, by NVML",
+        help="run each implementation for so many seconds more, 1 by default, three times in turns, and say what speed it "
+        "holds at what clock and power, by NVML",
     )
     parser.add_argument(
         "--stacks",

@@ -5,6 +5,7 @@
 import collections
 import contextlib
 import importlib.util
+import functools
 import io
 import json
 import os
@@ -218,7 +219,7 @@ class SustainedTest(InstrumentsTest):
         path = Path(self.folder, "record.json")
         status, table, _ = self.run_bench("--sustained=0.2", f"--json={path}")
         self.assertEqual(status, 0)
-        self.assertIn("Sustained: 0.2 s of each without a pause", table)
+        self.assertIn("Sustained: 0.2 s of each without a pause, three times in turns, medians", table)
         self.assertIn("| shape |  | TFLOP/s | W | MHz | J/TFLOP | ours / peer |", table)
         self.assertRegex(table, r"\| tiny \| ours \| [\d.e-]+ \| \d+ \| 1500 \| [\d.e+]+ \| - \|")
         self.assertRegex(
@@ -257,12 +258,61 @@ class SustainedTest(InstrumentsTest):
         timer = types.SimpleNamespace(mark=lambda: lambda: events.append("wait"))
         meter = _bench_power.Meter(BUS_ID)
         found = _bench_power.sustain(
-            lambda: events.append("call"), timer, _bench_power.BATCH_MS / 2, 0.01, meter
+            lambda: events.append("batch"), 2, timer, 0.01, meter
         )
-        # Two calls to a batch, and a second batch before the first is waited for.
-        self.assertEqual(events[:5], ["call", "call", "call", "call", "wait"])
-        self.assertEqual(events.count("call"), 2 * events.count("wait"))
-        self.assertGreater(found["ms"], 0)
+        # A second batch before the first is waited for.
+        self.assertEqual(events[:3], ["batch", "batch", "wait"])
+        self.assertEqual(events.count("batch"), events.count("wait"))
+        # What is measured are half of the milliseconds of a batch, and no more than all of the time.
+        self.assertTrue(0 < found["ms"] <= 1e3 * found["seconds"] / 2)
+
+    def test_turns(self):
+        seen = []
+
+        def sustain(batch, repeats, timer, seconds, meter):
+            batch()
+            seen.append((seen.pop(), repeats))
+            # The first turn, of a card that was idle, would be the slowest by far.
+            return {"ms": 100.0 if len(seen) == 1 else len(seen), "watts": 700.0}
+
+        calls = {name: functools.partial(seen.append, name) for name in ("ours", "fa3")}
+        call_ms = {"ours": _bench_power.BATCH_MS, "fa3": _bench_power.BATCH_MS / 3.5}
+        timer = types.SimpleNamespace(repeat=lambda call, count: call)
+        with mock.patch.object(_bench_power, "sustain", sustain):
+            found = _bench_power.sustain_all(calls, timer, call_ms, 1.0, None, 2e9)
+        first, second = (name for name, _ in seen[1:3])
+        self.assertEqual(
+            [name for name, _ in seen], [first, *([first, second] * _bench_power.TURNS)]
+        )
+        self.assertEqual(dict(seen), {"ours": 1, "fa3": 3})
+        # Medians of turns 2, 4 and 6, and of 3, 5 and 7.
+        self.assertEqual((found[first]["ms"], found[second]["ms"]), (4, 5))
+        self.assertEqual(found[first]["tflops"], 0.5)
+        self.assertEqual(found[first]["joules_per_tflop"], 1400)
+
+    def test_graphs(self):
+        events, graph = [], mock.Mock()
+
+        @contextlib.contextmanager
+        def record(given):
+            self.assertIs(given, graph)
+            yield
+            if refuses:
+                raise RuntimeError("operation not permitted when stream is capturing")
+
+        synchronize = lambda: events.append("synchronize")  # noqa: E731
+        cuda = types.SimpleNamespace(
+            CUDAGraph=lambda: graph, graph=record, synchronize=synchronize
+        )
+        timer = _backends.CUDATimer(types.SimpleNamespace(cuda=cuda))
+        for refuses in (False, True):
+            batch = timer.repeat(lambda: events.append("call"), 3)
+            self.assertEqual(events, ["call"] * 3 + ["synchronize"] * refuses)
+            events.clear()
+            batch()
+            self.assertEqual(graph.replay.call_count, 1)
+            self.assertEqual(events, ["call"] * 3 * refuses)
+            events.clear()
 
     def test_what_it_needs(self):
         with mock.patch.object(_bench_power, "LIBRARY", "/nowhere/libnvidia-ml.so.1"):
