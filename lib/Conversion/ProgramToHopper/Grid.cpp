@@ -44,10 +44,13 @@ Value GridBuilder::countPlaces() {
   return mul(MultiprocessorCountOp::create(b, loc), index(plan.roles.getBlocks()));
 }
 
-/// As many heads as have a group for each place: their keys and values are all that the L2 cache
-/// has to hold at a time.
+/// Heads of a section that has a group for each place, or but for a sixteenth of them: the keys and
+/// values of few heads are all that the L2 cache has to hold at a time, and no place idles while
+/// the last section runs. Sections are alike.
 Value GridBuilder::countHeadsOfPlaces() {
-  return toI32(b.createOrFold<arith::CeilDivUIOp>(loc, countPlaces(), block.tileGroups));
+  Value places = countPlaces(), heads = div(block.groups, block.tileGroups);
+  Value sections = div(block.groups, sub(places, div(places, index(16))));
+  return toI32(b.createOrFold<arith::CeilDivUIOp>(loc, heads, max(sections, index(1))));
 }
 
 /// How many places of each ring idle: as many blocks as run at once have no more on their way than

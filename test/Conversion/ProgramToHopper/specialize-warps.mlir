@@ -691,13 +691,19 @@ func.func @shared_bias(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: m
 
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 0, query_columns = 32>>
 
-// As many heads start together as have a group for each multiprocessor, which the host counts. Consumers
-// read some columns of their queries, once.
+// As many heads start together as have a group for each multiprocessor but a sixteenth, which the host counts.
+// Consumers read some columns of their queries, once.
 // CHECK-LABEL: func @leading
-// CHECK: %[[GROUPS:.*]] = arith.ceildivui %{{.*}}, %c2
+// CHECK: %[[PER_HEAD:.*]] = arith.ceildivui %{{.*}}, %c2
+// CHECK: %[[GROUPS:.*]] = arith.muli %{{.*}}, %[[PER_HEAD]]
 // CHECK: %[[SMS:.*]] = flashattn.multiprocessor_count
-// CHECK: %[[HEADS:.*]] = arith.ceildivui %[[SMS]], %[[GROUPS]]
-// CHECK: %[[SECTION:.*]] = arith.index_cast{{u?i?}} %[[HEADS]] : index to i32
+// CHECK: %[[HEADS:.*]] = arith.divui %[[GROUPS]], %[[PER_HEAD]]
+// CHECK: %[[FEW:.*]] = arith.divui %[[SMS]], %c16
+// CHECK: %[[MOST:.*]] = arith.subi %[[SMS]], %[[FEW]]
+// CHECK: %[[SECTIONS:.*]] = arith.divui %[[GROUPS]], %[[MOST]]
+// CHECK: %[[ONE:.*]] = arith.maxsi %[[SECTIONS]], %c1
+// CHECK: %[[OF:.*]] = arith.ceildivui %[[HEADS]], %[[ONE]]
+// CHECK: %[[SECTION:.*]] = arith.index_cast{{u?i?}} %[[OF]] : index to i32
 // CHECK: gpu.launch
 // CHECK: arith.muli %{{.*}}, %[[SECTION]] : i32
 // CHECK: %[[HELD:.*]] = hopper.read_tile %[[TILE:.*]] : {{.*}} -> vector<64x32xf16>
