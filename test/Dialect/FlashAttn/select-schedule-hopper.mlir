@@ -20,7 +20,7 @@
 // Wider heads take narrower tiles of keys, the widest fewer programs a block. Blocks stay where
 // registers and memory allow.
 // CHECK-LABEL: @d16
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 6, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1, query_columns = 32>>)
 func.func @d16(%q: memref<?x?x?x16xf16>, %k: memref<?x?x?x16xf16>, %v: memref<?x?x?x16xf16>, %o: memref<?x?x?x16xf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
     outs(%o : memref<?x?x?x16xf16>)
@@ -78,7 +78,7 @@ func.func @bf16(%q: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %v: memr
 
 // With heads of 64 they are judged late in narrower tiles: the columns that sum them up take registers.
 // CHECK-LABEL: @bf16_d64
-// CHECK: schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 96, warps = 4, stages = 4, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 15, section = 1, late_rescale = 1, query_columns = 32>>)
 func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
@@ -87,7 +87,7 @@ func.func @bf16_d64(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: me
 
 // Scores that more than the mask shapes cannot be made again.
 // CHECK-LABEL: @bf16_d64_softcap
-// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
+// CHECK: schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 4, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 1, section = 1>>)
 func.func @bf16_d64_softcap(%q: memref<?x?x?x64xbf16>, %k: memref<?x?x?x64xbf16>, %v: memref<?x?x?x64xbf16>, %o: memref<?x?x?x64xbf16>) {
   flashattn.attention softcap(2.0) ins(%q, %k, %v : memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>, memref<?x?x?x64xbf16>)
     outs(%o : memref<?x?x?x64xbf16>)
