@@ -82,7 +82,8 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
     if (std::optional<SharedTile> tile = SharedTile::get(op.getA().getType()))
       a = WgmmaOperand{*tile, op.getTransposedA()};
 
-    // Operands: the results, A's registers or descriptor, B's descriptor, the accumulator.
+    // Operands: the results, A's registers, its descriptor, or some of the former and the latter,
+    // B's descriptor, the accumulator.
     int64_t results = type.getNumElements();
     SmallVector<Value> inputs;
     if (op.getFirst())
@@ -109,9 +110,8 @@ struct WgmmaLowering : ConvertOpToLLVMPattern<WgmmaOp> {
       // A's descriptor, or its four registers of this step.
       bool isHeld = step < held;
       std::string aText = isHeld ? placeholders(results + 4 * step, 4) : "da";
-      if (!isHeld) {
+      if (!isHeld)
         text += llvm::formatv("add.s64 da, ${0}, {1};\n", bPlace - 1, a->getStep(step));
-      }
       text += llvm::formatv("add.s64 db, ${0}, {1};\n", bPlace, b.getStep(step));
       // After the predicate: no negation of A and B, then whether each is transposed, of which A
       // has no choice in registers.

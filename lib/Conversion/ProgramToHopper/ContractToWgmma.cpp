@@ -53,6 +53,7 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
     return {};
   }
   Value a = lhs ? Value(lhs.getTile()) : op.getLhs(), first = lhs ? lhs.getFirst() : Value();
+  std::optional<hopper::SharedTile> tile = hopper::SharedTile::get(a.getType());
   Value acc = op.getAcc();
   if (matchPattern(acc, m_AnyZeroFloat()) || matchPattern(acc, m_PosZeroFloat()))
     acc = {};
@@ -61,8 +62,8 @@ static hopper::WgmmaOp issue(RewriterBase &b, vector::ContractionOp op) {
   if (first && cast<VectorType>(first.getType()).getDimSize(1) == depth)
     a = std::exchange(first, {});
   IntegerAttr part;
-  if (isa<MemRefType>(a.getType()) && !transposedLhs &&
-      hopper::SharedTile::get(a.getType())->getColumns() != depth)
+  // Of both: a tile on the right has as many panels.
+  if (tile && !transposedLhs && tile->getColumns() != depth)
     part = b.getI64IntegerAttr(depth);
   auto product =
       hopper::WgmmaOp::create(b, op.getLoc(), op.getResultType(), a, first, rhs.getTile(), acc,

@@ -9,7 +9,7 @@
 // RUN: rm -rf %t && mkdir %t
 // RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda flash-run %s --device=cuda %{inputs} --tune --schedule='stages = 2' --tuned-schedules=%t/schedules.json --bench=0.0001 | FileCheck %s
 // CHECK: device: cuda:0
-// CHECK-DAG: tune: tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 8>: {{.*}} ms, {{.*}} (the compiler's own choice)
+// CHECK-DAG: tune: tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 0, query_columns = 128>: {{.*}} ms, {{.*}} (the compiler's own choice)
 // CHECK-DAG: roles = <consumers = 2, along = head, registers = 240, producer_registers = 24, rescale = 4, section = 1>: {{[0-9.]+}} ms
 // CHECK-DAG: tune: tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16: {{[0-9.]+}} ms
 // CHECK-DAG: tile_n = 32, {{.*}}roles = <consumers = 3, along = query_tile, {{.*}}>: needs 180 registers a thread (o 128, scores 16, weights 8, other 28) of 160 that consumers have

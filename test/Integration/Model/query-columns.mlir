@@ -4,6 +4,7 @@
 // RUN: flash-run %s --device=model:sm_90a --function=some --verify --model-seeds=2 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=all --verify | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --function=again --verify | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --function=panels --verify | FileCheck %s
 // RUN: flash-compile %s --chip=sm_90a --emit=ptx -o %t.ptx
 // RUN: FileCheck --input-file=%t.ptx %s --check-prefix=PTX
 // CHECK: model: {{1 interleaving|2 interleavings}} from seed 1, no report
@@ -43,4 +44,14 @@ func.func @again(%q: tensor<1x2x200x64xf16>, %k: tensor<1x1x500x64xf16>, %v: ten
       ins(%q, %k, %v : tensor<1x2x200x64xf16>, tensor<1x1x500x64xf16>, tensor<1x1x500x64xf16>)
       outs(%init : tensor<1x2x200x64xf16>) -> tensor<1x2x200x64xf16>
   return %o : tensor<1x2x200x64xf16>
+}
+
+// Of two panels, whose last 32 columns are none, in registers and not.
+func.func @panels(%q: tensor<1x2x100x96xf16>, %k: tensor<1x2x100x96xf16>, %v: tensor<1x2x100x128xf16>) -> tensor<1x2x100x128xf16> {
+  %init = tensor.empty() : tensor<1x2x100x128xf16>
+  %o = flashattn.attention mask(#flashattn.causal)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 0, query_columns = 128>>)
+      ins(%q, %k, %v : tensor<1x2x100x96xf16>, tensor<1x2x100x96xf16>, tensor<1x2x100x128xf16>)
+      outs(%init : tensor<1x2x100x128xf16>) -> tensor<1x2x100x128xf16>
+  return %o : tensor<1x2x100x128xf16>
 }

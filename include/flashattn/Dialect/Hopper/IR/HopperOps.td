@@ -510,12 +510,12 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [AttrSizedOperandSegments]> {
     ```
   }];
   let arguments = (ins Hopper_WgmmaA:$a, Optional<Hopper_F16Vector>:$first, AnyMemRef:$b,
-                       Optional<Hopper_F32Vector>:$acc, UnitAttr:$transposed, OptionalAttr<I64Attr>:$depth,
-                       UnitAttr:$transposedA);
+                       Optional<Hopper_F32Vector>:$acc, UnitAttr:$transposed,
+                       OptionalAttr<I64Attr>:$depth, UnitAttr:$transposedA);
   let results = (outs Hopper_F32Vector:$d);
   let assemblyFormat = [{
-    $a (`first` $first^)? `,` $b (`,` $acc^)? (`transposed_a` $transposedA^)? (`transposed` $transposed^)?
-    (`depth` `(` $depth^ `)`)? attr-dict
+    $a (`first` $first^)? `,` $b (`,` $acc^)? (`transposed_a` $transposedA^)?
+    (`transposed` $transposed^)? (`depth` `(` $depth^ `)`)? attr-dict
     `:` custom<WgmmaTypes>(type($a), type($first), type($b), type($acc), type($d))
   }];
   let extraClassDeclaration = [{
@@ -554,8 +554,9 @@ def Hopper_LoadTileOp : Hopper_Op<"load_tile", [MemoryEffects<[MemRead]>]> {
   let description = [{
     The first columns of the tile where the result has fewer. Stands in a tile program for
     the operand of a contraction until that becomes a `hopper.wgmma`, which reads shared
-    memory itself: no threads hold the value, and there is no lowering of its own. Where they hold
-    its first columns, or all (`first`), a product that has it on its left takes them from there.
+    memory itself: no threads hold the value, and there is no lowering of its own. Where threads
+    do hold its first columns, or all (`first`), a product that has it on its left takes these from
+    there.
 
     Example:
 
