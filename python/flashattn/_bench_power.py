@@ -152,7 +152,7 @@ def sustain_all(
     meter: Meter,
     flops: float,
 ) -> Dict[str, Dict[str, float]]:
-    """Each of the calls `TURNS` times, in turns of a random order: medians of what `sustain` gives, with
+    """Each of the calls `TURNS` times, in turns, whose order is drawn once: medians of what `sustain` gives, with
     "tflops" a second and joules a TFLOP. `call_ms` is about what a call takes."""
     generator = random.Random(len(calls))
     repeats = {name: max(1, int(BATCH_MS / call_ms[name])) for name in calls}

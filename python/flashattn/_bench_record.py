@@ -51,8 +51,8 @@ def format_table(record: Dict[str, Any]) -> str:
     ]
     if any("sustained" in row for row in rows):
         parts += [
-            f"Sustained: {record['sustained_seconds']:g} s of each without a pause, three times in turns, medians; as CUDA "
-            f"graphs, lest the host is measured. Power is that of the whole card, the clock that of its multiprocessors.",
+            f"Sustained: {record['sustained_seconds']:g} s of each without a pause, {_explain_turns(record)}. "
+            f"Power is that of the whole card, the clock that of its multiprocessors.",
             _lines(_sustained(found)),
         ]
     if _has_counters(rows):
@@ -128,6 +128,16 @@ def _explain_counters(rows: List[Row]) -> str:
     if lacking:
         text += f" ncu gave no figure for n/a, of {', '.join(METRICS[unit] for unit in lacking)}."
     return text
+
+
+def _explain_turns(record: Dict[str, Any]) -> str:
+    turns = record.get("sustained_turns")
+    if turns is None:  # before 2026-11-27
+        return "one implementation after the other"
+    return (
+        f"{turns} times in turns, medians; as CUDA graphs where calls can be recorded, lest the host is "
+        "measured"
+    )
 
 
 def _sustained(found: Dict[str, Dict[str, Row]]) -> List[List[str]]:

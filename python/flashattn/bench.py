@@ -358,7 +358,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         nargs="?",
         const=1.0,
         metavar="SECONDS",
-        help="run each implementation for so many seconds more, 1 by default, three times in turns, and say what speed it "
+        help="run each implementation for so many seconds more, 1 by default, several times in turns, and say what speed it "
         "holds at what clock and power, by NVML",
     )
     parser.add_argument(
@@ -479,6 +479,7 @@ def main(arguments: Optional[List[str]] = None) -> int:
         "ms": chosen.ms,
         "backward": chosen.backward,
         "sustained_seconds": chosen.sustained,
+        "sustained_turns": _bench_power.TURNS,
         "shapes": shapes,
         "rows": [],
     }

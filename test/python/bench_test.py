@@ -219,7 +219,7 @@ class SustainedTest(InstrumentsTest):
         path = Path(self.folder, "record.json")
         status, table, _ = self.run_bench("--sustained=0.2", f"--json={path}")
         self.assertEqual(status, 0)
-        self.assertIn("Sustained: 0.2 s of each without a pause, three times in turns, medians", table)
+        self.assertIn("Sustained: 0.2 s of each without a pause, 3 times in turns, medians", table)
         self.assertIn("| shape |  | TFLOP/s | W | MHz | J/TFLOP | ours / peer |", table)
         self.assertRegex(table, r"\| tiny \| ours \| [\d.e-]+ \| \d+ \| 1500 \| [\d.e+]+ \| - \|")
         self.assertRegex(
@@ -236,6 +236,14 @@ class SustainedTest(InstrumentsTest):
         with contextlib.redirect_stdout(again):
             bench.main([f"--from-json={path}"])
         self.assertEqual(again.getvalue(), table)
+        # Records of before had one turn each, of calls.
+        del record["sustained_turns"]
+        path.write_text(json.dumps(record))
+        with contextlib.redirect_stdout(io.StringIO()) as older:
+            bench.main([f"--from-json={path}"])
+        text = older.getvalue()
+        self.assertIn("0.2 s of each without a pause, one implementation after the other.", text)
+        self.assertNotIn("CUDA graphs", text)
 
     def test_energy_or_else_power(self):
         clock = mock.Mock(side_effect=iter(range(1000)))

@@ -209,7 +209,7 @@ def ContractToWgmma : Pass<"flashattn-contract-to-wgmma"> {
     so that whatever stands between runs beside the product; a branch that holds all uses gets
     the wait in each of its arms, unless products issued behind this one are pending then: such a
     wait cannot move in front of them. The arrivals right behind the product, which free its tiles,
-    move behind the wait.
+    move behind the wait. What registers hold of a left-hand side is taken from there.
 
     Example: test/Conversion/ProgramToHopper/contract-to-wgmma.mlir
   }];

@@ -32,6 +32,21 @@ func.func @shared_128(%a: memref<2x64x64xf16, #gpu.address_space<workgroup>>,
   return %d : vector<4xf32>
 }
 
+// The first step's columns are in four registers, and A's descriptor is behind these.
+// CHECK-LABEL: func @first
+// CHECK: wgmma.fence.sync.aligned;\0A
+// CHECK-SAME: add.s64 db, $9, 0;\0Awgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {$0, $1, $2, $3}, {$4, $5, $6, $7}, db, overwrite, 1, 1, 0;
+// CHECK-SAME: add.s64 da, $8, 2;\0Aadd.s64 db, $9, 2;\0Awgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {$0, $1, $2, $3}, da, db, accumulate, 1, 1, 0, 0;
+// CHECK-SAME: add.s64 da, $8, 6;\0Aadd.s64 db, $9, 6;
+// CHECK-NOT: add.s64
+// CHECK-SAME: "=f,=f,=f,=f,r,r,r,r,l,l"
+func.func @first(%a: memref<1x64x64xf16, #gpu.address_space<workgroup>>, %held: vector<8xf16>,
+                 %b: memref<1x8x64xf16, #gpu.address_space<workgroup>>) -> vector<4xf32> {
+  %d = hopper.wgmma %a first %held, %b : memref<1x64x64xf16, #gpu.address_space<workgroup>> first vector<8xf16>,
+    memref<1x8x64xf16, #gpu.address_space<workgroup>> -> vector<4xf32>
+  return %d : vector<4xf32>
+}
+
 // 64-byte rows: a stride of 512 bytes, swizzle 2, two steps in a panel. Depth 48 of 64.
 // CHECK-LABEL: func @shared_64
 // CHECK: llvm.mlir.constant(-9223371899415756800 : i64)

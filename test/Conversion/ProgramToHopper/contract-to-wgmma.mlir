@@ -228,6 +228,34 @@ func.func @branches(%all: i1, %other: i1, %grown: vector<64x4xi1>, %q: memref<1x
 
 // -----
 
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+#shared = #gpu.address_space<workgroup>
+
+// Columns in registers are taken from there; where these are all, so is the whole side, and shared memory has
+// panels of more columns on the right.
+// CHECK-LABEL: func @held
+// CHECK-SAME: (%[[Q:.*]]: memref<2x64x64xf16, {{.*}}>, %[[K:.*]]: memref<2x32x64xf16, {{.*}}>, %[[SOME:.*]]: vector<64x32xf16>, %[[ALL:.*]]: vector<64x96xf16>,
+// CHECK: hopper.wgmma %[[Q]] first %[[SOME]], %[[K]] depth(96) : memref<2x64x64xf16, {{.*}}> first vector<64x32xf16>, memref<2x32x64xf16, {{.*}}> -> vector<64x32xf32>
+// CHECK: hopper.wgmma %[[ALL]], %[[K]] depth(96) : vector<64x96xf16>, memref<2x32x64xf16, {{.*}}> -> vector<64x32xf32>
+func.func @held(%q: memref<2x64x64xf16, #shared>, %k: memref<2x32x64xf16, #shared>, %some: vector<64x32xf16>, %all: vector<64x96xf16>, %o: memref<64x32xf32>) {
+  %c0 = arith.constant 0 : index
+  %none = arith.constant dense<0.0> : vector<64x32xf32>
+  flashattn.on_threads %c0 schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1, query_columns = 32>>) {
+    %a = hopper.load_tile %q first %some : memref<2x64x64xf16, #shared>, vector<64x32xf16> -> vector<64x96xf16>
+    %b = hopper.load_tile %k : memref<2x32x64xf16, #shared> -> vector<32x96xf16>
+    %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %a, %b, %none : vector<64x96xf16>, vector<32x96xf16> into vector<64x32xf32>
+    vector.transfer_write %s, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x32xf32>, memref<64x32xf32>
+    %c = hopper.load_tile %q first %all : memref<2x64x64xf16, #shared>, vector<64x96xf16> -> vector<64x96xf16>
+    %t = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %c, %b, %none : vector<64x96xf16>, vector<32x96xf16> into vector<64x32xf32>
+    vector.transfer_write %t, %o[%c0, %c0] {in_bounds = [true, true]} : vector<64x32xf32>, memref<64x32xf32>
+  }
+  return
+}
+
+// -----
+
 // A program without roles keeps its contractions.
 // CHECK-LABEL: func @no_roles
 // CHECK: vector.contract

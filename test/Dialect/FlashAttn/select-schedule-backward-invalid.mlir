@@ -247,6 +247,15 @@ func.func @late_rescale(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk
 
 // -----
 
+func.func @query_columns(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
+  // expected-error@+1 {{expected query_columns 0 for gradients, whose programs keep other tiles, but got 64}}
+  flashattn.attention_backward schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, query_columns = 64>>) ins(%q, %q, %q, %q, %lse, %q
+      : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 func.func @joins(%q: memref<?x?x?x64xf16>, %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>) {
   // expected-error@+1 {{expected one consumer with joins for gradients, whose programs over keys have registers for one, but got 2}}
   flashattn.attention_backward schedule(<tile_m = 64, tile_n = 48, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q, %q, %lse, %q

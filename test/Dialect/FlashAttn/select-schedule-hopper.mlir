@@ -311,6 +311,16 @@ func.func @shared_memory(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
 
 // -----
 
+func.func @registers_of_queries(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  // expected-error@+1 {{needs 172 registers a thread (o 32, scores 64, weights 32, queries 16, other 28) of 160 that consumers have}}
+  flashattn.attention schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_columns = 80>>)
+    ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 func.func @registers(%q: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
   // expected-error@+1 {{needs 188 registers a thread (o 64, scores 64, weights 32, other 28) of 160 that consumers have}}
   flashattn.attention schedule(<tile_m = 64, tile_n = 128, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>>)
