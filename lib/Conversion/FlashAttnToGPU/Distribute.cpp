@@ -102,6 +102,12 @@ LogicalResult Distributor::run() {
   if (layout.columnWarps > 1)
     std::tie(rowWarp, columnWarp) = splitWarp(rowWarps);
   warpRow = mul(rowWarp, 16 * layout.rowBlocks);
+  // Products of warps alone have rows in pairs.
+  WalkResult paired = program.walk([](vector::ContractionOp) { return WalkResult::interrupt(); });
+  if (program.getHalfRows() && hasRoles && !paired.wasInterrupted())
+    layout.laneRows = 1;
+  if (layout.laneRows == 1)
+    findSums();
   program.walk([&](Operation *op) {
     hasProducts |= isa<vector::ContractionOp, hopper::WgmmaOp>(op);
     if (auto sum = dyn_cast<vector::MultiDimReductionOp>(op))
@@ -147,8 +153,11 @@ LogicalResult Distributor::block(Block &body) {
   Operation *terminator = body.getTerminator();
   b.setInsertionPoint(terminator);
   for (OpOperand &operand : terminator->getOpOperands())
-    if (isDistributed(operand.get().getType()))
-      operand.set(mapped(operand.get()));
+    if (Type type = operand.get().getType(); isDistributed(type)) {
+      Value held = mapped(operand.get()),
+            result = terminator->getParentOp()->getResult(operand.getOperandNumber());
+      operand.set(held && held.getType() != result.getType() ? withAllRows(held, type) : held);
+    }
   for (Operation *op : llvm::reverse(replaced))
     b.eraseOp(op);
   return success();
@@ -190,10 +199,12 @@ LogicalResult Distributor::distribute(Operation *op) {
 
 LogicalResult Distributor::forOp(scf::ForOp op) {
   SmallVector<Value> inits;
-  for (Value init : op.getInitArgs()) {
+  for (auto [init, argument] : llvm::zip_equal(op.getInitArgs(), op.getRegionIterArgs())) {
     inits.push_back(isDistributed(init.getType()) ? mapped(init) : init);
     if (!inits.back())
       return op.emitOpError() << "has no distribution to threads of its operand " << init.getType();
+    if (sums.contains(argument))
+      inits.back() = withAllRows(inits.back(), init.getType());
   }
   auto loop =
       scf::ForOp::create(b, loc, op.getLowerBound(), op.getUpperBound(), op.getStep(), inits);
@@ -224,8 +235,9 @@ LogicalResult Distributor::forOp(scf::ForOp op) {
 
 LogicalResult Distributor::ifOp(scf::IfOp op) {
   SmallVector<Type> types;
-  for (Type type : op.getResultTypes()) {
-    types.push_back(isDistributed(type) ? layout.threadType(cast<VectorType>(type)) : type);
+  for (Value result : op.getResults()) {
+    Type type = result.getType();
+    types.push_back(isDistributed(type) ? threadTypeOf(result) : type);
     if (!types.back())
       return op.emitOpError() << "has no distribution to threads of its result " << type;
   }
@@ -272,12 +284,17 @@ LogicalResult Distributor::elementwise(Operation *op) {
     return op->emitOpError() << "expected a row, column or tile value but got "
                              << op->getResult(0).getType();
   SmallVector<Value> operands;
+  bool hasSums = llvm::any_of(op->getOperands(), [&](Value v) { return sums.contains(v); });
   for (Value operand : op->getOperands()) {
     operands.push_back(isDistributed(operand.getType()) ? mapped(operand) : operand);
     if (!operands.back())
       return op->emitOpError() << "has no distribution to threads of its operand "
                                << operand.getType();
+    if (hasSums)
+      operands.back() = withAllRows(operands.back(), operand.getType());
   }
+  if (hasSums)
+    mine = threadTypeOf(op->getResult(0));
   OperationState state(loc, op->getName(), operands, mine, op->getAttrs());
   values[op->getResult(0)] = b.create(state)->getResult(0);
   if (auto product = dyn_cast<arith::MulIOp>(op)) {
@@ -308,7 +325,7 @@ Distributor::NumberParts Distributor::numberParts(VectorType type) {
   if (Type element = type.getElementType(); !element.isIndex())
     parts.thread = arith::IndexCastOp::create(b, loc, element, parts.thread);
   for (int64_t i = 0; i < layout.threadType(type).getNumElements(); ++i)
-    parts.constants.push_back((columns ? 8 : 16) * (i / 2) + (columns ? 1 : 8) * (i % 2));
+    parts.constants.push_back(columns ? 8 * (i / 2) + i % 2 : layout.rowAt(i));
   return parts;
 }
 
@@ -379,16 +396,17 @@ LogicalResult Distributor::shapeCast(vector::ShapeCastOp op) {
 LogicalResult Distributor::columnsOf(vector::ExtractStridedSliceOp op) {
   constexpr int64_t kGroupColumns = 8;
   VectorType source = op.getSourceVectorType(), type = op.getType();
-  Value held = mapped(op.getSource());
+  Value held = withOwnRows(mapped(op.getSource()), source);
   auto first = llvm::to_vector(op.getOffsets().getAsValueRange<IntegerAttr>());
   bool isWhole = held && layout.columnWarps == 1 && layout.isTile(source) && layout.isTile(type) &&
                  first.size() == 2 && type.getDimSize(0) == source.getDimSize(0) &&
-                 layout.threadType(source).getNumElements() == source.getDimSize(1) / 2;
+                 layout.rowBlocks == 1;
   if (!isWhole || first.back().getSExtValue() % kGroupColumns != 0 ||
       type.getDimSize(1) % kGroupColumns != 0)
     return op.emitOpError() << "expected columns in groups of " << kGroupColumns
                             << " of one block of rows but got " << source << " to " << type;
-  int64_t offset = first.back().getSExtValue() / 2, count = type.getDimSize(1) / 2;
+  int64_t offset = layout.blockElements(first.back().getSExtValue());
+  int64_t count = layout.blockElements(type.getDimSize(1));
   values[op] = vector::ExtractStridedSliceOp::create(
       b, loc, held, ArrayRef<int64_t>{offset}, ArrayRef<int64_t>{count}, ArrayRef<int64_t>{1});
   return success();
@@ -419,11 +437,11 @@ LogicalResult Distributor::broadcast(vector::BroadcastOp op) {
   if (!flatColumn && layout.isRow(source) && layout.isTile(type)) {
     int64_t perBlock = layout.blockElements(type.getDimSize(1));
     for (int64_t i = 0; i < mine.getNumElements(); ++i)
-      mask.push_back(2 * (i / perBlock) + (i / 2) % 2);
+      mask.push_back(layout.laneRows * (i / perBlock) + (i / 2) % layout.laneRows);
   } else if (layout.isColumn(source) && layout.isTile(type)) {
     int64_t perBlock = layout.blockElements(type.getDimSize(1));
     for (int64_t i = 0; i < mine.getNumElements(); ++i)
-      mask.push_back(2 * ((i % perBlock) / 4) + i % 2);
+      mask.push_back(2 * ((i % perBlock) / (2 * layout.laneRows)) + i % 2);
     if (flatColumn && isStep(op.getSource()) && source.getElementType().isInteger(32))
       splitColumns(op.getSource(), 1, numberParts(source));
     if (auto known = columnParts.find(op.getSource()); known != columnParts.end()) {
@@ -463,14 +481,15 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
   int64_t perBlock = cast<VectorType>(tile.getType()).getNumElements() / layout.rowBlocks;
   Value rows;
   SmallVector<int64_t> joined;
+  int64_t laneRows = layout.laneRows, perGroup = 2 * laneRows;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
     Value part = layout.rowBlocks == 1 ? tile : slice(tile, r * perBlock, perBlock);
-    // A few chains over column groups, of 4 elements each: the pattern (half, column) stays,
-    // and no more groups of intermediates are live. As many as ptxas needs not spill with.
+    // A few chains over groups of columns: the pattern (row, column) stays, and no more groups of
+    // intermediates are live. As many as ptxas needs not spill with.
     int64_t chains = hasRoles ? 2 : 3;
     SmallVector<Value> folded;
-    for (int64_t g = 0; g < perBlock / 4; ++g) {
-      Value group = slice(part, 4 * g, 4);
+    for (int64_t g = 0; g < perBlock / perGroup; ++g) {
+      Value group = slice(part, perGroup * g, perGroup);
       if (g < chains)
         folded.push_back(group);
       else
@@ -479,11 +498,16 @@ Value Distributor::reduceInThread(vector::CombiningKind kind, Value tile) {
     part = folded.front();
     for (Value chain : ArrayRef(folded).drop_front())
       part = combine(kind, part, chain);
-    Value row = combine(kind, shuffle(part, {0, 2}), shuffle(part, {1, 3}));
+    SmallVector<int64_t> even, odd;
+    for (int64_t i = 0; i < laneRows; ++i) {
+      even.push_back(2 * i);
+      odd.push_back(2 * i + 1);
+    }
+    Value row = combine(kind, shuffle(part, even), shuffle(part, odd));
     if (!rows) {
       rows = row;
     } else {
-      joined = llvm::to_vector(llvm::seq<int64_t>(0, 2 * (r + 1)));
+      joined = llvm::to_vector(llvm::seq<int64_t>(0, laneRows * (r + 1)));
       rows = vector::ShuffleOp::create(b, loc, rows, row, joined);
     }
   }
@@ -528,7 +552,7 @@ LogicalResult Distributor::reduction(vector::MultiDimReductionOp op) {
   if (layout.columnWarps > 1)
     return op.emitOpError() << "expected rows that a warp has alone, for a reduction of " << source
                             << ", but " << layout.columnWarps << " warps share them";
-  Value held = mapped(op.getSource()), acc = mapped(op.getAcc());
+  Value held = withOwnRows(mapped(op.getSource()), source), acc = mapped(op.getAcc());
   SmallVector<bool> reduced = op.getReductionMask();
   if (layout.isTile(source) && ArrayRef<bool>(reduced) == ArrayRef<bool>{false, true}) {
     Value row = reduceQuad(kind, reduceInThread(kind, held));

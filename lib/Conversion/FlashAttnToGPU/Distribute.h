@@ -22,6 +22,8 @@ struct ThreadLayout {
   int64_t warps = 4;
   /// Warps that have the same rows, each as many of a tile's columns.
   int64_t columnWarps = 1;
+  /// Rows that a lane has of a block of 16: of two the second is 8 behind the first.
+  int64_t laneRows = 2;
 
   /// vector<M>, vector<Mx1> and vector<MxL> with L the 4 lanes that share a row.
   bool isRow(VectorType type) const;
@@ -41,10 +43,12 @@ struct ThreadLayout {
   int64_t rowWarps() const { return warps / columnWarps; }
   /// Columns that a warp has of a tile's.
   int64_t warpColumns(int64_t columns) const { return columns / columnWarps; }
-  int64_t rowElements() const { return 2 * rowBlocks; }
+  int64_t rowElements() const { return laneRows * rowBlocks; }
+  /// Of a lane's row `i`, counted from its first.
+  int64_t rowAt(int64_t i) const { return 16 * (i / laneRows) + 8 * (i % laneRows); }
   int64_t columnElements(int64_t columns) const { return warpColumns(columns) / 4; }
   /// Of a block of 16 rows of a tile.
-  int64_t blockElements(int64_t columns) const { return warpColumns(columns) / 2; }
+  int64_t blockElements(int64_t columns) const { return laneRows * warpColumns(columns) / 4; }
   int64_t tileElements(int64_t columns) const { return rowBlocks * blockElements(columns); }
 
   /// The vector that one thread holds of `type`; null if the layout has no place for it.
@@ -100,6 +104,12 @@ private:
   /// The first of this warp's columns in a tile of `columns`.
   Value firstColumn(int64_t columns);
   Value sliceForWarpgroup(Value tile, unsigned dim, int64_t size);
+  // Where a thread has one row of a block of 16 (DistributeWarpgroups.cpp).
+  void findSums();
+  bool hasAllRows(Value held, Type tile);
+  VectorType threadTypeOf(Value tile);
+  Value withAllRows(Value held, Type tile);
+  Value withOwnRows(Value held, Type tile);
 
   // mma.sync (MmaSync.cpp)
   void mma(ValueRange a, ValueRange rhs, MutableArrayRef<Value> c, Type element);
@@ -167,6 +177,7 @@ private:
   bool hasRoles = false, hasProducts = false;
   DenseMap<Value, Value> values;            ///< tile value to what this thread holds of it
   DenseMap<Value, NumberParts> columnParts; ///< of 32-bit column numbers and their multiples
+  DenseSet<Value> sums;                     ///< tiles of which it has all rows all the same
   DenseSet<Operation *> unordered; ///< loads of which a thread may have any columns of a row
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
   Value columnWarp; ///< number of this warp among those with its rows; null where it is alone

@@ -76,8 +76,7 @@ Value Distributor::loadRowsFromGlobal(LoadTileOp op) {
                : b.createOrFold<arith::SubIOp>(
                      loc, b.createOrFold<memref::DimOp>(loc, op.getSource(), dim), index(1)));
   for (int64_t i = 0; i < layout.rowElements(); ++i) {
-    SmallVector<Value> at =
-        placeOfRow(origin, op.getDims(), op.getInnerRows(), 16 * (i / 2) + 8 * (i % 2));
+    SmallVector<Value> at = placeOfRow(origin, op.getDims(), op.getInnerRows(), layout.rowAt(i));
     for (auto [dim, end] : llvm::zip_equal(op.getDims(), last))
       if (end)
         at[dim] = arith::MinSIOp::create(b, loc, at[dim], end);
@@ -235,7 +234,7 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
   SmallVector<Value> elements;
   for (int64_t r = 0; r < layout.rowBlocks; ++r) {
     SmallVector<SmallVector<Value>> rows;
-    for (int64_t half = 0; half < 2; ++half) {
+    for (int64_t half = 0; half < layout.laneRows; ++half) {
       SmallVector<Value> at(origin);
       if (rowDim) {
         at[*rowDim] = add(at[*rowDim], add(add(warpRow, laneRow), 16 * r + 8 * half));
@@ -251,7 +250,7 @@ Value Distributor::loadTileFromGlobal(LoadTileOp op) {
         rows.push_back(loadRow(op, at, *columnDim, inBounds[1] ? Value() : last(*columnDim)));
     }
     for (int64_t g = 0; g < columns / 8; ++g)
-      for (int64_t half = 0; half < 2; ++half)
+      for (int64_t half = 0; half < layout.laneRows; ++half)
         llvm::append_range(elements, ArrayRef<Value>(rows[half]).slice(2 * g, 2));
   }
   return vector::FromElementsOp::create(b, loc, layout.threadType(type), elements);
@@ -430,7 +429,7 @@ LogicalResult Distributor::store(StoreTileOp op) {
   if (fill(op))
     return success();
   VectorType type = op.getTileType();
-  Value held = mapped(op.getTile());
+  Value held = withOwnRows(mapped(op.getTile()), type);
   bool isRow = type.getRank() == 1;
   ArrayRef<int64_t> rowDims = op.getDims().drop_back(isRow ? 0 : 1);
   Type element = type.getElementType();
@@ -455,8 +454,9 @@ LogicalResult Distributor::store(StoreTileOp op) {
   if (!isRow)
     chunks = gatherChunks(op, held, origin.back());
   size_t perRow = chunks.size() / layout.rowElements();
+  int64_t laneRows = layout.laneRows;
   for (int64_t r = 0; r < layout.rowBlocks; ++r)
-    for (int64_t half = 0; half < 2; ++half) {
+    for (int64_t half = 0; half < laneRows; ++half) {
       SmallVector<Value> at = placeOfRow(origin, rowDims, innerRows, 16 * r + 8 * half);
       Value inside = writer;
       for (auto [i, dim] : llvm::enumerate(rowDims)) {
@@ -467,12 +467,12 @@ LogicalResult Distributor::store(StoreTileOp op) {
       OpBuilder::InsertionGuard guard(b);
       b.setInsertionPointToStart(guarded.thenBlock());
       if (isRow) {
-        Value value = vector::ExtractOp::create(b, loc, held, 2 * r + half);
+        Value value = vector::ExtractOp::create(b, loc, held, laneRows * r + half);
         memref::StoreOp::create(b, loc, value, op.getTarget(), at);
         continue;
       }
       storeRow(op, held, r * perBlock + 2 * half,
-               ArrayRef(chunks).slice((2 * r + half) * perRow, perRow), at);
+               ArrayRef(chunks).slice((laneRows * r + half) * perRow, perRow), at);
     }
   return success();
 }
@@ -513,7 +513,7 @@ void Distributor::storeRow(StoreTileOp op, Value held, int64_t first, ArrayRef<V
                             llvm::Align(16));
   }
   for (int64_t g = 4 * chunks.size(); g < columns / 8; ++g) {
-    int64_t element = first + 4 * g;
+    int64_t element = first + 2 * layout.laneRows * g;
     Value column = add(laneFirst, 8 * g);
     if (pairs) {
       ifInside(column, [&] {

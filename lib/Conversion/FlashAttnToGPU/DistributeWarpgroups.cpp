@@ -7,6 +7,7 @@
 
 #include "Distribute.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -22,6 +23,71 @@ Value Distributor::sliceForWarpgroup(Value tile, unsigned dim, int64_t size) {
   return memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
 }
 
+/// Finds what products with an operand in registers add to. A thread keeps all rows of these: ptxas
+/// lets no product run beside one whose sums it would have to fill with zeros.
+void Distributor::findSums() {
+  auto isSum = [&](Value v) { return sums.contains(v); };
+  auto isResultSum = [&](Operation *op, unsigned number) {
+    return llvm::TypeSwitch<Operation *, bool>(op)
+        .Case([&](hopper::WgmmaOp op) { return isDistributed(op.getA().getType()); })
+        .Case([&](hopper::WgmmaWaitOp op) { return isSum(op.getValues()[number]); })
+        .Case([&](scf::ForOp op) { return isSum(op.getYieldedValues()[number]); })
+        .Case([&](scf::IfOp op) {
+          return isSum(op.thenYield().getOperand(number)) ||
+                 isSum(op.elseYield().getOperand(number));
+        })
+        .Default([&](Operation *op) {
+          return OpTrait::hasElementwiseMappableTraits(op) &&
+                 llvm::any_of(op->getOperands(), isSum);
+        });
+  };
+  for (size_t before = ~size_t(0); before != sums.size();) {
+    before = sums.size();
+    program.walk([&](Operation *op) {
+      for (OpResult result : op->getResults())
+        if (isDistributed(result.getType()) && isResultSum(op, result.getResultNumber()))
+          sums.insert(result);
+      if (auto loop = dyn_cast<scf::ForOp>(op))
+        for (auto [argument, yielded] :
+             llvm::zip_equal(loop.getRegionIterArgs(), loop.getYieldedValues()))
+          if (isSum(yielded))
+            sums.insert(argument);
+    });
+  }
+}
+
+/// Of what a thread has of a tile, whether that is all rows that a lane may have.
+bool Distributor::hasAllRows(Value held, Type tile) {
+  VectorType own = layout.threadType(cast<VectorType>(tile));
+  return layout.laneRows == 2 || held.getType() != own;
+}
+
+VectorType Distributor::threadTypeOf(Value tile) {
+  VectorType own = layout.threadType(cast<VectorType>(tile.getType()));
+  if (!own || !sums.contains(tile))
+    return own;
+  return VectorType::get({2 * own.getNumElements()}, own.getElementType());
+}
+
+/// With the row that nobody reads as the other one.
+Value Distributor::withAllRows(Value held, Type tile) {
+  if (!held || hasAllRows(held, tile))
+    return held;
+  SmallVector<int64_t> mask;
+  for (int64_t i = 0; i < cast<VectorType>(held.getType()).getNumElements(); i += 2)
+    mask.append({i, i + 1, i, i + 1});
+  return shuffle(held, mask);
+}
+
+Value Distributor::withOwnRows(Value held, Type tile) {
+  if (!held || layout.laneRows == 2 || !hasAllRows(held, tile))
+    return held;
+  SmallVector<int64_t> mask;
+  for (int64_t i = 0; i < cast<VectorType>(held.getType()).getNumElements(); i += 4)
+    mask.append({i, i + 1});
+  return shuffle(held, mask);
+}
+
 /// Warpgroups that share a product each have 64 of its rows or, where it has no more, some of its
 /// columns.
 LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
@@ -32,6 +98,12 @@ LogicalResult Distributor::wgmma(hopper::WgmmaOp op) {
   Value first = op.getFirst() ? mapped(op.getFirst()) : Value();
   if (!type || !a || (op.getAcc() && !acc) || (op.getFirst() && !first))
     return op.emitOpError() << "has no distribution to threads of its operands";
+  if (layout.laneRows == 1) {
+    type = VectorType::get({2 * type.getNumElements()}, type.getElementType());
+    if (isDistributed(op.getA().getType()))
+      a = withAllRows(a, op.getA().getType());
+    acc = withAllRows(acc, tile);
+  }
   constexpr int64_t kRows = hopper::kWarpgroupRows;
   if (warpgroup && isa<MemRefType>(a.getType()) && tile.getDimSize(0) > kRows) {
     int64_t panelColumns = cast<MemRefType>(a.getType()).getDimSize(2);
@@ -113,7 +185,8 @@ LogicalResult Distributor::wgmmaWait(hopper::WgmmaWaitOp op) {
   auto wait = hopper::WgmmaWaitOp::create(b, loc, ValueRange(held).getTypes(), held,
                                           op.getPendingAttr(), op.getHeldAttr());
   for (auto [oldResult, newResult] : llvm::zip(op.getResults(), wait.getResults()))
-    values[oldResult] = newResult;
+    values[oldResult] =
+        sums.contains(oldResult) ? newResult : withOwnRows(newResult, oldResult.getType());
   return success();
 }
 
@@ -124,6 +197,7 @@ LogicalResult Distributor::storeTile(hopper::StoreTileOp op) {
   Value tile = op.getTile();
   if (warpgroup)
     tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
+  held = withAllRows(held, op.getValue().getType());
   hopper::StoreTileOp::create(b, loc, held, tile);
   return success();
 }
@@ -135,6 +209,8 @@ LogicalResult Distributor::readTile(hopper::ReadTileOp op) {
   Value tile = op.getTile();
   if (warpgroup)
     tile = sliceForWarpgroup(tile, 1, hopper::kWarpgroupRows);
+  // For products, which take all rows.
+  type = VectorType::get({2 * type.getNumElements() / layout.laneRows}, type.getElementType());
   values[op.getResult()] =
       hopper::ReadTileOp::create(b, loc, type, tile, op.getThread(), op.getFrom());
   return success();

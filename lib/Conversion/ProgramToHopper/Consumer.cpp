@@ -434,6 +434,8 @@ void ConsumerBuilder::buildThreads() {
       plan.sharesProgram() ? sub(block.thread, index(hopper::kWarpgroupThreads)) : inGroup();
   threadInGroup = plan.splitsSums() ? inGroup() : threadOfProgram;
   auto threads = OnThreadsOp::create(b, loc, threadInGroup, plan.schedule);
+  ProgramOp program = plan.program;
+  threads.setHalfRows(program.getHalfRows());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(threads.getBody());
   hopper::SetRegistersOp::create(b, loc, hopper::RegisterChange::Increase,

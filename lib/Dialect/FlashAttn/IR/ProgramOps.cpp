@@ -82,6 +82,8 @@ ParseResult ProgramOp::parse(OpAsmParser &parser, OperationState &state) {
     properties.follows = builder.getUnitAttr();
   if (succeeded(parser.parseOptionalKeyword("leads")))
     properties.leads = builder.getUnitAttr();
+  if (succeeded(parser.parseOptionalKeyword("half_rows")))
+    properties.half_rows = builder.getUnitAttr();
   if (parser.parseOptionalAttrDictWithKeyword(state.attributes))
     return failure();
   properties.axes = builder.getArrayAttr(axes);
@@ -107,8 +109,10 @@ void ProgramOp::print(OpAsmPrinter &printer) {
     printer << " follows";
   if (getLeads())
     printer << " leads";
+  if (getHalfRows())
+    printer << " half_rows";
   printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(),
-                                           {"axes", "schedule", "follows", "leads"});
+                                           {"axes", "schedule", "follows", "leads", "half_rows"});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);
@@ -149,7 +153,10 @@ ParseResult OnThreadsOp::parse(OpAsmParser &parser, OperationState &state) {
     return failure();
   if (!schedule)
     return parser.emitError(loc) << "expected schedule(<...>)";
-  state.getOrAddProperties<Properties>().schedule = schedule;
+  auto &properties = state.getOrAddProperties<Properties>();
+  properties.schedule = schedule;
+  if (succeeded(parser.parseOptionalKeyword("half_rows")))
+    properties.half_rows = parser.getBuilder().getUnitAttr();
   Region *region = state.addRegion();
   if (parser.parseOptionalAttrDictWithKeyword(state.attributes) || parser.parseRegion(*region))
     return failure();
@@ -160,7 +167,9 @@ ParseResult OnThreadsOp::parse(OpAsmParser &parser, OperationState &state) {
 void OnThreadsOp::print(OpAsmPrinter &printer) {
   printer << " " << getThread();
   printSchedule(printer, getScheduleAttr());
-  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"schedule"});
+  if (getHalfRows())
+    printer << " half_rows";
+  printer.printOptionalAttrDictWithKeyword((*this)->getAttrs(), {"schedule", "half_rows"});
   printer << " ";
   printer.printRegion(getRegion(), /*printEntryBlockArgs=*/false,
                       /*printBlockTerminators=*/false);

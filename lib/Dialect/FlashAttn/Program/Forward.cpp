@@ -313,6 +313,7 @@ ProgramOp ForwardBuilder::build() {
       b, loc, ValueRange{sizes.batches, heads, tiles},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
+  program.setHalfRows(operands.leaveHalfRows());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0];

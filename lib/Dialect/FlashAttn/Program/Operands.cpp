@@ -174,6 +174,22 @@ RowPattern Operands::getPattern() const {
   return pattern;
 }
 
+bool Operands::leaveHalfRows() const {
+  constexpr int64_t kBlock = 16, kHalf = 8;
+  std::optional<int64_t> queries = getConstantIntValue(sizes.queries);
+  if (!queries)
+    return false;
+  int64_t positions = getPositions(), heads = schedule.getPack();
+  bool headsInside = op.getLayout() == Layout::BSHD;
+  for (int64_t head = 0; head < heads; ++head)
+    for (int64_t position = 0; position < std::min(*queries, positions); ++position) {
+      int64_t row = headsInside ? position * heads + head : head * positions + position;
+      if (row % kBlock >= kHalf)
+        return false;
+    }
+  return true;
+}
+
 Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones,
                          const JoinedKeys *joined) const {
   return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), below, ones, joined);

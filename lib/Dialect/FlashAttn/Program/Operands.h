@@ -77,6 +77,8 @@ public:
   Value splitHeads(Value memref, int64_t headDim) const;
   /// Where the heads that share a tile are in it.
   RowPattern getPattern() const;
+  /// Whether the queries are known to be so few that rows 8 to 15 of every 16 of a tile have none.
+  bool leaveHalfRows() const;
   /// The tile of `k` or `v` at `tile` of the keys, or of the sequence of `joined` ones. `below` and
   /// `ones` as above.
   Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones = false,

@@ -37,6 +37,9 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
     on a target that lets them wait for what they need. The tiles that their contractions keep, which
     are read first, these do not write.
 
+    With `half_rows` nobody reads what rows 8 to 15 of every 16 of its tiles hold, as where a tile
+    is for few queries: a target need not compute them.
+
     Example:
 
     ```mlir
@@ -48,7 +51,7 @@ def FlashAttn_ProgramOp : FlashAttn_ProgramLevelOp<"program", [
   }];
   let arguments = (ins Variadic<Index>:$sizes, FlashAttn_ProgramAxes:$axes,
                        OptionalAttr<FlashAttn_ScheduleAttr>:$schedule, UnitAttr:$follows,
-                       UnitAttr:$leads);
+                       UnitAttr:$leads, UnitAttr:$half_rows);
   let regions = (region SizedRegion<1>:$region);
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
@@ -74,7 +77,7 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
   let description = [{
     What a `flashattn.program` becomes inside of a kernel: the region is run by the threads of the
     warps that `schedule` names, `thread` is the number of one among them. A tile value lies across
-    them; `flashattn-distribute` gives each thread its part.
+    them; `flashattn-distribute` gives each thread its part. `half_rows` is the program's.
 
     Example:
 
@@ -85,7 +88,7 @@ def FlashAttn_OnThreadsOp : FlashAttn_ProgramLevelOp<"on_threads", [
     }
     ```
   }];
-  let arguments = (ins Index:$thread, FlashAttn_ScheduleAttr:$schedule);
+  let arguments = (ins Index:$thread, FlashAttn_ScheduleAttr:$schedule, UnitAttr:$half_rows);
   let regions = (region SizedRegion<1>:$region);
   let hasCustomAssemblyFormat = 1;
   let skipDefaultBuilders = 1;
