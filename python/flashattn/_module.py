@@ -81,9 +81,12 @@ def grouped_heads(
     q: int, kv: int, queries: Optional[int], is_cpu: bool
 ) -> Optional[Tuple[int, int]]:
     """`Problem.heads` for so many heads, with `Problem.queries`: given where several share a
-    key/value head. On the CPU the rows of several make a tile of few queries alone."""
-    counts = q > kv > 0 and (queries is not None or not is_cpu)
-    return (q, kv) if counts else None
+    key/value head, on the CPU of few queries alone, whose rows are a tile; and on a GPU of few
+    queries always, which says how few rows of a tile these are."""
+    if kv <= 0 or q < kv:
+        return None
+    counts = queries is not None and (q > kv or not is_cpu)
+    return (q, kv) if counts or (q > kv and not is_cpu) else None
 
 
 def check_options(mask: Any, align: Any, layout: Any) -> None:

@@ -103,6 +103,10 @@ def Distribute : Pass<"flashattn-distribute"> {
     `mma.sync` with its right-hand side loaded from shared memory by `ldmatrix`, and a
     `hopper.wgmma` takes and gives the same vectors.
 
+    Where a program has `half_rows`, and no `mma.sync`, h is 0 alone: half the softmax. A
+    `hopper.wgmma` takes such rows twice and gives them once, but for what one with a left-hand side
+    in registers adds to, which stays whole.
+
     Example: test/Conversion/FlashAttnToGPU/distribute.mlir
   }];
   let dependentDialects = [

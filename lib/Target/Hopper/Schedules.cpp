@@ -56,6 +56,10 @@ static int64_t getDecodePack(AttentionOp op) {
   int64_t kvHeads = op.getK().getType().getDimSize(op.getHeadDim());
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(kvHeads) && kvHeads > 0)
     pack = std::min<int64_t>(pack, llvm::PowerOf2Ceil(std::max<int64_t>(heads / kvHeads, 1)));
+  // Of one query the rows of 8 heads lie next to each other where there is room for 64, and are the
+  // first half of 16: of those of 8 and 8 positions they would be both halves.
+  if (queries == 1 && pack == 8)
+    pack = kRows;
   return pack;
 }
 

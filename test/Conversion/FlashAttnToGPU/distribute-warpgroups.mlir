@@ -123,3 +123,52 @@ func.func @rows(%thread: index, %lse: memref<2x?xf32>, %b: index, %t: index, %o:
   }
   return
 }
+
+// -----
+
+#shared = #gpu.address_space<workgroup>
+
+// A thread has one row of two of what is made of scores, as nobody reads the other one. Products have both: weights
+// twice, and sums, which stay as they are from step to step, with the factor of the one row for both.
+// CHECK-LABEL: func @half_rows
+// CHECK: %[[ZEROS:.*]] = arith.constant dense<0.000000e+00> : vector<64xf32>
+// CHECK: scf.for {{.*}} iter_args(%[[MAX:.*]] = %{{.*}}, %[[OUT:.*]] = %[[ZEROS]]) -> (vector<1xf32>, vector<64xf32>)
+// CHECK: %[[S:.*]] = hopper.wgmma %{{.*}} -> vector<16xf32>
+// CHECK: %[[SW:.*]] = hopper.wgmma_wait %[[S]]
+// CHECK: %[[OWN:.*]] = vector.shuffle %[[SW]], %[[SW]] [0, 1, 4, 5, 8, 9, 12, 13]
+// CHECK: %[[P:.*]] = math.exp2 %[[OWN]] : vector<8xf32>
+// CHECK: %[[P16:.*]] = arith.truncf %[[P]] : vector<8xf32> to vector<8xf16>
+// CHECK: %[[BOTH:.*]] = vector.shuffle %[[P16]], %[[P16]] [0, 1, 0, 1, 2, 3, 2, 3, 4, 5, 4, 5, 6, 7, 6, 7]
+// CHECK: %[[O:.*]] = hopper.wgmma %[[BOTH]], %{{.*}}, %{{.*}} transposed : vector<16xf16>, {{.*}}, vector<64xf32>
+// CHECK: %[[OW:.*]] = hopper.wgmma_wait %[[O]] : vector<64xf32>
+// CHECK: scf.yield %{{.*}}, %[[OW]] : vector<1xf32>, vector<64xf32>
+// CHECK: %[[MINE:.*]] = vector.shuffle %{{.*}}#1, %{{.*}}#1 [0, 1, 4, 5,
+// A row of 8 rows' lanes is stored, and not the one 8 rows on.
+// CHECK: scf.if
+// CHECK: vector.store
+// CHECK-NOT: scf.if
+// CHECK: return
+func.func @half_rows(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x32x64xf16, #shared>, %v: memref<2x32x64xf16, #shared>, %o: memref<?x128xf32>, %n: index) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) half_rows {
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : index
+    %low = arith.constant dense<0xFF800000> : vector<64xf32>
+    %zeros = arith.constant dense<0.0> : vector<64x128xf32>
+    %r:2 = scf.for %i = %c0 to %n step %c1 iter_args(%max = %low, %out = %zeros) -> (vector<64xf32>, vector<64x128xf32>) {
+      %s = hopper.wgmma %q, %k : memref<1x64x64xf16, #shared>, memref<1x32x64xf16, #shared> -> vector<64x32xf32>
+      %sw = hopper.wgmma_wait %s : vector<64x32xf32>
+      %new = vector.multi_reduction <maxnumf>, %sw, %max [1] : vector<64x32xf32> to vector<64xf32>
+      %p = math.exp2 %sw : vector<64x32xf32>
+      %p16 = arith.truncf %p : vector<64x32xf32> to vector<64x32xf16>
+      %column = vector.shape_cast %new : vector<64xf32> to vector<64x1xf32>
+      %spread = vector.broadcast %column : vector<64x1xf32> to vector<64x128xf32>
+      %scaled = arith.mulf %out, %spread : vector<64x128xf32>
+      %x = hopper.wgmma %p16, %v, %scaled transposed : vector<64x32xf16>, memref<2x32x64xf16, #shared>, vector<64x128xf32>
+      %xw = hopper.wgmma_wait %x : vector<64x128xf32>
+      scf.yield %new, %xw : vector<64xf32>, vector<64x128xf32>
+    }
+    flashattn.store_tile %r#1 to %o[%c0, %c0] dims [0, 1] in_bounds [false, true] : vector<64x128xf32>, memref<?x128xf32>
+  }
+  return
+}

@@ -87,6 +87,13 @@ func.func @program(%q: memref<2x4x?x64xf16>, %k: memref<2x4x?x64xf16>, %o: memre
   flashattn.program (%t) in (%n) axes(query_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) follows leads {
   }
+  // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) leads half_rows {
+  flashattn.program (%t) in (%n) axes(query_tile) leads half_rows {
+  }
+  // CHECK: flashattn.on_threads %{{.*}} schedule(<{{.*}}>) half_rows {
+  flashattn.on_threads %n
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>) half_rows {
+  }
   // CHECK: flashattn.program (%{{.*}}) in (%{{.*}}) axes(query_tile) follows {
   flashattn.program (%t) in (%n) axes(query_tile) follows {
   }

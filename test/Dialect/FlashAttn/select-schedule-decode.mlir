@@ -31,6 +31,20 @@ func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>) {
 
 // -----
 
+// Of one query 8 heads are the first half of 16 rows where there is room for 64; of two, and 16 heads, they are not.
+// CHECK-LABEL: func @group_of_eight
+// HOPPER: pack = 64, splits = 128
+// HOPPER: pack = 8, splits = 128
+// HOPPER: pack = 16, splits = 128
+func.func @group_of_eight(%q: memref<?x16x1x64xf16>, %r: memref<?x16x2x64xf16>, %s: memref<?x32x1x64xf16>, %k: memref<?x2x?x64xf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x16x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%q : memref<?x16x1x64xf16>)
+  flashattn.attention ins(%r, %k, %k : memref<?x16x2x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%r : memref<?x16x2x64xf16>)
+  flashattn.attention ins(%s, %k, %k : memref<?x32x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%s : memref<?x32x1x64xf16>)
+  return
+}
+
+// -----
+
 // What is read of a query head is read for all rows of a tile at once; the sinks are for who merges.
 // CHECK-LABEL: func @bias
 // HOPPER-NOT: pack

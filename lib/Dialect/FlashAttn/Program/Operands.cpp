@@ -179,11 +179,12 @@ bool Operands::leaveHalfRows() const {
   std::optional<int64_t> queries = getConstantIntValue(sizes.queries);
   if (!queries)
     return false;
-  int64_t positions = getPositions(), heads = schedule.getPack();
+  int64_t positions = getPositions(), pack = schedule.getPack();
+  int64_t heads = std::min(pack, getConstantIntValue(sizes.group).value_or(pack));
   bool headsInside = op.getLayout() == Layout::BSHD;
   for (int64_t head = 0; head < heads; ++head)
     for (int64_t position = 0; position < std::min(*queries, positions); ++position) {
-      int64_t row = headsInside ? position * heads + head : head * positions + position;
+      int64_t row = headsInside ? position * pack + head : head * positions + position;
       if (row % kBlock >= kHalf)
         return false;
     }
