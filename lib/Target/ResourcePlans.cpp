@@ -103,8 +103,13 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   for (const TileShape &tile : block.residents)
     plan.residents.push_back(addTiles(tile, held));
   for (const TileShape &tile : reloads ? ArrayRef<TileShape>() : block.outputs) {
+    // Or that of one with more panels.
     auto free = llvm::find_if(plan.residents, [&](unsigned resident) {
-      return plan.memory[resident].shape == getPanelShape(tile, held, block.elementBytes) &&
+      SmallVector<int64_t> shape = getPanelShape(tile, held, block.elementBytes);
+      int64_t panels = plan.memory[resident].shape[1];
+      bool hasRoom = shape[1] <= panels;
+      shape[1] = panels;
+      return hasRoom && ArrayRef<int64_t>(plan.memory[resident].shape) == ArrayRef(shape) &&
              !llvm::is_contained(plan.outputs, resident);
     });
     plan.outputs.push_back(free != plan.residents.end() ? *free : addTiles(tile, block.programs));

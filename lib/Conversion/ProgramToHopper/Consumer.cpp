@@ -308,7 +308,9 @@ void ConsumerBuilder::storeOutputs(const Held &held, Value consumer, Value step)
     b.setInsertionPoint(output);
     bool inPlace = llvm::is_contained(block.residents, buffer);
     bool waitsLater = waitsForStoreLater(buffer);
-    Value tile = tileAt(buffer, inPlace ? held.number : consumer);
+    VectorType type = output.getTileType();
+    Value tile = panelsOf(tileAt(buffer, inPlace ? held.number : consumer),
+                          llvm::divideCeil(type.getDimSize(1), getPanelColumns(type)));
     if (plan.reloads()) {
       // Copies of the last program's are over since this one began.
       if (plan.memory.overlaysStaging && isFirst)

@@ -55,6 +55,17 @@ public:
                                      strides);
   }
 
+  /// The first `count` panels of `tile`, memref<panels x rows x columns>.
+  Value panelsOf(Value tile, int64_t count) {
+    ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();
+    if (shape[0] == count)
+      return tile;
+    SmallVector<OpFoldResult> offsets(3, b.getIndexAttr(0)), strides(3, b.getIndexAttr(1)), sizes;
+    for (int64_t size : {count, shape[1], shape[2]})
+      sizes.push_back(b.getIndexAttr(size));
+    return memref::SubViewOp::create(b, loc, tile, offsets, sizes, strides);
+  }
+
   /// `count` rows of `tile`, memref<panels x rows x columns>, from `first` on.
   Value rowsOf(Value tile, int64_t first, int64_t count) {
     ArrayRef<int64_t> shape = cast<MemRefType>(tile.getType()).getShape();

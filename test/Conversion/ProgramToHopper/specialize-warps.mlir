@@ -769,3 +769,23 @@ func.func @late(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?
     outs(%o : memref<?x?x?x64xf16>)
   return
 }
+
+// -----
+
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 1>>
+
+// An output with fewer panels than the queries leaves from the first of theirs.
+// CHECK-LABEL: func @narrow_values
+// CHECK: %[[Q:.*]] = memref.view %{{.*}} to memref<3x3x64x64xf16, {{.*}}>
+// CHECK: hopper.set_registers increase
+// CHECK: %[[MINE:.*]] = memref.subview %[[Q]][%{{.*}}, 0, 0, 0] [1, 3, 64, 64]
+// CHECK: flashattn.tile_loop
+// CHECK: %[[FIRST:.*]] = memref.subview %[[MINE]][0, 0, 0] [2, 64, 64] [1, 1, 1]
+// CHECK: hopper.store_tile %{{.*}} to %[[FIRST]] : vector<64x128xf16>
+// CHECK: hopper.tma_store %[[FIRST]]
+func.func @narrow_values(%q: memref<?x?x?x192xf16>, %k: memref<?x?x?x192xf16>, %v: memref<?x?x?x128xf16>, %o: memref<?x?x?x128xf16>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x192xf16>, memref<?x?x?x192xf16>, memref<?x?x?x128xf16>)
+    outs(%o : memref<?x?x?x128xf16>)
+  return
+}

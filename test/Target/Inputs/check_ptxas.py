@@ -35,7 +35,8 @@ DIVIDED = {"chunks": "mask(affine_set<(p, k)[nq, nk] : (k - 512 * (p floordiv 51
 # What a row's class says of these masks: shape, and most keys of a query.
 SHAPES = {"none": ("Full", 0), "causal": ("Triangular", 0), "window": ("Banded", 1024),
           "sinks": ("Banded", 1028), "narrow window": ("Banded", 128), "wide window": ("Banded", 16384),
-          "chunks": ("Banded", 512), "sinks kv_len": ("Banded", 1028)}
+          "chunks": ("Banded", 512), "sinks kv_len": ("Banded", 1028), "narrow values": ("Full", 0),
+          "narrow values causal": ("Triangular", 0)}
 
 # Heads of a group in one tile's rows, in both layouts.
 PACKED = (" schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, "
@@ -52,6 +53,9 @@ KEEP = "memref<1x1x?x?xi1>"
 
 # Keys of a batch's own number are not joined.
 LENGTHS = {"sinks kv_len": MASKS["sinks"]}
+
+# Values of 128 columns beside more of keys.
+VALUES = {"narrow values": MASKS["none"], "narrow values causal": MASKS["causal"]}
 
 # What else the scores may have where gradients are made: clauses in front of the operands, and more
 # operands, with their types.
@@ -163,15 +167,17 @@ def row_of(case, text, classes):
     return None
 
 
-def module(element, dim, clauses, queries="?", keep=False, lengths=False, group=0):
+def module(element, dim, clauses, queries="?", keep=False, lengths=False, group=0, values=0):
     parameter = f", %keep: {KEEP} {{flashattn.aligned_rows}}" if keep else ", %lengths: memref<?xi32>" if lengths else ""
     keep = f"keep(%keep : {KEEP})" if keep else "kv_len(%lengths : memref<?xi32>)" if lengths else ""
     heads, kv_heads = (2 * group, 2) if group else ("?", "?")
-    t, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x{queries}x{dim}x{element}>"
+    k, q = f"memref<?x{kv_heads}x?x{dim}x{element}>", f"memref<?x{heads}x{queries}x{dim}x{element}>"
+    values = values or dim
+    v, o = f"memref<?x{kv_heads}x?x{values}x{element}>", f"memref<?x{heads}x{queries}x{values}x{element}>"
     lse = f"memref<?x{heads}x?xf32>"
     return f"""
-func.func @attention(%q: {q}, %k: {t}, %v: {t}, %o: {q}, %lse: {lse}{parameter}) {{
-  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {t}, {t}) {keep} outs(%o, %lse : {q}, {lse})
+func.func @attention(%q: {q}, %k: {k}, %v: {v}, %o: {o}, %lse: {lse}{parameter}) {{
+  flashattn.attention {clauses} ins(%q, %k, %v : {q}, {k}, {v}) {keep} outs(%o, %lse : {o}, {lse})
   return
 }}
 """
@@ -223,7 +229,8 @@ def cases(chip):
                                 Case("bf16", 64, "sinks", 4), Case("bf16", 128, "sinks", 4), Case("f16", 64, "narrow window"),
                                 Case("bf16", 128, "sinks", 8), Case("bf16", 256, "sinks", 4), Case("f16", 256, "window", 2),
                                 Case("bf16", 128, "wide window", 8), Case("f16", 128, "wide window", 4)] + [
-                                    Case("bf16", dim, "sinks kv_len", group) for dim, group in ((64, 8), (64, 4), (128, 4))]
+                                    Case("bf16", dim, "sinks kv_len", group) for dim, group in ((64, 8), (64, 4), (128, 4))] + [
+                                        Case(element, 192, mask) for element in ("f16", "bf16") for mask in VALUES]
     # All masks share the loops' code; one head dimension sees every one of them.
     few = [("bf16", 64), ("bf16", 128), ("bf16", 256), ("f32", 16), ("f32", 32), ("f32", 128)]
     return [Case(element, dim, mask) for element in ("f16", "bf16", "f32")
@@ -393,9 +400,10 @@ def check(ptxas, chip, nvdisasm, case):
         operands = {name: kind.replace("ELEMENT", case.element) for name, kind in operands.items()}
         text = gradients(case.element, case.dim, clauses, case.group, operands, count)
     else:
-        clauses = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **KEEPS, **LENGTHS}[case.mask].replace("ELEMENT", case.element)
+        clauses = {**MASKS, **WINDOWS, **DIVIDED, **PACKS, **FEW, **KEEPS, **LENGTHS, **VALUES}[case.mask].replace("ELEMENT", case.element)
         queries = case.mask.split()[0] if case.mask in FEW else "?"
-        text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.mask in LENGTHS, case.group)
+        text = module(case.element, case.dim, clauses, queries, case.mask in KEEPS, case.mask in LENGTHS, case.group,
+                      128 if case.mask in VALUES else 0)
     name = f"{case.element} D={case.dim} {case.mask}" + (f" x{case.group}" if case.group else "")
     if case.op != "attention":
         name = f"{case.op} {name}"
