@@ -102,12 +102,17 @@ LogicalResult Distributor::run() {
   if (layout.columnWarps > 1)
     std::tie(rowWarp, columnWarp) = splitWarp(rowWarps);
   warpRow = mul(rowWarp, 16 * layout.rowBlocks);
-  // Products of warps alone have rows in pairs.
-  WalkResult paired = program.walk([](vector::ContractionOp) { return WalkResult::interrupt(); });
-  if (program.getHalfRows() && hasRoles && !paired.wasInterrupted())
+  // Products of warps alone have rows in pairs, and so has what is added to memory.
+  WalkResult paired = program.walk([](Operation *op) {
+    return isa<vector::ContractionOp, AddTileOp, hopper::AddTileOp, hopper::StageTileOp,
+               LoadAddedOp>(op)
+               ? WalkResult::interrupt()
+               : WalkResult::advance();
+  });
+  if (program.getHalfRows() && hasRoles && layout.rowBlocks == 1 && !paired.wasInterrupted()) {
     layout.laneRows = 1;
-  if (layout.laneRows == 1)
     findSums();
+  }
   program.walk([&](Operation *op) {
     hasProducts |= isa<vector::ContractionOp, hopper::WgmmaOp>(op);
     if (auto sum = dyn_cast<vector::MultiDimReductionOp>(op))

@@ -31,6 +31,7 @@ void Distributor::findSums() {
     return llvm::TypeSwitch<Operation *, bool>(op)
         .Case([&](hopper::WgmmaOp op) { return isDistributed(op.getA().getType()); })
         .Case([&](hopper::WgmmaWaitOp op) { return isSum(op.getValues()[number]); })
+        .Case([&](hopper::PinOp op) { return isSum(op.getValue()); })
         .Case([&](scf::ForOp op) { return isSum(op.getYieldedValues()[number]); })
         .Case([&](scf::IfOp op) {
           return isSum(op.thenYield().getOperand(number)) ||

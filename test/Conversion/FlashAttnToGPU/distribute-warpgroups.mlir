@@ -172,3 +172,20 @@ func.func @half_rows(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memre
   }
   return
 }
+
+// -----
+
+#shared = #gpu.address_space<workgroup>
+
+// What is added to memory has all rows, as those who stage it take it.
+// CHECK-LABEL: func @half_rows_added
+// CHECK: hopper.add_tile %{{.*}} : vector<32xf32>
+func.func @half_rows_added(%thread: index, %q: memref<1x64x64xf16, #shared>, %k: memref<1x64x64xf16, #shared>, %s: memref<4x1024xf32, #shared>, %sums: memref<?x64xf32>, %i: index) {
+  flashattn.on_threads %thread
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>) half_rows {
+    %x = hopper.wgmma %q, %k : memref<1x64x64xf16, #shared>, memref<1x64x64xf16, #shared> -> vector<64x64xf32>
+    %w = hopper.wgmma_wait %x : vector<64x64xf32>
+    hopper.add_tile %w through %s to %sums[%i, %i] : vector<64x64xf32>, memref<4x1024xf32, #shared>, memref<?x64xf32>
+  }
+  return
+}
