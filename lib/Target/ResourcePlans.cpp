@@ -102,16 +102,26 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   bool reloads = isPersistent && block.slots == 1;
   for (const TileShape &tile : block.residents)
     plan.residents.push_back(addTiles(tile, held));
-  for (const TileShape &tile : reloads ? ArrayRef<TileShape>() : block.outputs) {
-    // Or that of one with more panels.
+  ArrayRef<TileShape> inPlace = reloads ? ArrayRef<TileShape>() : ArrayRef(block.outputs);
+  auto isOf = [&](unsigned resident, const TileShape &tile) {
+    return plan.memory[resident].shape == getPanelShape(tile, held, block.elementBytes);
+  };
+  for (const TileShape &tile : inPlace) {
+    auto isFree = [&](unsigned resident) { return !llvm::is_contained(plan.outputs, resident); };
     auto free = llvm::find_if(plan.residents, [&](unsigned resident) {
-      SmallVector<int64_t> shape = getPanelShape(tile, held, block.elementBytes);
-      int64_t panels = plan.memory[resident].shape[1];
-      bool hasRoom = shape[1] <= panels;
-      shape[1] = panels;
-      return hasRoom && ArrayRef<int64_t>(plan.memory[resident].shape) == ArrayRef(shape) &&
-             !llvm::is_contained(plan.outputs, resident);
+      return isFree(resident) && isOf(resident, tile);
     });
+    // Or one with more panels, which no other output fills.
+    if (free == plan.residents.end())
+      free = llvm::find_if(plan.residents, [&](unsigned resident) {
+        SmallVector<int64_t> shape = getPanelShape(tile, held, block.elementBytes);
+        ArrayRef<int64_t> room = plan.memory[resident].shape;
+        bool fits = shape[1] < room[1] && shape[0] == room[0] &&
+                    ArrayRef(shape).drop_front(2) == room.drop_front(2);
+        return fits && isFree(resident) && llvm::none_of(inPlace, [&](const TileShape &other) {
+                 return isOf(resident, other);
+               });
+      });
     plan.outputs.push_back(free != plan.residents.end() ? *free : addTiles(tile, block.programs));
   }
   int64_t barriers = held;

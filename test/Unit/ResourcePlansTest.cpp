@@ -162,7 +162,7 @@ TEST_F(ResourcePlans, StagedTiles) {
     })mlir");
 }
 
-// A block's outputs take the queries' place where they are of one size.
+// A block's outputs take the queries' place where they are of one size, or have fewer panels.
 TEST_F(ResourcePlans, OutputsInPlace) {
   WarpgroupBlock block;
   block.residents = {{"q", 64, 128}};
@@ -172,7 +172,21 @@ TEST_F(ResourcePlans, OutputsInPlace) {
   block.stages = 2;
   EXPECT_EQ(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
   block.outputs[0].columns = 64;
-  EXPECT_NE(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
+  EXPECT_EQ(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
+  // More panels, other ones, or fewer rows.
+  for (const TileShape &other : {TileShape{"o", 64, 192}, {"o", 64, 32}, {"o", 32, 128}}) {
+    block.outputs[0] = other;
+    EXPECT_NE(planWarpgroupBlock(block).outputs, planWarpgroupBlock(block).residents);
+  }
+  // Each its own, whichever comes first, and none what another one fills.
+  block.residents = {{"k", 64, 192}, {"v", 64, 128}};
+  block.outputs = {{"dv", 64, 128}, {"dk", 64, 192}};
+  EXPECT_EQ(planWarpgroupBlock(block).outputs, (SmallVector<unsigned>{1, 0}));
+  block.residents.pop_back();
+  EXPECT_NE(planWarpgroupBlock(block).outputs[0], 0u);
+  EXPECT_EQ(planWarpgroupBlock(block).outputs[1], 0u);
+  block.residents = {{"q", 64, 128}};
+  block.outputs = {{"o", 64, 256}};
   block.slots = 2;
   WarpgroupBlockPlan plan = planWarpgroupBlock(block);
   EXPECT_EQ(*plan.residentEmpty, 6);
