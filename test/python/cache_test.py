@@ -13,7 +13,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import _cache, _library, _tensors, causal, sink
+from flashattn import _cache, _library, _module, _tensors, causal, sink
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import stand_in_torch
@@ -68,6 +68,21 @@ class CacheTest(unittest.TestCase):
             repeated = k.repeat(heads // kv_heads, axis=1)
             expected = flashattn.attention(q, repeated, repeated, mask=causal)
             numpy.testing.assert_allclose(o, expected, rtol=1e-4, atol=1e-6)
+
+    def test_heads_that_a_kernel_states(self):
+        stated = _module.grouped_heads
+        # On a GPU those of groups, and of few queries all: which rows of a tile these are follows from them.
+        for heads, queries, on_gpu, on_cpu in (
+            ((8, 2), 1, True, True),
+            ((8, 2), None, True, False),
+            ((4, 4), 1, True, False),
+            ((4, 4), None, False, False),
+            ((2, 4), 1, False, False),
+            ((0, 0), 1, False, False),
+        ):
+            for is_cpu, expected in ((False, on_gpu), (True, on_cpu)):
+                with self.subTest(heads=heads, queries=queries, is_cpu=is_cpu):
+                    self.assertEqual(stated(*heads, queries, is_cpu), heads if expected else None)
 
     def test_one_kernel_for_all_strides(self):
         for pad in (0, 1, 5, 16):

@@ -120,8 +120,9 @@ struct RingPlan {
 struct WarpgroupBlockPlan {
   SharedMemoryPlan memory;
   SmallVector<unsigned> residents;
-  /// A resident's own buffer where that has as many rows, and columns enough, for by the time a
-  /// consumer has its output it has done with that, but a sister may not.
+  /// A resident's own buffer where the two are of one size, or of one with more panels that no
+  /// other output fills, for by the time a consumer has its output it has done with that, but a
+  /// sister may not.
   SmallVector<unsigned> outputs;
   /// Whether some output has a place of what is added. Persistent blocks of one slot have them in
   /// place of what consumers exchange and add in steps, for residents make room for the next ones.

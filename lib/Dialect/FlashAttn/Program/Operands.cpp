@@ -179,16 +179,13 @@ bool Operands::leaveHalfRows() const {
   std::optional<int64_t> queries = getConstantIntValue(sizes.queries);
   if (!queries)
     return false;
-  int64_t positions = getPositions(), pack = schedule.getPack();
-  int64_t heads = std::min(pack, getConstantIntValue(sizes.group).value_or(pack));
-  bool headsInside = op.getLayout() == Layout::BSHD;
-  for (int64_t head = 0; head < heads; ++head)
-    for (int64_t position = 0; position < std::min(*queries, positions); ++position) {
-      int64_t row = headsInside ? position * pack + head : head * positions + position;
-      if (row % kBlock >= kHalf)
-        return false;
-    }
-  return true;
+  RowPattern pattern = getPattern();
+  int64_t heads = getConstantIntValue(sizes.group).value_or(schedule.getPack());
+  return llvm::none_of(llvm::seq(schedule.getTileM()), [&](int64_t row) {
+    int64_t position = row / pattern.repeat % pattern.span;
+    int64_t head = row / pattern.span * pattern.repeat + row % pattern.repeat;
+    return row % kBlock >= kHalf && position < *queries && head < heads;
+  });
 }
 
 Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones,
