@@ -100,6 +100,8 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
   bool isPersistent = block.slots > 1 || block.claims;
   // Then outputs have no place of residents, which make room for the next ones.
   bool reloads = isPersistent && block.slots == 1;
+  bool drains = reloads && block.programs > 1;
+  plan.slots = drains ? 2 : block.slots;
   for (const TileShape &tile : block.residents)
     plan.residents.push_back(addTiles(tile, held));
   ArrayRef<TileShape> inPlace = reloads ? ArrayRef<TileShape>() : ArrayRef(block.outputs);
@@ -125,7 +127,7 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.outputs.push_back(free != plan.residents.end() ? *free : addTiles(tile, block.programs));
   }
   int64_t barriers = held;
-  if (isPersistent) {
+  if (isPersistent && !drains) {
     plan.residentEmpty = barriers;
     barriers += held;
   }
@@ -168,9 +170,9 @@ WarpgroupBlockPlan flashattn::planWarpgroupBlock(const WarpgroupBlock &block) {
     plan.rows.push_back(
         plan.memory.add("row", {plan.rings[row.stream].stages, row.elements}, kFloat, 128));
   plan.barriers = plan.memory.add("barriers", {barriers}, 8, 8);
-  plan.bounds = plan.memory.add("bounds", {block.slots, block.intervals, 2}, 4, 4);
+  plan.bounds = plan.memory.add("bounds", {plan.slots, block.intervals, 2}, 4, 4);
   if (isPersistent)
-    plan.numbers = plan.memory.add("numbers", {block.slots, 4}, 4, 4);
+    plan.numbers = plan.memory.add("numbers", {plan.slots, 4}, 4, 4);
   return plan;
 }
 

@@ -11,10 +11,10 @@ using namespace mlir::flashattn;
 
 int64_t mlir::flashattn::getDefaultRescale(FloatType element) {
   // A row's largest weight is exact where its base is the row's maximum. In bf16, which keeps 8
-  // bits of any other, that is worth a rescaling wherever it stands out, but where sums of rows
+  // bits of any other, that is worth a rescaling where it stands out far, but where sums of rows
   // have the weights as they are rounded (ScheduleAttr::sumsByProducts). In f16 4 is as fast as
   // more.
-  return element.isBF16() ? 1 : 4;
+  return element.isBF16() ? ScheduleAttr::kMostAdded : 4;
 }
 
 RolesFields mlir::flashattn::completeRoles(int64_t consumers, int64_t blocks, FloatType element,

@@ -130,7 +130,7 @@ struct WarpgroupBlockPlan {
   SmallVector<RingPlan> rings;          ///< one for each streamed operand
   SmallVector<unsigned> rows;           ///< memref<stages x elements x f32> each
   int64_t residentFull = 0;             ///< the first of programs * slots barriers
-  std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks
+  std::optional<int64_t> residentEmpty; ///< the same, of persistent blocks; none: rings say it
   SmallVector<unsigned> exchanged;      ///< memref<2 x panels x rows x panel columns> each
   int64_t exchangeReady = 0;            ///< the first of two barriers for each of these
   int64_t placeFree = 0;                ///< the same, where a tile is passed
@@ -142,6 +142,9 @@ struct WarpgroupBlockPlan {
   /// memref<warps x elements x f32>: what is added. One, or one for each place of what spare warps
   /// add.
   SmallVector<unsigned> staging;
+  /// Groups that a block is told of at a time: where rings say that residents may come, some may
+  /// have yet to read what is said of the group before.
+  int64_t slots = 1;
   unsigned barriers = 0;           ///< memref<barriers x i64>
   unsigned bounds = 0;             ///< memref<slots x intervals x 2 x i32>
   std::optional<unsigned> numbers; ///< memref<slots x 4 x i32>: what a persistent block is at

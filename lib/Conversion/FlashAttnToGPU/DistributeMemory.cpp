@@ -395,14 +395,15 @@ static std::optional<int64_t> countColumns(StoreTileOp op, Value first) {
   return std::nullopt;
 }
 
-/// Where memory is all that a program waits for, the elements of each row in vectors of 16 bytes, a
-/// lane's for every 32 columns: pairs would take four times the stores, and half a sector each.
+/// Where memory is all that a program waits for, or stores hold back the next program of a block,
+/// the elements of each row in vectors of 16 bytes, a lane's for every 32 columns: pairs would take
+/// four times the stores, and half a sector each.
 SmallVector<Value> Distributor::gatherChunks(StoreTileOp op, Value held, Value firstColumn) {
   constexpr int64_t kColumns = 32, kWords = 4;
   std::optional<int64_t> columns = countColumns(op, firstColumn);
   Type element = op.getTileType().getElementType();
-  if (hasProducts || hasRoles || !columns || element.getIntOrFloatBitWidth() != 16 ||
-      !hasAlignedRows(op.getTarget()))
+  if ((hasProducts && !hasRoles) || layout.laneRows != 2 || columnWarp || !columns ||
+      element.getIntOrFloatBitWidth() != 16 || !hasAlignedRows(op.getTarget()))
     return {};
   auto wordType = VectorType::get({1}, b.getI32Type());
   auto wordsType = VectorType::get({kWords}, b.getI32Type());

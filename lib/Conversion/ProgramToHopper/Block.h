@@ -87,6 +87,8 @@ protected:
   }
   /// Number of a consumer's residents in a slot, of their tiles and of their barriers.
   Value heldNumber(Value slot, Value consumer) {
+    if (plan.getHeld() == 1)
+      return consumer;
     return add(mul(slot, plan.getPrograms()), consumer);
   }
 
@@ -147,6 +149,7 @@ public:
   void publish(MutableArrayRef<IRMapping> programs, Value slot);
   TileRange read(Value slot, Value interval, bool byWarp);
   TileRange boundsOf(IRMapping &mapping, Value interval);
+  TileRange withStep(TileRange range, Value interval);
 
 private:
   TileRange hullOf(MutableArrayRef<IRMapping> programs, Value interval);
@@ -167,9 +170,9 @@ private:
   SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, Value first);
   SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
-  void prepareNext(Value round, Value rounds);
-  void prepareClaimed(Value round);
-  Value awaitSlot(Value round);
+  void prepareNext(Value round, Value rounds, Value step);
+  void prepareClaimed(Value round, Value step);
+  Value awaitSlot(Value round, Value step);
 };
 
 /// Spare warps of the producer's group, which add what consumers stage (Adder.cpp).

@@ -50,6 +50,9 @@ template <typename AccessOp> static StringRef getObstacle(AccessOp access) {
 
 /// Whether tensor copies can write the tile of `store` from where the residents of a program were.
 static bool isCopied(StoreTileOp store, const BlockPlan &plan) {
+  // The place of what a program of each consumer keeps is the next one's by then.
+  if (plan.reloads() && !plan.sharesProgram())
+    return false;
   if (store->getBlock() != plan.loop->getBlock() || !plan.loop->isBeforeInBlock(store) ||
       store.getTileType().getElementType() != plan.schedule.getDotType() ||
       !getObstacle(store).empty() || !hasAlignedRows(store.getTarget()))
@@ -251,9 +254,9 @@ static LogicalResult verifySplit(const BlockPlan &plan) {
   if (plan.schedule.getTileM() != hopper::kWarpgroupRows)
     return program.emitOpError() << "expected tile_m 64 where consumers split sums but got "
                                  << plan.schedule.getTileM();
-  if (plan.getSlots() > 1)
+  if (plan.getHeld() > 1)
     return program.emitOpError() << "expected query_stages 1 where consumers split sums but got "
-                                 << plan.getSlots();
+                                 << plan.getHeld();
   for (LoadTileOp stream : plan.streams)
     for (const SetVector<Operation *> &made : plan.split.made)
       if (llvm::none_of(stream->getUsers(), [&](Operation *user) { return made.contains(user); }))
@@ -326,14 +329,37 @@ static LogicalResult verifyAdding(const BlockPlan &plan) {
   return success();
 }
 
+/// The streams whose tiles the loop multiplies by residents; none where something else reads those.
+static SmallVector<unsigned> findDrained(const BlockPlan &plan) {
+  SmallVector<unsigned> drained;
+  for (LoadTileOp resident : plan.residents)
+    for (Operation *user : resident->getUsers()) {
+      auto product = dyn_cast<vector::ContractionOp>(user);
+      auto stream = llvm::find_if(plan.streams, [&](LoadTileOp load) {
+        return product && llvm::is_contained(product->getOperands(), load.getTile());
+      });
+      if (stream == plan.streams.end())
+        return {};
+      unsigned number = stream - plan.streams.begin();
+      if (!llvm::is_contained(drained, number))
+        drained.push_back(number);
+    }
+  return drained;
+}
+
 /// Whether blocks can stay from one program to the next.
 static LogicalResult verifyStaying(const BlockPlan &plan) {
   ProgramOp program = plan.program;
   TileLoopOp loop = plan.loop;
-  if (plan.reloads() && (!plan.sharesProgram() || plan.splitsSums() || plan.residents.empty()))
+  if (plan.reloads() && (plan.splitsSums() || plan.residents.empty()))
     return program.emitOpError() << "expected claims_below 0 with query_stages 1 but where "
-                                    "consumers share a program that "
-                                    "keeps tiles, and do not split its sums, but got "
+                                    "programs keep tiles, and consumers do not split their sums, "
+                                    "but got "
+                                 << plan.roles.getClaimsBelow();
+  if (plan.drainsRings() && (plan.drained.empty() || plan.countsRounds || plan.sharesSequence()))
+    return program.emitOpError() << "expected claims_below 0 with query_stages 1 but where each "
+                                    "program of a block multiplies all tiles of a loop without "
+                                    "lists, joined tiles or rounds by what it keeps, but got "
                                  << plan.roles.getClaimsBelow();
   // The one before may be the first of a block that has yet to begin.
   if (plan.isPersistent() && plan.takesTurns)
@@ -376,7 +402,7 @@ static WarpgroupBlockPlan planMemory(const BlockPlan &plan) {
   block.addStages = plan.roles.getAddStages();
   block.stages = plan.getStages();
   block.skews = areSkewed(plan.streams);
-  block.slots = plan.getSlots();
+  block.slots = plan.getHeld();
   block.claims = plan.claims();
   block.intervals = plan.intervals;
   return planWarpgroupBlock(block);
@@ -466,6 +492,8 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
       return told.emitOpError() << "expected one at most in a program but got another";
     plan.told = told;
   }
+  if (plan.drainsRings())
+    plan.drained = findDrained(plan);
   if (failed(verifySharing(plan)) || failed(verifyAdding(plan)) || failed(verifyStaying(plan)))
     return failure();
   plan.memory = planMemory(plan);

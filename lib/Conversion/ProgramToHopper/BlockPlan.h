@@ -38,6 +38,7 @@ struct BlockPlan {
   TileLoopOp loop;                   ///< the one that reads `streams`
   SmallVector<LoadTileOp> residents; ///< tiles that a program's contractions keep
   SmallVector<LoadTileOp> streams;   ///< tiles that come anew in each step; each has a ring
+  SmallVector<unsigned> drained;     ///< numbers of those that products multiply by residents
   bool warpsRelease = false;         ///< whether each warp, and not its group, lets their tiles go
   SmallVector<Row> rows;             ///< what comes with their tiles
   SmallVector<StoreTileOp> outputs;  ///< tiles that tensor copies write
@@ -79,16 +80,21 @@ struct BlockPlan {
   /// Programs that a block runs at once.
   int64_t getPrograms() const { return sharesProgram() ? 1 : getConsumers(); }
   int64_t getStages() const { return schedule.getStages(); }
-  /// Groups of programs that a block has room for. With several it is persistent: it goes from one
-  /// group to the next.
-  int64_t getSlots() const { return roles.getQueryStages(); }
-  bool isPersistent() const { return getSlots() > 1 || claims(); }
+  /// Groups of programs whose residents a block has room for. With several it is persistent: it
+  /// goes from one group to the next.
+  int64_t getHeld() const { return roles.getQueryStages(); }
+  /// Groups that a block is told of at a time.
+  int64_t getSlots() const { return memory.slots; }
+  bool isPersistent() const { return getHeld() > 1 || claims(); }
   /// Whether persistent blocks take groups as they have room for them, from a counter.
   bool claims() const { return roles.getClaimsBelow() > 0; }
   /// Whether a persistent block has room for the residents of one group: those of the next come
   /// where they were as soon as all steps have read them, and what the program has made is written
   /// from elsewhere.
-  bool reloads() const { return isPersistent() && getSlots() == 1; }
+  bool reloads() const { return isPersistent() && getHeld() == 1; }
+  /// Whether residents are read when the tiles are that they are multiplied with, by programs of
+  /// their own: then those say when the next ones may come.
+  bool drainsRings() const { return reloads() && getPrograms() > 1; }
   /// Who says of a program that its slot is free.
   int64_t countSlotReleases() const {
     int64_t spare = getAddStages() ? WarpgroupBlockPlan::kSpareWarps : 0;

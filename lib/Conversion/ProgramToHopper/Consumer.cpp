@@ -169,9 +169,10 @@ void ConsumerBuilder::pinOperands(TileLoopOp loop) {
 Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interval, Value tile,
                                        Value step) {
   b.setInsertionPoint(loop);
-  TileRange own{loop.getBounds().front(), loop.getBounds().back()}, hull = own;
-  if (!plan.sharesIntervals)
-    hull = HullBuilder(b, plan, block).read(slot, interval, /*byWarp=*/true);
+  HullBuilder hulls(b, plan, block);
+  TileRange own{loop.getBounds().front(), loop.getBounds().back()};
+  TileRange hull = plan.sharesIntervals ? hulls.withStep(own, interval)
+                                        : hulls.read(slot, interval, /*byWarp=*/true);
   Value any = less(own.begin, own.end);
   if (plan.mayLackPrograms()) {
     Value when = GridBuilder(b, plan, block).isProgram(tile);
@@ -181,7 +182,7 @@ Value ConsumerBuilder::consumeInterval(TileLoopOp loop, Value slot, Value interv
   }
   if (loop.getWhen())
     any = arith::AndIOp::create(b, loc, any, loop.getWhen());
-  if (!plan.sharesIntervals || loop.getWhen())
+  if (!plan.sharesIntervals || plan.drainsRings() || loop.getWhen())
     passBy(hull.begin, arith::SelectOp::create(b, loc, any, own.begin, hull.end), hull.begin, step);
   if (!plan.sharesIntervals) {
     b.setInsertionPointAfter(loop);
@@ -363,11 +364,11 @@ Value ConsumerBuilder::consume(const Group &group, Value consumer, const Held &h
   b.eraseOp(program.getBody()->getTerminator());
   b.inlineBlockBefore(program.getBody(), target, place, numbers);
   step = consumeLoop(held.slot, numbers[2], step);
-  if (plan.reloads()) {
+  if (plan.reloads())
     rereadNumbers(numbers, held.slot, consumer);
+  if (plan.reloads() && !plan.drainsRings())
     hopper::WarpArriveOp::create(b, loc, block.barriers,
                                  add(held.number, index(*plan.memory.residentEmpty)));
-  }
   useResidents(held);
   addTiles(target, step);
   // The warps that add do that.
@@ -461,7 +462,7 @@ void ConsumerBuilder::buildThreads() {
   grid.forEachGroup(consumer, /*step=*/i32(0), [&](Value round, Value step) {
     Value slot = placeOf(round, plan.getSlots()), number = heldNumber(slot, consumer);
     Group group = grid.read(slot, /*byWarp=*/true);
-    if (plan.reloads()) {
+    if (plan.reloads() && plan.sharesProgram()) {
       // Steps write where the copies of the last program's outputs read.
       hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
       meet();
@@ -476,7 +477,7 @@ void ConsumerBuilder::buildThreads() {
                                     add(number, index(*plan.memory.residentEmpty)), block.signals);
     return step;
   });
-  if (plan.reloads() ||
+  if ((plan.reloads() && plan.sharesProgram()) ||
       llvm::any_of(block.outputs, [&](Value buffer) { return waitsForStoreLater(buffer); }))
     hopper::WaitStoresOp::create(b, loc, /*consumer=*/IntegerAttr());
 }

@@ -76,6 +76,8 @@ public:
                             add(stageOf(op.getStep()), index(ring.getEmpty())), op.getPredicate());
   }
 
+  void drain(RingDrainOp op) { wait(ring.getEmpty(), op.getStep()); }
+
 private:
   Value stageOf(Value step) { return placeOf(toI32(step), stages); }
 
@@ -101,7 +103,7 @@ struct ExpandRingsPass : flashattn::impl::ExpandRingsBase<ExpandRingsPass> {
         users.push_back(op);
     });
     for (Operation *op : users) {
-      if (!isa<RingInitOp, RingPutOp, RingPutRowOp, RingGetOp, RingReleaseOp>(op)) {
+      if (!isa<RingInitOp, RingPutOp, RingPutRowOp, RingGetOp, RingReleaseOp, RingDrainOp>(op)) {
         op->emitOpError() << "expected hopper ops alone to use a ring but got '" << op->getName()
                           << "'";
         return signalPassFailure();
@@ -120,6 +122,8 @@ struct ExpandRingsPass : flashattn::impl::ExpandRingsBase<ExpandRingsPass> {
         expander.putRow(put);
       else if (auto get = dyn_cast<RingGetOp>(op))
         rewriter.replaceAllUsesWith(get.getTile(), expander.get(get));
+      else if (auto drain = dyn_cast<RingDrainOp>(op))
+        expander.drain(drain);
       else
         expander.release(cast<RingReleaseOp>(op));
       rewriter.eraseOp(op);

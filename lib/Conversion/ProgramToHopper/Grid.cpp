@@ -248,10 +248,10 @@ void GridBuilder::forEachClaim(bool byWarp, function_ref<void(Value round)> awai
 /// with what comes with the residents of `consumer`.
 void GridBuilder::forEachGroup(Value consumer, Value state, RoundBody body) {
   auto await = [&](Value round) {
-    Value number = heldNumber(placeOf(round, plan.getSlots()), consumer);
+    Value number = heldNumber(placeOf(round, plan.getHeld()), consumer);
     hopper::BarrierWaitOp::create(b, loc, block.barriers,
                                   add(number, index(plan.memory.residentFull)),
-                                  parityOf(round, plan.getSlots()));
+                                  parityOf(round, plan.getHeld()));
   };
   if (plan.claims())
     return forEachClaim(/*byWarp=*/true, await, state, body);

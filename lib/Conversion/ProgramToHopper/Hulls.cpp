@@ -22,6 +22,18 @@ TileRange HullBuilder::boundsOf(IRMapping &mapping, Value interval) {
   return {picked.front(), picked.back()};
 }
 
+/// `range`, of an interval, with a tile at least in the first one where it is by a step's tiles
+/// that the places of residents are told to be free.
+TileRange HullBuilder::withStep(TileRange range, Value interval) {
+  if (!plan.drainsRings())
+    return range;
+  Value least = index(1);
+  if (interval)
+    least = toIndex(arith::ExtUIOp::create(b, loc, b.getI32Type(),
+                                           compare(arith::CmpIPredicate::eq, interval, index(0))));
+  return {range.begin, max(range.end, add(range.begin, least))};
+}
+
 /// The tiles that any of the block's programs reads.
 TileRange HullBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value interval) {
   ProgramOp program = plan.program;
@@ -43,7 +55,7 @@ TileRange HullBuilder::hullOf(MutableArrayRef<IRMapping> programs, Value interva
     hull.begin = index(*plan.firstTile);
   // Empty where every interval is.
   hull.begin = min(hull.begin, hull.end);
-  return hull;
+  return withStep(hull, interval);
 }
 
 void HullBuilder::store(const TileRange &hull, Value slot, Value interval) {

@@ -97,8 +97,9 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
 /// Puts the tiles of one interval into the rings; the steps up to its end.
 Value ProducerBuilder::produceInterval(IRMapping mapping, Value slot, Value interval, Value step) {
   HullBuilder hulls(b, plan, block);
-  TileRange range = plan.sharesIntervals ? hulls.boundsOf(mapping, interval)
-                                         : hulls.read(slot, interval, /*byWarp=*/false);
+  TileRange range = plan.sharesIntervals
+                        ? hulls.withStep(hulls.boundsOf(mapping, interval), interval)
+                        : hulls.read(slot, interval, /*byWarp=*/false);
   // Before the loop, or the copies of one loop would stand in for another's.
   TileLoopOp program = plan.loop;
   for (LoadTileOp load : plan.streams)
@@ -168,10 +169,16 @@ Value ProducerBuilder::produce(const Group &group, Value slot, Value step) {
 }
 
 /// Waits until the slot of `round` is free: what is said of its group takes the place of what all
-/// consumers have read.
-Value ProducerBuilder::awaitSlot(Value round) {
+/// consumers have read, and what it keeps that of what they have done with. `step` is behind the
+/// last tile put into the rings.
+Value ProducerBuilder::awaitSlot(Value round, Value step) {
   Value slot = placeOf(round, plan.getSlots());
-  Value free = parityOf(round, plan.getSlots(), /*inverted=*/true);
+  if (plan.drainsRings()) {
+    for (unsigned stream : plan.drained)
+      hopper::RingDrainOp::create(b, loc, block.rings[stream], sub(step, index(1)));
+    return slot;
+  }
+  Value free = parityOf(round, plan.getHeld(), /*inverted=*/true);
   for (int64_t w = 0; w < plan.getPrograms(); ++w)
     hopper::BarrierWaitOp::create(
         b, loc, block.barriers, add(heldNumber(slot, index(w)), index(*plan.memory.residentEmpty)),
@@ -180,22 +187,22 @@ Value ProducerBuilder::awaitSlot(Value round) {
 }
 
 /// Prepares the group of the round behind `round`, if there is one.
-void ProducerBuilder::prepareNext(Value round, Value rounds) {
+void ProducerBuilder::prepareNext(Value round, Value rounds, Value step) {
   GridBuilder grid(b, plan, block);
   Value next = add(round, i32(1));
   auto another = scf::IfOp::create(b, loc, less(next, rounds), /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(another.thenBlock());
   Group group = grid.decode(grid.groupOf(next));
-  prepare(group, awaitSlot(next));
+  prepare(group, awaitSlot(next, step));
 }
 
 /// Claims a group for the round behind `round` and prepares it, or tells that there is none.
-void ProducerBuilder::prepareClaimed(Value round) {
+void ProducerBuilder::prepareClaimed(Value round, Value step) {
   GridBuilder grid(b, plan, block);
   Value number = grid.claim();
   Value any = compare(arith::CmpIPredicate::ult, number, toI32(block.groups));
-  Value slot = awaitSlot(add(round, i32(1)));
+  Value slot = awaitSlot(add(round, i32(1)), step);
   auto another = scf::IfOp::create(b, loc, any, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(another.thenBlock());
@@ -237,7 +244,7 @@ void ProducerBuilder::build() {
                         step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
                         // While the consumers have the last tiles: whoever holds a group for as
                         // long as it runs another keeps it from blocks that have ended.
-                        prepareClaimed(round);
+                        prepareClaimed(round, step);
                         return step;
                       });
     return;
@@ -246,7 +253,7 @@ void ProducerBuilder::build() {
   grid.forEachRound(rounds, /*step=*/i32(0), [&](Value round, Value step) {
     Value slot = placeOf(round, plan.getSlots());
     step = produce(grid.read(slot, /*byWarp=*/false), slot, step);
-    prepareNext(round, rounds);
+    prepareNext(round, rounds, step);
     return step;
   });
 }

@@ -187,6 +187,10 @@ static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
 /// Whether some program of `op` has the output itself, of the operands' type, and where it may go
 /// by a tensor copy.
 static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
+  // Where the place of queries is the next program's by then threads write it themselves.
+  RolesAttr roles = schedule.getRoles();
+  if (roles.getClaimsBelow() && roles.getQueryStages() == 1)
+    return false;
   // Programs over parts leave f32; but where all keys are one part there is one that does not.
   bool onlyParts =
       schedule.getSplits() > 1 && (op.getKeep() || (op.getSinkLogits() && schedule.getPack() > 1));
@@ -350,11 +354,12 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
       !reason.empty())
     return reason;
   int64_t rescale = schedule.getRoles().getRescale();
-  if (op.getElementType().isBF16() && rescale > 1 && !schedule.sumsByProducts(op.getDv()))
-    return llvm::formatv("expected rescale up to 1 for bf16, or Dv 64, 128 or 192, where sums of "
-                         "rows are products and make up for what large weights lose, but got {0} "
-                         "and Dv {1}",
-                         rescale, op.getDv());
+  if (op.getElementType().isBF16() && rescale > ScheduleAttr::kMostAdded &&
+      !schedule.sumsByProducts(op.getDv()))
+    return llvm::formatv("expected rescale up to {0} for bf16, or Dv 64, 128 or 192, where sums of "
+                         "rows are products and make up for what large weights lose, but got {1} "
+                         "and Dv {2}",
+                         ScheduleAttr::kMostAdded, rescale, op.getDv());
   for (const std::string &reason :
        {explainLateRefusal(op, schedule), explainJoinRefusal(op, schedule)})
     if (!reason.empty())
@@ -371,10 +376,12 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         "expected add_stages 0 but for gradients, whose programs may add sums, but "
         "got {0}",
         stages);
-  if (RolesAttr roles = schedule.getRoles(); roles.getClaimsBelow() && roles.getQueryStages() == 1)
-    return llvm::formatv("expected claims_below 0 with query_stages 1 but for gradients, whose "
-                         "consumers may share a program, but got {0}",
-                         roles.getClaimsBelow());
+  RolesAttr roles = schedule.getRoles();
+  if (roles.getClaimsBelow() && roles.getQueryStages() == 1 &&
+      (op.getKeep() || schedule.joinsKeys()))
+    return llvm::formatv("expected claims_below 0 with query_stages 1 where a program may be left "
+                         "without keys, whose end the next one waits for, by {0}, but got {1}",
+                         op.getKeep() ? "a keep" : "joins", roles.getClaimsBelow());
   // The output, two tiles of scores, one of them as weights, what is loaded for them, and what
   // addresses all.
   int64_t n = schedule.getTileN();

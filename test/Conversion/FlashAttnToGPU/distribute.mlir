@@ -297,7 +297,7 @@ func.func @columns(%limits: memref<64xi32>) {
 // -----
 
 // Rows of 4 heads, 16 positions of each: a thread's row is that of a head and a position, and is
-// written where there are both.
+// written where there are both, 16 bytes at a time.
 // CHECK-LABEL: func @heads
 // CHECK-SAME: %[[OUT:.*]]: memref<?x?x?x64xf16>, %[[LSE:.*]]: memref<?x?x?xf32>, %[[HEAD:.*]]: index, %[[AT:.*]]: index
 // CHECK-DAG: %[[WARPROW:.*]] = arith.muli %{{.*}}, %c16
@@ -314,7 +314,7 @@ func.func @columns(%limits: memref<64xi32>) {
 // CHECK: %[[PIN:.*]] = arith.cmpi slt, %[[P]], %[[POSITIONS]]
 // CHECK: %[[IN:.*]] = arith.andi %[[PIN]], %[[HIN]]
 // CHECK: scf.if %[[IN]]
-// CHECK: vector.store %{{.*}}, %[[OUT]][%c0, %[[H]], %[[P]], %{{.*}}] {{.*}} vector<2xf16>
+// CHECK: vector.store %{{.*}}, %[[OUT]][%c0, %[[H]], %[[P]], %{{.*}}] {alignment = 16 : i64} : {{.*}} vector<8xf16>
 // One lane of four writes a row's value.
 // CHECK: arith.cmpi eq, %{{.*}}, %c0
 // CHECK: memref.store %{{.*}}, %[[LSE]][%c0, %[[H]], %[[P]]]

@@ -52,6 +52,22 @@ func.func @ring(%tiles: !tiles, %bars: !bars, %map: !hopper.tensor_map<80x64xf16
   return %value : vector<80x128xf16>
 }
 
+// Until the turn of the step itself has been read.
+// CHECK-LABEL: func @drain
+// CHECK-SAME: %[[BARS:[a-z0-9]+]]: memref<16xi64, {{.*}}>, %[[STEP:[a-z0-9]+]]: index
+// CHECK: %[[STEP32:.*]] = arith.index_castui %[[STEP]] : index to i32
+// CHECK: %[[AT32:.*]] = arith.remui %[[STEP32]], %c3_i32
+// CHECK: %[[AT:.*]] = arith.index_castui %[[AT32]] : i32 to index
+// CHECK: %[[EMPTY:.*]] = arith.addi %[[AT]], %c7
+// CHECK: %[[TURN:.*]] = arith.divui %[[STEP32]], %c3_i32
+// CHECK: %[[PARITY:.*]] = arith.andi %[[TURN]], %c1_i32
+// CHECK: hopper.barrier_wait %[[BARS]][%[[EMPTY]]], %[[PARITY]]
+func.func @drain(%tiles: !tiles, %bars: !bars, %step: index) {
+  %ring = hopper.make_ring %tiles, %bars[4] : !tiles, !bars to !ring
+  hopper.ring_drain %ring at %step : !ring
+  return
+}
+
 // With a place that idles it waits for the tile in the next place: with three places for that of step
 // s - 2, not s - 3.
 // CHECK-LABEL: func @idle

@@ -1166,7 +1166,7 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
   %zs = arith.constant dense<0.0> : vector<64x64xf32>
   %zo = arith.constant dense<0.0> : vector<64x128xf32>
   %zq = arith.constant dense<0.0> : vector<64x128xf32>
-  // expected-error @+1 {{expected claims_below 0 with query_stages 1 but where consumers share a program that keeps tiles, and do not split its sums, but got 2048}}
+  // expected-error @+1 {{expected claims_below 0 with query_stages 1 but where each program of a block multiplies all tiles of a loop without lists, joined tiles or rounds by what it keeps, but got 2048}}
   flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
       schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
     %kt = flashattn.load_tile %k[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>

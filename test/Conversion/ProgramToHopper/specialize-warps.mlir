@@ -344,6 +344,39 @@ func.func @claims(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref
 
 // -----
 
+#schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, claims_below = 2147483647>>
+
+// With one place for each program's queries the next ones come when the last tile of keys, that of the step before
+// this, has been given back; what is said of their groups has two places, and outputs are written by threads. There is a tile
+// where there are no keys.
+// READS-BACK-LABEL: func @reloads
+// CHECK-LABEL: func @reloads
+// CHECK: gpu.launch
+// CHECK: memref.view %{{.*}} to memref<2x1x64x64xf16, #gpu.address_space<workgroup>>
+// CHECK: memref.view %{{.*}} to memref<10xi64, #gpu.address_space<workgroup>>
+// CHECK: %[[KRING:.*]] = hopper.make_ring
+// CHECK: memref.view %{{.*}} to memref<2x4xi32, #gpu.address_space<workgroup>>
+// CHECK: hopper.set_registers decrease
+// CHECK: %[[END:.*]] = arith.maxsi %{{.*}}, %c1 : index
+// CHECK: scf.for %{{.*}} = %c0 to %[[END]]
+// CHECK: hopper.ring_put %[[KRING]]
+// CHECK: hopper.claim
+// CHECK: %[[LAST:.*]] = arith.subi %{{.*}}, %c1 : index
+// CHECK-NEXT: hopper.ring_drain %[[KRING]] at %[[LAST]]
+// CHECK-NOT: hopper.ring_drain
+// CHECK-COUNT-2: hopper.tma_load
+// CHECK: hopper.set_registers increase
+// CHECK-NOT: hopper.tma_store
+// CHECK: flashattn.store_tile
+func.func @reloads(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention schedule(#schedule)
+    ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+    outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// -----
+
 #schedule = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1>>
 
 // A7: kv_len cuts keys off in the program. The map is of all of them, and what a product reads past

@@ -7,7 +7,7 @@
 
 // Few queries, whatever the lengths: the keys in parts, and heads in the rows of a tile.
 // CHECK-LABEL: func @group_unknown
-// HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 1, section = 1, blocks = 2, in_flight = 72>>)
+// HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 3, section = 1, blocks = 2, in_flight = 72>>)
 // AMPERE: schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, lanes = 4, dot_type = bf16, splits = 128>)
 // CPU: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 64, min_part_tiles = 4>)
 // AVX2: schedule(<tile_m = 2,

@@ -165,11 +165,23 @@ func.func @keys(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 //--- roles.mlir
 // Large weights of bf16 want sums of them as they are rounded, which are products behind whole panels.
 func.func @rescale(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
-  // expected-error@+1 {{with the schedule given: expected rescale up to 1 for bf16, or Dv 64, 128 or 192, where sums of rows are products and make up for what large weights lose, but got 8 and Dv 80}}
+  // expected-error@+1 {{with the schedule given: expected rescale up to 3 for bf16, or Dv 64, 128 or 192, where sums of rows are products and make up for what large weights lose, but got 8 and Dv 80}}
   flashattn.attention
     schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 8, section = 1>>)
     ins(%q, %q, %q : memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>, memref<?x?x?x80xbf16>)
     outs(%o : memref<?x?x?x80xbf16>)
+  return
+}
+
+// -----
+
+func.func @reloads_keep(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %keep: memref<1x1x?x?xi1>, %o: memref<1x2x?x64xf16>) {
+  // expected-error@+1 {{with the schedule given: expected claims_below 0 with query_stages 1 where a program may be left without keys, whose end the next one waits for, by a keep, but got 4096}}
+  flashattn.attention
+    schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, claims_below = 4096>>)
+    ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+    keep(%keep : memref<1x1x?x?xi1>)
+    outs(%o : memref<1x2x?x64xf16>)
   return
 }
 

@@ -239,6 +239,7 @@ func.func @tile_values(%k: !ws_b, %o: !ws_a, %whole: vector<64x128xf16>, %first:
 // CHECK: hopper.load_tile %[[T]] : memref<2x80x64xf16, strided<[5120, 64, 1], offset: ?>, #gpu.address_space<workgroup>> -> vector<80x128xf16>
 // CHECK: hopper.ring_release %[[R]] at %{{.*}} : !hopper.ring<3x2x80x64xf16>
 // CHECK: hopper.ring_release %[[R]] at %{{.*}} if %{{.*}} : !hopper.ring<3x2x80x64xf16>
+// CHECK: hopper.ring_drain %[[R]] at %{{.*}} : !hopper.ring<3x2x80x64xf16>
 func.func @rings(%tiles: memref<3x2x80x64xf16, #gpu.address_space<workgroup>>,
                  %bars: memref<9xi64, #gpu.address_space<workgroup>>,
                  %m: !hopper.tensor_map<80x64xf16>, %i: index, %c: i1) {
@@ -254,6 +255,7 @@ func.func @rings(%tiles: memref<3x2x80x64xf16, #gpu.address_space<workgroup>>,
         -> vector<80x128xf16>
   hopper.ring_release %ring at %i : !hopper.ring<3x2x80x64xf16>
   hopper.ring_release %ring at %i if %c : !hopper.ring<3x2x80x64xf16>
+  hopper.ring_drain %ring at %i : !hopper.ring<3x2x80x64xf16>
   return
 }
 

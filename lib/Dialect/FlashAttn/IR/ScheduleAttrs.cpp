@@ -298,8 +298,8 @@ ScheduleAttr ScheduleAttr::forParts() const {
 bool ScheduleAttr::sumsByProducts(int64_t dv) const {
   // Columns of a panel, behind which ones have one of their own; a product has 256 at most.
   constexpr int64_t kPanel = 64, kMost = 256 - LoadTileOp::kOnes;
-  return getRoles() && getDotType().isBF16() && getRoles().getRescale() > 1 && dv % kPanel == 0 &&
-         dv <= kMost;
+  return getRoles() && getDotType().isBF16() && getRoles().getRescale() > kMostAdded &&
+         dv % kPanel == 0 && dv <= kMost;
 }
 
 bool ScheduleAttr::sharesProgram() const {

@@ -151,12 +151,12 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     | `along` | the axis on which a block's programs are neighbours: `query_tile`, or `head` within a group that shares a key/value head |
     | `registers` | registers of a consumer's thread |
     | `producer_registers` | registers of a producer's thread |
-    | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown. More than 1 for bf16 only with 64, 128 or 192 columns of `v`: sums of rows are products then, with 8 columns of ones behind |
+    | `rescale` | the output is rescaled only where a row's exponents have grown by more than this, as a power of 2; with 0 wherever they have grown. More than 3 for bf16 only with 64, 128 or 192 columns of `v`: sums of rows are products then, with 8 columns of ones behind |
     | `section` | heads whose programs are started together, longest first; with 0 as many as have a group of programs for nearly each block that runs at once |
     | `blocks` (1 if left out) | blocks that a multiprocessor runs at once |
     | `query_stages` (1 if left out) | tiles of queries that a consumer has room for; with 2 blocks are persistent: no more are launched than run at once, each runs one group of programs after the other, and the next one's tiles come meanwhile |
     | `late_rescale` (0 if left out) | with 1, whether the output is rescaled is judged by the weights of a tile and not, before these, by its scores: the scores of one whose weights outgrew the base are made a second time. Where nothing but the mask shapes them, which then is judged by scores in tiles that it cuts |
-    | `claims_below` (0 if left out) | with `query_stages` 2, or for gradients whose consumers share a program, whose next tiles come where this one's were once its steps have read them: up to so many keys, of gradients queries, a block takes whichever group is next when it has room for it, from a counter in global memory: blocks whose groups differ in length end together so. Where each would have fewer than 4 groups, for gradients fewer than 2, and with more keys, a block runs one group and ends; with more keys in a kernel without room for two, and 8 heads at once at most. With 0 each block has its share of the groups from the start |
+    | `claims_below` (0 if left out) | up to so many keys, of gradients queries, a block takes whichever group is next when it has room for it, from a counter in global memory: blocks whose groups differ in length end together so. With `query_stages` 1, for which there must be no keep and no `joins`, and of gradients consumers that share a program, the next tiles come where this one's were once its steps have read them. Where each block would have fewer than 4 groups, with `query_stages` 1 fewer than 2, and with more keys, a block runs one group and ends; with more keys in a kernel without room for two, and 8 heads at once at most. With 0 each block has its share of the groups from the start |
     | `add_stages` (0 if left out) | of gradients whose consumers share a program, and add up those of queries: through so many places of shared memory they hand what they have of a step to warps of the producer's group that bring no tiles, which add it, and make zeros of what nobody has added to. With 0 each of their warps adds its own |
     | `joins` (0 if left out) | with 1, the intervals of keys that a program's mask shows are cut into pieces of 8 keys, joined to one sequence, and that is cut into tiles: a program of a narrow band, or of a few keys here and there, has no tile that is mostly hidden. Programs of a block join those that any of them sees. Where the mask alone asks for a key's number. Of gradients in programs over queries, whose `tile_n`, `pack` and roles the schedule's are then: those over keys have 64 queries a step or more, in 2 blocks at most |
     | `in_flight` (0 if left out) | KiB of the tiles of a step that a multiprocessor's share of the blocks may have on their way, all blocks that run at once taken together: of few programs each goes ahead as far as there are `stages`, of more two steps or as many as come to this. More would make memory no faster, and blocks that share a multiprocessor wait for those that do not. With 0 all go as far as there are stages |
@@ -245,7 +245,10 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     bool sharesProgram() const;
     /// Whether sums of rows are products with columns of ones behind `dv` columns of values: sums of
     /// the weights as they are rounded. What rounding takes from a large weight of bf16 then cancels,
-    /// and weights may grow; those of f16 need it not, nor those up to 2.
+    /// and weights may grow; those of f16 need it not, nor those up to 2 to the `kMostAdded`: of 1,000
+    /// heads of 64 queries and 640 or 1024 keys 2 were further off than the bound says, where with
+    /// products and a `rescale` of 8 4 were.
+    static constexpr int64_t kMostAdded = 3;
     bool sumsByProducts(int64_t dv) const;
     /// Whether programs over query tiles join the keys that they see, and how many keys they visit
     /// together or not at all: of a tile, or of a piece.

@@ -381,6 +381,19 @@ def Hopper_RingReleaseOp : Hopper_RingOp<"ring_release"> {
   let hasVerifier = 0;
 }
 
+def Hopper_RingDrainOp : Hopper_RingOp<"ring_drain"> {
+  let summary = "wait until the tile of a step was given back";
+  let description = [{
+    By all consumers; of a step whose tile was put and none in its place since. Run by the thread
+    that puts.
+
+    Example: `hopper.ring_drain %ring at %step : !hopper.ring<3x2x80x64xf16>`
+  }];
+  let arguments = (ins Hopper_AnyRing:$ring, Index:$step);
+  let assemblyFormat = "$ring `at` $step attr-dict `:` type($ring)";
+  let hasVerifier = 0;
+}
+
 //===----------------------------------------------------------------------===//
 // Groups of warps
 //===----------------------------------------------------------------------===//
