@@ -476,7 +476,7 @@ class TuneTest(unittest.TestCase):
             )
         )
         plain = "tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = bf16"
-        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale = 1, section = 4>"  # fmt: skip
+        roles = "tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = bf16, roles = <consumers = 3, along = %s, registers = 160, producer_registers = 32, rescale = 3, section = 4>"  # fmt: skip
         found = list(tune.candidates("bf16", "sm_90a", 6))
         self.assertEqual(len(found), len(set(found)))
         for text in (plain, roles % "query_tile", roles % "head"):
@@ -488,21 +488,21 @@ class TuneTest(unittest.TestCase):
             tune.candidates("f16", "sm_90a", 1, tile_n=[64], stages=[2], consumers=[2])
         )
         # With few rescalings, too, judged late.
-        self.assertEqual(len(narrowed), 12)
-        self.assertEqual(sum("rescale = 15" in s and "late_rescale = 1" in s for s in narrowed), 6)
-        self.assertEqual(sum("claims_below = 2147483647" in s for s in narrowed), 4)
+        self.assertEqual(len(narrowed), 14)
+        self.assertEqual(sum("rescale = 15" in s and "late_rescale = 1" in s for s in narrowed), 7)
+        self.assertEqual(sum("claims_below = 2147483647" in s for s in narrowed), 6)
         self.assertTrue(all("consumers = 2, along = query_tile" in s for s in narrowed))
         given = list(
             tune.candidates(
                 "f16", "sm_90a", 1, tile_m=[64], tile_n=[64], stages=[2], consumers=[2], registers=[216]
             )
         )
-        self.assertEqual(len(given), 12)
+        self.assertEqual(len(given), 14)
         self.assertTrue(all("registers = 216, producer_registers = 24" in s for s in given))
         packed = list(
             tune.candidates("f16", "sm_90a", 8, tile_n=[32], stages=[2], consumers=[1], blocks=[3], pack=[1, 8])
         )  # fmt: skip
-        self.assertEqual(len(packed), 9)
+        self.assertEqual(len(packed), 10)
         self.assertTrue(all("blocks = 3" in s for s in packed))
         self.assertEqual(sum("dot_type = f16, pack = 8, roles = <" in s for s in packed), 3)
         # On the CPU, where a tile has as many rows of each head.

@@ -137,7 +137,13 @@ void warpgroups::addTrials(const TrialProblem &problem, const TrialGrid &grid, A
           roles.registers = registers;
           if (llvm::is_contained(orElse(grid.pack, {1}), 1))
             addAll(roles, {32, 48, 64, 80, 96, 112, 128, 160, 176}, {2, 3},
-                   {{1, 1}, {4, 1}, {16, 1}, {1, 2}, {16, 2, kMostKeys}, {64, 2, kMostKeys}},
+                   {{1, 1},
+                    {4, 1},
+                    {16, 1},
+                    {1, 2},
+                    {1, 1, kMostKeys},
+                    {16, 2, kMostKeys},
+                    {64, 2, kMostKeys}},
                    /*pack=*/1);
           // Fewer positions in a tile have fewer keys between them: of a short window, or of few
           // queries.
