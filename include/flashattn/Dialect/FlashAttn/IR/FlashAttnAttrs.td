@@ -243,12 +243,13 @@ def FlashAttn_ScheduleAttr : AttrDef<FlashAttn_Dialect, "Schedule"> {
     /// Whether the warpgroups of a block with roles run one program, each some of its rows or, where
     /// there are fewer than 16 a warp, some of its sums.
     bool sharesProgram() const;
+    /// Weights of bf16 may grow to 2 to this where sums of rows are additions: of 1,000 heads of 64
+    /// queries and 640 keys 2 were further off than the bound says, where with products and a
+    /// `rescale` of 8 4 were.
+    static constexpr int64_t kMostAdded = 3;
     /// Whether sums of rows are products with columns of ones behind `dv` columns of values: sums of
     /// the weights as they are rounded. What rounding takes from a large weight of bf16 then cancels,
-    /// and weights may grow; those of f16 need it not, nor those up to 2 to the `kMostAdded`: of 1,000
-    /// heads of 64 queries and 640 or 1024 keys 2 were further off than the bound says, where with
-    /// products and a `rescale` of 8 4 were.
-    static constexpr int64_t kMostAdded = 3;
+    /// and weights may grow further; those of f16 need it not.
     bool sumsByProducts(int64_t dv) const;
     /// Whether programs over query tiles join the keys that they see, and how many keys they visit
     /// together or not at all: of a tile, or of a piece.
