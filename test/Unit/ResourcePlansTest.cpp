@@ -162,6 +162,29 @@ TEST_F(ResourcePlans, StagedTiles) {
     })mlir");
 }
 
+// With one place for queries rings say that the next may come, of whose group a block is told
+// beside this one's.
+TEST_F(ResourcePlans, OnePlace) {
+  WarpgroupBlock block;
+  block.residents = {{"q", 64, 256}};
+  block.streamed = {{"k", 64, 256}, {"v", 64, 256}};
+  block.consumers = block.programs = 2;
+  block.stages = 2;
+  block.claims = true;
+  WarpgroupBlockPlan plan = planWarpgroupBlock(block);
+  EXPECT_FALSE(plan.residentEmpty.has_value());
+  EXPECT_EQ(plan.rings[0].full, 2);
+  EXPECT_EQ(plan.memory[plan.residents[0]].shape[0], 2);
+  EXPECT_EQ(plan.slots, 2);
+  EXPECT_EQ(plan.memory[*plan.numbers].shape[0], 2);
+  EXPECT_EQ(plan.memory[plan.bounds].shape[0], 2);
+  // Consumers that share a program say so themselves.
+  block.programs = 1;
+  plan = planWarpgroupBlock(block);
+  EXPECT_EQ(plan.residentEmpty, 1);
+  EXPECT_EQ(plan.slots, 1);
+}
+
 // A block's outputs take the queries' place where they are of one size, or have fewer panels.
 TEST_F(ResourcePlans, OutputsInPlace) {
   WarpgroupBlock block;

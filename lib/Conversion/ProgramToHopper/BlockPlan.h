@@ -91,7 +91,7 @@ struct BlockPlan {
   /// Whether a persistent block has room for the residents of one group: those of the next come
   /// where they were as soon as all steps have read them, and what the program has made is written
   /// from elsewhere.
-  bool reloads() const { return isPersistent() && getHeld() == 1; }
+  bool reloads() const { return roles.reloads(); }
   /// Whether residents are read when the tiles are that they are multiplied with, by programs of
   /// their own: then those say when the next ones may come.
   bool drainsRings() const { return reloads() && getPrograms() > 1; }

@@ -68,8 +68,8 @@ Value GridBuilder::countIdlePlaces() {
 
 /// How many blocks are persistent: as many as run at once, or as there are groups. Those that claim
 /// groups begin with a counter, made in a grid of its own: with few groups for each, there is a
-/// block for every one instead, but where a block's next program would have to wait for all of this
-/// one.
+/// block for every one instead, but where a block's next residents have to wait for this one's
+/// steps.
 Value GridBuilder::countBlocks() {
   Value resident = countPlaces();
   if (!plan.claims() || plan.reloads())

@@ -216,7 +216,7 @@ static std::string explainAddRefusal(AttentionBackwardOp op, ScheduleAttr schedu
 static std::string explainStayRefusal(AttentionBackwardOp op, ScheduleAttr schedule) {
   RolesAttr roles = schedule.getRoles();
   int64_t claims = roles.getClaimsBelow(), slots = roles.getQueryStages();
-  if (claims && slots == 1 && (!schedule.sharesProgram() || schedule.splitsSums()))
+  if (roles.reloads() && (!schedule.sharesProgram() || schedule.splitsSums()))
     return llvm::formatv("expected claims_below 0 with query_stages 1 but where consumers share a "
                          "program, and do not split its sums, but got {0}",
                          claims);

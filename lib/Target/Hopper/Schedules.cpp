@@ -188,8 +188,7 @@ static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
 /// by a tensor copy.
 static bool storesOutput(AttentionOp op, ScheduleAttr schedule) {
   // Where the place of queries is the next program's by then threads write it themselves.
-  RolesAttr roles = schedule.getRoles();
-  if (roles.getClaimsBelow() && roles.getQueryStages() == 1)
+  if (schedule.getRoles().reloads())
     return false;
   // Programs over parts leave f32; but where all keys are one part there is one that does not.
   bool onlyParts =
@@ -377,8 +376,7 @@ std::string warpgroups::explainRefusal(AttentionOp op, ScheduleAttr schedule,
         "got {0}",
         stages);
   RolesAttr roles = schedule.getRoles();
-  if (roles.getClaimsBelow() && roles.getQueryStages() == 1 &&
-      (op.getKeep() || schedule.joinsKeys()))
+  if (roles.reloads() && (op.getKeep() || schedule.joinsKeys()))
     return llvm::formatv("expected claims_below 0 with query_stages 1 where a program may be left "
                          "without keys, whose end the next one waits for, by {0}, but got {1}",
                          op.getKeep() ? "a keep" : "joins", roles.getClaimsBelow());

@@ -1197,6 +1197,44 @@ func.func @claims_apart(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem
 #mn = affine_map<(m, n, k) -> (m, n)>
 !mem = memref<2x4x?x128xf16>
 
+func.func @claims_without_tiles(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<64x64xf32>
+  %zo = arith.constant dense<0.0> : vector<64x128xf32>
+  %zq = arith.constant dense<0.0> : vector<64x128xf32>
+  // expected-error @+1 {{expected claims_below 0 with query_stages 1 but where programs keep tiles, and consumers do not split their sums, but got 2048}}
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, key_tile)
+      schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, claims_below = 2048>>) {
+    %r = flashattn.tile_loop (%i, %j, %g) in [(%t, %t, %steps, %steps)] rounds %group iter_args(%ak = %zo) -> (vector<64x128xf32>) {
+      %first = arith.muli %h, %group : index
+      %head = arith.addi %first, %g : index
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %qt = flashattn.load_tile %q[%b, %head, %j, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x128xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %kt, %qt, %zs : vector<64x128xf16>, vector<64x128xf16> into vector<64x64xf32>
+      flashattn.stage
+      %d16 = arith.truncf %s : vector<64x64xf32> to vector<64x64xf16>
+      flashattn.stage lag 1
+      %ak1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %d16, %qt, %ak : vector<64x64xf16>, vector<64x128xf16> into vector<64x128xf32>
+      flashattn.stage lag 1 behind 1
+      flashattn.tile_yield %ak1 : vector<64x128xf32>
+    }
+    %k16 = arith.truncf %r : vector<64x128xf32> to vector<64x128xf16>
+    flashattn.store_tile %k16 to %dk[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x128xf16>, !mem
+  }
+  return
+}
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#km = affine_map<(m, n, k) -> (k, m)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x128xf16>
+
 func.func @turns_of_blocks_that_stay(%order: memref<2x8x?xi32>, %k: !mem, %q: !mem, %do: !mem, %dk: !mem, %sums: memref<2x8x?x128xf32>, %tiles: index, %steps: index, %group: index) {
   %c0 = arith.constant 0 : index
   %c2 = arith.constant 2 : index

@@ -187,6 +187,17 @@ func.func @reloads_keep(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: 
 
 // -----
 
+func.func @reloads_joins(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>) {
+  // expected-error@+1 {{with the schedule given: expected claims_below 0 with query_stages 1 where a program may be left without keys, whose end the next one waits for, by joins, but got 4096}}
+  flashattn.attention mask(#flashattn.window<left = 40, right = 0>)
+    schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1, claims_below = 4096, joins = 1>>)
+    ins(%q, %k, %v : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>)
+    outs(%o : memref<1x2x?x64xf16>)
+  return
+}
+
+// -----
+
 #roles = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 4, section = 1>>
 
 // A producer without a key to bring: a mask that shows none, and no keys at all.

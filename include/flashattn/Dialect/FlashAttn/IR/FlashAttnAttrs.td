@@ -179,6 +179,8 @@ def FlashAttn_RolesAttr : AttrDef<FlashAttn_Dialect, "Roles"> {
     ::mlir::flashattn::RolesFields getFields() const;
     /// Of blocks that run one group each, with `section` heads at once at most.
     RolesAttr withoutClaims(int64_t section) const;
+    /// Whether blocks go from one group to the next with room for the tiles that one keeps.
+    bool reloads() const { return getClaimsBelow() > 0 && getQueryStages() == 1; }
   }];
   let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
