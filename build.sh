@@ -198,6 +198,8 @@ bench)
   ;;
 bundle)
   preset=bundle
+  # For the machine code of the commonest kernels.
+  requirements+=("import numpy:python3-numpy" "import pip:python3-pip")
   build --target bundle
   ;;
 build)

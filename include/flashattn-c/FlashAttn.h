@@ -291,6 +291,12 @@ typedef struct FlashAttnCacheInfo {
   int64_t maxBytes;      /**< of all files; beyond it those go that nobody read for longest */
   int64_t found;         /**< compilations of this process whose code was kept */
   int64_t made;          /**< compilations of this process that made code */
+  /** The archive of kernels' machine code made ahead (docs/environment.md); "" where there is none.
+   */
+  const char *cubinsFile;
+  const char *cubinsOffReason; /**< why nothing is found in it; "" where it was read */
+  int64_t cubins;              /**< kernels that it has */
+  int64_t cubinsFound;         /**< of those that this process gave to a card, found there */
 } FlashAttnCacheInfo;
 
 /** Makes nothing. The strings are the thread's until its next call of this function. */

@@ -2,6 +2,7 @@
 
 #include "Cache.h"
 #include "Status.h"
+#include "flashattn/Runtime/CubinArchive.h"
 #include "flashattn/Target/Tuned.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Path.h"
@@ -16,7 +17,8 @@ DiskCache capi::getDiskCache() {
 }
 
 extern "C" int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info) {
-  if (int32_t status = capi::checkStruct(info, "FlashAttnCacheInfo"))
+  if (int32_t status =
+          capi::checkStruct(info, "FlashAttnCacheInfo", offsetof(FlashAttnCacheInfo, cubinsFile)))
     return status;
   DiskCache cache = capi::getDiskCache();
   // What the thread was given last.
@@ -33,6 +35,11 @@ extern "C" int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info) {
   result.maxBytes = cache.getMaxBytes();
   result.found = counts.found;
   result.made = counts.made;
+  const CubinArchive &cubins = CubinArchive::get();
+  result.cubinsFile = cubins.getPath().c_str();
+  result.cubinsOffReason = cubins.getOffReason().c_str();
+  result.cubins = cubins.size();
+  result.cubinsFound = CubinArchive::getNumFound();
   capi::fillStruct(info, result);
   return FLASHATTN_OK;
 }

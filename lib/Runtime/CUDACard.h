@@ -52,6 +52,7 @@ struct LoadedModule {
   ImageKey key;
   const char *image; ///< read until it is loaded
   char *copy;        ///< the image where it is one, and not loaded yet
+  char *cubin;       ///< made ahead of the image, or null; not loaded yet
   /// Held while the driver compiles it.
   Mutex mutex;
   Module module; ///< null until then
@@ -122,8 +123,10 @@ public:
   Fault synchronize(Stream stream);
 
   /// Takes PTX, which ends with a zero unless the key has its length, or a cubin. What came with
-  /// the same key is reused. Errors: see Device.
-  Fault addKernels(const ImageKey &key, const char *image, LoadedModule *&module);
+  /// the same key is reused. `cubin`, of `cubinBytes` bytes, was made of the PTX before and is
+  /// loaded in its place where driver and card take it; it is copied. Errors: see Device.
+  Fault addKernels(const ImageKey &key, const char *image, LoadedModule *&module,
+                   const char *cubin = nullptr, size_t cubinBytes = 0);
   /// The kernel of that name. Loads its module where nobody has, in the capture of a stream too.
   /// Errors: see Device.
   Fault getKernel(LoadedModule &module, const char *name, size_t nameLength, Kernel *&kernel);

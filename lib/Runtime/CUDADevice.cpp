@@ -1,6 +1,7 @@
 //===- CUDADevice.cpp - a card as a device ---------------------------------===//
 
 #include "CUDADevice.h"
+#include "flashattn/Runtime/CubinArchive.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/xxhash.h"
 
@@ -115,9 +116,11 @@ Expected<double> CUDADevice::time(llvm::function_ref<Error()> body, unsigned rep
 Expected<void *> CUDADevice::addKernels(StringRef image) {
   llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
       llvm::ArrayRef(reinterpret_cast<const uint8_t *>(image.data()), image.size()));
+  StringRef cubin = CubinArchive::get().find(image);
   return takePointer([&](void *&kernels) {
     cuda::LoadedModule *module = nullptr;
-    Fault fault = card.addKernels({hash.low64, hash.high64, image.size()}, image.data(), module);
+    Fault fault = card.addKernels({hash.low64, hash.high64, image.size()}, image.data(), module,
+                                  cubin.data(), cubin.size());
     kernels = module;
     return fault;
   });

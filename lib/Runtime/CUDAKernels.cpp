@@ -28,18 +28,27 @@ Fault Card::checkPTX(const char *ptx) {
                        header.architecture, variant, getId().chars, info.getCapability());
 }
 
-Fault Card::addKernels(const ImageKey &key, const char *image, LoadedModule *&found) {
+/// A copy of bytes with a zero behind them, or null.
+static char *copyBytes(const char *bytes, size_t size) {
+  auto *copy = static_cast<char *>(std::malloc(size + 1));
+  if (copy) {
+    std::memcpy(copy, bytes, size);
+    copy[size] = 0;
+  }
+  return copy;
+}
+
+Fault Card::addKernels(const ImageKey &key, const char *image, LoadedModule *&found,
+                       const char *cubin, size_t cubinBytes) {
   Lock lock(mutex);
   for (found = modules; found; found = found->next)
     if (found->key.low == key.low && found->key.high == key.high && found->key.bytes == key.bytes)
       return {};
   char *copy = nullptr;
   if (key.bytes) {
-    copy = static_cast<char *>(std::malloc(key.bytes + 1));
+    copy = copyBytes(image, key.bytes);
     if (!copy)
       return Fault::format("out of memory on the CPU");
-    std::memcpy(copy, image, key.bytes);
-    copy[key.bytes] = 0;
     image = copy;
   }
   constexpr char kELF[] = {0x7f, 'E', 'L', 'F'};
@@ -51,7 +60,10 @@ Fault Card::addKernels(const ImageKey &key, const char *image, LoadedModule *&fo
     std::free(copy);
     return fault ? std::move(fault) : Fault::format("out of memory on the CPU");
   }
-  found = modules = new (memory) LoadedModule{key, image, copy, {}, nullptr, nullptr, modules};
+  // Without memory for it the driver compiles the PTX.
+  char *ahead = cubinBytes ? copyBytes(cubin, cubinBytes) : nullptr;
+  found = modules =
+      new (memory) LoadedModule{key, image, copy, ahead, {}, nullptr, nullptr, modules};
   return {};
 }
 
@@ -61,13 +73,26 @@ Fault Card::load(LoadedModule &found) {
   void *values[] = {log, reinterpret_cast<void *>(sizeof(log) - 1)};
   Module module = nullptr;
   Result result = kSuccess;
-  if (Fault fault = inContext("load kernels", [&] {
-        return outsideCaptures([&] {
-          result = driver.moduleLoadDataEx(&module, found.image, 2, options, values);
-          return isFatal(result) ? result : kSuccess;
-        });
-      }))
-    return fault;
+  auto tryToLoad = [&](const char *image) {
+    return inContext("load kernels", [&] {
+      return outsideCaptures([&] {
+        result = driver.moduleLoadDataEx(&module, image, 2, options, values);
+        return isFatal(result) ? result : kSuccess;
+      });
+    });
+  };
+  if (found.cubin) {
+    Fault fault = tryToLoad(found.cubin);
+    std::free(found.cubin);
+    found.cubin = nullptr;
+    if (fault)
+      return fault;
+  }
+  // A driver older than the cubin, and a card of another architecture, refuse that.
+  bool isLoaded = module && result == kSuccess;
+  if (!isLoaded)
+    if (Fault fault = tryToLoad(found.image))
+      return fault;
   Text description = driver.describe(result);
   if (result == kUnsupportedPTXVersion) {
     PTXHeader header = parsePTXHeader(found.image);

@@ -2,6 +2,7 @@
 
 #include "flashattn/Runtime/DiskCache.h"
 #include "Errors.h"
+#include "LoadedFile.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -19,8 +20,6 @@
 #include "llvm/TargetParser/Host.h"
 
 #include <atomic>
-#include <elf.h>
-#include <link.h>
 #include <mutex>
 #include <sys/file.h>
 #include <thread>
@@ -61,64 +60,12 @@ static void warn(const llvm::Twine &message, const llvm::Twine &reason) {
 // The build
 //===----------------------------------------------------------------------===//
 
-namespace {
-/// What the linker says of the file that code at an address was loaded from.
-struct LoadedFile {
-  uintptr_t address;
-  std::string path, buildId;
-
-  static int visit(dl_phdr_info *info, size_t, void *user) {
-    auto *file = static_cast<LoadedFile *>(user);
-    llvm::ArrayRef headers(info->dlpi_phdr, info->dlpi_phnum);
-    auto getStart = [&](auto &header) { return info->dlpi_addr + header.p_vaddr; };
-    if (llvm::none_of(headers, [&](auto &header) {
-          return header.p_type == PT_LOAD && file->address >= getStart(header) &&
-                 file->address - getStart(header) < header.p_memsz;
-        }))
-      return 0;
-    // The program itself has no name.
-    file->path = *info->dlpi_name ? info->dlpi_name : "/proc/self/exe";
-    for (auto &header : headers)
-      if (header.p_type == PT_NOTE)
-        file->readNotes(reinterpret_cast<const char *>(getStart(header)), header.p_memsz);
-    return 1;
-  }
-
-private:
-  /// Finds the build id among notes, whose names and contents are each padded to 4 bytes.
-  void readNotes(const char *at, size_t size) {
-    for (const char *end = at + size; size_t(end - at) >= sizeof(ElfW(Nhdr));) {
-      auto &note = *reinterpret_cast<const ElfW(Nhdr) *>(at);
-      const char *name = at + sizeof(note), *content = name + llvm::alignTo(note.n_namesz, 4);
-      if (note.n_type == NT_GNU_BUILD_ID && StringRef(name, note.n_namesz) == StringRef("GNU\0", 4))
-        buildId.assign(content, note.n_descsz);
-      at = content + llvm::alignTo(note.n_descsz, 4);
-    }
-  }
-};
-} // namespace
-
-/// What tells the file that `code` was loaded from, from every other build of it: what the linker
-/// computed of its contents, or a hash of them.
-static std::string identify(const void *code) {
-  LoadedFile file{reinterpret_cast<uintptr_t>(code), "", ""};
-  dl_iterate_phdr(LoadedFile::visit, &file);
-  if (!file.buildId.empty())
-    return file.buildId;
-  auto contents = llvm::MemoryBuffer::getFile(file.path, /*IsText=*/false,
-                                              /*RequiresNullTerminator=*/false);
-  // No two processes agree then.
-  if (!contents)
-    return std::to_string(getpid());
-  return std::to_string(llvm::xxh3_64bits((*contents)->getBuffer()));
-}
-
 /// Of all that compiles: this project, LLVM and MLIR, which may be one file or three.
 static const std::string &getBuild() {
   static const std::string build =
-      identify(reinterpret_cast<void *>(&getBuild)) +
-      identify(reinterpret_cast<void *>(&llvm::sys::getHostCPUName)) +
-      identify(reinterpret_cast<void *>(&mlir::makeOptimizingTransformer));
+      getBuildId(reinterpret_cast<void *>(&getBuild)) +
+      getBuildId(reinterpret_cast<void *>(&llvm::sys::getHostCPUName)) +
+      getBuildId(reinterpret_cast<void *>(&mlir::makeOptimizingTransformer));
   return build;
 }
 

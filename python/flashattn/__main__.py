@@ -106,12 +106,18 @@ def _compiled_findings() -> List[Finding]:
     cache = _library.get().disk_cache()
     if cache.off_reason:
         where = f"{cache.folder}: " if cache.folder else ""
-        return [("note", "compiled code", f"{where}{cache.off_reason}; every process compiles anew")]
-    text = (
-        f"{cache.files} kernels in {cache.folder}, {cache.bytes / 2**20:.1f} of at most "
-        f"{cache.max_bytes / 2**20:.1f} MiB"
-    )
-    return [("ok", "compiled code", text)]
+        compiled = ("note", "compiled code", f"{where}{cache.off_reason}; every process compiles anew")
+    else:
+        text = (
+            f"{cache.files} kernels in {cache.folder}, {cache.bytes / 2**20:.1f} of at most "
+            f"{cache.max_bytes / 2**20:.1f} MiB"
+        )
+        compiled = ("ok", "compiled code", text)
+    if cache.cubins_off_reason:
+        where = f"{cache.cubins_file}: " if cache.cubins_file else ""
+        text = f"{where}{cache.cubins_off_reason}; the driver compiles every kernel"
+        return [compiled, ("note", "machine code", text)]
+    return [compiled, ("ok", "machine code", f"{cache.cubins} kernels in {cache.cubins_file}")]
 
 
 def _cache_findings() -> List[Finding]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import functools
-import itertools
 import math
 import os
 import random
@@ -22,7 +21,6 @@ from . import (
     _bench_peers,
     _bench_power,
     _bench_read,
-    _kernel,
     _library,
     _reference,
 )
@@ -122,25 +120,6 @@ def interleave(
         for name in order:
             times[name].append(timer.time(calls[name], repeats[name]))
     return {name: sorted(values) for name, values in times.items()}
-
-
-_names = (f"attention_{number}" for number in itertools.count())
-
-
-def first_result(backend, shape, q, k, v) -> Tuple[float, _kernel.Kernel]:
-    """Milliseconds from the text of a module to its first result, and the kernel. The function has a
-    name of its own, so that no cache of the process or the driver knows it."""
-    is_cpu = backend.ordinal == _library.DEVICE_CPU
-    problem = _bench_features.problem_of(shape, is_cpu)
-    given = {"bias": backend.bias, "keep": backend.keep}
-    operands = {name: value for name, value in given.items() if value is not None}
-    out = backend.empty_out(q)
-    backend.timer.synchronize()
-    start = time.perf_counter()
-    kernel = _kernel.Kernel(problem, None, backend.ordinal, function=next(_names))
-    kernel.launch(q, k, v, out, **operands)
-    backend.timer.synchronize()
-    return (time.perf_counter() - start) * 1e3, kernel
 
 
 class CPUBackend:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-import time
 from typing import Any, Callable, Dict, List, Tuple
 
 import numpy
 
-from . import _bench_features, _cache, _reference
+from . import _bench_features, _reference
 from ._bench_features import mask_of
 
 #: Of the forward's: it has two products, its gradients have five.
@@ -45,17 +44,6 @@ class Backward:
         tensors = (*self.inputs, self.o, self.lse, self.do)
         has_bias = self.backend.bias is not None
         return lambda: attention_backward(*tensors, return_d_bias=has_bias, **self.options)
-
-    def first_result(self) -> Tuple[float, Any]:
-        """Milliseconds from the text of a module to its first result, and the kernel."""
-        call, backend = self.ours(), self.backend
-        _cache.cache.clear()
-        backend.timer.synchronize()
-        start = time.perf_counter()
-        call()
-        backend.timer.synchronize()
-        (kernel,) = _cache.cache.kernels.values()
-        return (time.perf_counter() - start) * 1e3, kernel
 
     def check(self, found: Tuple[Any, ...]) -> None:
         """Compares rows of up to four heads with float64; raises ValueError where one is off."""

@@ -1,5 +1,4 @@
-"""What `python -m flashattn.bench` compiles for a shape, and what its `--features` times: functions
-of a score, on one shape."""
+"""What the features of `python -m flashattn.bench --features` are: functions of a score, on one shape."""
 
 from __future__ import annotations
 
@@ -7,7 +6,7 @@ from typing import Any, Callable, Dict, List, Optional
 
 import numpy
 
-from . import _module, _trace, masks, math
+from . import masks, math
 
 SOFTCAP = 50.0
 DOCUMENTS = 8
@@ -21,20 +20,6 @@ def mask_of(shape: Dict[str, Any]) -> Optional[masks.Mask]:
         return masks.causal
     near = masks.window(left=shape["window"] - 1, right=0)
     return near if shape["mask"] == "window" else near | masks.sink(shape["sinks"]) & masks.causal
-
-
-def problem_of(shape: Dict[str, Any], is_cpu: bool) -> _module.Problem:
-    """What `flashattn.attention` compiles for a shape."""
-    queries = _module.few_queries(shape["Nq"], is_cpu)
-    return _module.Problem(
-        shape["dtype"],
-        shape["D"],
-        shape["D"],
-        mask_of(shape),
-        heads=_module.grouped_heads(shape["Hq"], shape["Hkv"], queries, is_cpu),
-        queries=queries,
-        **fields_of(shape, is_cpu),
-    )
 
 
 def with_features(shapes: List[Dict[str, Any]]) -> List[Dict[str, Any]]:
@@ -81,24 +66,6 @@ def options_of(shape: Dict[str, Any], bias: Any, keep: Any) -> Dict[str, Any]:
         "keep": {"keep": keep},
         "alibi": {"score_mod": alibi(shape["Hq"])},
     }[shape.get("feature")]
-
-
-def fields_of(shape: Dict[str, Any], is_cpu: bool) -> Dict[str, Any]:
-    """The fields of the problem that is compiled."""
-    fields: Dict[str, Any] = {}
-    if shape.get("feature") == "softcap":
-        fields["softcap"] = SOFTCAP
-    if shape.get("feature") == "bias":
-        aligned = not is_cpu and shape["Nk"] % 8 == 0
-        broadcast = tuple(n == 1 for n in (1, shape["Hq"], shape["Nq"], shape["Nk"]))
-        fields["operands"] = (_module.Operand("bias", shape["dtype"], "BHNK", broadcast, aligned),)
-    if shape.get("feature") == "keep":
-        aligned = not is_cpu and shape["Nk"] % 16 == 0
-        broadcast = tuple(n == 1 for n in (1, 1, shape["Nq"], shape["Nk"]))
-        fields["operands"] = (_module.Operand("keep", "i1", "BHNK", broadcast, aligned),)
-    if shape.get("feature") == "alibi":
-        fields["score_mod"] = _trace.text_of(alibi(shape["Hq"]))
-    return fields
 
 
 def sample(size: int, count: int) -> numpy.ndarray:

@@ -62,8 +62,8 @@ def format_table(record: Dict[str, Any]) -> str:
             _lines(_counted(found)),
         ]
     parts += [
-        "From the text of a module (ours) or the first call to the first result, milliseconds, compilation "
-        "included and nothing of it cached.",
+        "From the first call to the first result, milliseconds, compilation included and nothing of it cached: "
+        "ours in a process of its own, behind the imports and the device's context; the others in this one.",
         _lines([["shape", *names], *firsts]),
     ]
     return "\n\n".join(parts)

@@ -8,7 +8,7 @@ import struct
 from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, get_args
 
 from .errors import ArgumentError
-from .masks import Mask
+from .masks import Mask, causal
 
 Align = Literal["top_left", "bottom_right"]
 ALIGNS = get_args(Align)
@@ -87,6 +87,22 @@ def grouped_heads(
         return None
     counts = queries is not None and (q > kv or not is_cpu)
     return (q, kv) if counts or (q > kv and not is_cpu) else None
+
+
+def widen(problem: Problem, is_cpu: bool) -> Problem:
+    """The problem of more calls that has the same kernel: without a mask that hides nothing, as a
+    causal one of the last query alone, and on a GPU without heads where no schedule counts on their
+    ratio. With many queries those count on it that join the tiles of a band, and lists that a keep of
+    each head gives."""
+    operands = {operand.name for operand in problem.operands}
+    if problem.op != "attention" or problem.schedule is not None:
+        return problem
+    if problem.mask == causal and problem.queries == 1:
+        if problem.align == "bottom_right" and "offset" not in operands:
+            problem = problem._replace(mask=None)
+    is_even = problem.mask in (None, causal) and "keep" not in operands
+    many = problem.queries is None and not is_cpu
+    return problem._replace(heads=None) if many and is_even else problem
 
 
 def check_options(mask: Any, align: Any, layout: Any) -> None:

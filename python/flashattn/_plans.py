@@ -261,7 +261,7 @@ def problem_of(
     """What is compiled for a call. `fields` are those of the problem that the tensors do not say."""
     view, sizes = call.views["q"], call.sizes
     is_cpu = view.device == DEVICE_CPU
-    return _module.Problem(
+    problem = _module.Problem(
         view.element,
         sizes["D"],
         sizes["V"],
@@ -273,6 +273,7 @@ def problem_of(
         op=call.op,
         **fields,
     )
+    return _module.widen(problem, is_cpu)
 
 
 def run(

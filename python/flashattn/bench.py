@@ -32,13 +32,15 @@ from . import (
     _bench_peers,
     _bench_power,
     _bench_stack,
+    _cache,
+    _library,
     _reference,
+    _timing,
 )
 from ._backends import (
     OURS,
     CPUBackend,
     CUDABackend,
-    first_result,
     forget_compiled_kernels,
     interleave,
     makers_of,
@@ -155,6 +157,7 @@ def make_calls(backend, shape, chosen, tensors, backward):
     each, the schedule of ours, and the rows of those that refuse."""
     calls, first_ms, refused = {}, {}, []
     schedule = None
+    _cache.cache.clear()
     for name, make in makers_of(backend, shape, *tensors, backward).items():
         if chosen.peers is not None and name != OURS and name not in chosen.peers:
             continue
@@ -166,11 +169,11 @@ def make_calls(backend, shape, chosen, tensors, backward):
             backend.timer.synchronize()
             first_ms[name] = (time.perf_counter() - start) * 1e3
             if name == OURS:
-                # The call may have found the kernel of an earlier shape.
-                first_ms[name], kernel = (
-                    backward.first_result() if backward else first_result(backend, shape, *tensors)
+                schedule = max(_cache.cache.kernels.values(), key=lambda kernel: kernel._used).schedule
+                # The call may have found what an earlier shape or process compiled.
+                first_ms[name] = _timing.first_call_ms(
+                    shape, backward is not None, backend.ordinal != _library.DEVICE_CPU
                 )
-                schedule = kernel.schedule
         except Exception as error:  # whatever a peer raises is its refusal
             if name == OURS and not chosen.keep_going:
                 raise

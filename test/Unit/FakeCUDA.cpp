@@ -15,7 +15,8 @@
 //   FAKE_CUDA_CAPTURING       what cuStreamIsCapturing says (0); while it is not 0, what does not
 //                             go to a stream, such as loading kernels, is refused on threads that
 //                             are not in the relaxed mode of captures
-//   FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
+//   FAKE_CUDA_CUBINS          0: cuModuleLoadDataEx refuses cubins, as a driver older than they are
+//   (1) FAKE_CUDA_LOG             what the compiler of PTX says when cuModuleLoadDataEx fails
 //
 //===----------------------------------------------------------------------===//
 
@@ -55,7 +56,7 @@ size_t allocated = 0;
 size_t peak = 0;
 int numAllocations = 0;
 std::atomic<Result> sticky{0};
-std::atomic<int> loads{0};
+std::atomic<int> loads{0}, cubinLoads{0};
 /// Of this thread, the current one last.
 thread_local std::vector<void *> contexts;
 /// Of this thread; at first captures are of all threads.
@@ -361,6 +362,8 @@ EXPORT Result cuMemsetD8Async(DevicePtr dst, unsigned char value, size_t count, 
 }
 /// How often kernels were loaded: for tests of the cache.
 EXPORT int fakeCUDALoads() { return loads; }
+/// Of these, those of machine code.
+EXPORT int fakeCUDACubinLoads() { return cubinLoads; }
 EXPORT Result cuThreadExchangeStreamCaptureMode(int *mode) {
   BEGIN("cuThreadExchangeStreamCaptureMode");
   std::swap(captureMode, *mode);
@@ -384,11 +387,15 @@ EXPORT Result cuModuleLoadDataEx(void **module, const void *image, unsigned numO
     return failure;
   }
   // Of PTX the driver's compiler asks at least this.
-  constexpr int kInvalidPTX = 218;
+  constexpr int kInvalidPTX = 218, kNoBinary = 209;
   auto *text = static_cast<const char *>(image);
-  if (text[0] != 0x7f && !std::strstr(text, ".target "))
+  bool isCubin = text[0] == 0x7f;
+  if (!isCubin && !std::strstr(text, ".target "))
     return kInvalidPTX;
+  if (isCubin && !getNumber("FAKE_CUDA_CUBINS", 1))
+    return kNoBinary;
   ++loads;
+  cubinLoads += isCubin;
   *module = &mutex;
   return 0;
 }

@@ -13,7 +13,7 @@ import unittest
 
 import flashattn
 import numpy
-from flashattn import _cache, _library, _module, _tensors, causal, sink
+from flashattn import _cache, _library, _module, _tensors, causal, sink, window
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "Inputs"))
 import stand_in_torch
@@ -83,6 +83,29 @@ class CacheTest(unittest.TestCase):
             for is_cpu, expected in ((False, on_gpu), (True, on_cpu)):
                 with self.subTest(heads=heads, queries=queries, is_cpu=is_cpu):
                     self.assertEqual(stated(*heads, queries, is_cpu), heads if expected else None)
+
+    def test_problems_that_serve_more_calls(self):
+        given = _module.Problem("bf16", 64, 64, causal, heads=(8, 2))
+        for changes, is_cpu, becomes in (
+            ({}, False, {"heads": None}),
+            ({"mask": None}, False, {"heads": None}),
+            # What may count on heads: bands, keeps, gradients, few queries, who chose a schedule.
+            ({"mask": window(left=9, right=0)}, False, {}),
+            ({"operands": (_module.Operand("keep", "i1", "BHNK"),)}, False, {}),
+            ({"op": "attention_backward"}, False, {}),
+            ({"queries": 2}, False, {}),
+            ({"schedule": "tile_m = 64, pack = 2"}, False, {}),
+            ({}, True, {}),
+            # The last query sees all keys.
+            ({"queries": 1}, False, {"mask": None}),
+            ({"queries": 1}, True, {"mask": None}),
+            ({"queries": 1, "align": "top_left"}, False, {}),
+            ({"queries": 1, "operands": (_module.Operand("offset", "index", ""),)}, False, {}),
+            ({"queries": 1, "mask": window(left=9, right=0)}, False, {}),
+        ):
+            with self.subTest(changes=changes, is_cpu=is_cpu):
+                problem = given._replace(**changes)
+                self.assertEqual(_module.widen(problem, is_cpu), problem._replace(**becomes))
 
     def test_one_kernel_for_all_strides(self):
         for pad in (0, 1, 5, 16):

@@ -101,6 +101,11 @@ def main():
     for library in content.libraries:
         install(library, os.path.join(root, "lib", os.path.basename(library)), strip, args.shared)
 
+    # Not there where nobody could assemble it.
+    cubins = os.path.join(args.build, "lib", "flashattn-cubins.a")
+    if os.path.exists(cubins):
+        shutil.copy2(cubins, os.path.join(root, "lib"))
+
     for file in ("check.sh", "lit.site.cfg.py"):
         shutil.copy2(os.path.join(here, file), root)
     for file in ("LICENSE", "README.md", "CHANGELOG.md", "BENCHMARKS.md", "BENCHMARKS.png"):

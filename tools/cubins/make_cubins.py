@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""Makes the machine code of the commonest kernels: flashattn-cubins.a, which lies beside the library.
+
+The library compiles each problem of `list_problems` as it does for a caller, ptxas assembles each group
+of kernels, and the archive has each cubin under the SHA-256 of its PTX (CubinArchive.h). A kernel that
+ptxas refuses, or of which it says that `wgmma` is serialised (C75xx), is an error, and leaves no archive.
+"""
+
+import argparse
+import concurrent.futures
+import hashlib
+import importlib.util
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+CHIP = "sm_90a"
+SYSTEM_PYTHON = "/usr/bin/python3"
+#: What is installed where no ptxas is found. Machine code of CUDA 12 runs with its drivers and later ones.
+PACKAGE = "nvidia-cuda-nvcc-cu12==12.9.86"
+
+#: Heads of queries and of keys of models, and of what each of two, four and eight cards has of them.
+#: D = 64: Llama 3.2 1B, gpt-oss, Qwen 2.5 0.5B. D = 128: Llama 3 and Mistral, Qwen 2.5 and 3. D = 256:
+#: Gemma 2 and 3.
+HEADS = {
+    64: ((32, 8), (64, 8), (14, 2), (16, 16), (32, 32), (16, 4), (32, 4)),
+    128: (
+        (32, 8), (64, 8), (24, 8), (40, 8), (16, 8), (32, 4), (64, 4), (28, 4), (12, 2), (32, 32),
+        (16, 4), (8, 2), (16, 2), (8, 1), (32, 16), (16, 16),
+    ),
+    256: ((8, 4), (16, 8), (4, 1), (8, 8), (16, 16)),
+}  # fmt: skip
+
+
+def list_problems():
+    """What callers compile for, as Problems; PyTorch, JAX and ONNX give `bhsd` or `bshd`, transformers
+    `bshd` of tensors that are not contiguous."""
+    from flashattn import _module, causal, sink, window
+
+    def make(element, d, mask=None, *, operands=(), **fields):
+        kinds = {"kv_len": ("i32", "B"), "sink_logits": ("f32", "H")}
+        listed = tuple(_module.Operand(name, *kinds[name]) for name in operands)
+        problem = _module.Problem(element, d, fields.pop("dv", d), mask, operands=listed, **fields)
+        return _module.widen(problem, is_cpu=False)
+
+    layouts = ({"layout": "bhsd"}, {"layout": "bshd", "rows": "aligned"})
+    elements, masks, with_lse = ("bf16", "f16"), (None, causal), ({}, {"lse": True})
+    training = {"op": "attention_backward"}
+
+    # Any head counts.
+    for element, d, mask, layout, lse in itertools.product(
+        elements, (64, 96, 128, 256), masks, layouts, with_lse
+    ):
+        yield make(element, d, mask, **layout, **lse)
+    for mask, layout, lse in itertools.product(masks, layouts, with_lse):
+        yield make("bf16", 192, mask, dv=128, **layout, **lse)  # DeepSeek
+    # Padded batches and caches of fixed size.
+    for d, mask, layout in itertools.product((64, 128, 256), masks, layouts):
+        yield make("bf16", d, mask, operands=["kv_len"], **layout)
+
+    # Gradients: of single heads, and of groups.
+    for element, d, mask, layout in itertools.product(elements, (64, 128, 256), masks, layouts):
+        yield make(element, d, mask, **training, **layout)
+    for d, heads in ((64, (32, 8)), (128, (32, 8)), (128, (64, 8)), (128, (16, 8)), (256, (16, 8))):
+        for layout in layouts:
+            yield make("bf16", d, causal, heads=heads, **training, **layout)
+
+    # Decoding, one token at a time.
+    for d, layout in itertools.product(HEADS, layouts):
+        for heads in HEADS[d]:
+            one = {"queries": 1, "heads": heads, **layout}
+            yield make("bf16", d, **one)
+            if heads[1] == 8:
+                yield make("f16", d, **one)
+                yield make("bf16", d, operands=["kv_len"], **one)
+
+    # Models with windows: D, heads, keys of the window, and what else their scores have.
+    for d, heads, width, fields in (
+        (128, (32, 8), 4096, {}),  # Mistral
+        (64, (64, 8), 128, {"operands": ["sink_logits"]}),  # gpt-oss
+        (256, (8, 4), 4096, {"softcap": 50.0}),  # Gemma 2
+        (256, (16, 8), 4096, {"softcap": 50.0}),
+        (128, (32, 16), 4096, {"softcap": 50.0}),
+        (256, (4, 1), 512, {}),  # Gemma 3
+        (256, (8, 4), 1024, {}),
+        (256, (16, 8), 1024, {}),
+        (128, (32, 16), 1024, {}),
+    ):
+        near = window(left=width - 1, right=0)
+        for layout in layouts:
+            for lse in with_lse:
+                yield make("bf16", d, near, heads=heads, **layout, **lse, **fields)
+                # Their other layers.
+                if fields:
+                    yield make("bf16", d, causal, **layout, **lse, **fields)
+            yield make("bf16", d, near, heads=heads, queries=1, **layout, **fields)
+            if "operands" not in fields:
+                yield make("bf16", d, near, heads=heads, **training, **layout, **fields)
+    # What the benchmark has beside these.
+    for d, heads, width, sinks in (
+        (128, (32, 8), 1024, 0),
+        (128, (32, 8), 1024, 4),
+        (64, (64, 8), 128, 4),
+    ):
+        near = window(left=width - 1, right=0)
+        mask = near | sink(sinks) & causal if sinks else near
+        yield make("bf16", d, mask, heads=heads)
+        yield make("bf16", d, mask, heads=heads, **training)
+
+
+def fail(message):
+    sys.exit(f"error: {message}")
+
+
+def find_ptxas(work):
+    """FLASHATTN_PTXAS, or what is installed, or PACKAGE; None where that cannot be had."""
+    named = os.environ.get("FLASHATTN_PTXAS")
+    if named:
+        return shutil.which(named) or fail(f"expected ptxas in FLASHATTN_PTXAS but got {named!r}")
+    found = shutil.which("ptxas") or shutil.which("/usr/local/cuda/bin/ptxas")
+    if found:
+        return found
+    folder = work / "ptxas"
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
+    subprocess.run([*command, "--target", str(folder), PACKAGE], check=False)
+    return next(map(str, folder.glob("nvidia/*/bin/ptxas")), None)
+
+
+def split(text):
+    """The PTX of each group of kernels, as the library gives it to the driver."""
+    starts = [match.start() for match in re.finditer(r"^//\n// Generated by LLVM", text, re.MULTILINE)]
+    return [text[begin:end] for begin, end in zip(starts, [*starts[1:], len(text)])]
+
+
+def assemble(ptxas, ptx, folder):
+    """Writes the cubin into the folder, under its name in the archive."""
+    name = hashlib.sha256(ptx.encode()).hexdigest()
+    with tempfile.NamedTemporaryFile("w", suffix=".ptx") as source:
+        source.write(ptx)
+        source.flush()
+        done = subprocess.run(
+            [ptxas, f"-arch={CHIP}", source.name, "-o", str(folder / name)],
+            capture_output=True,
+            text=True,
+        )
+    said = done.stdout + done.stderr
+    if done.returncode or "C75" in said:
+        fail(f"expected {ptxas} to assemble {name} but it says:\n{said}")
+
+
+def main():
+    # A virtual environment has not what apt installed.
+    if not importlib.util.find_spec("numpy") and sys.executable != SYSTEM_PYTHON:
+        os.execv(SYSTEM_PYTHON, [SYSTEM_PYTHON, *sys.argv])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--library", type=Path, required=True, help="libFlashAttnC.so")
+    parser.add_argument("--output", type=Path, required=True, help="the archive")
+    parser.add_argument("--work", type=Path, required=True, help="folder for ptxas")
+    parser.add_argument("--match", default="", help="regular expression that problems have to match")
+    parser.add_argument("--list", action="store_true", help="print the problems instead")
+    chosen = parser.parse_args()
+    ptxas = None if chosen.list else find_ptxas(chosen.work)
+
+    # As for whoever calls first: nothing tuned, nothing kept.
+    os.environ.update(
+        FLASHATTN_LIBRARY=str(chosen.library), FLASHATTN_TUNED="0", FLASHATTN_CACHE="off"
+    )
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
+    from flashattn import _kernel, _library
+
+    problems = dict.fromkeys(list_problems())
+    problems = [problem for problem in problems if re.search(chosen.match, str(problem))]
+    if not problems:
+        fail(f"expected problems that match {chosen.match!r} but got none")
+    if chosen.list:
+        print(*problems, sep="\n")
+        return
+    if ptxas is None:
+        print(f"make_cubins.py: no ptxas, so none of {len(problems)} kernels is assembled", file=sys.stderr)
+        chosen.output.unlink(missing_ok=True)
+        return
+
+    def compile_one(problem):
+        return split(_kernel.Kernel(problem, CHIP, _library.DEVICE_AUTO, tuned=False).ptx)
+
+    with tempfile.TemporaryDirectory(dir=chosen.work) as folder:
+        with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+            texts = set(itertools.chain.from_iterable(pool.map(compile_one, problems)))
+            for _ in pool.map(lambda ptx: assemble(ptxas, ptx, Path(folder)), texts):
+                pass
+        part = Path(folder, chosen.output.name)
+        # The same members, without times and owners, give the same archive.
+        subprocess.run(["ar", "rcSD", part, *sorted(Path(folder).iterdir())], check=True)
+        shutil.copyfile(part, chosen.output.with_suffix(".part"))
+        chosen.output.with_suffix(".part").replace(chosen.output)
+    size = chosen.output.stat().st_size / 2**20
+    print(f"{chosen.output}: {len(texts)} groups of kernels of {len(problems)} problems, {size:.1f} MiB")
+
+
+if __name__ == "__main__":
+    main()
