@@ -79,7 +79,7 @@ func.func @masks() attributes {
 // CHECK-LABEL: func @roles
 // CHECK-SAME: added = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 2>
 // CHECK-SAME: alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>
-// CHECK-SAME: cut = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 8, min_part_tiles = 1, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 2, in_flight = 64>>
+// CHECK-SAME: cut = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 8, min_part_tiles = 1, narrow_blocks = 3, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 2, in_flight = 72>>
 // CHECK-SAME: gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>
 // CHECK-SAME: late = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1, claims_below = 2048>
 // CHECK-SAME: late_not = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1>
@@ -102,7 +102,7 @@ func.func @roles() attributes {
   added = #flashattn.roles<consumers = 2, along = query_tile, registers = 240, producer_registers = 24, rescale = 0, section = 1, add_stages = 2>,
   alone = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 4>,
   cut = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 8, min_part_tiles = 1, narrow_blocks = 3,
-      roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 2, in_flight = 64>>,
+      roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 1, section = 1, blocks = 2, in_flight = 72>>,
   gradients = #flashattn.schedule<tile_m = 64, tile_n = 16, warps = 4, stages = 2, lanes = 4, dot_type = bf16, tile_q = 128, apart = true>,
   late = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, query_stages = 2, late_rescale = 1, claims_below = 2048>,
   late_not = #flashattn.roles<consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 0, claims_below = 0>,

@@ -7,7 +7,7 @@
 
 // Few queries, whatever the lengths: the keys in parts, and heads in the rows of a tile.
 // CHECK-LABEL: func @group_unknown
-// HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 3, section = 1, blocks = 2, in_flight = 64>>)
+// HOPPER: schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 3, lanes = 4, dot_type = bf16, pack = 16, splits = 128, roles = <consumers = 1, along = query_tile, registers = 208, producer_registers = 48, rescale = 3, section = 1, blocks = 2, in_flight = 72>>)
 // AMPERE: schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, lanes = 4, dot_type = bf16, splits = 128>)
 // CPU: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 64, min_part_tiles = 4>)
 // AVX2: schedule(<tile_m = 2,
@@ -61,7 +61,7 @@ func.func @bias(%q: memref<?x32x1x64xf16>, %k: memref<?x8x?x64xf16>, %b: memref<
 // -----
 
 // CHECK-LABEL: func @wide
-// HOPPER: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 5, {{.*}}section = 1, in_flight = 64>>)
+// HOPPER: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 5, {{.*}}section = 1, in_flight = 72>>)
 // HOPPER: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}blocks = 2
 func.func @wide(%q: memref<?x?x2x256xf16>, %k: memref<?x?x?x256xf16>, %x: memref<?x?x2x192xf16>, %y: memref<?x?x?x192xf16>) {
   flashattn.attention ins(%q, %k, %k : memref<?x?x2x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>) outs(%q : memref<?x?x2x256xf16>)
