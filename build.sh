@@ -198,7 +198,7 @@ bench)
   ;;
 bundle)
   preset=bundle
-  # For the machine code of the commonest kernels.
+  # For the kernels that are made ahead.
   requirements+=("import numpy:python3-numpy" "import pip:python3-pip")
   build --target bundle
   ;;

@@ -21,8 +21,8 @@ except ImportError:  # setuptools before 70.1
 NAME = "libFlashAttnC.so"
 #: Over the C library, which it looks for in its own folder.
 ONNX_NAME = "libFlashAttnONNX.so"
-#: Machine code of the commonest kernels, which it looks for there too; not in every build.
-CUBINS_NAME = "flashattn-cubins.a"
+#: The commonest kernels made ahead, which it looks for there too; not in every build.
+ARCHIVE_NAME = "flashattn-kernels.a"
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -92,9 +92,9 @@ class BuildWithLibrary(build_py):
             raise SystemExit(f"error: expected {ONNX_NAME} beside {library} but found none")
         shutil.copyfile(library, folder / NAME)
         shutil.copyfile(onnx, folder / ONNX_NAME)
-        cubins = library.with_name(CUBINS_NAME)
-        if cubins.is_file():
-            shutil.copyfile(cubins, folder / CUBINS_NAME)
+        archive = library.with_name(ARCHIVE_NAME)
+        if archive.is_file():
+            shutil.copyfile(archive, folder / ARCHIVE_NAME)
 
 
 class PlatformWheel(bdist_wheel):

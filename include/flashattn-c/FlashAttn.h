@@ -272,7 +272,8 @@ FLASHATTN_EXPORT int32_t flashattnGetOperand(const char *op, int32_t index,
 FLASHATTN_EXPORT int32_t flashattnKernelGetStage(FlashAttnKernel kernel, int32_t index,
                                                  const char **name);
 
-/** The text of a stage, which ends with a zero; `length` (may be NULL) does not count it. */
+/** The text of a stage, which ends with a zero; `length` (may be NULL) does not count it. Long ones
+   are made when one is first asked for, which takes as long as to compile. Errors: another name. */
 FLASHATTN_EXPORT int32_t flashattnKernelGetText(FlashAttnKernel kernel, const char *stage,
                                                 const char **text, size_t *length);
 
@@ -291,12 +292,11 @@ typedef struct FlashAttnCacheInfo {
   int64_t maxBytes;      /**< of all files; beyond it those go that nobody read for longest */
   int64_t found;         /**< compilations of this process whose code was kept */
   int64_t made;          /**< compilations of this process that made code */
-  /** The archive of kernels' machine code made ahead (docs/environment.md); "" where there is none.
-   */
-  const char *cubinsFile;
-  const char *cubinsOffReason; /**< why nothing is found in it; "" where it was read */
-  int64_t cubins;              /**< kernels that it has */
-  int64_t cubinsFound;         /**< of those that this process gave to a card, found there */
+  /** The archive of kernels made ahead (docs/environment.md); "" where there is none. */
+  const char *archiveFile;
+  const char *archiveOffReason; /**< why nothing is found in it; "" where it was read */
+  int64_t archiveMembers;       /**< kernels' code, and machine code of groups of these */
+  int64_t archiveFound;         /**< of those, the ones that this process found there */
 } FlashAttnCacheInfo;
 
 /** Makes nothing. The strings are the thread's until its next call of this function. */

@@ -2,7 +2,7 @@
 
 #include "Cache.h"
 #include "Status.h"
-#include "flashattn/Runtime/CubinArchive.h"
+#include "flashattn/Runtime/KernelArchive.h"
 #include "flashattn/Target/Tuned.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/Support/Path.h"
@@ -18,7 +18,7 @@ DiskCache capi::getDiskCache() {
 
 extern "C" int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info) {
   if (int32_t status =
-          capi::checkStruct(info, "FlashAttnCacheInfo", offsetof(FlashAttnCacheInfo, cubinsFile)))
+          capi::checkStruct(info, "FlashAttnCacheInfo", offsetof(FlashAttnCacheInfo, archiveFile)))
     return status;
   DiskCache cache = capi::getDiskCache();
   // What the thread was given last.
@@ -35,11 +35,11 @@ extern "C" int32_t flashattnGetCacheInfo(FlashAttnCacheInfo *info) {
   result.maxBytes = cache.getMaxBytes();
   result.found = counts.found;
   result.made = counts.made;
-  const CubinArchive &cubins = CubinArchive::get();
-  result.cubinsFile = cubins.getPath().c_str();
-  result.cubinsOffReason = cubins.getOffReason().c_str();
-  result.cubins = cubins.size();
-  result.cubinsFound = CubinArchive::getNumFound();
+  const KernelArchive &archive = KernelArchive::get();
+  result.archiveFile = archive.getPath().c_str();
+  result.archiveOffReason = archive.getOffReason().c_str();
+  result.archiveMembers = archive.size();
+  result.archiveFound = KernelArchive::getNumFound();
   capi::fillStruct(info, result);
   return FLASHATTN_OK;
 }

@@ -107,17 +107,22 @@ static std::string printSchedules(ModuleOp module) {
   return text;
 }
 
+/// The names of texts, in the order in which they are made; the last one of GPUs.
+static constexpr StringLiteral kSource = "mlir", kSchedule = "schedule", kTiled = "tiled",
+                               kLowered = "lowered", kPTX = "ptx";
+
 /// Keeps the text of a stage.
-static void keepStage(std::vector<Stage> &stages, PipelineStage stage, ModuleOp module) {
+template <typename Stages>
+static void keepStage(Stages &stages, PipelineStage stage, ModuleOp module) {
   switch (stage) {
   case PipelineStage::Scheduled:
-    stages.push_back({"schedule", printSchedules(module)});
+    stages.push_back({kSchedule.str(), printSchedules(module)});
     return;
   case PipelineStage::Tiled:
-    stages.push_back({"tiled", print(module)});
+    stages.push_back({kTiled.str(), print(module)});
     return;
   case PipelineStage::Lowered:
-    stages.push_back({"lowered", print(module)});
+    stages.push_back({kLowered.str(), print(module)});
     return;
   }
   llvm_unreachable("unknown stage");
@@ -200,6 +205,11 @@ struct Compilation {
   StageTimer &timer;
   /// Who names a GPU gets its texts on any machine.
   bool keepsTexts;
+  /// What of the user's file chose the schedule, "" where there is none.
+  std::string tuned;
+
+  /// Whether it is for a card, be there one or not.
+  bool isForCard() const { return kernel.chip != "cpu" && !kernel.model; }
 };
 } // namespace
 
@@ -208,6 +218,11 @@ static int32_t refuse(const Compilation &compilation, llvm::Error error) {
   Kernel &kernel = compilation.kernel;
   bool isCPU = kernel.chip == "cpu" || kernel.model;
   FlashAttnStatus status = isCPU ? FLASHATTN_ERROR_COMPILE : FLASHATTN_ERROR_DEVICE;
+  // There is no card that could launch it.
+  if (!kernel.reason.empty()) {
+    llvm::consumeError(std::move(error));
+    return FLASHATTN_OK;
+  }
   std::string message = llvm::toString(std::move(error));
   if (!compilation.keepsTexts || isCPU)
     return fail(status, message);
@@ -216,7 +231,16 @@ static int32_t refuse(const Compilation &compilation, llvm::Error error) {
   return FLASHATTN_OK;
 }
 
-/// The PTX of `kernels`, and of what the module had, as a text and for the image that loads it.
+/// The PTX that an image loads, one group of kernels behind the other.
+static std::string joinPTX(const HostImage &image) {
+  std::string text;
+  for (const auto &kernels : image.kernels)
+    text += kernels.second;
+  return text;
+}
+
+/// The PTX of `kernels`, and of what the module had, for the image that loads it, and as a text
+/// where that is another one.
 static void addPTX(ModuleOp module, const KernelsToPTX &kernels, KernelCode &code) {
   std::string text;
   visitPTX(module, [&](StringRef, StringRef ptx) { text += ptx; });
@@ -226,7 +250,8 @@ static void addPTX(ModuleOp module, const KernelsToPTX &kernels, KernelCode &cod
       if (symbol == getKernelsSymbol(name))
         image = ptx;
   }
-  code.stages.push_back({"ptx", std::move(text)});
+  if (text != joinPTX(code.image))
+    code.stages.push_back({kPTX.str(), std::move(text)});
 }
 
 /// Compiles the module, and the host code of what is to be launched.
@@ -244,7 +269,10 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
     isScheduled = true;
     if (stage == PipelineStage::Lowered)
       compilation.timer.end("passes");
-    keepStage(code.stages, stage, staged);
+    // A text is a hundred times as long as a kernel's machine code. But when it is made again, the
+    // user's file may be another one.
+    if (stage == PipelineStage::Scheduled || !compilation.tuned.empty())
+      keepStage(code.stages, stage, staged);
   };
   compilation.options.verifyEach = false;
   KernelsToPTX background;
@@ -264,45 +292,93 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
     return FLASHATTN_OK;
   if (kernel.chip != "cpu")
     code.workspaceBytes = allocatesMemory(module) ? -1 : 0;
-  std::optional<llvm::Expected<HostImage>> image;
-  if (kernel.reason.empty())
-    image.emplace(compileHostCode(module, /*forModel=*/kernel.model != nullptr));
+  // Also for a card that is not here: what is kept may be read where one is.
+  llvm::Expected<HostImage> image(compileHostCode(module, kernel.model ? HostTarget::Model
+                                                          : compilation.isForCard()
+                                                              ? HostTarget::Portable
+                                                              : HostTarget::Native));
   compilation.timer.end("host code");
   // The kernels took their time meanwhile.
   bool hasKernels = succeeded(background.finish());
   compilation.timer.end("kernels");
   code.remarks = compilation.diagnostics.takeRemarks();
-  if (image && !*image)
-    return refuse(compilation, image->takeError());
-  if (!hasKernels)
+  llvm::Error refused = image.takeError();
+  if (!hasKernels) {
+    llvm::consumeError(std::move(refused));
     return failToCompile();
-  if (image)
-    code.image = std::move(**image);
-  if (kernel.chip != "cpu" && !kernel.model)
+  }
+  if (!refused)
+    code.image = std::move(*image);
+  if (compilation.isForCard())
     addPTX(module, background, code);
-  return FLASHATTN_OK;
+  return refused ? refuse(compilation, std::move(refused)) : int32_t(FLASHATTN_OK);
+}
+
+const std::string *capi::getText(const Kernel &kernel, StringRef stage) {
+  std::lock_guard<std::mutex> lock(kernel.textsMutex);
+  auto find = [&]() -> const std::string * {
+    for (const Stage &known : kernel.texts)
+      if (known.name == stage)
+        return &known.text;
+    return nullptr;
+  };
+  if (const std::string *text = find())
+    return text;
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  registerAllFlashAttnExtensions(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  std::string errors;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
+      errors += (errors.empty() ? "" : "\n") + diagnostic.str();
+    return success();
+  });
+  OwningOpRef<ModuleOp> module = parse(&context, kernel.texts.front().text);
+  CompileOptions options = kernel.options;
+  options.visitStage = [&](PipelineStage made, ModuleOp staged) {
+    if (made != PipelineStage::Scheduled)
+      keepStage(kernel.texts, made, staged);
+  };
+  // What it made code of, it can compile.
+  if (!module || failed(compile(*module, options)) || !find()) {
+    fail(FLASHATTN_ERROR_COMPILE,
+         llvm::formatv("the text '{0}' cannot be made again: {1}", stage, errors).str());
+    return nullptr;
+  }
+  return find();
+}
+
+/// Gives the kernel the texts that the code came with.
+static void keepTexts(const Compilation &compilation, StringRef source, KernelCode &code) {
+  Kernel &kernel = compilation.kernel;
+  kernel.options = compilation.options;
+  kernel.options.visitStage = nullptr;
+  kernel.options.background = nullptr;
+  kernel.stages = {kSource.str(), kSchedule.str(), kTiled.str(), kLowered.str()};
+  kernel.texts.push_back({kSource.str(), source.str()});
+  llvm::move(code.stages, std::back_inserter(kernel.texts));
+  if (!compilation.isForCard())
+    return;
+  kernel.stages.push_back(kPTX.str());
+  if (kernel.texts.back().name != kPTX)
+    kernel.texts.push_back({kPTX.str(), joinPTX(code.image)});
 }
 
 /// All that `makeCode` depends on, but for the build.
 static std::vector<std::string> getInput(const Compilation &compilation, StringRef text) {
   const Kernel &kernel = compilation.kernel;
   const CompileOptions &options = compilation.options;
-  std::string device = "none", tuned;
-  if (kernel.reason.empty())
-    device = kernel.model ? "model" : kernel.chip == "cpu" ? "cpu" : "cuda";
-  if (device == "cuda")
-    device += std::to_string(llvm::cantFail(getCUDADriverInfo()).version);
-  if (!options.tunedFile.empty())
-    if (auto file = llvm::MemoryBuffer::getFile(options.tunedFile))
-      tuned = (*file)->getBuffer().str();
-  std::vector<std::string> input = {text.str(),
-                                    options.function,
-                                    options.chip,
-                                    device,
-                                    options.schedule,
-                                    tuned,
-                                    std::to_string(options.vectorWidth),
-                                    llvm::sys::getHostCPUName().str()};
+  std::vector<std::string> input = {text.str(),       options.function,
+                                    options.chip,     kernel.model ? "model" : "",
+                                    options.schedule, compilation.tuned};
+  // Machines with the same kind of card share it.
+  if (compilation.isForCard()) {
+    input.push_back(getPortableHostCPU().str());
+    return input;
+  }
+  input.push_back(std::to_string(options.vectorWidth));
+  input.push_back(llvm::sys::getHostCPUName().str());
   // Host code uses what this processor has.
   std::set<std::string> features;
   for (const auto &feature : llvm::sys::getHostCPUFeatures())
@@ -326,9 +402,8 @@ static int32_t findCode(Compilation &compilation, StringRef text, KernelCode &co
     return true;
   };
   auto make = [&]() -> std::optional<std::string> {
-    bool isLaunched = compilation.kernel.reason.empty();
     status = makeCode(compilation, code);
-    if (status || (isLaunched && code.image.object.empty()))
+    if (status || code.image.object.empty())
       return std::nullopt;
     return code.toBytes();
   };
@@ -369,13 +444,17 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   timer.end("parse");
 
   Compilation compilation{*kernel,     *module, {},
-                          diagnostics, timer,   /*keepsTexts=*/options.chip != nullptr};
+                          diagnostics, timer,   /*keepsTexts=*/options.chip != nullptr,
+                          /*tuned=*/""};
   compilation.options.function = kernel->function;
   compilation.options.chip = kernel->chip;
   compilation.options.forModel = kernel->model != nullptr;
   compilation.options.schedule = options.schedule ? options.schedule : "";
-  if (options.useTuned)
+  if (options.useTuned) {
     compilation.options.tunedFile = getTunedSchedulesFile();
+    if (auto file = llvm::MemoryBuffer::getFile(compilation.options.tunedFile))
+      compilation.tuned = (*file)->getBuffer().str();
+  }
   compilation.options.vectorWidth = machine->getVectorWidth();
   compilation.options.scheduleOnly = !handle;
   KernelCode code;
@@ -384,8 +463,7 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   if (int32_t status = findCode(compilation, text, code))
     return status;
   timer.end("disk");
-  kernel->stages = std::move(code.stages);
-  kernel->stages.insert(kernel->stages.begin(), {"mlir", text.str()});
+  keepTexts(compilation, text, code);
   kernel->workspaceBytes = code.workspaceBytes;
   if (kernel->reason.empty()) {
     auto executable = Executable::load(code.image, *kernel->device);

@@ -111,8 +111,11 @@ extern "C" int32_t flashattnKernelGetInfo(FlashAttnKernel handle, FlashAttnKerne
   result.numStages = kernel->stages.size();
   result.workspaceBytes = kernel->workspaceBytes;
   result.tuningKey = kernel->tuningKey.c_str();
-  for (const Stage &stage : kernel->stages)
-    result.hostBytes += stage.text.capacity();
+  {
+    std::lock_guard<std::mutex> lock(kernel->textsMutex);
+    for (const Stage &stage : kernel->texts)
+      result.hostBytes += stage.text.capacity();
+  }
   if (kernel->executable)
     result.hostBytes += kernel->executable->getCodeBytes();
   fillStruct(info, result);
@@ -212,7 +215,7 @@ extern "C" int32_t flashattnKernelGetStage(FlashAttnKernel handle, int32_t index
   if (index < 0 || size_t(index) >= kernel->stages.size())
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
                     "expected a stage number below {0} but got {1}", kernel->stages.size(), index);
-  *name = kernel->stages[index].name.c_str();
+  *name = kernel->stages[index].c_str();
   return FLASHATTN_OK;
 }
 
@@ -224,16 +227,15 @@ extern "C" int32_t flashattnKernelGetText(FlashAttnKernel handle, const char *st
   if (!stage || !text)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
                 "expected a stage and a place for its text but got null");
-  std::string names;
-  for (const Stage &known : kernel->stages) {
-    if (known.name == stage) {
-      *text = known.text.c_str();
-      if (length)
-        *length = known.text.size();
-      return FLASHATTN_OK;
-    }
-    names += (names.empty() ? "'" : ", '") + known.name + "'";
-  }
-  return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-                  "expected the stage to be one of {0} but got '{1}'", names, stage);
+  if (!llvm::is_contained(kernel->stages, stage))
+    return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                    "expected the stage to be one of '{0}' but got '{1}'",
+                    llvm::join(kernel->stages, "', '"), stage);
+  const std::string *found = getText(*kernel, stage);
+  if (!found)
+    return FLASHATTN_ERROR_COMPILE;
+  *text = found->c_str();
+  if (length)
+    *length = found->size();
+  return FLASHATTN_OK;
 }

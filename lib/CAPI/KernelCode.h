@@ -25,11 +25,12 @@ struct Remark {
 
 /// What compilation makes of a module, and what is kept of it on disk.
 struct KernelCode {
+  /// All that are not made again from the module when somebody asks for them.
   std::vector<Stage> stages;
   std::vector<Remark> remarks;
   /// Of FlashAttnKernelInfo: -1 where it depends on the arguments of a launch.
   int64_t workspaceBytes = 0;
-  /// Without object where the kernel is not to be launched.
+  /// Without object where there is none that could be launched.
   HostImage image;
 
   std::string toBytes() const;

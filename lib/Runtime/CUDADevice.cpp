@@ -1,7 +1,7 @@
 //===- CUDADevice.cpp - a card as a device ---------------------------------===//
 
 #include "CUDADevice.h"
-#include "flashattn/Runtime/CubinArchive.h"
+#include "flashattn/Runtime/KernelArchive.h"
 #include "llvm/ADT/ScopeExit.h"
 #include "llvm/Support/xxhash.h"
 
@@ -116,7 +116,7 @@ Expected<double> CUDADevice::time(llvm::function_ref<Error()> body, unsigned rep
 Expected<void *> CUDADevice::addKernels(StringRef image) {
   llvm::XXH128_hash_t hash = llvm::xxh3_128bits(
       llvm::ArrayRef(reinterpret_cast<const uint8_t *>(image.data()), image.size()));
-  StringRef cubin = CubinArchive::get().find(image);
+  StringRef cubin = KernelArchive::get().findCubin(image);
   return takePointer([&](void *&kernels) {
     cuda::LoadedModule *module = nullptr;
     Fault fault = card.addKernels({hash.low64, hash.high64, image.size()}, image.data(), module,

@@ -3,6 +3,7 @@
 #include "flashattn/Runtime/DiskCache.h"
 #include "Errors.h"
 #include "LoadedFile.h"
+#include "flashattn/Runtime/KernelArchive.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
@@ -175,6 +176,12 @@ static std::string makeKey(llvm::ArrayRef<StringRef> parts) {
   return llvm::toHex(hash.final(), /*LowerCase=*/true);
 }
 
+/// Whether `use` takes the bytes of a file that is whole.
+static bool take(StringRef file, llvm::function_ref<bool(StringRef)> use) {
+  StringRef header = file.take_front(makeHeader("").size()), bytes = file.drop_front(header.size());
+  return header == makeHeader(bytes) && use(bytes);
+}
+
 /// Reads what is kept for a key: whether there was something, and `use` took it. What is damaged
 /// goes.
 static Expected<bool> read(StringRef folder, StringRef key,
@@ -192,9 +199,7 @@ static Expected<bool> read(StringRef folder, StringRef key,
     return missing.takeError();
   if (!found)
     return false;
-  StringRef bytes = found->getBuffer(), header = bytes.take_front(makeHeader("").size());
-  bytes = bytes.drop_front(header.size());
-  if (header == makeHeader(bytes) && use(bytes))
+  if (take(found->getBuffer(), use))
     return true;
   fs::remove(folder + "/llvmcache-" + key);
   return false;
@@ -298,11 +303,13 @@ void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(St
     ++numMade;
     return make();
   };
+  std::string key = makeKey(parts);
+  if (take(KernelArchive::get().find(key + ".code"), use))
+    return;
   if (!offReason.empty()) {
     makeNew();
     return;
   }
-  std::string key = makeKey(parts);
   auto isKept = [&] {
     // What cannot be read cannot be kept either, which is said then.
     Expected<bool> found = read(folder, key, use);

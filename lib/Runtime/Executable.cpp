@@ -290,7 +290,8 @@ Expected<std::unique_ptr<Executable>> Executable::load(const HostImage &image, D
 Expected<std::unique_ptr<Executable>> Executable::create(ModuleOp lowered, Device &device,
                                                          ArrayRef<Symbol> symbols) {
   SmallVector<StringRef> names(llvm::make_first_range(symbols));
-  Expected<HostImage> image = compileHostCode(lowered, device.isModel(), names);
+  Expected<HostImage> image =
+      compileHostCode(lowered, device.isModel() ? HostTarget::Model : HostTarget::Native, names);
   if (!image)
     return image.takeError();
   return load(*image, device, symbols);

@@ -20,6 +20,7 @@
 #include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
+#include "llvm/TargetParser/Host.h"
 
 using namespace mlir;
 using llvm::Error;
@@ -128,7 +129,7 @@ static SmallVector<std::string> findUnresolved(const llvm::Module &code,
 }
 
 static Expected<std::unique_ptr<llvm::TargetMachine>>
-createHostMachine(llvm::CodeGenOptLevel level) {
+createHostMachine(flashattn::HostTarget target) {
   static const bool initialized = [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
@@ -139,7 +140,13 @@ createHostMachine(llvm::CodeGenOptLevel level) {
   auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder.takeError();
-  builder->setCodeGenOptLevel(level);
+  if (target == flashattn::HostTarget::Portable) {
+    builder->setCPU(flashattn::getPortableHostCPU().str());
+    builder->getFeatures() = llvm::SubtargetFeatures();
+  }
+  builder->setCodeGenOptLevel(target == flashattn::HostTarget::Model
+                                  ? llvm::CodeGenOptLevel::None
+                                  : llvm::CodeGenOptLevel::Aggressive);
   return builder->createTargetMachine();
 }
 
@@ -165,10 +172,21 @@ static Error simplifyForModel(llvm::Module &code, llvm::TargetMachine &machine) 
   return Error::success();
 }
 
-Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, bool forModel,
+StringRef flashattn::getPortableHostCPU() {
+  static const bool isV3 = [] {
+    auto features = llvm::sys::getHostCPUFeatures();
+    return llvm::all_of(
+        ArrayRef<StringRef>{"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "movbe", "xsave"},
+        [&](StringRef feature) { return features.lookup(feature); });
+  }();
+  if (!llvm::Triple(llvm::sys::getProcessTriple()).isX86())
+    return "generic";
+  return isV3 ? "x86-64-v3" : "x86-64";
+}
+
+Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, HostTarget target,
                                                           ArrayRef<StringRef> symbols) {
-  auto machine =
-      createHostMachine(forModel ? llvm::CodeGenOptLevel::None : llvm::CodeGenOptLevel::Aggressive);
+  auto machine = createHostMachine(target);
   if (!machine)
     return machine.takeError();
   prepareTranslation(lowered);
@@ -192,9 +210,10 @@ Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, bool
     image.functions.push_back(name.str());
   }
   hideAllBut(*code, kept);
-  if (Error error = forModel ? simplifyForModel(*code, **machine)
-                             : makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0,
-                                                         machine->get())(code.get()))
+  if (Error error = target == HostTarget::Model
+                        ? simplifyForModel(*code, **machine)
+                        : makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0,
+                                                    machine->get())(code.get()))
     return error;
   if (SmallVector<std::string> unresolved = findUnresolved(*code, symbols); !unresolved.empty())
     return formatError("the module calls functions that nobody defines: {0}",

@@ -113,11 +113,11 @@ def _compiled_findings() -> List[Finding]:
             f"{cache.max_bytes / 2**20:.1f} MiB"
         )
         compiled = ("ok", "compiled code", text)
-    if cache.cubins_off_reason:
-        where = f"{cache.cubins_file}: " if cache.cubins_file else ""
-        text = f"{where}{cache.cubins_off_reason}; the driver compiles every kernel"
-        return [compiled, ("note", "machine code", text)]
-    return [compiled, ("ok", "machine code", f"{cache.cubins} kernels in {cache.cubins_file}")]
+    if cache.archive_off_reason:
+        where = f"{cache.archive_file}: " if cache.archive_file else ""
+        return [compiled, ("note", "made ahead", f"{where}{cache.archive_off_reason}; no kernel is")]
+    text = f"{cache.archive_members} parts of kernels in {cache.archive_file}"
+    return [compiled, ("ok", "made ahead", text)]
 
 
 def _cache_findings() -> List[Finding]:

@@ -144,10 +144,10 @@ class _CacheInfo(ctypes.Structure):
         ("maxBytes", ctypes.c_int64),
         ("found", ctypes.c_int64),
         ("made", ctypes.c_int64),
-        ("cubinsFile", ctypes.c_char_p),
-        ("cubinsOffReason", ctypes.c_char_p),
-        ("cubins", ctypes.c_int64),
-        ("cubinsFound", ctypes.c_int64),
+        ("archiveFile", ctypes.c_char_p),
+        ("archiveOffReason", ctypes.c_char_p),
+        ("archiveMembers", ctypes.c_int64),
+        ("archiveFound", ctypes.c_int64),
     ]
 
 
@@ -241,10 +241,10 @@ class DiskCache(NamedTuple):
     max_bytes: int
     found: int  #: compilations of this process whose code was kept
     made: int  #: compilations of this process that made code
-    cubins_file: str  #: machine code of kernels made ahead; empty where there is none
-    cubins_off_reason: str  #: why nothing is found in it; empty where it was read
-    cubins: int  #: kernels that it has
-    cubins_found: int  #: of those that this process gave to a card, found there
+    archive_file: str  #: kernels made ahead; empty where there is none
+    archive_off_reason: str  #: why nothing is found in it; empty where it was read
+    archive_members: int  #: kernels' code, and machine code of groups of these
+    archive_found: int  #: of those, the ones that this process found there
 
 
 class KernelInfo(NamedTuple):
@@ -518,10 +518,10 @@ class Library:
             info.maxBytes,
             info.found,
             info.made,
-            os.fsdecode(info.cubinsFile or b""),
-            os.fsdecode(info.cubinsOffReason or b""),
-            info.cubins,
-            info.cubinsFound,
+            os.fsdecode(info.archiveFile or b""),
+            os.fsdecode(info.archiveOffReason or b""),
+            info.archiveMembers,
+            info.archiveFound,
         )
 
     def tuned_path(self) -> str:

@@ -194,10 +194,10 @@ static void checkCache(void) {
   CHECK(flashattnGetCacheInfo(&info) == FLASHATTN_OK && info.files == 1);
   /* main() says so. What was there before it was, is still filled for who has the older structure.
    */
-  CHECK(!strcmp(info.cubinsOffReason, "FLASHATTN_CUBINS=off") && !*info.cubinsFile);
-  CHECK(info.cubins == 0 && info.cubinsFound == 0);
-  FlashAttnCacheInfo old = {.size = offsetof(FlashAttnCacheInfo, cubinsFile), .cubins = 7};
-  CHECK(flashattnGetCacheInfo(&old) == FLASHATTN_OK && old.files == 1 && old.cubins == 7);
+  CHECK(!strcmp(info.archiveOffReason, "FLASHATTN_KERNELS=off") && !*info.archiveFile);
+  CHECK(info.archiveMembers == 0 && info.archiveFound == 0);
+  FlashAttnCacheInfo old = {.size = offsetof(FlashAttnCacheInfo, archiveFile), .archiveFound = 7};
+  CHECK(flashattnGetCacheInfo(&old) == FLASHATTN_OK && old.files == 1 && old.archiveFound == 7);
   CHECK(info.made == made + 1 && info.found == 1 &&
         info.bytes > (int64_t)strlen(getText(first, "ptx")));
   CHECK(flashattnKernelFree(first) == FLASHATTN_OK && flashattnKernelFree(second) == FLASHATTN_OK);
@@ -207,7 +207,7 @@ static void checkCache(void) {
 }
 
 int main(void) {
-  setenv("FLASHATTN_CUBINS", "off", 1);
+  setenv("FLASHATTN_KERNELS", "off", 1);
   checkOperands();
   CHECK(strstr(flashattnGetVersion(), "."));
   const char *text =
@@ -231,8 +231,11 @@ int main(void) {
     /* A program built before that field was there gets the rest. */
     FlashAttnKernelInfo older = {.size = offsetof(FlashAttnKernelInfo, tuningKey)};
     CHECK(flashattnKernelGetInfo(kernel, &older) == FLASHATTN_OK && !older.tuningKey);
-    /* The texts at least. */
-    CHECK(info.hostBytes > (int64_t)(strlen(text) + strlen(getText(kernel, "lowered"))));
+    /* The text that was given at least, and long ones once somebody has asked for them. */
+    CHECK(info.hostBytes > (int64_t)strlen(text));
+    int64_t lowered = strlen(getText(kernel, "lowered")), before = info.hostBytes;
+    CHECK(flashattnKernelGetInfo(kernel, &info) == FLASHATTN_OK &&
+          info.hostBytes > before + lowered);
     CHECK(older.numStages == info.numStages && older.size < sizeof(older));
     CHECK(!!strstr(info.notLaunchableReason, "cannot open the CUDA driver library") == !isCPU);
 

@@ -7,8 +7,8 @@
 #include "FakeDriver.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
-#include "flashattn/Runtime/CubinArchive.h"
 #include "flashattn/Runtime/Executable.h"
+#include "flashattn/Runtime/KernelArchive.h"
 #include "flashattn/Runtime/ParallelFor.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
@@ -229,13 +229,14 @@ constexpr StringRef kAssembled[] = {"// assembled\n", "// refused\n"};
 std::string assembledPTX(StringRef end) { return (kPTX + end).str(); }
 
 /// An archive with cubins, of which the fake driver reads the first byte.
-std::string makeCubins() {
+std::string makeArchive() {
   llvm::SmallString<64> path;
-  EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("cubins", "a", path));
+  EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("kernels", "a", path));
   std::vector<std::string> names;
   for (StringRef end : kAssembled)
     names.push_back(llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(assembledPTX(end))),
-                                /*LowerCase=*/true));
+                                /*LowerCase=*/true) +
+                    ".cubin");
   std::vector<llvm::NewArchiveMember> members;
   for (const std::string &name : names)
     members.emplace_back(llvm::MemoryBufferRef("\x7f"
@@ -250,9 +251,9 @@ std::string makeCubins() {
 TEST(CUDADevice, LoadsMachineCodeMadeAhead) {
   auto *loads = getFake<int()>("fakeCUDALoads"), *cubins = getFake<int()>("fakeCUDACubinLoads");
   auto device = llvm::cantFail(createCUDADevice(0));
-  ASSERT_EQ(CubinArchive::get().getOffReason(), "");
-  EXPECT_EQ(CubinArchive::get().size(), std::size(kAssembled));
-  EXPECT_EQ(CubinArchive::get().find(kPTX), "");
+  ASSERT_EQ(KernelArchive::get().getOffReason(), "");
+  EXPECT_EQ(KernelArchive::get().size(), std::size(kAssembled));
+  EXPECT_EQ(KernelArchive::get().findCubin(kPTX), "");
   int before = loads(), cubinsBefore = cubins();
   auto load = [&](StringRef ptx) {
     return message(device->getKernel(llvm::cantFail(device->addKernels(ptx)), "k"));
@@ -268,21 +269,21 @@ TEST(CUDADevice, LoadsMachineCodeMadeAhead) {
   EXPECT_EQ(cubins() - cubinsBefore, 1);
 }
 
-TEST(CubinArchive, SaysWhyNothingIsFound) {
-  EXPECT_EQ(CubinArchive("/nowhere/cubins.a").getOffReason(), "No such file or directory");
+TEST(KernelArchive, SaysWhyNothingIsFound) {
+  EXPECT_EQ(KernelArchive("/nowhere/kernels.a").getOffReason(), "No such file or directory");
   llvm::SmallString<64> path;
-  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("cubins", "a", path));
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("kernels", "a", path));
   llvm::FileRemover remover(path);
-  EXPECT_EQ(CubinArchive(path.str().str()).getOffReason(), "file too small to be an archive");
+  EXPECT_EQ(KernelArchive(path.str().str()).getOffReason(), "file too small to be an archive");
   // One that lacks its end.
-  auto whole = llvm::MemoryBuffer::getFile(std::getenv("FLASHATTN_CUBINS"));
+  auto whole = llvm::MemoryBuffer::getFile(std::getenv("FLASHATTN_KERNELS"));
   ASSERT_TRUE(whole);
   std::error_code error;
   llvm::raw_fd_ostream(path, error) << (*whole)->getBuffer().drop_back(40);
-  CubinArchive cut(path.str().str());
+  KernelArchive cut(path.str().str());
   EXPECT_NE(cut.getOffReason(), "");
   EXPECT_EQ(cut.size(), 0u);
-  EXPECT_EQ(cut.find(assembledPTX(kAssembled[0])), "");
+  EXPECT_EQ(cut.findCubin(assembledPTX(kAssembled[0])), "");
 }
 
 TEST(CUDADevice, LoadsKernelsInACapture) {
@@ -651,8 +652,8 @@ int main(int argc, char **argv) {
   setenv("FLASHATTN_CUDA_DRIVER", FLASHATTN_FAKECUDA, 1);
   initializeBackEnds();
   ::testing::InitGoogleTest(&argc, argv);
-  std::string cubins = makeCubins();
-  llvm::FileRemover remover(cubins);
-  setenv("FLASHATTN_CUBINS", cubins.c_str(), 1);
+  std::string archive = makeArchive();
+  llvm::FileRemover remover(archive);
+  setenv("FLASHATTN_KERNELS", archive.c_str(), 1);
   return RUN_ALL_TESTS();
 }

@@ -101,10 +101,10 @@ def main():
     for library in content.libraries:
         install(library, os.path.join(root, "lib", os.path.basename(library)), strip, args.shared)
 
-    # Not there where nobody could assemble it.
-    cubins = os.path.join(args.build, "lib", "flashattn-cubins.a")
-    if os.path.exists(cubins):
-        shutil.copy2(cubins, os.path.join(root, "lib"))
+    # Not there where nobody could assemble them.
+    kernels = os.path.join(args.build, "lib", "flashattn-kernels.a")
+    if os.path.exists(kernels):
+        shutil.copy2(kernels, os.path.join(root, "lib"))
 
     for file in ("check.sh", "lit.site.cfg.py"):
         shutil.copy2(os.path.join(here, file), root)

@@ -29,6 +29,7 @@ public:
   /// Has `use` take the bytes that are kept for an input, or those that `make` makes of it, which
   /// are kept then. An input is all of `parts`, in their order, for this build of the library. Of
   /// several processes and threads that ask at once one makes it, and the others wait for that.
+  /// Bytes of the KernelArchive come first, also where nothing is read or kept.
   ///
   /// `use` is false for bytes that it cannot read; they are made anew, as those of a file that is
   /// damaged. `make` gives nothing where there is nothing to keep, and `use` is not called for what

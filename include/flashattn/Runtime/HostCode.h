@@ -32,7 +32,17 @@ llvm::Function *addEntry(llvm::Module &code, StringRef name);
 /// used up.
 void hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept);
 
-/// The host code of a lowered module, for this processor alone: what an Executable is made of.
+/// What host code is compiled for.
+enum class HostTarget {
+  Native,   ///< this processor alone
+  Portable, ///< of a GPU's kernels, which it only launches: every processor of getPortableHostCPU
+  Model,    ///< of kernels on a model: this processor, with the least of LLVM's work
+};
+
+/// What other processors like this one have too: "x86-64-v3", or less where this one has less.
+StringRef getPortableHostCPU();
+
+/// The host code of a lowered module: what an Executable is made of.
 struct HostImage {
   /// An ELF object, to be linked with the images of kernels.
   std::string object;
@@ -50,8 +60,8 @@ inline constexpr StringLiteral kInitializeName = "flashattn.initialize";
 inline constexpr StringLiteral kFinishName = "flashattn.finish";
 
 /// Compiles host code. Beside the runtime's functions the module may call those in `symbols`.
-/// `forModel`: of kernels on a model. Errors: what LLVM says; functions that nobody defines.
-llvm::Expected<HostImage> compileHostCode(ModuleOp lowered, bool forModel,
+/// Errors: what LLVM says; functions that nobody defines.
+llvm::Expected<HostImage> compileHostCode(ModuleOp lowered, HostTarget target,
                                           ArrayRef<StringRef> symbols = {});
 
 } // namespace mlir::flashattn

@@ -1,4 +1,4 @@
-# Machine code made ahead: which kernels have it, and that a call finds that of its own.
+# Kernels made ahead: which there are, and that a call finds its own.
 # REQUIRES: bundle, python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s %if ptxas %{ %ptxas %}
 
@@ -14,7 +14,7 @@ from unittest import mock
 
 from flashattn import _kernel, _library, _timing, bench
 
-MAKER = Path(__file__).resolve().parents[2] / "tools" / "cubins" / "make_cubins.py"
+MAKER = Path(__file__).resolve().parents[2] / "tools" / "kernels" / "make_kernels.py"
 PTXAS = sys.argv.pop() if len(sys.argv) > 1 else None
 NARROW = {"B": 1, "Hq": 6, "Hkv": 2, "Nq": 32, "Nk": 32, "D": 96, "dtype": "f16", "mask": "none"}
 
@@ -24,19 +24,19 @@ import time
 from flashattn import _library, _timing
 for shape in {shapes!r}:
     _timing.measure(time.perf_counter(), shape, False, True)
-print(_library.get().disk_cache().cubins_found)
+print(_library.get().disk_cache().archive_found)
 """
 
 
 def list_problems():
-    spec = importlib.util.spec_from_file_location("make_cubins", MAKER)
+    spec = importlib.util.spec_from_file_location("make_kernels", MAKER)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return set(module.list_problems())
 
 
 def make(folder, *arguments, **environment):
-    archive = Path(folder, "flashattn-cubins.a")
+    archive = Path(folder, "flashattn-kernels.a")
     done = subprocess.run(
         [
             sys.executable, str(MAKER), f"--library={_library.find()}", f"--output={archive}",
@@ -62,14 +62,14 @@ def doctor(**environment):
         [sys.executable, "-m", "flashattn", "doctor"],
         env={**os.environ, **environment}, capture_output=True, text=True,
     )  # fmt: skip
-    return next(line for line in done.stdout.splitlines() if " machine code " in line)
+    return next(line for line in done.stdout.splitlines() if " made ahead " in line)
 
 
 class Asked(Exception):
     """For a kernel of this problem."""
 
 
-class CubinsTest(unittest.TestCase):
+class KernelsTest(unittest.TestCase):
     def test_benchmark_has_them_all(self):
         def ask(problem, device):
             raise Asked(problem)
@@ -91,24 +91,24 @@ class CubinsTest(unittest.TestCase):
                 self.assertIn(asked.exception.args[0], listed)
 
     def test_bad_archives(self):
-        warning = "flashattn: warning: the driver compiles every kernel, for "
+        warning = "flashattn: warning: every kernel is compiled, for "
         with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder, "cubins.a")
+            path = Path(folder, "kernels.a")
             path.write_bytes(b"!<arch>\nno member")
             # Once a process, whatever it compiles.
-            found, said = call(NARROW, {**NARROW, "D": 64}, FLASHATTN_CUBINS=str(path))
+            found, said = call(NARROW, {**NARROW, "D": 64}, FLASHATTN_KERNELS=str(path))
             self.assertEqual(found, 0)
             self.assertRegex(said, f"^{warning}'{path}' cannot be read: [^\n]*truncated[^\n]*\n$")
-            self.assertRegex(doctor(FLASHATTN_CUBINS=str(path)), f"^note +machine code +{path}: ")
+            self.assertRegex(doctor(FLASHATTN_KERNELS=str(path)), f"^note +made ahead +{path}: ")
             missing = f"{folder}/none.a"
             self.assertEqual(
-                call(NARROW, FLASHATTN_CUBINS=missing),
+                call(NARROW, FLASHATTN_KERNELS=missing),
                 (0, f"{warning}'{missing}' cannot be read: No such file or directory\n"),
             )
-        self.assertEqual(call(NARROW, FLASHATTN_CUBINS="off"), (0, ""))
+        self.assertEqual(call(NARROW, FLASHATTN_KERNELS="off"), (0, ""))
         self.assertRegex(
-            doctor(FLASHATTN_CUBINS="0"),
-            "^note +machine code +FLASHATTN_CUBINS=0; the driver compiles every kernel$",
+            doctor(FLASHATTN_KERNELS="0"),
+            "^note +made ahead +FLASHATTN_KERNELS=0; no kernel is$",
         )
 
     @unittest.skipUnless(PTXAS, "there is no ptxas")
@@ -117,10 +117,10 @@ class CubinsTest(unittest.TestCase):
             which = "--match=element='f16', d=96.*mask=None.*layout='bhsd', lse=False"
             archive, done = make(folder, which, FLASHATTN_PTXAS=PTXAS)
             self.assertEqual(done.returncode, 0, done.stderr)
-            self.assertRegex(done.stdout, rf"^{archive}: \d+ groups of kernels of 1 problems, ")
-            count = int(done.stdout.split()[1])
-            named = {"FLASHATTN_CUBINS": str(archive)}
-            self.assertRegex(doctor(**named), rf"^ok +machine code +{count} kernels in {archive}$")
+            self.assertRegex(done.stdout, rf"^{archive}: 1 kernels with \d+ cubins, ")
+            count = 1 + int(done.stdout.split()[4])
+            named = {"FLASHATTN_KERNELS": str(archive)}
+            self.assertRegex(doctor(**named), rf"^ok +made ahead +{count} parts of kernels in {archive}$")
             # Of any head counts, and of this dtype alone.
             self.assertEqual(call(NARROW, **named), (count, ""))
             self.assertEqual(call({**NARROW, "Hq": 4, "Nk": 500}, **named), (count, ""))
@@ -129,6 +129,12 @@ class CubinsTest(unittest.TestCase):
             before = archive.read_bytes()
             make(folder, which, FLASHATTN_PTXAS=PTXAS)
             self.assertEqual(archive.read_bytes(), before)
+            # Damaged code is compiled, but for its PTX's machine code.
+            damaged = bytearray(before)
+            damaged[damaged.index(b"flashattn 1\n") + 1000] ^= 1
+            archive.write_bytes(damaged)
+            launched, said = call(NARROW, **named)
+            self.assertEqual((launched, said), (count, ""))
 
     def test_maker_fails(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,6 +1,6 @@
-//===- CubinArchive.cpp ----------------------------------------------------===//
+//===- KernelArchive.cpp ----------------------------------------------------===//
 
-#include "flashattn/Runtime/CubinArchive.h"
+#include "flashattn/Runtime/KernelArchive.h"
 #include "Errors.h"
 #include "LoadedFile.h"
 #include "llvm/ADT/SmallString.h"
@@ -20,11 +20,11 @@ using llvm::StringRef;
 namespace fs = llvm::sys::fs;
 namespace path = llvm::sys::path;
 
-static constexpr StringRef kFileName = "flashattn-cubins.a";
+static constexpr StringRef kFileName = "flashattn-kernels.a";
 
 static std::atomic<int64_t> numFound;
 
-int64_t CubinArchive::getNumFound() { return numFound; }
+int64_t KernelArchive::getNumFound() { return numFound; }
 
 /// Where this process has its archive; "" where it has none.
 static std::string findFile() {
@@ -56,7 +56,7 @@ static Error readMembers(llvm::MemoryBufferRef file, llvm::StringMap<StringRef> 
   return error;
 }
 
-CubinArchive::CubinArchive(std::string named) : path(std::move(named)) {
+KernelArchive::KernelArchive(std::string named) : path(std::move(named)) {
   if (path.empty()) {
     offReason = ("there is no " + kFileName + " beside the library").str();
     return;
@@ -67,24 +67,24 @@ CubinArchive::CubinArchive(std::string named) : path(std::move(named)) {
     return;
   }
   file = std::move(*read);
-  if (Error error = readMembers(*file, cubins)) {
+  if (Error error = readMembers(*file, members)) {
     offReason = llvm::toString(std::move(error));
-    cubins.clear();
+    members.clear();
   }
 }
 
-const CubinArchive &CubinArchive::get() {
-  static const CubinArchive archive = [] {
-    std::string given = llvm::sys::Process::GetEnv("FLASHATTN_CUBINS").value_or("");
+const KernelArchive &KernelArchive::get() {
+  static const KernelArchive archive = [] {
+    std::string given = llvm::sys::Process::GetEnv("FLASHATTN_KERNELS").value_or("");
     if (given == "0" || given == "off") {
-      CubinArchive none("");
-      none.offReason = "FLASHATTN_CUBINS=" + given;
+      KernelArchive none("");
+      none.offReason = "FLASHATTN_KERNELS=" + given;
       return none;
     }
-    CubinArchive found(given.empty() ? findFile() : given);
+    KernelArchive found(given.empty() ? findFile() : given);
     if (!found.path.empty() && !found.offReason.empty())
       std::fprintf(stderr,
-                   "flashattn: warning: the driver compiles every kernel, for '%s' cannot be read: "
+                   "flashattn: warning: every kernel is compiled, for '%s' cannot be read: "
                    "%s\n",
                    found.path.c_str(), found.offReason.c_str());
     return found;
@@ -92,11 +92,15 @@ const CubinArchive &CubinArchive::get() {
   return archive;
 }
 
-StringRef CubinArchive::find(StringRef ptx) const {
-  if (cubins.empty())
-    return "";
-  StringRef found = cubins.lookup(
-      llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(ptx)), /*LowerCase=*/true));
+StringRef KernelArchive::find(StringRef name) const {
+  StringRef found = members.lookup(name);
   numFound += !found.empty();
   return found;
+}
+
+StringRef KernelArchive::findCubin(StringRef ptx) const {
+  if (members.empty())
+    return "";
+  auto hash = llvm::SHA256::hash(llvm::arrayRefFromStringRef(ptx));
+  return find(llvm::toHex(hash, /*LowerCase=*/true) + ".cubin");
 }

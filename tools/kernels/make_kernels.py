@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Makes the machine code of the commonest kernels: flashattn-cubins.a, which lies beside the library.
+"""Makes the commonest kernels ahead: flashattn-kernels.a, which lies beside the library.
 
-The library compiles each problem of `list_problems` as it does for a caller, ptxas assembles each group
-of kernels, and the archive has each cubin under the SHA-256 of its PTX (CubinArchive.h). A kernel that
-ptxas refuses, or of which it says that `wgmma` is serialised (C75xx), is an error, and leaves no archive.
+The library compiles each problem of `list_problems` as it does for a caller, and ptxas assembles each group
+of kernels. The archive has what the library keeps of each compilation on disk, and the cubins, as
+KernelArchive.h says. A kernel that ptxas refuses, or of which it says that `wgmma` is serialised (C75xx), is
+an error, and leaves no archive.
 """
 
 import argparse
@@ -139,7 +140,7 @@ def split(text):
 
 def assemble(ptxas, ptx, folder):
     """Writes the cubin into the folder, under its name in the archive."""
-    name = hashlib.sha256(ptx.encode()).hexdigest()
+    name = hashlib.sha256(ptx.encode()).hexdigest() + ".cubin"
     with tempfile.NamedTemporaryFile("w", suffix=".ptx") as source:
         source.write(ptx)
         source.flush()
@@ -166,9 +167,9 @@ def main():
     chosen = parser.parse_args()
     ptxas = None if chosen.list else find_ptxas(chosen.work)
 
-    # As for whoever calls first: nothing tuned, nothing kept.
+    # As for whoever calls first: nothing tuned, nothing made ahead.
     os.environ.update(
-        FLASHATTN_LIBRARY=str(chosen.library), FLASHATTN_TUNED="0", FLASHATTN_CACHE="off"
+        FLASHATTN_LIBRARY=str(chosen.library), FLASHATTN_TUNED="0", FLASHATTN_KERNELS="off"
     )
     sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python"))
     from flashattn import _kernel, _library
@@ -181,7 +182,7 @@ def main():
         print(*problems, sep="\n")
         return
     if ptxas is None:
-        print(f"make_cubins.py: no ptxas, so none of {len(problems)} kernels is assembled", file=sys.stderr)
+        print(f"make_kernels.py: no ptxas, so none of {len(problems)} kernels is made", file=sys.stderr)
         chosen.output.unlink(missing_ok=True)
         return
 
@@ -189,17 +190,22 @@ def main():
         return split(_kernel.Kernel(problem, CHIP, _library.DEVICE_AUTO, tuned=False).ptx)
 
     with tempfile.TemporaryDirectory(dir=chosen.work) as folder:
+        members, cache = Path(folder, "members"), Path(folder, "cache")
+        members.mkdir()
+        os.environ["FLASHATTN_CACHE"] = str(cache)
         with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
             texts = set(itertools.chain.from_iterable(pool.map(compile_one, problems)))
-            for _ in pool.map(lambda ptx: assemble(ptxas, ptx, Path(folder)), texts):
+            for _ in pool.map(lambda ptx: assemble(ptxas, ptx, members), texts):
                 pass
+        for kept in cache.glob("llvmcache-*"):
+            kept.rename(members / (kept.name.replace("llvmcache-", "") + ".code"))
         part = Path(folder, chosen.output.name)
         # The same members, without times and owners, give the same archive.
-        subprocess.run(["ar", "rcSD", part, *sorted(Path(folder).iterdir())], check=True)
+        subprocess.run(["ar", "rcSD", part, *sorted(members.iterdir())], check=True)
         shutil.copyfile(part, chosen.output.with_suffix(".part"))
         chosen.output.with_suffix(".part").replace(chosen.output)
     size = chosen.output.stat().st_size / 2**20
-    print(f"{chosen.output}: {len(texts)} groups of kernels of {len(problems)} problems, {size:.1f} MiB")
+    print(f"{chosen.output}: {len(problems)} kernels with {len(texts)} cubins, {size:.1f} MiB")
 
 
 if __name__ == "__main__":

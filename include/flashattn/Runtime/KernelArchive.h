@@ -1,0 +1,56 @@
+//===- KernelArchive.h - kernels made ahead ---------------------*- C++ -*-===//
+//
+// To compile a kernel takes all of a first call. An archive (of `ar`) beside the library has it
+// done for the commonest: what the disk cache would keep of a compilation, under its key there and
+// `.code`, and of each PTX the machine code by `ptxas`, under the SHA-256 of the PTX, in
+// hexadecimal, and
+// `.cubin`. So nothing in it is ever out of date: a key is of one build of the library, and what a
+// later one makes otherwise is not in there.
+//
+//===----------------------------------------------------------------------===//
+
+#ifndef FLASHATTN_RUNTIME_KERNELARCHIVE_H
+#define FLASHATTN_RUNTIME_KERNELARCHIVE_H
+
+#include "llvm/ADT/StringMap.h"
+#include "llvm/ADT/StringRef.h"
+#include "llvm/Support/MemoryBuffer.h"
+
+#include <memory>
+#include <string>
+
+namespace mlir::flashattn {
+
+class KernelArchive {
+public:
+  /// That of this process: FLASHATTN_KERNELS, or `flashattn-kernels.a` in the folder of the file
+  /// that this code was loaded from or in the folder `lib` beside that. With `0` or `off`, or where
+  /// there is none, nothing is found in it; one that cannot be read is one warning of the process
+  /// to stderr.
+  static const KernelArchive &get();
+
+  explicit KernelArchive(std::string path);
+
+  /// The member of that name, "" where there is none; stays as long as the archive.
+  llvm::StringRef find(llvm::StringRef name) const;
+  /// The cubin that was made of this text, or "".
+  llvm::StringRef findCubin(llvm::StringRef ptx) const;
+
+  /// "" where there is none to name.
+  const std::string &getPath() const { return path; }
+  /// Why nothing is found; "" where it was read.
+  const std::string &getOffReason() const { return offReason; }
+  size_t size() const { return members.size(); }
+
+  /// Of this process: members that were found.
+  static int64_t getNumFound();
+
+private:
+  std::string path, offReason;
+  std::unique_ptr<llvm::MemoryBuffer> file;
+  llvm::StringMap<llvm::StringRef> members;
+};
+
+} // namespace mlir::flashattn
+
+#endif // FLASHATTN_RUNTIME_KERNELARCHIVE_H
