@@ -102,7 +102,8 @@ static std::string print(ModuleOp module) {
 static std::string printSchedules(ModuleOp module) {
   std::string text;
   module->walk([&](AttentionOpInterface attention) {
-    text += (text.empty() ? "" : "\n") + getScheduleFields(attention.getScheduleAttr());
+    if (ScheduleAttr schedule = attention.getScheduleAttr())
+      text += (text.empty() ? "" : "\n") + getScheduleFields(schedule);
   });
   return text;
 }
@@ -205,7 +206,7 @@ struct Compilation {
   StageTimer &timer;
   /// Who names a GPU gets its texts on any machine.
   bool keepsTexts;
-  /// What of the user's file chose the schedule, "" where there is none.
+  /// The schedules, where one of them is of the user's file.
   std::string tuned;
 
   /// Whether it is for a card, be there one or not.
@@ -269,8 +270,8 @@ static int32_t makeCode(Compilation &compilation, KernelCode &code) {
     isScheduled = true;
     if (stage == PipelineStage::Lowered)
       compilation.timer.end("passes");
-    // A text is a hundred times as long as a kernel's machine code. But when it is made again, the
-    // user's file may be another one.
+    // The others are nine tenths of all that is kept, and can be made again. But by then the user's
+    // file may be another one.
     if (stage == PipelineStage::Scheduled || !compilation.tuned.empty())
       keepStage(code.stages, stage, staged);
   };
@@ -450,11 +451,12 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   compilation.options.chip = kernel->chip;
   compilation.options.forModel = kernel->model != nullptr;
   compilation.options.schedule = options.schedule ? options.schedule : "";
-  if (options.useTuned) {
-    compilation.options.tunedFile = getTunedSchedulesFile();
-    if (auto file = llvm::MemoryBuffer::getFile(compilation.options.tunedFile))
-      compilation.tuned = (*file)->getBuffer().str();
-  }
+  // By what it has for this module, and not by the file: who tunes one shape compiles no other
+  // anew.
+  std::string tunedFile = options.useTuned ? getTunedSchedulesFile() : "";
+  if (compilation.options.schedule.empty() && !tunedFile.empty() &&
+      applyTunedSchedules(*module, *machine, tunedFile) > 0)
+    compilation.tuned = printSchedules(*module);
   compilation.options.vectorWidth = machine->getVectorWidth();
   compilation.options.scheduleOnly = !handle;
   KernelCode code;
