@@ -5,19 +5,15 @@
 //===----------------------------------------------------------------------===//
 
 #include "FakeDriver.h"
+#include "KernelArchiveTest.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Runtime/Executable.h"
-#include "flashattn/Runtime/KernelArchive.h"
 #include "flashattn/Runtime/ParallelFor.h"
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
-#include "llvm/ADT/StringExtras.h"
-#include "llvm/Object/ArchiveWriter.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FileUtilities.h"
-#include "llvm/Support/SHA256.h"
 
 #include <atomic>
 #include <gtest/gtest.h>
@@ -221,69 +217,6 @@ TEST(CUDADevice, LoadsKernelsOnce) {
     for (const char *name : {"a", "b"})
       llvm::cantFail(device->getKernel(kernels, name));
   EXPECT_EQ(loads(), before + 2);
-}
-
-/// What the archive of this process, which main() makes, has a cubin of.
-constexpr StringRef kAssembled[] = {"// assembled\n", "// refused\n"};
-
-std::string assembledPTX(StringRef end) { return (kPTX + end).str(); }
-
-/// An archive with cubins, of which the fake driver reads the first byte.
-std::string makeArchive() {
-  llvm::SmallString<64> path;
-  EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("kernels", "a", path));
-  std::vector<std::string> names;
-  for (StringRef end : kAssembled)
-    names.push_back(llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(assembledPTX(end))),
-                                /*LowerCase=*/true) +
-                    ".cubin");
-  std::vector<llvm::NewArchiveMember> members;
-  for (const std::string &name : names)
-    members.emplace_back(llvm::MemoryBufferRef("\x7f"
-                                               "ELF of nothing",
-                                               name));
-  llvm::cantFail(llvm::writeArchive(path, members, llvm::SymtabWritingMode::NoSymtab,
-                                    llvm::object::Archive::K_GNU, /*Deterministic=*/true,
-                                    /*Thin=*/false));
-  return path.str().str();
-}
-
-TEST(CUDADevice, LoadsMachineCodeMadeAhead) {
-  auto *loads = getFake<int()>("fakeCUDALoads"), *cubins = getFake<int()>("fakeCUDACubinLoads");
-  auto device = llvm::cantFail(createCUDADevice(0));
-  ASSERT_EQ(KernelArchive::get().getOffReason(), "");
-  EXPECT_EQ(KernelArchive::get().size(), std::size(kAssembled));
-  EXPECT_EQ(KernelArchive::get().findCubin(kPTX), "");
-  int before = loads(), cubinsBefore = cubins();
-  auto load = [&](StringRef ptx) {
-    return message(device->getKernel(llvm::cantFail(device->addKernels(ptx)), "k"));
-  };
-  EXPECT_EQ(load(assembledPTX(kAssembled[0])), "no error");
-  EXPECT_EQ(loads() - before, 1);
-  EXPECT_EQ(cubins() - cubinsBefore, 1);
-  // What the driver refuses it compiles, and so what the archive has not.
-  ScopedEnv refuses("FAKE_CUDA_CUBINS", "0");
-  EXPECT_EQ(load(assembledPTX(kAssembled[1])), "no error");
-  EXPECT_EQ(load((kPTX + "// not assembled\n").str()), "no error");
-  EXPECT_EQ(loads() - before, 3);
-  EXPECT_EQ(cubins() - cubinsBefore, 1);
-}
-
-TEST(KernelArchive, SaysWhyNothingIsFound) {
-  EXPECT_EQ(KernelArchive("/nowhere/kernels.a").getOffReason(), "No such file or directory");
-  llvm::SmallString<64> path;
-  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("kernels", "a", path));
-  llvm::FileRemover remover(path);
-  EXPECT_EQ(KernelArchive(path.str().str()).getOffReason(), "file too small to be an archive");
-  // One that lacks its end.
-  auto whole = llvm::MemoryBuffer::getFile(std::getenv("FLASHATTN_KERNELS"));
-  ASSERT_TRUE(whole);
-  std::error_code error;
-  llvm::raw_fd_ostream(path, error) << (*whole)->getBuffer().drop_back(40);
-  KernelArchive cut(path.str().str());
-  EXPECT_NE(cut.getOffReason(), "");
-  EXPECT_EQ(cut.size(), 0u);
-  EXPECT_EQ(cut.findCubin(assembledPTX(kAssembled[0])), "");
 }
 
 TEST(CUDADevice, LoadsKernelsInACapture) {
@@ -652,7 +585,7 @@ int main(int argc, char **argv) {
   setenv("FLASHATTN_CUDA_DRIVER", FLASHATTN_FAKECUDA, 1);
   initializeBackEnds();
   ::testing::InitGoogleTest(&argc, argv);
-  std::string archive = makeArchive();
+  std::string archive = makeKernelArchive();
   llvm::FileRemover remover(archive);
   setenv("FLASHATTN_KERNELS", archive.c_str(), 1);
   return RUN_ALL_TESTS();

@@ -70,11 +70,27 @@ def take_operands(fields):
 
 
 def shape_modules():
-    """Every shape and feature of the benchmark."""
+    """Every shape and feature of the benchmark, as `flashattn.attention` compiles it on a GPU."""
     shapes = json.loads((PACKAGE / "shapes.json").read_text())
     for shape in shapes + _bench_features.with_features(shapes):
-        problem = _bench_features.problem_of(shape, is_cpu=False)
-        yield f"shape {shape['name']}", _module.make_module(problem)
+        queries = _module.few_queries(shape["Nq"], is_cpu=False)
+        operand = {
+            "bias": _module.Operand(
+                "bias", shape["dtype"], "BHNK", (True, False, False, False), has_aligned_rows=True
+            ),
+            "keep": _module.Operand(
+                "keep", "i1", "BHNK", (True, True, False, False), has_aligned_rows=True
+            ),
+        }.get(shape.get("feature"))
+        options = _bench_features.options_of(shape, None, None)
+        score_mod = options.get("score_mod")
+        problem = _module.Problem(
+            shape["dtype"], shape["D"], shape["D"], _bench_features.mask_of(shape),
+            heads=_module.grouped_heads(shape["Hq"], shape["Hkv"], queries, is_cpu=False),
+            queries=queries, operands=(operand,) if operand else (),
+            softcap=options.get("softcap"), score_mod=score_mod and _trace.text_of(score_mod),
+        )  # fmt: skip
+        yield f"shape {shape['name']}", _module.make_module(_module.widen(problem, is_cpu=False))
 
 
 def problems():

@@ -1,0 +1,88 @@
+//===- KernelArchiveTest.cpp - kernels made ahead ---------------------------===//
+
+#include "KernelArchiveTest.h"
+#include "FakeDriver.h"
+#include "flashattn/Runtime/Device.h"
+#include "flashattn/Runtime/KernelArchive.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Object/ArchiveWriter.h"
+#include "llvm/Support/FileSystem.h"
+#include "llvm/Support/FileUtilities.h"
+#include "llvm/Support/SHA256.h"
+
+#include <gtest/gtest.h>
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using llvm::StringRef;
+
+namespace {
+
+constexpr StringRef kPTX = ".version 7.0\n.target sm_80\n.address_size 64\n// of an archive\n";
+/// What the archive of this process has a cubin of.
+constexpr StringRef kAssembled[] = {"// assembled\n", "// refused\n"};
+
+std::string assembledPTX(StringRef end) { return (kPTX + end).str(); }
+
+} // namespace
+
+std::string makeKernelArchive() {
+  llvm::SmallString<64> path;
+  EXPECT_FALSE(llvm::sys::fs::createTemporaryFile("kernels", "a", path));
+  std::vector<std::string> names;
+  for (StringRef end : kAssembled)
+    names.push_back(llvm::toHex(llvm::SHA256::hash(llvm::arrayRefFromStringRef(assembledPTX(end))),
+                                /*LowerCase=*/true) +
+                    ".cubin");
+  std::vector<llvm::NewArchiveMember> members;
+  for (const std::string &name : names)
+    members.emplace_back(llvm::MemoryBufferRef("\x7f"
+                                               "ELF of nothing",
+                                               name));
+  llvm::cantFail(llvm::writeArchive(path, members, llvm::SymtabWritingMode::NoSymtab,
+                                    llvm::object::Archive::K_GNU, /*Deterministic=*/true,
+                                    /*Thin=*/false));
+  return path.str().str();
+}
+
+namespace {
+
+TEST(CUDADevice, LoadsMachineCodeMadeAhead) {
+  auto *loads = getFake<int()>("fakeCUDALoads"), *cubins = getFake<int()>("fakeCUDACubinLoads");
+  auto device = llvm::cantFail(createCUDADevice(0));
+  ASSERT_EQ(KernelArchive::get().getOffReason(), "");
+  EXPECT_EQ(KernelArchive::get().size(), std::size(kAssembled));
+  EXPECT_EQ(KernelArchive::get().findCubin(kPTX), "");
+  int before = loads(), cubinsBefore = cubins();
+  auto load = [&](StringRef ptx) {
+    return message(device->getKernel(llvm::cantFail(device->addKernels(ptx)), "k"));
+  };
+  EXPECT_EQ(load(assembledPTX(kAssembled[0])), "no error");
+  EXPECT_EQ(loads() - before, 1);
+  EXPECT_EQ(cubins() - cubinsBefore, 1);
+  // What the driver refuses it compiles, and so what the archive has not.
+  ScopedEnv refuses("FAKE_CUDA_CUBINS", "0");
+  EXPECT_EQ(load(assembledPTX(kAssembled[1])), "no error");
+  EXPECT_EQ(load((kPTX + "// not assembled\n").str()), "no error");
+  EXPECT_EQ(loads() - before, 3);
+  EXPECT_EQ(cubins() - cubinsBefore, 1);
+}
+
+TEST(KernelArchive, SaysWhyNothingIsFound) {
+  EXPECT_EQ(KernelArchive("/nowhere/kernels.a").getOffReason(), "No such file or directory");
+  llvm::SmallString<64> path;
+  ASSERT_FALSE(llvm::sys::fs::createTemporaryFile("kernels", "a", path));
+  llvm::FileRemover remover(path);
+  EXPECT_EQ(KernelArchive(path.str().str()).getOffReason(), "file too small to be an archive");
+  // One that lacks its end.
+  auto whole = llvm::MemoryBuffer::getFile(std::getenv("FLASHATTN_KERNELS"));
+  ASSERT_TRUE(whole);
+  std::error_code error;
+  llvm::raw_fd_ostream(path, error) << (*whole)->getBuffer().drop_back(40);
+  KernelArchive cut(path.str().str());
+  EXPECT_NE(cut.getOffReason(), "");
+  EXPECT_EQ(cut.size(), 0u);
+  EXPECT_EQ(cut.findCubin(assembledPTX(kAssembled[0])), "");
+}
+
+} // namespace
