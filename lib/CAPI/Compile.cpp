@@ -189,6 +189,14 @@ static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &optio
   return FLASHATTN_OK;
 }
 
+/// What modules may be made of.
+static DialectRegistry getRegistry() {
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  registerAllFlashAttnExtensions(registry);
+  return registry;
+}
+
 /// Parses text that may hold anything. Null with diagnostics otherwise.
 static OwningOpRef<ModuleOp> parse(MLIRContext *context, StringRef text) {
   llvm::SourceMgr sources;
@@ -325,10 +333,7 @@ const std::string *capi::getText(const Kernel &kernel, StringRef stage) {
   };
   if (const std::string *text = find())
     return text;
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  registerAllFlashAttnExtensions(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  MLIRContext context(getRegistry(), MLIRContext::Threading::DISABLED);
   std::string errors;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
@@ -424,11 +429,8 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
                     "expected a vector width of at least 0 but got {0}", options.vectorWidth);
   timer.end("device");
 
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  registerAllFlashAttnExtensions(registry);
   // A module is one function: threads would cost more than they bring, and outlive a fork.
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  MLIRContext context(getRegistry(), MLIRContext::Threading::DISABLED);
   Diagnostics diagnostics(&context, options);
   auto machine =
       Machine::get(kernel->chip, options.vectorWidth ? options.vectorWidth : getHostVectorWidth());

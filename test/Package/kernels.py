@@ -2,7 +2,9 @@
 # REQUIRES: bundle, python-package, fakecuda
 # RUN: env FLASHATTN_CUDA_DRIVER=%fakecuda %flashattn_python %s %if ptxas %{ %ptxas %}
 
+import contextlib
 import importlib.util
+import io
 import json
 import os
 import subprocess
@@ -28,11 +30,11 @@ print(_library.get().disk_cache().archive_found)
 """
 
 
-def list_problems():
+def load_maker():
     spec = importlib.util.spec_from_file_location("make_kernels", MAKER)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return set(module.list_problems())
+    return module
 
 
 def make(folder, *arguments, **environment):
@@ -74,7 +76,7 @@ class KernelsTest(unittest.TestCase):
         def ask(problem, device):
             raise Asked(problem)
 
-        listed, driver = list_problems(), _timing._open_driver()
+        listed, driver = set(load_maker().list_problems()), _timing._open_driver()
         shapes = bench.load_shapes()
         for shape, backward in [(shape, False) for shape in shapes] + [
             (shape, True) for shape in bench._bench_backward.with_gradients(shapes)
@@ -135,6 +137,21 @@ class KernelsTest(unittest.TestCase):
             archive.write_bytes(damaged)
             launched, said = call(NARROW, **named)
             self.assertEqual((launched, said), (count, ""))
+
+    def test_without_ptxas(self):
+        maker, said = load_maker(), io.StringIO()
+        with tempfile.TemporaryDirectory() as folder:
+            # One of a build before has nothing for this one.
+            archive = Path(folder, "flashattn-kernels.a")
+            archive.write_text("!<arch>\n")
+            arguments = ["make_kernels.py", f"--library={_library.find()}", f"--output={archive}"]
+            with mock.patch.object(maker, "find_ptxas", return_value=None), mock.patch.dict(
+                os.environ
+            ), mock.patch.object(sys, "argv", [*arguments, f"--work={folder}", "--match=d=192"]):
+                with contextlib.redirect_stderr(said):
+                    maker.main()
+            self.assertFalse(archive.exists())
+        self.assertEqual(said.getvalue(), "make_kernels.py: no ptxas, so none of 8 kernels is made\n")
 
     def test_maker_fails(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -1,11 +1,10 @@
 //===- KernelArchive.h - kernels made ahead ---------------------*- C++ -*-===//
 //
 // To compile a kernel takes all of a first call. An archive (of `ar`) beside the library has it
-// done for the commonest: what the disk cache would keep of a compilation, under its key there and
-// `.code`, and of each PTX the machine code by `ptxas`, under the SHA-256 of the PTX, in
-// hexadecimal, and
-// `.cubin`. So nothing in it is ever out of date: a key is of one build of the library, and what a
-// later one makes otherwise is not in there.
+// done for the commonest: KEY.code is what the disk cache would keep under that key, and HASH.cubin
+// the machine code that `ptxas` made of the PTX with that SHA-256, in hexadecimal. So nothing in it
+// is ever out of date: a key is of one build of the library, and what a later one makes otherwise
+// is not in there.
 //
 //===----------------------------------------------------------------------===//
 
