@@ -889,3 +889,36 @@ func.func @read_huge_part(%t: !tile) {
   %x = hopper.read_tile %t : !tile -> vector<9223372036854775800xf16>
   return
 }
+
+// -----
+
+// Generic text says how many values each operand has.
+func.func @segments(%a: memref<2x64x64xf16, #gpu.address_space<workgroup>>, %b: memref<2x80x64xf16, #gpu.address_space<workgroup>>) {
+  // expected-error @+1 {{expected 1 operand 'b' in 'operandSegmentSizes' but got 0}}
+  %0 = "hopper.wgmma"(%a, %b) <{operandSegmentSizes = array<i32: 1, 1, 0, 0>}> : (memref<2x64x64xf16, #gpu.address_space<workgroup>>, memref<2x80x64xf16, #gpu.address_space<workgroup>>) -> vector<64x80xf32>
+  return
+}
+
+// -----
+
+func.func @segments(%ring: !hopper.ring<3x2x80x64xf16>, %i: index, %map: !hopper.tensor_map<80x64xf16>) {
+  // expected-error @+1 {{expected 1 operand 'ring' in 'operandSegmentSizes' but got 2}}
+  "hopper.ring_put"(%ring, %ring, %i, %map, %i, %i, %i, %i) <{operandSegmentSizes = array<i32: 2, 1, 0, 1, 4, 0>}> : (!hopper.ring<3x2x80x64xf16>, !hopper.ring<3x2x80x64xf16>, index, !hopper.tensor_map<80x64xf16>, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @segments(%s: memref<8x1024xf32, #gpu.address_space<workgroup>>, %i: index) {
+  // expected-error @+1 {{expected 1 operand 'target' in 'operandSegmentSizes' but got 0}}
+  "hopper.add_staged"(%s, %i, %i, %i, %i) <{operandSegmentSizes = array<i32: 1, 0, 4, 0>}> : (memref<8x1024xf32, #gpu.address_space<workgroup>>, index, index, index, index) -> ()
+  return
+}
+
+// -----
+
+func.func @segments(%v: vector<64x128xf32>, %s: memref<8x1024xf32, #gpu.address_space<workgroup>>, %t: memref<?x?x?x128xf32>, %i: index) {
+  // expected-error @+1 {{expected 1 operand 'staging' in 'operandSegmentSizes' but got 0}}
+  "hopper.add_tile"(%v, %t, %i, %i, %i, %i) <{operandSegmentSizes = array<i32: 1, 0, 1, 4, 0>}> : (vector<64x128xf32>, memref<?x?x?x128xf32>, index, index, index, index) -> ()
+  return
+}

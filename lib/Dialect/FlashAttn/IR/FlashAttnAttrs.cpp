@@ -4,6 +4,7 @@
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
+#include "llvm/Support/SaveAndRestore.h"
 #include "llvm/Support/ScopedPrinter.h"
 #include "llvm/Support/Threading.h"
 
@@ -51,7 +52,19 @@ static void printVisibleSet(AsmPrinter &printer, IntegerSetAttr set) {
   printer.printString(text);
 }
 
+/// Masks around the one that this thread reads.
+static thread_local unsigned maskDepth = 0;
+
+static InFlightDiagnostic emitTooDeep(function_ref<InFlightDiagnostic()> emitError) {
+  return emitError() << "expected any_of and all_of in each other at most " << kMaxMaskDepth
+                     << " deep but got more";
+}
+
 static ParseResult parseMasks(AsmParser &parser, ArrayAttr &masks) {
+  // Before the verifier, which sees a mask when all in it is read: each takes a piece of the stack.
+  llvm::SaveAndRestore<unsigned> guard(maskDepth, maskDepth + 1);
+  if (maskDepth > kMaxMaskDepth)
+    return emitTooDeep([&] { return parser.emitError(parser.getCurrentLocation()); });
   SmallVector<Attribute> elements;
   auto parseElement = [&]() -> ParseResult {
     MaskAttrInterface mask;
@@ -109,6 +122,34 @@ void FlashAttnDialect::initialize() {
 //===----------------------------------------------------------------------===//
 // Masks
 //===----------------------------------------------------------------------===//
+
+/// How deep `masks` lie in each other, and how many they are, those in each of them included; no
+/// more is counted than there may be.
+static std::pair<size_t, size_t> measure(ArrayAttr masks) {
+  size_t depth = 0, parts = 0;
+  for (Attribute mask : masks) {
+    auto anyOf = dyn_cast_or_null<AnyOfAttr>(mask);
+    auto allOf = dyn_cast_or_null<AllOfAttr>(mask);
+    ArrayAttr inner = anyOf ? anyOf.getMasks() : allOf ? allOf.getMasks() : ArrayAttr();
+    auto [innerDepth, innerParts] = inner ? measure(inner) : std::pair<size_t, size_t>();
+    depth = std::max(depth, innerDepth);
+    parts += 1 + innerParts;
+    if (parts > kMaxMaskParts)
+      break;
+  }
+  return {depth + 1, parts};
+}
+
+static LogicalResult verifyNesting(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks) {
+  // Aliases make masks that are deeper than their text, and longer: some have no set at all.
+  auto [depth, parts] = measure(masks);
+  if (depth > kMaxMaskDepth)
+    return emitTooDeep(emitError);
+  if (parts > kMaxMaskParts)
+    return emitError() << "expected a mask of at most " << kMaxMaskParts
+                       << " parts, each counted wherever it stands, but got more";
+  return success();
+}
 
 /// The set of pairs where every one of `constraints`, affine expressions over
 /// (p, k)[nq, nk], is at least 0.
@@ -245,9 +286,13 @@ static LogicalResult verifyMasks(function_ref<InFlightDiagnostic()> emitError, A
 }
 
 LogicalResult AnyOfAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks) {
+  if (failed(verifyNesting(emitError, masks)))
+    return failure();
   return verifyMasks(emitError, masks, /*multiply=*/false);
 }
 
 LogicalResult AllOfAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks) {
+  if (failed(verifyNesting(emitError, masks)))
+    return failure();
   return verifyMasks(emitError, masks, /*multiply=*/true);
 }

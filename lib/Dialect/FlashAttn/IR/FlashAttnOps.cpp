@@ -13,105 +13,6 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
-/// An enumeration between the parentheses of its clause: the bare keyword, where the attribute's
-/// own printer would put a space before it.
-template <typename EnumAttrT>
-static ParseResult parseEnumKeyword(OpAsmParser &parser, EnumAttrT &attr) {
-  using Enum = decltype(attr.getValue());
-  SMLoc loc = parser.getCurrentLocation();
-  StringRef keyword;
-  if (failed(parser.parseOptionalKeyword(&keyword)))
-    keyword = "";
-  std::string known;
-  for (uint32_t i = 0; !stringifyEnum(Enum(i)).empty(); ++i) {
-    known += (i ? " or " : "") + stringifyEnum(Enum(i)).str();
-    if (stringifyEnum(Enum(i)) == keyword) {
-      attr = EnumAttrT::get(parser.getContext(), Enum(i));
-      return success();
-    }
-  }
-  return parser.emitError(loc) << "expected " << known << " but got '" << keyword << "'";
-}
-
-template <typename EnumAttrT>
-static void printEnumKeyword(OpAsmPrinter &printer, Operation *, EnumAttrT attr) {
-  printer.printKeywordOrString(stringifyEnum(attr.getValue()));
-}
-
-/// A1: `scale(0.1)` is the attribute, `scale(%x)` the operand.
-static ParseResult parseScaleFactor(OpAsmParser &parser, FloatAttr &scale,
-                                    std::optional<OpAsmParser::UnresolvedOperand> &value) {
-  OpAsmParser::UnresolvedOperand operand;
-  OptionalParseResult parsed = parser.parseOptionalOperand(operand);
-  if (!parsed.has_value())
-    return parser.parseAttribute(scale, parser.getBuilder().getF32Type());
-  value = operand;
-  return *parsed;
-}
-
-static void printScaleFactor(OpAsmPrinter &printer, Operation *, FloatAttr scale, Value value) {
-  if (value)
-    printer << value;
-  else
-    printer.printAttributeWithoutType(scale);
-}
-
-using OperandParse = OpAsmParser::UnresolvedOperand;
-
-/// As many operands as there are names, with their types; a missing one is told from the others by
-/// nothing but their number.
-static ParseResult parseNamedOperands(OpAsmParser &parser, StringRef names,
-                                      ArrayRef<OperandParse *> operands, ArrayRef<Type *> types) {
-  SmallVector<OperandParse> values;
-  SmallVector<Type> theirTypes;
-  SMLoc loc = parser.getCurrentLocation();
-  if (parser.parseOperandList(values))
-    return failure();
-  if (values.size() != operands.size())
-    return parser.emitError(loc) << "expected the " << operands.size() << " operands " << names
-                                 << " but got " << values.size();
-  loc = parser.getCurrentLocation();
-  if (parser.parseColonTypeList(theirTypes))
-    return failure();
-  if (theirTypes.size() != types.size())
-    return parser.emitError(loc) << "expected the types of " << names << ", " << types.size()
-                                 << ", but got " << theirTypes.size();
-  for (auto [operand, value] : llvm::zip(operands, values))
-    *operand = value;
-  for (auto [type, found] : llvm::zip(types, theirTypes))
-    *type = found;
-  return success();
-}
-
-static void printNamedOperands(OpAsmPrinter &printer, ValueRange values) {
-  printer << values << " : " << values.getTypes();
-}
-
-static ParseResult parseGradientInputs(OpAsmParser &parser, OperandParse &q, OperandParse &k,
-                                       OperandParse &v, OperandParse &o, OperandParse &lse,
-                                       OperandParse &dO, Type &qType, Type &kType, Type &vType,
-                                       Type &oType, Type &lseType, Type &dOType) {
-  return parseNamedOperands(parser, "q, k, v, o, lse and d_o", {&q, &k, &v, &o, &lse, &dO},
-                            {&qType, &kType, &vType, &oType, &lseType, &dOType});
-}
-
-template <typename... TypeTs>
-static void printGradientInputs(OpAsmPrinter &printer, Operation *, Value q, Value k, Value v,
-                                Value o, Value lse, Value dO, TypeTs...) {
-  printNamedOperands(printer, {q, k, v, o, lse, dO});
-}
-
-static ParseResult parseGradients(OpAsmParser &parser, OperandParse &dq, OperandParse &dk,
-                                  OperandParse &dv, Type &dqType, Type &dkType, Type &dvType) {
-  return parseNamedOperands(parser, "dq, dk and dv", {&dq, &dk, &dv}, {&dqType, &dkType, &dvType});
-}
-
-template <typename... TypeTs>
-static void printGradients(OpAsmPrinter &printer, Operation *, Value dq, Value dk, Value dv,
-                           TypeTs...) {
-  printNamedOperands(printer, {dq, dk, dv});
-}
-
 /// Memory that is read and written: that of the operands; tensors have none.
 static void getDestinationEffects(
     DestinationStyleOpInterface op,
@@ -132,10 +33,6 @@ static LogicalResult reifyDestinationShapes(DestinationStyleOpInterface op, OpBu
     shapes.push_back(
         tensor::getMixedSizes(builder, op.getLoc(), op.getDpsInits()[result.getResultNumber()]));
   return success();
-}
-
-static void printMask(OpAsmPrinter &printer, Operation *, MaskAttrInterface mask) {
-  printer << mask;
 }
 
 #define GET_OP_CLASSES

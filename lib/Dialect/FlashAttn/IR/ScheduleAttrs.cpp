@@ -57,18 +57,28 @@ struct ScheduleFieldParser {
       return false;
     if (!first && !hasComma && failed(parser.parseOptionalComma())) {
       if (!isOptional)
-        result = parser.parseComma();
+        result = failMissing(name);
       return false;
     }
     hasComma = !first;
-    if (isOptional && failed(parser.parseOptionalKeyword(name)))
+    if (failed(parser.parseOptionalKeyword(name))) {
+      if (!isOptional)
+        result = failMissing(name);
       return false;
-    if (!isOptional)
-      result = parser.parseKeyword(name);
-    if (succeeded(result))
-      result = parser.parseEqual();
+    }
+    result = parser.parseEqual();
     first = hasComma = false;
     return succeeded(result);
+  }
+  ParseResult failMissing(StringRef name) {
+    return parser.emitError(parser.getCurrentLocation())
+           << "expected schedule field '" << name << "', in the fields' order, but got "
+           << readWord();
+  }
+  /// What stands in a field's place.
+  std::string readWord() {
+    StringRef word;
+    return succeeded(parser.parseOptionalKeyword(&word)) ? word.str() : "none";
   }
   void operator()(const FieldInfo &info, int64_t &value) {
     if (begin(info.name, info.leftOut.has_value()))
@@ -106,12 +116,8 @@ struct ScheduleFieldParser {
       return failure();
     if (!hasComma)
       return parser.parseGreater();
-    SMLoc loc = parser.getCurrentLocation();
-    StringRef word;
-    if (failed(parser.parseOptionalKeyword(&word)))
-      word = "none";
-    return parser.emitError(loc)
-           << "expected another field of the schedule, in their order, but got " << word;
+    return parser.emitError(parser.getCurrentLocation())
+           << "expected another field of the schedule, in their order, but got " << readWord();
   }
 };
 

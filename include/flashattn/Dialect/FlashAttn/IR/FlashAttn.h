@@ -8,6 +8,7 @@
 #define FLASHATTN_DIALECT_FLASHATTN_IR_FLASHATTN_H
 
 #include "flashattn/Dialect/FlashAttn/IR/ScheduleFields.h"
+#include "flashattn/Dialect/OperandSegments.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/BuiltinTypes.h"
@@ -52,6 +53,9 @@ constexpr int64_t kMaxMaskCoefficient = int64_t(1) << 31;
 
 /// Most integer sets a mask may expand to (`all_of` multiplies them).
 constexpr size_t kMaxVisibleSets = 64;
+
+/// Most masks that lie in each other, and that one is made of, each counted wherever it stands.
+constexpr size_t kMaxMaskDepth = 64, kMaxMaskParts = 4096;
 
 /// Reads a mask: an attribute of any dialect, one of this dialect's without `#flashattn.` before
 /// its name, or an affine_set, which is its set.

@@ -8,6 +8,7 @@ include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "mlir/Interfaces/TilingInterface.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
+include "flashattn/Dialect/OperandSegments.td"
 
 def FlashAttn_Shaped : Type<Or<[AnyRankedTensor.predicate, AnyNon0RankedMemRef.predicate]>,
                             "ranked tensor or memref", "::mlir::ShapedType">;
@@ -19,7 +20,8 @@ class FlashAttn_DestinationOp<string mnemonic, list<Trait> traits = []>
         DeclareOpInterfaceMethods<FlashAttn_KernelOpInterface>,
         DeclareOpInterfaceMethods<MemoryEffectsOpInterface>,
         DeclareOpInterfaceMethods<ReifyRankedShapedTypeOpInterface, ["reifyResultShapes"]>,
-        AttrSizedOperandSegments] # traits> {
+        OperandSegments] # traits> {
+  code segments = OperandSegmentsOf<arguments>.declaration;
   /// To stand in the extraClassDeclaration of ops that write `o` and `lse`.
   code destinationDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
@@ -104,6 +106,10 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       that names them.
     - M7: `mask`, `keep`, `kv_len` and `bias` compose; none is dropped for another.
 
+    Its clauses stand in any order, each once, and print in this one: `mask`, `scale`, `softcap`,
+    `align`, `layout`, `schedule`, `ins`, `bias`, `keep`, `sink_logits`, `kv_len`, `offset`,
+    `score_mod`, `outs`. All but `ins` and `outs` may be left out.
+
     On tensors the op has upstream's `ShardingInterface`. Batches, heads and queries are cut freely:
     query heads follow their key/value heads (A4), but for a single one, which every process then
     has, and each shard has its own positions (A3). Keys are cut where the mask goes by `p - k` alone:
@@ -153,21 +159,8 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
   // None or one: upstream's patterns cannot clone an op with an empty region.
   let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
 
-  let assemblyFormat = [{
-    (`mask` `(` custom<Mask>($mask)^ `)`)? (`scale` `(` custom<ScaleFactor>($scale, $scaleValue)^ `)`)? (`softcap` `(` $softcap^ `)`)?
-    (`align` `(` custom<EnumKeyword>($align)^ `)`)?
-    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`schedule` `(` $schedule^ `)`)?
-    `ins` `(` $q `,` $k `,` $v `:` type($q) `,` type($k) `,` type($v) `)`
-    (`bias` `(` $bias^ `:` type($bias) `)`)? (`keep` `(` $keep^ `:` type($keep) `)`)?
-    (`sink_logits` `(` $sinkLogits^ `:` type($sinkLogits) `)`)?
-    (`kv_len` `(` $kvLen^ `:` type($kvLen) `)`)?
-    (`offset` `(` $offset^ `)`)?
-    (`score_mod` $scoreMods^)?
-    `outs` `(` $oInit (`,` $lseInit^)? `:` type($oInit) (`,` type($lseInit)^)? `)`
-    attr-dict (`->` type($results)^)?
-  }];
-
-  let extraClassDeclaration = destinationDeclaration # [{
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = segments # destinationDeclaration # [{
     /// What is read of each query head beside `q`, as messages name it; empty where nothing is. With
     /// the keys in several parts the sinks do not count: who merges the parts reads them.
     ::llvm::StringRef findInputOfHeads(bool inParts);
@@ -226,6 +219,9 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
       its `d_lse` counts nothing. Keys at or past `kv_len` have zero gradients.
     - B8: gradients are written in the operands' types; sums are f32.
 
+    Its clauses are those of the forward op, in any order, and `deterministic`, `d_lse`, `d_bias` and
+    `d_sink_logits`.
+
     On tensors the op has upstream's `ShardingInterface`, as the forward op does; a gradient that sums
     over what is cut is reduced over those processes, in f32.
 
@@ -259,27 +255,8 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
   // None or one: upstream's patterns cannot clone an op with an empty region.
   let regions = (region VariadicRegion<SizedRegion<1>>:$scoreMods);
 
-  let assemblyFormat = [{
-    (`mask` `(` custom<Mask>($mask)^ `)`)? (`scale` `(` custom<ScaleFactor>($scale, $scaleValue)^ `)`)? (`softcap` `(` $softcap^ `)`)?
-    (`align` `(` custom<EnumKeyword>($align)^ `)`)?
-    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`deterministic` $deterministic^)?
-    (`schedule` `(` $schedule^ `)`)?
-    `ins` `(` custom<GradientInputs>($q, $k, $v, $o, $lse, $dO, type($q), type($k), type($v),
-      type($o), type($lse), type($dO)) `)`
-    (`d_lse` `(` $dLse^ `:` type($dLse) `)`)?
-    (`bias` `(` $bias^ `:` type($bias) `)`)? (`keep` `(` $keep^ `:` type($keep) `)`)?
-    (`sink_logits` `(` $sinkLogits^ `:` type($sinkLogits) `)`)?
-    (`kv_len` `(` $kvLen^ `:` type($kvLen) `)`)?
-    (`offset` `(` $offset^ `)`)?
-    (`score_mod` $scoreMods^)?
-    `outs` `(` custom<Gradients>($dqInit, $dkInit, $dvInit, type($dqInit), type($dkInit),
-      type($dvInit)) `)`
-    (`d_bias` `(` $dBiasInit^ `:` type($dBiasInit) `)`)?
-    (`d_sink_logits` `(` $dSinkLogitsInit^ `:` type($dSinkLogitsInit) `)`)?
-    attr-dict (`->` type($results)^)?
-  }];
-
-  let extraClassDeclaration = [{
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = segments # [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return ::mlir::MutableOperandRange(getOperation(), getDqInitMutable().getOperandNumber(),
                                          3 + (getDBiasInit() ? 1 : 0) +
@@ -311,6 +288,8 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
     - A6: a part in which the row saw no key has `o_s = 0` and `lse_s = -inf`, and weight 0. Where
       all of them are such, `o = 0` and `lse = -inf`, or the sink's logit.
 
+    Its clauses stand in any order: `layout`, `ins`, `sink_logits`, `outs`.
+
     Example:
 
     ```mlir
@@ -326,15 +305,8 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
                                          "::mlir::flashattn::Layout::BHSD">:$layout);
   let results = (outs Variadic<AnyRankedTensor>:$results);
 
-  let assemblyFormat = [{
-    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)?
-    `ins` `(` $oParts `,` $lseParts `:` type($oParts) `,` type($lseParts) `)`
-    (`sink_logits` `(` $sinkLogits^ `:` type($sinkLogits) `)`)?
-    `outs` `(` $oInit (`,` $lseInit^)? `:` type($oInit) (`,` type($lseInit)^)? `)`
-    attr-dict (`->` type($results)^)?
-  }];
-
-  let extraClassDeclaration = destinationDeclaration # [{
+  let hasCustomAssemblyFormat = 1;
+  let extraClassDeclaration = segments # destinationDeclaration # [{
     /// Dimension of heads and of sequence in `o`.
     unsigned getHeadDim() { return getLayout() == Layout::BHSD ? 1 : 2; }
     unsigned getSeqDim() { return getLayout() == Layout::BHSD ? 2 : 1; }
@@ -364,6 +336,8 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
     after. `flashattn-raise-linalg` makes it of these. All sizes but Dv, a multiple of 8, may be
     dynamic.
 
+    Its clauses stand in any order: `layout`, `schedule`, `ins`, `outs`.
+
     Example:
 
     ```mlir
@@ -378,12 +352,7 @@ def FlashAttn_ProjectOp : Op<FlashAttn_Dialect, "project", [
                        OptionalAttr<FlashAttn_ScheduleAttr>:$schedule);
   let results = (outs Variadic<AnyRankedTensor>:$results);
 
-  let assemblyFormat = [{
-    (`layout` `(` custom<EnumKeyword>($layout)^ `)`)? (`schedule` `(` $schedule^ `)`)?
-    `ins` `(` $o `,` $w `:` type($o) `,` type($w) `)`
-    `outs` `(` $pInit `:` type($pInit) `)` attr-dict (`->` type($results)^)?
-  }];
-
+  let hasCustomAssemblyFormat = 1;
   let extraClassDeclaration = [{
     ::mlir::MutableOperandRange getDpsInitsMutable() {
       return ::mlir::MutableOperandRange(getOperation(), getPInitMutable().getOperandNumber(), 1);

@@ -9,11 +9,13 @@ include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/ControlFlowInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "flashattn/Dialect/FlashAttn/IR/FlashAttnAttrs.td"
+include "flashattn/Dialect/OperandSegments.td"
 
 def FlashAttn_TileVector : VectorOfAnyRankOf<[AnyFloat, AnyInteger, Index]>;
 
 class FlashAttn_ProgramLevelOp<string mnemonic, list<Trait> traits = []>
     : Op<FlashAttn_Dialect, mnemonic, traits> {
+  code segments = OperandSegmentsOf<arguments>.declaration;
   let hasVerifier = 1;
 }
 
@@ -135,7 +137,7 @@ class FlashAttn_TileAccessOp<string mnemonic, list<Trait> traits>
 }
 
 def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
-    MemoryEffects<[MemRead]>, AttrSizedOperandSegments]> {
+    MemoryEffects<[MemRead]>, OperandSegments]> {
   let summary = "a tile of a memref";
   let description = [{
     Reads the tile at `indices`, one for each dimension of `source`. The value's rows and columns go
@@ -188,7 +190,7 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     build($_builder, $_state, tile, source, indices, below, /*cuts=*/::mlir::ValueRange(),
           /*skips=*/::mlir::ValueRange(), dims, shape, inBounds, ones);
   }]>];
-  let extraClassDeclaration = accessDeclaration # [{
+  let extraClassDeclaration = segments # accessDeclaration # [{
     /// Rows that follow each other in memory, whatever is cut: as many as a swizzle's period has.
     static constexpr int64_t kPieceRows = 8;
     /// Columns behind the memref's that `ones` adds: as few as products come with.
@@ -233,7 +235,7 @@ def FlashAttn_StoreTileOp : FlashAttn_TileAccessOp<"store_tile", [MemoryEffects<
 def FlashAttn_Adjacent : ConfinedAttr<I64Attr, [IntPositivePowerOf2, IntMaxValue<4>]>;
 
 def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
-    MemoryEffects<[MemRead, MemWrite]>, AttrSizedOperandSegments]> {
+    MemoryEffects<[MemRead, MemWrite]>, OperandSegments]> {
   let summary = "add a tile to what other programs add to as well";
   let description = [{
     Adds the tile to that at `indices` of `target`, whose last two dimensions have rows in whole tiles
@@ -271,6 +273,7 @@ def FlashAttn_AddTileOp : FlashAttn_ProgramLevelOp<"add_tile", [
     $tile `to` $target `[` $indices `]` `parts` $parts (`adjacent` $adjacent^)?
     (`order` $order^ `:` type($order))? (`turn` $turn^)? attr-dict `:` type($tile) `,` type($target)
   }];
+  let extraClassDeclaration = segments;
 }
 
 def FlashAttn_LoadAddedOp : FlashAttn_ProgramLevelOp<"load_added", [MemoryEffects<[MemRead]>]> {
@@ -332,7 +335,7 @@ def FlashAttn_AwaitAddedOp : FlashAttn_CountedOp<"await_added"> {
 //===----------------------------------------------------------------------===//
 
 def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
-    RecursiveMemoryEffects, AttrSizedOperandSegments,
+    RecursiveMemoryEffects, OperandSegments,
     SingleBlockImplicitTerminator<"TileYieldOp">]> {
   let summary = "a loop over the tiles of some intervals";
   let description = [{
@@ -375,7 +378,7 @@ def FlashAttn_TileLoopOp : FlashAttn_ProgramLevelOp<"tile_loop", [
     OpBuilder<(ins "::mlir::ValueRange":$bounds, "::mlir::Value":$list,
                    "::mlir::ValueRange":$listIndices, "::mlir::Value":$when,
                    "::mlir::ValueRange":$inits, CArg<"::mlir::Value", "{}">:$rounds)>];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = segments # [{
     static constexpr unsigned kBoundsPerInterval = 4;
     ::mlir::Block *getBody() { return &getRegion().front(); }
     unsigned getNumIntervals() { return getBounds().size() / kBoundsPerInterval; }
@@ -444,7 +447,7 @@ def FlashAttn_TileMaskOp : FlashAttn_ProgramLevelOp<"tile_mask", [
 //===----------------------------------------------------------------------===//
 
 def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
-    RecursiveMemoryEffects, IsolatedFromAbove, SingleBlock, AttrSizedOperandSegments,
+    RecursiveMemoryEffects, IsolatedFromAbove, SingleBlock, OperandSegments,
     AllTypesMatch<["old", "base"]>, AllTypesMatch<["scores", "weights"]>,
     RangedTypesMatchWith<"results are as the values", "values", "rescaled", "$_self">]> {
   let summary = "the weights of a tile's scores, and what was summed before against the same base";
@@ -501,7 +504,7 @@ def FlashAttn_WeightsOp : FlashAttn_ProgramLevelOp<"weights", [
   let builders = [
     OpBuilder<(ins "::mlir::Value":$scores, "::mlir::Value":$old, "::mlir::Value":$factor,
                    "::mlir::FloatAttr":$growth, "int64_t":$lanes, "::mlir::ValueRange":$values)>];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = segments # [{
     /// Has the scores judged, and no region.
     void dropAgain();
   }];

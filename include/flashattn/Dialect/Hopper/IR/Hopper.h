@@ -7,6 +7,7 @@
 #ifndef FLASHATTN_DIALECT_HOPPER_IR_HOPPER_H
 #define FLASHATTN_DIALECT_HOPPER_IR_HOPPER_H
 
+#include "flashattn/Dialect/OperandSegments.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"
 #include "mlir/IR/BuiltinTypes.h"
 #include "mlir/IR/Dialect.h"

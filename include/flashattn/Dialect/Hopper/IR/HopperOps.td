@@ -6,8 +6,10 @@ include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/InferTypeOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 include "flashattn/Dialect/Hopper/IR/HopperDialect.td"
+include "flashattn/Dialect/OperandSegments.td"
 
 class Hopper_Op<string mnemonic, list<Trait> traits> : Op<Hopper_Dialect, mnemonic, traits> {
+  code segments = OperandSegmentsOf<arguments>.declaration;
   let hasVerifier = 1;
 }
 
@@ -279,7 +281,7 @@ def Hopper_RingInitOp : Hopper_RingOp<"ring_init"> {
   let assemblyFormat = "$ring `,` $consumers attr-dict `:` type($ring)";
 }
 
-def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [AttrSizedOperandSegments]> {
+def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [OperandSegments]> {
   let summary = "bring the tile of a step";
   let description = [{
     Waits until all consumers have released the tile that was in its place, and begins the
@@ -322,7 +324,7 @@ def Hopper_RingPutOp : Hopper_RingOp<"ring_put", [AttrSizedOperandSegments]> {
     (`beside` $beside^)? (`panels` $panels^)? attr-dict
     `:` type($ring) `,` type($map)
   }];
-  let extraClassDeclaration = ringDeclaration # [{
+  let extraClassDeclaration = segments # ringDeclaration # [{
     TensorMapType getMapType() { return ::llvm::cast<TensorMapType>(getMap().getType()); }
   }];
 }
@@ -486,7 +488,7 @@ def Hopper_F32Vector : VectorOfAnyRankOf<[F32]>;
 def Hopper_WgmmaA : AnyTypeOf<[AnyMemRef, Hopper_F16Vector]>;
 def Hopper_Accumulator : VectorOfAnyRankOf<[F16, BF16, F32]>;
 
-def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [AttrSizedOperandSegments]> {
+def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [OperandSegments]> {
   let summary = "issue a product of a warpgroup";
   let description = [{
     Begins `d = a * b^T`, or with an accumulator `d = acc + a * b^T`, as one group of
@@ -531,7 +533,7 @@ def Hopper_WgmmaOp : Hopper_OrderedOp<"wgmma", [AttrSizedOperandSegments]> {
     (`transposed` $transposed^)? (`depth` `(` $depth^ `)`)? attr-dict
     `:` custom<WgmmaTypes>(type($a), type($first), type($b), type($acc), type($d))
   }];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = segments # [{
     /// N, the columns of the result.
     int64_t getColumns();
     /// The length of the contraction: `depth`, or all columns of `a`.
@@ -684,7 +686,7 @@ def Hopper_StageTileOp : Hopper_OrderedOp<"stage_tile"> {
   }];
 }
 
-def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged", [AttrSizedOperandSegments]> {
+def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged", [OperandSegments]> {
   let summary = "add to global memory what is staged";
   let description = [{
     Begins a copy of each warp, which adds what the warp of number `warp` has staged to `target`.
@@ -700,6 +702,7 @@ def Hopper_AddStagedOp : Hopper_OrderedOp<"add_staged", [AttrSizedOperandSegment
   }];
   let arguments = (ins AnyMemRef:$staging, AnyMemRef:$target, Variadic<Index>:$indices,
                        Optional<Index>:$warp);
+  let extraClassDeclaration = segments;
   let assemblyFormat = [{
     $staging `to` $target `[` $indices `]` (`warp` $warp^)? attr-dict
     `:` type($staging) `,` type($target)
@@ -820,7 +823,7 @@ def Hopper_ClearOp : Hopper_OrderedOp<"clear"> {
   }];
 }
 
-def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> {
+def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [OperandSegments]> {
   let summary = "add a tile to global memory asynchronously";
   let description = [{
     `flashattn.add_tile` by way of `staging` in shared memory, memref<W x E x f32> of E elements for
@@ -844,7 +847,7 @@ def Hopper_AddTileOp : Hopper_OrderedOp<"add_tile", [AttrSizedOperandSegments]> 
     $value `through` $staging `to` $target `[` $indices `]` (`warp` $warp^)? attr-dict
     `:` type($value) `,` type($staging) `,` type($target)
   }];
-  let extraClassDeclaration = [{
+  let extraClassDeclaration = segments # [{
     /// How the part of a thread, the op's value, goes through the staging.
     ::llvm::SmallVector<::mlir::flashattn::hopper::StagedStep> getStagedSteps();
   }];

@@ -1,0 +1,33 @@
+#ifndef FLASHATTN_OPERAND_SEGMENTS_TD
+#define FLASHATTN_OPERAND_SEGMENTS_TD
+
+include "mlir/IR/OpBase.td"
+
+def CheckedOperandSegments
+    : NativeOpTrait<"CheckedOperandSegments", [AttrSizedOperandSegments]>, StructuralOpTrait {
+  let cppNamespace = "::mlir::flashattn";
+}
+
+/// The trait of an op that has several optional or variadic operands, in place of
+/// AttrSizedOperandSegments. It needs `OperandSegmentsOf<arguments>.declaration` in the op's
+/// extraClassDeclaration.
+def OperandSegments : TraitList<[AttrSizedOperandSegments, CheckedOperandSegments]>;
+
+class OperandSegmentsOf<dag arguments> {
+  // An operand is a type constraint, or a variable (`Arg`) that has one; attributes are neither.
+  list<string> names = !foldl([]<string>, !range(!size(arguments)), all, i, !listconcat(all,
+      !foreach(constraint,
+               !listconcat(!filter(c, [!getdagarg<TypeConstraint>(arguments, i)], !initialized(c)),
+                           !foreach(v, !filter(w, [!getdagarg<OpVariable>(arguments, i)],
+                                               !initialized(w)),
+                                    !cast<TypeConstraint>(v.constraint))),
+               !if(!or(!isa<Optional>(constraint), !isa<Variadic>(constraint)), "",
+                   !getdagname(arguments, i)))));
+  code declaration = [{
+    /// A name for each segment of the operands, empty where it may have any number of them.
+    static constexpr ::llvm::StringLiteral requiredOperands[] = {"}] #
+      !interleave(names, "\", \"") # [{"};
+  }];
+}
+
+#endif // FLASHATTN_OPERAND_SEGMENTS_TD
