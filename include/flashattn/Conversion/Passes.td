@@ -248,8 +248,9 @@ def ConvertFlashAttnKernelsToGPU : Pass<"convert-flashattn-kernels-to-gpu"> {
 def DropDependentLaunch : Pass<"flashattn-drop-dependent-launch"> {
   let summary = "kernels that start one after the other, for GPUs on which they cannot overlap";
   let description = [{
-    Erases `flashattn.launch_dependents` and `flashattn.wait_prerequisite_grids`: before sm_90 a
-    kernel starts when the one before it has ended.
+    Erases `flashattn.launch_dependents` and `flashattn.wait_prerequisite_grids`, and the instruction
+    that they become, `nvvm.griddepcontrol`, which a user's kernel may have: before sm_90 a kernel
+    starts when the one before it has ended.
 
     Example: test/Conversion/KernelsToGPU/drop-dependent-launch.mlir
   }];

@@ -3,6 +3,7 @@
 #include "Kernels.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/Program/Kernels.h"
+#include "mlir/Dialect/LLVMIR/NVVMDialect.h"
 
 namespace mlir::flashattn {
 #define GEN_PASS_DEF_CONVERTFLASHATTNKERNELSTOGPU
@@ -43,7 +44,7 @@ struct ConvertFlashAttnKernelsToGPUPass
 struct DropDependentLaunchPass : flashattn::impl::DropDependentLaunchBase<DropDependentLaunchPass> {
   void runOnOperation() override {
     getOperation()->walk([](Operation *op) {
-      if (isa<LaunchDependentsOp, WaitPrerequisiteGridsOp>(op))
+      if (isa<LaunchDependentsOp, WaitPrerequisiteGridsOp, NVVM::GriddepcontrolOp>(op))
         op->erase();
     });
   }

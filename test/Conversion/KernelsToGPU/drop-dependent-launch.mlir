@@ -1,4 +1,10 @@
 // RUN: flash-opt %s -flashattn-drop-dependent-launch | FileCheck %s
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_80 --emit=ptx | FileCheck %s --check-prefix=PTX
+
+// PTX: .target sm_80
+// PTX-NOT: griddepcontrol
+// PTX: .entry own
+// PTX-NOT: griddepcontrol
 
 // CHECK-LABEL: func @kernels
 // CHECK: gpu.launch
@@ -21,4 +27,16 @@ func.func @kernels(%n: index, %m: memref<?xf32>) {
     gpu.terminator
   }
   return
+}
+
+// A user's kernel, which LLVM has no code for before sm_90.
+
+// CHECK-LABEL: gpu.func @own
+// CHECK-NEXT: gpu.return
+gpu.module @own_kernels {
+  gpu.func @own() kernel {
+    nvvm.griddepcontrol launch_dependents
+    nvvm.griddepcontrol wait
+    gpu.return
+  }
 }
