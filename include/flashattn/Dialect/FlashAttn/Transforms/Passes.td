@@ -79,11 +79,15 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
     division before or behind the second product, guards for rows without a key, f32 around operands
     of 16 bits. Of `f` the op takes scale, cap, bias and mask; query heads that share a key head by
     a broadcast share it in the op. A factor of the scores that is known at run time alone may be 0 or
-    less, which `scale` may not: unless it is a reciprocal root, a `score_mod` multiplies by it.
+    less, which `scale` may not: unless it is a reciprocal root, a `score_mod` multiplies by it. One of
+    each query or each key multiplies these before.
 
-    A mask that is computed from positions, or is a matrix of constants in the shape of a band,
-    becomes a set; another condition becomes `keep`, and what else is added a `bias`. Hidden scores
-    that are a finite number are taken for hidden where every query sees a key; else the ops stay.
+    A mask that is computed from positions, also by way of numbers that are 0 or 1, or is a matrix of
+    constants in the shape of a band, becomes a set, where no integer of it may wrap. Another
+    condition that selects minus infinity becomes `keep`, and so does one that selects a low number,
+    where constants and positions leave each row a key; where they do not, the ops stay. Rows that
+    data hide by a low number give 0 in place of the mean of the values, which the remark then says.
+    What is added is a `bias`, with no summand left out, rounded as the ops round it.
 
     Nothing is raised of which something else reads scores or probabilities. A remark, of the
     category `flashattn-raise-attention`, stands at the op that was in the way of what is nearly an

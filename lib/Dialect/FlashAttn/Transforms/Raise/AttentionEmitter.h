@@ -17,7 +17,9 @@ public:
   AttentionEmitter(RewriterBase &rewriter, TensorExprs &exprs, const AttentionMatch &match,
                    const RaisedMask &mask, NearMiss &miss)
       : rewriter(rewriter), exprs(exprs), match(match), mask(mask), miss(miss),
-        loc(match.result.getLoc()), context(rewriter.getContext()) {}
+        loc(match.result.getLoc()), context(rewriter.getContext()), biases(match.biases) {
+    llvm::append_range(biases, mask.biases);
+  }
 
   bool run();
 
@@ -42,6 +44,7 @@ private:
   Value emitIndex(OpBuilder &b, AffineExpr expr, llvm::function_ref<Value(unsigned)> digits);
   Value reshape(Value value, ArrayRef<int64_t> shape);
   Value convert(Value value, Type element);
+  Value makeFactors(Element *operand, bool isKeys, const Roles &roles);
   Value makeBias();
   Value makeKeep();
   Value makeSink();
@@ -67,6 +70,7 @@ private:
   NearMiss &miss;
   Location loc;
   MLIRContext *context;
+  SmallVector<Term> biases;
   /// What a score_mod adds, or subtracts.
   SmallVector<Term> scoreMods;
   /// Factors of the run time, behind the cap and before it, that a score_mod multiplies by.

@@ -17,8 +17,6 @@ using namespace mlir::flashattn;
 /// Of what a score or a probability is made at most, in parts that are used once each.
 static constexpr unsigned mostParts = 128;
 
-static bool isExponential(Element *x) { return x->is("math.exp") || x->is("math.exp2"); }
-
 bool AttentionMatcher::fail(Operation *at, const Twine &expected, const Twine &found) {
   if (!miss.op)
     miss = {at, expected.str(), found.str()};
@@ -57,12 +55,23 @@ bool AttentionMatcher::isView(Operation *user, Value source) {
          (isa<arith::DivFOp, arith::MulFOp>(last) && linalgOp.getNumDpsInputs() == 2);
 }
 
-/// What a reduction along the keys reduces, at the key of the match; null where that is not known.
-Element *AttentionMatcher::reduceOverKeys(Element *reduction) {
+/// What is reduced of a reduction, at the key of the match.
+Element *AttentionMatcher::reduceAtKey(Element *reduction) {
   SmallVector<AffineExpr> loops;
   for (int64_t size : exprs.getReducedSizes(reduction))
     loops.push_back(size == 1 ? getAffineConstantExpr(0, op->getContext()) : match.key);
   return exprs.getReduced(reduction, loops);
+}
+
+/// The same of a reduction along all keys; null where it is none.
+Element *AttentionMatcher::reduceOverKeys(Element *reduction) {
+  llvm::SmallSetVector<unsigned, 8> variables;
+  exprs.collectVariables(match.key, variables);
+  int64_t keys = getExtent(exprs, variables.getArrayRef());
+  SmallVector<int64_t> sizes = exprs.getReducedSizes(reduction);
+  llvm::erase(sizes, 1);
+  bool isOverKeys = keys == 1 ? sizes.empty() : sizes == ArrayRef(keys);
+  return isOverKeys ? reduceAtKey(reduction) : nullptr;
 }
 
 bool AttentionMatcher::sumsExponentials(Element *sum) {
@@ -161,27 +170,30 @@ void AttentionMatcher::collectFactors(Element *x, SmallVectorImpl<Element *> &fa
   factors.push_back(x);
 }
 
-void AttentionMatcher::collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms) {
+void AttentionMatcher::collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms,
+                                    bool takesAll) {
   if (terms.size() >= mostParts) {
     terms.push_back({x, factor});
     return;
   }
   Element *n = exprs.resolve(x);
-  if (n->isFloatCast())
-    return collectTerms(n->operands[0], factor, terms);
   if (n->is("arith.negf"))
-    return collectTerms(n->operands[0], -factor, terms);
-  if (n->is("arith.addf") || n->is("arith.subf")) {
-    collectTerms(n->operands[0], factor, terms);
-    return collectTerms(n->operands[1], n->is("arith.subf") ? -factor : factor, terms);
+    return collectTerms(n->operands[0], -factor, terms, takesAll);
+  // What has no part in the scores is summed up and rounded as it is written.
+  bool takesApart = takesAll || isMadeOfScores(n);
+  if (takesApart && n->isFloatCast())
+    return collectTerms(n->operands[0], factor, terms, takesAll);
+  if (takesApart && (n->is("arith.addf") || n->is("arith.subf"))) {
+    collectTerms(n->operands[0], factor, terms, takesAll);
+    return collectTerms(n->operands[1], n->is("arith.subf") ? -factor : factor, terms, takesAll);
   }
   bool divides = n->is("arith.divf");
-  if (divides || n->is("arith.mulf"))
+  if ((takesApart || n->type.isF32()) && (divides || n->is("arith.mulf")))
     for (unsigned i : {1, 0}) {
       auto constant = divides && i == 0 ? std::nullopt : exprs.getConstant(n->operands[i]);
       if (constant && std::isfinite(*constant) && *constant != 0)
         return collectTerms(n->operands[1 - i], divides ? factor / *constant : factor * *constant,
-                            terms);
+                            terms, takesAll);
     }
   terms.push_back({x, factor});
 }
@@ -191,34 +203,79 @@ void AttentionMatcher::collectExponent(Element *exp, SmallVectorImpl<Term> &term
   collectTerms(exp->operands[0], exp->is("math.exp2") ? llvm::numbers::ln2 : 1, terms);
 }
 
-/// Equal but for roundings.
-static bool areEqual(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(a); }
-
 bool AttentionMatcher::areEqual(const Term &a, const Term &b) {
-  return ::areEqual(a.factor, b.factor) && exprs.areEqual(a.element, b.element);
+  return flashattn::areEqual(a.factor, b.factor) && exprs.areEqual(a.element, b.element);
 }
 
-/// What the natural logarithm of its operand is to the logarithm `x`; 0 where it is none.
-static double getLogarithmFactor(Element *x) {
-  return x->is("math.log") ? 1 : x->is("math.log2") ? llvm::numbers::ln2 : 0;
-}
-
-/// Whether `x` is made of a product of two tensors that differs by key.
-bool AttentionMatcher::hasScores(Element *x) {
+/// Whether `x` is made of a product of two tensors that differs by key, also by way of what
+/// `inside` gives for its parts. What is near is looked at first.
+bool AttentionMatcher::hasPart(Element *x,
+                               llvm::function_ref<SmallVector<Element *>(Element *)> inside) {
   SmallVector<Element *> work = {x};
   llvm::SmallPtrSet<Element *, 16> seen;
-  while (!work.empty()) {
-    Element *n = exprs.resolve(work.pop_back_val());
-    if (!seen.insert(n).second || seen.size() > mostParts)
+  for (unsigned i = 0; i < work.size() && i < mostParts; ++i) {
+    Element *n = exprs.resolve(work[i]);
+    if (!seen.insert(n).second)
       continue;
     if (n->kind == Element::Kind::Reduce && n->name == "arith.addf" &&
         exprs.dependsOn(n, match.key) && exprs.dependsOn(n, match.indices))
       return true;
+    llvm::append_range(work, inside(n));
     for (Element *operand : n->operands)
       if (isa<FloatType>(operand->type))
         work.push_back(operand);
   }
   return false;
+}
+
+/// Whether `x` has a part in the scores, or in what they are shifted by: a maximum of them, or the
+/// sum of their exponentials.
+bool AttentionMatcher::isMadeOfScores(Element *x) {
+  return hasPart(x, [&](Element *n) -> SmallVector<Element *> {
+    bool isMaximum = n->name == "arith.maximumf" || n->name == "arith.maxnumf";
+    if (n->kind != Element::Kind::Reduce || exprs.dependsOn(n, match.key) ||
+        !(isMaximum || (n->name == "arith.addf" && sumsExponentials(n))))
+      return {};
+    Element *inside = reduceAtKey(n);
+    return inside ? SmallVector<Element *>{inside} : SmallVector<Element *>();
+  });
+}
+
+/// False. Where `x` is made of a reshape whose shape only run time knows, and that of a product of
+/// two tensors or its exponentials, it is said that this is in the way.
+bool AttentionMatcher::failAtReshape(Element *x) {
+  SmallVector<Element *> work = {x};
+  tensor::ReshapeOp opaque;
+  for (unsigned i = 0; i < work.size() && i < mostParts; ++i) {
+    Element *n = exprs.resolve(work[i]);
+    if (opaque &&
+        (isExponential(n) || (n->kind == Element::Kind::Reduce && n->name == "arith.addf")))
+      return fail(opaque, "expected a reshape of sizes that are known",
+                  "one by sizes of the run time");
+    auto reshape = n->kind == Element::Kind::Load ? n->value.getDefiningOp<tensor::ReshapeOp>()
+                                                  : tensor::ReshapeOp();
+    if (reshape && !opaque && isa<RankedTensorType>(reshape.getSource().getType())) {
+      // From here on only what it is made of matters.
+      opaque = reshape;
+      SmallVector<AffineExpr> indices;
+      for (int64_t size : cast<RankedTensorType>(reshape.getSource().getType()).getShape())
+        indices.push_back(exprs.makeVariable(size));
+      work.truncate(i + 1);
+      work.push_back(exprs.makeLoad(reshape.getSource(), indices));
+    }
+    llvm::append_range(work, n->operands);
+  }
+  return false;
+}
+
+/// Whether `x` is what the scores of a row are shifted by, which cancels out.
+bool AttentionMatcher::isShift(Element *x) {
+  return !exprs.dependsOn(x, match.key) && isMadeOfScores(x);
+}
+
+/// Whether `x` is made of a product of two tensors that differs by key.
+bool AttentionMatcher::hasScores(Element *x) {
+  return hasPart(x, [](Element *) { return SmallVector<Element *>(); });
 }
 
 std::optional<AttentionMatch> AttentionMatcher::run() {
@@ -272,6 +329,8 @@ std::optional<AttentionMatch> AttentionMatcher::run() {
       return std::nullopt;
     return match;
   }
+  for (Element *factor : factors)
+    failAtReshape(factor);
   return std::nullopt;
 }
 
@@ -279,12 +338,11 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
   Element *exp = product.exps[0];
   SmallVector<Term> terms, shifts;
   collectExponent(exp, terms);
-  // The maximum, and what else the scores of a row are shifted by, cancel out.
   for (const Term &term : terms)
-    (exprs.dependsOn(term.element, match.key) ? scoreTerms : shifts).push_back(term);
+    (isShift(term.element) ? shifts : scoreTerms).push_back(term);
   // Without a product of queries and keys this is something else altogether.
   if (llvm::none_of(scoreTerms, [&](auto &term) { return hasScores(term.element); }))
-    return false;
+    return failAtReshape(exp);
   if (std::abs(product.constant - 1) > 1e-6 || !product.others.empty()) {
     Element *other = product.others.empty() ? exp : product.others[0];
     return fail(other, "expected probabilities to be used as they are");
@@ -307,101 +365,6 @@ bool AttentionMatcher::matchProbabilities(Product &product) {
       return fail(guard, "expected probabilities of 0 only where a row or a pair is hidden");
   }
   return true;
-}
-
-/// Whether `divisor` is the sum of `exp` along the keys, perhaps with a sink behind them.
-bool AttentionMatcher::matchDivisor(Product &product, Element *exp) {
-  Element *divisor = product.divisors[0];
-  SmallVector<AffineExpr> loops;
-  SmallVector<int64_t> sizes = exprs.getReducedSizes(divisor);
-  llvm::SmallSetVector<unsigned, 8> variables;
-  exprs.collectVariables(match.key, variables);
-  int64_t keys = getExtent(exprs, variables.getArrayRef());
-  unsigned along = 0;
-  bool hasSink = false;
-  for (auto [i, size] : llvm::enumerate(sizes)) {
-    loops.push_back(getAffineConstantExpr(0, op->getContext()));
-    if (size == 1)
-      continue;
-    bool isSink = !ShapedType::isDynamic(keys) && size == keys + 1;
-    if (loops[along] == match.key || (size != keys && !isSink))
-      return false;
-    hasSink = isSink;
-    along = i;
-    loops[i] = match.key;
-  }
-  Element *summand = exprs.getReduced(divisor, loops);
-  summand = summand ? exprs.resolve(summand) : nullptr;
-  while (summand && (summand->isFloatCast() || summand->is("arith.select"))) {
-    // What is hidden may be left out of the sum, if it is hidden in the scores.
-    if (summand->is("arith.select") && exprs.getConstant(summand->operands[2]) != 0.0)
-      break;
-    if (summand->is("arith.select"))
-      product.guards.emplace_back(summand->operands[0], false);
-    summand = exprs.resolve(summand->operands[summand->is("arith.select") ? 1 : 0]);
-  }
-  if (!summand || !exprs.areEqual(summand, exp))
-    return false;
-  match.sum = divisor;
-  if (!hasSink)
-    return true;
-  loops[along] = getAffineConstantExpr(keys, op->getContext());
-  Element *last = exprs.getReduced(divisor, loops);
-  last = last ? exprs.resolve(last) : nullptr;
-  while (last && last->isFloatCast())
-    last = exprs.resolve(last->operands[0]);
-  if (!last || !isExponential(last))
-    return false;
-  // The sink is shifted by what the scores are.
-  SmallVector<Term> terms, all;
-  collectExponent(last, terms);
-  collectExponent(exp, all);
-  for (const Term &term : terms) {
-    auto matching = llvm::find_if(all, [&](const Term &other) {
-      return !exprs.dependsOn(other.element, match.key) && areEqual(other, term);
-    });
-    if (matching != all.end()) {
-      all.erase(matching);
-      continue;
-    }
-    if (match.sink || !::areEqual(term.factor, 1))
-      return false;
-    match.sink = term.element;
-    exprs.touch(term.element);
-  }
-  return match.sink && llvm::all_of(all, [&](const Term &term) {
-           return exprs.dependsOn(term.element, match.key);
-         });
-}
-
-/// Whether `exp` is e^(s - log(sum(e^(s - m))) - m).
-bool AttentionMatcher::matchLogSum(ArrayRef<Term> shifts, Element *exp) {
-  for (const Term &shift : shifts) {
-    Element *log = exprs.resolve(shift.element);
-    if (!::areEqual(shift.factor, -getLogarithmFactor(log)))
-      continue;
-    Element *sum = exprs.resolve(log->operands[0]);
-    while (sum->isFloatCast())
-      sum = exprs.resolve(sum->operands[0]);
-    if (sum->kind != Element::Kind::Reduce || sum->name != "arith.addf")
-      continue;
-    // What else the scores are shifted by is what the summands are shifted by.
-    SmallVector<Term> terms, others;
-    collectExponent(exp, terms);
-    llvm::erase_if(terms, [&](const Term &term) { return term.element == shift.element; });
-    Element *summand = reduceOverKeys(sum);
-    summand = summand ? exprs.resolve(summand) : nullptr;
-    if (!summand || !isExponential(summand))
-      continue;
-    collectExponent(summand, others);
-    bool same =
-        terms.size() == others.size() && llvm::all_of(terms, [&](const Term &term) {
-          return llvm::any_of(others, [&](const Term &other) { return areEqual(term, other); });
-        });
-    if (same)
-      return true;
-  }
-  return false;
 }
 
 /// Whether a guard hides only rows that see no key, or pairs that the scores hide anyway.
@@ -450,9 +413,13 @@ bool AttentionMatcher::matchGuard(Element *guard, bool hides) {
   if (hides && isHidden(n))
     return true;
   // jax.nn.softmax(where=): 0 where the pair is hidden.
-  return llvm::any_of(match.conditions, [&](Condition &condition) {
+  auto guarded = llvm::find_if(match.conditions, [&](Condition &condition) {
     return condition.shows != hides && exprs.areEqual(condition.value, guard);
   });
+  if (guarded == match.conditions.end())
+    return false;
+  guarded->isGuarded = true;
+  return true;
 }
 
 /// The op that reads what the scores lead to and is neither part of the match nor unused.
@@ -476,67 +443,6 @@ static Operation *findOtherUser(const AttentionMatch &match, TensorExprs &exprs)
     }
   }
   return nullptr;
-}
-
-/// Whether `value` is `log(sum(exp(s - m))) + m`, at indices that then are in terms of the
-/// result's.
-bool AttentionMatcher::isLogSumExp(Value value) {
-  auto type = dyn_cast<RankedTensorType>(value.getType());
-  if (!type || !type.getElementType().isF32())
-    return false;
-  SmallVector<AffineExpr> indices;
-  for (int64_t size : type.getShape())
-    indices.push_back(exprs.makeVariable(size));
-  SmallVector<Term> terms, shifts;
-  collectTerms(exprs.makeLoad(value, indices), 1, terms);
-  Element *sum = nullptr;
-  for (const Term &term : terms) {
-    Element *log = exprs.resolve(term.element);
-    if (!sum && ::areEqual(term.factor, getLogarithmFactor(log)))
-      sum = exprs.resolve(log->operands[0]);
-    else
-      shifts.push_back({term.element, -term.factor});
-  }
-  if (!sum || sum->kind != Element::Kind::Reduce || !match.sum || match.sink ||
-      sum->indices.size() != match.sum->indices.size())
-    return false;
-  for (auto [mine, its] : llvm::zip_equal(sum->indices, match.sum->indices))
-    if (!exprs.replaceVariable(mine, its))
-      return false;
-  Element *summand = reduceOverKeys(sum);
-  summand = summand ? exprs.resolve(summand) : nullptr;
-  if (!summand || !isExponential(summand))
-    return false;
-  // The scores, and no more than what stands beside the logarithm.
-  SmallVector<Term> all;
-  collectExponent(summand, all);
-  if (all.size() != shifts.size() + scoreTerms.size())
-    return false;
-  for (const Term &term : llvm::concat<Term>(shifts, scoreTerms))
-    if (llvm::none_of(all, [&](const Term &other) { return areEqual(other, term); }))
-      return false;
-  exprs.touch(exprs.makeLoad(value, indices));
-  exprs.touch(sum);
-  for (const Term &term : all)
-    exprs.touch(term.element);
-  match.lse = value;
-  for (AffineExpr index : indices)
-    match.lseIndices.push_back(exprs.simplify(index));
-  return true;
-}
-
-bool AttentionMatcher::findLogSumExp(Operation *user, AttentionMatch &found) {
-  for (unsigned step = 0; step < 6 && user->getNumResults() == 1; ++step) {
-    if (isLogSumExp(user->getResult(0))) {
-      found.lse = match.lse;
-      found.lseIndices = match.lseIndices;
-      return true;
-    }
-    if (!user->hasOneUse())
-      break;
-    user = *user->user_begin();
-  }
-  return false;
 }
 
 std::optional<AttentionMatch> mlir::flashattn::matchAttention(TensorExprs &exprs,

@@ -14,19 +14,24 @@ struct NearMiss {
   std::string expected, found;
 };
 
-/// Where a value is shown or hidden: by an i1 of each pair.
+/// What is added to a score: `element` times `factor`.
+struct Term {
+  Element *element;
+  double factor;
+};
+
+/// Where scores are shown or hidden: by an i1 of each pair, or by a float that is 0 where they are
+/// shown.
 struct Condition {
   Element *value;
   /// Whether pairs are visible where `value` is true.
   bool shows;
   /// Whether hidden scores are a finite number: a row without a visible key then has equal weights.
   bool isFinite;
-};
-
-/// What is added to a score: `element` times `factor`.
-struct Term {
-  Element *element;
-  double factor;
+  /// The bias that says the same, where there is one.
+  std::optional<Term> bias;
+  /// Whether weights of hidden pairs are set to 0 behind the softmax.
+  bool isGuarded = false;
 };
 
 /// A factor of all scores that is known at run time alone, and of which sign is not.
@@ -35,6 +40,14 @@ struct RunTimeFactor {
   bool divides;
   /// Whether scores are capped before they are multiplied.
   bool isBehindCap;
+};
+
+/// A factor that the scores of a query, or of a key, have in common.
+struct OperandFactor {
+  Element *value;
+  bool divides, isOfKeys;
+  /// What multiplies or divides by it.
+  Element *product;
 };
 
 /// Digits of the variables that each dimension of the operands counts, most significant first.
@@ -53,6 +66,7 @@ struct AttentionMatch {
   AffineExpr key, inner;
   double scale = 1;
   SmallVector<RunTimeFactor> factors; ///< beside `scale`
+  SmallVector<OperandFactor> operandFactors;
   std::optional<double> softcap;
   SmallVector<Term> biases;
   SmallVector<Condition> conditions;
@@ -70,15 +84,18 @@ std::optional<AttentionMatch> matchAttention(TensorExprs &exprs, linalg::LinalgO
                                              NearMiss &miss);
 
 /// What conditions show, as far as it is a set: the mask, null where every pair is visible, and how
-/// queries and keys are aligned. Conditions that are none are left in `others`. None where a row of
-/// hidden scores that are finite would see nothing.
+/// queries and keys are aligned. Conditions that are none are left in `others`, or in `biases`.
+/// None where a row of hidden scores that are finite would see nothing, if that is not up to the
+/// data.
 struct RaisedMask {
   Attribute mask;
   Align align = Align::BottomRight;
-  SmallVector<Condition> others;
-  Element *offset = nullptr;     ///< position of query 0
-  Element *lengths = nullptr;    ///< number of keys of each batch
-  SmallVector<Element *> biases; ///< matrices of 0 and low numbers that are no set
+  /// Booleans, and whether pairs are visible where they are true.
+  SmallVector<std::pair<Element *, bool>> others;
+  Element *offset = nullptr;  ///< position of query 0
+  Element *lengths = nullptr; ///< number of keys of each batch
+  SmallVector<Term> biases;   ///< conditions that are biases after all
+  bool mayHideRows = false;   ///< whether data may hide whole rows by a finite number
 };
 std::optional<RaisedMask> raiseMask(TensorExprs &exprs, const AttentionMatch &match,
                                     NearMiss &miss);

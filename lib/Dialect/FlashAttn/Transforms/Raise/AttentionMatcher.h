@@ -4,8 +4,14 @@
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_ATTENTIONMATCHER_H
 
 #include "AttentionMatch.h"
+#include <cmath>
 
 namespace mlir::flashattn {
+
+inline bool isExponential(Element *x) { return x->is("math.exp") || x->is("math.exp2"); }
+
+/// Equal but for roundings.
+inline bool areEqual(double a, double b) { return std::abs(a - b) <= 1e-6 * std::abs(a); }
 
 /// A product: what it multiplies and divides by.
 struct Product {
@@ -18,13 +24,15 @@ struct Product {
 
 /// What is done to a score, in the order of the elementwise ops.
 struct ScoreStep {
-  enum Kind { Mul, MulValue, Tanh, Bias, Mask } kind;
+  enum Kind { Mul, MulValue, MulOperand, Tanh, Bias, Mask } kind;
   double factor = 1;
   Element *element = nullptr;
   /// Of a value, whether it divides; of a mask, whether pairs are visible where it is true.
   bool flag = false;
   /// What a mask makes of hidden scores.
   double low = 0;
+  /// What multiplies or divides by a factor of queries or keys.
+  Element *product = nullptr;
 };
 
 /// Finds the attention whose second product is `op`, from there backwards.
@@ -41,17 +49,23 @@ private:
   bool fail(Operation *at, const Twine &expected, const Twine &found);
   bool fail(Element *at, const Twine &expected);
   void findResult();
+  Element *reduceAtKey(Element *reduction);
   Element *reduceOverKeys(Element *reduction);
   bool sumsExponentials(Element *sum);
   bool isView(Operation *user, Value source);
   void flatten(Element *x, bool inverted, Product &product);
   void collectFactors(Element *x, SmallVectorImpl<Element *> &factors, Product &product);
-  void collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms);
+  void collectTerms(Element *x, double factor, SmallVectorImpl<Term> &terms, bool takesAll = false);
   void collectExponent(Element *exp, SmallVectorImpl<Term> &terms);
   bool areEqual(const Term &a, const Term &b);
+  bool hasPart(Element *x, llvm::function_ref<SmallVector<Element *>(Element *)> inside);
   bool hasScores(Element *x);
+  bool isMadeOfScores(Element *x);
+  bool failAtReshape(Element *x);
+  bool isShift(Element *x);
   bool matchProbabilities(Product &product);
   bool matchDivisor(Product &product, Element *exp);
+  Element *findSumOfLogarithm(const Term &term);
   bool matchLogSum(ArrayRef<Term> shifts, Element *exp);
   bool isLogSumExp(Value value);
   bool matchGuard(Element *guard, bool hides);

@@ -1,6 +1,7 @@
 //===- AttentionScores.cpp - scale, cap, bias and mask of scores -----------===//
 
 #include "AttentionMatcher.h"
+#include "ElementEvaluator.h"
 #include "mlir/IR/Matchers.h"
 #include "llvm/Support/FormatVariadic.h"
 #include <cmath>
@@ -74,7 +75,13 @@ bool AttentionMatcher::parseScore(Element *x) {
       return parseScore(n->operands[1 - i]);
     }
   }
-  return fail(n, "expected one factor for all scores");
+  for (unsigned i : {1, 0}) {
+    if ((isDivision && i == 0) || hasScores(n->operands[i]) || !hasScores(n->operands[1 - i]))
+      continue;
+    steps.push_back({ScoreStep::MulOperand, 1, n->operands[i], isDivision, 0, n});
+    return parseScore(n->operands[1 - i]);
+  }
+  return fail(n, "expected one product of queries and keys in the scores");
 }
 
 bool AttentionMatcher::parseSelect(Element *select) {
@@ -84,10 +91,39 @@ bool AttentionMatcher::parseSelect(Element *select) {
       continue;
     if (*low > lowScore)
       return fail(select, "expected hidden scores of " + Twine(int64_t(lowScore)) + " or less");
+    if (hasScores(select->operands[0]))
+      return fail(select->operands[0], "expected a mask that is not made of the scores");
     steps.push_back({ScoreStep::Mask, 1, select->operands[0], i == 2, *low});
     return parseScore(select->operands[3 - i]);
   }
   return fail(select, "expected hidden scores to be one low number");
+}
+
+/// Whether `x` times `factor` is 0 or a low number, of which the highest is given; none where it is
+/// not.
+static std::optional<double> findLows(TensorExprs &exprs, Element *x, double factor) {
+  SmallVector<double> values;
+  Attribute matrix;
+  Element *n = exprs.resolve(x);
+  if (n->kind == Element::Kind::Load && matchPattern(n->value, m_Constant(&matrix))) {
+    for (Number number : readNumbers(matrix))
+      values.push_back(toDouble(number, n->type));
+  } else if (auto table = tabulate(exprs, x); table && !table->leaves.empty()) {
+    values = table->values;
+  }
+  double highest = -std::numeric_limits<double>::infinity();
+  bool hasZero = false, hasLow = false;
+  for (double value : values) {
+    double low = value * factor;
+    hasZero |= value == 0;
+    hasLow |= low <= lowScore;
+    // A NaN is none of both.
+    if (value != 0 && !(low <= lowScore))
+      return std::nullopt;
+    if (value != 0)
+      highest = std::max(highest, low);
+  }
+  return hasZero && hasLow ? std::optional(highest) : std::nullopt;
 }
 
 /// A bias that is 0 or a low number is a mask.
@@ -99,31 +135,19 @@ void AttentionMatcher::parseBias(Element *x, double factor) {
     for (unsigned i : {0, 1})
       if (exprs.getConstant(n->operands[i]) == 0.0)
         return parseBias(n->operands[1 - i], factor);
-  auto addMask = [&](Element *value, bool shows, double low, bool isFinite) {
-    match.conditions.push_back({value, shows, isFinite});
-    if (isFinite)
+  auto addMask = [&](Element *value, bool shows, double low) {
+    match.conditions.push_back({value, shows, !std::isinf(low), Term{x, factor}});
+    if (!std::isinf(low))
       highestLow = std::max(highestLow, low);
   };
   if (n->is("arith.select")) {
     auto a = exprs.getConstant(n->operands[1]), b = exprs.getConstant(n->operands[2]);
     double low = a && b ? (*a + *b) * factor : 0;
     if (low <= lowScore && (*a == 0 || *b == 0))
-      return addMask(n->operands[0], *a == 0, low, !std::isinf(low));
+      return addMask(n->operands[0], *a == 0, low);
   }
-  DenseFPElementsAttr matrix;
-  if (n->kind == Element::Kind::Load && matchPattern(n->value, m_Constant(&matrix))) {
-    bool isMask = true, isFinite = false;
-    double highest = -std::numeric_limits<double>::infinity();
-    for (const APFloat &value : matrix.getValues<APFloat>()) {
-      double low = value.convertToDouble() * factor;
-      isMask &= value.isZero() || low <= lowScore;
-      isFinite |= !value.isZero() && value.isFinite();
-      if (!value.isZero())
-        highest = std::max(highest, low);
-    }
-    if (isMask)
-      return addMask(n, false, highest, isFinite);
-  }
+  if (std::optional<double> low = findLows(exprs, n, factor))
+    return addMask(n, false, *low);
   match.biases.push_back({x, factor});
 }
 
@@ -137,6 +161,9 @@ bool AttentionMatcher::applyFactor(double factor) {
   }
   for (Term &bias : match.biases)
     bias.factor *= factor;
+  for (Condition &condition : match.conditions)
+    if (condition.bias)
+      condition.bias->factor *= factor;
   return true;
 }
 
@@ -157,6 +184,13 @@ bool AttentionMatcher::applySteps() {
                     "one behind them");
       match.factors.push_back({step.element, step.flag, hasCap});
       break;
+    case ScoreStep::MulOperand:
+      if (hasCap || !match.conditions.empty() || !match.biases.empty())
+        return fail(step.product, "expected factors of queries or keys before cap, bias and mask");
+      exprs.touch(step.element);
+      match.operandFactors.push_back(
+          {step.element, step.flag, exprs.dependsOn(step.element, match.key), step.product});
+      break;
     case ScoreStep::Tanh:
       if (hasCap || !match.biases.empty() || !match.conditions.empty())
         return fail(op, "expected one cap of the scores before bias and mask", "math.tanh");
@@ -166,16 +200,21 @@ bool AttentionMatcher::applySteps() {
       parseBias(step.element, step.factor);
       break;
     case ScoreStep::Mask:
-      match.conditions.push_back({step.element, step.flag, !std::isinf(step.low)});
+      match.conditions.push_back({step.element, step.flag, !std::isinf(step.low), std::nullopt});
       if (!std::isinf(step.low))
         highestLow = std::max(highestLow, step.low);
       break;
     }
   }
   // Powers of 2 have the factor log2(e) in the scores.
-  for (Term &bias : match.biases)
+  auto round = [](Term &bias) {
     if (std::abs(std::abs(bias.factor) - 1) <= 1e-6)
       bias.factor = bias.factor < 0 ? -1 : 1;
+  };
+  llvm::for_each(match.biases, round);
+  for (Condition &condition : match.conditions)
+    if (condition.bias)
+      round(*condition.bias);
   match.scale = inside * outside;
   if (hasCap)
     match.softcap = outside;

@@ -325,16 +325,45 @@ bool AttentionEmitter::check(Layout layout) {
                   "others");
   if (!isKnown(getElementTypeOrSelf(match.result.getType())))
     return refuse("expected a result of f16, bf16 or f32", "another type");
+  for (const OperandFactor &factor : match.operandFactors) {
+    Element *operand = factor.isOfKeys ? match.k : match.q, *product = factor.product;
+    auto refuseFactor = [&](const Twine &expected) {
+      miss = {product->op ? product->op : match.output, expected.str(), product->name.str()};
+      return false;
+    };
+    Element *value = findSource(factor.value, factor.isOfKeys ? k : q);
+    if (!value || !isKnown(value->type))
+      return refuseFactor("expected a factor of each query or of each key");
+    // Where scores are wider than what would be multiplied instead, that rounds too early.
+    if (product->type.getIntOrFloatBitWidth() > operand->type.getIntOrFloatBitWidth())
+      return refuseFactor("expected a factor of scores in the type of queries and keys");
+  }
   auto isScore = [&](Element *x) { return findSource(x, pairRoles(x)) != nullptr; };
-  if (!llvm::all_of(match.biases, [&](const Term &bias) { return isScore(bias.element); }) ||
-      !llvm::all_of(mask.others,
-                    [&](const Condition &condition) { return isScore(condition.value); }) ||
+  if (!llvm::all_of(biases, [&](const Term &bias) { return isScore(bias.element); }) ||
+      !llvm::all_of(mask.others, [&](auto &condition) { return isScore(condition.first); }) ||
       (match.sink && !findSource(match.sink, {heads})))
     return refuse("expected bias and mask for each score, and sinks for each head", "others");
-  for (const Term &bias : match.biases)
+  for (const Term &bias : biases)
     if (!isKnown(findSource(bias.element, pairRoles(bias.element))->type))
       return refuse("expected a bias of f16, bf16 or f32", "another type");
   return true;
+}
+
+/// Queries or keys, with the factors that their scores have in common.
+Value AttentionEmitter::makeFactors(Element *operand, bool isKeys, const Roles &roles) {
+  Element *product = operand;
+  for (const OperandFactor &factor : match.operandFactors) {
+    if (factor.isOfKeys != isKeys)
+      continue;
+    Element *value = findSource(factor.value, roles);
+    unsigned width = value->type.getIntOrFloatBitWidth(),
+             asked = operand->type.getIntOrFloatBitWidth();
+    if (value->type != operand->type)
+      value = exprs.makeOp(width < asked ? "arith.extf" : "arith.truncf", operand->type, {value});
+    product =
+        exprs.makeOp(factor.divides ? "arith.divf" : "arith.mulf", operand->type, {product, value});
+  }
+  return makeOperand(product, roles, /*negated=*/false);
 }
 
 /// `o`, whose dimensions are `roles`, as the value that it replaces.
@@ -420,8 +449,8 @@ bool AttentionEmitter::run() {
   SmallVector<unsigned> heads(d.head);
   llvm::append_range(heads, d.group);
   Roles oRoles = rolesOf(heads, d.query, d.value, layout);
-  Value q = gather(match.q, rolesOf(heads, d.query, d.inner, layout)),
-        k = gather(match.k, rolesOf(d.head, d.key, d.inner, layout)),
+  Value q = makeFactors(match.q, false, rolesOf(heads, d.query, d.inner, layout)),
+        k = makeFactors(match.k, true, rolesOf(d.head, d.key, d.inner, layout)),
         v = gather(match.v, rolesOf(d.head, d.key, d.value, layout));
   // The widest of their types and the result's is that of all.
   Type element = match.q->type;

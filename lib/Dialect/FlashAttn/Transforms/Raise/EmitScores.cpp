@@ -42,9 +42,6 @@ Value AttentionEmitter::makeOperand(Element *x, const Roles &roles, bool negated
 }
 
 Value AttentionEmitter::makeBias() {
-  SmallVector<Term> biases(match.biases);
-  for (Element *bias : mask.biases)
-    biases.push_back({bias, 1});
   // Positions are what the mask's alignment makes of queries.
   bool isPosition =
       !mask.offset && (mask.align == Align::TopLeft ||
@@ -82,15 +79,15 @@ Value AttentionEmitter::makeKeep() {
   Type i1 = rewriter.getI1Type();
   Element *truth = exprs.makeConstant(rewriter.getBoolAttr(true), i1);
   auto flip = [&](Element *x) { return exprs.makeOp("arith.xori", i1, {x, truth}); };
-  for (const Condition &condition : mask.others) {
-    Element *x = findSource(condition.value, pairRoles(condition.value));
+  for (auto [value, shows] : mask.others) {
+    Element *x = findSource(value, pairRoles(value));
     if (!all) {
       all = x;
-      hides = !condition.shows;
+      hides = !shows;
     } else if (hides) {
-      all = exprs.makeOp("arith.ori", i1, {all, condition.shows ? flip(x) : x});
+      all = exprs.makeOp("arith.ori", i1, {all, shows ? flip(x) : x});
     } else {
-      all = exprs.makeOp("arith.andi", i1, {all, condition.shows ? x : flip(x)});
+      all = exprs.makeOp("arith.andi", i1, {all, shows ? x : flip(x)});
     }
   }
   return all ? makeOperand(all, pairRoles(all), hides) : Value();

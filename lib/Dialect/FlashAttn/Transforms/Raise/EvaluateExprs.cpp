@@ -1,6 +1,6 @@
 //===- EvaluateExprs.cpp - numbers, equality and dependence of elements ----===//
 
-#include "TensorExpr.h"
+#include "ElementEvaluator.h"
 #include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/DialectResourceBlobManager.h"
 #include "llvm/ADT/StringSwitch.h"
@@ -54,17 +54,27 @@ static AffineExpr fitIndices(ArrayRef<int64_t> numbers, RankedTensorType type,
   return sum;
 }
 
+static bool isSmallInteger(int64_t value) {
+  return value > -TensorExprs::mostIndex && value < TensorExprs::mostIndex;
+}
+
+/// A constant; an integer that is no i1 is an index, if it is one that sums do not wrap.
+Element *TensorExprs::makeNumber(Attribute number, Type type) {
+  auto integer = dyn_cast<IntegerAttr>(number);
+  if (integer && !type.isInteger(1) && integer.getValue().getSignificantBits() <= 64 &&
+      isSmallInteger(integer.getValue().getSExtValue()))
+    return makeIndex(getAffineConstantExpr(integer.getValue().getSExtValue(), context), type);
+  return makeConstant(number, type);
+}
+
 Element *TensorExprs::expandConstant(Attribute value, Element *load) {
   bool isBool = load->type.isInteger(1);
   if (auto dense = dyn_cast<DenseElementsAttr>(value); dense && dense.isSplat()) {
     auto number = dense.getSplatValue<Attribute>();
-    if (auto integer = dyn_cast<IntegerAttr>(number); integer && !isBool)
-      return makeIndex(getAffineConstantExpr(integer.getValue().getSExtValue(), context),
-                       load->type);
-    return makeConstant(number, load->type);
+    return makeNumber(number, load->type);
   }
   std::vector<int64_t> integers = isBool ? std::vector<int64_t>() : readIntegers(value);
-  if (integers.empty())
+  if (integers.empty() || !llvm::all_of(integers, isSmallInteger))
     return nullptr;
   AffineExpr fitted =
       fitIndices(integers, cast<RankedTensorType>(load->value.getType()), load->indices, context);
@@ -94,42 +104,60 @@ Element *TensorExprs::nameSymbol(Element *element) {
   return makeIndex(getAffineSymbolExpr(position, context), element->type);
 }
 
-/// Integer arithmetic on indices.
+/// Whether `type`, with its sign, holds every value of `expr`. Lengths and positions that only run
+/// time knows count as below 2^24: what is narrower than 32 bits has to be known.
+bool TensorExprs::fits(AffineExpr expr, Type type) {
+  unsigned width = type.isIndex() ? 64 : type.getIntOrFloatBitWidth();
+  int64_t size = std::min(mostIndex, int64_t(1) << (std::min(width, 63u) - 1));
+  auto [low, high] = getRange(expr, /*unknown=*/1 << 24);
+  return low && high && *low >= -size && *high < size;
+}
+
+/// Integer arithmetic on indices, where it neither wraps nor cuts bits off.
 Element *TensorExprs::fold(Element *element) {
   if (element->kind != Element::Kind::Op || element->operands.empty() ||
       llvm::any_of(element->operands, [](Element *x) { return x->kind != Element::Kind::Index; }))
     return element;
-  AffineExpr x = element->operands[0]->indices[0];
+  AffineExpr x = simplify(element->operands[0]->indices[0]);
+  auto make = [&](AffineExpr expr) {
+    expr = simplify(expr);
+    return fits(expr, element->type) ? makeIndex(expr, element->type) : element;
+  };
+  auto low = getRange(x).first;
+  bool isPositive = low && *low >= 0;
   if (element->operands.size() == 1) {
-    bool keeps = llvm::is_contained(
-        {"arith.index_cast", "arith.extsi", "arith.extui", "arith.trunci", "arith.index_castui"},
-        element->name);
-    return keeps && !element->type.isInteger(1) ? makeIndex(x, element->type) : element;
+    bool keepsSign =
+             llvm::is_contained({"arith.index_cast", "arith.extsi", "arith.trunci"}, element->name),
+         isUnsigned = llvm::is_contained({"arith.extui", "arith.index_castui"}, element->name);
+    bool keeps = keepsSign || (isUnsigned && isPositive);
+    return keeps && !element->type.isInteger(1) ? make(x) : element;
   }
   if (element->operands.size() != 2)
     return element;
-  AffineExpr y = element->operands[1]->indices[0];
+  AffineExpr y = simplify(element->operands[1]->indices[0]);
   if (element->name == "arith.addi")
-    return makeIndex(simplify(x + y), element->type);
+    return make(x + y);
   if (element->name == "arith.subi")
-    return makeIndex(simplify(x - y), element->type);
+    return make(x - y);
   int64_t value;
   if (element->name == "arith.muli") {
-    if (isIntegerConstant(*this, element->operands[1], value))
-      return makeIndex(simplify(x * value), element->type);
     if (isIntegerConstant(*this, element->operands[0], value))
-      return makeIndex(simplify(y * value), element->type);
-    return element;
+      std::swap(x, y);
+    else if (!isIntegerConstant(*this, element->operands[1], value))
+      return element;
+    // Nor may it wrap here.
+    int64_t most = mostIndex / std::max<int64_t>(1, std::abs(value));
+    auto [least, greatest] = getRange(x, /*unknown=*/1 << 24);
+    bool isSmall = least && greatest && *least >= -most && *greatest <= most;
+    return isSmall ? make(x * value) : element;
   }
-  auto low = getRange(simplify(x)).first;
-  bool isPositive = low && *low >= 0;
   if (!isIntegerConstant(*this, element->operands[1], value) || value <= 0)
     return element;
   if (element->name == "arith.floordivsi" ||
       (isPositive && (element->name == "arith.divsi" || element->name == "arith.divui")))
-    return makeIndex(simplify(x.floorDiv(value)), element->type);
+    return make(x.floorDiv(value));
   if (isPositive && (element->name == "arith.remsi" || element->name == "arith.remui"))
-    return makeIndex(simplify(x % value), element->type);
+    return make(x % value);
   return element;
 }
 
@@ -183,27 +211,30 @@ std::optional<double> TensorExprs::getConstant(Element *element, unsigned depth)
     x.push_back(*number);
   }
   StringRef name = element->name;
+  auto round = [&](std::optional<double> value) {
+    return value && isa<FloatType>(element->type) ? roundTo(element->type, *value) : value;
+  };
   if (x.size() == 1) {
-    if (element->isFloatCast() || name == "arith.sitofp" || name == "arith.uitofp" ||
+    if (element->isFloatCast() || name == "arith.sitofp" || (name == "arith.uitofp" && x[0] >= 0) ||
         name == "arith.extsi" || name == "arith.index_cast")
-      return x[0];
-    return llvm::StringSwitch<std::optional<double>>(name)
-        .Case("math.sqrt", std::sqrt(x[0]))
-        .Case("math.rsqrt", 1 / std::sqrt(x[0]))
-        .Case("math.exp", std::exp(x[0]))
-        .Case("math.log", std::log(x[0]))
-        .Case("arith.negf", -x[0])
-        .Default(std::nullopt);
+      return round(x[0]);
+    return round(llvm::StringSwitch<std::optional<double>>(name)
+                     .Case("math.sqrt", std::sqrt(x[0]))
+                     .Case("math.rsqrt", 1 / std::sqrt(x[0]))
+                     .Case("math.exp", std::exp(x[0]))
+                     .Case("math.log", std::log(x[0]))
+                     .Case("arith.negf", -x[0])
+                     .Default(std::nullopt));
   }
   if (x.size() != 2)
     return std::nullopt;
-  return llvm::StringSwitch<std::optional<double>>(name)
-      .Case("arith.mulf", x[0] * x[1])
-      .Case("arith.divf", x[0] / x[1])
-      .Case("arith.addf", x[0] + x[1])
-      .Case("arith.subf", x[0] - x[1])
-      .Case("math.powf", std::pow(x[0], x[1]))
-      .Default(std::nullopt);
+  return round(llvm::StringSwitch<std::optional<double>>(name)
+                   .Case("arith.mulf", x[0] * x[1])
+                   .Case("arith.divf", x[0] / x[1])
+                   .Case("arith.addf", x[0] + x[1])
+                   .Case("arith.subf", x[0] - x[1])
+                   .Case("math.powf", std::pow(x[0], x[1]))
+                   .Default(std::nullopt));
 }
 
 /// Whether the op that makes `a` stands behind the one that makes `b`.

@@ -155,20 +155,23 @@ bool TensorExprs::replaceVariable(AffineExpr variable, AffineExpr expr) {
   return true;
 }
 
-std::pair<std::optional<int64_t>, std::optional<int64_t>> TensorExprs::getRange(AffineExpr expr) {
+std::pair<std::optional<int64_t>, std::optional<int64_t>>
+TensorExprs::getRange(AffineExpr expr, std::optional<int64_t> unknown) {
   using Range = std::pair<std::optional<int64_t>, std::optional<int64_t>>;
   if (auto constant = dyn_cast<AffineConstantExpr>(expr))
     return {constant.getValue(), constant.getValue()};
   if (auto dim = dyn_cast<AffineDimExpr>(expr)) {
     int64_t extent = extents[dim.getPosition()];
-    return {0, ShapedType::isDynamic(extent) ? std::nullopt : std::optional(extent - 1)};
+    return {0, ShapedType::isDynamic(extent) ? unknown : std::optional(extent - 1)};
   }
+  if (unknown && isa<AffineSymbolExpr>(expr))
+    return {-*unknown, *unknown};
   auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
   if (!binary)
     return {};
-  Range lhs = getRange(binary.getLHS());
+  Range lhs = getRange(binary.getLHS(), unknown);
   if (binary.getKind() == AffineExprKind::Add) {
-    Range rhs = getRange(binary.getRHS()), sum;
+    Range rhs = getRange(binary.getRHS(), unknown), sum;
     if (lhs.first && rhs.first)
       sum.first = *lhs.first + *rhs.first;
     if (lhs.second && rhs.second)

@@ -84,7 +84,9 @@ static bool raise(RewriterBase &rewriter, linalg::LinalgOp op) {
   }
   remark::passed(last->getLoc(),
                  remark::RemarkOpts::name("attention-raised").category("flashattn-raise-attention"))
-      << "flashattn.attention";
+      << (mask->mayHideRows ? "flashattn.attention; rows that data hide whole give 0, "
+                              "where hidden scores are a number"
+                            : "flashattn.attention");
   if (match->lse)
     eraseDead(rewriter, match->lse.getDefiningOp());
   eraseDead(rewriter, last);

@@ -1,247 +1,17 @@
-//===- RaiseMask.cpp - masks that are computed from positions --------------===//
+//===- RaiseMask.cpp - the op's mask from conditions of scores -------------===//
 //
-// What is compared of indices, and matrices of constants that are bands, become integer sets in
-// disjunctive form; those become the masks that have a name.
+// Conditions that are sets become the masks that have a name; lengths, offsets, booleans and biases
+// are what is left.
 //
 //===----------------------------------------------------------------------===//
 
-#include "AttentionMatch.h"
+#include "ElementEvaluator.h"
+#include "MaskRaiser.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
-#include "mlir/Dialect/Utils/IndexingUtils.h"
 #include "mlir/IR/IntegerSet.h"
-#include "mlir/IR/Matchers.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
-
-namespace {
-/// `expr >= 0`, or `expr == 0`.
-struct Constraint {
-  AffineExpr expr;
-  bool isEq = false;
-};
-using Conjunction = SmallVector<Constraint, 4>;
-/// A union of intersections.
-using Union = SmallVector<Conjunction, 4>;
-
-/// A constraint `query * p + key * k + constant`, where it is one.
-struct Plane {
-  int64_t query, key, constant;
-};
-
-class MaskRaiser {
-  static constexpr unsigned mostParts = 1000;
-
-public:
-  MaskRaiser(TensorExprs &exprs, const AttentionMatch &match, NearMiss &miss)
-      : exprs(exprs), match(match), miss(miss), context(match.output->getContext()),
-        queries(getExtent(exprs, match.dims.query)), keys(getExtent(exprs, match.dims.key)) {
-    if (match.dims.query.size() == 1)
-      query = getAffineDimExpr(match.dims.query[0], context);
-    if (match.dims.key.size() == 1)
-      key = getAffineDimExpr(match.dims.key[0], context);
-  }
-
-  std::optional<RaisedMask> run();
-
-private:
-  std::optional<Union> getSet(Element *x, bool shows);
-  std::optional<Union> compare(Element *x, bool shows);
-  std::optional<Union> getBool(Element *x, bool shows);
-  std::optional<Union> fitMatrix(Element *x, bool shows);
-  std::optional<Union> intersect(std::optional<Union> a, std::optional<Union> b);
-  std::optional<Union> unite(std::optional<Union> a, std::optional<Union> b);
-  void take(Element *x, bool shows, bool isFinite);
-  bool takeLengths(Element *x, bool shows);
-  bool movePosition(Constraint &constraint);
-  bool isVisible(const Conjunction &set, int64_t q, int64_t k);
-  bool everyRowSees();
-  AffineExpr substitute(AffineExpr expr, int64_t q, int64_t k);
-  std::optional<Plane> getPlane(AffineExpr expr);
-  void dropTrivial();
-  Align align();
-  Attribute name(const Conjunction &set);
-  Attribute nameAll();
-
-  TensorExprs &exprs;
-  const AttentionMatch &match;
-  NearMiss &miss;
-  MLIRContext *context;
-  int64_t queries, keys, shift = 0;
-  AffineExpr query, key, unmoved;
-  bool isMoved = false;
-  /// Parts of conditions that were looked at; one that is used twice counts twice.
-  unsigned parts = 0;
-  Union visible = {{}};
-  RaisedMask result;
-};
-} // namespace
-
-std::optional<Union> MaskRaiser::intersect(std::optional<Union> a, std::optional<Union> b) {
-  if (!a || !b || a->size() * b->size() > 16)
-    return std::nullopt;
-  Union sets;
-  for (Conjunction &x : *a)
-    for (Conjunction &y : *b) {
-      sets.push_back(x);
-      llvm::append_range(sets.back(), y);
-    }
-  return sets;
-}
-
-std::optional<Union> MaskRaiser::unite(std::optional<Union> a, std::optional<Union> b) {
-  if (!a || !b || a->size() + b->size() > 16)
-    return std::nullopt;
-  llvm::append_range(*a, *b);
-  return a;
-}
-
-/// Where a comparison of indices holds, or does not.
-std::optional<Union> MaskRaiser::compare(Element *x, bool shows) {
-  auto predicate = cast<arith::CmpIOp>(x->op).getPredicate();
-  using P = arith::CmpIPredicate;
-  AffineExpr a = exprs.simplify(x->operands[0]->indices[0]),
-             b = exprs.simplify(x->operands[1]->indices[0]);
-  if (predicate >= P::ult) {
-    auto lowA = exprs.getRange(a).first, lowB = exprs.getRange(b).first;
-    if (!lowA || !lowB || *lowA < 0 || *lowB < 0)
-      return std::nullopt;
-    predicate = P(int64_t(predicate) - int64_t(P::ult) + int64_t(P::slt));
-  }
-  if (!shows)
-    predicate = arith::invertPredicate(predicate);
-  auto atLeast = [&](AffineExpr expr) { return Conjunction{{exprs.simplify(expr)}}; };
-  switch (predicate) {
-  case P::eq:
-    return Union{{{exprs.simplify(a - b), true}}};
-  case P::ne:
-    return Union{atLeast(a - b - 1), atLeast(b - a - 1)};
-  case P::slt:
-    return Union{atLeast(b - a - 1)};
-  case P::sle:
-    return Union{atLeast(b - a)};
-  case P::sgt:
-    return Union{atLeast(a - b - 1)};
-  case P::sge:
-    return Union{atLeast(a - b)};
-  default:
-    return std::nullopt;
-  }
-}
-
-/// Where a number that was made of an i1 is not 0, or is.
-std::optional<Union> MaskRaiser::getBool(Element *x, bool shows) {
-  while (x->kind == Element::Kind::Op && x->operands.size() == 1 &&
-         llvm::is_contained({"arith.extui", "arith.extsi", "arith.uitofp", "arith.sitofp",
-                             "arith.trunci", "arith.extf", "arith.truncf"},
-                            x->name))
-    x = x->operands[0];
-  if (x->type.isInteger(1))
-    return getSet(x, shows);
-  return fitMatrix(x, shows);
-}
-
-std::optional<Union> MaskRaiser::getSet(Element *x, bool shows) {
-  if (++parts > mostParts)
-    return std::nullopt;
-  x = exprs.force(x);
-  if (auto constant = dyn_cast_or_null<IntegerAttr>(x->constant))
-    return constant.getValue().isZero() == shows ? Union{} : Union{{}};
-  if (x->kind == Element::Kind::Load)
-    return fitMatrix(x, shows);
-  if (x->kind != Element::Kind::Op)
-    return std::nullopt;
-  auto both = [&](bool a, bool b) {
-    return intersect(getSet(x->operands[0], a), getSet(x->operands[1], b));
-  };
-  if (x->name == "arith.andi" || x->name == "arith.ori") {
-    bool meets = (x->name == "arith.andi") == shows;
-    return meets ? both(shows, shows)
-                 : unite(getSet(x->operands[0], shows), getSet(x->operands[1], shows));
-  }
-  if (x->name == "arith.xori")
-    return unite(both(true, !shows), both(false, shows));
-  if (x->name == "arith.select")
-    return unite(intersect(getSet(x->operands[0], true), getSet(x->operands[1], shows)),
-                 intersect(getSet(x->operands[0], false), getSet(x->operands[2], shows)));
-  if (x->name == "arith.trunci")
-    return getBool(x->operands[0], shows);
-  bool isFloat = x->name == "arith.cmpf";
-  if (!isFloat && x->name != "arith.cmpi")
-    return std::nullopt;
-  bool onIndices =
-      llvm::all_of(x->operands, [](Element *y) { return y->kind == Element::Kind::Index; });
-  if (!isFloat && onIndices)
-    return compare(x, shows);
-  // A bool that went through a number.
-  if (exprs.getConstant(x->operands[1]) != 0.0)
-    return std::nullopt;
-  using F = arith::CmpFPredicate;
-  bool isEqual, isUnequal;
-  if (isFloat) {
-    auto predicate = cast<arith::CmpFOp>(x->op).getPredicate();
-    isEqual = predicate == F::OEQ || predicate == F::UEQ;
-    isUnequal = predicate == F::ONE || predicate == F::UNE;
-  } else {
-    auto predicate = cast<arith::CmpIOp>(x->op).getPredicate();
-    isEqual = predicate == arith::CmpIPredicate::eq;
-    isUnequal = predicate == arith::CmpIPredicate::ne;
-  }
-  return isEqual || isUnequal ? getBool(x->operands[0], shows == isUnequal) : std::nullopt;
-}
-
-/// A matrix of constants that is a band, a prefix and a band, or sinks and a band.
-std::optional<Union> MaskRaiser::fitMatrix(Element *x, bool shows) {
-  ElementsAttr values;
-  if (x->kind != Element::Kind::Load || !matchPattern(x->value, m_Constant(&values)) || !query ||
-      !key || ShapedType::isDynamic(queries) || ShapedType::isDynamic(keys) ||
-      queries * keys > (1 << 24))
-    return std::nullopt;
-  SmallVector<int64_t> strides = computeStrides(values.getShapedType().getShape());
-  AffineExpr position = getAffineConstantExpr(0, context);
-  for (auto [index, stride] : llvm::zip_equal(x->indices, strides))
-    position = position + index * stride;
-  std::optional<Plane> plane = getPlane(exprs.simplify(position));
-  std::vector<char> shown;
-  for (int64_t value : readIntegers(values))
-    shown.push_back((value == 0) != shows);
-  if (auto floats = dyn_cast<DenseFPElementsAttr>(values))
-    for (const APFloat &value : floats.getValues<APFloat>())
-      shown.push_back(value.isZero() != shows);
-  if (!plane || shown.empty())
-    return std::nullopt;
-  auto at = [&](int64_t q, int64_t k) {
-    return bool(shown[plane->query * q + plane->key * k + plane->constant]);
-  };
-  auto fits = [&](const Union &sets) {
-    for (int64_t q = 0; q < queries; ++q)
-      for (int64_t k = 0; k < keys; ++k)
-        if (at(q, k) != llvm::any_of(sets, [&](auto &set) { return isVisible(set, q, k); }))
-          return false;
-    return true;
-  };
-  // From the last row: the keys from its end, and those from its beginning.
-  int64_t last = queries - 1, end = keys, begin = 0;
-  while (end > 0 && !at(last, end - 1))
-    --end;
-  int64_t right = end - 1 - last, left = end;
-  while (left > 0 && at(last, left - 1))
-    --left;
-  while (begin < keys && at(last, begin))
-    ++begin;
-  int64_t prefix = 0;
-  while (prefix < keys && at(0, prefix))
-    ++prefix;
-  Constraint toRight{query - key + right}, toLeft{key - query + (last - left)},
-      sinks{getAffineConstantExpr(begin - 1, context) - key},
-      inPrefix{getAffineConstantExpr(prefix - 1, context) - key};
-  for (const Union &sets :
-       {Union{{}}, Union{}, Union{{toRight}}, Union{{toRight, toLeft}}, Union{{toLeft}},
-        Union{{toRight}, {inPrefix}}, Union{{toRight, toLeft}, {toRight, sinks}}})
-    if (fits(sets))
-      return sets;
-  return std::nullopt;
-}
 
 /// Where a query's index is compared with a symbol added, their sum is the query's position, and
 /// the mask is made of that. False where symbols are compared otherwise.
@@ -286,9 +56,10 @@ bool MaskRaiser::takeLengths(Element *x, bool shows) {
   if (!shows)
     predicate = arith::invertPredicate(predicate);
   Element *keys = x->operands[0], *lengths = x->operands[1];
-  if (predicate == P::sgt || predicate == P::ugt)
+  // Without a sign a length below 0 would be a large one.
+  if (predicate == P::sgt)
     std::swap(keys, lengths);
-  else if (predicate != P::slt && predicate != P::ult)
+  else if (predicate != P::slt)
     return false;
   if (keys->kind != Element::Kind::Index || exprs.simplify(keys->indices[0]) != key ||
       lengths->kind != Element::Kind::Load || match.dims.batch.empty() ||
@@ -306,100 +77,93 @@ bool MaskRaiser::takeLengths(Element *x, bool shows) {
   return true;
 }
 
-/// Takes a condition, or the parts of it that all have to hold, as sets where they are some.
-void MaskRaiser::take(Element *x, bool shows, bool isFinite) {
-  if (std::optional<Union> set = getSet(x, shows)) {
-    MaskRaiser before(*this);
-    std::optional<Union> both = intersect(visible, set);
-    bool isKnown = both && llvm::all_of(*both, [&](Conjunction &conjunction) {
-                     return llvm::all_of(conjunction, [&](Constraint &constraint) {
-                       return movePosition(constraint);
-                     });
-                   });
-    isKnown = isKnown && llvm::all_of(*both, [&](Conjunction &conjunction) {
-                return llvm::all_of(conjunction, [&](Constraint &constraint) {
-                  llvm::SmallSetVector<unsigned, 8> variables;
-                  exprs.collectVariables(constraint.expr, variables);
-                  return llvm::all_of(variables, [&](unsigned variable) {
-                    AffineExpr dim = getAffineDimExpr(variable, context);
-                    return dim == query || dim == key;
-                  });
-                });
-              });
-    if (isKnown) {
-      visible = *both;
-      return;
-    }
-    std::tie(query, unmoved, isMoved, result) =
-        std::tie(before.query, before.unmoved, before.isMoved, before.result);
+/// Takes a condition as sets, where it is some.
+bool MaskRaiser::takeSet(Element *x, bool shows) {
+  std::optional<Union> set = getSet(x, shows);
+  if (!set)
+    return false;
+  MaskRaiser before(*this);
+  std::optional<Union> both = intersect(visible, set);
+  auto isOfPairs = [&](Constraint &constraint) {
+    llvm::SmallSetVector<unsigned, 8> variables;
+    exprs.collectVariables(constraint.expr, variables);
+    return llvm::all_of(variables, [&](unsigned variable) {
+      AffineExpr dim = getAffineDimExpr(variable, context);
+      return dim == query || dim == key;
+    });
+  };
+  auto all = [&](llvm::function_ref<bool(Constraint &)> holds) {
+    return llvm::all_of(*both,
+                        [&](Conjunction &conjunction) { return llvm::all_of(conjunction, holds); });
+  };
+  // A position may change what the query of earlier sets is.
+  if (both && all([&](Constraint &constraint) { return movePosition(constraint); }) &&
+      all(isOfPairs)) {
+    visible = *both;
+    return true;
+  }
+  std::tie(query, unmoved, isMoved, result) =
+      std::tie(before.query, before.unmoved, before.isMoved, before.result);
+  return false;
+}
+
+/// Takes a boolean condition, or the parts of it that all have to hold.
+void MaskRaiser::take(Element *x, bool shows) {
+  if (takeSet(x, shows)) {
+    fixed.emplace_back(x, shows);
+    return;
   }
   exprs.touch(x);
   if (takeLengths(x, shows))
     return;
   Element *n = exprs.resolve(x);
   if (parts < mostParts && n->is(shows ? "arith.andi" : "arith.ori")) {
-    take(n->operands[0], shows, isFinite);
-    return take(n->operands[1], shows, isFinite);
+    take(n->operands[0], shows);
+    return take(n->operands[1], shows);
   }
   if (n->is("arith.xori"))
     for (unsigned i : {0, 1}) {
       auto constant = dyn_cast_or_null<IntegerAttr>(exprs.force(n->operands[i])->constant);
       if (constant)
-        return take(n->operands[1 - i], shows != constant.getValue().isOne(), isFinite);
+        return take(n->operands[1 - i], shows != constant.getValue().isOne());
     }
-  if (isa<FloatType>(x->type))
-    result.biases.push_back(x);
-  else
-    result.others.push_back({x, shows, isFinite});
+  if (ElementEvaluator().prepare(exprs, x)) {
+    fixed.emplace_back(x, shows);
+    isAllSets = false;
+  } else {
+    hasData = true;
+  }
+  result.others.emplace_back(x, shows);
 }
 
-AffineExpr MaskRaiser::substitute(AffineExpr expr, int64_t q, int64_t k) {
-  llvm::DenseMap<AffineExpr, AffineExpr> values;
-  if (query)
-    values[query] = getAffineConstantExpr(q, context);
-  if (key)
-    values[key] = getAffineConstantExpr(k, context);
-  return expr.replace(values);
-}
-
-std::optional<Plane> MaskRaiser::getPlane(AffineExpr expr) {
-  auto at = [&](int64_t q, int64_t k) -> std::optional<int64_t> {
-    auto constant = dyn_cast<AffineConstantExpr>(substitute(expr, q, k));
-    return constant ? std::optional(constant.getValue()) : std::nullopt;
-  };
-  bool isLinear = true;
-  expr.walk([&](AffineExpr part) {
-    isLinear &= llvm::is_contained(
-        {AffineExprKind::Add, AffineExprKind::Mul, AffineExprKind::Constant, AffineExprKind::DimId},
-        part.getKind());
-  });
-  auto origin = at(0, 0), inQuery = at(1, 0), inKey = at(0, 1);
-  if (!isLinear || !origin || !inQuery || !inKey)
-    return std::nullopt;
-  return Plane{*inQuery - *origin, *inKey - *origin, *origin};
-}
-
-bool MaskRaiser::isVisible(const Conjunction &set, int64_t q, int64_t k) {
-  return llvm::all_of(set, [&](const Constraint &constraint) {
-    AffineExpr expr = constraint.expr;
-    if (auto plane = getPlane(expr)) {
-      int64_t value = plane->query * q + plane->key * k + plane->constant;
-      return constraint.isEq ? value == 0 : value >= 0;
-    }
-    auto constant = dyn_cast<AffineConstantExpr>(substitute(expr, q, k));
-    return constant && (constraint.isEq ? constant.getValue() == 0 : constant.getValue() >= 0);
-  });
+void MaskRaiser::take(const Condition &condition) {
+  if (!isa<FloatType>(condition.value->type))
+    return take(condition.value, condition.shows);
+  // 0 where it shows.
+  if (takeSet(condition.value, true)) {
+    fixed.emplace_back(condition.value, false);
+    return;
+  }
+  exprs.touch(condition.value);
+  result.biases.push_back(*condition.bias);
 }
 
 /// Constraints that always hold go, and with those that never do, their set.
 void MaskRaiser::dropTrivial() {
+  using Range = std::pair<std::optional<int64_t>, std::optional<int64_t>>;
+  auto getRange = [&](AffineExpr expr) -> Range {
+    // An offset may be below 0, and positions with it.
+    bool hasPosition = false;
+    expr.walk([&](AffineExpr part) { hasPosition |= isMoved && part == query; });
+    return hasPosition ? Range() : exprs.getRange(expr);
+  };
   llvm::erase_if(visible, [&](Conjunction &set) {
     llvm::erase_if(set, [&](Constraint &constraint) {
-      auto [low, high] = exprs.getRange(constraint.expr);
+      auto [low, high] = getRange(constraint.expr);
       return constraint.isEq ? low == 0 && high == 0 : low && *low >= 0;
     });
     return llvm::any_of(set, [&](Constraint &constraint) {
-      auto [low, high] = exprs.getRange(constraint.expr);
+      auto [low, high] = getRange(constraint.expr);
       return (high && *high < 0) || (constraint.isEq && low && *low > 0);
     });
   });
@@ -407,7 +171,62 @@ void MaskRaiser::dropTrivial() {
     visible = {{}};
 }
 
+/// Whether every row sees a key of what does not depend on data, by computing it.
+bool MaskRaiser::everyRowSeesByNumbers() {
+  constexpr int64_t mostSteps = 1 << 26;
+  SmallVector<ElementEvaluator> conditions(fixed.size());
+  llvm::SmallSetVector<unsigned, 8> used;
+  int64_t numParts = 0;
+  for (auto [condition, part] : llvm::zip_equal(conditions, fixed)) {
+    if (!condition.prepare(exprs, part.first))
+      return false;
+    numParts += condition.getNumParts();
+    allParts(exprs.force(part.first), [&](Element *inside) {
+      for (AffineExpr index : inside->indices)
+        exprs.collectVariables(index, used);
+      return true;
+    });
+  }
+  SmallVector<unsigned> rows, keys(match.dims.key);
+  for (unsigned variable : used)
+    if (!llvm::is_contained(keys, variable))
+      rows.push_back(variable);
+  SmallVector<int64_t> values;
+  int64_t numPairs = 1;
+  for (unsigned digit : llvm::concat<unsigned>(rows, keys)) {
+    if (ShapedType::isDynamic(exprs.getExtent(digit)))
+      return false;
+    numPairs = std::min(numPairs * std::min(exprs.getExtent(digit), mostSteps), mostSteps);
+    values.resize(std::max<size_t>(values.size(), digit + 1));
+  }
+  if (numPairs * numParts >= mostSteps)
+    return false;
+  int64_t numRows = getExtent(exprs, rows), numKeys = getExtent(exprs, keys);
+  auto set = [&](ArrayRef<unsigned> digits, int64_t number) {
+    for (unsigned digit : llvm::reverse(digits)) {
+      values[digit] = number % exprs.getExtent(digit);
+      number /= exprs.getExtent(digit);
+    }
+  };
+  for (int64_t row = 0; row < numRows; ++row) {
+    set(rows, row);
+    bool sees = false;
+    for (int64_t k = 0; k < numKeys && !sees; ++k) {
+      set(keys, k);
+      sees = llvm::all_of(llvm::zip_equal(conditions, fixed), [&](auto both) {
+        auto &[condition, part] = both;
+        return (toDouble(condition.run(values), part.first->type) != 0) == part.second;
+      });
+    }
+    if (!sees)
+      return false;
+  }
+  return true;
+}
+
 bool MaskRaiser::everyRowSees() {
+  if (!isAllSets)
+    return everyRowSeesByNumbers();
   if (llvm::any_of(visible, [](Conjunction &set) { return set.empty(); }))
     return true;
   // Every row sees key 0, whatever the lengths.
@@ -511,18 +330,23 @@ Attribute MaskRaiser::nameAll() {
                            : AnyOfAttr::get(context, ArrayAttr::get(context, names.getArrayRef()));
 }
 
-std::optional<RaisedMask> MaskRaiser::run() {
-  bool isFinite = false;
+std::optional<RaisedMask> MaskRaiser::run(bool asBiases) {
+  bool hasFinite = false;
   for (const Condition &condition : match.conditions) {
-    take(condition.value, condition.shows, condition.isFinite);
-    isFinite |= condition.isFinite;
+    // A guard sets the weights of hidden rows to 0, but not what their log-sum-exp is.
+    bool isFinite = condition.isFinite && !(condition.isGuarded && !match.lse);
+    if (asBiases && isFinite && condition.bias) {
+      exprs.touch(condition.value);
+      result.biases.push_back(*condition.bias);
+      continue;
+    }
+    take(condition);
+    hasFinite |= isFinite;
   }
   dropTrivial();
-  if (visible.empty() || (isFinite && !everyRowSees())) {
-    miss = {match.output, "expected every query to see a key, where hidden scores are a number",
-            "a mask that hides whole rows"};
+  if (visible.empty() || (hasFinite && !everyRowSees()))
     return std::nullopt;
-  }
+  result.mayHideRows = hasFinite && (hasData || result.lengths || result.offset);
   bool isAll = llvm::any_of(visible, [](Conjunction &set) { return set.empty(); });
   if (!isAll) {
     result.align = align();
@@ -533,5 +357,10 @@ std::optional<RaisedMask> MaskRaiser::run() {
 
 std::optional<RaisedMask> mlir::flashattn::raiseMask(TensorExprs &exprs,
                                                      const AttentionMatch &match, NearMiss &miss) {
-  return MaskRaiser(exprs, match, miss).run();
+  for (bool asBiases : {false, true})
+    if (auto mask = MaskRaiser(exprs, match).run(asBiases))
+      return mask;
+  miss = {match.output, "expected every query to see a key, where hidden scores are a number",
+          "a mask that hides whole rows"};
+  return std::nullopt;
 }

@@ -99,7 +99,7 @@ private:
       return getOperand(op.getMatchingOpOperand(argument));
     Attribute constant;
     if (matchPattern(value, m_Constant(&constant)) && isa<IntegerAttr, FloatAttr>(constant))
-      return getConstant(constant, value.getType());
+      return exprs.makeNumber(constant, value.getType());
     Operation *definition = value.getDefiningOp();
     if (!definition || definition->getBlock() != op.getBlock())
       return getScalar(value);
@@ -155,15 +155,8 @@ private:
   Element *getScalarOrConstant(Value value) {
     Attribute constant;
     if (matchPattern(value, m_Constant(&constant)) && isa<IntegerAttr, FloatAttr>(constant))
-      return getConstant(constant, value.getType());
+      return exprs.makeNumber(constant, value.getType());
     return getScalar(value);
-  }
-
-  Element *getConstant(Attribute constant, Type type) {
-    if (auto integer = dyn_cast<IntegerAttr>(constant); integer && !type.isInteger(1))
-      return exprs.makeIndex(
-          getAffineConstantExpr(integer.getValue().getSExtValue(), type.getContext()), type);
-    return exprs.makeConstant(constant, type);
   }
 
   Element *getScalar(Value value) {
@@ -220,8 +213,12 @@ static Value lookThroughTensor(Value value) {
   return value;
 }
 
-/// Whether `init` holds what reducing with `name` starts from; for a maximum any low number.
-static bool isNeutral(Value init, StringRef name) {
+static bool isMaximum(StringRef name) {
+  return name == "arith.maximumf" || name == "arith.maxnumf";
+}
+
+/// The constant that all of `init` is, from which a reduction starts; null where it is none.
+static Attribute getStart(Value init) {
   Value start;
   if (auto fill = init.getDefiningOp<linalg::FillOp>())
     start = fill.getInputs()[0];
@@ -232,18 +229,23 @@ static bool isNeutral(Value init, StringRef name) {
     start = init;
   Attribute constant;
   if (!matchPattern(start, m_Constant(&constant)))
-    return false;
+    return {};
   if (auto splat = dyn_cast<SplatElementsAttr>(constant))
     constant = splat.getSplatValue<Attribute>();
-  if (auto number = dyn_cast<FloatAttr>(constant)) {
+  return constant;
+}
+
+/// Whether reducing with `name` from `start` is reducing alone; for a maximum any low number.
+static bool isNeutral(Attribute start, StringRef name) {
+  if (auto number = dyn_cast_or_null<FloatAttr>(start)) {
     if (name == "arith.addf")
       return number.getValue().isZero();
-    bool isMax = name == "arith.maximumf" || name == "arith.maxnumf";
     const llvm::fltSemantics &semantics = number.getValue().getSemantics();
-    return isMax && number.getValue().compare(llvm::APFloat::getLargest(semantics, true)) !=
-                        llvm::APFloat::cmpGreaterThan;
+    return isMaximum(name) &&
+           number.getValue().compare(llvm::APFloat::getLargest(semantics, true)) !=
+               llvm::APFloat::cmpGreaterThan;
   }
-  auto integer = dyn_cast<IntegerAttr>(constant);
+  auto integer = dyn_cast_or_null<IntegerAttr>(start);
   return integer && ((name == "arith.andi" && integer.getValue().isAllOnes()) ||
                      (name == "arith.ori" && integer.getValue().isZero()));
 }
@@ -304,7 +306,10 @@ Element *TensorExprs::expandLinalg(linalg::LinalgOp op, Element *load,
     return ElementBuilder(*this, op, loops).get(op.getBlock()->getTerminator()->getOperand(number));
   auto [reducer, value] = findReducer(op, number);
   StringRef name = reducer ? reducer->getName().getStringRef() : "";
-  if (!reducer || (!isNeutral(init->get(), name) &&
+  Attribute start = getStart(init->get());
+  bool startsLow = isNeutral(start, name),
+       isBounded = !startsLow && isMaximum(name) && isa_and_nonnull<FloatAttr>(start);
+  if (!reducer || (!startsLow && !isBounded &&
                    (name != "arith.addf" || !isZero(makeLoad(init->get(), load->indices)))))
     return nullptr;
   if (!reduced) {
@@ -314,7 +319,9 @@ Element *TensorExprs::expandLinalg(linalg::LinalgOp op, Element *load,
     element->shape = load->shape;
     element->name = name;
     element->op = op;
-    return element;
+    // A maximum that starts from another number is that of both.
+    return isBounded ? makeOp(name, load->type, {element, makeConstant(start, load->type)}, reducer)
+                     : element;
   }
   for (auto [loop, index] : llvm::zip_equal(reductionLoops, *reduced))
     loops[loop] = index;
@@ -403,6 +410,22 @@ Element *TensorExprs::expandReshape(Operation *op, Element *load) {
   return makeLoad(source, indices, shape);
 }
 
+/// A reshape by a tensor of sizes, where types say what these are.
+Element *TensorExprs::expandReshapeBySizes(tensor::ReshapeOp op, Element *load) {
+  auto source = dyn_cast<RankedTensorType>(op.getSource().getType());
+  if (!source || !source.hasStaticShape() || llvm::any_of(load->shape, ShapedType::isDynamic))
+    return nullptr;
+  AffineExpr rest = getAffineConstantExpr(0, context);
+  for (auto [index, size] : llvm::zip_equal(load->indices, load->shape))
+    rest = rest * size + index;
+  SmallVector<AffineExpr> indices(source.getRank(), getAffineConstantExpr(0, context));
+  for (int64_t dim = source.getRank() - 1; dim >= 0; --dim) {
+    indices[dim] = cutDigits(dim == 0 ? rest : rest % source.getDimSize(dim));
+    rest = rest.floorDiv(source.getDimSize(dim));
+  }
+  return makeLoad(op.getSource(), indices);
+}
+
 Element *TensorExprs::expandSlice(Operation *op, Element *load) {
   if (auto concat = dyn_cast<tensor::ConcatOp>(op)) {
     auto indices = llvm::to_vector(load->indices);
@@ -425,6 +448,14 @@ Element *TensorExprs::expandSlice(Operation *op, Element *load) {
       llvm::any_of(slice.getStaticStrides(), ShapedType::isDynamic))
     return nullptr;
   if (auto extract = dyn_cast<tensor::ExtractSliceOp>(op)) {
+    // A part of unknown size is no longer all of the source, whatever their types say.
+    for (auto [dim, size] : llvm::enumerate(slice.getMixedSizes())) {
+      auto value = dyn_cast<Value>(size);
+      auto whole = value ? value.getDefiningOp<tensor::DimOp>() : tensor::DimOp();
+      if (value && (!whole || whole.getSource() != extract.getSource() ||
+                    whole.getConstantIndex() != int64_t(dim)))
+        return nullptr;
+    }
     SmallVector<AffineExpr> indices;
     llvm::SmallBitVector dropped = extract.getDroppedDims();
     unsigned next = 0;
@@ -466,6 +497,8 @@ Element *TensorExprs::expandUncached(Element *load) {
     return expandSoftmax(softmax, load);
   if (isa<tensor::CollapseShapeOp, tensor::ExpandShapeOp>(op))
     return expandReshape(op, load);
+  if (auto reshape = dyn_cast<tensor::ReshapeOp>(op))
+    return expandReshapeBySizes(reshape, load);
   if (isa<tensor::ExtractSliceOp, tensor::InsertSliceOp, tensor::ConcatOp>(op))
     return expandSlice(op, load);
   if (auto castOp = dyn_cast<tensor::CastOp>(op))

@@ -4,6 +4,7 @@
 #define LIB_DIALECT_FLASHATTN_TRANSFORMS_RAISE_TENSOREXPR_H
 
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
 #include "mlir/IR/AffineExpr.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "llvm/ADT/SetVector.h"
@@ -16,7 +17,7 @@ struct Element {
   enum class Kind {
     Load,   ///< an element of `value` at `indices`, of which nothing more is known yet
     Reduce, ///< the same, where the op that makes `value` reduces with the op `name`
-    Const,  ///< `constant`: a float or an i1
+    Const,  ///< `constant`: a float, an i1 or an integer that is no index
     Index,  ///< the integer `indices[0]`
     Scalar, ///< the scalar `value`, from outside
     Op      ///< `name` applied to `operands`; `op` has the attributes, where it has any
@@ -45,6 +46,9 @@ bool allParts(Element *root, llvm::function_ref<bool(Element *)> holds);
 /// shows in the indices alone; a variable that a reshape cuts is replaced by its digits.
 class TensorExprs {
 public:
+  /// Indices lie below this, and above its negative, so that their sums and products do not wrap.
+  static constexpr int64_t mostIndex = int64_t(1) << 31;
+
   explicit TensorExprs(MLIRContext *context) : context(context) {}
 
   /// A variable from 0 to `extent`, exclusive, which may be dynamic; 0 where that is 1.
@@ -56,8 +60,10 @@ public:
   /// Cuts variables until no division or remainder is left in `expr`; the rest stays.
   AffineExpr cutDigits(AffineExpr expr);
   int64_t getExtent(unsigned variable) const { return extents[variable]; }
-  /// The smallest and largest value of `expr`.
-  std::pair<std::optional<int64_t>, std::optional<int64_t>> getRange(AffineExpr expr);
+  /// The smallest and largest value of `expr`, where lengths that are not known are at most
+  /// `unknown`, and symbols no further from 0.
+  std::pair<std::optional<int64_t>, std::optional<int64_t>>
+  getRange(AffineExpr expr, std::optional<int64_t> unknown = std::nullopt);
   /// The variables in `expr`, simplified.
   void collectVariables(AffineExpr expr, llvm::SmallSetVector<unsigned, 8> &variables);
 
@@ -67,6 +73,7 @@ public:
   Element *makeLoad(Value value, ArrayRef<AffineExpr> indices, ArrayRef<int64_t> shape = {});
   Element *makeConstant(Attribute constant, Type type);
   Element *makeIndex(AffineExpr expr, Type type);
+  Element *makeNumber(Attribute number, Type type);
   Element *makeOp(StringRef name, Type type, ArrayRef<Element *> operands, Operation *op = nullptr);
 
   /// What a load is made of, one op further; null where that is not known.
@@ -101,8 +108,10 @@ private:
                         std::optional<ArrayRef<AffineExpr>> reduced);
   Element *expandSoftmax(linalg::SoftmaxOp op, Element *load);
   Element *expandReshape(Operation *op, Element *load);
+  Element *expandReshapeBySizes(tensor::ReshapeOp op, Element *load);
   Element *expandSlice(Operation *op, Element *load);
   Element *expandConstant(Attribute value, Element *load);
+  bool fits(AffineExpr expr, Type type);
   Element *fold(Element *element);
   Element *nameSymbol(Element *element);
   bool isZero(Element *element);

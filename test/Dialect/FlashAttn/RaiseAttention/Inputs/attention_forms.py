@@ -301,7 +301,7 @@ def no_twice():
 def no_negative_scale():
     m=M(); q,k,v=qkv(m); c=m.const('-0.125'); return m.text(pv(m,m.softmax(m.scalar('arith.mulf',qk(m,q,k),c)),v))
 @case
-def no_key_scale():
+def scale_per_key():
     m=M(); q,k,v=qkv(m); a=m.arg([B,1,1,NK]); return m.text(pv(m,m.softmax(m.ew('arith.mulf',qk(m,q,k),a)),v))
 @case
 def no_two_products():
@@ -394,6 +394,9 @@ def no_start_of_sum():
 
 @case
 def no_double_bias():
+    m=M(); q,k,v=qkv(m); b=m.arg([B,H,N,NK],'f64'); s=m.ew('arith.addf',m.ew('arith.extf',qk(m,q,k),el='f64'),b); return m.text(pv(m,m.softmax(m.ew('arith.truncf',s,el='f32')),v))
+@case
+def rounded_double_bias():
     m=M(); q,k,v=qkv(m); b=m.arg([1,H,N,NK],'f64'); return m.text(pv(m,m.softmax(m.ew('arith.addf',qk(m,q,k),m.ew('arith.truncf',b,el='f32'))),v))
 @case
 def no_double_result():
@@ -432,10 +435,42 @@ def no_third_factor():
 def no_values_of_keys():
     m=M(); q,k=m.arg([B,H,N,D]),m.arg([B,H,NK,D]); v=m.arg([B,H,4,D]); r=m.generic([v],[['d0','d1','d2','d4']],[B,H,4,4,D],'f32',lambda n,o:([],n[0])); return m.text(pv(m,m.softmax(qk(m,q,k)),m.reshape(r,[[0],[1],[2,3],[4]],[B,H,NK,D])))
 
+def first_keys(m,x,n):
+    v=m.new(); m.op('%s = tensor.extract_slice %s[0,0,0,0][%d,%d,%d,%d][1,1,1,1] : %s to %s'%(v,x,B,H,N,n,T(*m.t[x]),T([B,H,N,n],'f32'))); m.t[v]=([B,H,N,n],'f32'); return v
+def shown(m,f):
+    v=m.new(); m.op('%s = arith.constant dense<[%s]> : %s'%(v,', '.join('['+', '.join(str(f(i,j)).lower() for j in range(NK))+']' for i in range(N)),T([N,NK],'i1'))); m.t[v]=([N,NK],'i1'); return v
+@case
+def no_pair_scale():
+    m=M(); q,k,v=qkv(m); a=m.arg([B,1,N,NK]); return m.text(pv(m,m.softmax(m.ew('arith.mulf',qk(m,q,k),a)),v))
+@case
+def no_head_scale_of_bias():
+    m=M(); q,k,v=qkv(m); a=m.arg([1,H,1,1]); b=m.arg([1,H,N,NK]); return m.text(pv(m,m.softmax(m.ew('arith.mulf',m.ew('arith.addf',qk(m,q,k),b),a)),v))
+@case
+def no_wide_scale():
+    m=M(); q,k,v=qkv(m,el='f16'); a=m.arg([1,H,1,1]); p=m.ew('arith.truncf',m.softmax(m.ew('arith.mulf',qk(m,q,k),a)),el='f16'); return m.text(m.ew('arith.truncf',pv(m,p,v),el='f16'))
+@case
+def no_constant_rows():
+    m=M(); q,k,v=qkv(m); return m.text(pv(m,m.softmax(sel(m,shown(m,lambda i,j:(7*i+3*j*j)%5!=0 and i!=4),qk(m,q,k),'-1.0e9')),v))
+@case
+def no_rows_of_two_masks():
+    m=M(); q,k,v=qkv(m); qi=m.index([N,NK],0); ki=m.index([N,NK],1); s=sel(m,cmpi(m,'sle',ki,qi,[N,NK]),qk(m,q,k),'-1.0e9'); return m.text(pv(m,m.softmax(sel(m,shown(m,lambda i,j:(i+j)%2!=0),s,'-1.0e9')),v))
+@case
+def no_rows_of_products():
+    m=M(); q,k,v=qkv(m); qi=m.index([N,NK],0); ki=m.index([N,NK],1); r=m.ew('arith.remsi',m.ew('arith.muli',qi,ki),m.fill('3',[N,NK],'i64')); return m.text(pv(m,m.softmax(sel(m,cmpi(m,'eq',r,m.fill('1',[N,NK],'i64'),[N,NK]),qk(m,q,k),'-1.0e9')),v))
+@case
+def no_mask_of_scores():
+    m=M(); q,k,v=qkv(m); s=qk(m,q,k); z=m.const('0.0'); c=m.generic([s],[m.ident([1]*4)],m.t[s][0],'i1',lambda n,o:(['%%r = arith.cmpf ogt, %s, %s : f32'%(n[0],z)],'%r')); return m.text(pv(m,m.softmax(sel(m,c,s,'-1.0e9')),v))
+@case
+def no_sum_of_some_keys():
+    m=M(); q,k,v=qkv(m); s=qk(m,q,k); x=first_keys(m,s,8); r=m.reduce(x,'arith.maximumf','0xFF800000'); l=m.reduce(m.ew('math.exp',m.ew('arith.subf',x,m.keepdim(r))),'arith.addf','0.0'); return m.text(pv(m,m.ew('math.exp',m.ew('arith.subf',s,m.keepdim(m.ew('arith.addf',m.ew('math.log',l),r)))),v))
+@case
+def no_guard_of_some_keys():
+    m=M(); q,k,v=qkv(m); a=m.arg([B,1,N,NK],'i1'); s=sel(m,a,qk(m,q,k),'0xFF800000'); r=m.keepdim(m.reduce(first_keys(m,s,3),'arith.maximumf','0xFF800000')); low=m.const('0xFF800000'); z=m.const('0.0')
+    p=m.generic([m.softmax(s),r],[m.ident([1]*4),['d0','d1','d2','0']],[B,H,N,NK],'f32',lambda n,o:(['%%c = arith.cmpf oeq, %s, %s : f32'%(n[1],low),'%%r = arith.select %%c, %s, %s : f32'%(z,n[0])],'%r')); return m.text(pv(m,p,v))
 @case
 def no_encoding(): return two_d().replace('tensor<16x8xf32>','tensor<16x8xf32, "blocked">')
 
-LOOK_ALIKES=['no_','dropped_row','tile_heads','scale_per_row']
+LOOK_ALIKES=['no_','dropped_row','tile_heads']
 def looks_alike(name): return name!='no_max' and any(name.startswith(x) for x in LOOK_ALIKES)
 if __name__=='__main__':
     asked=sys.argv[1]
