@@ -2,7 +2,7 @@
 // bias, made as the module makes it.
 
 // RUN: flash-opt %s -flashattn-raise-attention -canonicalize | FileCheck %s
-// CHECK: flashattn.attention scale(1.250000e-01) ins({{.*}}) bias({{.*}} : tensor<2x1x1x24xf32>)
+// CHECK: flashattn.attention scale(1.250000e-01) ins({{.*}}) bias({{.*}} : tensor<1x2x1x24xf32>)
 
 #pairs = affine_map<(b, i, j) -> (b, i, j)>
 #keys = affine_map<(b, i, j) -> (b, j)>

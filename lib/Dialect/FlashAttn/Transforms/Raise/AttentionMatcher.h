@@ -72,7 +72,7 @@ private:
   bool parseTerms(ArrayRef<Term> terms);
   bool parseScore(Element *x);
   bool parseSelect(Element *select);
-  void parseBias(Element *x, double factor);
+  bool parseBias(Element *x, double factor);
   bool applyFactor(double factor);
   bool applySteps();
   Element *findUniform(Element *x);

@@ -99,18 +99,19 @@ bool AttentionMatcher::parseSelect(Element *select) {
   return fail(select, "expected hidden scores to be one low number");
 }
 
-/// Whether `x` times `factor` is 0 or a low number, of which the highest is given; none where it is
-/// not.
-static std::optional<double> findLows(TensorExprs &exprs, Element *x, double factor) {
-  SmallVector<double> values;
+/// The values that `x` has by constants and booleans; empty where they are not known.
+static SmallVector<double> listValues(TensorExprs &exprs, Element *x) {
   Attribute matrix;
-  Element *n = exprs.resolve(x);
-  if (n->kind == Element::Kind::Load && matchPattern(n->value, m_Constant(&matrix))) {
-    for (Number number : readNumbers(matrix))
-      values.push_back(toDouble(number, n->type));
-  } else if (auto table = tabulate(exprs, x); table && !table->leaves.empty()) {
-    values = table->values;
+  if (x->kind != Element::Kind::Load || !matchPattern(x->value, m_Constant(&matrix))) {
+    std::optional<ValueTable> table = tabulate(exprs, x);
+    return table ? table->values : SmallVector<double>();
   }
+  return llvm::map_to_vector(readNumbers(matrix),
+                             [&](Number number) { return toDouble(number, x->type); });
+}
+
+/// The highest low number, where `values` times `factor` are 0 or low; none where they are not.
+static std::optional<double> findLow(ArrayRef<double> values, double factor) {
   double highest = -std::numeric_limits<double>::infinity();
   bool hasZero = false, hasLow = false;
   for (double value : values) {
@@ -127,9 +128,9 @@ static std::optional<double> findLows(TensorExprs &exprs, Element *x, double fac
 }
 
 /// A bias that is 0 or a low number is a mask.
-void AttentionMatcher::parseBias(Element *x, double factor) {
+bool AttentionMatcher::parseBias(Element *x, double factor) {
   if (exprs.getConstant(x) == 0.0)
-    return;
+    return true;
   Element *n = exprs.resolve(x);
   if (n->is("arith.addf"))
     for (unsigned i : {0, 1})
@@ -139,6 +140,7 @@ void AttentionMatcher::parseBias(Element *x, double factor) {
     match.conditions.push_back({value, shows, !std::isinf(low), Term{x, factor}});
     if (!std::isinf(low))
       highestLow = std::max(highestLow, low);
+    return true;
   };
   if (n->is("arith.select")) {
     auto a = exprs.getConstant(n->operands[1]), b = exprs.getConstant(n->operands[2]);
@@ -146,9 +148,16 @@ void AttentionMatcher::parseBias(Element *x, double factor) {
     if (low <= lowScore && (*a == 0 || *b == 0))
       return addMask(n->operands[0], *a == 0, low);
   }
-  if (std::optional<double> low = findLows(exprs, n, factor))
+  SmallVector<double> values = listValues(exprs, n);
+  if (std::optional<double> low = findLow(values, factor))
     return addMask(n, false, *low);
+  // What is added to hidden scores may not bring them back.
+  if (std::isfinite(highestLow))
+    for (double value : values)
+      if (value * factor > -highestLow / 2)
+        return fail(n, "expected summands behind the mask that leave hidden scores low");
   match.biases.push_back({x, factor});
+  return true;
 }
 
 /// Multiplies all that scores are made of so far but their product. Masks stay what they are.
@@ -197,7 +206,8 @@ bool AttentionMatcher::applySteps() {
       hasCap = true;
       break;
     case ScoreStep::Bias:
-      parseBias(step.element, step.factor);
+      if (!parseBias(step.element, step.factor))
+        return false;
       break;
     case ScoreStep::Mask:
       match.conditions.push_back({step.element, step.flag, !std::isinf(step.low), std::nullopt});

@@ -461,6 +461,9 @@ def no_rows_of_products():
 def no_mask_of_scores():
     m=M(); q,k,v=qkv(m); s=qk(m,q,k); z=m.const('0.0'); c=m.generic([s],[m.ident([1]*4)],m.t[s][0],'i1',lambda n,o:(['%%r = arith.cmpf ogt, %s, %s : f32'%(n[0],z)],'%r')); return m.text(pv(m,m.softmax(sel(m,c,s,'-1.0e9')),v))
 @case
+def no_hidden_scores_brought_back():
+    m=M(); q,k,v=qkv(m); qi=m.index([N,NK],0); ki=m.index([N,NK],1); s=sel(m,cmpi(m,'sle',ki,qi,[N,NK]),qk(m,q,k),'-1.0e5'); x=m.scalar('arith.mulf',m.ew('arith.uitofp',cmpi(m,'sgt',ki,qi,[N,NK]),el='f32'),m.const('1.0e5')); return m.text(pv(m,m.softmax(m.ew('arith.addf',s,x)),v))
+@case
 def no_sum_of_some_keys():
     m=M(); q,k,v=qkv(m); s=qk(m,q,k); x=first_keys(m,s,8); r=m.reduce(x,'arith.maximumf','0xFF800000'); l=m.reduce(m.ew('math.exp',m.ew('arith.subf',x,m.keepdim(r))),'arith.addf','0.0'); return m.text(pv(m,m.ew('math.exp',m.ew('arith.subf',s,m.keepdim(m.ew('arith.addf',m.ew('math.log',l),r)))),v))
 @case
