@@ -194,6 +194,29 @@ def absolute(value: Any) -> "Traced":
     return _emit("math.absf" if value._type == "f32" else "math.absi", value)
 
 
+#: By the names of the types: how many bits of an integer they keep.
+_NARROW = {"int8": 24, "int16": 16}
+
+
+def cast(value: Any, type: str) -> "Traced":
+    """A traced value as of a type that arrays have: floats become integers toward zero, and lose the
+    digits that a shorter type lacks; what an integer has beyond its bits is lost. Integers have 32 bits,
+    and floats f32, in which f64 is computed too."""
+    body = value._body
+    if type in ("bfloat16", "float16"):
+        value, name = _convert(body, value, "f32"), "bf16" if type == "bfloat16" else "f16"
+        short = body.add(f"arith.truncf {value._name} : f32 to {name}", name)
+        return body.add(f"arith.extf {short._name} : {name} to f32", "f32")
+    if type in ("float32", "float64", "bool"):
+        return _convert(body, value, "i1" if type == "bool" else "f32")
+    value = _convert(body, value, "i32")
+    if type == "uint8":
+        return binary("&", value, 255)
+    if type in _NARROW:
+        return binary(">>", binary("<<", value, _NARROW[type]), _NARROW[type])
+    return value
+
+
 def select(condition: Any, then: Any, otherwise: Any) -> Any:
     if not isinstance(condition, Traced):
         if not _is_number(condition):

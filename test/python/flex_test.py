@@ -13,6 +13,7 @@ import flashattn
 import torch
 from flashattn import ArgumentError, TraceError, UnsupportedError, _reference
 from flashattn import torch as ft
+from flashattn.torch import _flex
 from torch.nn.attention.flex_attention import (
     BlockMask,
     and_masks,
@@ -61,6 +62,8 @@ def captured_mods(rng, batch, heads, rows, keys):
     table = torch.rand(heads, keys) > 0.3
     limit = torch.tensor(rng.randrange(1, keys + 1))
     return {
+        "halves of tables": lambda b, h, q, k: documents[(q / 2).long()] <= documents[(k >> 1).clamp(max=3)],
+        "cast": lambda b, h, q, k: (q / 3).to(torch.int32) == (k / 3).to(torch.int32),
         "documents": lambda b, h, q, k: documents[q] == documents[k],
         "causal documents": lambda b, h, q, k: (q >= k) & (documents[q] == documents[k]),
         "lengths": lambda b, h, q, k: k < lengths[b],
@@ -82,8 +85,22 @@ def plain_scores(rng):
         "where": lambda s, b, h, q, k: torch.where(q >= k, s, -float("inf")),
         "relative": lambda s, b, h, q, k: s * (1.0 + (q - k).abs().float() * 0.125).rsqrt(),
         "checker": lambda s, b, h, q, k: torch.where((q + k) % 2 == 0, s.sigmoid(), s.square()),
+        "cast": lambda s, b, h, q, k: s - ((q / 3).to(torch.int32) - (k / 3).int()).abs().type(torch.float32),
+        "steps": lambda s, b, h, q, k: s + (s * 4).to(dtype=torch.int64) / 8 - (h == 1).long(),
+        "clamped": lambda s, b, h, q, k: s.clamp(-1, max=0.5) + torch.clamp(q - k, min=-2) * 0.1 + torch.relu(s),
+        "shifted": lambda s, b, h, q, k: s - (q >> 2) * (1 << (k & 1)) / 4 + torch.bitwise_right_shift(k, 1) * 0.1,
+        "narrow": lambda s, b, h, q, k: s + ((q * 40).to(torch.int8) + (k * 99).byte() - (k * 9999).short() / 99) / 64,
         "chain": lambda s, b, h, q, k: torch.minimum(s, torch.maximum(-s, s * 0.5)) - b * 0.25,
     }
+
+
+def t5_bucket(distance, exact=2, count=5):
+    """Small distances have buckets of their own, larger ones share those of their logarithm."""
+    bucket = (distance > 0).to(torch.long) * count
+    distance = torch.abs(distance)
+    large = exact + (torch.log(distance.float() / exact) / 2 * (count - exact)).to(torch.long)
+    large = torch.min(large, torch.full_like(large, count - 1))
+    return bucket + torch.where(distance < exact, distance, large)
 
 
 def learned_scores(tensors):
@@ -101,6 +118,8 @@ def learned_scores(tensors):
         "where": lambda s, b, h, q, k: torch.where(q >= k, s + heads[h], s - heads[h]),
         "hides": lambda s, b, h, q, k: torch.where(rows[q] > keys[k] - 2, s, float("-inf")),
         "negative": lambda s, b, h, q, k: -(keys[k] - s),
+        "bucket": lambda s, b, h, q, k: s + both[torch.log2((q - k).abs().float() + 1).to(torch.int32)],
+        "bucket of T5": lambda s, b, h, q, k: s + both[t5_bucket(k - q)],
     }
 
 
@@ -271,6 +290,17 @@ class FlexTest(unittest.TestCase):
             with self.subTest(seed=seed, score=name):
                 self.compare(qkv, captured, make_score, block_mask, rest)
 
+    def test_casts_and_bounds(self):
+        for seed, name in enumerate(("cast", "steps", "clamped", "shifted", "narrow", "bucket of T5")):
+            rng, qkv, rest, sizes = self.draw(seed)
+            captured = self.make_captured(sizes)
+            scores = plain_scores(rng)
+            mask = captured_mods(rng, *sizes)["cast" if seed else "halves of tables"]
+            block_mask = create_block_mask(mask, *sizes, device="cpu") if seed < 2 else None
+            make_score = lambda leaves, name=name: {**scores, **learned_scores(leaves)}[name]  # noqa: E731
+            with self.subTest(score=name):
+                self.compare([x.float() for x in qkv], captured, make_score, block_mask, rest)
+
     def test_sets_are_sets(self):
         for name, mod in affine_mods(random.Random(0)).items():
             with self.subTest(mask=name):
@@ -322,6 +352,107 @@ class FlexTest(unittest.TestCase):
             with self.subTest(pattern):
                 self.assertRaisesRegex(TraceError, pattern, ft.affine_mask, mod)
 
+    def test_casts_round(self):
+        """What a shorter type lacks is lost, also behind a factor; gradients pass as torch's do."""
+        q, k, v = (torch.randn(1, 2, 8, 16, requires_grad=True) for _ in range(3))
+        slope = torch.tensor([1.5, -0.7])
+        for function in (
+            lambda s, b, h, q, k: (s * 100).to(torch.bfloat16).float() / 100,
+            lambda s, b, h, q, k: (s * slope[h]).half().float() * 2,
+            lambda s, b, h, q, k: torch.where(s.to(torch.bool), s.bfloat16().float(), 0.0),
+        ):
+            o = ft.flex_attention(q, k, v, function)
+            found = torch.autograd.grad(o.square().sum(), (q, k, v))
+            exact = reference(q, k, v, function, None)
+            torch.testing.assert_close(o, exact, rtol=1e-4, atol=1e-4)
+            wanted = torch.autograd.grad(exact.square().sum(), (q, k, v))
+            for x, y in zip(found, wanted):
+                torch.testing.assert_close(x, y, rtol=2e-2, atol=2e-2)
+            self.assertFalse(torch.allclose(o, ft.flex_attention(q, k, v), atol=1e-4))
+
+    def test_a_block_mask_is_what_it_is_now(self):
+        """A captured tensor that is written to or replaced, another mask_mod and other lists count."""
+        q, k, v = (torch.randn(1, 2, 24, 16) for _ in range(3))
+        offset, held = torch.tensor(3), {"table": torch.arange(24) // 5, "width": 4}
+        mods = [
+            lambda b, h, q, k: (k <= q + offset) & (held["table"][k] != 1),
+            lambda b, h, q, k: q - k < held["width"],
+        ]
+        block_mask = create_block_mask(mods[0], None, None, 24, 24, device="cpu")
+        lists = BlockMask.from_kv_blocks(
+            torch.tensor([[[1, 2, 1]]]), torch.tensor([[[[0, 1, 2], [0, 2, 1], [2, 0, 1]]]]), BLOCK_SIZE=8,
+            seq_lengths=(24, 24),
+        )  # fmt: skip
+
+        def change_lists():
+            lists.kv_num_blocks[..., 1] = 3
+
+        def move_data():
+            held["table"].data = torch.arange(24) // 3
+
+        for change in (
+            lambda: None, lambda: offset.fill_(15), lambda: held.update(table=torch.arange(24) // 7),
+            lambda: held["table"][4:].fill_(1), move_data, change_lists,
+            lambda: setattr(block_mask, "mask_mod", mods[1]), lambda: held.update(width=9),
+        ):  # fmt: skip
+            change()
+            for mask in (block_mask, lists):
+                keep = lists.to_dense().bool().repeat_interleave(8, -1).repeat_interleave(8, -2)
+                if mask is block_mask:
+                    keep = mask.mask_mod(0, 0, torch.arange(24)[:, None], torch.arange(24))
+                wanted = torch.nn.functional.scaled_dot_product_attention(q, k, v, keep)
+                torch.testing.assert_close(
+                    ft.flex_attention(q, k, v, None, mask), wanted, rtol=1e-4, atol=1e-5
+                )
+
+    def test_what_block_masks_keep(self):
+        """What was computed for one serves the next call like it, and is not kept for all lengths."""
+        table = torch.rand(64, 64) > 0.3
+        table[:, 0] = True
+        block_mask = create_block_mask(lambda b, h, q, k: table[q, k], None, None, 64, 64, device="cpu")
+        known = _flex._known.setdefault(block_mask, {})
+        for length in (*range(40, 50), 40):
+            q = torch.randn(1, 1, length, 16)
+            first, again = (ft.flex_attention(q, q, q, None, block_mask) for _ in range(2))
+            newest = list(known.values())[-1]
+            self.assertEqual(newest.keep.shape, (1, 1, length, length))
+            self.assertIs(_flex._find_pairs(block_mask, (1, 1, length, length), q.device), newest)
+            self.assertTrue(torch.equal(first, again))
+            self.assertLessEqual(len(known), 4)
+        with torch.inference_mode():
+            table = torch.ones(64, 64, dtype=torch.bool)  # whose changes torch does not count
+            for length in (7, 1):
+                table[:, length:] = False
+                o = ft.flex_attention(q, q, q, None, block_mask)
+                torch.testing.assert_close(o, flashattn.attention(q, q[:, :, :length], q[:, :, :length]))
+
+    def test_tables_shorter_than_what_is_hidden(self):
+        """They are read where the mask shows a pair, and raise nowhere else."""
+        q, k, v = (torch.randn(1, 2, 9, 16) for _ in range(3))
+        block_mask = create_block_mask(lambda b, h, q, k: k < 6, None, None, 9, 9, device="cpu")
+        listed = BlockMask.from_kv_blocks(
+            torch.full((1, 1, 3), 2), torch.arange(3).expand(1, 1, 3, 3), BLOCK_SIZE=3, seq_lengths=(9, 9)
+        )
+        table = torch.randn(6, requires_grad=True)
+        padded = lambda: torch.cat([table, torch.ones(3)])  # noqa: E731
+        for mask, make in (
+            (block_mask, lambda t: lambda s, b, h, q, k: s + t()[k].exp() * q),
+            (block_mask, lambda t: lambda s, b, h, q, k: s * t()[k]),
+            (listed, lambda t: lambda s, b, h, q, k: s + t()[k]),
+        ):  # fmt: skip
+            results = []
+            for function in (make(lambda: table), make(padded)):
+                o = ft.flex_attention(q, k, v, function, mask)
+                results.append((o, *torch.autograd.grad(o.square().sum(), table)))
+            torch.testing.assert_close(*results)
+        for got, function in (
+            (6, lambda s, b, h, q, k: s + table[k + 1]), (6, lambda s, b, h, q, k: s + table[q]),
+            (-7, lambda s, b, h, q, k: s * table[-2 - k]),
+        ):  # fmt: skip
+            message = rf"expected indices from -6 to 5 of a captured tensor of shape \[6\] but got {got}"
+            with self.assertRaisesRegex(ArgumentError, message):
+                ft.flex_attention(q, k, v, function, block_mask)
+
     def test_wide_heads_on_a_gpu(self):
         with torch._subclasses.FakeTensorMode():
             q, table = (torch.empty(*shape, dtype=torch.float16, device="cuda") for shape in ((1, 4, 8, 96), (4, 8)))
@@ -360,6 +491,11 @@ class FlexTest(unittest.TestCase):
              score(lambda s, b, h, q, k: s if q >= k else 0)),
             (TraceError, "but got a number made of a value", (q, k, v),
              score(lambda s, b, h, q, k: s + (1, 2, 3)[q])),
+            (TraceError, r"a type of truth, integers or floats but got torch's to\(torch.complex64\)", (q, k, v),
+             score(lambda s, b, h, q, k: s.to(torch.complex64))),
+            (TraceError, r"a type of truth, integers or floats but got torch's type\(torch.IntTensor\)", (q, k, v),
+             score(lambda s, b, h, q, k: s + q.type("torch.IntTensor"))),
+            (TraceError, "but got torch's max", (q, k, v), score(lambda s, b, h, q, k: torch.max(s, 0)[0])),
             (TraceError, "but got torch's cumsum", (q, k, v),
              score(lambda s, b, h, q, k: torch.cumsum(s, 0))),
             (TraceError, r"shape \[4, 8\] to be indexed in each dimension in '\+' but got 1 indices", (q, k, v),

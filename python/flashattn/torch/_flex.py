@@ -8,7 +8,7 @@ that it captures: what multiplies the score multiplies queries or keys, what is 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from .._attention import attention
 from .._trace import _is_number
 from ..errors import ArgumentError, TraceError, UnsupportedError
 from ..masks import Mask, affine_set
-from ._graph import Node, compute, graph_of
+from ._graph import Node, Shown, compute, fingerprint, graph_of
 from ._scores import is_one, place, split
 
 try:
@@ -131,13 +131,25 @@ def _expand(values: Any, device: Any, dtype: torch.dtype) -> Tensor:
     return tensor.reshape((1,) * (4 - tensor.ndim) + tuple(tensor.shape))
 
 
-def _pairs_of(block_mask: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optional[Tensor]]:
-    """The set and the `keep` that a block mask stands for."""
-    if block_mask.mask_mod is noop_mask:
-        return None, _listed(block_mask, *sizes[2:])
+class _Pairs(NamedTuple):
+    """What a block mask shows to a call."""
+
+    sources: Sequence[Any]  #: the mask_mod's graph or the lists of blocks, which fingerprints count on
+    mask: Optional[Mask]  #: with `keep`, as `flashattn.attention` takes them
+    keep: Optional[Tensor]
+
+    def shown(self, sizes: Any, device: Any) -> Optional[Tensor]:
+        """All of it as truth values."""
+        if isinstance(self.sources[0], Tensor):
+            return self.keep
+        return _expand(compute(self.sources[0], _indices(*sizes, device)), device, torch.bool)
+
+
+def _pairs_of(node: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optional[Tensor]]:
+    """The set and the `keep` that a mask_mod stands for."""
     mask: Optional[Mask] = None
     keep: Optional[Tensor] = None
-    for part in _conjuncts(graph_of(block_mask.mask_mod, "mask_mod", _MASK_ARGUMENTS)):
+    for part in _conjuncts(node):
         if part is True:
             continue
         try:
@@ -157,11 +169,13 @@ def _listed(block_mask: Any, rows: int, keys: int) -> Tensor:
     return blocks[..., :rows, :keys].contiguous()
 
 
-#: Of each block mask, by the sizes of the call: what it hides is computed once.
-_known: "weakref.WeakKeyDictionary[Any, Any]" = weakref.WeakKeyDictionary()
+#: Of each block mask what its latest calls saw, by all that it depends on. Truth values take memory, so
+#: that only so many are kept.
+_known: "weakref.WeakKeyDictionary[Any, Dict[Any, _Pairs]]" = weakref.WeakKeyDictionary()
+_MAX_KNOWN = 4
 
 
-def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask], Optional[Tensor]]:
+def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> _Pairs:
     if BlockMask is None or not isinstance(block_mask, BlockMask):
         raise ArgumentError(
             f"expected block_mask to be a BlockMask but got {type(block_mask).__name__}; "
@@ -176,14 +190,32 @@ def _find_pairs(block_mask: Any, sizes: Any, device: Any) -> Tuple[Optional[Mask
     for name, given, wanted in zip(("batches", "heads"), block_mask.shape, sizes):
         if given not in (1, wanted):
             raise ArgumentError(f"expected a block_mask of 1 or {wanted} {name} but got {given}")
-    found = _known.setdefault(block_mask, {})
-    key = (sizes, device)
-    if key not in found:
-        found[key] = _pairs_of(block_mask, sizes, device)
-    return found[key]
+    lists: List[Any] = []
+    if block_mask.mask_mod is noop_mask:
+        names = "kv_num_blocks", "kv_indices", "full_kv_num_blocks", "full_kv_indices"
+        lists = [x for x in (getattr(block_mask, name) for name in names) if x is not None]
+    sources = lists or [graph_of(block_mask.mask_mod, "mask_mod", _MASK_ARGUMENTS)]
+    # What a graph of CUDA captures runs again with other contents of the tensors.
+    is_captured = device.type == "cuda" and torch.cuda.is_current_stream_capturing()
+    seen = None if is_captured else fingerprint(sources)
+    known = _known.setdefault(block_mask, {})
+    key = seen, sizes, device
+    pairs = known.pop(key, None) if seen else None
+    if pairs is None:
+        if lists:
+            pairs = _Pairs(sources, None, _listed(block_mask, *sizes[2:]))
+        else:
+            pairs = _Pairs(sources, *_pairs_of(sources[0], sizes, device))
+    if seen:
+        known[key] = pairs
+        while len(known) > _MAX_KNOWN:
+            del known[next(iter(known))]
+    return pairs
 
 
-def _multiply(query: Tensor, key: Tensor, factor: Any, sizes: Any) -> Tuple[Tensor, Tensor]:
+def _multiply(
+    query: Tensor, key: Tensor, factor: Any, sizes: Any, shown: Shown
+) -> Tuple[Tensor, Tensor]:
     """Queries and keys whose products are those of the given ones times `factor`.
 
     What has eight or eleven digits is multiplied as two numbers, the rounded product and the rest, side by
@@ -199,7 +231,7 @@ def _multiply(query: Tensor, key: Tensor, factor: Any, sizes: Any) -> Tuple[Tens
         )
     indices = _indices(*sizes, query.device)
     rows, keys = (
-        None if is_one(part) else _expand(compute(part, indices), query.device, torch.float32)
+        None if is_one(part) else _expand(compute(part, indices, shown), query.device, torch.float32)
         for part in parts
     )
     if keys is not None:
@@ -254,8 +286,8 @@ def flex_attention(
         multiply the score where they are of the query or of the key alone, be added to it or hide it
         with -inf; they have gradients.
       block_mask: of torch's `create_block_mask` or `BlockMask.from_kv_blocks`. What its mask_mod says in
-        sets (`affine_mask`) costs nothing where it hides; the rest is computed at the first call
-        with the block mask, and read as truth values. Without a mask_mod the listed blocks count.
+        sets (`affine_mask`) costs nothing where it hides; the rest is read as truth values, which are computed again where
+        what they are made of has changed. Without a mask_mod the listed blocks count.
       scale: factor of the scores; None is `1 / sqrt(E)`.
       enable_gqa: whether Hq may be a multiple of H.
       return_lse: also give the natural-log log-sum-exp of each row, `[B, Hq, L]`, f32.
@@ -279,23 +311,25 @@ def flex_attention(
     if key.shape[0] == value.shape[0] == 1 != query.shape[0]:
         key, value = (x.expand(query.shape[0], -1, -1, -1) for x in (key, value))
     sizes = (query.shape[0], query.shape[1], query.shape[2], key.shape[2])
-    mask = keep = bias = None
+    pairs = bias = None
     if block_mask is not None:
-        mask, keep = _find_pairs(block_mask, sizes, query.device)
+        pairs = _find_pairs(block_mask, sizes, query.device)
     if score_mod is not None:
         node = graph_of(score_mod, "score_mod", ("score", *_MASK_ARGUMENTS))
         base, factor, added = split(node)
+        shown = lambda: pairs and pairs.shown(sizes, query.device)  # noqa: E731
         if not is_one(factor):
             scale = query.shape[3] ** -0.5 if scale is None else scale
-            query, key = _multiply(query, key, factor, sizes)
+            query, key = _multiply(query, key, factor, sizes, shown)
         if added is not None:
-            bias = _expand(compute(added, _indices(*sizes, query.device)), query.device, torch.float32)
+            found = compute(added, _indices(*sizes, query.device), shown)
+            bias = _expand(found, query.device, torch.float32)
         if base is None:
             base = 0.0
         is_plain = isinstance(base, Node) and base.op == "score"
         score_mod = None if is_plain else _Compiled(base)
         assert isinstance(base, Node) or _is_number(base)
     return attention(
-        query, key, value, mask=mask, align="top_left", scale=scale, keep=keep, bias=bias,
-        score_mod=score_mod, return_lse=return_lse,
+        query, key, value, mask=pairs and pairs.mask, align="top_left", scale=scale,
+        keep=pairs and pairs.keep, bias=bias, score_mod=score_mod, return_lse=return_lse,
     )  # fmt: skip

@@ -8,13 +8,15 @@ indices, which broadcast.
 
 from __future__ import annotations
 
+import functools
 import operator
-from typing import Any, Callable, Dict, FrozenSet, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from .. import _trace
 from .. import math as traced_math
 from .._trace import _is_number
 from ..errors import ArgumentError, FlashAttnError, TraceError
@@ -23,11 +25,34 @@ _BINARY: Dict[str, Callable[[Any, Any], Any]] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
     "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "&": operator.and_,
     "|": operator.or_, "^": operator.xor, "<": operator.lt, "<=": operator.le, ">": operator.gt,
-    ">=": operator.ge, "==": operator.eq, "!=": operator.ne,
+    ">=": operator.ge, "==": operator.eq, "!=": operator.ne, "<<": operator.lshift,
+    ">>": operator.rshift,
     "minimum": traced_math.minimum, "maximum": traced_math.maximum,
 }  # fmt: skip
+#: The types that a value may be cast to, which is an operation of the type's name.
+_CASTS: Dict[torch.dtype, str] = {
+    getattr(torch, name): name for name in (
+        "bool", "uint8", "int8", "int16", "int32", "int64", "bfloat16", "float16", "float32", "float64",
+    )
+}  # fmt: skip
+#: Methods that cast.
+_CAST_METHODS = {
+    "bool": "bool", "byte": "uint8", "char": "int8", "short": "int16", "int": "int32", "long": "int64",
+    "bfloat16": "bfloat16", "half": "float16", "float": "float32", "double": "float64",
+}  # fmt: skip
+#: Casts that keep every digit of a score, so that they are linear.
+WIDE = ("float32", "float64")
+
+
+def _cast(dtype: torch.dtype, value: Any) -> Any:
+    if isinstance(value, _trace.Traced):
+        return _trace.cast(value, _CASTS[dtype])
+    return value.to(dtype) if isinstance(value, Tensor) else torch.tensor(value).to(dtype).item()
+
+
 _UNARY: Dict[str, Callable[[Any], Any]] = {
-    "neg": operator.neg, "~": operator.invert, "float": lambda x: x * 1.0,
+    "neg": operator.neg, "~": operator.invert,
+    **{name: functools.partial(_cast, dtype) for dtype, name in _CASTS.items()},
     **{name: getattr(traced_math, name) for name in (
         "abs", "ceil", "cos", "erf", "exp", "exp2", "floor", "log", "log2", "rsqrt", "sigmoid", "sin",
         "sqrt", "tanh",
@@ -42,6 +67,8 @@ _NAMES = {
     "and": "&", "bitwise_and": "&", "logical_and": "&", "or": "|", "bitwise_or": "|",
     "logical_or": "|", "xor": "^", "bitwise_xor": "^", "logical_xor": "^", "invert": "~",
     "bitwise_not": "~", "logical_not": "~", "negative": "neg", "absolute": "abs",
+    "lshift": "<<", "bitwise_left_shift": "<<", "rshift": ">>", "bitwise_right_shift": ">>",
+    "clamp_min": "maximum", "clamp_max": "minimum", "max": "maximum", "min": "minimum",
 }  # fmt: skip
 _HINT = "docs/flex-attention.md lists what a score_mod and a mask_mod may do"
 
@@ -94,7 +121,7 @@ class Node:
 
 def _add_operators() -> None:
     names = {"add": "+", "sub": "-", "mul": "*", "truediv": "/", "floordiv": "//", "mod": "%",
-             "pow": "**", "and": "&", "or": "|", "xor": "^"}  # fmt: skip
+             "pow": "**", "and": "&", "or": "|", "xor": "^", "lshift": "<<", "rshift": ">>"}  # fmt: skip
     for name, op in names.items():
         setattr(Node, f"__{name}__", lambda self, other, op=op: apply(op, self, other))
         setattr(Node, f"__r{name}__", lambda self, other, op=op: apply(op, other, self))
@@ -157,25 +184,61 @@ def _record(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if isinstance(args[0], Node):
             return args[0][index]
         return _load(args[0], index if isinstance(index, tuple) else (index,))
-    if plain in ("to", "type", "float", "double", "int", "long"):
-        dtype = {"float": torch.float32, "double": torch.float64, "int": torch.int32, "long": torch.int64}.get(  # fmt: skip
-            plain, args[1] if len(args) > 1 else kwargs.get("dtype")
-        )
-        if isinstance(dtype, torch.dtype) and dtype.is_floating_point:
-            return apply("float", args[0])
-        if isinstance(dtype, torch.dtype) and not args[0].needs & {"score", "load"}:
-            return args[0]  # indices are integers
-    elif not kwargs:
+    if plain in ("to", "type") or plain in _CAST_METHODS:
+        return _record_cast(name, args, kwargs)
+    if plain in ("clamp", "clip", "relu"):
+        return _record_clamp(plain, args, kwargs)
+    if not kwargs:
         if plain == "where" and len(args) == 3:
             return apply("where", *args)
         if plain == "square" and len(args) == 1:
             return apply("*", args[0], args[0])
+        if plain == "full_like" and len(args) == 2:
+            return apply("where", True, args[1], args[1])  # no number, which may be a dimension
+        if plain in ("max", "min") and not isinstance(args[-1], Node):
+            args = args[:1]  # along a dimension
         op = _NAMES.get(plain, plain)
         if op in _BINARY and len(args) == 2 or op in _UNARY and len(args) == 1:
             return apply(op, *args)
         if plain.startswith("r") and _NAMES.get(plain[1:]) in _BINARY and len(args) == 2:
             return apply(_NAMES[plain[1:]], *args[::-1])
     raise TraceError(f"expected operations that trace but got torch's {name}; {_HINT}")
+
+
+def _record_cast(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    given = (*args[1:], *kwargs.values())
+    type = _CAST_METHODS.get(name.strip("_"))
+    if type is None and len(given) == 1 and isinstance(given[0], torch.dtype):
+        type = _CASTS.get(given[0])
+    elif given:
+        type = None
+    if type is None:
+        raise TraceError(
+            "expected a cast to a type of truth, integers or floats but got torch's "
+            f"{name}({', '.join(map(str, given))}); {_HINT}"
+        )
+    if type in ("int32", "int64") and _is_index(args[0]):
+        return args[0]
+    return apply(type, args[0])
+
+
+def _record_clamp(name: str, args: Tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """Between bounds that may be left out; `relu` is that by 0."""
+    value, *bounds = args
+    low, high = (*bounds, None, None)[:2] if name != "relu" else (0, None)
+    low, high = kwargs.get("min", low), kwargs.get("max", high)
+    value = value if low is None else apply("maximum", value, low)
+    return value if high is None else apply("minimum", value, high)
+
+
+def _is_index(value: Any) -> bool:
+    """Whether it is an integer made of indices, which no integer type of 32 bits changes."""
+    if not isinstance(value, Node):
+        return not isinstance(value, bool) and _trace._type_of(value) == "i32"
+    if value.op in ("b", "h", "p", "k"):
+        return True
+    operations = ("neg", "+", "-", "*", "//", "%", "minimum", "maximum", "abs")
+    return value.op in operations and all(map(_is_index, value.args))
 
 
 class _Recording(TorchFunctionMode):
@@ -209,23 +272,66 @@ def graph_of(function: Callable[..., Any], what: str, arguments: Tuple[str, ...]
     return _lift(result, f"what {what} returns")
 
 
-def _element(tensor: Tensor, indices: Tuple[Any, ...]) -> Tensor:
-    """The elements of a captured tensor at tensors of indices."""
-    for index in indices:
-        if isinstance(index, Tensor) and index.device != tensor.device:
+def fingerprint(values: Sequence[Any]) -> Any:
+    """What `compute` of graphs depends on, with the captured tensors as they are now, to look it up by for
+    as long as the graphs live; None where torch does not count what is written to such a tensor."""
+    known: Dict[int, int] = {}
+    found: List[Any] = []
+
+    def visit(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return id(x), x.data_ptr(), x._version
+        if not isinstance(x, Node):
+            return type(x), repr(x)
+        if id(x) not in known:
+            operation = x.op, *map(visit, x.args)
+            known[id(x)] = len(found)
+            found.append(operation)
+        return known[id(x)]
+
+    try:
+        return (*map(visit, values), *found)
+    except RuntimeError:  # of a tensor of inference mode
+        return None
+
+
+#: The pairs that a mask shows, as what broadcasts to the scores; None for all.
+Shown = Callable[[], Optional[Tensor]]
+
+
+def _element(tensor: Tensor, indices: Tuple[Any, ...], shown: Shown) -> Tensor:
+    """The elements of a captured tensor at tensors of indices. Where the mask hides a pair, an index may
+    be past the tensor's end; elsewhere it is an error, which a GPU is not waited for to find."""
+    within: List[Any] = []
+    for index, size in zip(indices, tensor.shape):
+        if not isinstance(index, Tensor):
+            within.append(index)
+            continue
+        if index.device != tensor.device:
             raise ArgumentError(
                 f"expected a captured tensor on {index.device} as 'query' but got {tensor.device}"
             )
+        is_past = (index < -size) | (index >= size)
+        if index.is_cpu and is_past.any():
+            pairs = shown()
+            is_read = is_past if pairs is None else is_past & pairs
+            if is_read.any():
+                raise ArgumentError(
+                    f"expected indices from {-size} to {size - 1} of a captured tensor of shape "
+                    f"{list(tensor.shape)} but got {int(index.expand(is_read.shape)[is_read][0])}"
+                )
+        within.append(torch.where(is_past, 0, index))
     try:
-        return tensor[indices]
+        return tensor[tuple(within)]
     except IndexError as error:
         raise ArgumentError(
             f"expected indices into a captured tensor of shape {list(tensor.shape)} but got {error}"
         ) from None
 
 
-def compute(node: Any, values: Mapping[str, Any]) -> Any:
-    """The graph on `values` of its arguments: traced ones, or tensors of indices that broadcast."""
+def compute(node: Any, values: Mapping[str, Any], shown: Shown = lambda: None) -> Any:
+    """The graph on `values` of its arguments: traced ones, or tensors of indices that broadcast. Raises
+    ArgumentError for an index that a captured tensor has not, of a pair that is `shown`."""
     known: Dict[int, Any] = {}
 
     def visit(x: Any) -> Any:
@@ -233,7 +339,7 @@ def compute(node: Any, values: Mapping[str, Any]) -> Any:
             return x
         if id(x) not in known:
             if x.op == "load":
-                found = _element(x.args[0], tuple(map(visit, x.args[1:])))
+                found = _element(x.args[0], tuple(map(visit, x.args[1:])), shown)
             elif not x.args:
                 found = values[x.op]
             elif x.op == "where":

@@ -9,7 +9,7 @@ from typing import Any, Callable, List, NamedTuple, Sequence, Tuple
 
 from .._trace import _is_number
 from ..errors import TraceError
-from ._graph import Node, apply
+from ._graph import WIDE, Node, apply
 
 
 class Parts(NamedTuple):
@@ -29,7 +29,7 @@ def split(node: Any) -> Parts:
         return Parts(None, bias=node)
     if node.op in ("+", "-"):
         return _combine(lambda *both: _join(node.op, *both), *map(split, node.args))
-    if node.op in ("neg", "float"):
+    if node.op in ("neg", *WIDE):
         return _each(split(node.args[0]), lambda x: apply(node.op, x))
     if node.op in ("*", "/"):
         one, other = node.args
@@ -109,7 +109,7 @@ def _linear(node: Any) -> Sequence[Any]:
     one, *others = node.args
     if node.op in ("+", "-"):
         return tuple(_join(node.op, *both) for both in zip(*map(_linear, node.args)))
-    if node.op in ("neg", "float"):
+    if node.op in ("neg", *WIDE):
         return tuple(x if x is None else apply(node.op, x) for x in _linear(one))
     if node.op in ("*", "/"):
         if node.op == "*" and _is_free(one, "score"):
@@ -149,7 +149,7 @@ def factors(node: Any) -> List[Any]:
             return factors(node.args[0]) + [apply("/", 1.0, x) for x in factors(node.args[1])]
         if node.op == "neg":
             return [-1.0, *factors(node.args[0])]
-        if node.op == "float":
+        if node.op in WIDE:
             return factors(node.args[0])
     return [] if is_one(node) else [node]
 
