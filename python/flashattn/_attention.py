@@ -307,6 +307,8 @@ def _call_torch(
     if (
         _torch.any_autocast()
         or _torch.count_modes()
+        or _torch.is_tracing()
+        or _torch.forward_ad._current_level >= 0
         or (records and (out is not None or _torch.record is None or _torch.in_transform()))
     ):
         return _attend(q, k, v, out, stream, options, None, values, scale)
@@ -386,12 +388,19 @@ def _attend(
     for name, tensor in (*tensors.items(), *operands.items()):
         if _tensors.is_torch(tensor):
             _tensors.check_layout(name, tensor)
+    _torch.refuse_tangents(**tensors, **operands)
     if _tensors.is_torch(q) and _torch.has_to_dispatch((q, k, v, *values)):
         return _torch.operators()(
             q, k, v, operands, mask=mask, align=align, layout=layout, return_lse=return_lse,
             out=out, schedule=schedule, dtype=dtype, stream=stream, scale=scale, softcap=softcap,
             score_mod=score_mod, device=device,
         )  # fmt: skip
+    if _tensors.is_torch(q):
+        given = q, k, v, *values
+        laid_out = tuple(map(_torch.lay_out, ("q", "k", "v", *names), given))
+        if any(one is not other for one, other in zip(laid_out, given)):
+            outs = () if out is None else tuple(out) if isinstance(out, (tuple, list)) else (out,)
+            return _call_torch(*laid_out[:3], out, outs, laid_out[3:], scale, stream, options)
     model_chip(device)
     bits = _plans.is_bf16(dtype)
     call = _plans.check_call("attention", tensors, operands, layout, bits, device=device)

@@ -238,6 +238,14 @@ def _run(
         if sources[name] not in operands:
             raise ArgumentError(f"expected {sources[name]} for return_{name} but got None")
     given = dict(zip(("q", "k", "v", "o", "lse", "d_o"), tensors))
+    if _tensors.is_torch(given["q"]):
+        wants_bias = "d_bias" in wanted and _tensors.is_torch(operands.get("bias"))
+        if wants_bias and 0 in operands["bias"].stride():
+            operands["bias"] = operands["bias"].contiguous()  # rule B5: each element has its own
+        given, operands = (
+            {name: _torch.lay_out(name, x) for name, x in inputs.items()}
+            for inputs in (given, operands)
+        )
     call = _plans.check_call(
         _OP, given, operands, layout, _plans.is_bf16(dtype), has_gradient="d_bias" in wanted,
         device=device,

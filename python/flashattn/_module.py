@@ -7,6 +7,7 @@ import math
 import struct
 from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, get_args
 
+from . import _torch
 from .errors import ArgumentError
 from .masks import Mask, causal
 
@@ -130,7 +131,9 @@ def scale_bits(scale: Any) -> int:
 
 
 def check_factor(name: str, number: Any) -> float:
-    """Raises ArgumentError for a scale or softcap that is none."""
+    """Raises ArgumentError for a scale or softcap that is none, and UnsupportedError for a tensor whose
+    gradient would be lost."""
+    _torch.refuse_gradients(**{name: number})
     try:
         if isinstance(number, (str, bytes)):
             raise ValueError

@@ -21,6 +21,9 @@ is_compiling: Any = None
 #: Whether some autocast is on; how many modes see each operator.
 any_autocast: Any = None
 count_modes: Any = None
+#: Whether `torch.jit.trace` records; the module of forward-mode gradients, which has its level.
+is_tracing: Any = None
+forward_ad: Any = None
 #: Whether a call is in `vmap`, `grad` or another transform of torch's.
 in_transform: Any = None
 #: `attend` and `record` of `flashattn.torch._ops`, once that is imported.
@@ -31,7 +34,7 @@ record: Any = None
 def learn() -> None:
     """Finds torch where the user has imported it."""
     global Tensor, empty_like, raw_stream, grad_enabled, exchange
-    global is_compiling, any_autocast, count_modes, in_transform
+    global is_compiling, any_autocast, count_modes, in_transform, is_tracing, forward_ad
     if Tensor is not None:
         return
     torch = sys.modules.get("torch")
@@ -46,6 +49,8 @@ def learn() -> None:
     is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
     any_autocast = getattr(torch._C, "_is_any_autocast_enabled", _never)
     count_modes = getattr(torch._C, "_len_torch_dispatch_stack", _never)
+    is_tracing = getattr(torch._C, "_is_tracing", _never)
+    forward_ad = torch.autograd.forward_ad
     in_transform = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", _never)
     # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
     if hasattr(torch._C, "_dlpack_exchange_api"):
@@ -74,12 +79,63 @@ def needs_gradient(tensor: Any) -> bool:
 
 def refuse_gradients(**tensors: Any) -> None:
     """Raises UnsupportedError where torch would have to record what it cannot."""
+    refuse_tangents(**tensors)
     for name, tensor in tensors.items():
         if needs_gradient(tensor):
             raise UnsupportedError(
                 f"expected tensors without gradients but got {name!r} with requires_grad; "
                 "call it under torch.no_grad(), or on tensor.detach()"
             )
+
+
+def refuse_forward_mode(*_: Any) -> Any:
+    raise UnsupportedError(
+        "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them"
+    )
+
+
+def refuse_tangents(**tensors: Any) -> None:
+    """Raises UnsupportedError where forward mode would lose what it asks for."""
+    if forward_ad is None or forward_ad._current_level < 0:
+        return
+    for tensor in tensors.values():
+        if _tensors.is_torch(tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
+            refuse_forward_mode()
+
+
+def with_rows(tensor: Any) -> Any:
+    """A tensor with the unit last stride that kernels read by: a copy where it has another."""
+    if tensor.ndim == 0 or tensor.shape[-1] == 1 or tensor.stride(-1) == 1:
+        return tensor
+    return tensor.contiguous()
+
+
+def _with_pairs(tensor: Any) -> Any:
+    """The same of one that broadcasts to the scores: what is expanded is not repeated."""
+    is_expanded = tensor.ndim and tensor.stride(-1) == 0 and not tensor.requires_grad
+    return tensor if is_expanded else with_rows(tensor)
+
+
+def _dense(tensor: Any) -> Any:
+    return tensor.contiguous()
+
+
+def _lengths(tensor: Any) -> Any:
+    """Of 32 bits, which have every position."""
+    if str(tensor.dtype) == "torch.int64":
+        tensor = tensor.clamp(-(1 << 31), (1 << 31) - 1).int()
+    return tensor.contiguous()
+
+
+_LAYOUTS = {
+    "bias": _with_pairs, "keep": _with_pairs, "sink_logits": _dense, "kv_len": _lengths, "lse": _dense,
+    "d_lse": _dense,
+}  # fmt: skip
+
+
+def lay_out(name: str, tensor: Any) -> Any:
+    """An input as kernels read it, copied where it lies otherwise; what is not torch's as it is."""
+    return _LAYOUTS.get(name, with_rows)(tensor) if _tensors.is_torch(tensor) else tensor
 
 
 def _never() -> bool:
@@ -95,9 +151,10 @@ def operators() -> Any:
 
 def has_to_dispatch(tensors: Iterable[Any]) -> bool:
     """Whether a call is torch's to dispatch: one of tensors that require gradients, of a subclass
-    such as fake ones, on the device meta, in a mode, in `vmap` or `grad`, or under autocast."""
+    such as fake ones, on the device meta, in a mode, in `vmap` or `grad`, in `torch.jit.trace`, or under
+    autocast."""
     torch = sys.modules["torch"]
-    if any_autocast() or count_modes() or in_transform():
+    if any_autocast() or count_modes() or in_transform() or is_tracing():
         return True
     plain = (Tensor, getattr(getattr(torch, "nn", None), "Parameter", Tensor))
     return any(

@@ -53,6 +53,12 @@ class Mask:
             return True
         return self._text == other._text if isinstance(other, Mask) else NotImplemented
 
+    def __bool__(self) -> bool:
+        raise ArgumentError(
+            "expected masks joined by & and | but got the truth of one (if, and, or, not); compare with "
+            "None for whether there is one"
+        )
+
     def __or__(self, other: "Mask") -> "Mask":
         return _combine("any_of", self, other)
 

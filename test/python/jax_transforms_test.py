@@ -172,7 +172,16 @@ class MapTest(unittest.TestCase):
             lambda *x: fj.attention(*x, mask=flashattn.causal, return_lse=True),
             mesh=mesh, in_specs=by_heads, out_specs=by_heads, check_vma=False,
         )  # fmt: skip
-        near(jax.jit(call)(*given[:3]), flashattn.attention(*given[:3], mask=flashattn.causal, return_lse=True))  # fmt: skip
+        exact = flashattn.attention(*given[:3], mask=flashattn.causal, return_lse=True)
+        for run in (jax.jit(call), call):
+            near(run(*given[:3]), exact)
+        # Without jit, with gradients and with an operand that is whole on each device.
+        near(jax.grad(total, argnums=(0, 1, 2, 5))(*given, sinks), wanted[2:])
+        rows = jax.shard_map(
+            fj.dot_product_attention, mesh=mesh, in_specs=(split, split, split), out_specs=split
+        )
+        swapped = [numpy.swapaxes(x, 1, 2) for x in given[:3]]
+        near(rows(*swapped), jax.jit(rows)(*swapped))
 
     @unittest.skipIf(len(jax.devices()) < 2, "needs two devices")
     def test_pmap(self):

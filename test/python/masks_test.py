@@ -9,7 +9,7 @@ import sys
 import unittest
 
 import flashattn
-from flashattn import affine_set, causal, sink, window
+from flashattn import ArgumentError, affine_set, causal, sink, window
 
 
 class MaskTest(unittest.TestCase):
@@ -87,6 +87,14 @@ class MaskTest(unittest.TestCase):
             causal._text = "other"
         with self.assertRaises(AttributeError):
             causal.other = 1
+
+    def test_have_no_truth(self):
+        for call in (
+            lambda: causal and window(left=3), lambda: causal or sink(2), lambda: not causal,
+            lambda: any([sink(1), causal]), lambda: 1 if causal | sink(1) else 0,
+        ):  # fmt: skip
+            with self.assertRaisesRegex(ArgumentError, "expected masks joined by & and | but got the truth of one"):
+                call()
 
     def test_combine_with_masks_only(self):
         with self.assertRaises(TypeError):

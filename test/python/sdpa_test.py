@@ -10,7 +10,8 @@ import unittest.mock
 import torch
 from flashattn import ArgumentError, UnsupportedError, _reference
 from flashattn import torch as ft
-from flashattn.torch import _hook
+from flashattn.torch import _hook, _sdpa
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
 from torch.nn.functional import scaled_dot_product_attention as own
 
 BOUNDS = {getattr(torch, name): _reference.FROBENIUS[short] for name, short in
@@ -134,18 +135,13 @@ class SdpaTest(unittest.TestCase):
 
     def test_in_place_of_torchs_own(self):
         q, k, v = (torch.randn(2, 4, n, 16, requires_grad=True) for n in (5, 9, 9))
-        module = torch.nn.MultiheadAttention(32, 4, batch_first=True)
-        x = torch.randn(2, 7, 32)
-        wanted = module(x, x, x, need_weights=False)[0]
         with ft.replace_sdpa():
             o = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-            found = module(x, x, x, need_weights=False)[0]
             with self.assertRaisesRegex(ArgumentError, "expected dropout_p 0 but got 0.5"):
                 own(q, k, v, dropout_p=0.5)
         self.assertIn("_AttentionBackward", str(o.grad_fn))
         self.assertNotIn("_AttentionBackward", str(own(q, k, v).grad_fn))
         torch.testing.assert_close(o, own(q, k, v, is_causal=True), rtol=1e-4, atol=1e-5)
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
         def layer(q, k, v):
             with ft.replace_sdpa():
@@ -153,6 +149,56 @@ class SdpaTest(unittest.TestCase):
 
         compiled = torch.compile(layer, backend="aot_eager", fullgraph=True)
         torch.testing.assert_close(compiled(q, k, v), o, rtol=1e-4, atol=1e-5)
+
+    def test_modules_of_torch(self):
+        """They reach it eager and compiled, in training and evaluation, where torch has ways around its own
+        function too; one that is compiled outside is replaced when it is called within."""
+        x, memory = torch.randn(2, 7, 32), torch.randn(2, 5, 32)
+        hidden = torch.zeros(2, 7, dtype=torch.bool)
+        hidden[1, 4:] = True
+        causal = torch.nn.Transformer.generate_square_subsequent_mask(7)
+        layer = {"dim_feedforward": 16, "dropout": 0.0, "batch_first": True}
+        heads = torch.nn.MultiheadAttention(32, 4, batch_first=True)
+        encoder = torch.nn.TransformerEncoder(torch.nn.TransformerEncoderLayer(32, 4, **layer), 2)
+        decoder = torch.nn.TransformerDecoderLayer(32, 4, **layer)
+        calls = []
+
+        def counted(*args, **kwargs):
+            calls.append(None)
+            return attention(*args, **kwargs)
+
+        attention = _sdpa.attention
+        for count, module, call in (
+            (1, heads, lambda: heads(x, x, x, need_weights=False)[0]),
+            (2, encoder, lambda: encoder(x, src_key_padding_mask=hidden)),
+            (2, decoder, lambda: decoder(x, memory, tgt_mask=causal, tgt_is_causal=True)),
+        ):
+            for training, is_compiled in ((False, False), (True, False), (module is decoder, True)):
+                torch._dynamo.reset()
+                module.train(training)
+                run = torch.compile(call, backend="aot_eager") if is_compiled else call
+                with self.subTest(type(module).__name__, training=training, is_compiled=is_compiled):
+                    wanted = call()
+                    with unittest.mock.patch.object(_sdpa, "attention", counted), ft.replace_sdpa():
+                        calls.clear()
+                        found = run()
+                        self.assertEqual(len(calls), count)
+                    seen = ~hidden if module is encoder else slice(None)
+                    torch.testing.assert_close(found[seen], wanted[seen], rtol=1e-4, atol=1e-5)
+        heads.dropout = 0.5
+        with ft.replace_sdpa(), self.assertRaisesRegex(ArgumentError, "expected dropout_p 0 but got 0.5"):
+            heads.train()(x, x, x, need_weights=False)
+        self.assertIs(torch.nn.functional.multi_head_attention_forward.__globals__[own.__name__], own)
+
+    def test_causal_biases_of_torch(self):
+        q, k, v = (torch.randn(1, 2, n, 16, requires_grad=True) for n in (5, 9, 9))
+        for make in (causal_lower_right, causal_upper_left):
+            bias = make(5, 9)
+            with ft.replace_sdpa():
+                o = own(q, k, v, bias)
+            torch.testing.assert_close(o, own(q, k, v, bias), rtol=1e-4, atol=1e-5)
+            with self.assertRaisesRegex(ArgumentError, "expected attn_mask or is_causal but got both"):
+                ft.sdpa(q, k, v, bias, is_causal=True)
 
     def test_hook_of_torch(self):
         ft.register()

@@ -6,6 +6,7 @@
 import unittest
 
 import torch
+import torch.autograd.forward_ad as forward_ad
 from flashattn import ArgumentError, CompileError, TraceError, UnsupportedError, attention, attention_backward
 from flashattn import torch as ft
 from torch.nn.attention.flex_attention import create_block_mask
@@ -21,11 +22,23 @@ q, k, wide = torch.randn(2, 4, 5, 16), torch.randn(2, 2, 7, 16), torch.randn(2, 
 #: The same with a graph: other checks would come first.
 g = q.clone().requires_grad_()
 lse = torch.zeros(2, 4, 5)
+number = torch.tensor(0.5, requires_grad=True)
 kinds = {"no graph": q, "graph": g}
 
 
 def meta(*shape):
     return torch.empty(shape, device="meta")
+
+
+def dual(x):
+    return forward_ad.make_dual(x, torch.ones_like(x))
+
+
+def tangent(call):
+    def run():
+        with forward_ad.dual_level():
+            call()
+    return run
 
 
 def jagged():
@@ -102,6 +115,22 @@ OF_ATTENTION = (
     (U, "expected no out .* casts, but got one", lambda x: autocast(x, k, k, out=torch.empty_like(q))),
 )  # fmt: skip
 OTHERS = (
+    *((U, f"expected tensors without gradients but got '{name}' with requires_grad", call) for name, call in (
+        ("scale", lambda: attention(q, k, k, scale=number)), ("scale", lambda: attention(g, k, k, scale=number)),
+        ("scale", lambda: ft.sdpa(q, q, q, scale=number)), ("scale", decode(scale=number)),
+        ("softcap", lambda: attention(g, k, k, softcap=number)), ("softcap", decode(softcap=number)),
+        ("scale", lambda: torch.compile(attention, backend="eager")(g, k, k, scale=number)),
+    )),
+    *((U, "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them", call)
+      for call in (
+        tangent(lambda: attention(dual(q), k, k)), tangent(lambda: attention(q, k, k, bias=dual(torch.zeros(5, 1)))),
+        tangent(lambda: ft.sdpa(wide, dual(q), wide)), tangent(lambda: op(q, dual(k), k, *NOTHING)),
+        tangent(lambda: attention(q, k, k, scale=dual(torch.tensor(0.5)))),
+        tangent(lambda: flex(lambda s, b, h, q, k: s + dual(wide)[b, h, q, k])()),
+        tangent(lambda: decode(q=dual(q[:, :, :2]))()), tangent(lambda: attention(dual(g), k, k)),
+        tangent(lambda: torch.autograd.grad(attention(g, k, k), g, dual(q))),
+        tangent(lambda: attention_backward(q, wide, wide, wide, lse, dual(wide))),
+    )),
     (U, "expected element type f16, bf16 or f32 of 'q' but got int64; convert it, .* .to\\(torch.float32\\)",
      lambda: attention(*(wide.long(),) * 3)),
     (U, "but got float8_e4m3fn", lambda: attention(*(wide.to(torch.float8_e4m3fn),) * 3)),

@@ -7,7 +7,7 @@ import io
 import unittest
 
 import torch
-from flashattn import ArgumentError, UnsupportedError, attention, causal, window
+from flashattn import ArgumentError, UnsupportedError, attention, attention_backward, causal, window
 from flashattn import torch as ft
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint
@@ -65,6 +65,49 @@ class OperatorTest(unittest.TestCase):
                 lambda *x: attention(*x[:3], sink_logits=x[3], return_lse=True),
                 (q, k, v, sinks), eps=1e-2, atol=2e-2, rtol=2e-2, nondet_tol=1e-5,
             ))  # fmt: skip
+
+    def test_strides_are_those_of_any_tensor(self):
+        """Without gradients as with them: what has other strides, or lengths of 64 bits, is copied."""
+        q, k, v = inputs()
+        wide = [x.mT.contiguous().mT for x in (q, k, v)]
+        bias = torch.randn(5, 7, 4).permute(2, 0, 1)[None]
+        keep = torch.rand(7, 5).mT > 0.3
+        sinks, lengths = torch.randn(8)[::2], torch.tensor([4, 9, 7])[::2]
+        given = {"bias": bias, "keep": keep, "sink_logits": sinks, "kv_len": lengths}
+        dense = {name: x.contiguous() for name, x in given.items()}
+        dense["kv_len"] = dense["kv_len"].int()
+        wanted = attention(q, k, v, **dense)
+        for requires_grad in (False, True):
+            for _ in range(2):
+                rows = [x.detach().requires_grad_(requires_grad) for x in wide]
+                self.assertTrue(torch.equal(attention(*rows, **given), wanted))
+        out = torch.empty_like(wanted)
+        o, lse = attention(*wide, **given, return_lse=True)
+        self.assertIs(attention(*wide, **given, out=out), out)
+        self.assertTrue(torch.equal(out, wanted))
+        self.assertTrue(torch.equal(attention(q, k, v, kv_len=torch.tensor([1 << 40, 7])), attention(q, k, v)))
+        found, exact = (
+            attention_backward(*rows, d_o, lse=l, do=d_o, return_d_bias=True, deterministic=True, **options)
+            for rows, d_o, l, options in (
+                (wide, o.mT.contiguous().mT, lse.mT.contiguous().mT, given), ((q, k, v), o, lse, dense),
+            )
+        )  # fmt: skip
+        self.assertTrue(all(map(torch.equal, found, exact)))
+
+    def test_traced_by_jit(self):
+        """The operator is recorded, also once a kernel is known."""
+        q, k, v = inputs()
+        for function in (
+            lambda q, k, v: attention(q, k, v, mask=causal) * 2, lambda q, k, v: ft.sdpa(q, v, v, enable_gqa=True),
+            lambda q, k, v: ft.decode(q[:, :, :1].detach(), k.detach(), v.detach(), torch.tensor([3, 7])),
+        ):  # fmt: skip
+            for grad in (True, False):
+                traced = torch.jit.trace(function, inputs(grad=grad), check_trace=False)
+                self.assertIn("flashattn::", str(traced.graph))
+                close(traced(q, k, v), function(q, k, v))
+        module = Layer()
+        with self.assertRaisesRegex(Exception, "flashattn::attention"):
+            torch.onnx.export(module, (q, k, v), io.BytesIO(), dynamo=False)
 
     def test_compiles_once_for_all_lengths(self):
         def layer(q, k, v):

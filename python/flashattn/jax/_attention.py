@@ -116,6 +116,6 @@ def attention(
         if name in inputs and inputs[name].ndim < 4:
             inputs[name] = jnp.expand_dims(inputs[name], range(4 - inputs[name].ndim))
     outputs = ("o", "lse") if return_lse else ("o",)
-    call = functools.partial(_calls.attend, options, outputs)
+    call = functools.partial(_calls.attend_jitted, options, outputs)
     made = _shards.attend(call, inputs, layout, outputs, counts_heads=score_mod is not None)
     return (made["o"], made["lse"]) if return_lse else made["o"]

@@ -325,3 +325,5 @@ def _attend_backward(
 
 
 attend.defvjp(_attend_forward, _attend_backward, symbolic_zeros=True)
+#: The same for calls: a `jax.shard_map` that is not jitted knows no such function, but programs.
+attend_jitted = jax.jit(attend, static_argnums=(0, 1), inline=True)

@@ -94,6 +94,7 @@ def decode(
             raise ArgumentError(
                 f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
             )
+    _torch.refuse_gradients(scale=scale, softcap=softcap)
     options = {
         "scale": None if scale is None else float(scale),
         "mask": None if mask is None else str(mask),
@@ -103,7 +104,7 @@ def decode(
     if is_seen(inputs) or _torch.in_transform():
         o, lse = _decode_op(*inputs[:5], **options) if k is None else _append_op(*inputs, **options)
     else:
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or _torch.forward_ad._current_level >= 0:
             _torch.refuse_gradients(**inputs._asdict())
         o, lse = _decode(*inputs, **options)
     return (o, lse) if return_lse else o

@@ -69,6 +69,7 @@ def attend(
 ) -> Any:
     """`flashattn.attention` through its operator: where torch records, traces, batches or casts. The
     `score_mod` is a text, the `operands` are those that are there."""
+    _torch.refuse_gradients(scale=scale, softcap=softcap)
     if out is not None:
         raise UnsupportedError(
             "expected no out with tensors that require gradients, or in what torch traces, batches or "
@@ -142,9 +143,11 @@ def record(
 
 
 def is_seen(inputs: Sequence[Any]) -> bool:
-    """Whether somebody beside autograd has to see a call: a mode, autocast, a tensor of another class
+    """Whether somebody beside autograd has to see a call: a mode, autocast, `torch.jit.trace`, a tensor of another class
     or device. Torch's own way to the kernel of an operator costs the host 20 us."""
     if torch.compiler.is_compiling() or _torch.any_autocast() or _torch.count_modes():
+        return True
+    if _torch.is_tracing():
         return True
     return not all(
         type(x) in (Tensor, torch.nn.Parameter) and (x.is_cpu or x.is_cuda)
@@ -173,24 +176,12 @@ def _mask_of(text: Optional[str]) -> Optional[Mask]:
     return None if text is None else Mask(text)
 
 
-def _with_rows(tensor: Tensor) -> Tensor:
-    """The tensor with the unit last stride that kernels read by, and without its graph."""
-    if tensor.requires_grad:
-        tensor = tensor.detach()
-    if tensor.shape[-1:] == (1,) or tensor.ndim == 0 or tensor.stride(-1) == 1:
-        return tensor
-    return tensor.contiguous()
-
-
-def _with_pairs(tensor: Optional[Tensor]) -> Optional[Tensor]:
-    """The same of a tensor that broadcasts to the scores: what is expanded is not repeated."""
-    if tensor is None or (tensor.ndim and tensor.stride(-1) == 0 and not tensor.requires_grad):
-        return tensor
-    return _with_rows(tensor)
-
-
-def _dense(tensor: Optional[Tensor]) -> Optional[Tensor]:
-    return None if tensor is None else tensor.detach().contiguous()
+def _lay_out(name: str, tensor: Optional[Tensor]) -> Any:
+    """An input as kernels read it, and without its graph."""
+    if tensor is None:
+        return None
+    tensor = _torch.lay_out(name, tensor)
+    return tensor.detach() if tensor.requires_grad else tensor
 
 
 def _settle(
@@ -201,7 +192,8 @@ def _settle(
     offset: Optional[int],
 ) -> Tuple[Tuple[str, ...], Tuple[Any, ...]]:
     """The names and the values of operands that are there, in their order."""
-    values = _with_pairs(bias), _with_pairs(keep), _dense(sink_logits), _dense(kv_len), offset
+    tensors = zip(OPERANDS, (bias, keep, sink_logits, kv_len))
+    values = (*(_lay_out(name, tensor) for name, tensor in tensors), offset)
     found = [(name, value) for name, value in zip(OPERANDS, values) if value is not None]
     return tuple(name for name, _ in found), tuple(value for _, value in found)
 
@@ -226,12 +218,13 @@ def _forward(
     schedule: Optional[str] = None,
     stream: Optional[int] = None,
 ) -> Tuple[Tensor, Tensor]:
-    names, values = _settle(bias, keep, sink_logits, kv_len, offset)
-    options = (
-        _mask_of(mask), align, layout, True, schedule, None, softcap, score_mod, names, model, True,
-    )  # fmt: skip
     with torch.no_grad(), torch._C._DisableAutocast():
-        q, k, v = _with_rows(q), _with_rows(k), _with_rows(v)
+        names, values = _settle(bias, keep, sink_logits, kv_len, offset)
+        options = (
+            _mask_of(mask), align, layout, True, schedule, None, softcap, score_mod, names, model,
+            True,
+        )  # fmt: skip
+        q, k, v = (_lay_out(name, x) for name, x in zip("qkv", (q, k, v)))
         return _attention._call_torch(q, k, v, None, (), values, scale, stream, options)
 
 
@@ -264,10 +257,10 @@ def _backward(
         bias = bias.contiguous()  # rule B5: each element of an expanded one has its own
     with torch.no_grad():
         names, values = _settle(bias, keep, sink_logits, kv_len, offset)
-        rows = tuple(_with_rows(x) for x in (q, k, v, o))
+        given = zip(("q", "k", "v", "o", "lse", "d_o"), (q, k, v, o, lse, d_o))
         found = differentiate(
-            (*rows, _dense(lse), _with_rows(d_o)),
-            {**dict(zip(names, values)), "d_lse": _dense(d_lse)},
+            tuple(_lay_out(name, x) for name, x in given),
+            {**dict(zip(names, values)), "d_lse": _lay_out("d_lse", d_lse)},
             ("d_bias",) * needs_bias + ("d_sink_logits",) * needs_sink_logits,
             out=None,
             stream=None,
@@ -404,6 +397,7 @@ def _differentiate(
     if d_o is None and d_lse is None:
         return (None,) * len(needs)
     q, k, v, bias, keep, sink_logits, kv_len, o, lse = saved
+    _torch.refuse_tangents(d_o=d_o, d_lse=d_lse, q=q, k=k, v=v, bias=bias, sink_logits=sink_logits)
     found = None
     if bias is keep is sink_logits is kv_len is offset is d_lse is None:
         found = _replay(options, (q, k, v, o, lse, d_o))
@@ -428,12 +422,6 @@ def _differentiate(
     return tuple(gradient if need else None for gradient, need in zip(found, needs))
 
 
-def _refuse_forward_mode(ctx: Any, *tangents: Any) -> Any:
-    raise UnsupportedError(
-        "expected gradients in reverse mode but got forward mode; torch.func.grad and vjp have them"
-    )
-
-
 class _Planned(torch.autograd.Function):
     """Of q, k and v alone what a plan has computed of them. Each tensor more that a function takes,
     gives or keeps costs the host about a microsecond, so lse is an output only where it is asked for."""
@@ -454,7 +442,7 @@ class _Planned(torch.autograd.Function):
         saved = q, k, v, None, None, None, None, o, lse
         return (None, *_differentiate(ctx.options, saved, None, needs, d_o, d_lse)[:3])
 
-    jvp = staticmethod(_refuse_forward_mode)
+    jvp = staticmethod(_torch.refuse_forward_mode)
 
 
 #: Without what the class itself does at each call for transforms, in which no plan is recorded.
@@ -484,7 +472,7 @@ class _Attention(torch.autograd.Function):
             None, *_differentiate(ctx.options, ctx.saved_tensors, ctx.offset, needs, d_o, d_lse),
         )  # fmt: skip
 
-    jvp = staticmethod(_refuse_forward_mode)
+    jvp = staticmethod(_torch.refuse_forward_mode)
 
 
 class _BatchedAttention(_Attention):
@@ -525,7 +513,10 @@ def _recorded(op: Any, function: Any) -> Any:
     """The autograd kernel of `op`. What torch.library makes of a formula reads the whole schema at each
     call, which costs the host 100 us with so many arguments."""
 
+    names = [argument.name for argument in op._schema.arguments]
+
     def kernel(*inputs: Any, **options: Any) -> Any:
+        _torch.refuse_tangents(**dict(zip(names, inputs)))
         if torch.is_grad_enabled() and torch._C._any_requires_grad(*inputs):
             return function.apply(options, *inputs)
         with torch._C._AutoDispatchBelowAutograd():

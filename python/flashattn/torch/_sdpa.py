@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from types import FunctionType
 from typing import Any, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
+from torch.nn.attention.bias import CausalBias, CausalVariant
 from torch.nn.functional import scaled_dot_product_attention
 from torch.overrides import TorchFunctionMode
 
 from .._attention import attention
+from .._module import Align
 from ..errors import ArgumentError
 from ..masks import causal
 
@@ -32,7 +35,8 @@ def sdpa(
         batch.
       key, value: `[..., H, S, E]` and `[..., H, S, Ev]`; leading dimensions and heads broadcast.
       attn_mask: bool, where False hides a pair, or numbers that are added to the scores; it
-        broadcasts to `[..., Hq, L, S]` and is read as it lies.
+        broadcasts to `[..., Hq, L, S]` and is read as it lies. One of torch.nn.attention.bias is its
+        causal mask, which costs nothing where it hides.
       dropout_p: 0.
       is_causal: whether query i sees the keys up to i, from the first ones on, whatever L and S are.
       scale: factor of the scores; None is `1 / sqrt(E)`.
@@ -50,8 +54,13 @@ def sdpa(
         raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         _check_rows(query=query, key=key, value=value)
+    align: Align = "top_left"
     if attn_mask is not None:
         _check_mask(attn_mask, is_causal)
+    if isinstance(attn_mask, CausalBias):
+        if attn_mask.variant == CausalVariant.LOWER_RIGHT:
+            align = "bottom_right"
+        attn_mask, is_causal = None, True
     sizes, key_sizes, value_sizes = query.shape, key.shape, value.shape
     fits = (
         len(sizes) == len(key_sizes) == len(value_sizes) == 4
@@ -62,10 +71,6 @@ def sdpa(
     if not fits:
         _check_rows(query=query, key=key, value=value)
         shape, query, key, value, attn_mask = _flatten(query, key, value, attn_mask, enable_gqa)
-    if not torch.compiler.is_compiling():
-        query, key, value = _with_rows(query), _with_rows(key), _with_rows(value)
-        if attn_mask is not None and attn_mask.dim() and attn_mask.stride(-1) != 0:
-            attn_mask = _with_rows(attn_mask)
     is_keep = attn_mask is not None and attn_mask.dtype is torch.bool
     # Of a query that is a transposed one, o and all gradients are the same: who projects them has
     # no copies to make.
@@ -77,7 +82,7 @@ def sdpa(
         key,
         value,
         mask=causal if is_causal else None,
-        align="top_left",
+        align=align,
         layout="bshd" if swaps else "bhsd",
         scale=scale,
         keep=attn_mask if is_keep else None,
@@ -113,13 +118,6 @@ def _check_mask(attn_mask: Any, is_causal: bool) -> None:
         )
 
 
-def _with_rows(tensor: Tensor) -> Tensor:
-    """The tensor with the unit last stride that kernels read by."""
-    if tensor.stride(-1) == 1 or tensor.shape[-1] == 1:
-        return tensor
-    return tensor.contiguous()
-
-
 def _flatten(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor], enable_gqa: bool
 ) -> Tuple[Any, Tensor, Tensor, Tensor, Optional[Tensor]]:
@@ -150,18 +148,34 @@ def _flatten(
     return (rows if is_flat else (*leading, heads[0], *rows)), query, key, value, attn_mask
 
 
+def _without_dispatch(function: Any) -> Any:
+    """A function of torch that is written in Python, as it is where no mode has to see it, with `sdpa`
+    for the attention that it calls. It is a function of its own: nobody else's call of torch's changes."""
+    found = {
+        **function.__globals__,
+        "has_torch_function": lambda tensors: False,
+        scaled_dot_product_attention.__name__: sdpa,
+    }
+    return FunctionType(function.__code__, found, function.__name__, function.__defaults__)
+
+
+_multi_head = torch.nn.functional.multi_head_attention_forward
+#: What attention is called through: a mode sees these calls, and none within them.
+_REPLACED = {scaled_dot_product_attention: sdpa, _multi_head: _without_dispatch(_multi_head)}
+
+
 class replace_sdpa(TorchFunctionMode):
-    """Within it, `torch.nn.functional.scaled_dot_product_attention` is `sdpa`, for whoever calls it::
+    """Within it, `torch.nn.functional.scaled_dot_product_attention` is `sdpa`, for whoever calls it, torch's
+    own modules among them::
 
         with flashattn.torch.replace_sdpa():
             logits = model(tokens)
 
-    A call that `sdpa` refuses raises; none goes on to torch's own.
+    A call that `sdpa` refuses raises; none goes on to torch's own. `torch.nn.MultiheadAttention` calls it
+    where it is not asked for the weights: with `need_weights=False`.
     """
 
     def __torch_function__(
         self, func: Any, types: Any, args: Sequence[Any] = (), kwargs: Any = None
     ) -> Any:
-        if func is scaled_dot_product_attention:
-            func = sdpa
-        return func(*args, **(kwargs or {}))
+        return _REPLACED.get(func, func)(*args, **(kwargs or {}))
