@@ -114,7 +114,8 @@ def check_strides(name: str, view: View) -> None:
         return
     if view.shape[-1] > 1 and view.strides[-1] != 1:
         raise ArgumentError(
-            f"expected unit stride in the last dimension of {name!r} but got {view.strides[-1]}"
+            f"expected unit stride in the last dimension of {name!r} but got {view.strides[-1]}; "
+            "pass a copy, as of .contiguous() or numpy.ascontiguousarray()"
         )
     for size, stride in zip(view.shape, view.strides):
         if size > 1 and stride < 0:

@@ -50,6 +50,13 @@ _ELSEWHERE = {
     "dout": "do, the sixth argument,",
     "enable_gqa": "none: the head counts say it",
     "seqused_k": "kv_len=",
+    "dropout_p": "none: nothing is dropped out",
+    "cu_seqlens_q": "keep=, or flashattn.torch.flex_attention with a mask_mod of documents",
+    "cu_seqlens_k": "keep=, or flashattn.torch.flex_attention with a mask_mod of documents",
+    "block_table": "none: k and v without pages",
+    "cache_seqlens": "kv_len=, or flashattn.torch.decode",
+    "deterministic": "torch.use_deterministic_algorithms(True) before",
+    "return_attn_probs": "return_lse=True",
     "sinks": "sink_logits=, or mask=flashattn.sink(n)",
 }
 
@@ -216,7 +223,8 @@ def _settle_broadcasts(
     )
     if not is_empty and not broadcast[-1] and strides[-1] != 1:
         raise ArgumentError(
-            f"expected unit stride in the last dimension of {role.name!r} but got {strides[-1]}"
+            f"expected unit stride in the last dimension of {role.name!r} but got {strides[-1]}; "
+            "pass a copy, as of .contiguous() or numpy.ascontiguousarray()"
         )
     if not is_empty and any(s < 0 and not same for s, same in zip(strides, broadcast)):
         raise ArgumentError(f"expected strides of at least 0 of {role.name!r} but got {given}")

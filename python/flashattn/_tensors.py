@@ -48,6 +48,11 @@ def view(name: str, tensor: Any, bf16_bits: bool, device: Union[None, int, str] 
 
     Raises ArgumentError for what is no tensor, or lies where nothing here runs.
     """
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(tensor, jax.core.Tracer):
+        raise ArgumentError(
+            f"expected {name!r} that is there but got one that jax traces; flashattn.jax takes it"
+        )
     if isinstance(tensor, numpy.ndarray):
         found = _numpy_view(name, tensor)
     elif isinstance(tensor, View):  # of memory that is not there yet

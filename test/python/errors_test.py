@@ -138,7 +138,7 @@ CASES = [
     (
         lambda: attention(Q[..., ::2], K[..., ::2], K),
         ArgumentError,
-        "expected unit stride in the last dimension of 'q' but got 2",
+        "expected unit stride in the last dimension of 'q' but got 2; pass a copy, as of .contiguous()",
     ),
     (
         lambda: attention(Q[:, :, ::-1], K, K),
@@ -191,11 +191,9 @@ CASES = [
         KeywordError,
         "attention() got an unexpected keyword argument 'is_causal'; expected mask=flashattn.causal",
     ),
-    (
-        lambda: attention(Q, K, K, softmax_scale=1),
-        KeywordError,
-        "unexpected keyword argument 'softmax_scale'; expected scale=",
-    ),
+    *((lambda name=name: attention(Q, K, K, **{name: 1}), KeywordError, f"'{name}'; expected {expected}")
+      for name, expected in (("softmax_scale", "scale="), ("cu_seqlens_q", "keep=, or"), ("block_table", "none: "),
+                             ("deterministic", "torch."), ("cache_seqlens", "kv_len=, or"), ("return_attn_probs", "return_lse="))),  # fmt: skip
     (
         lambda: attention(Q, K, K, ouf=Q),
         KeywordError,
@@ -204,7 +202,7 @@ CASES = [
     (
         lambda: attention(Q, K, K, dropout_p=0.5),
         KeywordError,
-        "attention() got an unexpected keyword argument 'dropout_p'",
+        "attention() got an unexpected keyword argument 'dropout_p'; expected none: nothing is dropped out",
     ),
     (
         lambda: compile(head_dim=16, causal=True),

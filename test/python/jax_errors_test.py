@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy
 
 import flashattn.jax as fj
-from flashattn import ArgumentError, KeywordError, TraceError, UnsupportedError
+from flashattn import ArgumentError, KeywordError, TraceError, UnsupportedError, attention
 
 Q = numpy.zeros((2, 4, 5, 16), numpy.float32)
 K = numpy.zeros((2, 2, 9, 16), numpy.float32)
@@ -111,6 +111,11 @@ class ErrorTest(unittest.TestCase):
         for call in (jax.grad(lambda q: jax.grad(loss)(q).sum()), jax.hessian(loss)):
             with self.assertRaisesRegex((TypeError, UnsupportedError), "differentiated once|forward-mode"):
                 call(Q)
+
+    def test_traced_by_the_package_for_arrays(self):
+        for transform in (jax.jit, jax.grad, jax.vmap):
+            with self.assertRaisesRegex(ArgumentError, "got one that jax traces; flashattn.jax takes it"):
+                transform(lambda q: attention(q, K, K))(Q)
 
     def test_environment(self):
         call = "import flashattn.jax as fj, numpy as np; x = np.ones((1, 1, 1, 8), np.float32); fj.attention(x, x, x)"

@@ -9,6 +9,7 @@ import sys
 import unittest
 
 import flashattn
+import numpy
 from flashattn import ArgumentError, affine_set, causal, sink, window
 
 
@@ -87,6 +88,20 @@ class MaskTest(unittest.TestCase):
             causal._text = "other"
         with self.assertRaises(AttributeError):
             causal.other = 1
+
+    def test_of_one_query_hide_what_they_say(self):
+        """A causal mask of the last query alone is left out; every other one counts."""
+        draw = numpy.random.default_rng(3).normal
+        q, k, v = (draw(size=(1, 2, n, 16)).astype(numpy.float32) for n in (1, 9, 9))
+        for seen, options in (
+            (slice(9), {"mask": causal}), (slice(4), {"mask": causal, "offset": 3}),
+            (slice(1), {"mask": causal, "align": "top_left"}), (slice(5), {"mask": causal, "kv_len": [5]}),
+            (slice(6, 9), {"mask": window(left=2, right=0)}), (slice(2), {"mask": causal & sink(2)}),
+        ):  # fmt: skip
+            with self.subTest(**options):
+                found = flashattn.attention(q, k, v, **options)
+                wanted = flashattn.attention(q, k[:, :, seen], v[:, :, seen])
+                numpy.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
 
     def test_have_no_truth(self):
         for call in (
