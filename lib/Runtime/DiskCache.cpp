@@ -7,13 +7,9 @@
 #include "mlir/ExecutionEngine/OptUtils.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
-#include "llvm/Support/CachePruning.h"
-#include "llvm/Support/Caching.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Path.h"
 #include "llvm/Support/Process.h"
 #include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
@@ -21,8 +17,12 @@
 #include "llvm/TargetParser/Host.h"
 
 #include <atomic>
+#include <chrono>
+#include <dirent.h>
+#include <fcntl.h>
 #include <mutex>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 #include <thread>
 #include <unistd.h>
 
@@ -31,15 +31,15 @@ using llvm::Error;
 using llvm::Expected;
 using llvm::StringRef;
 
-namespace fs = llvm::sys::fs;
-
 /// Of the files' layout, and of what their users keep in them.
 static constexpr StringRef kFormat = "flashattn 1\n";
-/// In the names of unfinished files, and in LLVM's messages.
-static constexpr char kCacheName[] = "flashattn";
+/// A file's name is this and its key; that of a lock a key and this.
+static constexpr StringRef kPrefix = "llvmcache-", kLockSuffix = ".lock";
 static constexpr int64_t kDefaultMaxBytes = int64_t(1) << 30;
 /// Files that nobody has read for so long go.
 static constexpr std::chrono::hours kExpiration(30 * 24);
+/// Unfinished ones of processes that were killed go sooner: no write takes as long.
+static constexpr std::chrono::hours kUnfinishedExpiration(1);
 /// Longer than a kernel takes to compile. Who waits longer compiles it himself.
 static constexpr std::chrono::seconds kMaxWait(30);
 /// How often it looks meanwhile.
@@ -86,19 +86,6 @@ static int64_t getMaxBytesOrDefault() {
   return kDefaultMaxBytes;
 }
 
-/// Why a folder that is there cannot be trusted; "" where it can.
-static std::string explainDistrust(const fs::file_status &status) {
-  if (status.type() != fs::file_type::directory_file)
-    return "expected a folder but got something else";
-  if (status.getUser() != geteuid())
-    return llvm::formatv("expected a folder of user {0} but got one of user {1}", geteuid(),
-                         status.getUser());
-  if (status.permissions() & (fs::group_write | fs::others_write))
-    return llvm::formatv("expected a folder that only its owner may write to but got mode {0}",
-                         llvm::format("%04o", unsigned(status.permissions())));
-  return "";
-}
-
 DiskCache::DiskCache(StringRef defaultFolder) : maxBytes(getMaxBytesOrDefault()) {
   std::string given = llvm::sys::Process::GetEnv("FLASHATTN_CACHE").value_or("");
   if (given == "0" || given == "off") {
@@ -110,37 +97,57 @@ DiskCache::DiskCache(StringRef defaultFolder) : maxBytes(getMaxBytesOrDefault())
     offReason = "there is no home folder";
     return;
   }
-  fs::file_status status;
   // What is not there yet is made when something is kept.
-  if (fs::status(folder, status))
+  auto found = TrustedFolder::open(folder, TrustedFolder::IfMissing::Nothing);
+  if (found) {
+    if (*found)
+      opened.emplace(std::move(**found));
     return;
-  offReason = explainDistrust(status);
-  if (!offReason.empty())
-    warn("compiled code is not kept in '" + folder + "'", offReason);
+  }
+  offReason = llvm::toString(found.takeError());
+  warn("compiled code is not kept in '" + folder + "'", offReason);
 }
 
-/// Makes a folder, and those that it lies in, for its owner alone.
-static Error makeFolder(StringRef folder) {
-  if (std::error_code error =
-          fs::create_directories(folder, /*IgnoreExisting=*/true, fs::owner_all))
-    return makeError(error.message());
-  return Error::success();
+namespace {
+struct File {
+  std::string name;
+  struct stat status;
+};
+} // namespace
+
+/// The files that are in a folder now.
+static std::vector<File> listFiles(const TrustedFolder &folder) {
+  std::vector<File> files;
+  int listed = openat(folder.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR *stream = listed < 0 ? nullptr : fdopendir(listed);
+  if (!stream) {
+    if (listed >= 0)
+      close(listed);
+    return files;
+  }
+  while (const dirent *entry = readdir(stream)) {
+    File file{entry->d_name, {}};
+    if (!fstatat(folder.get(), entry->d_name, &file.status, AT_SYMLINK_NOFOLLOW) &&
+        S_ISREG(file.status.st_mode))
+      files.push_back(std::move(file));
+  }
+  closedir(stream);
+  return files;
+}
+
+static bool isKept(const File &file) {
+  StringRef name = file.name;
+  return name.starts_with(kPrefix) && !name.ends_with(TrustedFolder::kUnfinished);
 }
 
 DiskCache::Contents DiskCache::getContents() const {
   Contents contents;
-  std::error_code error;
-  if (offReason.empty())
-    for (fs::directory_iterator file(folder, error), end; !error && file != end;
-         file.increment(error)) {
-      // As llvm::pruneCache.
-      fs::file_status status;
-      if (!llvm::sys::path::filename(file->path()).starts_with("llvmcache-") ||
-          fs::status(file->path(), status))
-        continue;
-      ++contents.files;
-      contents.bytes += status.getSize();
-    }
+  if (opened)
+    for (const File &file : listFiles(*opened))
+      if (isKept(file)) {
+        ++contents.files;
+        contents.bytes += file.status.st_size;
+      }
   return contents;
 }
 
@@ -182,57 +189,24 @@ static bool take(StringRef file, llvm::function_ref<bool(StringRef)> use) {
   return header == makeHeader(bytes) && use(bytes);
 }
 
-/// Reads what is kept for a key: whether there was something, and `use` took it. What is damaged
-/// goes.
-static Expected<bool> read(StringRef folder, StringRef key,
-                           llvm::function_ref<bool(StringRef)> use) {
-  std::unique_ptr<llvm::MemoryBuffer> found;
-  auto cache = llvm::localCache(
-      kCacheName, kCacheName, folder,
-      [&](unsigned, const llvm::Twine &, std::unique_ptr<llvm::MemoryBuffer> buffer) {
-        found = std::move(buffer);
-      });
-  if (!cache)
-    return cache.takeError();
-  Expected<llvm::AddStreamFn> missing = (*cache)(/*Task=*/0, key, kCacheName);
-  if (!missing)
-    return missing.takeError();
-  if (!found)
+/// Reads what is kept for a key: whether there was something, and `use` took it. What is damaged,
+/// or somebody else's, goes.
+static bool read(const TrustedFolder &folder, StringRef key,
+                 llvm::function_ref<bool(StringRef)> use) {
+  std::string name = (kPrefix + key).str();
+  auto found = folder.read(name);
+  if (found && !*found)
     return false;
-  if (take(found->getBuffer(), use))
+  if (!found) {
+    warn("compiled code in '" + name + "' is not used", llvm::toString(found.takeError()));
+  } else if (take((*found)->getBuffer(), use)) {
+    // Also where the system does not say when a file was read.
+    constexpr timespec kTimes[] = {{0, UTIME_NOW}, {0, UTIME_OMIT}};
+    utimensat(folder.get(), name.c_str(), kTimes, AT_SYMLINK_NOFOLLOW);
     return true;
-  fs::remove(folder + "/llvmcache-" + key);
+  }
+  folder.remove(name);
   return false;
-}
-
-/// Keeps bytes under a key, in place of none.
-static Error write(StringRef folder, StringRef key, StringRef bytes) {
-  if (Error error = makeFolder(folder))
-    return error;
-  auto cache = llvm::localCache(kCacheName, kCacheName, folder);
-  if (!cache)
-    return cache.takeError();
-  Expected<llvm::AddStreamFn> addStream = (*cache)(/*Task=*/0, key, kCacheName);
-  if (!addStream)
-    return addStream.takeError();
-  // Another process was quicker.
-  if (!*addStream)
-    return Error::success();
-  auto stream = (*addStream)(/*Task=*/0, kCacheName);
-  if (!stream)
-    return stream.takeError();
-  auto &file = static_cast<llvm::raw_fd_ostream &>(*(*stream)->OS);
-  file << makeHeader(bytes) << bytes;
-  file.flush();
-  std::error_code failure = file.error();
-  // LLVM ends the process for an error that nobody has seen.
-  file.clear_error();
-  Error error = (*stream)->commit();
-  if (!failure)
-    return error;
-  llvm::consumeError(std::move(error));
-  fs::remove(folder + "/llvmcache-" + key);
-  return makeError(failure.message());
 }
 
 namespace {
@@ -242,29 +216,30 @@ namespace {
 /// began at once both had the lock.)
 class KeyLock {
 public:
-  explicit KeyLock(std::string path) : path(std::move(path)) {}
+  KeyLock(const TrustedFolder &folder, std::string name) : folder(folder), name(std::move(name)) {}
   KeyLock(const KeyLock &) = delete;
   ~KeyLock() {
     if (file < 0)
       return;
-    fs::remove(path);
+    folder.remove(name);
     close(file);
   }
 
   /// Whether it is ours now.
   Expected<bool> tryToTake() {
-    int opened;
-    if (std::error_code error =
-            fs::openFile(path, opened, fs::CD_OpenAlways, fs::FA_Read | fs::FA_Write, fs::OF_None,
-                         fs::owner_read | fs::owner_write))
-      return llvm::errorCodeToError(error);
+    int opened = openat(folder.get(), name.c_str(),
+                        O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC,
+                        S_IRUSR | S_IWUSR);
+    if (opened < 0)
+      return llvm::errorCodeToError(llvm::errnoAsErrorCode());
     std::error_code error;
     if (flock(opened, LOCK_EX | LOCK_NB))
       error = llvm::errnoAsErrorCode();
     // Who had it removes the file before it can be locked again.
-    fs::file_status ours, named;
-    bool isGone = !error && (fs::status(opened, ours) || fs::status(path, named) ||
-                             ours.getUniqueID() != named.getUniqueID());
+    struct stat ours, named;
+    bool isGone = !error && (fstat(opened, &ours) ||
+                             fstatat(folder.get(), name.c_str(), &named, AT_SYMLINK_NOFOLLOW) ||
+                             ours.st_dev != named.st_dev || ours.st_ino != named.st_ino);
     if (!error && !isGone) {
       file = opened;
       return true;
@@ -276,10 +251,57 @@ public:
   }
 
 private:
-  std::string path;
+  const TrustedFolder &folder;
+  std::string name;
   int file = -1;
 };
 } // namespace
+
+static auto getTime(const timespec &time) {
+  using namespace std::chrono;
+  return system_clock::time_point(
+      duration_cast<system_clock::duration>(seconds(time.tv_sec) + nanoseconds(time.tv_nsec)));
+}
+
+/// Removes what nobody has read for long, or for longest beyond `maxBytes`, and what killed
+/// processes have left.
+static void prune(const TrustedFolder &folder, int64_t maxBytes) {
+  auto now = std::chrono::system_clock::now();
+  std::vector<File> kept;
+  int64_t bytes = 0;
+  for (File &file : listFiles(folder)) {
+    StringRef name = file.name;
+    if (name.ends_with(kLockSuffix)) {
+      // One that can be taken goes with that.
+      KeyLock lock(folder, file.name);
+      llvm::consumeError(lock.tryToTake().takeError());
+    } else if (name.ends_with(TrustedFolder::kUnfinished)) {
+      if (now - getTime(file.status.st_mtim) > kUnfinishedExpiration)
+        folder.remove(name);
+    } else if (isKept(file)) {
+      if (now - getTime(file.status.st_atim) > kExpiration) {
+        folder.remove(name);
+        continue;
+      }
+      bytes += file.status.st_size;
+      kept.push_back(std::move(file));
+    }
+  }
+  // Others need room too.
+  struct statvfs disk;
+  if (!fstatvfs(folder.get(), &disk))
+    maxBytes =
+        std::min<int64_t>(maxBytes, (bytes + int64_t(disk.f_bavail * disk.f_frsize)) / 4 * 3);
+  llvm::sort(kept, [](const File &a, const File &b) {
+    return getTime(a.status.st_atim) < getTime(b.status.st_atim);
+  });
+  for (const File &file : kept) {
+    if (bytes <= maxBytes)
+      return;
+    folder.remove(file.name);
+    bytes -= file.status.st_size;
+  }
+}
 
 /// Waits for a lock, as long as `isDone` is false and not for ever: whether it is done.
 static Expected<bool> waitFor(KeyLock &lock, llvm::function_ref<bool()> isDone) {
@@ -310,25 +332,29 @@ void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(St
     makeNew();
     return;
   }
-  auto isKept = [&] {
-    // What cannot be read cannot be kept either, which is said then.
-    Expected<bool> found = read(folder, key, use);
-    bool isFound = found ? *found : (llvm::consumeError(found.takeError()), false);
+  auto findIn = [&](const TrustedFolder &place) {
+    bool isFound = read(place, key, use);
     numFound += isFound;
     return isFound;
   };
-  if (isKept())
-    return;
   auto warnOfKeeping = [&](Error error) {
     warn("cannot keep compiled code in '" + folder + "'", llvm::toString(std::move(error)));
   };
-  if (Error error = makeFolder(folder)) {
-    warnOfKeeping(std::move(error));
-    makeNew();
+  if (opened && findIn(*opened))
     return;
+  std::optional<TrustedFolder> made;
+  if (!opened) {
+    auto found = TrustedFolder::open(folder, TrustedFolder::IfMissing::Make);
+    if (!found) {
+      warnOfKeeping(found.takeError());
+      makeNew();
+      return;
+    }
+    made.emplace(std::move(**found));
   }
-  KeyLock lock(folder + "/" + key + ".lock");
-  Expected<bool> isDone = waitFor(lock, isKept);
+  const TrustedFolder &place = opened ? *opened : *made;
+  KeyLock lock(place, key + kLockSuffix.str());
+  Expected<bool> isDone = waitFor(lock, [&] { return findIn(place); });
   if (!isDone) {
     warnOfKeeping(isDone.takeError());
     makeNew();
@@ -339,13 +365,9 @@ void DiskCache::find(llvm::ArrayRef<StringRef> parts, llvm::function_ref<bool(St
   std::optional<std::string> bytes = makeNew();
   if (!bytes)
     return;
-  if (Error error = write(folder, key, *bytes)) {
+  if (Error error = place.write(kPrefix.str() + key, {makeHeader(*bytes), *bytes})) {
     warnOfKeeping(std::move(error));
     return;
   }
-  llvm::CachePruningPolicy policy;
-  policy.Interval = std::chrono::seconds(0);
-  policy.Expiration = kExpiration;
-  policy.MaxSizeBytes = maxBytes;
-  llvm::pruneCache(folder, policy);
+  prune(place, maxBytes);
 }

@@ -3,6 +3,7 @@
 #include "flashattn/Runtime/KernelArchive.h"
 #include "Errors.h"
 #include "LoadedFile.h"
+#include "flashattn/Support/TrustedFolder.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Object/Archive.h"
@@ -26,16 +27,46 @@ static std::atomic<int64_t> numFound;
 
 int64_t KernelArchive::getNumFound() { return numFound; }
 
+/// The file that this code was loaded from, without links; "" where the system does not say.
+static std::string findLoadedFile() {
+  llvm::SmallString<128> loaded;
+  if (fs::real_path(getLoadedFile(reinterpret_cast<void *>(&findLoadedFile)), loaded))
+    return "";
+  return loaded.str().str();
+}
+
 /// Where this process has its archive; "" where it has none.
 static std::string findFile() {
-  llvm::SmallString<128> loaded;
-  if (fs::real_path(getLoadedFile(reinterpret_cast<void *>(&findFile)), loaded))
-    return "";
+  std::string loaded = findLoadedFile();
   StringRef folder = path::parent_path(loaded);
   llvm::SmallString<128> beside(folder), inLib(path::parent_path(folder));
   path::append(beside, kFileName);
   path::append(inLib, "lib", kFileName);
   return fs::exists(beside) ? beside.str().str() : fs::exists(inLib) ? inLib.str().str() : "";
+}
+
+/// Opens an archive: its code runs as the user's.
+static llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> openFile(StringRef file, bool isNamed) {
+  llvm::SmallString<128> resolved;
+  if (std::error_code error = fs::real_path(file, resolved))
+    return makeError(error.message());
+  std::optional<LoadedCode> code = LoadedCode::find(findLoadedFile());
+  StringRef folder = path::parent_path(resolved);
+  auto read =
+      [&](const TrustedFolder &opened) -> llvm::Expected<std::unique_ptr<llvm::MemoryBuffer>> {
+    auto found = opened.read(path::filename(resolved));
+    if (found && !*found)
+      return makeError("it is gone");
+    return found;
+  };
+  if (code && !isNamed) {
+    auto opened = TrustedFolder::openBeside(folder, *code);
+    return opened ? read(*opened) : opened.takeError();
+  }
+  auto opened = TrustedFolder::open(folder, TrustedFolder::IfMissing::Nothing, code);
+  if (!opened)
+    return opened.takeError();
+  return *opened ? read(**opened) : makeError("it is gone");
 }
 
 /// The members of an archive by their names.
@@ -56,14 +87,14 @@ static Error readMembers(llvm::MemoryBufferRef file, llvm::StringMap<StringRef> 
   return error;
 }
 
-KernelArchive::KernelArchive(std::string named) : path(std::move(named)) {
+KernelArchive::KernelArchive(std::string named, bool isNamed) : path(std::move(named)) {
   if (path.empty()) {
     offReason = ("there is no " + kFileName + " beside the library").str();
     return;
   }
-  auto read = llvm::MemoryBuffer::getFile(path, /*IsText=*/false, /*RequiresNullTerminator=*/false);
+  auto read = openFile(path, isNamed);
   if (!read) {
-    offReason = read.getError().message();
+    offReason = llvm::toString(read.takeError());
     return;
   }
   file = std::move(*read);
@@ -81,7 +112,7 @@ const KernelArchive &KernelArchive::get() {
       none.offReason = "FLASHATTN_KERNELS=" + given;
       return none;
     }
-    KernelArchive found(given.empty() ? findFile() : given);
+    KernelArchive found(given.empty() ? findFile() : given, /*isNamed=*/!given.empty());
     if (!found.path.empty() && !found.offReason.empty())
       std::fprintf(stderr,
                    "flashattn: warning: every kernel is compiled, for '%s' cannot be read: "

@@ -2,6 +2,7 @@
 
 #include "flashattn/Target/Tuned.h"
 #include "flashattn/Analysis/MaskShape.h"
+#include "flashattn/Support/TrustedFolder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/JSON.h"
@@ -54,13 +55,38 @@ std::string mlir::flashattn::getTuningKey(AttentionOpInterface op, StringRef mac
                        getTypeName(op.getElementType()), maskClass, kind);
 }
 
-Expected<llvm::json::Object> mlir::flashattn::loadTunedSchedules(StringRef file) {
-  auto buffer = llvm::MemoryBuffer::getFile(file);
-  if (!buffer) {
+/// The folder of the file that compilations read without being told to: the user's own, so that
+/// nobody else decides on what is compiled. A file that the user names may be anybody's.
+static Expected<std::optional<TrustedFolder>> openUsersFolder(TrustedFolder::IfMissing ifMissing) {
+  return TrustedFolder::open(getUserCacheFolder(), ifMissing);
+}
+static bool isUsers(StringRef file) { return file == getTunedSchedulesPath(); }
+
+/// What the file holds; null where it is not there.
+static Expected<std::unique_ptr<llvm::MemoryBuffer>> readFile(StringRef file) {
+  if (!isUsers(file)) {
+    auto buffer = llvm::MemoryBuffer::getFile(file);
+    if (buffer)
+      return std::move(*buffer);
     if (buffer.getError() == std::errc::no_such_file_or_directory)
-      return llvm::json::Object();
-    return llvm::createStringError("cannot read '" + file + "': " + buffer.getError().message());
+      return nullptr;
+    return llvm::createStringError(buffer.getError().message().c_str());
   }
+  auto folder = openUsersFolder(TrustedFolder::IfMissing::Nothing);
+  if (!folder)
+    return folder.takeError();
+  if (!*folder)
+    return nullptr;
+  return (*folder)->read(llvm::sys::path::filename(file));
+}
+
+Expected<llvm::json::Object> mlir::flashattn::loadTunedSchedules(StringRef file) {
+  auto buffer = readFile(file);
+  if (!buffer)
+    return llvm::createStringError("cannot read '" + file +
+                                   "': " + llvm::toString(buffer.takeError()));
+  if (!*buffer)
+    return llvm::json::Object();
   Expected<llvm::json::Value> content = llvm::json::parse((*buffer)->getBuffer());
   if (content)
     if (llvm::json::Object *object = content->getAsObject())
@@ -101,6 +127,8 @@ int64_t mlir::flashattn::applyTunedSchedules(ModuleOp module, const Machine &mac
 }
 
 static Error makeFolder(StringRef file) {
+  if (isUsers(file))
+    return openUsersFolder(TrustedFolder::IfMissing::Make).takeError();
   StringRef folder = llvm::sys::path::parent_path(file); // empty for a plain name
   if (std::error_code code =
           folder.empty() ? std::error_code() : llvm::sys::fs::create_directories(folder))
@@ -134,6 +162,13 @@ Error mlir::flashattn::storeTunedSchedule(StringRef file, StringRef key,
     return error;
   llvm::json::Value content =
       llvm::json::Object{{"version", kVersion}, {"schedules", std::move(*found)}};
+  if (isUsers(file)) {
+    auto folder = openUsersFolder(TrustedFolder::IfMissing::Make);
+    if (!folder)
+      return folder.takeError();
+    return (*folder)->write(llvm::sys::path::filename(file),
+                            {llvm::formatv("{0:1}\n", content).str()});
+  }
   return llvm::writeToOutput(file, [&](raw_ostream &os) {
     os << llvm::formatv("{0:1}\n", content);
     return Error::success();

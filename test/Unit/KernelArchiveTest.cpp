@@ -68,6 +68,41 @@ TEST(CUDADevice, LoadsMachineCodeMadeAhead) {
   EXPECT_EQ(cubins() - cubinsBefore, 1);
 }
 
+TEST(KernelArchive, IsNobodyElses) {
+  llvm::SmallString<64> folder;
+  ASSERT_FALSE(llvm::sys::fs::createUniqueDirectory("kernels", folder));
+  std::string file = (folder + "/kernels.a").str(), link = (folder + "/link.a").str();
+  ASSERT_FALSE(llvm::sys::fs::copy_file(std::getenv("FLASHATTN_KERNELS"), file));
+  ASSERT_FALSE(llvm::sys::fs::create_link(file, link));
+  auto setMode = [](StringRef path, int mode) {
+    return llvm::sys::fs::setPermissions(path, llvm::sys::fs::perms(mode));
+  };
+  ASSERT_FALSE(setMode(file, 0644));
+  EXPECT_EQ(KernelArchive(file).getOffReason(), "");
+  EXPECT_EQ(KernelArchive(link).getOffReason(), "");
+  EXPECT_EQ(KernelArchive(link).size(), std::size(kAssembled));
+  for (int mode : {0664, 0646}) {
+    ASSERT_FALSE(setMode(file, mode));
+    for (const std::string &path : {file, link})
+      EXPECT_EQ(KernelArchive(path).getOffReason(),
+                llvm::formatv("expected a file that only its owner may write to but got mode {0}",
+                              mode == 0664 ? "0664" : "0646")
+                    .str());
+  }
+  ASSERT_FALSE(setMode(file, 0600));
+  ASSERT_FALSE(setMode(folder, 0777));
+  EXPECT_EQ(KernelArchive(file).getOffReason(),
+            "expected a folder that only its owner may write to but got mode 0777");
+  EXPECT_EQ(KernelArchive(file).size(), 0u);
+  ASSERT_FALSE(setMode(folder, 01777));
+  EXPECT_EQ(KernelArchive(file).getOffReason(), "");
+  // One that was found beside this very program may be as open as that is.
+  ASSERT_FALSE(setMode(folder, 0777));
+  EXPECT_EQ(KernelArchive(file, /*isNamed=*/false).getOffReason(),
+            "expected a folder that only its owner may write to but got mode 0777");
+  ASSERT_FALSE(llvm::sys::fs::remove_directories(folder));
+}
+
 TEST(KernelArchive, SaysWhyNothingIsFound) {
   EXPECT_EQ(KernelArchive("/nowhere/kernels.a").getOffReason(), "No such file or directory");
   llvm::SmallString<64> path;

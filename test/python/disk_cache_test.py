@@ -22,6 +22,9 @@ from unittest import mock
 import flashattn
 from flashattn import _library
 
+sys.path.insert(0, str(Path(__file__).parent / "Inputs"))
+import race  # noqa: E402
+
 # In a process of its own: compiles what its arguments say, and prints what that took and made.
 CHILD = """
 import json, sys, time, warnings
@@ -44,6 +47,7 @@ print(json.dumps({
     **library.disk_cache()._asdict(), "seconds": seconds, "texts": texts, "warnings": caught, "o": o,
 }))
 """
+STRANGER = 12345  # a user
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE = 24, 1  # of Linux
 SMALL = {"head_dim": 32, "dtype": "f32", "chip": "cpu"}
 OTHER = {**SMALL, "head_dim": 48}
@@ -93,7 +97,7 @@ class DiskCacheTest(unittest.TestCase):
         return found
 
     def files(self):
-        return sorted(path for path in self.folder.iterdir() if path.name.startswith("llvmcache-"))
+        return sorted(path for path in self.folder.iterdir() if re.match("llvmcache-[^.]*$", path.name))
 
     def test_second_process_does_not_compile(self):
         first, stderr = self.start(SMALL, HOPPER, flags=["run"])
@@ -144,7 +148,7 @@ class DiskCacheTest(unittest.TestCase):
     def test_what_cannot_be_written_is_one_warning(self):
         (self.root / "file").write_text("")
         self.warns_once(
-            "cannot keep compiled code in '.*/file/code': Not a directory",
+            "compiled code is not kept in '.*/file/code': Not a directory",
             SMALL, OTHER, FLASHATTN_CACHE=f"{self.root}/file/code",
         )  # fmt: skip
         # As a full disk: a file of more than a page fails, which leaves nothing behind.
@@ -175,18 +179,114 @@ class DiskCacheTest(unittest.TestCase):
         self.assertEqual((found["files"], found["bytes"]), (0, 0))
         self.folder.chmod(0o755)
         self.assertEqual(self.counts(SMALL), (1, 0))
-        others = self.folder if os.geteuid() == 0 else Path("/usr")
+        for mode in (0o770, 0o702, 0o1777):
+            self.folder.chmod(mode)
+            self.warns_once(f"compiled code is not kept in .* but got mode {mode:04o}", SMALL)
+        self.folder.chmod(0o700)
         if os.geteuid() == 0:
-            os.chown(self.folder, 12345, -1)
-        self.warns_once(
-            f"compiled code is not kept in '{others}': expected a folder of user {os.geteuid()} "
-            f"but got one of user {others.stat().st_uid}",
-            SMALL, OTHER, FLASHATTN_CACHE=str(others),
-        )  # fmt: skip
+            os.chown(self.folder, STRANGER, -1)
+            self.warns_once(
+                f"compiled code is not kept in '{self.folder}': expected a folder of user 0 but got "
+                f"one of user {STRANGER}",
+                SMALL, OTHER,
+            )  # fmt: skip
+            os.chown(self.folder, 0, -1)
         self.warns_once(
             f"compiled code is not kept in '{path}': expected a folder but got something else",
             SMALL, FLASHATTN_CACHE=str(path),
         )  # fmt: skip
+
+    def test_files_of_others_are_made_again(self):
+        self.start(SMALL)
+        (path,) = self.files()
+        whole = path.read_bytes()
+
+        def is_made_again(reason):
+            found = self.warns_once(f"compiled code in '{path.name}' is not used: {reason}", SMALL)
+            self.assertEqual(found["files"], 1)
+            self.assertEqual((path.read_bytes(), path.stat().st_mode), (whole, 0o100600))
+            self.assertFalse(path.is_symlink())
+
+        for mode in (0o666, 0o620, 0o602):
+            path.chmod(mode)
+            is_made_again(f"expected a file that only its owner may write to but got mode {mode:04o}")
+        path.chmod(0o644)
+        self.assertEqual(self.counts(SMALL), (1, 0))
+        if os.geteuid() == 0:
+            os.chown(path, STRANGER, -1)
+            is_made_again(f"expected a file of user 0 but got one of user {STRANGER}")
+        aside = self.root / "aside"
+        path.rename(aside)
+        path.symlink_to(aside)
+        is_made_again("expected a file but got a link")
+        path.unlink()
+        os.mkfifo(path)
+        is_made_again("expected a file but got something else")
+
+    def test_folders_above_are_looked_at(self):
+        parent = self.root / "parent"
+        parent.mkdir()
+        self.folder = parent / "deep" / "code"
+        for mode in (0o777, 0o775, 0o707):
+            parent.chmod(mode)
+            self.warns_once(
+                f"cannot keep compiled code in '{self.folder}': '{parent}' above it: expected a folder "
+                f"that only its owner may write to, or one with a sticky bit, but got mode {mode:04o}",
+                SMALL, OTHER,
+            )  # fmt: skip
+            self.assertEqual(list(parent.iterdir()), [])
+        parent.chmod(0o1777)
+        self.assertEqual(self.counts(SMALL), (0, 1))
+        self.assertEqual(self.counts(SMALL), (1, 0))
+        # Also of a folder that is there.
+        parent.chmod(0o777)
+        self.warns_once(f"compiled code is not kept in '{self.folder}': '{parent}' above it: .*", SMALL)
+        parent.chmod(0o755)
+        if os.geteuid() == 0:
+            os.chown(parent, STRANGER, -1)
+            self.warns_once(
+                f"compiled code is not kept in '{self.folder}': '{parent}' above it: expected a folder "
+                f"of user 0 but got one of user {STRANGER}",
+                SMALL,
+            )  # fmt: skip
+
+    def test_links_are_resolved(self):
+        """What they lead to is looked at, and not what they are."""
+        self.start(SMALL)
+        link = self.root / "link"
+        link.symlink_to(self.folder)
+        self.assertEqual(self.counts(SMALL, FLASHATTN_CACHE=str(link)), (1, 0))
+        self.folder.chmod(0o777)
+        self.warns_once("compiled code is not kept in .*/link': .*", SMALL, FLASHATTN_CACHE=str(link))
+        # Nothing is made where a link leads that leads nowhere yet.
+        nowhere = self.root / "nowhere"
+        link.unlink()
+        link.symlink_to(nowhere)
+        self.warns_once(
+            f"cannot keep compiled code in '{link}': expected a folder but got something else",
+            SMALL, FLASHATTN_CACHE=str(link),
+        )  # fmt: skip
+        self.assertFalse(nowhere.exists())
+
+    @unittest.skipUnless(os.geteuid() == 0, "only root can become a second user")
+    def test_nobody_else_gets_in(self):
+        self.assertEqual(race.run(24), 0)
+
+    def test_what_killed_processes_left_goes(self):
+        self.start(SMALL)
+        (path,) = self.files()
+        left = [self.folder / f"{'0' * 64}.lock", self.folder / f"{path.name}.12ab.unfinished"]
+        for file in left:
+            file.write_text("")
+        os.utime(left[1], (0, 0))
+        young = self.folder / f"{path.name}.34cd.unfinished"
+        young.write_text("")
+        held = self.folder / f"{'1' * 64}.lock"
+        with open(held, "w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            found, _ = self.start(OTHER)
+        self.assertEqual(found["files"], 2)
+        self.assertEqual(set(self.folder.iterdir()), {*self.files(), young, held})
 
     def test_size_is_limited(self):
         found, _ = self.start(SMALL)

@@ -9,6 +9,7 @@
 #ifndef FLASHATTN_RUNTIME_DISKCACHE_H
 #define FLASHATTN_RUNTIME_DISKCACHE_H
 
+#include "flashattn/Support/TrustedFolder.h"
 #include "llvm/ADT/ArrayRef.h"
 #include "llvm/ADT/STLFunctionalExtras.h"
 #include "llvm/ADT/StringRef.h"
@@ -22,8 +23,8 @@ namespace mlir::flashattn {
 class DiskCache {
 public:
   /// The cache as the environment says at this time; `defaultFolder` where it names none. Makes
-  /// nothing. A folder that others may write to, or that is another user's, is left aside with one
-  /// warning of the process to stderr.
+  /// nothing. What TrustedFolder does not trust is left aside with one warning of the process to
+  /// stderr.
   explicit DiskCache(llvm::StringRef defaultFolder);
 
   /// Has `use` take the bytes that are kept for an input, or those that `make` makes of it, which
@@ -32,7 +33,7 @@ public:
   /// Bytes of the KernelArchive come first, also where nothing is read or kept.
   ///
   /// `use` is false for bytes that it cannot read; they are made anew, as those of a file that is
-  /// damaged. `make` gives nothing where there is nothing to keep, and `use` is not called for what
+  /// damaged or, with a warning, somebody else's. `make` gives nothing where there is nothing to keep, and `use` is not called for what
   /// it has made. What cannot be kept is one warning of the process.
   void find(llvm::ArrayRef<llvm::StringRef> parts, llvm::function_ref<bool(llvm::StringRef)> use,
             llvm::function_ref<std::optional<std::string>()> make) const;
@@ -56,6 +57,8 @@ public:
 
 private:
   std::string folder, offReason;
+  /// The folder where it was there when the cache was made.
+  std::optional<TrustedFolder> opened;
   int64_t maxBytes;
 };
 

@@ -25,10 +25,12 @@ public:
   /// That of this process: FLASHATTN_KERNELS, or `flashattn-kernels.a` in the folder of the file
   /// that this code was loaded from or in the folder `lib` beside that. With `0` or `off`, or where
   /// there is none, nothing is found in it; one that cannot be read is one warning of the process
-  /// to stderr.
+  /// to stderr, as one that TrustedFolder does not trust. Its owner may be that of the file that
+  /// this code was loaded from; who may write there may write to what lies beside it.
   static const KernelArchive &get();
 
-  explicit KernelArchive(std::string path);
+  /// One that the user has named, or that lies beside the file that this code was loaded from.
+  explicit KernelArchive(std::string path, bool isNamed = true);
 
   /// The member of that name, "" where there is none; stays as long as the archive.
   llvm::StringRef find(llvm::StringRef name) const;
