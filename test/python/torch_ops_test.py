@@ -10,6 +10,7 @@ import torch
 from flashattn import ArgumentError, UnsupportedError, attention, attention_backward, causal, window
 from flashattn import torch as ft
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.checkpoint import checkpoint
 
 op = torch.ops.flashattn.attention.default
@@ -93,6 +94,22 @@ class OperatorTest(unittest.TestCase):
             )
         )  # fmt: skip
         self.assertTrue(all(map(torch.equal, found, exact)))
+
+    def test_flops_are_counted(self):
+        """As many as of torch's own attention, in both layouts, of gradients too."""
+        q, k, v = inputs(grad=True, hkv=4)
+        counts = []
+        for call in (
+            lambda: torch.nn.functional.scaled_dot_product_attention(q, k, v), lambda: attention(q, k, v),
+            lambda: attention(*(x.transpose(1, 2) for x in (q, k, v)), layout="bshd", mask=causal),
+        ):  # fmt: skip
+            with FlopCounterMode(display=False) as counter:
+                o = call()
+                forward = counter.get_total_flops()
+                o.sum().backward()
+            counts.append((forward, counter.get_total_flops()))
+        self.assertEqual(counts[1:], [(2 * 2 * 4 * 5 * 7 * 16, 7 * 2 * 4 * 5 * 7 * 16)] * 2)
+        self.assertEqual(counts[0][0], counts[1][0])
 
     def test_traced_by_jit(self):
         """The operator is recorded, also once a kernel is known."""

@@ -12,6 +12,7 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
+from torch.utils.flop_counter import register_flop_formula
 
 from .. import _attention, _kernel, _plans, _tensors, _torch
 from .._backward import differentiate, replay
@@ -537,6 +538,25 @@ _vmap.register(
     ("attention_backward", _backward_op, (0, 1, 2, 3, 4, 5, 6, 10), (7, 8), 5),
     library=_library,
 )
+
+
+def _count_flops(q: Any, k: Any, v: Any, layout: str, of_scores: int, of_values: int) -> int:
+    """As torch counts those of its own attention: of all pairs, whatever a mask hides."""
+    batch, heads, rows = q[:3] if layout == "bhsd" else (q[0], q[2], q[1])
+    keys = k[2] if layout == "bhsd" else k[1]
+    return int(2 * batch * heads * rows * keys * (of_scores * q[3] + of_values * v[3]))
+
+
+@register_flop_formula(torch.ops.flashattn.attention)
+def _forward_flops(q: Any, k: Any, v: Any, *_: Any, layout: str = "bhsd", **__: Any) -> int:
+    return _count_flops(q, k, v, layout, 1, 1)
+
+
+@register_flop_formula(torch.ops.flashattn.attention_backward)
+def _backward_flops(
+    d_o: Any, d_lse: Any, q: Any, k: Any, v: Any, *_: Any, layout: str = "bhsd", **__: Any
+) -> int:
+    return _count_flops(q, k, v, layout, 3, 2)
 
 
 def _cast(device: str) -> Any:
