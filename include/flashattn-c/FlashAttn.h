@@ -145,6 +145,10 @@ typedef struct FlashAttnCompileOptions {
   void *diagnosticUser;
   /** Nonzero (the default): schedules that the tuner found come before the built-in ones. */
   int32_t useTuned;
+  /** Nonzero: a module that is more than one function around one attention, or its gradients, is
+     refused. For a text that others have made, or that lay in a file: a module is a program, which
+     reads and writes what it likes. */
+  int32_t attentionOnly;
 } FlashAttnCompileOptions;
 
 FLASHATTN_EXPORT int32_t flashattnCompileOptionsInit(FlashAttnCompileOptions *options);
@@ -166,8 +170,14 @@ FLASHATTN_EXPORT int32_t flashattnCheck(const char *mlir, size_t length,
     INVALID_ARGUMENT, with the reason. */
 FLASHATTN_EXPORT int32_t flashattnCheckMask(const char *text);
 
+/** Whether `text` is the block of a score_mod: ops of arith and math, and `flashattn.yield`. Errors:
+    INVALID_ARGUMENT, with the reason. */
+FLASHATTN_EXPORT int32_t flashattnCheckScoreMod(const char *text);
+
 /** Frees what a kernel holds on the host and the strings it gave out. Work that was launched goes
-    on. NULL is fine; a kernel freed before is INVALID_HANDLE. */
+    on: code on a GPU that no other kernel has is unloaded once all work that the context was given
+    is done, for which the call waits. What a capture made part of a graph stays until the process
+    ends. NULL is fine; a kernel freed before is INVALID_HANDLE. */
 FLASHATTN_EXPORT int32_t flashattnKernelFree(FlashAttnKernel kernel);
 
 /*===----------------------------------------------------------------------===*\

@@ -2,6 +2,7 @@
 
 #include "flashattn/Pipelines/Compile.h"
 #include "Cache.h"
+#include "Input.h"
 #include "Kernel.h"
 #include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
@@ -9,12 +10,8 @@
 #include "flashattn/Runtime/StageTimer.h"
 #include "flashattn/Target/Schedules.h"
 #include "flashattn/Target/Tuned.h"
-#include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/Diagnostics.h"
 #include "mlir/IR/MLIRContext.h"
-#include "mlir/Parser/Parser.h"
-#include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/SourceMgr.h"
 #include "llvm/TargetParser/Host.h"
 
 #include <set>
@@ -189,21 +186,6 @@ static int32_t chooseDevice(Kernel &kernel, const FlashAttnCompileOptions &optio
   return FLASHATTN_OK;
 }
 
-/// What modules may be made of.
-static DialectRegistry getRegistry() {
-  DialectRegistry registry;
-  registerAllFlashAttnDialects(registry);
-  registerAllFlashAttnExtensions(registry);
-  return registry;
-}
-
-/// Parses text that may hold anything. Null with diagnostics otherwise.
-static OwningOpRef<ModuleOp> parse(MLIRContext *context, StringRef text) {
-  llvm::SourceMgr sources;
-  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, "input"), SMLoc());
-  return parseSourceFile<ModuleOp>(sources, ParserConfig(context));
-}
-
 namespace {
 /// A module on its way to code.
 struct Compilation {
@@ -333,14 +315,14 @@ const std::string *capi::getText(const Kernel &kernel, StringRef stage) {
   };
   if (const std::string *text = find())
     return text;
-  MLIRContext context(getRegistry(), MLIRContext::Threading::DISABLED);
+  MLIRContext context(getInputRegistry(), MLIRContext::Threading::DISABLED);
   std::string errors;
   ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
     if (diagnostic.getSeverity() == DiagnosticSeverity::Error)
       errors += (errors.empty() ? "" : "\n") + diagnostic.str();
     return success();
   });
-  OwningOpRef<ModuleOp> module = parse(&context, kernel.texts.front().text);
+  OwningOpRef<ModuleOp> module = parseModule(&context, kernel.texts.front().text);
   CompileOptions options = kernel.options;
   options.visitStage = [&](PipelineStage made, ModuleOp staged) {
     if (made != PipelineStage::Scheduled)
@@ -430,14 +412,15 @@ static int32_t compileKernel(StringRef text, const FlashAttnCompileOptions &opti
   timer.end("device");
 
   // A module is one function: threads would cost more than they bring, and outlive a fork.
-  MLIRContext context(getRegistry(), MLIRContext::Threading::DISABLED);
+  const bool attentionOnly = options.attentionOnly;
+  MLIRContext context(getInputRegistry(attentionOnly), MLIRContext::Threading::DISABLED);
   Diagnostics diagnostics(&context, options);
   auto machine =
       Machine::get(kernel->chip, options.vectorWidth ? options.vectorWidth : getHostVectorWidth());
   if (!machine)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, machine.takeError());
 
-  OwningOpRef<ModuleOp> module = parse(&context, text);
+  OwningOpRef<ModuleOp> module = parseModule(&context, text, attentionOnly);
   if (!module)
     return fail(FLASHATTN_ERROR_INVALID_MODULE, diagnostics.getErrors("the text does not parse"));
   auto function = findFunction(*module, options.function ? options.function : "", "the function");
@@ -523,23 +506,4 @@ extern "C" int32_t flashattnCompile(const char *mlir, size_t length,
 extern "C" int32_t flashattnCheck(const char *mlir, size_t length,
                                   const FlashAttnCompileOptions *options) {
   return compileKernel(mlir, length, options, /*handle=*/nullptr);
-}
-
-extern "C" int32_t flashattnCheckMask(const char *text) {
-  if (!text)
-    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a mask but got null");
-  DialectRegistry registry;
-  registry.insert<FlashAttnDialect>();
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
-  std::string errors;
-  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
-    errors += (errors.empty() ? "" : "\n") + diagnostic.str();
-    return success();
-  });
-  Attribute attribute = parseAttribute(text, &context);
-  if (isa_and_nonnull<MaskAttrInterface>(attribute))
-    return FLASHATTN_OK;
-  if (attribute)
-    errors = llvm::formatv("expected a mask attribute but got {0}", attribute).str();
-  return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, errors);
 }

@@ -15,6 +15,7 @@
 
 #include <cstdlib>
 #include <mutex>
+#include <vector>
 
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::capi;
@@ -47,6 +48,8 @@ public:
     options.chip = chip.empty() ? nullptr : chip.c_str();
     options.schedule = schedule.c_str();
     options.device = recipe.device;
+    // Programs of XLA lie in files.
+    options.attentionOnly = 1;
     return flashattnCompile(recipe.module.data(), recipe.module.size(), &options, &handle);
   }
 
@@ -73,6 +76,8 @@ public:
     }
     std::string key = llvm::join_items('\0', llvm::itostr(recipe.device), recipe.chip.str(),
                                        recipe.schedule.str(), recipe.module.str());
+    // Behind the lock: kernels of a GPU wait for its work before they are unloaded.
+    std::vector<std::shared_ptr<Entry>> gone;
     std::lock_guard<std::mutex> lock(mutex);
     std::shared_ptr<Entry> &entry = entries[key];
     if (!entry)
@@ -80,7 +85,7 @@ public:
     entry->lastUse = ++now;
     std::shared_ptr<Entry> found = entry;
     while (entries.size() > limit)
-      dropOldest();
+      gone.push_back(takeOldest());
     return found;
   }
 
@@ -98,12 +103,14 @@ private:
     return !text ? kDefault : llvm::to_integer(text, found, 10) ? found : 0;
   }
 
-  void dropOldest() {
+  std::shared_ptr<Entry> takeOldest() {
     auto oldest = entries.begin();
     for (auto it = entries.begin(); it != entries.end(); ++it)
       if (it->second->lastUse < oldest->second->lastUse)
         oldest = it;
+    std::shared_ptr<Entry> taken = std::move(oldest->second);
     entries.erase(oldest);
+    return taken;
   }
 
   const size_t limit = getLimit();

@@ -159,6 +159,7 @@ Result findKernel(const std::string &module, FlashAttnKernel &kernel) {
     if (int32_t status = flashattnCompileOptionsInit(&options))
       return lastError(status);
     options.device = FLASHATTN_DEVICE_CPU;
+    options.attentionOnly = 1;
     if (int32_t status = flashattnCompile(module.data(), module.size(), &options, &found)) {
       kernels.erase(module);
       return lastError(status);

@@ -1,7 +1,8 @@
 //===- CUDACard.h - a card behind the CUDA driver ---------------*- C++ -*-===//
 //
 // What kernels and their memory need of a card. Needs no LLVM (Fault.h): programs that were
-// compiled ahead of time have it too. What is made here lives until the process ends.
+// compiled ahead of time have it too. What is made here lives until the process ends, but for
+// kernels that are removed.
 //
 //===----------------------------------------------------------------------===//
 
@@ -31,8 +32,11 @@ struct CardInfo {
 };
 CardInfo getInfo(const Driver &driver, int ordinal);
 
+struct LoadedModule;
+
 struct Kernel {
   char *name;
+  LoadedModule *module;
   Function function;
   int staticSharedBytes, registers, maxThreads;
   /// What the driver allows at present. Threads may raise it at once: to the same value.
@@ -57,6 +61,10 @@ struct LoadedModule {
   Mutex mutex;
   Module module; ///< null until then
   std::atomic<Kernel *> kernels;
+  /// How often it was added and not removed; belongs to the card's mutex.
+  int64_t users;
+  /// Whether a graph may hold a kernel of it.
+  std::atomic<bool> isCaptured;
   LoadedModule *next;
 };
 
@@ -127,6 +135,10 @@ public:
   /// loaded in its place where driver and card take it; it is copied. Errors: see Device.
   Fault addKernels(const ImageKey &key, const char *image, LoadedModule *&module,
                    const char *cubin = nullptr, size_t cubinBytes = 0);
+  /// Takes back one addKernels of it. With the last the driver unloads it, which waits for all work
+  /// of the context that was given before: no kernel of it may still run. What a graph may hold
+  /// stays, for a graph may be launched at any time. Null is nothing.
+  Fault removeKernels(LoadedModule *module);
   /// The kernel of that name. Loads its module where nobody has, in the capture of a stream too.
   /// Errors: see Device.
   Fault getKernel(LoadedModule &module, const char *name, size_t nameLength, Kernel *&kernel);
@@ -148,6 +160,8 @@ private:
   /// Has the driver load it; the module's mutex is held.
   Fault load(LoadedModule &module);
   Fault checkLaunch(Kernel &kernel, const LaunchShape &shape);
+  /// Notes it where a launch on the stream becomes part of a graph.
+  void noteCapture(LoadedModule &module, Stream stream) const;
   /// Whether a programmatic launch can start beside the end of the kernel before it. Where it
   /// cannot, the kernel starts behind that one, and its wait returns at once.
   bool canOverlap(Stream stream) const;

@@ -126,6 +126,10 @@ Expected<void *> CUDADevice::addKernels(StringRef image) {
   });
 }
 
+Error CUDADevice::removeKernels(void *kernels) {
+  return toError(card.removeKernels(static_cast<cuda::LoadedModule *>(kernels)));
+}
+
 Expected<void *> CUDADevice::getKernel(void *kernels, StringRef name) {
   return takePointer([&](void *&result) {
     cuda::Kernel *kernel = nullptr;

@@ -36,6 +36,7 @@ public:
   void *getStream() override { return stream; }
 
   llvm::Expected<void *> addKernels(llvm::StringRef image) override;
+  llvm::Error removeKernels(void *kernels) override;
   llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name) override;
   llvm::Error launch(void *kernel, const LaunchShape &shape, void **parameters) override;
   llvm::Error encodeTensorMap(void *map, const TensorMapShape &shape) override;

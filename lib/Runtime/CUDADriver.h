@@ -153,6 +153,7 @@ constexpr int kMemPoolReleaseThreshold = 4;
     (DevicePtr dst, unsigned char value, size_t count, Stream stream))                             \
   X(moduleLoadDataEx, "cuModuleLoadDataEx",                                                        \
     (Module * module, const void *image, unsigned numOptions, int *options, void **values))        \
+  X(moduleUnload, "cuModuleUnload", (Module module))                                               \
   X(moduleGetFunction, "cuModuleGetFunction",                                                      \
     (Function * function, Module module, const char *name))                                        \
   X(funcGetAttribute, "cuFuncGetAttribute", (int *value, int attribute, Function function))        \

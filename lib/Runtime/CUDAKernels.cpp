@@ -6,6 +6,7 @@
 #include <cctype>
 #include <cstring>
 #include <new>
+#include <utility>
 
 using namespace mlir::flashattn;
 using namespace mlir::flashattn::cuda;
@@ -42,8 +43,10 @@ Fault Card::addKernels(const ImageKey &key, const char *image, LoadedModule *&fo
                        const char *cubin, size_t cubinBytes) {
   Lock lock(mutex);
   for (found = modules; found; found = found->next)
-    if (found->key.low == key.low && found->key.high == key.high && found->key.bytes == key.bytes)
+    if (found->key.low == key.low && found->key.high == key.high && found->key.bytes == key.bytes) {
+      ++found->users;
       return {};
+    }
   char *copy = nullptr;
   if (key.bytes) {
     copy = copyBytes(image, key.bytes);
@@ -62,9 +65,35 @@ Fault Card::addKernels(const ImageKey &key, const char *image, LoadedModule *&fo
   }
   // Without memory for it the driver compiles the PTX.
   char *ahead = cubinBytes ? copyBytes(cubin, cubinBytes) : nullptr;
-  found = modules =
-      new (memory) LoadedModule{key, image, copy, ahead, {}, nullptr, nullptr, modules};
+  found = modules = new (memory)
+      LoadedModule{key, image, copy, ahead, {}, nullptr, nullptr, /*users=*/1, {false}, modules};
   return {};
+}
+
+Fault Card::removeKernels(LoadedModule *module) {
+  if (!module)
+    return {};
+  {
+    Lock lock(mutex);
+    if (--module->users || module->isCaptured)
+      return {};
+    LoadedModule **place = &modules;
+    while (*place != module)
+      place = &(*place)->next;
+    *place = module->next;
+  }
+  Fault fault;
+  if (module->module && !failed)
+    fault = inContext("unload kernels", [&] {
+      return outsideCaptures([&] { return driver.moduleUnload(module->module); });
+    });
+  for (Kernel *kernel = module->kernels; kernel;)
+    std::free(std::exchange(kernel, kernel->next));
+  std::free(module->copy);
+  std::free(module->cubin);
+  module->~LoadedModule();
+  std::free(module);
+  return fault;
 }
 
 Fault Card::load(LoadedModule &found) {
@@ -141,6 +170,7 @@ Fault Card::getKernel(LoadedModule &module, const char *name, size_t length, Ker
     return Fault::format("out of memory on the CPU");
   auto *made = new (memory) Kernel{};
   made->name = memory + sizeof(Kernel);
+  made->module = &module;
   std::memcpy(made->name, name, length);
   made->name[length] = 0;
   Text what = Text::format("find kernel '%s'", made->name);
@@ -162,6 +192,13 @@ Fault Card::getKernel(LoadedModule &module, const char *name, size_t length, Ker
   module.kernels.store(made, std::memory_order_release);
   kernel = made;
   return {};
+}
+
+void Card::noteCapture(LoadedModule &module, Stream stream) const {
+  // Of the legacy stream the driver may refuse to say.
+  int status = 0;
+  if (!module.isCaptured && (driver.streamIsCapturing(stream, &status) || status))
+    module.isCaptured = true;
 }
 
 bool Card::canOverlap(Stream stream) const {
@@ -239,6 +276,7 @@ Fault Card::launch(Kernel &kernel, const LaunchShape &shape, Stream stream, void
                       0};
   Result result = kSuccess;
   if (Fault fault = inContext("launch a kernel", [&] {
+        noteCapture(*kernel.module, stream);
         if (shape.programmatic && canOverlap(stream)) {
           LaunchAttribute &attribute = attributes[numAttributes++];
           attribute.id = LaunchAttribute::kProgrammaticStreamSerialization;

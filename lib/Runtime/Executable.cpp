@@ -104,6 +104,8 @@ Error JITExecutable::initialize(const HostImage &image, ArrayRef<Symbol> symbols
   auto made = llvm::orc::LLJITBuilder()
                   // The code's constructors are a function of it.
                   .setPlatformSetUp(llvm::orc::setUpInactivePlatform)
+                  // It finds the runtime's symbols, and nothing else that the process has.
+                  .setLinkProcessSymbolsByDefault(false)
                   .setObjectLinkingLayerCreator([this](llvm::orc::ExecutionSession &session) {
                     return std::make_unique<llvm::orc::RTDyldObjectLinkingLayer>(
                         session, [this](const llvm::MemoryBuffer &) {

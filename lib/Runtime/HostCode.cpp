@@ -16,8 +16,8 @@
 #include "llvm/ExecutionEngine/Orc/JITTargetMachineBuilder.h"
 #include "llvm/IR/IRBuilder.h"
 #include "llvm/IR/Module.h"
+#include "llvm/Object/ObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
-#include "llvm/Support/DynamicLibrary.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -115,16 +115,24 @@ static llvm::Function *addCaller(llvm::Module &code, StringRef name, StringRef l
   return caller;
 }
 
-/// The functions that the module calls and nobody has, `symbols` included.
-static SmallVector<std::string> findUnresolved(const llvm::Module &code,
-                                               ArrayRef<StringRef> symbols) {
+/// What the object needs and nobody has: neither the runtime nor `image` and `symbols`.
+static Expected<SmallVector<std::string>> findUnresolved(const flashattn::HostImage &image,
+                                                         ArrayRef<StringRef> symbols) {
+  auto object = llvm::object::ObjectFile::createObjectFile({image.object, "host code"});
+  if (!object)
+    return object.takeError();
   SmallVector<std::string> names;
-  for (const llvm::Function &function : code)
-    if (function.isDeclaration() && !function.isIntrinsic() && !function.use_empty() &&
-        !flashattn::isRuntimeSymbol(function.getName()) &&
-        !llvm::is_contained(symbols, function.getName()) &&
-        !llvm::sys::DynamicLibrary::SearchForAddressOfSymbol(function.getName().str()))
-      names.push_back(function.getName().str());
+  for (const llvm::object::SymbolRef &symbol : (*object)->symbols()) {
+    Expected<uint32_t> flags = symbol.getFlags();
+    Expected<StringRef> name = symbol.getName();
+    if (!flags || !name)
+      return llvm::joinErrors(flags.takeError(), name.takeError());
+    bool isDefined = !(*flags & llvm::object::SymbolRef::SF_Undefined) || name->empty() ||
+                     *name == "_GLOBAL_OFFSET_TABLE_";
+    if (!isDefined && !flashattn::isRuntimeSymbol(*name) && !llvm::is_contained(symbols, *name) &&
+        !llvm::is_contained(llvm::make_first_range(image.kernels), *name))
+      names.push_back(name->str());
+  }
   return names;
 }
 
@@ -133,7 +141,6 @@ createHostMachine(flashattn::HostTarget target) {
   static const bool initialized = [] {
     llvm::InitializeNativeTarget();
     llvm::InitializeNativeTargetAsmPrinter();
-    llvm::sys::DynamicLibrary::LoadLibraryPermanently(nullptr);
     return true;
   }();
   (void)initialized;
@@ -215,12 +222,15 @@ Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, Host
                         : makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0,
                                                     machine->get())(code.get()))
     return error;
-  if (SmallVector<std::string> unresolved = findUnresolved(*code, symbols); !unresolved.empty())
-    return formatError("the module calls functions that nobody defines: {0}",
-                       llvm::join(unresolved, ", "));
   auto object = llvm::orc::SimpleCompiler(**machine)(*code);
   if (!object)
     return object.takeError();
   image.object = (*object)->getBuffer().str();
+  auto unresolved = findUnresolved(image, symbols);
+  if (!unresolved)
+    return unresolved.takeError();
+  if (!unresolved->empty())
+    return formatError("the module calls functions that nobody defines: {0}",
+                       llvm::join(*unresolved, ", "));
   return image;
 }

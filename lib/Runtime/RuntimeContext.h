@@ -67,8 +67,8 @@ private:
   RuntimeContext *outer;
 };
 
-/// The functions that compiled code may call: memory, parallel loops, the `mgpu*` of
-/// upstream's gpu lowering, and conversions that the C library may lack.
+/// The functions that compiled code may call, and no others: memory, parallel loops, the `mgpu*` of
+/// upstream's gpu lowering, the models', and of the C library what LLVM makes of operations.
 llvm::orc::SymbolMap getRuntimeSymbols(llvm::orc::MangleAndInterner mangle);
 bool isRuntimeSymbol(llvm::StringRef name);
 /// Whether `name` is one of them that allocates memory.

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "Errors.h"
+#include "LibrarySymbols.h"
 #include "Model/ModelSymbols.h"
 #include "RuntimeContext.h"
 #include "flashattn/Runtime/ParallelFor.h"
@@ -176,8 +177,9 @@ void *mgpuModuleLoad(void *image, size_t bytes) {
 void *mgpuModuleLoadJIT(void *ptx, int optLevel) {
   return get([&](Device &device) { return device.addKernels(static_cast<char *>(ptx)); });
 }
-/// Modules stay loaded for the next executable with the same kernels.
-void mgpuModuleUnload(void *module) {}
+void mgpuModuleUnload(void *module) {
+  run([&](Device &device) { return device.removeKernels(module); });
+}
 void *mgpuModuleGetFunction(void *module, const char *name) {
   return get([&](Device &device) { return device.getKernel(module, name); });
 }
@@ -358,24 +360,31 @@ bool hasName(llvm::ArrayRef<Symbol> symbols, llvm::StringRef name) {
   return llvm::any_of(symbols, [&](const Symbol &symbol) { return name == symbol.name; });
 }
 
+/// All that compiled code may call.
+void visitSymbols(llvm::function_ref<void(llvm::StringRef name, void *address)> visit) {
+  for (const Symbol &symbol : llvm::concat<const Symbol>(kAllocations, kOthers))
+    visit(symbol.name, symbol.address);
+  model::visitSymbols(visit);
+  visitLibrarySymbols(visit);
+}
+
 } // namespace
 
 llvm::orc::SymbolMap mlir::flashattn::getRuntimeSymbols(llvm::orc::MangleAndInterner mangle) {
   llvm::orc::SymbolMap map;
-  for (const Symbol &symbol : llvm::concat<const Symbol>(kAllocations, kOthers))
-    map[mangle(symbol.name)] = {llvm::orc::ExecutorAddr::fromPtr(symbol.address),
-                                llvm::JITSymbolFlags::Exported};
-  model::visitSymbols([&](llvm::StringRef name, void *address) {
-    map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address),
-                         llvm::JITSymbolFlags::Exported};
+  visitSymbols([&](llvm::StringRef name, void *address) {
+    map[mangle(name)] = {llvm::orc::ExecutorAddr::fromPtr(address), llvm::JITSymbolFlags::Exported};
   });
   return map;
 }
 
 bool mlir::flashattn::isRuntimeSymbol(llvm::StringRef name) {
-  bool isModel = false;
-  model::visitSymbols([&](llvm::StringRef symbol, void *) { isModel |= symbol == name; });
-  return isModel || hasName(kAllocations, name) || hasName(kOthers, name);
+  static const llvm::StringSet<> names = [] {
+    llvm::StringSet<> names;
+    visitSymbols([&](llvm::StringRef name, void *) { names.insert(name); });
+    return names;
+  }();
+  return names.contains(name);
 }
 
 bool mlir::flashattn::isAllocationSymbol(llvm::StringRef name) {

@@ -82,7 +82,8 @@ class Cache:
                         self.kernels[key] = kernel
                         self._compiling.pop(key, None)
                         self._compiled += 1
-                        self._shrink(kernel)
+                        gone = self._shrink(kernel)
+                    del gone
         kernel._used = tick()
         return kernel
 
@@ -103,7 +104,8 @@ class Cache:
                 limits[0] if kernels is None else _check_limit("kernels", kernels),
                 limits[1] if bytes is None else _check_limit("bytes", bytes),
             )
-            self._shrink(None)
+            gone = self._shrink(None)
+        del gone
 
     def info(self) -> CacheInfo:
         with self._lock:
@@ -114,9 +116,11 @@ class Cache:
 
     def clear(self) -> None:
         with self._lock:
+            gone = dict(self.kernels), dict(self.plans), self.recent
             self.kernels.clear()
             self.plans.clear()
             self.recent = []
+        del gone
 
     def _get_limits(self) -> Tuple[int, int]:
         if self._limits is None:
@@ -126,12 +130,13 @@ class Cache:
             )
         return self._limits
 
-    def _shrink(self, newest: Optional[Kernel]) -> None:
-        """Drops what is over the limits, but not `newest`, which is about to be used."""
+    def _shrink(self, newest: Optional[Kernel]) -> List[Any]:
+        """Drops what is over the limits, but not `newest`, which is about to be used. Returns it, for
+        who holds the lock to let go of without: a GPU's kernel waits for the GPU before it goes."""
         max_kernels, max_bytes = self._get_limits()
         held = sum(kernel._info.host_bytes for kernel in self.kernels.values())
         by_age = sorted(self.kernels.items(), key=lambda item: item[1]._used)
-        gone: List[Kernel] = []
+        gone: List[Any] = []
         for key, kernel in by_age:
             if len(self.kernels) <= max_kernels and held <= max_bytes:
                 break
@@ -143,6 +148,7 @@ class Cache:
         self._dropped += len(gone)
         if gone:
             dropped = set(map(id, gone))
+            gone.append(self.recent)
             for plan_key in [key for key, p in self.plans.items() if id(p.kernel) in dropped]:
                 del self.plans[plan_key]
             self.recent = [plan for plan in self.recent if id(plan.kernel) not in dropped]
@@ -163,7 +169,9 @@ def set_cache_limits(*, kernels: Optional[int] = None, bytes: Optional[int] = No
     or FLASHATTN_CACHE_BYTES. None leaves a limit as it is.
 
     Beyond either, the kernel goes that no call has used for longest; but never one that a launch or
-    the caller holds, nor the last one. What the driver has loaded to a GPU stays there.
+    the caller holds, nor the last one. What the driver has loaded to a GPU is unloaded then, for
+    which the call waits until the GPU is done with all its work; kernels that a CUDA graph was
+    captured with stay loaded, for the graph holds them.
 
     Raises:
       ArgumentError: a limit that is no integer of at least 1.

@@ -14,6 +14,7 @@ import numpy
 from . import _library, _module, _tensors
 from ._checks import ALIGNMENT, Sizes, check_contiguous, check_strides, check_view
 from ._library import DEVICE_CPU, Role
+from ._texts import show
 from ._tensors import View
 from .errors import ArgumentError, KeywordError, UnsupportedError
 
@@ -131,7 +132,7 @@ def check_scalar(name: str, given: Any) -> int:
     except TypeError:  # an array of several
         raise ArgumentError(f"expected an integer {name} but got {given!r}") from None
     if not -_OFFSETS <= value < _OFFSETS:
-        raise ArgumentError(f"expected an {name} from -2147483648 to 2147483647 but got {value}")
+        raise ArgumentError(f"expected an {name} from -2147483648 to 2147483647 but got {show(value)}")
     return value
 
 

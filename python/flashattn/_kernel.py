@@ -8,7 +8,7 @@ import warnings
 import weakref
 from typing import Any, Dict, List, Mapping, Optional, Tuple, Union
 
-from . import _cache, _features, _library, _module, _trace
+from . import _cache, _features, _library, _module, _texts, _trace
 from ._checks import model_chip
 from ._library import DEVICE_AUTO, DEVICE_CPU, DEVICE_MODEL
 from .errors import ArgumentError, CompileError, DeviceError, UnsupportedError
@@ -80,15 +80,15 @@ class Kernel:
         library = _library.get()
         self.problem = problem
         self._recipe = (problem, chip, device, tuned, function, scale)
+        text = _module.make_module(problem._replace(schedule=None), function)
         self._scale_bits = _module.scale_bits(problem.d**-0.5 if scale is None else scale)
         #: Of launches of this kernel by hand, for tensors as they were.
         self._plans: Dict[Any, Any] = {}
         self._used = 0  #: the moment of its last use, as of `_cache.tick`
         self._library = library
         self._handle, warned = library.compile(
-            _module.make_module(problem._replace(schedule=None), function), chip=chip, device=device,
-            schedule=problem.schedule, tuned=tuned,
-        )  # fmt: skip
+            text, chip=chip, device=device, schedule=problem.schedule, tuned=tuned
+        )
         # At exit the process gives all of it back at once; the driver may be gone by then.
         weakref.finalize(self, library.free, self._handle).atexit = False
         self._info = library.info(self._handle)
@@ -276,7 +276,11 @@ def compile(
         if value is not None and (
             isinstance(value, bool) or not isinstance(value, int) or value < 1
         ):
-            raise ArgumentError(f"expected {name} to be an integer of at least 1 but got {value!r}")
+            raise ArgumentError(
+                f"expected {name} to be an integer of at least 1 but got {_texts.show(value)}"
+            )
+        if value is not None and value >= 1 << 31:
+            raise ArgumentError(f"expected {name} below 2147483648 but got {_texts.show(value)}")
     if rows not in _module.ROWS:
         raise ArgumentError(f"expected rows {', '.join(_module.ROWS)} but got {rows!r}")
     if isinstance(device, str):

@@ -9,6 +9,7 @@ import threading
 from pathlib import Path
 from typing import Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple, Type
 
+from ._texts import encode
 from .errors import (
     ArgumentError,
     CompileError,
@@ -115,6 +116,7 @@ class _CompileOptions(ctypes.Structure):
         ("diagnostic", _DiagnosticCallback),
         ("diagnosticUser", ctypes.c_void_p),
         ("useTuned", ctypes.c_int32),
+        ("attentionOnly", ctypes.c_int32),
     ]
 
 
@@ -303,6 +305,9 @@ def _explain_need(error: str) -> str:
 class Library:
     """The functions of the loaded library, with errors as exceptions."""
 
+    #: A module whose text holds more than one attention is refused.
+    attention_only = True
+
     def __init__(self, path: Path):
         self.path = path
         try:
@@ -334,6 +339,7 @@ class Library:
             ("flashattnCompile", [ctypes.c_char_p, ctypes.c_size_t, pointer, pointer]),
             ("flashattnCheck", [ctypes.c_char_p, ctypes.c_size_t, pointer]),
             ("flashattnCheckMask", [ctypes.c_char_p]),
+            ("flashattnCheckScoreMod", [ctypes.c_char_p]),
             ("flashattnGetOperand", [ctypes.c_char_p, number, pointer]),
             ("flashattnKernelFree", [pointer]),
             ("flashattnKernelGetInfo", [pointer, pointer]),
@@ -357,8 +363,11 @@ class Library:
 
     def fail(self, status: int) -> None:
         """Raises the exception of a status that is not 0."""
-        text = (self.lib.flashattnGetLastError() or b"").decode(errors="replace")
-        raise exception_of(status)(text or f"the library failed with status {status}")
+        text = self._last_error() or f"the library failed with status {status}"
+        raise exception_of(status)(text)
+
+    def _last_error(self) -> str:
+        return (self.lib.flashattnGetLastError() or b"").decode(errors="replace")
 
     def _check(self, status: int) -> None:
         if status:
@@ -394,7 +403,7 @@ class Library:
             roles: List[Role] = []
             while len(roles) < info.numOperands:
                 self._check(
-                    self.lib.flashattnGetOperand(op.encode(), len(roles), ctypes.byref(info))
+                    self.lib.flashattnGetOperand(encode("op", op), len(roles), ctypes.byref(info))
                 )
                 types = info.elementTypes
                 roles.append(
@@ -426,7 +435,7 @@ class Library:
 
         options.diagnostic = _DiagnosticCallback(take)
         kernel = ctypes.c_void_p()
-        text = mlir.encode()
+        text = encode("module", mlir)
         self._check(
             self.lib.flashattnCompile(text, len(text), ctypes.byref(options), ctypes.byref(kernel))
         )
@@ -438,7 +447,7 @@ class Library:
     ) -> None:
         """Raises what `compile` does before it makes code."""
         options = self._options(chip, device, schedule, tuned)
-        text = mlir.encode()
+        text = encode("module", mlir)
         self._check(self.lib.flashattnCheck(text, len(text), ctypes.byref(options)))
 
     def _options(
@@ -446,17 +455,21 @@ class Library:
     ) -> _CompileOptions:
         options = _CompileOptions()
         self._check(self.lib.flashattnCompileOptionsInit(ctypes.byref(options)))
-        options.chip = chip.encode() if chip else None
+        options.chip = encode("chip", chip) if chip else None
         options.device = device
-        options.schedule = schedule.encode() if schedule else None
+        options.schedule = encode("schedule", schedule) if schedule else None
         options.useTuned = int(tuned)
+        options.attentionOnly = int(self.attention_only)
         return options
 
     def explain_mask(self, text: str) -> str:
-        """Why the text is no mask attribute; empty where it is one."""
-        if self.lib.flashattnCheckMask(text.encode()):
-            return (self.lib.flashattnGetLastError() or b"").decode(errors="replace")
-        return ""
+        """Why the text is no mask attribute; empty where it is one. Raises ArgumentError."""
+        return self._last_error() if self.lib.flashattnCheckMask(encode("mask", text)) else ""
+
+    def explain_score_mod(self, text: str) -> str:
+        """Why the text is no block of a score_mod; empty where it is one. Raises ArgumentError."""
+        found = self.lib.flashattnCheckScoreMod(encode("score_mod", text))
+        return self._last_error() if found else ""
 
     def free(self, kernel: int) -> None:
         self._check(self.lib.flashattnKernelFree(kernel))
@@ -483,7 +496,7 @@ class Library:
     def text(self, kernel: int, stage: str) -> str:
         text, length = ctypes.c_void_p(), ctypes.c_size_t()
         status = self.lib.flashattnKernelGetText(
-            kernel, stage.encode(), ctypes.byref(text), ctypes.byref(length)
+            kernel, encode("stage", stage), ctypes.byref(text), ctypes.byref(length)
         )
         self._check(status)
         return ctypes.string_at(text.value or 0, length.value).decode(errors="replace")
@@ -496,13 +509,12 @@ class Library:
         )
         return found.value
 
-
     def complete_schedule(self, fields: str, element: str, on_cpu: bool) -> str:
         """The fields of a schedule with what is left out. Raises ArgumentError."""
         text = ctypes.c_char_p()
         self._check(
             self.lib.flashattnScheduleComplete(
-                fields.encode(), ELEMENT_TYPES[element], int(on_cpu), ctypes.byref(text)
+                encode("schedule", fields), ELEMENT_TYPES[element], int(on_cpu), ctypes.byref(text)
             )
         )
         return (text.value or b"").decode()
@@ -540,7 +552,7 @@ class Library:
         """Adds a finding in JSON; for None only checks that it could. Raises ArgumentError."""
         self._check(
             self.lib.flashattnTunedStore(
-                path and os.fsencode(path), key.encode(), finding and finding.encode()
+                path and os.fsencode(path), encode("key", key), finding and encode("finding", finding)
             )
         )
 
@@ -554,7 +566,7 @@ class Library:
         **lists: Optional[Sequence[int]],
     ) -> List[str]:
         """The schedules worth timing. `lists`, of TRIAL_LISTS, narrow or replace what is tried."""
-        options = _TrialOptions(size=ctypes.sizeof(_TrialOptions), chip=chip.encode())
+        options = _TrialOptions(size=ctypes.sizeof(_TrialOptions), chip=encode("chip", chip))
         options.elementType, options.group, options.packs = ELEMENT_TYPES[element], group, packs
         options.gradients = gradients
         for name, values in lists.items():
@@ -564,19 +576,6 @@ class Library:
         text = ctypes.c_char_p()
         self._check(self.lib.flashattnGetTrials(ctypes.byref(options), ctypes.byref(text)))
         return (text.value or b"").decode().split("\n")
-
-
-def exchange_address(kind: type) -> int:
-    """The DLPackExchangeAPI by which a type shows its tensors to C; 0 where it has none."""
-    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
-    if capsule is None:
-        return 0
-    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
-    get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
-    try:
-        return get_pointer(capsule, b"dlpack_exchange_api") or 0
-    except ValueError:  # of another name: not the table that is known here
-        return 0
 
 
 _lock = threading.Lock()

@@ -7,7 +7,8 @@ import math
 import struct
 from typing import Any, List, Literal, Mapping, NamedTuple, Optional, Sequence, Tuple, get_args
 
-from . import _torch
+from . import _library, _torch
+from ._texts import show
 from .errors import ArgumentError
 from .masks import Mask, causal
 
@@ -138,6 +139,8 @@ def check_factor(name: str, number: Any) -> float:
         if isinstance(number, (str, bytes)):
             raise ValueError
         value = float(number)
+    except OverflowError:
+        raise ArgumentError(f"expected {name} from 1e-18 to 1e18 but got {show(number)}") from None
     except (TypeError, ValueError):
         raise ArgumentError(f"expected {name} to be a number or None but got {number!r}") from None
     if not math.isfinite(value) or value <= 0:
@@ -197,10 +200,43 @@ def _clauses(problem: Problem) -> str:
     return " ".join(clauses)
 
 
+_check_mask = functools.lru_cache(maxsize=1024)(lambda text: _library.get().explain_mask(text))
+_check_score_mod = functools.lru_cache(maxsize=1024)(
+    lambda text: _library.get().explain_score_mod(text)
+)
+
+
+def _check(problem: Problem, function: Optional[str]) -> None:
+    words = [problem.op, problem.element, problem.align, problem.layout, problem.rows]
+    for operand in problem.operands:
+        words += [operand.name, operand.element, *operand.dims]
+    for word in words if function is None else [*words, function]:
+        if not isinstance(word, str) or not (word.isascii() and word.isidentifier()):
+            raise ArgumentError(f"expected a word in the problem of a kernel but got {word!r}")
+    for number in (problem.d, problem.dv, problem.queries, *(problem.heads or ())):
+        if number is not None and (isinstance(number, bool) or not isinstance(number, int)):
+            raise ArgumentError(f"expected an integer in the problem of a kernel but got {number!r}")
+    if problem.softcap is not None:
+        check_factor("softcap", problem.softcap)
+    for name, text, check in (
+        ("mask", None if problem.mask is None else str(problem.mask), _check_mask),
+        ("score_mod", problem.score_mod, _check_score_mod),
+    ):
+        reason = "" if text is None else check(text)
+        if reason:
+            shown = text if len(text) < 80 else f"{text[:80]}…"
+            raise ArgumentError(
+                f"expected the text of a {name} but got {shown!r}: {reason.splitlines()[0]}"
+            )
+
+
 def make_module(problem: Problem, function: Optional[str] = None) -> str:
     """One function over memrefs, its batch and lengths dynamic, and its heads unless given; by
     default of the op's name. Its arguments are the tensors that the op always takes, lse, the
-    operands, of a gradient the outputs, and the scale."""
+    operands, of a gradient the outputs, and the scale. Raises ArgumentError for a field that would be
+    more of the text than it stands for: a problem may have come from a file."""
+
+    _check(problem, function)
 
     def make(names: Mapping[str, str]) -> List[Operand]:
         is_aligned = problem.rows == "aligned"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import operator
 import sys
 from typing import Any, NamedTuple, Optional, Tuple, Union
 
@@ -140,9 +141,25 @@ def _dense_strides(shape: Tuple[int, ...]) -> Tuple[int, ...]:
 
 def _interface_view(name: str, tensor: Any) -> View:
     interface = tensor.__cuda_array_interface__
-    dtype = numpy.dtype(interface["typestr"])
-    shape = tuple(interface["shape"])
-    strides = interface.get("strides")
+    try:
+        dtype = numpy.dtype(interface["typestr"])
+        shape = tuple(map(operator.index, interface["shape"]))
+        strides = interface.get("strides")
+        strides = None if strides is None else tuple(map(operator.index, strides))
+        pointer, read_only = interface["data"]
+        pointer = operator.index(pointer)
+        is_whole = dtype.itemsize > 0 and len(strides or shape) == len(shape) and min(shape, default=0) >= 0
+    except (AttributeError, KeyError, SyntaxError, TypeError, ValueError):
+        is_whole = False
+    if not is_whole:
+        raise ArgumentError(
+            f"expected {name!r} to have a typestr, shape, strides and data in its "
+            f"__cuda_array_interface__ but got {interface!r}"
+        )
+    if not dtype.isnative:
+        raise ArgumentError(
+            f"expected {name!r} in the byte order of this machine but got {dtype.str}"
+        )
     if strides is None:
         strides = _dense_strides(shape)
     else:
@@ -155,7 +172,6 @@ def _interface_view(name: str, tensor: Any) -> View:
     element = parse_element(
         getattr(tensor, "dtype", dtype.name) if dtype.kind == "V" else dtype.name
     )
-    pointer, read_only = interface["data"]
     device = getattr(getattr(tensor, "device", None), "id", None)
     if device is None and hasattr(tensor, "__dlpack_device__"):
         device = int(tensor.__dlpack_device__()[1])
@@ -191,8 +207,10 @@ _DL_INT, _DL_FLOAT, _DL_BFLOAT, _DL_BOOL = 0, 2, 4, 6
 
 
 def _dlpack_view(name: str, tensor: Any) -> View:
-    kind, ordinal = tensor.__dlpack_device__()
-    kind = int(kind)
+    try:
+        kind, ordinal = map(int, tensor.__dlpack_device__())
+    except (TypeError, ValueError):
+        raise ArgumentError(f"expected {name!r} to say its type and number of a DLPack device") from None
     if kind not in (_DL_CPU, _DL_CUDA, _DL_CUDA_HOST, _DL_CUDA_MANAGED):
         raise ArgumentError(
             f"expected {name!r} on the CPU or a CUDA device but got DLPack device type {kind}"
@@ -202,7 +220,11 @@ def _dlpack_view(name: str, tensor: Any) -> View:
     get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
     get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
     # The capsule is not consumed: its own destructor frees the description when the view goes.
-    managed = ctypes.cast(get_pointer(capsule, b"dltensor"), ctypes.POINTER(_DLTensor)).contents
+    try:
+        address = get_pointer(capsule, b"dltensor")
+    except ValueError:
+        raise ArgumentError(f"expected {name!r} to give a capsule of DLPack but got {capsule!r}") from None
+    managed = ctypes.cast(address, ctypes.POINTER(_DLTensor)).contents
     shape = tuple(managed.shape[i] for i in range(managed.ndim))
     strides = (
         tuple(managed.strides[i] for i in range(managed.ndim))

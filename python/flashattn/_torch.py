@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from typing import Any, Iterable, Union
 
-from . import _library, _tensors
+from . import _tensors
 from .errors import UnsupportedError
 
 #: None until torch is there: the class, two functions, and what gives a device's current stream as
@@ -54,8 +55,21 @@ def learn() -> None:
     in_transform = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", _never)
     # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
     if hasattr(torch._C, "_dlpack_exchange_api"):
-        exchange = _library.exchange_address(torch.Tensor)
+        exchange = _exchange_address(torch.Tensor)
     Tensor = torch.Tensor
+
+
+def _exchange_address(kind: type) -> int:
+    """The DLPackExchangeAPI by which a type shows its tensors to C; 0 where it has none."""
+    capsule = getattr(kind, "__dlpack_c_exchange_api__", None)
+    if capsule is None:
+        return 0
+    get_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+    get_pointer.argtypes, get_pointer.restype = [ctypes.py_object, ctypes.c_char_p], ctypes.c_void_p
+    try:
+        return get_pointer(capsule, b"dlpack_exchange_api") or 0
+    except ValueError:  # of another name: not the table that is known here
+        return 0
 
 
 def stream_or(stream: Any, device: Union[int, str]) -> int:

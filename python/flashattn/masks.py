@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Any, Optional, Tuple
 
 from . import _library
+from ._texts import encode, show
 from .errors import ArgumentError, LibraryError
 
 
@@ -84,7 +85,7 @@ def _count(name: str, value: Any) -> int:
         raise ArgumentError(f"expected an integer {name} but got {value!r}")
     count = int(value.__index__())
     if not 0 <= count <= _MAX_COUNT:
-        raise ArgumentError(f"expected {name} between 0 and {_MAX_COUNT} but got {count}")
+        raise ArgumentError(f"expected {name} between 0 and {_MAX_COUNT} but got {show(count)}")
     return count
 
 
@@ -123,7 +124,7 @@ def affine_set(text: str) -> Mask:
         raise ArgumentError(f"expected the text of an integer set but got {text!r}")
     escaped = "".join(
         chr(byte) if 32 <= byte < 127 and chr(byte) not in '"\\' else f"\\{byte:02X}"
-        for byte in text.encode()
+        for byte in encode("an integer set", text)
     )
     mask = Mask(f'#flashattn.set<"{escaped}">')
     try:

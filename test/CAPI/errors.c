@@ -68,6 +68,46 @@ static void checkModules(void) {
         FLASHATTN_ERROR_UNSUPPORTED, "needs a GPU: expected a CUDA device but got the CPU");
 }
 
+static void checkAttentionOnly(void) {
+  FlashAttnCompileOptions options;
+  CHECK(flashattnCompileOptionsInit(&options) == FLASHATTN_OK);
+  CHECK(options.attentionOnly == 0);
+  options.chip = "cpu";
+  options.attentionOnly = 1;
+  const char *text = attentionText(kDense, "", "mask(#flashattn.causal)", "");
+  CHECK(flashattnCheck(text, strlen(text), &options) == FLASHATTN_OK);
+  text = "func.func @f() {\n return\n}";
+  FAILS(flashattnCheck(text, strlen(text), &options), FLASHATTN_ERROR_INVALID_MODULE,
+        "input:2:2: expected one function around one attention but got 'func.return'");
+  text = "func.func @f(%m: memref<1xf32>) {\n %c = arith.constant 0 : index\n %x = memref.load "
+         "%m[%c] : memref<1xf32>\n return\n}";
+  FAILS(flashattnCheck(text, strlen(text), &options), FLASHATTN_ERROR_INVALID_MODULE,
+        "Dialect `memref' not found");
+  // What machines and LLVM have is no part of any module.
+  options.attentionOnly = 0;
+  CHECK(flashattnCompile(text, strlen(text), &options, &unused) == FLASHATTN_OK);
+  CHECK(flashattnKernelFree(unused) == FLASHATTN_OK);
+  FAILS(compileText("llvm.func @f() {\n llvm.return\n}", "cpu"), FLASHATTN_ERROR_INVALID_MODULE,
+        "Dialect `llvm' not found");
+  FAILS(compileText("func.func @f() {\n nvvm.barrier0\n return\n}", "sm_90a"),
+        FLASHATTN_ERROR_INVALID_MODULE, "Dialect `nvvm' not found");
+
+  CHECK(flashattnCheckScoreMod("^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):\n"
+                               "  %0 = arith.addf %s, %s : f32\n  flashattn.yield %0 : f32") ==
+        FLASHATTN_OK);
+  FAILS(flashattnCheckScoreMod(NULL), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the text of a score_mod but got null");
+  FAILS(flashattnCheckScoreMod("^bb0(%s: f32"), FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected the block of a score_mod but got: ");
+  FAILS(flashattnCheckScoreMod("^bb0(%s: f32):\n flashattn.yield %s : f32\n}) : () -> ()\n"
+                               "\"other\"() ({"),
+        FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected one block of a score_mod but got more than that");
+  FAILS(flashattnCheckScoreMod("^bb0(%s: f32):\n \"other\"() : () -> ()\n"),
+        FLASHATTN_ERROR_INVALID_ARGUMENT,
+        "expected an op of arith or math in score_mod but got 'other'");
+}
+
 static void checkOptions(void) {
   const char *text = attentionText(kDense, "", "", "");
   size_t length = strlen(text);
@@ -518,6 +558,7 @@ static void checkDevices(void) {
 int main(void) {
   CHECK(!strcmp(flashattnGetLastError(), ""));
   checkModules();
+  checkAttentionOnly();
   checkOptions();
   checkChecks();
   checkHandles();

@@ -56,7 +56,7 @@ size_t allocated = 0;
 size_t peak = 0;
 int numAllocations = 0;
 std::atomic<Result> sticky{0};
-std::atomic<int> loads{0}, cubinLoads{0};
+std::atomic<int> loads{0}, cubinLoads{0}, unloads{0};
 /// Of this thread, the current one last.
 thread_local std::vector<void *> contexts;
 /// Of this thread; at first captures are of all threads.
@@ -399,6 +399,14 @@ EXPORT Result cuModuleLoadDataEx(void **module, const void *image, unsigned numO
   *module = &mutex;
   return 0;
 }
+EXPORT Result cuModuleUnload(void *module) {
+  if (Result failure = beginUnsafe("cuModuleUnload"))
+    return failure;
+  ++unloads;
+  return 0;
+}
+/// How often kernels were unloaded.
+EXPORT int fakeCUDAUnloads() { return unloads; }
 EXPORT Result cuModuleGetFunction(void **function, void *module, const char *name) {
   BEGIN("cuModuleGetFunction");
   *function = &mutex;

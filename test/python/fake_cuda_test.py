@@ -10,6 +10,7 @@ import subprocess
 import sys
 import types
 import unittest
+from unittest import mock
 
 import flashattn
 import numpy
@@ -64,6 +65,31 @@ class FakeCUDATest(unittest.TestCase):
 
     def rows(self):
         return [problem.rows for problem, _ in _cache.cache.kernels]
+
+    def test_dropped_kernels_are_unloaded(self):
+        """Where no launch was captured: a graph holds what it was captured with."""
+        driver = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"])
+
+        def call(width, **variables):
+            shape = (1, 2, 8, width)
+            with mock.patch.dict(os.environ, variables):
+                flashattn.attention(Array(shape), Array(shape), Array(shape), out=Array(shape, OUT))
+
+        _cache.cache.set_limits(1, None)
+        self.addCleanup(_cache.cache.set_limits, 256, None)
+        call(64)
+        before = driver.fakeCUDAUnloads()
+        call(96)
+        self.assertEqual(driver.fakeCUDAUnloads(), before + 1)
+        call(128, FAKE_CUDA_CAPTURING="1")
+        self.assertEqual(driver.fakeCUDAUnloads(), before + 2)
+        call(192)
+        self.assertEqual(driver.fakeCUDAUnloads(), before + 2)
+        kernel = flashattn.compile(head_dim=256)
+        _cache.cache.clear()
+        self.assertEqual(driver.fakeCUDAUnloads(), before + 3)
+        del kernel  # whose code was never loaded
+        self.assertEqual(driver.fakeCUDAUnloads(), before + 3)
 
     def test_workspace_is_what_a_launch_allocates(self):
         driver = ctypes.CDLL(os.environ["FLASHATTN_CUDA_DRIVER"])

@@ -12,7 +12,15 @@ import jax.numpy as jnp
 import numpy
 
 import flashattn.jax as fj
-from flashattn import ArgumentError, KeywordError, TraceError, UnsupportedError, attention
+from flashattn import (
+    ArgumentError,
+    KeywordError,
+    TraceError,
+    UnsupportedError,
+    _library,
+    _module,
+    attention,
+)
 
 Q = numpy.zeros((2, 4, 5, 16), numpy.float32)
 K = numpy.zeros((2, 2, 9, 16), numpy.float32)
@@ -28,6 +36,24 @@ class ErrorTest(unittest.TestCase):
                     call(*given, **options)
                 with self.assertRaisesRegex(kind, message):  # traced, nothing is run
                     jax.eval_shape(lambda q: call(q, *given[1:], **options), given[0])
+
+    def test_calls_of_stored_programs(self):
+        """The text of a module that a program of XLA brings holds one attention, and nothing else."""
+        text = _module.make_module(_module.Problem("f32", Q.shape[-1], Q.shape[-1]))
+        attributes = {
+            "schedule": "", "model": "", "version": _library.get().version(), "scale": numpy.float32(0.25),
+        }  # fmt: skip
+        call = jax.ffi.ffi_call("flashattn", jax.ShapeDtypeStruct(Q.shape, jnp.float32))
+        numpy.testing.assert_allclose(
+            call(Q, K, K, module=text, **attributes), fj.attention(Q, K, K, scale=0.25), atol=1e-6
+        )
+        for changed, message in (
+            ({"module": text + "llvm.func @system(!llvm.ptr) -> i32"}, "Dialect `llvm' not found"),
+            ({"module": text + text.replace("@attention", "@other", 1)}, "expected one function around"),
+            ({"module": text, "schedule": "tile_m = 8>) {} llvm.func @f()"}, "tile_m"),
+        ):
+            with self.assertRaisesRegex(Exception, message):
+                jax.block_until_ready(call(Q, K, K, **{**attributes, **changed}))
 
     def test_arguments(self):
         self.refuse(fj.attention, (

@@ -13,8 +13,10 @@ from flashattn import (
     TraceError,
     UnsupportedError,
     _features,
+    affine_set,
     attention,
     compile,
+    window,
 )
 
 
@@ -28,6 +30,25 @@ class OnCUDA:
             "data": (4096, False),
             "version": 3,
         }
+
+
+INTERFACE = {"shape": (2, 4, 5, 16), "typestr": "<f2", "data": (4096, False), "version": 3}
+
+
+class Shown:
+    def __init__(self, interface):
+        self.__cuda_array_interface__ = interface
+
+
+class Exchanged:
+    def __init__(self, device, capsule):
+        self.device, self.capsule = device, capsule
+
+    def __dlpack_device__(self):
+        return self.device
+
+    def __dlpack__(self, stream=None):
+        return self.capsule
 
 
 class Foreign:
@@ -343,6 +364,95 @@ CASES = [
         lambda: compiled({"bias": array(1, 7)}, bias=("f32", (1, 1, None, None))),
         ArgumentError,
         "expected query length of argument 4 ('bias') to be 5 as in argument 0 ('q') but got 1",
+    ),
+    # Numbers that no float holds, or that are longer than Python prints.
+    (
+        lambda: attention(Q, K, K, scale=10**400),
+        ArgumentError,
+        "expected scale from 1e-18 to 1e18 but got an integer of 1329 bits",
+    ),
+    (
+        lambda: attention(Q, K, K, scale=-(10**400)),
+        ArgumentError,
+        "expected scale from 1e-18 to 1e18 but got an integer of 1329 bits",
+    ),
+    (
+        with_operands(softcap=10**5000),
+        ArgumentError,
+        "expected softcap from 1e-18 to 1e18 but got an integer of 16610 bits",
+    ),
+    (
+        with_operands(offset=10**5000),
+        ArgumentError,
+        "expected an offset from -2147483648 to 2147483647 but got an integer of 16610 bits",
+    ),
+    (
+        lambda: window(left=10**5000),
+        ArgumentError,
+        "expected left between 0 and 2147483648 but got an integer of 16610 bits",
+    ),
+    (
+        lambda: compile(head_dim=-(10**5000)),
+        ArgumentError,
+        "expected head_dim to be an integer of at least 1 but got an integer of 16610 bits",
+    ),
+    (
+        lambda: compile(head_dim=16, value_dim=10**5000),
+        ArgumentError,
+        "expected value_dim below 2147483648 but got an integer of 16610 bits",
+    ),
+    # Texts that are none.
+    (
+        lambda: affine_set("(p, k)[nq, nk] : (p - k >= \ud800)"),
+        ArgumentError,
+        "expected an integer set to be Unicode but got a lone surrogate: '(p, k)[nq, nk] : (p - k >= "
+        "\\ud800)'",
+    ),
+    (
+        lambda: compile(head_dim=16, schedule="tile_m = \udfff"),
+        ArgumentError,
+        "expected schedule to be Unicode but got a lone surrogate: 'tile_m = \\udfff'",
+    ),
+    (
+        lambda: compile(head_dim=16, chip="sm_80\0"),
+        ArgumentError,
+        "expected chip without zeros but got 'sm_80\\x00'",
+    ),
+    # What says that it is a tensor.
+    *(
+        (
+            lambda interface=interface: attention(Shown(interface), K, K),
+            ArgumentError,
+            "expected 'q' to have a typestr, shape, strides and data in its __cuda_array_interface__ "
+            f"but got {interface!r}",
+        )
+        for interface in (
+            {**INTERFACE, "typestr": "junk"},
+            {**INTERFACE, "typestr": "|V0"},
+            {**INTERFACE, "typestr": "f4,(f4"},
+            {**INTERFACE, "shape": (2, -4, 5, 16)},
+            {**INTERFACE, "shape": (2, 4, 5, "16")},
+            {**INTERFACE, "strides": (64,)},
+            {**INTERFACE, "data": 4096},
+            {**INTERFACE, "data": ("4096", False)},
+            {"version": 3},
+            None,
+        )
+    ),
+    (
+        lambda: attention(Shown({**INTERFACE, "typestr": ">f2"}), K, K),
+        ArgumentError,
+        "expected 'q' in the byte order of this machine but got >f2",
+    ),
+    (
+        lambda: attention(Q, Exchanged((1, 0), "no capsule"), K),
+        ArgumentError,
+        "expected 'k' to give a capsule of DLPack but got 'no capsule'",
+    ),
+    (
+        lambda: attention(Q, Exchanged("here", None), K),
+        ArgumentError,
+        "expected 'k' to say its type and number of a DLPack device",
     ),
 ]
 

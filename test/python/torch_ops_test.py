@@ -4,14 +4,30 @@
 # RUN: %flashattn_python %s
 
 import io
+import os
+import sys
+import tempfile
 import unittest
+import zipfile
 
 import torch
-from flashattn import ArgumentError, UnsupportedError, attention, attention_backward, causal, window
+from flashattn import (
+    ArgumentError,
+    FlashAttnError,
+    UnsupportedError,
+    _module,
+    attention,
+    attention_backward,
+    causal,
+    window,
+)
 from flashattn import torch as ft
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.checkpoint import checkpoint
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "Inputs"))
+import break_out  # noqa: E402
 
 op = torch.ops.flashattn.attention.default
 backward = torch.ops.flashattn.attention_backward.default
@@ -57,6 +73,59 @@ class OperatorTest(unittest.TestCase):
                 backward, (torch.randn_like(o), None, q, k, v, o, lse, *operands), options
             )
         torch.library.opcheck(backward, (o, lse, q, k, v, o, lse, *nothing))
+
+    def test_texts_are_parsed_alone(self):
+        """An option of an operator is a text, which a program that was stored brings."""
+        inputs_of = {op: inputs(), backward: (lambda q, k, v: (q, None, q, k, v, q, torch.zeros(2, 4, 5)))(*inputs())}
+        with tempfile.TemporaryDirectory() as folder:
+            marker = os.path.join(folder, "marker")
+            code = break_out.codes(marker)["a function of LLVM's dialect"]
+            for operator, given in inputs_of.items():
+                for options in (
+                    {"mask": break_out.put(break_out.MASK, code), "align": "top_left"},
+                    {"score_mod": break_out.put(break_out.SCORE_MOD, code), "align": "top_left"},
+                    {"align": break_out.put("top_left", code)},
+                    {"layout": "bhsd) {} llvm.func @f()"},
+                    {"model": "model:sm_80'} llvm.func @f()"},
+                    {"mask": "#flashattn.causal\0"},
+                    *([{"schedule": "tile_m = 8>) {} llvm.func @f()"}] if operator is op else []),
+                ):
+                    with self.subTest(operator=operator, options=options):
+                        with self.assertRaises(FlashAttnError):
+                            operator(*given, *(None,) * 5, **options)
+                        self.assertFalse(os.path.exists(marker))
+            q, k, v = inputs(nq=2)
+            lengths = torch.full((2,), 7, dtype=torch.int32)
+            with self.assertRaises(FlashAttnError):
+                torch.ops.flashattn.decode(q, k, v, lengths, None, mask=break_out.put(break_out.MASK, code))
+            self.assertFalse(os.path.exists(marker))
+
+    def test_stored_programs_are_no_code(self):
+        """One whose mask was changed where it lay is an error of its first call."""
+        program = torch.export.export(Layer(), tuple(inputs()))
+        with tempfile.TemporaryDirectory() as folder:
+            marker, path = os.path.join(folder, "marker"), os.path.join(folder, "program.pt2")
+            torch.export.save(program, path)
+            problem = break_out.PROBLEM._replace(d=8, dv=8, align="bottom_right", score_mod=None, softcap=9.0)
+            text = break_out.put(
+                break_out.MASK, break_out.codes(marker)["a function of LLVM's dialect"],
+                _module.make_module(problem._replace(lse=True)),
+            )  # fmt: skip
+            changed, count = os.path.join(folder, "changed.pt2"), 0
+            with zipfile.ZipFile(path) as old, zipfile.ZipFile(changed, "w") as new:
+                for name in old.namelist():
+                    contents = old.read(name)
+                    if name.endswith("model.json"):
+                        count += contents.count(break_out.MASK.encode())
+                        escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+                        contents = contents.replace(break_out.MASK.encode(), escaped.encode())
+                    new.writestr(name, contents)
+            self.assertGreater(count, 0)
+            given = inputs()
+            close(torch.export.load(path).module()(*given), Layer()(*given))
+            with self.assertRaisesRegex(FlashAttnError, "trailing|expected"):
+                torch.export.load(changed).module()(*given)
+            self.assertFalse(os.path.exists(marker))
 
     def test_gradcheck(self):
         q, k, v = inputs(3, 4, grad=True)

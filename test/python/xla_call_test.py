@@ -171,6 +171,9 @@ def check_cpu(lib):
         (rows, out, {"model": number(1.0)}, "expected a text as attribute 'model' of the call but got none", 3),
         (rows, out, {"module": "nothing"}, "custom op 'nothing' is unknown", 3),
         (rows, out, {"model": "sm_80", "module": attributes_for(PROBLEM._replace(d=12, dv=12))["module"]}, "expected D to be a multiple of 8 up to 256 but got 12", 12),
+        (rows, out, {"module": given["module"].replace("  return", "  %0 = arith.constant 0 : i32\n  return")}, "expected one function around one attention but got 'arith.constant'", 3),
+        (rows, out, {"module": given["module"] + "llvm.func @system(!llvm.ptr) -> i32"}, "Dialect `llvm' not found", 3),
+        (rows, out, {"schedule": "tile_m = 8>) {}"}, "tile_m", 12),
         (rows, out, {"scale": number(0.25, numpy.int64)}, "expected a number of type f32 as attribute 'scale' of the call but got one of another type", 3),
         (rows, out, {"scale": number(-1.0)}, "expected argument 4 ('scale') from 1e-18 to 1e18 but got", 3),
     ):  # fmt: skip

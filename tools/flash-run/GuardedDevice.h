@@ -66,6 +66,7 @@ public:
   llvm::Expected<void *> addKernels(llvm::StringRef image) override {
     return inner.addKernels(image);
   }
+  llvm::Error removeKernels(void *kernels) override { return inner.removeKernels(kernels); }
   llvm::Expected<void *> getKernel(void *kernels, llvm::StringRef name) override {
     return inner.getKernel(kernels, name);
   }

@@ -77,10 +77,13 @@ public:
   virtual llvm::Expected<double> time(llvm::function_ref<llvm::Error()> body, unsigned repeats) = 0;
 
   /// Takes PTX text or a cubin, a copy of it, which is loaded when a kernel of it is first asked
-  /// for; what was taken before in this process is reused, and nothing is unloaded before the
-  /// process ends. Errors: driver too old for the PTX version (both), wrong architecture; on the
-  /// CPU always.
+  /// for; what was taken before in this process is reused. Errors: driver too old for the PTX
+  /// version (both), wrong architecture; on the CPU always.
   virtual llvm::Expected<void *> addKernels(llvm::StringRef image);
+  /// Takes back one addKernels. With the last of an image the driver unloads its kernels, once all
+  /// work that the process has given to the device is done; those that a capture of a stream has
+  /// made part of a graph stay until the process ends, for the graph may be launched again.
+  virtual llvm::Error removeKernels(void *kernels) { return llvm::Error::success(); }
   /// The kernel `name` of what addKernels returned. The first time that one of an image is asked
   /// for, the driver loads the image, which may take it as long as a compiler: ask before a launch
   /// that must be quick. A capture of a stream takes no notice of it. Errors: the log of the

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils.flop_counter import register_flop_formula
 
-from .. import _attention, _kernel, _plans, _tensors, _torch
+from .. import _attention, _kernel, _module, _plans, _tensors, _torch
 from .._backward import differentiate, replay
 from .._checks import model_chip
 from ..errors import ArgumentError, UnsupportedError
@@ -115,7 +115,7 @@ def _fields(
 ) -> Dict[str, Any]:
     """What both operators have beside their tensors."""
     return {
-        "scale": None if scale is None else float(scale),
+        "scale": None if scale is None else _as_float(scale),
         "mask": None if mask is None else str(mask),
         "align": align,
         "layout": layout,
@@ -123,6 +123,13 @@ def _fields(
         "score_mod": score_mod,
         "model": model,
     }
+
+
+def _as_float(scale: Any) -> float:
+    try:
+        return float(scale)
+    except OverflowError:
+        return _module.check_factor("scale", scale)  # which refuses it
 
 
 def record(

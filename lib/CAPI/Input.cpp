@@ -1,0 +1,166 @@
+//===- Input.cpp - texts of callers and of files ---------------------------===//
+
+#include "Input.h"
+#include "Status.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/InitAll.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/Dialect/Affine/IR/AffineOps.h"
+#include "mlir/Dialect/Bufferization/IR/Bufferization.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/Dialect/Shard/IR/ShardDialect.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
+#include "mlir/IR/Diagnostics.h"
+#include "mlir/IR/MLIRContext.h"
+#include "mlir/Parser/Parser.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+using namespace mlir::flashattn::capi;
+
+//===----------------------------------------------------------------------===//
+// Modules
+//===----------------------------------------------------------------------===//
+
+DialectRegistry capi::getInputRegistry(bool attentionOnly) {
+  DialectRegistry registry;
+  registry.insert<FlashAttnDialect, arith::ArithDialect, func::FuncDialect, math::MathDialect>();
+  if (!attentionOnly)
+    registry
+        .insert<affine::AffineDialect, bufferization::BufferizationDialect, cf::ControlFlowDialect,
+                gpu::GPUDialect, linalg::LinalgDialect, memref::MemRefDialect, scf::SCFDialect,
+                shard::ShardDialect, tensor::TensorDialect, vector::VectorDialect>();
+  return registry;
+}
+
+/// What passes make of a module, and what they ask of its ops.
+static DialectRegistry getPassRegistry() {
+  DialectRegistry registry;
+  registerAllFlashAttnDialects(registry);
+  registerAllFlashAttnExtensions(registry);
+  return registry;
+}
+
+/// The attributes of a function: its name and type, and what its arguments promise.
+static bool hasPlainAttributes(func::FuncOp function) {
+  if (!function->getDiscardableAttrs().empty() || function.getResAttrsAttr() ||
+      function.getNoInline() || !function.isPublic())
+    return false;
+  auto promisesRows = [](NamedAttribute attribute) {
+    return attribute.getName() == FlashAttnDialect::getAlignedRowsAttrName();
+  };
+  for (unsigned i = 0; i < function.getNumArguments(); ++i)
+    if (DictionaryAttr attributes = function.getArgAttrDict(i))
+      if (!llvm::all_of(attributes, promisesRows))
+        return false;
+  return true;
+}
+
+/// That the module is one function, whose body is one attention of its arguments, or its gradients.
+/// The op's own verifier sees to its regions.
+static LogicalResult checkIsAttention(ModuleOp module) {
+  auto refuse = [](Operation *op) {
+    return op->emitError() << "expected one function around one attention but got '"
+                           << op->getName() << "'";
+  };
+  Block &top = *module.getBody();
+  if (top.empty() || !module->getAttrs().empty())
+    return refuse(module);
+  for (Operation &op : top) {
+    auto function = dyn_cast<func::FuncOp>(op);
+    if (!function || &op != &top.front() || !hasPlainAttributes(function) ||
+        !llvm::hasSingleElement(function.getBody()))
+      return refuse(&op);
+    Block &body = function.front();
+    for (Operation &inner : body) {
+      bool isLast = &inner == &body.back();
+      if (isLast ? !isa<func::ReturnOp>(inner) || body.without_terminator().empty() ||
+                       inner.getNumOperands() || !inner.getAttrs().empty()
+                 : !isa<AttentionOpInterface>(inner) || &inner != &body.front() ||
+                       !inner.getDiscardableAttrs().empty())
+        return refuse(&inner);
+    }
+  }
+  return success();
+}
+
+OwningOpRef<ModuleOp> capi::parseModule(MLIRContext *context, StringRef text, bool attentionOnly) {
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(text, "input"), SMLoc());
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, ParserConfig(context));
+  if (!module || (attentionOnly && failed(checkIsAttention(*module))))
+    return nullptr;
+  context->appendDialectRegistry(getPassRegistry());
+  return module;
+}
+
+//===----------------------------------------------------------------------===//
+// Parts of modules, each parsed by itself
+//===----------------------------------------------------------------------===//
+
+namespace {
+/// A context of a few dialects, and the errors of it.
+struct PartContext {
+  explicit PartContext(const DialectRegistry &registry)
+      : context(registry, MLIRContext::Threading::DISABLED),
+        handler(&context, [this](Diagnostic &diagnostic) {
+          errors += (errors.empty() ? "" : "\n") + diagnostic.str();
+          return success();
+        }) {}
+
+  MLIRContext context;
+  std::string errors;
+  ScopedDiagnosticHandler handler;
+};
+} // namespace
+
+extern "C" int32_t flashattnCheckMask(const char *text) {
+  if (!text)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a mask but got null");
+  DialectRegistry registry;
+  registry.insert<FlashAttnDialect>();
+  PartContext part(registry);
+  Attribute attribute = parseAttribute(text, &part.context);
+  if (isa_and_nonnull<MaskAttrInterface>(attribute))
+    return FLASHATTN_OK;
+  if (attribute)
+    part.errors = llvm::formatv("expected a mask attribute but got {0}", attribute).str();
+  return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, part.errors);
+}
+
+extern "C" int32_t flashattnCheckScoreMod(const char *text) {
+  if (!text)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, "expected the text of a score_mod but got null");
+  DialectRegistry registry;
+  registry.insert<arith::ArithDialect, FlashAttnDialect, math::MathDialect>();
+  PartContext part(registry);
+  // The op that holds it here is nobody's.
+  part.context.allowUnregisteredDialects();
+  std::string whole = llvm::formatv("\"score_mod\"() ({{\n{0}\n}) : () -> ()\n", text);
+  OwningOpRef<ModuleOp> module =
+      parseSourceString<ModuleOp>(whole, ParserConfig(&part.context, /*verifyAfterParse=*/false));
+  if (!module)
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected the block of a score_mod but got: " + part.errors);
+  // A text that ends the region goes on with something else.
+  Operation &holder = module->getBody()->front();
+  if (!llvm::hasSingleElement(*module->getBody()) || holder.getNumRegions() != 1 ||
+      !holder.getAttrs().empty() || !llvm::hasSingleElement(holder.getRegion(0)))
+    return fail(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                "expected one block of a score_mod but got more than that");
+  for (Operation &op : holder.getRegion(0).front())
+    if ((!isa<YieldOp>(op) &&
+         !isa_and_nonnull<arith::ArithDialect, math::MathDialect>(op.getDialect())) ||
+        op.getNumRegions() || op.getNumSuccessors())
+      return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
+                      "expected an op of arith or math in score_mod but got '{0}'",
+                      op.getName().getStringRef());
+  return FLASHATTN_OK;
+}
