@@ -191,8 +191,8 @@ static double getOfScores(const HostTensor &tensor, const RowPlace &place, int64
   return tensor.get(index);
 }
 
-/// Rules A1 and A2 up to the mask, in T. `slope`, where it is given, becomes the derivative by the
-/// scaled product (rule B6).
+/// Rules A1 and A2 up to the mask, in T. A score is one of f32, as the op's are. `slope`, where it
+/// is given, becomes the derivative by the scaled product (rule B6).
 template <typename T>
 static T computeScore(const AttentionProblem &problem, const RowPlace &place, int64_t k,
                       const float *query, const float *key, T *slope = nullptr) {
@@ -217,7 +217,7 @@ static T computeScore(const AttentionProblem &problem, const RowPlace &place, in
   }
   if (place.bias)
     score += T(getOfScores(*place.bias, place, k));
-  return score;
+  return T(float(score));
 }
 
 /// Rule A5 in T; `round` is applied to P before it meets V.
@@ -375,7 +375,7 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
   read("d_o", firstHead, group, problem.queryHeads, rows, problem.valueDim, outputGradients);
   // Rule B1.
   const HostTensor &o = *problem.getOperand("o"), *dLse = problem.getOperand("d_lse");
-  lse.resize(group * rows), delta.resize(group * rows), naiveDelta.resize(group * rows);
+  logs.resize(group * rows), delta.resize(group * rows), naiveDelta.resize(group * rows);
   llvm::parallelFor(0, group * rows, [&](size_t n) {
     int64_t h = firstHead + n / rows, i = n % rows;
     int64_t start =
@@ -392,8 +392,33 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
     double given = dLse ? dLse->get(place) : 0;
     delta[n] = exact - given;
     naiveDelta[n] = naive - float(given);
-    lse[n] = problem.getOperand("lse")->get(place);
+    // Rule B1: the operand is the f32 of this, but for what sums in f32 are off by, or it is of
+    // more keys than these.
+    double lse = problem.getOperand("lse")->get(place);
+    RowLog own = computeLog(h, i);
+    bool isOwn = std::abs((own.base - lse) + own.rest) <= std::abs(lse) / (1 << 20);
+    logs[n] = isOwn ? own : RowLog{lse, 0};
   });
+}
+
+/// Of the keys that a row sees, and the sink.
+Gradients::RowLog Gradients::computeLog(int64_t h, int64_t i) const {
+  RowPlace place(problem, b, h, i);
+  std::vector<double> scores;
+  double maximum = -std::numeric_limits<double>::infinity();
+  if (place.sinkLogits)
+    scores.push_back(maximum = place.sinkLogits->get(h));
+  const float *query = queries.data() + ((h - firstHead) * problem.numQueries + i) * problem.dim;
+  for (KeyInterval interval : getShownKeys(problem, place))
+    for (int64_t k = interval.begin; k < interval.end; ++k) {
+      scores.push_back(
+          computeScore<double>(problem, place, k, query, keys.data() + k * problem.dim));
+      maximum = std::max(maximum, scores.back());
+    }
+  double sum = 0;
+  for (double score : scores)
+    sum += std::exp(score - maximum);
+  return {maximum, std::log(sum)};
 }
 
 Gradients::Query Gradients::getQuery(int64_t h, int64_t i) const {
@@ -402,13 +427,13 @@ Gradients::Query Gradients::getQuery(int64_t h, int64_t i) const {
           i,
           queries.data() + n * problem.dim,
           outputGradients.data() + n * problem.valueDim,
-          lse[n],
+          logs[n],
           delta[n],
           naiveDelta[n]};
 }
 
 void Gradients::forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const {
-  if (query.lse == -std::numeric_limits<double>::infinity())
+  if (query.log.isEmpty())
     return;
   for (KeyInterval interval : getShownKeys(problem, RowPlace(problem, b, query.h, query.i)))
     for (int64_t k = interval.begin; k < interval.end; ++k)
@@ -420,7 +445,7 @@ Gradients::Pair<T> Gradients::computePair(const Query &query, T delta, int64_t k
   T slope;
   T score = computeScore<T>(problem, RowPlace(problem, b, query.h, query.i), k, query.q,
                             keys.data() + k * problem.dim, &slope);
-  T p = std::exp(score - T(query.lse));
+  T p = query.log.weigh(score);
   // Even where the slope is infinite.
   if (p == 0)
     return {0, 0, 0, 0};
@@ -463,8 +488,7 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
     for (int64_t h = firstHead; h < firstHead + group; ++h) {
       RowPlace place(problem, b, h, i);
       Query query = getQuery(h, i);
-      if (query.lse == -std::numeric_limits<double>::infinity() ||
-          (place.keep && getOfScores(*place.keep, place, k) == 0))
+      if (query.log.isEmpty() || (place.keep && getOfScores(*place.keep, place, k) == 0))
         continue;
       double exactP;
       float naiveP;
@@ -493,11 +517,11 @@ void Gradients::addSink(int64_t h, GradientSum &sum) const {
   double sink = problem.getOperand("sink_logits")->get(h);
   for (int64_t i = 0; i < problem.numQueries; ++i) {
     Query query = getQuery(h, i);
-    if (query.lse == -std::numeric_limits<double>::infinity())
+    if (query.log.isEmpty())
       continue;
-    double part = std::exp(sink - query.lse) * query.delta;
+    double part = query.log.weigh(sink) * query.delta;
     sum.exact -= part;
-    sum.naive -= std::exp(float(sink) - float(query.lse)) * query.naiveDelta;
+    sum.naive -= query.log.weigh(float(sink)) * query.naiveDelta;
     sum.magnitude += std::abs(part);
   }
 }

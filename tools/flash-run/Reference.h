@@ -13,6 +13,8 @@
 #include "mlir/IR/IntegerSet.h"
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace mlir::flashattn {
 
@@ -144,17 +146,26 @@ public:
   void addSink(int64_t h, GradientSum &sum) const;
 
 private:
+  /// A row's log-sum-exp as the sum of two numbers, as one has no room for what a large score and a
+  /// sum of weights are. A score's weight is exp((score - base) - rest).
+  struct RowLog {
+    double base, rest;
+    bool isEmpty() const { return base == -std::numeric_limits<double>::infinity(); }
+    template <typename T> T weigh(T score) const { return std::exp((score - T(base)) - T(rest)); }
+  };
   /// A row of queries, and its delta (rule B1).
   struct Query {
     int64_t h, i;
     const float *q, *dO;
-    double lse, delta;
+    RowLog log;
+    double delta;
     float naiveDelta;
   };
   /// P and the final score's gradient, the score's derivative by the one that the product of a
   /// query and a key gives (rule B6), and what the gradient is the difference of.
   template <typename T> struct Pair { T p, dScore, slope, magnitude; };
   Query getQuery(int64_t h, int64_t i) const;
+  RowLog computeLog(int64_t h, int64_t i) const;
   /// Calls `visit` for the keys that a row sees (rules B7, A6).
   void forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const;
   template <typename T> Pair<T> computePair(const Query &query, T delta, int64_t k) const;
@@ -167,7 +178,8 @@ private:
   int64_t b = 0, firstHead = 0;
   /// Rows of the heads that are loaded, the query heads one behind the other.
   std::vector<float> queries, outputGradients, keys, values;
-  std::vector<double> lse, delta;
+  std::vector<RowLog> logs;
+  std::vector<double> delta;
   std::vector<float> naiveDelta;
 };
 

@@ -4,11 +4,13 @@
 #include "GroupFusion.h"
 #include "TileTransfer.h"
 #include "TileValues.h"
+#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "mlir/Dialect/Affine/IR/AffineOps.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 
 using namespace mlir;
+using namespace mlir::flashattn;
 using namespace mlir::flashattn::cpu;
 
 namespace {
@@ -26,6 +28,7 @@ public:
 private:
   LogicalResult lower(Operation *op);
   LogicalResult lowerScalarOrRow(Operation *op);
+  LogicalResult lowerAnyRow(AnyRowOp op);
   LogicalResult lowerRead(vector::TransferReadOp read);
   LogicalResult lowerWrite(vector::TransferWriteOp write);
   LogicalResult lowerContraction(vector::ContractionOp op);
@@ -119,6 +122,10 @@ LogicalResult TileProgramLowering::lower(Operation *op) {
     return lowerRead(read);
   if (auto write = dyn_cast<vector::TransferWriteOp>(op))
     return lowerWrite(write);
+  if (isa<memref::StoreOp>(op))
+    return lowerScalarOrRow(op);
+  if (auto any = dyn_cast<AnyRowOp>(op))
+    return lowerAnyRow(any);
   if (auto contraction = dyn_cast<vector::ContractionOp>(op))
     return lowerContraction(contraction);
   if (auto loop = dyn_cast<scf::ForOp>(op))
@@ -134,6 +141,16 @@ LogicalResult TileProgramLowering::getAll(ValueRange from, SmallVectorImpl<Value
     if (!held.back())
       return failure();
   }
+  return success();
+}
+
+LogicalResult TileProgramLowering::lowerAnyRow(AnyRowOp op) {
+  Value condition =
+      values.classify(op.getCondition()) == Holding::Row ? values.get(op.getCondition()) : Value();
+  if (!condition)
+    return reject(op);
+  values.map(op.getResult(),
+             vector::ReductionOp::create(b, op.getLoc(), vector::CombiningKind::OR, condition));
   return success();
 }
 

@@ -294,7 +294,9 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   if (isSplit)
     multiplyValues();
   StageOp::create(b, loc);
-  Value exact = gradients.buildWeights(products, at, exponents, derivative);
+  Value exact = gradients.buildWeights(
+      products, at, exponents, sums.hasBases(batch, head, tile, columns),
+      [&] { return loadColumns(QuerySums::Base); }, derivative);
   weights = gradients.toDotType(exact);
   if (isSplit) {
     // One tile is passed on, with the slopes in it.
@@ -447,6 +449,10 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, operands, point),
           deltas = sums.loadRows(QuerySums::Delta, operands, point);
+    // A tile with rows of several heads does not ask whether one of them has any.
+    Value hasBases = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
+    if (schedule.getPack() == 1)
+      hasBases = sums.hasBases(batch, head, queryTile, rows);
     TileLoopOp loop =
         createLoop(keyLists, intervals, place, /*when=*/Value(), dq, /*rounds=*/Value());
     OpBuilder::InsertionGuard inLoop(b);
@@ -463,7 +469,9 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
     if (behindBoth)
       StageOp::create(b, loc);
     ScoreDerivative derivative;
-    Value weights = gradients.buildWeights(products, at, exponents, derivative);
+    Value weights = gradients.buildWeights(
+        products, at, exponents, hasBases,
+        [&] { return sums.loadRows(QuerySums::Base, operands, point); }, derivative);
     // Several blocks have registers for weights of 16 bits alone.
     if (schedule.joinsKeys())
       weights = gradients.toDotType(weights);
@@ -555,6 +563,7 @@ void BackwardBuilder::build() {
   };
   QuerySums sums(b, op, operands, getAdding(), /*negates=*/beginsWithDeltas(),
                  parts ? parts->getSums() : Value(), findFirst);
+  buildLargeRows(b, op, operands, sums);
   useSchedule(wide);
   buildKeyPrograms(sums, {/*dk=*/!isApart, /*dv=*/true});
   useSchedule(own);

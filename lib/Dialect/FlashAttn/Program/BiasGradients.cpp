@@ -145,24 +145,6 @@ private:
 
 } // namespace
 
-/// Tiles of what the op's schedule has or of less: a step reads both factors of both products,
-/// whose batch and head change with it, and a program of scores holds two tiles of them and a sum.
-static ScheduleAttr getSchedule(AttentionBackwardOp op) {
-  ScheduleFields fields = op.getScheduleAttr().withoutRoles().getFields();
-  fields.stages = 1;
-  fields.tileQ = 0;
-  fields.apart.reset();
-  if (fields.lanes > 1) {
-    // Wider ones read less for each pair, and leave room for two programs where roles run.
-    int64_t widest =
-        std::max(op.getD(), op.getDv()) <= (op.getScheduleAttr().getRoles() ? 128 : 64) ? 64 : 32;
-    fields.tileM = std::gcd<int64_t>(fields.tileM, 64);
-    fields.tileN = std::gcd<int64_t>(fields.tileN, widest);
-    fields.warps = fields.tileM / 16;
-  }
-  return ScheduleAttr::get(op.getContext(), fields);
-}
-
 /// Of programs of elements where the op's schedule has roles: two warpgroups share a tile, of which
 /// a thread holds scores, gradients of weights and a sum. Programs are short, a step for each pair
 /// of batch and head that they are sums of: blocks stay, so that tiles of the next are on their
@@ -170,7 +152,7 @@ static ScheduleAttr getSchedule(AttentionBackwardOp op) {
 /// columns are whole panels of 64.
 static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
   constexpr int64_t kConsumers = 2, kWarps = 4, kRows = 64, kTwoStages = 256, kPanel = 64;
-  ScheduleFields fields = getSchedule(op).getFields();
+  ScheduleFields fields = getScheduleBeside(op).getFields();
   fields.tileM = kConsumers * kRows;
   fields.tileN = kRows;
   fields.warps = kConsumers * kWarps;
@@ -189,8 +171,8 @@ BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
       all(operands.getAllKeys()), visible(op.getVisibleSets()) {
   bool ofElements = !isSame(2) && !isSame(3);
-  schedule =
-      ofElements && op.getScheduleAttr().getRoles() ? getElementSchedule(op) : getSchedule(op);
+  schedule = ofElements && op.getScheduleAttr().getRoles() ? getElementSchedule(op)
+                                                           : getScheduleBeside(op);
   op.setScheduleAttr(schedule); // as for the programs over query tiles
   rows = schedule.getTileM();
   columns = schedule.getTileN();
@@ -256,7 +238,9 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   Value v = operands.loadRows(op.getV(), at.batch, kvHead, at.keyTile, keys);
   Value dP = gradients.multiplyValues(dO, v);
   ScoreDerivative derivative;
-  Value weights = gradients.buildWeights(products, at, exponents, derivative);
+  Value weights = gradients.buildWeights(
+      products, at, exponents, sums.hasBases(at.batch, at.head, at.queryTile, queries),
+      [&] { return load(QuerySums::Base); }, derivative);
   return gradients.buildFinal(weights, dP, deltas);
 }
 
@@ -467,9 +451,14 @@ void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
     at.head = numbers[1];
     at.queryTile = numbers[2];
     auto load = [&](QuerySums::Kind kind) { return sums.load(kind, at, type, {1, 2}); };
-    sink = arith::MulFOp::create(b, loc, sink, splat(rowType, M_LOG2E));
-    Value weights =
-        arith::SubFOp::create(b, loc, alongRow(sink, columns), load(QuerySums::Exponent));
+    // exp2((sink - base scale) log2 e - exponent)
+    Factor minusScale =
+        ScoreBuilder(b, op, TileAxis::Keys, RowPattern(), /*fullTilesKeep=*/false).getFactor() *
+        -M_LN2;
+    Value weights = math::FmaOp::create(b, loc, load(QuerySums::Base), splat(type, minusScale),
+                                        alongRow(sink, columns));
+    Value exponents = arith::NegFOp::create(b, loc, load(QuerySums::Exponent));
+    weights = math::FmaOp::create(b, loc, weights, splat(type, M_LOG2E), exponents);
     weights = math::Exp2Op::create(b, loc, weights);
     Value gradients = arith::MulFOp::create(b, loc, weights, load(QuerySums::MinusDelta));
     store(addRows(gradients, splat(rowType, 0)), partial, numbers, {1});

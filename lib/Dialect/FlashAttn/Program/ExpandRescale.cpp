@@ -5,7 +5,7 @@
 //
 //===----------------------------------------------------------------------===//
 
-#include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "OnlineSoftmax.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -33,10 +33,9 @@ public:
 private:
   Value reduceLanes(Value of, Value acc, vector::CombiningKind kind);
   Value reduceRows(Value of);
-  Value getFinite(Value base);
-  SmallVector<Value> makeWeights(Value scores, Value base);
-  Value makeFactor(Value base);
-  SmallVector<Value> rescale(Value factor);
+  ExponentBase getBase(Value base);
+  SmallVector<Value> makeWeights(Value shiftedScores, Value negatedBase);
+  SmallVector<Value> rescale(const ExponentBase &base);
   Value makeScoresAgain();
   Value findGrown(Value weights, Value sums);
   void judgeNothing();
@@ -65,32 +64,20 @@ Value WeightsExpander::reduceRows(Value of) {
                                              vector::CombiningKind::MAXNUMF);
 }
 
-/// A6: `base` with 0 for -inf, as -inf - -inf is NaN.
-Value WeightsExpander::getFinite(Value base) {
-  Value unseen = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, base, minusInf(rows));
-  return arith::SelectOp::create(b, loc, unseen, splat(rows, 0), base);
+ExponentBase WeightsExpander::getBase(Value base) {
+  return ExponentBase(b, loc, base, op.getFactor());
 }
 
-/// Weights, their sums and their base.
-SmallVector<Value> WeightsExpander::makeWeights(Value scores, Value base) {
-  // exp2(c s - c base), one FMA and one exp2 an element.
-  Value negated = arith::NegFOp::create(b, loc, op.getFactor());
-  negated = arith::MulFOp::create(b, loc, getFinite(base), broadcast(rows, negated));
-  Value exponents =
-      math::FmaOp::create(b, loc, scores, broadcast(tile, op.getFactor()), alongRow(negated, n));
-  Value weights = math::Exp2Op::create(b, loc, exponents);
+/// Weights, of shifted scores, and their sums.
+SmallVector<Value> WeightsExpander::makeWeights(Value shiftedScores, Value negatedBase) {
+  Value weights = buildWeights(b, loc, shiftedScores, op.getFactor(), negatedBase);
   Value zero = splat(f32Vector({m, lanes}), 0);
-  return {weights, reduceLanes(weights, zero, vector::CombiningKind::ADD), base};
+  return {weights, reduceLanes(weights, zero, vector::CombiningKind::ADD)};
 }
 
-/// What takes rows from the old base to `base`, vector<M>.
-Value WeightsExpander::makeFactor(Value base) {
-  Value difference = arith::SubFOp::create(b, loc, op.getOld(), getFinite(base));
-  return math::Exp2Op::create(
-      b, loc, arith::MulFOp::create(b, loc, difference, broadcast(rows, op.getFactor())));
-}
-
-SmallVector<Value> WeightsExpander::rescale(Value factor) {
+/// What was summed, against `base`.
+SmallVector<Value> WeightsExpander::rescale(const ExponentBase &base) {
+  Value factor = getBase(op.getOld()).getRescale(base);
   return llvm::map_to_vector(op.getValues(), [&](Value value) -> Value {
     auto type = cast<VectorType>(value.getType());
     Value spread = type.getRank() == 1 ? factor : alongRow(factor, type.getDimSize(1));
@@ -99,35 +86,52 @@ SmallVector<Value> WeightsExpander::rescale(Value factor) {
 }
 
 void WeightsExpander::judgeNothing() {
-  Value base = reduceRows(op.getScores());
+  Value max = reduceRows(op.getScores());
+  ExponentBase base = getBase(max);
   // What this takes is hidden by the exponentials behind it.
-  Value factor = makeFactor(base);
-  SmallVector<Value> results = makeWeights(op.getScores(), base);
-  llvm::append_range(results, rescale(factor));
+  SmallVector<Value> rescaled = rescale(base);
+  auto shifted = scf::IfOp::create(
+      b, loc, AnyRowOp::create(b, loc, base.isShifted()),
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, base.shift(op.getScores())); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, op.getScores()); });
+  SmallVector<Value> results = makeWeights(shifted.getResult(0), base.getNegated());
+  results.push_back(max);
+  llvm::append_range(results, rescaled);
   b.replaceOp(op, results);
 }
 
-/// Where a score exceeds the old base by more than the growth. There are two branches, and what
-/// need not wait for what was summed stands between them.
+/// Where a score exceeds the old base by more than the growth, or the old base is one that must be
+/// subtracted from the scores. There are two branches, and what need not wait for what was summed
+/// stands between them.
 void WeightsExpander::judgeByScores() {
   Value largest =
       reduceLanes(op.getScores(), minusInf(f32Vector({m, lanes})), vector::CombiningKind::MAXNUMF);
   Value growth = arith::ConstantOp::create(b, loc, op.getGrowthAttr());
   growth = b.createOrFold<arith::DivFOp>(loc, growth, op.getFactor());
   Value limit = arith::AddFOp::create(b, loc, op.getOld(), broadcast(rows, growth));
-  // -inf beside -inf, a row that has seen nothing, compares false; -inf beside anything, true.
+  // -inf beside anything, a row that has seen nothing and now does, compares true.
   Value grown =
       arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, largest, alongRow(limit, lanes));
+  ExponentBase old = getBase(op.getOld());
+  grown = arith::OrIOp::create(b, loc, grown, alongRow(old.isShifted(), lanes));
   Value any = AnyRowOp::create(b, loc, grown);
   auto moved = scf::IfOp::create(
       b, loc, any,
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, reduceRows(largest)); },
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, op.getOld()); });
-  Value base = moved.getResult(0);
-  SmallVector<Value> results = makeWeights(op.getScores(), base);
+      [&](OpBuilder &, Location) {
+        Value max = reduceRows(largest);
+        ExponentBase base = getBase(max);
+        scf::YieldOp::create(b, loc,
+                             ValueRange{max, base.getNegated(), base.shift(op.getScores())});
+      },
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(b, loc, ValueRange{op.getOld(), old.getUnshifted(), op.getScores()});
+      });
+  Value max = moved.getResult(0);
+  SmallVector<Value> results = makeWeights(moved.getResult(2), moved.getResult(1));
+  results.push_back(max);
   auto rescaled = scf::IfOp::create(
       b, loc, any,
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, rescale(makeFactor(base))); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, rescale(getBase(max))); },
       [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, op.getValues()); });
   llvm::append_range(results, rescaled.getResults());
   b.replaceOp(op, results);
@@ -167,23 +171,26 @@ Value WeightsExpander::findGrown(Value weights, Value sums) {
   return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, largest, toBits(limit));
 }
 
-/// Weights against the old base, and another time where some outgrew it.
+/// Weights against the old base, and another time where some outgrew it, or where it is one that
+/// must be subtracted from the scores.
 void WeightsExpander::judgeByWeights() {
-  SmallVector<Value> made = makeWeights(op.getScores(), op.getOld());
+  ExponentBase old = getBase(op.getOld());
+  SmallVector<Value> made = makeWeights(op.getScores(), old.getUnshifted());
   Value grown = findGrown(made[0], made[1]);
-  Value unseen =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, op.getOld(), minusInf(rows));
   Value any = arith::OrIOp::create(b, loc, AnyRowOp::create(b, loc, grown),
-                                   AnyRowOp::create(b, loc, unseen));
+                                   AnyRowOp::create(b, loc, old.isShifted()));
   auto branch = scf::IfOp::create(
       b, loc, any,
       [&](OpBuilder &, Location) {
-        Value scores = makeScoresAgain(), base = reduceRows(scores);
-        SmallVector<Value> again = makeWeights(scores, base);
-        llvm::append_range(again, rescale(makeFactor(base)));
+        Value scores = makeScoresAgain(), max = reduceRows(scores);
+        ExponentBase base = getBase(max);
+        SmallVector<Value> again = makeWeights(base.shift(scores), base.getNegated());
+        again.push_back(max);
+        llvm::append_range(again, rescale(base));
         scf::YieldOp::create(b, loc, again);
       },
       [&](OpBuilder &, Location) {
+        made.push_back(op.getOld());
         llvm::append_range(made, op.getValues());
         scf::YieldOp::create(b, loc, made);
       });

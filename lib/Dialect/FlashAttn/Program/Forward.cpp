@@ -29,8 +29,8 @@ public:
   ForwardBuilder(AttentionOp op, ScheduleAttr given, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), given(given), schedule(op.getScheduleAttr()),
         operands(b, op), sizes(operands.getSizes()), all(operands.getAllKeys()),
-        visible(op.getVisibleSets()),
-        to{op.getOInit(), op.getLseInit(), op.getLayout(), op.getElementType()} {}
+        visible(op.getVisibleSets()), to{op.getOInit(), op.getLseInit(), op.getLayout(),
+                                         op.getElementType()} {}
 
   ProgramOp build();
 
@@ -211,8 +211,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
       TileLoopOp::create(b, loc, bounds, list, listIndices, /*when=*/Value(), state.values());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
-  RowState inner =
-      RowState::from(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
+  RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
   Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
   // What lies past kv_len is there and must not be read.
   Value below = op.getKvLen() ? keys.keys : Value();
@@ -234,7 +233,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
       operands.loadKeys(op.getV(), at, tile, below, schedule.sumsByProducts(op.getDv()), join);
   inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
-  return RowState::from(loop.getResults());
+  return state.with(loop.getResults());
 }
 
 //===----------------------------------------------------------------------===//
@@ -276,13 +275,12 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
 
   RowState state = loopOverKeys(softmax, scores, at, keys, queries.first, intervals, q);
 
-  auto loadSink = [&]() -> Value {
+  FinishedRows finished = softmax.finish(state, [&]() -> Value {
+    // Several parts of the keys have none of the sink.
+    if (!op.getSinkLogits() || parts)
+      return {};
     return memref::LoadOp::create(b, loc, op.getSinkLogits(), at.head);
-  };
-  // Of several parts of the keys none has the sink.
-  bool hasSink = op.getSinkLogits() && !parts;
-  FinishedRows finished =
-      softmax.finish(state, hasSink ? function_ref<Value()>(loadSink) : function_ref<Value()>());
+  });
   if (!to.type.isF32())
     finished.out = arith::TruncFOp::create(
         b, loc, VectorType::get(cast<VectorType>(finished.out.getType()).getShape(), to.type),

@@ -9,9 +9,74 @@
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 
 #include <cmath>
+#include <limits>
 
 using namespace mlir;
 using namespace mlir::flashattn;
+
+//===----------------------------------------------------------------------===//
+// Bases
+//===----------------------------------------------------------------------===//
+
+ExponentBase::ExponentBase(OpBuilder &b, Location loc, Value base, Value factor)
+    : TileBuilder(b, loc), rows(cast<VectorType>(base.getType())), factor(factor) {
+  constexpr double kLargest = 1 << 20; // of an exponent that one FMA makes
+  Value limit = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(kLargest));
+  limit = b.createOrFold<arith::DivFOp>(loc, limit, factor);
+  shifted = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT,
+                                  math::AbsFOp::create(b, loc, base), broadcast(rows, limit));
+  // A6: -inf - -inf would be NaN.
+  finite =
+      arith::MaxNumFOp::create(b, loc, base, splat(rows, -std::numeric_limits<float>::max()));
+  shifts = arith::SelectOp::create(b, loc, shifted, finite, splat(rows, 0));
+  Value minusFactor = arith::NegFOp::create(b, loc, factor);
+  unshifted = arith::MulFOp::create(b, loc, base, broadcast(rows, minusFactor));
+  negated = arith::SelectOp::create(b, loc, shifted, splat(rows, 0), unshifted);
+}
+
+Value ExponentBase::shift(Value scores) const {
+  int64_t columns = cast<VectorType>(scores.getType()).getDimSize(1);
+  return arith::SubFOp::create(b, loc, scores, alongRow(shifts, columns));
+}
+
+Value mlir::flashattn::buildWeights(OpBuilder &b, Location loc, Value shiftedScores, Value factor,
+                                    Value negated) {
+  TileBuilder tiles(b, loc);
+  auto tile = cast<VectorType>(shiftedScores.getType());
+  // One FMA and one exp2 an element.
+  Value exponents = math::FmaOp::create(b, loc, shiftedScores, tiles.broadcast(tile, factor),
+                                        tiles.alongRow(negated, tile.getDimSize(1)));
+  return math::Exp2Op::create(b, loc, exponents);
+}
+
+Value ExponentBase::getRescale(const ExponentBase &next) const {
+  Value shift = arith::SubFOp::create(b, loc, shifts, next.shifts);
+  Value rest = arith::SubFOp::create(b, loc, next.negated, negated);
+  return math::Exp2Op::create(b, loc,
+                              math::FmaOp::create(b, loc, shift, broadcast(rows, factor), rest));
+}
+
+Value ExponentBase::getLog(const Factor &scale) const {
+  Value ofShift = arith::MulFOp::create(b, loc, shifts, splat(rows, scale));
+  Value rest = arith::MulFOp::create(b, loc, negated, splat(rows, -M_LN2));
+  return arith::SelectOp::create(b, loc, shifted, ofShift, rest);
+}
+
+Value ExponentBase::getRest() const {
+  Value difference = arith::SubFOp::create(b, loc, finite, shifts);
+  return math::FmaOp::create(b, loc, difference, broadcast(rows, factor), negated);
+}
+
+Value ExponentBase::getLogError(Value log, const Factor &scale) const {
+  Value minusLog = arith::NegFOp::create(b, loc, log);
+  Value ofShift = math::FmaOp::create(b, loc, shifts, splat(rows, scale), minusLog);
+  Value rest = math::FmaOp::create(b, loc, negated, splat(rows, -M_LN2), minusLog);
+  return arith::SelectOp::create(b, loc, shifted, ofShift, rest);
+}
+
+//===----------------------------------------------------------------------===//
+// Softmax
+//===----------------------------------------------------------------------===//
 
 OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, int64_t dv,
                              const Factor &factor, bool wantsLse)
@@ -27,54 +92,30 @@ OnlineSoftmax::OnlineSoftmax(OpBuilder &b, Location loc, ScheduleAttr schedule, 
 RowState OnlineSoftmax::begin() const {
   VectorType sumType = lanes == 1 ? f32Vector({m}) : f32Vector({m, lanes});
   return {minusInf(f32Vector({m})), sumsWeights ? splat(sumType, 0) : Value(),
-          splat(f32Vector({m, dv + ones}), 0)};
+          dv ? splat(f32Vector({m, dv + ones}), 0) : Value()};
 }
 
-/// Adds the exponentials of a tile to the row sum. With `lanes` > 1 columns
-/// (g, lane, c) of the tile go to partial sum `lane`, so that threads that share a row
-/// add what they hold and meet only once, at the end.
-Value OnlineSoftmax::sumUp(Value exponentials, Value sum) const {
-  if (lanes == 1)
-    return vector::MultiDimReductionOp::create(
-        b, loc, exponentials, sum, ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
-  constexpr int64_t pair = 2; // adjacent columns that one lane holds
-  Value grouped = vector::ShapeCastOp::create(
-      b, loc, f32Vector({m, n / (lanes * pair), lanes, pair}), exponentials);
-  return vector::MultiDimReductionOp::create(
-      b, loc, grouped, sum, ArrayRef<bool>{false, true, false, true}, vector::CombiningKind::ADD);
-}
-
-/// The step of programs in which sum and output are rescaled at every tile.
-Value OnlineSoftmax::stepAlways(RowState &state, Value scores) const {
-  VectorType rowType = f32Vector({m});
+/// The step of programs in which a row has one lane. The others' has branches, which cost these
+/// more than a subtraction.
+Value OnlineSoftmax::stepInLane(RowState &state, Value scores) const {
   Value max = vector::MultiDimReductionOp::create(
       b, loc, scores, state.max, ArrayRef<bool>{false, true}, vector::CombiningKind::MAXNUMF);
-  // A6: a row that has seen no key yet has max = -inf; exponents are then taken against 0,
-  // since -inf - -inf is NaN.
-  Value unseen = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, max, minusInf(rowType));
-  Value base = arith::SelectOp::create(b, loc, unseen, splat(rowType, 0), max);
-  Value rescale = math::Exp2Op::create(
-      b, loc,
-      arith::MulFOp::create(b, loc, arith::SubFOp::create(b, loc, state.max, base),
-                            splat(rowType, c)));
-  // exp2(c s - c base), one FMA and one exp2 an element.
-  Value negBase = arith::MulFOp::create(b, loc, base, splat(rowType, -c));
-  Value exponent =
-      math::FmaOp::create(b, loc, scores, splat(f32Vector({m, n}), c), alongRow(negBase, n));
-  Value p = math::Exp2Op::create(b, loc, exponent);
-  Value sumScale = lanes == 1 ? rescale : alongRow(rescale, lanes);
-  state.sum = sumUp(p, arith::MulFOp::create(b, loc, state.sum, sumScale));
-  state.out = arith::MulFOp::create(b, loc, state.out, alongRow(rescale, dv));
+  ExponentBase old(b, loc, state.max, scalar(c)), base(b, loc, max, scalar(c));
+  Value rescale = old.getRescale(base);
+  Value p = buildWeights(b, loc, base.shift(scores), scalar(c), base.getNegated());
+  state.sum = vector::MultiDimReductionOp::create(
+      b, loc, p, arith::MulFOp::create(b, loc, state.sum, rescale), ArrayRef<bool>{false, true},
+      vector::CombiningKind::ADD);
+  if (state.out)
+    state.out = arith::MulFOp::create(b, loc, state.out, alongRow(rescale, dv));
   state.max = max;
   return p;
 }
 
-/// The step of programs that rescale where a base has moved.
-Value OnlineSoftmax::stepWhereMoved(RowState &state, Value scores, ValueRange factors,
-                                    function_ref<Value(ValueRange)> multiply) const {
-  SmallVector<Value> summed = {state.out};
-  if (sumsWeights)
-    summed.insert(summed.begin(), state.sum);
+/// The step of programs whose rows are several lanes'.
+Value OnlineSoftmax::stepInLanes(RowState &state, Value scores, ValueRange factors,
+                                 function_ref<Value(ValueRange)> multiply) const {
+  SmallVector<Value> summed(llvm::drop_begin(state.values()));
   auto weights = WeightsOp::create(b, loc, scores, state.max, scalar(c), growth, lanes, summed);
   if (!factors.empty()) {
     OpBuilder::InsertionGuard guard(b);
@@ -85,15 +126,15 @@ Value OnlineSoftmax::stepWhereMoved(RowState &state, Value scores, ValueRange fa
   }
   if (sumsWeights)
     state.sum = arith::AddFOp::create(b, loc, weights.getRescaled().front(), weights.getSums());
-  state.out = weights.getRescaled().back();
+  if (state.out)
+    state.out = weights.getRescaled().back();
   state.max = weights.getBase();
   return weights.getWeights();
 }
 
 Value OnlineSoftmax::step(RowState &state, Value scores, ValueRange factors,
                           function_ref<Value(ValueRange)> multiply) const {
-  Value p = schedule.getRoles() ? stepWhereMoved(state, scores, factors, multiply)
-                                : stepAlways(state, scores);
+  Value p = lanes > 1 ? stepInLanes(state, scores, factors, multiply) : stepInLane(state, scores);
   if (schedule.getDotType() != b.getF32Type())
     p = arith::TruncFOp::create(b, loc, VectorType::get({m, n}, schedule.getDotType()), p);
   return p;
@@ -109,25 +150,31 @@ Value OnlineSoftmax::getProductSum(Value out) const {
   return arith::MulFOp::create(b, loc, sum, splat(f32Vector({m}), 1.0 / ones));
 }
 
-/// A5: updates the row's sums; returns the factor of its output, vector<M>, and leaves in
-/// `state.max` the base of the exponents, times c.
-Value OnlineSoftmax::joinSink(RowState &state, MutableArrayRef<Value> sums, Value logit) const {
+/// A5: adds the sink to the row's `sums`, and says in `rows` against what they are then. Returns
+/// the factor of the row's output, vector<M>.
+Value OnlineSoftmax::joinSink(FinishedRows &rows, MutableArrayRef<Value> sums, Value logit) const {
   VectorType rowType = f32Vector({m});
-  Value log2e = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(M_LOG2E));
-  logit = arith::MulFOp::create(b, loc, logit, log2e);
-  Value sink = vector::BroadcastOp::create(b, loc, rowType, logit);
-  Value max = arith::MulFOp::create(b, loc, state.max, splat(rowType, c));
-  Value both = arith::MaxNumFOp::create(b, loc, max, sink);
-  // A6: neither keys nor a sink; -inf - -inf would be NaN.
-  Value none = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, both, minusInf(rowType));
-  Value base = arith::SelectOp::create(b, loc, none, splat(rowType, 0), both);
-  auto exponential = [&](Value x) -> Value {
-    return math::Exp2Op::create(b, loc, arith::SubFOp::create(b, loc, x, base));
-  };
-  Value rescale = exponential(max), added = exponential(sink);
+  Value zero = splat(rowType, 0), inf = splat(rowType, INFINITY);
+  rows.sink = vector::BroadcastOp::create(b, loc, rowType, logit);
+  ExponentBase base(b, loc, rows.base, scalar(c));
+  // How far the keys' largest score is above the sink, first as natural logarithms.
+  Value log = base.getLog(c * M_LN2), above = arith::SubFOp::create(b, loc, log, rows.sink);
+  above = arith::AddFOp::create(b, loc, above, base.getLogError(log, c * M_LN2));
+  above = arith::MulFOp::create(b, loc, above, splat(rowType, M_LOG2E));
+  // A6: rows without a key have a sum of 0, and a sink of -inf adds nothing to any.
+  Value empty =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, rows.base, minusInf(rowType));
+  Value none =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, rows.sink, minusInf(rowType));
+  above = arith::SelectOp::create(b, loc, empty, minusInf(rowType), above);
+  above = arith::SelectOp::create(b, loc, none, inf, above);
+  rows.above = above;
+  rows.isSink = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, above, zero);
+  Value rescale = math::Exp2Op::create(b, loc, arith::MinimumFOp::create(b, loc, above, zero));
+  Value below = arith::MinimumFOp::create(b, loc, arith::NegFOp::create(b, loc, above), zero);
+  Value added = math::Exp2Op::create(b, loc, below);
   for (Value &sum : sums)
-    sum = arith::AddFOp::create(b, loc, arith::MulFOp::create(b, loc, sum, rescale), added);
-  state.max = base;
+    sum = math::FmaOp::create(b, loc, sum, rescale, added);
   return rescale;
 }
 
@@ -146,26 +193,49 @@ FinishedRows OnlineSoftmax::finish(RowState state, function_ref<Value()> loadSin
                                    b, loc, state.sum, splat(rowType, 0),
                                    ArrayRef<bool>{false, true}, vector::CombiningKind::ADD)
                              : state.sum);
+  FinishedRows rows;
+  rows.base = state.max;
   Value sinkRescale;
-  if (loadSink)
-    sinkRescale = joinSink(state, sums, loadSink());
+  if (Value logit = loadSink())
+    sinkRescale = joinSink(rows, sums, logit);
   Value zero = splat(rowType, 0);
-  Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sums.front(), zero);
+  rows.sum = sums.back();
+  rows.isEmpty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, sums.front(), zero);
   Value inverse = arith::DivFOp::create(b, loc, splat(rowType, 1), sums.front());
-  inverse = arith::SelectOp::create(b, loc, empty, zero, inverse);
+  inverse = arith::SelectOp::create(b, loc, rows.isEmpty, zero, inverse);
   if (sinkRescale)
     inverse = arith::MulFOp::create(b, loc, inverse, sinkRescale);
-  out = arith::MulFOp::create(b, loc, out, alongRow(inverse, dv));
-  return {out, state.max, sums.back(), empty, /*hasSink=*/sinkRescale != nullptr};
+  if (out)
+    rows.out = arith::MulFOp::create(b, loc, out, alongRow(inverse, dv));
+  return rows;
 }
 
-/// lse = ln 2 (c base + log2 sum)
-Value OnlineSoftmax::logSumExp(const FinishedRows &rows) const {
+/// lse = c ln 2 base + ln 2 log2 sum
+std::pair<Value, Value> OnlineSoftmax::logSumExpParts(const FinishedRows &rows) const {
   VectorType rowType = f32Vector({m});
+  ExponentBase base(b, loc, rows.base, scalar(c));
+  Value high = base.getLog(c * M_LN2), low = base.getLogError(high, c * M_LN2);
+  low = math::FmaOp::create(b, loc, math::Log2Op::create(b, loc, rows.sum), splat(rowType, M_LN2),
+                            low);
+  return {arith::SelectOp::create(b, loc, rows.isEmpty, minusInf(rowType), high),
+          arith::SelectOp::create(b, loc, rows.isEmpty, splat(rowType, 0), low)};
+}
+
+Value OnlineSoftmax::logSumExp(const FinishedRows &rows) const {
+  auto [high, low] = logSumExpParts(rows);
+  Value value = arith::AddFOp::create(b, loc, high, low);
+  if (!rows.sink)
+    return value;
   Value log = math::Log2Op::create(b, loc, rows.sum);
-  Value value = rows.hasSink
-                    ? arith::AddFOp::create(b, loc, rows.base, log).getResult()
-                    : math::FmaOp::create(b, loc, rows.base, splat(rowType, c), log).getResult();
-  value = arith::MulFOp::create(b, loc, value, splat(rowType, M_LN2));
-  return arith::SelectOp::create(b, loc, rows.isEmpty, minusInf(rowType), value);
+  Value ofSink = math::FmaOp::create(b, loc, log, splat(f32Vector({m}), M_LN2), rows.sink);
+  return arith::SelectOp::create(b, loc, rows.isSink, ofSink, value);
+}
+
+Value OnlineSoftmax::logSumAgainstMax(const FinishedRows &rows) const {
+  Value log = math::Log2Op::create(b, loc, rows.sum);
+  log = arith::SubFOp::create(b, loc, log, ExponentBase(b, loc, rows.base, scalar(c)).getRest());
+  if (!rows.sink)
+    return log;
+  Value ofSink = arith::SubFOp::create(b, loc, log, rows.above);
+  return arith::SelectOp::create(b, loc, rows.isSink, ofSink, log);
 }

@@ -1,6 +1,7 @@
 //===- ScoreGradients.cpp --------------------------------------------------===//
 
 #include "ScoreGradients.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
@@ -35,14 +36,15 @@ Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> s
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
                      bool negates, Value zeroed, FindFirst findFirst)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
-      batches(operands.getSizes().batches), adding(adding), negates(negates) {
+      batches(operands.getSizes().batches), adding(adding), negates(negates),
+      isF32(op.getElementType().isF32()) {
   const Sizes &sizes = operands.getSizes();
   whole = 1;
   for (int64_t rows : {schedule.getTileM(), schedule.getTileN(), schedule.forWideSteps().getTileN(),
                        schedule.forQueryTiles().getTileM()})
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
-  buffer = allocateF32(b, loc, {mul(sizes.batches, 2), sizes.heads, rows});
+  buffer = allocateF32(b, loc, {mul(sizes.batches, 4), sizes.heads, rows});
   split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
     gradients = allocateF32(
@@ -118,9 +120,10 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   delta = arith::SelectOp::create(b, loc, exists, delta, splat(rowType, 0));
   if (negates)
     delta = arith::NegFOp::create(b, loc, delta);
-  for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
-    StoreTileOp::create(b, loc, value, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
-                        /*shape=*/nullptr, ArrayRef<bool>{true});
+  for (auto [kind, value] :
+       {std::pair(Exponent, exponent), {Delta, delta}, {Base, splat(rowType, 0)}})
+    store(kind, value, at);
+  storeFlag(at, arith::AndIOp::create(b, loc, exists, isLarge(lse)));
   if (order) {
     storeOrder(at, findFirst);
     auto first = scf::IfOp::create(
@@ -139,6 +142,55 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   auto guarded = scf::IfOp::create(b, loc, less(number, tiles), /*withElseRegion=*/false);
   b.setInsertionPointToStart(guarded.thenBlock());
   storeZeros(zeroed, {at.batch, number, index(0)});
+}
+
+void QuerySums::store(Kind kind, Value rows, const ScorePlace &at) const {
+  StoreTileOp::create(b, loc, rows, buffer, indicesOf(kind, at), ArrayRef<int64_t>{2},
+                      /*shape=*/nullptr, ArrayRef<bool>{true});
+}
+
+Value QuerySums::isLarge(Value lse) const {
+  // Half a unit in the last place of these is as much as f32 gradients have to spare, or 1 in 2^14.
+  const double largest = isF32 ? 32 : 1024;
+  auto type = cast<VectorType>(lse.getType());
+  Value size = math::AbsFOp::create(b, loc, lse),
+        inf = arith::NegFOp::create(b, loc, minusInf(type));
+  Value far = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT, size, splat(type, largest));
+  Value finite = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT, size, inf);
+  return arith::AndIOp::create(b, loc, far, finite);
+}
+
+/// Whether any row is `large`. Threads may know different rows: all have written that none is
+/// before the first writes that one is.
+void QuerySums::storeFlag(const ScorePlace &at, Value large) const {
+  auto store = [&](double flag) {
+    Value value = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(flag));
+    memref::StoreOp::create(b, loc, value, buffer,
+                            ValueRange{flagIndex(at.batch), at.head, at.queryTile});
+  };
+  store(0);
+  if (schedule.getLanes() > 1)
+    gpu::BarrierOp::create(b, loc);
+  auto any = scf::IfOp::create(b, loc, AnyRowOp::create(b, loc, large), /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(any.thenBlock());
+  store(1);
+}
+
+Value QuerySums::hasBases(Value batch, Value head, Value tile, int64_t count) const {
+  // Programs whose tiles have rows of several heads do not ask which of them have any.
+  int64_t rows = schedule.getTileM();
+  Value first = div(mul(tile, count), index(rows)), found;
+  int64_t tiles = count % rows == 0 ? count / rows : rows % count == 0 ? 1 : (count - 1) / rows + 2;
+  Value last = sub(div(this->rows, index(rows)), index(1));
+  for (int64_t i = 0; i < tiles; ++i) {
+    Value number = i == 0 ? first : min(add(first, index(i)), last);
+    Value flag = memref::LoadOp::create(b, loc, buffer, ValueRange{flagIndex(batch), head, number});
+    Value zero = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(0));
+    flag = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, flag, zero);
+    found = found ? arith::OrIOp::create(b, loc, found, flag).getResult() : flag;
+  }
+  return found;
 }
 
 /// A tile of zeros; `indices` as those of `flashattn.store_tile`.
@@ -182,7 +234,7 @@ Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoin
 }
 
 Value QuerySums::toKind(Kind kind, Value kept) const {
-  bool isAsKept = kind == Exponent || (kind == MinusDelta) == negates;
+  bool isAsKept = kind == Exponent || kind == Base || (kind == MinusDelta) == negates;
   return isAsKept ? kept : arith::NegFOp::create(b, loc, kept).getResult();
 }
 
@@ -196,12 +248,37 @@ Value ScoreGradientBuilder::spread(Value sums, VectorType tile) const {
 }
 
 Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, Value exponents,
+                                         Value hasBases, function_ref<Value()> loadBases,
                                          ScoreDerivative &derivative) const {
   auto type = cast<VectorType>(products.getType());
   Value shaped = scores.shape(products, at, &derivative);
-  // P = exp2(c s - lse log2 e), one FMA and one exp2 an element.
-  Value exponent = arith::NegFOp::create(b, loc, exponents);
-  exponent = math::FmaOp::create(b, loc, shaped, splat(type, factor), spread(exponent, type));
+  // What scores far from 0 are off by, where they are made in another order here than where the
+  // base is from, must not make weights of more than 1.
+  auto buildBased = [&] {
+    Value x = arith::SubFOp::create(b, loc, shaped, spread(loadBases(), type));
+    Value minus = arith::NegFOp::create(b, loc, exponents);
+    x = math::FmaOp::create(b, loc, x, splat(type, factor), spread(minus, type));
+    return arith::MinimumFOp::create(b, loc, x, splat(type, 0)).getResult();
+  };
+  if (!branches)
+    return math::Exp2Op::create(b, loc, buildBased());
+  // P = exp2(c s - lse log2 e), one FMA and one exp2 an element, to which the exponents with bases
+  // are brought back.
+  auto based = scf::IfOp::create(
+      b, loc, hasBases,
+      [&](OpBuilder &, Location) {
+        Value one = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(1));
+        Value inverse = b.createOrFold<arith::DivFOp>(loc, one, scalar(factor));
+        Value x = arith::MulFOp::create(b, loc, buildBased(), broadcast(type, inverse));
+        Value none = splat(cast<VectorType>(exponents.getType()), 0);
+        scf::YieldOp::create(b, loc, ValueRange{x, none});
+      },
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(b, loc, ValueRange{shaped, exponents});
+      });
+  Value exponent = arith::NegFOp::create(b, loc, based.getResult(1));
+  exponent =
+      math::FmaOp::create(b, loc, based.getResult(0), splat(type, factor), spread(exponent, type));
   return math::Exp2Op::create(b, loc, exponent);
 }
 

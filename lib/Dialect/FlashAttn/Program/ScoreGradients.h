@@ -28,14 +28,21 @@ public:
             bool negates, Value zeroed, FindFirst findFirst);
   void free() const;
 
-  /// What is loaded, however deltas are kept.
-  enum Kind { Exponent, Delta, MinusDelta };
+  /// What is loaded, however deltas are kept. A weight is exp2(c (s - Base) - Exponent).
+  enum Kind { Exponent, Delta, MinusDelta, Base };
   /// Of the rows of a query tile, vector<M>.
   Value loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const;
   /// A tile or rows, `type`, along `dims` of [batch, head, query], -1 for what is the same
   /// throughout; on these `at` counts tiles. Of tiles larger than the schedule's, what lies past
   /// the last query may be 0.
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
+  /// Whether any of the `count` queries of tile `tile`, of as many, may have a base other than 0:
+  /// i1, the same for all threads.
+  Value hasBases(Value batch, Value head, Value tile, int64_t count) const;
+  /// Of the rows of tile `at.queryTile`, vector<M>, which are in whole tiles.
+  void store(Kind kind, Value rows, const ScorePlace &at) const;
+  /// Where an f32 log-sum-exp, vector<M>, is so far from 0 that weights would lack precision.
+  Value isLarge(Value lse) const;
   /// memref<B x Hq x N x D x f32>, N queries in whole tiles: what programs add dq to.
   Value getQueryGradients() const { return gradients; }
   /// memref<B x Hq x T x i32>: who adds to each of their tiles of the schedule's columns, as of
@@ -54,22 +61,37 @@ private:
   void storeOrder(const ScorePlace &at, FindFirst findFirst) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
   Value batchOf(Kind kind, Value batch) const {
-    return kind != Exponent ? add(batch, batches) : batch;
+    if (kind == Exponent)
+      return batch;
+    return add(batch, kind == Base ? mul(batches, 2) : batches);
   }
+  Value flagIndex(Value batch) const { return add(batch, mul(batches, 3)); }
+  void storeFlag(const ScorePlace &at, Value large) const;
   /// As `kind` says, of what is kept.
   Value toKind(Kind kind, Value kept) const;
 
   ScheduleAttr schedule;
   Value batches, rows; ///< of the batches, and N
-  /// memref<2B x Hq x N x f32>: the exponents of all batches, and their deltas. N are the queries
+  /// memref<4B x Hq x N x f32>: the exponents of all batches, their deltas, their bases, and at the
+  /// number of each tile of the schedule's rows whether it has rows with a base. N are the queries
   /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer,
       split; ///< `split`: with heads as the operands of programs over query tiles have them
   Value gradients, order, told;
   Adding adding;
-  bool negates;
+  bool negates, isF32;
   int64_t whole; ///< queries of which N is a multiple
 };
+
+/// The schedule of programs beside those of `op`, with tiles as large as theirs or less: without
+/// roles, and with room for two tiles of factors.
+ScheduleAttr getScheduleBeside(AttentionBackwardOp op);
+
+/// B1: in programs of their own, finds the sums of weights again of rows whose log-sum-exp has no
+/// room for them, and has `sums` take weights against the largest score of such a row. A row whose
+/// log-sum-exp is not that of its keys, but for rounding, stays as it is.
+void buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
+                    const QuerySums &sums);
 
 /// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.
 class ScoreGradientBuilder : public TileBuilder {
@@ -79,6 +101,7 @@ public:
                        bool fullTilesKeep = false, RowPattern pattern = {}, bool isExact = false)
       : TileBuilder(b, op.getLoc()), scores(b, op, columns, pattern, fullTilesKeep, isExact),
         factor(scores.getFactor()), dotType(op.getScheduleAttr().getDotType()),
+        branches(op.getScheduleAttr().getLanes() > 1),
         fullTilesHide(op.getKeep() && !fullTilesKeep),
         hidesPairs(op.getScheduleAttr().getRoles() &&
                    classifyMask(op.getVisibleSets()).shape != MaskShape::Full) {}
@@ -87,10 +110,10 @@ public:
   Value multiply(Value q, Value k) const { return scores.multiply(q, k); }
   /// dP, of d_o and v; dP - delta where its sums begin with `minusDeltas`, as QuerySums gives them.
   Value multiplyValues(Value dO, Value v, Value minusDeltas = {}) const;
-  /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them. `derivative` is set
-  /// to the scores'.
-  Value buildWeights(Value products, const ScorePlace &at, Value exponents,
-                     ScoreDerivative &derivative) const;
+  /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them, and so what
+  /// `loadBases` does, which is asked for where `hasBases`. `derivative` is set to the scores'.
+  Value buildWeights(Value products, const ScorePlace &at, Value exponents, Value hasBases,
+                     function_ref<Value()> loadBases, ScoreDerivative &derivative) const;
   /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products'
   /// type: then they need half the registers. `deltas` as QuerySums gives them, null where `dP` is
   /// less by them already.
@@ -117,6 +140,7 @@ private:
   ScoreBuilder scores;
   Factor factor;
   FloatType dotType;
+  bool branches;      ///< a branch costs less than an operation for each element
   bool fullTilesHide; ///< some pairs
   /// Two elements at once, where they have 16 bits. Without a mask only a sequence's last tile
   /// hides any, and the loop over all others then suffers from what ptxas makes of it: gradients

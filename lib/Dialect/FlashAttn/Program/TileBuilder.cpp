@@ -51,9 +51,11 @@ Value TileBuilder::minusInf(VectorType type) const {
 }
 
 Value TileBuilder::alongRow(Value row, int64_t columns) const {
-  int64_t rows = cast<VectorType>(row.getType()).getDimSize(0);
-  Value column = vector::ShapeCastOp::create(b, loc, f32Vector({rows, 1}), row);
-  return vector::BroadcastOp::create(b, loc, f32Vector({rows, columns}), column);
+  auto type = cast<VectorType>(row.getType());
+  int64_t rows = type.getDimSize(0);
+  Type element = type.getElementType();
+  Value column = vector::ShapeCastOp::create(b, loc, VectorType::get({rows, 1}, element), row);
+  return vector::BroadcastOp::create(b, loc, VectorType::get({rows, columns}, element), column);
 }
 
 Value TileBuilder::isBelow(Value end, int64_t rows) const {

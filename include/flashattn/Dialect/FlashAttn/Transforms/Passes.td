@@ -50,7 +50,8 @@ def Tile : Pass<"flashattn-tile"> {
   }];
   let dependentDialects = [
     "::mlir::affine::AffineDialect", "::mlir::arith::ArithDialect",
-    "::mlir::flashattn::FlashAttnDialect", "::mlir::math::MathDialect",
+    "::mlir::flashattn::FlashAttnDialect", "::mlir::gpu::GPUDialect",
+    "::mlir::math::MathDialect",
     "::mlir::memref::MemRefDialect", "::mlir::scf::SCFDialect", "::mlir::vector::VectorDialect"];
 }
 
