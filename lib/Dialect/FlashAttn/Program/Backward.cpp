@@ -449,10 +449,10 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, operands, point),
           deltas = sums.loadRows(QuerySums::Delta, operands, point);
+    Value hasBases = sums.hasBases(batch, head, queryTile, rows);
     // A tile with rows of several heads does not ask whether one of them has any.
-    Value hasBases = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
-    if (schedule.getPack() == 1)
-      hasBases = sums.hasBases(batch, head, queryTile, rows);
+    if (hasBases && schedule.getPack() > 1)
+      hasBases = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
     TileLoopOp loop =
         createLoop(keyLists, intervals, place, /*when=*/Value(), dq, /*rounds=*/Value());
     OpBuilder::InsertionGuard inLoop(b);

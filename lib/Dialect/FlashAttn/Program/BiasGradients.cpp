@@ -451,14 +451,20 @@ void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
     at.head = numbers[1];
     at.queryTile = numbers[2];
     auto load = [&](QuerySums::Kind kind) { return sums.load(kind, at, type, {1, 2}); };
-    // exp2((sink - base scale) log2 e - exponent)
-    Factor minusScale =
-        ScoreBuilder(b, op, TileAxis::Keys, RowPattern(), /*fullTilesKeep=*/false).getFactor() *
-        -M_LN2;
-    Value weights = math::FmaOp::create(b, loc, load(QuerySums::Base), splat(type, minusScale),
+    Value weights, exponents = load(QuerySums::Exponent);
+    if (sums.mayHaveBases()) {
+      // exp2((sink - base scale) log2 e - exponent)
+      Factor scale =
+          ScoreBuilder(b, op, TileAxis::Keys, RowPattern(), /*fullTilesKeep=*/false).getFactor() *
+          M_LN2;
+      Value above = math::FmaOp::create(b, loc, load(QuerySums::Base), splat(type, -scale),
                                         alongRow(sink, columns));
-    Value exponents = arith::NegFOp::create(b, loc, load(QuerySums::Exponent));
-    weights = math::FmaOp::create(b, loc, weights, splat(type, M_LOG2E), exponents);
+      weights = math::FmaOp::create(b, loc, above, splat(type, M_LOG2E),
+                                    arith::NegFOp::create(b, loc, exponents));
+    } else {
+      sink = arith::MulFOp::create(b, loc, sink, splat(rowType, M_LOG2E));
+      weights = arith::SubFOp::create(b, loc, alongRow(sink, columns), exponents);
+    }
     weights = math::Exp2Op::create(b, loc, weights);
     Value gradients = arith::MulFOp::create(b, loc, weights, load(QuerySums::MinusDelta));
     store(addRows(gradients, splat(rowType, 0)), partial, numbers, {1});

@@ -156,6 +156,8 @@ ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
 
 void mlir::flashattn::buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
                                      const QuerySums &sums) {
+  if (!sums.mayHaveBases())
+    return;
   ScheduleAttr own = op.getScheduleAttr();
   op.setScheduleAttr(getScheduleBeside(op));
   LargeRowBuilder(b, op, operands, sums).build();

@@ -44,7 +44,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
                        schedule.forQueryTiles().getTileM()})
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
-  buffer = allocateF32(b, loc, {mul(sizes.batches, 4), sizes.heads, rows});
+  buffer = allocateF32(b, loc, {mul(sizes.batches, mayHaveBases() ? 4 : 2), sizes.heads, rows});
   split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
     gradients = allocateF32(
@@ -120,10 +120,12 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   delta = arith::SelectOp::create(b, loc, exists, delta, splat(rowType, 0));
   if (negates)
     delta = arith::NegFOp::create(b, loc, delta);
-  for (auto [kind, value] :
-       {std::pair(Exponent, exponent), {Delta, delta}, {Base, splat(rowType, 0)}})
+  for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     store(kind, value, at);
-  storeFlag(at, arith::AndIOp::create(b, loc, exists, isLarge(lse)));
+  if (mayHaveBases()) {
+    store(Base, splat(rowType, 0), at);
+    storeFlag(at, arith::AndIOp::create(b, loc, exists, isLarge(lse)));
+  }
   if (order) {
     storeOrder(at, findFirst);
     auto first = scf::IfOp::create(
@@ -178,7 +180,8 @@ void QuerySums::storeFlag(const ScorePlace &at, Value large) const {
 }
 
 Value QuerySums::hasBases(Value batch, Value head, Value tile, int64_t count) const {
-  // Programs whose tiles have rows of several heads do not ask which of them have any.
+  if (!mayHaveBases())
+    return {};
   int64_t rows = schedule.getTileM();
   Value first = div(mul(tile, count), index(rows)), found;
   int64_t tiles = count % rows == 0 ? count / rows : rows % count == 0 ? 1 : (count - 1) / rows + 2;
@@ -260,10 +263,17 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, V
     x = math::FmaOp::create(b, loc, x, splat(type, factor), spread(minus, type));
     return arith::MinimumFOp::create(b, loc, x, splat(type, 0)).getResult();
   };
-  if (!branches)
+  if (hasBases && !branches)
     return math::Exp2Op::create(b, loc, buildBased());
-  // P = exp2(c s - lse log2 e), one FMA and one exp2 an element, to which the exponents with bases
-  // are brought back.
+  // P = exp2(c s - lse log2 e), one FMA and one exp2 an element.
+  auto buildPlain = [&](Value x, Value exponents) -> Value {
+    Value exponent = arith::NegFOp::create(b, loc, exponents);
+    exponent = math::FmaOp::create(b, loc, x, splat(type, factor), spread(exponent, type));
+    return math::Exp2Op::create(b, loc, exponent);
+  };
+  if (!hasBases)
+    return buildPlain(shaped, exponents);
+  // Exponents with bases are brought back to the scores that these would be of.
   auto based = scf::IfOp::create(
       b, loc, hasBases,
       [&](OpBuilder &, Location) {
@@ -276,10 +286,7 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, V
       [&](OpBuilder &, Location) {
         scf::YieldOp::create(b, loc, ValueRange{shaped, exponents});
       });
-  Value exponent = arith::NegFOp::create(b, loc, based.getResult(1));
-  exponent =
-      math::FmaOp::create(b, loc, based.getResult(0), splat(type, factor), spread(exponent, type));
-  return math::Exp2Op::create(b, loc, exponent);
+  return buildPlain(based.getResult(0), based.getResult(1));
 }
 
 /// B7: a hidden pair, whose weight is 0, adds nothing, whatever it would be multiplied with: of a

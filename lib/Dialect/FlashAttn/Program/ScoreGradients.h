@@ -36,8 +36,10 @@ public:
   /// throughout; on these `at` counts tiles. Of tiles larger than the schedule's, what lies past
   /// the last query may be 0.
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
-  /// Whether any of the `count` queries of tile `tile`, of as many, may have a base other than 0:
-  /// i1, the same for all threads.
+  /// Whether rows may have a base other than 0. Loops of warpgroups have no registers for it.
+  bool mayHaveBases() const { return !schedule.getRoles(); }
+  /// Whether any of the `count` queries of tile `tile`, of as many, may have one: i1, the same for
+  /// all threads; null where none may.
   Value hasBases(Value batch, Value head, Value tile, int64_t count) const;
   /// Of the rows of tile `at.queryTile`, vector<M>, which are in whole tiles.
   void store(Kind kind, Value rows, const ScorePlace &at) const;
@@ -111,7 +113,8 @@ public:
   /// dP, of d_o and v; dP - delta where its sums begin with `minusDeltas`, as QuerySums gives them.
   Value multiplyValues(Value dO, Value v, Value minusDeltas = {}) const;
   /// P, f32, inside of a loop over tiles; `exponents` as QuerySums gives them, and so what
-  /// `loadBases` does, which is asked for where `hasBases`. `derivative` is set to the scores'.
+  /// `loadBases` does, which is asked for where `hasBases` (null: nowhere). `derivative` is set to
+  /// the scores'.
   Value buildWeights(Value products, const ScorePlace &at, Value exponents, Value hasBases,
                      function_ref<Value()> loadBases, ScoreDerivative &derivative) const;
   /// The gradient of the final scores, f32: what a bias has. `weights` may be of the products'
