@@ -48,12 +48,21 @@ void flashattn::prepareTranslation(ModuleOp lowered) {
   dropPromises(lowered);
 }
 
+/// A function that is looked up by its name: what else of the module has it gets another one.
+static llvm::Function *createFunction(llvm::Module &code, llvm::FunctionType *type,
+                                      const llvm::Twine &name) {
+  std::string wanted = name.str();
+  if (llvm::GlobalValue *taken = code.getNamedValue(wanted))
+    taken->setName(wanted + ".hidden");
+  return llvm::Function::Create(type, llvm::Function::ExternalLinkage, wanted, code);
+}
+
 llvm::Function *flashattn::addEntry(llvm::Module &code, StringRef name) {
   llvm::Function *callee = code.getFunction((kCInterfacePrefix + name).str());
   llvm::IRBuilder<> builder(code.getContext());
-  auto *entry = llvm::Function::Create(
-      llvm::FunctionType::get(builder.getVoidTy(), builder.getPtrTy(), /*isVarArg=*/false),
-      llvm::Function::ExternalLinkage, name + ".entry", code);
+  llvm::Function *entry = createFunction(
+      code, llvm::FunctionType::get(builder.getVoidTy(), builder.getPtrTy(), /*isVarArg=*/false),
+      name + ".entry");
   builder.SetInsertPoint(llvm::BasicBlock::Create(code.getContext(), "", entry));
   auto getAddress = [&](unsigned i) {
     llvm::Value *place = builder.CreateConstGEP1_64(builder.getPtrTy(), entry->getArg(0), i);
@@ -103,9 +112,8 @@ static llvm::Function *addCaller(llvm::Module &code, StringRef name, StringRef l
     elements.push_back(element);
   llvm::sort(elements, [](auto &a, auto &b) { return a.Priority < b.Priority; });
   llvm::IRBuilder<> builder(code.getContext());
-  auto *caller =
-      llvm::Function::Create(llvm::FunctionType::get(builder.getVoidTy(), /*isVarArg=*/false),
-                             llvm::Function::ExternalLinkage, name, code);
+  llvm::Function *caller =
+      createFunction(code, llvm::FunctionType::get(builder.getVoidTy(), /*isVarArg=*/false), name);
   builder.SetInsertPoint(llvm::BasicBlock::Create(code.getContext(), "", caller));
   for (auto &element : elements)
     builder.CreateCall(element.Func);

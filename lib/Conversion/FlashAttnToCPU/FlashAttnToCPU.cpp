@@ -109,8 +109,11 @@ struct ConvertFlashAttnToCPUPass
   }
 
   void runOnOperation() override {
-    SymbolTable symbols(getOperation());
-    getOperation().walk([&](CountSplitsOp op) { countSplits(op, symbols); });
+    SymbolTableCollection tables;
+    auto getSymbols = [&](Operation *op) -> SymbolTable & {
+      return tables.getSymbolTable(SymbolTable::getNearestSymbolTable(op));
+    };
+    getOperation().walk([&](CountSplitsOp op) { countSplits(op, getSymbols(op)); });
     IRRewriter rewriter(&getContext());
     WalkResult walk = getOperation().walk([&](LoadTileOp op) {
       if (op.getOnes() || !op.getCuts().empty()) {
@@ -127,8 +130,8 @@ struct ConvertFlashAttnToCPUPass
     SmallVector<ProgramOp> programs;
     getOperation().walk([&](ProgramOp program) { programs.push_back(program); });
     for (ProgramOp program : programs)
-      if (failed(program.getScheduleAttr() ? convert(program, symbols)
-                                           : runInParallel(program, symbols)))
+      if (failed(program.getScheduleAttr() ? convert(program, getSymbols(program))
+                                           : runInParallel(program, getSymbols(program))))
         return signalPassFailure();
   }
 };

@@ -268,7 +268,9 @@ LogicalResult Converter::run() {
 namespace {
 struct ConvertGPUToModelPass : flashattn::impl::ConvertGPUToModelBase<ConvertGPUToModelPass> {
   void runOnOperation() override {
-    if (failed(Converter(getOperation()).run()))
+    WalkResult result =
+        getOperation()->walk([](ModuleOp module) { return WalkResult(Converter(module).run()); });
+    if (result.wasInterrupted())
       signalPassFailure();
   }
 };
