@@ -3,6 +3,7 @@
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Analysis/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/AffineExpr.h"
@@ -64,7 +65,7 @@ struct PrintMaskTiles : flashattn::impl::PrintMaskTilesBase<PrintMaskTiles> {
                                 std::pair(&nq, "nq"), std::pair(&nk, "nk")}) {
       bool given = option->hasValue() || *option != 0;
       if (given && *option < 1) {
-        getOperation()->emitError()
+        emitOptionError(getOperation())
             << "expected option '" << name << "' of at least 1 but got " << option->getValue();
         return signalPassFailure();
       }

@@ -2,6 +2,7 @@
 
 #include "flashattn/Pipelines/Compile.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Target/Tuned.h"
 #include "mlir/Dialect/Bufferization/IR/Bufferization.h"
@@ -130,7 +131,7 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
   int64_t vectorWidth = options.vectorWidth ? options.vectorWidth : getHostVectorWidth();
   Expected<Machine> machine = Machine::get(options.chip, vectorWidth);
   if (!machine)
-    return module.emitError() << llvm::toString(machine.takeError());
+    return emitOptionError(module) << llvm::toString(machine.takeError());
   if (options.schedule.empty() && !options.tunedFile.empty())
     applyTunedSchedules(module, *machine, options.tunedFile);
   PassManager pm(module.getContext(), ModuleOp::getOperationName());
@@ -139,9 +140,10 @@ LogicalResult flashattn::compile(ModuleOp module, const CompileOptions &options,
     instrument(pm);
   if (!machine->isCPU()) {
     if (options.fuseProjection)
-      return module.emitError() << "expected the CPU for projections in the epilogue of attention "
-                                   "(fuse-projection) but got "
-                                << options.chip;
+      return emitOptionError(module)
+             << "expected the CPU for projections in the epilogue of attention "
+                "(fuse-projection) but got "
+             << options.chip;
     if (options.scheduleOnly) {
       buildFlashAttnSchedulePipeline(pm, options.chip, /*vectorWidth=*/1, options.schedule,
                                      options.visitStage);

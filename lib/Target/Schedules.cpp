@@ -90,8 +90,10 @@ SharedMemoryPlan mlir::flashattn::planSharedMemory(ProjectOp op, ScheduleAttr sc
   return ampere::planSharedMemory(op, schedule);
 }
 
-/// What tensor cores ask of the lengths of rows.
-static std::string explainHeadRefusal(AttentionOpInterface op) {
+std::string mlir::flashattn::explainRefusal(AttentionOpInterface op, const Machine &machine) {
+  // What tensor cores ask of the lengths of rows.
+  if (machine.isCPU())
+    return "";
   for (auto [name, value] : {std::pair("D", op.getD()), std::pair("Dv", op.getDv())})
     if (value % 8 != 0 || value > 256)
       return llvm::formatv("expected {0} to be a multiple of 8 up to 256 but got {1}", name, value);
@@ -134,7 +136,7 @@ std::string mlir::flashattn::explainRefusal(AttentionOp op, ScheduleAttr schedul
     return cpu::explainRefusal(op, schedule);
   FloatType element = op.getElementType();
   if (schedule.getDotType() == element)
-    if (std::string reason = explainHeadRefusal(op); !reason.empty())
+    if (std::string reason = explainRefusal(op, machine); !reason.empty())
       return reason;
   if (std::string reason = explainElementRefusal(element, schedule); !reason.empty())
     return reason;
@@ -154,7 +156,7 @@ std::string mlir::flashattn::explainRefusal(AttentionBackwardOp op, ScheduleAttr
   if (machine.isCPU())
     return cpu::explainRefusal(op, schedule);
   FloatType element = op.getElementType();
-  if (std::string reason = explainHeadRefusal(op); !reason.empty())
+  if (std::string reason = explainRefusal(op, machine); !reason.empty())
     return reason;
   if (std::string reason = explainElementRefusal(element, schedule); !reason.empty())
     return reason;

@@ -7,7 +7,7 @@
 // RUN: flash-opt %s -flashattn-print-mask-tiles="nq=4 nk=8 offset=0" | FileCheck %s --check-prefix=OK
 
 // MISSING: expected option 'nq' as the size is dynamic in 'tensor<1x1x?x16xf32>'
-// ZERO: expected option 'nq' of at least 1 but got 0
+// ZERO: print-mask-tiles-invalid.mlir:16:1: error: expected option 'nq' of at least 1 but got 0
 // TILE: expected option 'tile-n' of at least 1 but got -1
 // OFFSET: expected option 'offset' as the op's offset is not a constant
 // SIZE: expected a size from 1 to 2147483647 for 'nq' but got 2147483648

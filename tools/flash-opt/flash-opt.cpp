@@ -1,5 +1,6 @@
 //===- flash-opt.cpp - runs passes on .mlir files --------------------------===//
 
+#include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Compile.h"
 #include "mlir/Pass/Pass.h"
@@ -28,8 +29,8 @@ struct TakePTXPass : PassWrapper<TakePTXPass, OperationPass<ModuleOp>> {
   void runOnOperation() override {
     std::string ptx = flashattn::getPTX(getOperation());
     if (ptx.empty()) {
-      getOperation().emitError() << "--emit=ptx: expected kernels as -flashattn-to-nvvm makes them "
-                                    "but got none";
+      flashattn::emitOptionError(getOperation())
+          << "--emit=ptx: expected kernels as -flashattn-to-nvvm makes them but got none";
       return signalPassFailure();
     }
     text += ptx;

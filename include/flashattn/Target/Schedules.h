@@ -44,6 +44,9 @@ std::string explainRefusal(AttentionOp op, ScheduleAttr schedule, const Machine 
 std::string explainRefusal(AttentionBackwardOp op, ScheduleAttr schedule, const Machine &machine);
 std::string explainRefusal(ProjectOp op, ScheduleAttr schedule, const Machine &machine);
 
+/// Why no schedule can compile `op` for `machine`; empty where that is for the schedule to say.
+std::string explainRefusal(AttentionOpInterface op, const Machine &machine);
+
 /// The shared memory of a program of `op`, on a GPU: the buffers q, k and v of planStagedTiles; and
 /// with roles those of the block. What of the op or the schedule does not fit is not looked at.
 SharedMemoryPlan planSharedMemory(AttentionOp op, ScheduleAttr schedule);

@@ -9,8 +9,7 @@
 //--- gradients.mlir
 // R2: why the schedules tried were refused, each reason once.
 func.func @head_dim(%q: memref<?x?x?x20xf16>, %dq: memref<?x?x?x20xf16>, %dk: memref<?x?x?x20xf16>, %dv: memref<?x?x?x20xf16>, %lse: memref<?x?x?xf32>) {
-  // expected-error@+2 {{cannot be compiled for sm_80: no schedule fits}}
-  // expected-note@+1 {{expected D to be a multiple of 8 up to 256 but got 20:}}
+  // expected-error@+1 {{op cannot be compiled for sm_80: expected D to be a multiple of 8 up to 256 but got 20}}
   flashattn.attention_backward  ins(%q, %q, %q, %q, %lse, %q
       : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?xf32>, memref<?x?x?x20xf16>) outs(%dq, %dk, %dv : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
   return

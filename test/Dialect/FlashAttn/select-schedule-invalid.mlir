@@ -1,16 +1,23 @@
 // RUN: split-file %s %t
-// RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=h100 2>&1 | FileCheck %s --check-prefix=CHIP
+// RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=h100 2>&1 | FileCheck %s --check-prefix=CHIP --implicit-check-not="current operation"
 // RUN: not flash-opt %t/chip.mlir -flashattn-select-schedule=chip=sm_75 2>&1 | FileCheck %s --check-prefix=OLD
 // RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=cpu vector-width=12" 2>&1 | FileCheck %s --check-prefix=WIDTH
-// RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 64, depth = 2'" 2>&1 | FileCheck %s --check-prefix=FIELDS
+// RUN: not flash-opt %t/chip.mlir "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 64, depth = 2'" 2>&1 | FileCheck %s --check-prefix=FIELDS --implicit-check-not="current operation"
+// RUN: not flash-opt %t/head-dim.mlir -split-input-file -flashattn-to-nvvm=chip=sm_90a 2>&1 | FileCheck %s --check-prefix=HEAD --implicit-check-not="current operation"
+// RUN: not flash-opt %t/head-dim.mlir -split-input-file "-flashattn-to-nvvm=chip=sm_80 schedule='tile_m = 64'" 2>&1 | FileCheck %s --check-prefix=HEAD --implicit-check-not="current operation"
 // RUN: flash-opt %t/refused.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_80
 // RUN: flash-opt %t/roles.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=sm_90a
 // RUN: flash-opt %t/cpu.mlir -split-input-file -verify-diagnostics -flashattn-select-schedule=chip=cpu
 
-// CHIP: error: expected chip 'cpu', 'sm_80', {{.*}}'sm_90', 'sm_90a', {{.*}} but got 'h100'
+// What was asked for is wrong at a place in the file, of which nothing is printed, and a reason that no schedule can
+// change comes first.
+// CHIP: chip.mlir:1:1: error: expected chip 'cpu', 'sm_80', {{.*}}'sm_90', 'sm_90a', {{.*}} but got 'h100'
 // OLD: error: expected chip 'cpu', 'sm_80', {{.*}}'sm_90', 'sm_90a', {{.*}} but got 'sm_75'
 // WIDTH: error: expected a vector width that is a power of two between 1 and 64 but got 12
-// FIELDS: error: expected schedule fields tile_m, tile_n, {{.*}}, roles but got depth
+// HEAD: head-dim.mlir:2:3: error: 'flashattn.attention' op cannot be compiled for sm_{{80|90a}}: expected D to be a multiple of 8 up to 256 but got 100
+// HEAD: :10:3: error: {{.*}}: expected D to be a multiple of 8 up to 256 but got 300
+// HEAD: :18:3: error: {{.*}}: expected Dv to be a multiple of 8 up to 256 but got 4
+// FIELDS: chip.mlir:1:1: error: expected schedule fields tile_m, tile_n, {{.*}}, roles but got depth
 
 //--- chip.mlir
 func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
@@ -19,11 +26,33 @@ func.func @f(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   return
 }
 
+//--- head-dim.mlir
+func.func @f(%q: memref<1x1x16x100xf16>, %v: memref<1x1x16x64xf16>, %o: memref<1x1x16x64xf16>) {
+  flashattn.attention ins(%q, %q, %v : memref<1x1x16x100xf16>, memref<1x1x16x100xf16>, memref<1x1x16x64xf16>)
+    outs(%o : memref<1x1x16x64xf16>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x1x16x300xf16>, %v: memref<1x1x16x64xf16>, %o: memref<1x1x16x64xf16>) {
+  flashattn.attention ins(%q, %q, %v : memref<1x1x16x300xf16>, memref<1x1x16x300xf16>, memref<1x1x16x64xf16>)
+    outs(%o : memref<1x1x16x64xf16>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x1x16x64xf16>, %v: memref<1x1x16x4xf16>, %o: memref<1x1x16x4xf16>) {
+  flashattn.attention ins(%q, %q, %v : memref<1x1x16x64xf16>, memref<1x1x16x64xf16>, memref<1x1x16x4xf16>)
+    outs(%o : memref<1x1x16x4xf16>)
+  return
+}
+
 //--- refused.mlir
 // R2: why the schedules tried were refused, each reason once.
 func.func @head_dim(%q: memref<?x?x?x20xf16>, %o: memref<?x?x?x20xf16>) {
-  // expected-error@+2 {{cannot be compiled for sm_80: no schedule fits}}
-  // expected-note@+1 {{expected D to be a multiple of 8 up to 256 but got 20: 4 schedules, the first of them tile_m = 128, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16}}
+  // expected-error@+1 {{op cannot be compiled for sm_80: expected D to be a multiple of 8 up to 256 but got 20}}
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x20xf16>, memref<?x?x?x20xf16>, memref<?x?x?x20xf16>)
     outs(%o : memref<?x?x?x20xf16>)
   return

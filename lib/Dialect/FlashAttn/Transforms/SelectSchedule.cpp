@@ -1,5 +1,6 @@
 //===- SelectSchedule.cpp - flashattn-select-schedule ----------------------===//
 
+#include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Target/Schedules.h"
 
@@ -11,13 +12,18 @@ namespace mlir::flashattn {
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// An error at `op`, of which nothing is printed: its reason comes first.
+static InFlightDiagnostic refuse(Operation *op, const Machine &machine) {
+  return emitError(op->getLoc()) << "'" << op->getName() << "' op cannot be compiled for "
+                                 << machine.getName();
+}
+
 /// R2: an error at `op` with a note for every reason for which a schedule was refused.
 template <typename OpT> static LogicalResult selectSchedule(OpT op, const Machine &machine) {
   if (ScheduleAttr given = op.getScheduleAttr()) {
     std::string reason = explainRefusal(op, given, machine);
     if (!reason.empty())
-      return op.emitOpError() << "cannot be compiled for " << machine.getName()
-                              << " with the schedule given: " << reason;
+      return refuse(op, machine) << " with the schedule given: " << reason;
     return success();
   }
   Refusals refusals;
@@ -29,22 +35,22 @@ template <typename OpT> static LogicalResult selectSchedule(OpT op, const Machin
     }
     refusals.add(candidate.getFields(), reason);
   }
-  InFlightDiagnostic diag = op.emitOpError() << "cannot be compiled for " << machine.getName()
-                                             << ": no schedule fits";
+  InFlightDiagnostic diag = refuse(op, machine) << ": no schedule fits";
   for (const std::string &line : refusals.getLines())
     diag.attachNote() << line;
   return diag;
 }
 
-/// With `fields` in their place.
+/// With `fields` in their place. What no schedule can change is the only reason that is given.
 template <typename OpT>
 static LogicalResult selectSchedule(OpT op, const Machine &machine, StringRef fields) {
+  if (std::string reason = explainRefusal(op, machine); !reason.empty())
+    return refuse(op, machine) << ": " << reason;
   if (op.getSchedule() || fields.empty())
     return selectSchedule(op, machine);
   llvm::Expected<ScheduleAttr> pinned = pinSchedule(op, machine, fields);
   if (!pinned)
-    return op.emitOpError() << "cannot be compiled for " << machine.getName() << ": "
-                            << llvm::toString(pinned.takeError());
+    return refuse(op, machine) << ": " << llvm::toString(pinned.takeError());
   op.setScheduleAttr(*pinned);
   return selectSchedule(op, machine);
 }
@@ -56,13 +62,13 @@ struct SelectSchedulePass : flashattn::impl::SelectScheduleBase<SelectSchedulePa
     Operation *root = getOperation();
     llvm::Expected<Machine> machine = Machine::get(chip, vectorWidth);
     if (!machine) {
-      root->emitError() << llvm::toString(machine.takeError());
+      emitOptionError(root) << llvm::toString(machine.takeError());
       return signalPassFailure();
     }
     // Said once, and also where no op would say it.
     if (auto fields = completeSchedule(schedule, Float32Type::get(&getContext()), machine->isCPU());
         !fields) {
-      root->emitError() << llvm::toString(fields.takeError());
+      emitOptionError(root) << llvm::toString(fields.takeError());
       return signalPassFailure();
     }
     WalkResult result = root->walk([&](Operation *op) {

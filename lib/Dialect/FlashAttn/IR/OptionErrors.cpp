@@ -1,0 +1,19 @@
+//===- OptionErrors.cpp - errors about what was asked of a pass ------------===//
+
+#include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
+#include "mlir/IR/Operation.h"
+
+using namespace mlir;
+
+InFlightDiagnostic mlir::flashattn::emitOptionError(Operation *root) {
+  // A module that a file does not write out stands at line 0.
+  Location found = root->getLoc();
+  root->walk<WalkOrder::PreOrder>([&](Operation *op) {
+    auto place = op->getLoc()->findInstanceOf<FileLineColLoc>();
+    if (!place || place.getLine() == 0)
+      return WalkResult::advance();
+    found = op->getLoc();
+    return WalkResult::interrupt();
+  });
+  return emitError(found);
+}
