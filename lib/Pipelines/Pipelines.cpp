@@ -3,6 +3,7 @@
 #include "flashattn/Pipelines/Pipelines.h"
 #include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Conversion/Passes.h"
+#include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h"
 #include "flashattn/Target/Machine.h"
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
@@ -55,6 +56,8 @@ static void addStage(OpPassManager &pm, flashattn::PipelineStage stage,
 /// callers of the C interface have. Loops may carry them, and free what they no longer need; on
 /// a GPU all else lives until the call is over.
 static void addBufferization(OpPassManager &pm, bool onGPU) {
+  if (onGPU)
+    pm.addPass(flashattn::createInlinePrivate());
   pm.addPass(flashattn::createPrepareTensors());
   pm.addPass(flashattn::createRaiseLinalg());
   pm.addPass(flashattn::createVerifyTensors());
@@ -65,6 +68,8 @@ static void addBufferization(OpPassManager &pm, bool onGPU) {
   pm.addPass(bufferization::createOneShotBufferizePass(options));
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  if (onGPU)
+    pm.addPass(flashattn::createFoldCopies());
   pm.addPass(flashattn::createFreeLoopBuffers());
   flashattn::ExpandCopiesOptions copies;
   copies.onGPU = onGPU;
@@ -130,7 +135,7 @@ struct RefuseChipPass : PassWrapper<RefuseChipPass, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RefuseChipPass)
   explicit RefuseChipPass(std::string message) : message(std::move(message)) {}
   void runOnOperation() override {
-    getOperation()->emitError() << message;
+    flashattn::emitOptionError(getOperation()) << message;
     signalPassFailure();
   }
   std::string message;
@@ -140,6 +145,7 @@ struct RefuseChipPass : PassWrapper<RefuseChipPass, OperationPass<>> {
 void flashattn::buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip,
                                                int64_t vectorWidth, StringRef schedule,
                                                const StageVisitor &visit) {
+  pm.addPass(createVerifyModule());
   pm.addNestedPass<func::FuncOp>(LLVM::createLLVMRequestCWrappersPass());
   addBufferization(pm, /*onGPU=*/chip != Machine::kCPU);
   SelectScheduleOptions options;
@@ -153,6 +159,9 @@ void flashattn::buildFlashAttnSchedulePipeline(OpPassManager &pm, StringRef chip
 /// Attention ops with schedules to tile programs, and what stands beside them to kernels or loops.
 static void addTilePrograms(OpPassManager &pm, bool onGPU, bool fuseProjection,
                             const flashattn::StageVisitor &visit) {
+  // A projection is multiplied where its own attention is.
+  if (!fuseProjection)
+    pm.addPass(flashattn::createShareKernels());
   pm.addPass(flashattn::createTile());
   if (fuseProjection)
     pm.addPass(flashattn::createFuseProjection());

@@ -123,3 +123,40 @@ func.func private @callee(%x: tensor<4xf32>) -> tensor<4xf32> {
   %sum = arith.addf %x, %x : tensor<4xf32>
   return %sum : tensor<4xf32>
 }
+
+// A size that is computed of constants is one, whatever it goes through, and what is asserted of it goes; an element that
+// is not known stays.
+// CHECK-LABEL: func @known
+// CHECK-NEXT: %[[C:.*]] = arith.constant 12 : i64
+// CHECK-NEXT: return %[[C]]
+func.func @known() -> i64 {
+  %c0 = arith.constant 0 : index
+  %a = arith.constant dense<3> : tensor<1xi64>
+  %b = arith.constant dense<4> : tensor<1xi64>
+  %e = tensor.empty() : tensor<1xi64>
+  %p = linalg.generic {indexing_maps = [affine_map<(i) -> (i)>, affine_map<(i) -> (i)>, affine_map<(i) -> (i)>], iterator_types = ["parallel"]} ins(%a, %b : tensor<1xi64>, tensor<1xi64>) outs(%e : tensor<1xi64>) {
+  ^bb0(%x: i64, %y: i64, %out: i64):
+    %z = arith.muli %x, %y : i64
+    linalg.yield %z : i64
+  } -> tensor<1xi64>
+  %all = tensor.concat dim(0) %a, %p : (tensor<1xi64>, tensor<1xi64>) -> tensor<2xi64>
+  %part = tensor.extract_slice %all[1] [1] [1] : tensor<2xi64> to tensor<1xi64>
+  %scalar = tensor.collapse_shape %part [] : tensor<1xi64> into tensor<i64>
+  %size = tensor.extract %scalar[] : tensor<i64>
+  %first = tensor.extract %all[%c0] : tensor<2xi64>
+  %fits = arith.cmpi sle, %first, %size : i64
+  cf.assert %fits, "fits"
+  return %size : i64
+}
+
+// CHECK-LABEL: func @unknown
+// CHECK: tensor.extract
+// CHECK: cf.assert
+func.func @unknown(%x: tensor<2xi64>) -> i64 {
+  %c0 = arith.constant 0 : index
+  %c3 = arith.constant 3 : i64
+  %first = tensor.extract %x[%c0] : tensor<2xi64>
+  %fits = arith.cmpi sle, %first, %c3 : i64
+  cf.assert %fits, "fits"
+  return %first : i64
+}

@@ -4,6 +4,7 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Matchers.h"
 
 using namespace mlir;
@@ -31,8 +32,8 @@ LogicalResult FlashAttnDialect::verifyRegionArgAttribute(Operation *op, unsigned
   return success();
 }
 
-/// What the dialect knows of an op stands in its operands and inherent attributes: any other would be
-/// one that nothing reads.
+/// What the dialect knows of an op stands in its operands and inherent attributes: any other would
+/// be one that nothing reads.
 LogicalResult FlashAttnDialect::verifyOperationAttribute(Operation *op, NamedAttribute attribute) {
   return op->emitOpError() << "expected no attribute of the dialect but got '"
                            << attribute.getName().getValue() << "', which nothing reads";
@@ -59,6 +60,22 @@ static bool isMultipleOf(Value size, int64_t factor) {
          constant.getSExtValue() % factor == 0;
 }
 
+/// What has the rows of `memref` among its own, in any order; null where there is no such thing.
+static Value findOwnerOfRows(Value memref, int64_t chunk) {
+  if (auto transpose = memref.getDefiningOp<memref::TransposeOp>()) {
+    AffineMap order = transpose.getPermutation();
+    unsigned rank = order.getNumDims();
+    return rank && order.getDimPosition(rank - 1) == rank - 1 ? transpose.getIn() : Value();
+  }
+  auto part = memref.getDefiningOp<memref::SubViewOp>();
+  if (!part || part.getSourceType().getRank() == 0)
+    return {};
+  std::optional<int64_t> offset = getConstantIntValue(part.getMixedOffsets().back());
+  bool keepsRows = getConstantIntValue(part.getMixedStrides().back()) == 1 &&
+                   !part.getDroppedDims().test(part.getSourceType().getRank() - 1);
+  return keepsRows && offset && *offset % chunk == 0 ? part.getSource() : Value();
+}
+
 bool flashattn::hasAlignedRows(Value memref) {
   auto type = cast<MemRefType>(memref.getType());
   if (isPromisedAlignedRows(memref))
@@ -77,5 +94,8 @@ bool flashattn::hasAlignedRows(Value memref) {
            (buffer && type.isDynamicDim(type.getRank() - 1) &&
             isMultipleOf(buffer.getDynamicSizes().back(), chunk));
   }
-  return aligned(offset) && llvm::all_of(ArrayRef(strides).drop_back(), aligned);
+  if (aligned(offset) && llvm::all_of(ArrayRef(strides).drop_back(), aligned))
+    return true;
+  Value owner = findOwnerOfRows(memref, chunk);
+  return owner && hasAlignedRows(owner);
 }

@@ -1,7 +1,6 @@
 //===- HostCode.cpp - what stands beside the dialect's ops -----------------===//
 //
-// Host tensors before bufferization, the memory that it makes, copies, and what no pipeline can
-// lower.
+// Host tensors before bufferization, the memory that it makes, and what no pipeline can lower.
 //
 //===----------------------------------------------------------------------===//
 
@@ -30,15 +29,18 @@
 #include "mlir/Transforms/GreedyPatternRewriteDriver.h"
 #include "mlir/Transforms/Passes.h"
 #include "mlir/Transforms/WalkPatternRewriteDriver.h"
+#include "llvm/ADT/MapVector.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Support/FormatVariadic.h"
 
 namespace mlir::flashattn {
-#define GEN_PASS_DEF_EXPANDCOPIES
 #define GEN_PASS_DEF_FREELOOPBUFFERS
 #define GEN_PASS_DEF_FREETEMPORARIES
 #define GEN_PASS_DEF_KEEPLOOPS
 #define GEN_PASS_DEF_PREPARETENSORS
 #define GEN_PASS_DEF_VERIFYHOST
 #define GEN_PASS_DEF_VERIFYLOWERED
+#define GEN_PASS_DEF_VERIFYMODULE
 #define GEN_PASS_DEF_VERIFYTENSORS
 #include "flashattn/Dialect/FlashAttn/Transforms/Passes.h.inc"
 } // namespace mlir::flashattn
@@ -149,6 +151,11 @@ static LogicalResult unwrapScalars(Operation *root) {
 struct PrepareTensorsPass : flashattn::impl::PrepareTensorsBase<PrepareTensorsPass> {
   void runOnOperation() override {
     getOperation()->walk(protectInputs);
+    IRRewriter rewriter(&getContext());
+    WalkResult folded = getOperation()->walk(
+        [&](func::FuncOp function) { return WalkResult(foldExtracts(rewriter, function)); });
+    if (folded.wasInterrupted())
+      return signalPassFailure();
     RewritePatternSet patterns(&getContext());
     patterns.add<Decompose, DecomposeOnMemRefs, LowerPack, LowerUnPack>(&getContext());
     linalg::populateElementwiseToLinalgConversionPatterns(patterns);
@@ -309,8 +316,8 @@ static Operation *findLastUser(memref::AllocOp alloc,
   for (Value name : names)
     for (Operation *user : name.getUsers()) {
       // Addresses of memory outlive the names that the analysis knows.
-      if (isa<memref::DeallocOp, memref::ExtractAlignedPointerAsIndexOp,
-              UnrealizedConversionCastOp, bufferization::ToTensorOp>(user))
+      if (isa<memref::DeallocOp, memref::ExtractAlignedPointerAsIndexOp, UnrealizedConversionCastOp,
+              bufferization::ToTensorOp>(user))
         return nullptr;
       Operation *inBlock = alloc->getBlock()->findAncestorOpInBlock(*user);
       if (!inBlock || inBlock->hasTrait<OpTrait::IsTerminator>())
@@ -344,63 +351,6 @@ struct FreeTemporariesPass : flashattn::impl::FreeTemporariesBase<FreeTemporarie
 } // namespace
 
 //===----------------------------------------------------------------------===//
-// Copies
-//===----------------------------------------------------------------------===//
-
-/// The host: what `memref.copy` would leave to a function of MLIR's own runner becomes a loop.
-static LogicalResult expandHostCopy(RewriterBase &rewriter, memref::CopyOp copy) {
-  auto isContiguous = [](MemRefType type) {
-    return type.getLayout().isIdentity() ||
-           (memref::isStaticShapeAndContiguousRowMajor(type) && type.getNumElements() != 0);
-  };
-  auto source = dyn_cast<MemRefType>(copy.getSource().getType()),
-       target = dyn_cast<MemRefType>(copy.getTarget().getType());
-  if (!source || !target)
-    return copy.emitOpError() << "expected ranked memrefs but got " << copy.getSource().getType()
-                              << " and " << copy.getTarget().getType();
-  if (isContiguous(source) && isContiguous(target))
-    return success();
-  rewriter.setInsertionPoint(copy);
-  rewriter.replaceOpWithNewOp<linalg::CopyOp>(copy, copy.getSource(), copy.getTarget());
-  return success();
-}
-
-/// A GPU: a copy from contiguous memory to contiguous memory is the device's own.
-static void expandDeviceCopy(RewriterBase &rewriter, memref::CopyOp copy) {
-  auto isContiguous = [](Value memref) {
-    auto type = dyn_cast<MemRefType>(memref.getType());
-    return type && type.getLayout().isIdentity();
-  };
-  if (copy->getParentOfType<gpu::LaunchOp>() || copy->getParentOfType<gpu::GPUModuleOp>() ||
-      !isContiguous(copy.getSource()) || !isContiguous(copy.getTarget()))
-    return;
-  rewriter.setInsertionPoint(copy);
-  Location loc = copy.getLoc();
-  Type token = gpu::AsyncTokenType::get(copy.getContext());
-  auto before = gpu::WaitOp::create(rewriter, loc, token, ValueRange());
-  auto memcpy = gpu::MemcpyOp::create(rewriter, loc, token, before.getAsyncToken(),
-                                      copy.getTarget(), copy.getSource());
-  gpu::WaitOp::create(rewriter, loc, Type(), memcpy.getAsyncToken());
-  rewriter.eraseOp(copy);
-}
-
-namespace {
-struct ExpandCopiesPass : flashattn::impl::ExpandCopiesBase<ExpandCopiesPass> {
-  using ExpandCopiesBase::ExpandCopiesBase;
-  void runOnOperation() override {
-    SmallVector<memref::CopyOp> copies;
-    getOperation()->walk([&](memref::CopyOp copy) { copies.push_back(copy); });
-    IRRewriter rewriter(&getContext());
-    for (memref::CopyOp copy : copies)
-      if (onGPU)
-        expandDeviceCopy(rewriter, copy);
-      else if (failed(expandHostCopy(rewriter, copy)))
-        return signalPassFailure();
-  }
-};
-} // namespace
-
-//===----------------------------------------------------------------------===//
 // Refusals
 //===----------------------------------------------------------------------===//
 
@@ -411,59 +361,120 @@ static bool touchesMemory(Operation *op) {
   return isa<linalg::LinalgOp, memref::CopyOp, memref::GetGlobalOp>(op);
 }
 
-LogicalResult mlir::flashattn::verifyHost(Operation *root) {
-  // What one op has become stands at one place.
+namespace {
+/// Ops that stand in the way. What one op has become stands at one place, and counts once.
+class Obstacles {
+public:
+  void add(Operation *op) {
+    if (found.insert({op->getName(), op->getLoc()}) && !first)
+      first = op;
+  }
+
+  /// Success without any; else an error at the first, with `message`, and `note` at each other.
+  LogicalResult refuse(StringRef message, StringRef note) const {
+    if (!first)
+      return success();
+    InFlightDiagnostic error = first->emitOpError() << message;
+    auto others = ArrayRef(found.getArrayRef()).drop_front();
+    constexpr size_t kMostPlaces = 32;
+    for (auto [name, location] : others.take_front(kMostPlaces))
+      error.attachNote(location) << note << " '" << name << "'";
+    llvm::MapVector<StringRef, int64_t> counts;
+    for (auto [name, location] : others.drop_front(std::min(others.size(), kMostPlaces)))
+      ++counts[name.getStringRef()];
+    if (!counts.empty())
+      error.attachNote() << note << " "
+                         << llvm::join(llvm::map_range(counts,
+                                                       [](auto &entry) {
+                                                         return llvm::formatv("{0} more '{1}'",
+                                                                              entry.second,
+                                                                              entry.first)
+                                                             .str();
+                                                       }),
+                                       ", ");
+    return error;
+  }
+
+private:
   llvm::SetVector<std::pair<OperationName, Location>> found;
   Operation *first = nullptr;
+};
+} // namespace
+
+LogicalResult mlir::flashattn::verifyHost(Operation *root) {
+  Obstacles obstacles;
   root->walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (isa<gpu::LaunchOp, gpu::GPUModuleOp>(op))
       return WalkResult::skip();
-    if (touchesMemory(op) && found.insert({op->getName(), op->getLoc()}) && !first)
-      first = op;
+    if (touchesMemory(op))
+      obstacles.add(op);
     return WalkResult::advance();
   });
-  if (!first)
-    return success();
-  InFlightDiagnostic error =
-      first->emitOpError() << "would run on the host, which cannot read a GPU's memory: expected "
-                              "ops of the flashattn dialect, kernels, copies of contiguous memory, "
-                              "or linalg ops that are an output projection";
-  constexpr size_t kMostNotes = 32;
-  for (auto [name, location] : ArrayRef(found.getArrayRef()).drop_front().take_front(kMostNotes))
-    error.attachNote(location) << "so would '" << name << "'";
-  if (found.size() > kMostNotes + 1)
-    error.attachNote() << "and " << found.size() - kMostNotes - 1 << " more";
-  return error;
+  return obstacles.refuse(
+      "would run on the host, which cannot read a GPU's memory: expected ops of "
+      "the flashattn dialect, kernels, copies of contiguous memory, or linalg "
+      "ops that are an output projection",
+      "so would");
 }
 
 LogicalResult mlir::flashattn::verifyTensors(Operation *root) {
-  WalkResult result = root->walk([](Operation *op) -> WalkResult {
+  Obstacles obstacles;
+  root->walk([&](Operation *op) {
     auto isTensor = llvm::IsaPred<TensorType>;
-    if (isa<bufferization::BufferizableOpInterface>(op) ||
-        llvm::none_of(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()),
-                      isTensor))
+    if (!isa<bufferization::BufferizableOpInterface>(op) &&
+        llvm::any_of(llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()),
+                     isTensor))
+      obstacles.add(op);
+  });
+  return obstacles.refuse("on tensors has no form on buffers: expected an op of arith, flashattn, "
+                          "func, linalg, math, scf, tensor or vector that has; linalg.generic says "
+                          "most others",
+                          "neither has");
+}
+
+/// Whether LLVM or the runtime gives the name a meaning.
+static bool isReserved(StringRef name) {
+  // No symbol of an object holds a zero byte.
+  if (name.contains('\0') || name.starts_with("llvm.") || name.starts_with("_mlir_"))
+    return true;
+  return (name.consume_front("flashattn") || name.consume_front("mgpu")) && !name.empty() &&
+         llvm::isUpper(name.front());
+}
+
+LogicalResult mlir::flashattn::verifyModule(Operation *root) {
+  WalkResult result = root->walk<WalkOrder::PreOrder>([&](Operation *op) -> WalkResult {
+    // Without the op, which may be long.
+    if (isa<ModuleOp>(op) && op != root)
+      return emitError(op->getLoc()) << "'builtin.module' op stands in another module: expected "
+                                        "all functions in one";
+    auto function = dyn_cast<func::FuncOp>(op);
+    if (!function)
       return WalkResult::advance();
-    return op->emitOpError() << "on tensors has no form on buffers: expected an op of arith, "
-                                "flashattn, func, linalg, math, scf, tensor or vector that has; "
-                                "linalg.generic says most others";
+    if (!function.isExternal() && isReserved(function.getName()))
+      return emitError(op->getLoc()) << "'func.func' op expected a name without a zero byte that "
+                                        "LLVM and the runtime leave "
+                                        "free, other than 'llvm.*', '_mlir_*', 'flashattn[A-Z]*' "
+                                        "and 'mgpu[A-Z]*', but got '"
+                                     << function.getName() << "'";
+    return WalkResult::skip();
   });
   return failure(result.wasInterrupted());
 }
 
 LogicalResult mlir::flashattn::verifyLowered(Operation *root) {
-  Operation *left = nullptr;
+  // A cast only says that something beside it is left.
+  Obstacles obstacles, casts;
   root->walk([&](Operation *op) {
     bool isLowered = isa<ModuleOp, gpu::BinaryOp, gpu::LaunchFuncOp>(op) ||
                      isa_and_nonnull<LLVM::LLVMDialect>(op->getDialect());
-    // A cast only says that something beside it is left.
-    if (!isLowered && (!left || isa<UnrealizedConversionCastOp>(left)))
-      left = op;
+    if (!isLowered)
+      (isa<UnrealizedConversionCastOp>(op) ? casts : obstacles).add(op);
   });
-  if (!left)
-    return success();
-  return left->emitOpError() << "is left where all is LLVM IR: expected an op that the pipelines "
-                                "lower, of arith, bufferization, flashattn, func, linalg, math, "
-                                "memref, scf, tensor or vector";
+  constexpr StringLiteral kMessage =
+      "is left where all is LLVM IR: expected an op that the pipelines lower, of arith, "
+      "bufferization, flashattn, func, linalg, math, memref, scf, tensor or vector";
+  constexpr StringLiteral kNote = "so is";
+  return failed(obstacles.refuse(kMessage, kNote)) ? failure() : casts.refuse(kMessage, kNote);
 }
 
 namespace {
@@ -477,6 +488,14 @@ struct VerifyHostPass : flashattn::impl::VerifyHostBase<VerifyHostPass> {
 struct VerifyTensorsPass : flashattn::impl::VerifyTensorsBase<VerifyTensorsPass> {
   void runOnOperation() override {
     if (failed(verifyTensors(getOperation())))
+      return signalPassFailure();
+    markAllAnalysesPreserved();
+  }
+};
+
+struct VerifyModulePass : flashattn::impl::VerifyModuleBase<VerifyModulePass> {
+  void runOnOperation() override {
+    if (failed(verifyModule(getOperation())))
       return signalPassFailure();
     markAllAnalysesPreserved();
   }

@@ -23,6 +23,20 @@ def SelectSchedule : Pass<"flashattn-select-schedule"> {
   let dependentDialects = ["::mlir::flashattn::FlashAttnDialect"];
 }
 
+def ShareKernels : Pass<"flashattn-share-kernels"> {
+  let summary = "make one function of ops that differ in nothing but their operands";
+  let description = [{
+    Ops of the dialect on memrefs that have the same attributes, regions and types become calls of one
+    private function, whose arguments are their operands: the kernels of a model's layers are
+    compiled once. Scalars that are constants are compiled in, so ops share a function where these
+    are the same. Memrefs share an argument where the rows of all begin at multiples of 16 bytes, or those
+    of none. An op that has no equal stays as it is.
+
+    Example: test/Dialect/FlashAttn/share-kernels.mlir
+  }];
+  let dependentDialects = ["::mlir::func::FuncDialect"];
+}
+
 def Tile : Pass<"flashattn-tile"> {
   let summary = "turn every attention op on memrefs into a program on tile values";
   let description = [{
@@ -102,6 +116,18 @@ def RaiseAttention : Pass<"flashattn-raise-attention"> {
     "::mlir::tensor::TensorDialect"];
 }
 
+def InlinePrivate : Pass<"flashattn-inline-private", "::mlir::ModuleOp"> {
+  let summary = "replace calls of private functions on tensors by what they do";
+  let description = [{
+    What bufferization gives to a function is a buffer without gaps: a slice or a transposition that is
+    handed to one becomes a copy. Calls of private functions of one block that take or give tensors
+    become their bodies, but for functions that call themselves, and private functions that nobody
+    calls go.
+
+    Example: test/Dialect/FlashAttn/inline-private.mlir
+  }];
+}
+
 def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
   let summary = "turn ops on tensors that cannot be bufferized into ops that can";
   let description = [{
@@ -110,6 +136,8 @@ def PrepareTensors : Pass<"flashattn-prepare-tensors"> {
     it is made of, and `linalg.pack` and `linalg.unpack` a padding, a reshape and a transposition.
     In the bodies of linalg ops a tensor that only wraps scalars which are taken out again, as the
     reductions of StableHLO have them, goes: it would be a buffer for every element.
+    An element that is taken out of a tensor and computed of constants becomes one, as front ends check
+    shapes with, and functions with such are simplified.
     Arguments of public functions that no op has as its destination are marked as not writable: what
     the caller brings there stays as it is.
 
@@ -162,17 +190,33 @@ def FreeTemporaries : Pass<"flashattn-free-temporaries"> {
   let dependentDialects = ["::mlir::memref::MemRefDialect"];
 }
 
+def FoldCopies : Pass<"flashattn-fold-copies"> {
+  let summary = "let kernels read and write where a copy would bring it from or to";
+  let description = [{
+    A copy, which `memref.copy` is, and an op of linalg that moves dimensions and computes nothing, goes
+    where ops of the dialect alone write what it reads, or read what it writes: they take a view of its
+    other side, of which `memref.transpose` moves the dimensions. Rows stay rows, and nothing else may
+    touch the memory of that side between the first such op and the last. A copy of a view onto itself
+    goes too. One that a GPU's driver can make stays where kernels would be slower with the view.
+
+    Example: test/Dialect/FlashAttn/fold-copies.mlir
+  }];
+  let dependentDialects = ["::mlir::memref::MemRefDialect"];
+}
+
 def ExpandCopies : Pass<"flashattn-expand-copies"> {
   let summary = "turn copies that upstream would call a runner's function for into loops";
   let description = [{
     `memref.copy` from or to memory that is not contiguous becomes `linalg.copy`. On a GPU one from
-    contiguous memory to contiguous memory becomes `gpu.memcpy`, and the others stay, for
+    contiguous memory to contiguous memory, at any offset, becomes `gpu.memcpy`, and the others stay, for
     `flashattn-verify-host`.
 
     Example: test/Dialect/FlashAttn/expand-copies.mlir
   }];
   let options = [Option<"onGPU", "on-gpu", "bool", "false", "memory is a GPU's">];
-  let dependentDialects = ["::mlir::gpu::GPUDialect", "::mlir::linalg::LinalgDialect"];
+  let dependentDialects = [
+    "::mlir::arith::ArithDialect", "::mlir::gpu::GPUDialect", "::mlir::linalg::LinalgDialect",
+    "::mlir::LLVM::LLVMDialect", "::mlir::memref::MemRefDialect"];
 }
 
 def VerifyHost : Pass<"flashattn-verify-host"> {
@@ -193,6 +237,17 @@ def VerifyTensors : Pass<"flashattn-verify-tensors"> {
     An error at an op with tensors that one-shot bufferization has no form on buffers for.
 
     Example: test/Dialect/FlashAttn/verify-tensors.mlir
+  }];
+}
+
+def VerifyModule : Pass<"flashattn-verify-module"> {
+  let summary = "refuse modules within modules, and names of functions that are not free";
+  let description = [{
+    The first pass of each pipeline: an error at a module within another one, whose functions would have
+    no place in the code that the pipelines make, and at a function with a body whose name means something
+    to LLVM or to the runtime. Any other name will do: kernels get names that PTX takes.
+
+    Example: test/Dialect/FlashAttn/verify-module.mlir
   }];
 }
 

@@ -8,6 +8,10 @@
 namespace mlir {
 class DialectRegistry;
 class RewriterBase;
+namespace func {
+class CallOp;
+class FuncOp;
+} // namespace func
 namespace flashattn {
 
 /// Replaces `op`, on memrefs and with a schedule, by its tile program over (batch, query head,
@@ -28,8 +32,28 @@ void raiseLinalg(RewriterBase &rewriter, Operation *root);
 /// (flashattn-raise-attention). What nearly is one gets a remark.
 void raiseAttention(RewriterBase &rewriter, Operation *root);
 
-/// Frees each buffer that is allocated below `root`, and that neither leaves its block nor is freed,
-/// as soon as no op of that block needs it any more (flashattn-free-temporaries).
+/// Replaces elements that `function` takes out of tensors by constants where they are computed of
+/// such, and simplifies it then: what front ends assert of shapes goes.
+LogicalResult foldExtracts(RewriterBase &rewriter, func::FuncOp function);
+
+/// Removes copies below `root`, on memrefs, whose other side ops of the dialect can read or write
+/// themselves (flashattn-fold-copies).
+void foldCopies(RewriterBase &rewriter, Operation *root);
+
+/// The private function of one block that `call` calls, looked for from `table`; null otherwise.
+func::FuncOp findInlinable(func::CallOp call, Operation *table);
+
+/// Replaces calls below `root` of such functions that are wanted by what they do, `mostCalls` at
+/// most. False where there are none.
+bool inlineCalls(RewriterBase &rewriter, Operation *root, Operation *table, unsigned mostCalls,
+                 function_ref<bool(func::FuncOp)> isWanted);
+
+/// Replaces ops of the dialect below `root`, on memrefs, that differ in nothing but their operands
+/// by calls of one function (flashattn-share-kernels).
+void shareKernels(RewriterBase &rewriter, Operation *root);
+
+/// Frees each buffer that is allocated below `root`, and that neither leaves its block nor is
+/// freed, as soon as no op of that block needs it any more (flashattn-free-temporaries).
 void freeTemporaries(RewriterBase &rewriter, Operation *root);
 
 /// Error at the first op below `root` on tensors that bufferization would not take.
@@ -38,6 +62,10 @@ LogicalResult verifyTensors(Operation *root);
 /// Error at the first op below `root`, outside of kernels, by which the host would read or write
 /// memory of a GPU, or a kernel memory of the host; its notes list the others.
 LogicalResult verifyHost(Operation *root);
+
+/// Error at the first op below `root` that is a module in another one, or a function with a name
+/// that is not free.
+LogicalResult verifyModule(Operation *root);
 
 /// Error at an op below `root` that cannot be translated to LLVM IR.
 LogicalResult verifyLowered(Operation *root);

@@ -6,7 +6,6 @@
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/IR/IRMapping.h"
 #include "mlir/IR/Remarks.h"
 
 namespace mlir::flashattn {
@@ -113,46 +112,11 @@ static bool raiseBelow(RewriterBase &rewriter, Operation *root) {
   return raised;
 }
 
-/// The body of the private function that `call` calls, if it is one block that calls itself
-/// nowhere.
-static Block *findCallee(func::CallOp call, Operation *table) {
-  auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(table, call.getCalleeAttr());
-  return callee && callee.isPrivate() && callee.getBody().hasOneBlock() ? &callee.getBody().front()
-                                                                        : nullptr;
-}
-
-/// Replaces calls of private functions below `root` by what they do. False where there are none.
-static bool inlineCalls(RewriterBase &rewriter, Operation *root, Operation *table) {
-  constexpr unsigned mostCalls = 256;
-  unsigned number = 0;
-  for (bool changed = true; changed && number < mostCalls;) {
-    changed = false;
-    SmallVector<func::CallOp> calls;
-    root->walk([&](func::CallOp call) { calls.push_back(call); });
-    for (func::CallOp call : calls) {
-      Block *body = findCallee(call, table);
-      if (!body || ++number > mostCalls)
-        continue;
-      IRMapping mapping;
-      mapping.map(body->getArguments(), call.getOperands());
-      rewriter.setInsertionPoint(call);
-      for (Operation &op : body->without_terminator())
-        rewriter.clone(op, mapping);
-      SmallVector<Value> results;
-      for (Value result : body->getTerminator()->getOperands())
-        results.push_back(mapping.lookup(result));
-      rewriter.replaceOp(call, results);
-      changed = true;
-    }
-  }
-  return number != 0;
-}
-
 void mlir::flashattn::raiseAttention(RewriterBase &rewriter, Operation *root) {
   SmallVector<func::FuncOp> callers;
   root->walk([&](func::FuncOp function) {
     bool calls = false;
-    function.walk([&](func::CallOp call) { calls |= findCallee(call, function) != nullptr; });
+    function.walk([&](func::CallOp call) { calls |= bool(findInlinable(call, function)); });
     if (calls)
       callers.push_back(function);
   });
@@ -160,7 +124,8 @@ void mlir::flashattn::raiseAttention(RewriterBase &rewriter, Operation *root) {
   // What is called may be part of an attention. A function without one stays as it is.
   for (func::FuncOp function : callers) {
     OwningOpRef<func::FuncOp> clone = function.clone();
-    inlineCalls(rewriter, *clone, function);
+    constexpr unsigned kMostCalls = 256;
+    inlineCalls(rewriter, *clone, function, kMostCalls, [](func::FuncOp) { return true; });
     if (raiseBelow(rewriter, *clone))
       function.getBody().takeBody(clone->getBody());
   }

@@ -365,7 +365,7 @@ Element *TensorExprs::expandReshape(Operation *op, Element *load) {
   bool isCollapse = isa<tensor::CollapseShapeOp>(op);
   Value source = op->getOperand(0);
   SmallVector<int64_t> shape(cast<RankedTensorType>(source.getType()).getShape());
-  SmallVector<AffineExpr> indices(shape.size());
+  SmallVector<AffineExpr> indices(shape.size(), getAffineConstantExpr(0, context));
   auto groups = isCollapse ? cast<tensor::CollapseShapeOp>(op).getReassociationIndices()
                            : cast<tensor::ExpandShapeOp>(op).getReassociationIndices();
   for (auto [i, group] : llvm::enumerate(groups)) {
@@ -390,10 +390,8 @@ Element *TensorExprs::expandReshape(Operation *op, Element *load) {
         if (ShapedType::isDynamic(shape[dim]))
           shape[dim] = load->shape[i] / known;
     AffineExpr rest = load->indices[i];
-    SmallVector<int64_t> wide = llvm::filter_to_vector(group, [&](int64_t dim) {
-      indices[dim] = getAffineConstantExpr(0, context);
-      return shape[dim] != 1;
-    });
+    SmallVector<int64_t> wide =
+        llvm::filter_to_vector(group, [&](int64_t dim) { return shape[dim] != 1; });
     for (int64_t dim : llvm::reverse(wide)) {
       if (dim == wide.front()) {
         indices[dim] = rest;
