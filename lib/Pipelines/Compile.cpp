@@ -10,7 +10,6 @@
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
-#include "mlir/Interfaces/ViewLikeInterface.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ADT/StringExtras.h"
@@ -76,37 +75,6 @@ std::optional<unsigned> flashattn::getArgumentIndex(Value value, func::FuncOp fu
   if (!argument || argument.getOwner() != &function.front())
     return std::nullopt;
   return argument.getArgNumber();
-}
-
-/// Adds how `value` is used to `access`, and what shares its memory; `seen` are those looked at.
-static void addAccess(Value value, Access &access, llvm::SmallDenseSet<Value> &seen) {
-  if (!isa<BaseMemRefType>(value.getType()) || !seen.insert(value).second)
-    return;
-  for (OpOperand &use : value.getUses()) {
-    Operation *op = use.getOwner();
-    if (auto call = dyn_cast<func::CallOp>(op)) {
-      auto callee = SymbolTable::lookupNearestSymbolFrom<func::FuncOp>(op, call.getCalleeAttr());
-      if (!callee || callee.isExternal())
-        access = {/*reads=*/true, /*writes=*/true};
-      else
-        addAccess(callee.getArgument(use.getOperandNumber()), access, seen);
-    } else if (isa<bufferization::ToTensorOp>(op)) {
-      access.reads = true;
-    } else if (isa<ViewLikeOpInterface>(op)) {
-      for (Value view : op->getResults())
-        addAccess(view, access, seen);
-    } else if (auto effects = dyn_cast<MemoryEffectOpInterface>(op)) {
-      access.reads |= effects.getEffectOnValue<MemoryEffects::Read>(value).has_value();
-      access.writes |= effects.getEffectOnValue<MemoryEffects::Write>(value).has_value();
-    }
-  }
-}
-
-Access flashattn::getAccess(Value argument) {
-  Access access;
-  llvm::SmallDenseSet<Value> seen;
-  addAccess(argument, access, seen);
-  return access;
 }
 
 int64_t flashattn::getHostVectorWidth() {

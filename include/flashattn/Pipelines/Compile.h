@@ -37,7 +37,8 @@ std::optional<unsigned> getArgumentIndex(Value value, func::FuncOp function);
 struct Access {
   bool reads = false, writes = false;
 };
-/// How a function uses its memref argument: itself or through views, here or in what it calls.
+/// How a function uses its memref argument: itself or through what shares its memory, here or in
+/// what it calls and launches, by the interfaces of ops.
 Access getAccess(Value argument);
 
 /// f32 lanes of the host's vector registers.
