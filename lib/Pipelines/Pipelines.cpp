@@ -1,6 +1,7 @@
 //===- Pipelines.cpp -------------------------------------------------------===//
 
 #include "flashattn/Pipelines/Pipelines.h"
+#include "ExpandGroupOps.h"
 #include "flashattn/Conversion/KernelsToPTX/KernelsToPTX.h"
 #include "flashattn/Conversion/Passes.h"
 #include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
@@ -9,13 +10,17 @@
 #include "mlir/Conversion/AffineToStandard/AffineToStandard.h"
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Conversion/VectorToSCF/VectorToSCF.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Bufferization/Transforms/Passes.h"
+#include "mlir/Dialect/ControlFlow/IR/ControlFlow.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/GPU/Transforms/Passes.h"
 #include "mlir/Dialect/LLVMIR/Transforms/RequestCWrappers.h"
 #include "mlir/Dialect/Linalg/Passes.h"
+#include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/MemRef/Transforms/Passes.h"
+#include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/Verifier.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
@@ -130,6 +135,19 @@ struct ReplaceKernelsPass : PassWrapper<ReplaceKernelsPass, OperationPass<Module
   flashattn::KernelsToPTX &kernels;
 };
 
+struct ExpandGroupOpsPass : PassWrapper<ExpandGroupOpsPass, OperationPass<gpu::GPUModuleOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandGroupOpsPass)
+  StringRef getName() const override { return "ExpandGroupOps"; }
+  void getDependentDialects(DialectRegistry &registry) const override {
+    registry.insert<arith::ArithDialect, cf::ControlFlowDialect, memref::MemRefDialect,
+                    vector::VectorDialect>();
+  }
+  void runOnOperation() override {
+    if (failed(flashattn::expandGroupOps(getOperation())))
+      signalPassFailure();
+  }
+};
+
 /// All of a pipeline for a chip that there is none for: an error at the module.
 struct RefuseChipPass : PassWrapper<RefuseChipPass, OperationPass<>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(RefuseChipPass)
@@ -230,6 +248,7 @@ addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
   pm.addPass(createOutlineKernels());
   pm.addPass(createFlagLaunches());
   addLowerToBranches(pm);
+  pm.addNestedPass<gpu::GPUModuleOp>(std::make_unique<ExpandGroupOpsPass>());
   return *machine;
 }
 

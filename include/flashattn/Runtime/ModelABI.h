@@ -32,8 +32,9 @@ struct ThreadView {
   int64_t sharedBytes; ///< of it
 };
 
-/// Bits that say what an access is.
-enum AccessFlags : int32_t { kReads = 0, kWrites = 1, kShared = 2 };
+/// Bits that say what an access is. One that is atomic reads and writes in one step, and orders
+/// what threads do before and behind it.
+enum AccessFlags : int32_t { kReads = 0, kWrites = 1, kShared = 2, kAtomic = 4 };
 
 /// Elements of products.
 enum class ProductElement : int32_t { F16 = 0, BF16 = 1, TF32 = 2 };

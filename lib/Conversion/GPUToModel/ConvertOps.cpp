@@ -39,6 +39,16 @@ static int64_t getBytes(Type type) {
   return type.isIndex() ? 8 : llvm::divideCeil(type.getIntOrFloatBitWidth(), 8);
 }
 
+/// Calls the model with an access, and the flags beside where it is.
+static void callAccess(Operation *op, ModelKernel &kernel, Value address, Type type,
+                       int64_t alignment, bool isShared, int32_t flags) {
+  OpBuilder b(op);
+  Location loc = op->getLoc();
+  kernel.call(b, op, "Access",
+              {address, constant(b, loc, getBytes(type), 64), constant(b, loc, alignment, 64),
+               constant(b, loc, flags | (isShared ? kShared : 0))});
+}
+
 /// Shows the model an access to `type` at `indices`: a store of `stored`, or a load.
 static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref,
                                 ValueRange indices, Type type, Value stored, int64_t alignment) {
@@ -58,10 +68,21 @@ static LogicalResult showAccess(Operation *op, ModelKernel &kernel, Value memref
     op->erase();
     return success();
   }
-  kernel.call(b, op, "Access",
-              {kernel.getPointer(b, loc, memref, indices), constant(b, loc, getBytes(type), 64),
-               constant(b, loc, alignment, 64),
-               constant(b, loc, (stored ? kWrites : kReads) | (isShared ? kShared : 0))});
+  callAccess(op, kernel, kernel.getPointer(b, loc, memref, indices), type, alignment, isShared,
+             stored ? kWrites : kReads);
+  return success();
+}
+
+/// The host does it in one step too, whoever else does.
+static LogicalResult showAtomic(Operation *op, ModelKernel &kernel, Value memref,
+                                ValueRange indices) {
+  if (isPrivate(memref))
+    return success();
+  OpBuilder b(op);
+  auto type = cast<MemRefType>(memref.getType());
+  callAccess(op, kernel, kernel.getPointer(b, op->getLoc(), memref, indices), type.getElementType(),
+             getBytes(type.getElementType()), gpu::GPUDialect::hasWorkgroupMemoryAddressSpace(type),
+             kWrites | kAtomic);
   return success();
 }
 
@@ -84,16 +105,16 @@ static LogicalResult showLLVMAccess(Operation *op, ModelKernel &kernel, Value ad
   OpBuilder b(op);
   Location loc = op->getLoc();
   bool isShared = isSharedPointer(address.getType());
-  Value plain = getPlain(b, loc, address), bytes = constant(b, loc, getBytes(type), 64);
-  Value atMultiple = constant(b, loc, alignment.value_or(getBytes(element)), 64);
+  Value plain = getPlain(b, loc, address);
+  int64_t atMultiple = alignment.value_or(getBytes(element));
   if (isShared && stored) {
-    kernel.call(b, op, "StoreShared", {plain, kernel.spill(b, loc, stored), bytes, atMultiple});
+    kernel.call(b, op, "StoreShared",
+                {plain, kernel.spill(b, loc, stored), constant(b, loc, getBytes(type), 64),
+                 constant(b, loc, atMultiple, 64)});
     op->erase();
     return success();
   }
-  kernel.call(b, op, "Access",
-              {plain, bytes, atMultiple,
-               constant(b, loc, (stored ? kWrites : kReads) | (isShared ? kShared : 0))});
+  callAccess(op, kernel, plain, type, atMultiple, isShared, stored ? kWrites : kReads);
   return success();
 }
 
@@ -278,13 +299,14 @@ static LogicalResult convert(LLVM::IntToPtrOp op, ModelKernel &kernel) {
   return success();
 }
 
-/// The host adds in one step too, whoever else does.
-static LogicalResult convert(LLVM::AtomicRMWOp op, ModelKernel &kernel) {
-  if (isSharedPointer(op.getPtr().getType()))
-    return op.emitOpError("expected an atomic operation on global memory, which the model has, but "
-                          "got one on shared memory");
+/// An atomic op by an address. The host has no other scope than all of its threads.
+template <typename Op> static LogicalResult convertAtomic(Op op, ModelKernel &kernel, Type type) {
   op.removeSyncscopeAttr();
-  return showLLVMAccess(op, kernel, op.getPtr(), op.getType(), op.getVal(), op.getAlignment());
+  OpBuilder b(op);
+  callAccess(op, kernel, getPlain(b, op.getLoc(), op.getPtr()), type,
+             op.getAlignment().value_or(getBytes(type)), isSharedPointer(op.getPtr().getType()),
+             kWrites | kAtomic);
+  return success();
 }
 
 /// The elements of a product's operands, by its shape; nothing where the model has none such.
@@ -341,7 +363,7 @@ static LogicalResult convert(NVVM::MmaOp op, ModelKernel &kernel) {
 
 /// Whether an op only computes its results, or says where control goes.
 static bool isPlain(Operation *op) {
-  if (isa<memref::AtomicRMWOp, memref::CopyOp, LLVM::InlineAsmOp, NVVM::InlinePtxOp>(op))
+  if (isa<memref::CopyOp, LLVM::InlineAsmOp, NVVM::InlinePtxOp>(op))
     return false;
   if (isa<LLVM::AllocaOp, memref::AllocaOp, UnrealizedConversionCastOp>(op) ||
       isa<cf::ControlFlowDialect, func::FuncDialect>(op->getDialect()))
@@ -378,7 +400,16 @@ static LogicalResult convertAccess(Operation *op, ModelKernel &kernel) {
         return showLLVMAccess(op, kernel, op.getAddr(), op.getValue().getType(), op.getValue(),
                               op.getAlignment());
       })
-      .Case([&](LLVM::AtomicRMWOp op) { return convert(op, kernel); })
+      .Case([&](LLVM::AtomicRMWOp op) { return convertAtomic(op, kernel, op.getType()); })
+      .Case([&](LLVM::AtomicCmpXchgOp op) {
+        return convertAtomic(op, kernel, op.getVal().getType());
+      })
+      .Case([&](memref::AtomicRMWOp op) {
+        return showAtomic(op, kernel, op.getMemref(), op.getIndices());
+      })
+      .Case([&](memref::GenericAtomicRMWOp op) {
+        return showAtomic(op, kernel, op.getMemref(), op.getIndices());
+      })
       .Default([](Operation *op) {
         return op->emitOpError("expected an op that the model of a GPU has but got none of '")
                << op->getName() << "'";

@@ -151,8 +151,6 @@ void Converter::takeArguments(func::FuncOp function, gpu::GPUFuncOp kernel, cons
 }
 
 LogicalResult Converter::convert(gpu::GPUFuncOp kernel) {
-  if (!kernel.getPrivateAttributions().empty())
-    return kernel.emitOpError("expected no private attributions, which the model does not have");
   int64_t staticBytes = getStaticBytes(kernel);
   constexpr int64_t kMostBytes = std::numeric_limits<int32_t>::max();
   if (staticBytes > kMostBytes)
@@ -250,6 +248,7 @@ LogicalResult Converter::convert(gpu::LaunchFuncOp launch) {
 
 LogicalResult Converter::run() {
   for (auto container : llvm::make_early_inc_range(module.getOps<gpu::GPUModuleOp>())) {
+    prepareKernels(container);
     for (auto kernel : llvm::make_early_inc_range(container.getOps<gpu::GPUFuncOp>()))
       if (failed(convert(kernel)))
         return failure();

@@ -59,6 +59,9 @@ private:
   llvm::DenseSet<Operation *> called; ///< ops that have, for what they do themselves
 };
 
+/// Gives globals in a block's memory, and a thread's own memory, their places in each kernel.
+void prepareKernels(gpu::GPUModuleOp container);
+
 /// Replaces an op that does more than compute its results; leaves what only does so. Errors: an op
 /// that the model does not have.
 LogicalResult convertOp(Operation *op, ModelKernel &kernel);

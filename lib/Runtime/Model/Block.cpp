@@ -132,6 +132,7 @@ bool Block::reset(const Launch &newLaunch, int64_t newNumber) {
   storeTimes.assign(agents.warps, 0);
   storesDone.assign(agents.warps, 0);
   meetings.assign(agents.warps, WarpMeeting());
+  atomics.clear();
   awaiting.clear();
   busyUntil = std::chrono::steady_clock::now();
   ready.assign(agents.warps, 0);
@@ -284,15 +285,20 @@ unsigned Block::countLanes(unsigned warp) const {
   return std::min(kWarpThreads, agents.threads - warp * kWarpThreads);
 }
 
-bool Block::meet(Thread &thread, WarpMeeting &meeting, void *arguments) {
-  if (!meeting.arrived)
+bool Block::meet(Thread &thread, WarpMeeting &meeting, void *arguments, unsigned lanes) {
+  if (!meeting.arrived) {
     meeting.place = thread.place;
-  else if (meeting.place != thread.place)
+    meeting.lanes = lanes;
+  } else if (meeting.place != thread.place) {
     fail(thread, "expected all threads of a warp at the same op but got others at " +
                      getPlace(meeting.place));
+  } else if (meeting.lanes != lanes) {
+    fail(thread, llvm::formatv("expected {0} threads of the warp, as others do, but got {1}",
+                               meeting.lanes, lanes));
+  }
   meeting.arrived |= 1u << thread.lane();
   meeting.arguments[thread.lane()] = arguments;
-  if (unsigned(llvm::popcount(meeting.arrived)) == countLanes(thread.warp()))
+  if (unsigned(llvm::popcount(meeting.arrived)) == lanes)
     return true;
   block(thread, WaitKind::Warp, thread.warp(), meeting.place);
   return false;
@@ -301,7 +307,7 @@ bool Block::meet(Thread &thread, WarpMeeting &meeting, void *arguments) {
 void Block::leave(Thread &thread, WarpMeeting &meeting) {
   meeting.arrived = 0;
   unsigned first = thread.warp() * kWarpThreads;
-  for (unsigned lane = 0; lane < countLanes(thread.warp()); ++lane)
+  for (unsigned lane = 0; lane < meeting.lanes; ++lane)
     if (lane != thread.lane())
       wake(threads[first + lane]);
 }
@@ -311,7 +317,8 @@ void Block::leave(Thread &thread, WarpMeeting &meeting) {
 //===----------------------------------------------------------------------===//
 
 Viewer Block::view(const Thread &thread) const {
-  return {thread.index, thread.now, thread.place, /*isAsync=*/false, &thread.known, thread.index};
+  return {thread.index,  thread.now,   thread.place, /*isAsync=*/false,
+          &thread.known, thread.index, UINT32_MAX,   thread.shuffledAt};
 }
 
 Viewer Block::viewAsync(const Thread &thread, unsigned agent, uint32_t time,
@@ -350,6 +357,14 @@ void Block::access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes,
       writes ? shadow.write(offset, bytes, viewer, silent) : shadow.read(offset, bytes, viewer);
   if (found)
     fail(thread, describe(*found, writes));
+}
+
+void Block::accessAtomic(Thread &thread, uint32_t offset, uint32_t bytes) {
+  Knowledge &last = atomics[offset];
+  acquire(thread, last);
+  access(thread, offset, bytes, /*writes=*/false);
+  access(thread, offset, bytes, /*writes=*/true);
+  release(thread, last);
 }
 
 void Block::release(Thread &thread, Knowledge &to) {

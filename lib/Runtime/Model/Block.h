@@ -83,6 +83,9 @@ struct Thread {
   uint32_t products = 0, productsDone = 0; ///< begun, and waited for, so far
   uint32_t stores = 0, storesWaited = 0;   ///< copies from shared memory, by their warp's count
   unsigned copyGroup = 0;
+  /// When it last shuffled with each thread of its warp, in that one's time: what that one had read
+  /// by then went into what it was given, or came before in the warp's order.
+  uint32_t shuffledAt[kWarpThreads] = {};
   Knowledge known;
   llvm::SmallVector<PendingCopy, 0> copies;
   std::unique_ptr<Fiber> fiber;
@@ -123,6 +126,7 @@ struct GroupBarrier {
 /// An op that all threads of a warp run together.
 struct WarpMeeting {
   uint32_t arrived = 0; ///< bits of lanes
+  unsigned lanes = 0;   ///< those that come, the first ones
   uint16_t place = 0;
   void *arguments[kWarpThreads];
 };
@@ -187,6 +191,8 @@ public:
   void checkGlobal(Thread &thread, const void *address, int64_t bytes, int64_t alignment,
                    const char *what);
   void access(Thread &thread, uint32_t offset, uint32_t bytes, bool writes, bool silent = false);
+  /// An atomic access, which is ordered with all others to the place.
+  void accessAtomic(Thread &thread, uint32_t offset, uint32_t bytes);
   /// For statistics: an access to shared memory of a thread and of as many others of its warp as
   /// make `lanes` of them.
   void countAccess(const Thread &thread, uint32_t offset, uint32_t bytes, unsigned lanes) {
@@ -204,9 +210,12 @@ public:
   void release(Thread &thread, Knowledge &to);
   void acquire(Thread &thread, const Knowledge &from) { joins.join(thread.known, from); }
 
-  /// Waits until all lanes have come; true for the last of them, which acts for all and calls
-  /// `leave`.
-  bool meet(Thread &thread, WarpMeeting &meeting, void *arguments);
+  /// Waits until all lanes, or the first `lanes`, have come; true for the last of them, which acts
+  /// for all and calls `leave`.
+  bool meet(Thread &thread, WarpMeeting &meeting, void *arguments) {
+    return meet(thread, meeting, arguments, countLanes(thread.warp()));
+  }
+  bool meet(Thread &thread, WarpMeeting &meeting, void *arguments, unsigned lanes);
   void leave(Thread &thread, WarpMeeting &meeting);
   WarpMeeting &getMeeting(Thread &thread) { return meetings[thread.warp()]; }
   unsigned countLanes(unsigned warp) const;
@@ -249,7 +258,8 @@ private:
   std::vector<Awaiting> awaiting;
   std::chrono::steady_clock::time_point busyUntil; ///< since then only other blocks can go on
   std::vector<WarpMeeting> meetings;
-  std::vector<uint32_t> ready; ///< lanes of each warp
+  llvm::DenseMap<uint32_t, Knowledge> atomics; ///< what the last access to an offset knew
+  std::vector<uint32_t> ready;                 ///< lanes of each warp
   static constexpr unsigned kGroupBarriers = 16;
   GroupBarrier groups[kGroupBarriers];
   std::vector<char> memory;

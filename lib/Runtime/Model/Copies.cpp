@@ -110,7 +110,10 @@ void access(Thread *thread, int32_t place, void *address, int64_t bytes, int64_t
     return block.checkGlobal(*thread, address, bytes, alignment,
                              flags & kWrites ? "a store" : "a load");
   uint32_t offset = block.getShared(*thread, address, bytes, alignment);
-  block.access(*thread, offset, bytes, flags & kWrites);
+  if (flags & kAtomic)
+    block.accessAtomic(*thread, offset, bytes);
+  else
+    block.access(*thread, offset, bytes, flags & kWrites);
   block.countAccess(*thread, offset, bytes);
 }
 

@@ -25,6 +25,9 @@ bool Shadow::isOrdered(unsigned agent, uint32_t time, bool isWrite, const Viewer
     return !crosses || time <= viewer.selfFenced;
   const Knowledge &known = *viewer.known;
   bool hasRead = !isWrite && agents.isThread(agent);
+  if (hasRead && viewer.warpReads && agent / kWarpThreads == viewer.self / kWarpThreads &&
+      time <= viewer.warpReads[agent % kWarpThreads])
+    return true;
   return time <= (crosses ? known.fenced : hasRead ? known.passed : known.seen).get(agent);
 }
 

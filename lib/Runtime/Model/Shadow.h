@@ -52,6 +52,8 @@ struct Viewer {
   /// proxy, what it wrote up to its last fence.
   unsigned self;
   uint32_t selfFenced = UINT32_MAX;
+  /// Up to when the reads of each thread of the warp are over; null for what is no thread.
+  const uint32_t *warpReads = nullptr;
 };
 
 /// What is wrong with an access.

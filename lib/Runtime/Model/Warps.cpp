@@ -11,14 +11,16 @@ using namespace mlir::flashattn::model;
 
 namespace {
 
-/// Runs `all` once for the warp, with what each thread brings; `mine` is this one's.
-template <typename T, typename F> void together(Thread &thread, T &mine, F all) {
+/// Runs `all` once for the first `count` threads of the warp, or all of them, with what each
+/// brings; `mine` is this one's.
+template <typename T, typename F>
+void together(Thread &thread, T &mine, F all, unsigned count = kWarpThreads) {
   Block &block = *thread.block;
   WarpMeeting &meeting = block.getMeeting(thread);
-  if (!block.meet(thread, meeting, &mine))
+  if (!block.meet(thread, meeting, &mine, std::min(count, block.countLanes(thread.warp()))))
     return;
   llvm::SmallVector<T *, kWarpThreads> lanes;
-  for (unsigned lane = 0; lane < block.countLanes(thread.warp()); ++lane)
+  for (unsigned lane = 0; lane < meeting.lanes; ++lane)
     lanes.push_back(static_cast<T *>(meeting.arguments[lane]));
   all(block, lanes);
   block.leave(thread, meeting);
@@ -29,6 +31,7 @@ template <typename T, typename F> void together(Thread &thread, T &mine, F all) 
 //===----------------------------------------------------------------------===//
 
 struct Shuffled {
+  Thread *thread;
   uint32_t value, result;
   int32_t offset;
   bool isValid;
@@ -38,32 +41,45 @@ struct Shuffled {
 int64_t shuffle(Thread *thread, int32_t place, int32_t mode, uint32_t value, int32_t offset,
                 int32_t width) {
   thread->enter(place);
-  Shuffled mine{value, value, offset, false};
-  if (width != int32_t(kWarpThreads))
-    thread->block->fail(*thread, llvm::formatv("expected a shuffle of {0} threads but got {1}",
+  Shuffled mine{thread, value, value, offset, false};
+  if (width < 1 || width > int32_t(kWarpThreads))
+    thread->block->fail(*thread, llvm::formatv("expected a shuffle of 1 to {0} threads but got {1}",
                                                kWarpThreads, width));
-  together(*thread, mine, [mode](Block &, llvm::ArrayRef<Shuffled *> lanes) {
-    for (int lane = 0; lane < int(lanes.size()); ++lane) {
-      Shuffled &to = *lanes[lane];
-      int from = to.offset;
-      switch (static_cast<ShuffleMode>(mode)) {
-      case ShuffleMode::Xor:
-        from = lane ^ to.offset;
-        break;
-      case ShuffleMode::Up:
-        from = lane - to.offset;
-        break;
-      case ShuffleMode::Down:
-        from = lane + to.offset;
-        break;
-      case ShuffleMode::Idx:
-        break;
-      }
-      to.isValid = from >= 0 && from < int(lanes.size());
-      if (to.isValid)
-        to.result = lanes[from]->value;
-    }
-  });
+  if (int32_t(thread->lane()) >= width)
+    thread->block->fail(*thread,
+                        llvm::formatv("expected only the first {0} threads of the warp at a "
+                                      "shuffle of so many but got another",
+                                      width));
+  together(
+      *thread, mine,
+      [mode](Block &, llvm::ArrayRef<Shuffled *> lanes) {
+        for (int lane = 0; lane < int(lanes.size()); ++lane) {
+          Shuffled &to = *lanes[lane];
+          int from = to.offset;
+          switch (static_cast<ShuffleMode>(mode)) {
+          case ShuffleMode::Xor:
+            from = lane ^ to.offset;
+            break;
+          case ShuffleMode::Up:
+            from = lane - to.offset;
+            break;
+          case ShuffleMode::Down:
+            from = lane + to.offset;
+            break;
+          case ShuffleMode::Idx:
+            break;
+          }
+          to.isValid = from >= 0 && from < int(lanes.size());
+          if (to.isValid)
+            to.result = lanes[from]->value;
+          for (int other = 0; other < int(lanes.size()); ++other)
+            to.thread->shuffledAt[other] = lanes[other]->thread->now;
+        }
+        // What is read from now on is later.
+        for (Shuffled *shuffled : lanes)
+          ++shuffled->thread->now;
+      },
+      width);
   return int64_t(mine.isValid) << 32 | mine.result;
 }
 

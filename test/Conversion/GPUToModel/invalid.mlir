@@ -40,17 +40,6 @@ module attributes {gpu.container_module} {
 
 module attributes {gpu.container_module} {
   gpu.module @kernels {
-    // expected-error @below {{expected no private attributions, which the model does not have}}
-    gpu.func @private() private(%own: memref<4xf32, #gpu.address_space<private>>) kernel {
-      gpu.return
-    }
-  }
-}
-
-// -----
-
-module attributes {gpu.container_module} {
-  gpu.module @kernels {
     gpu.func @product(%a: vector<2xf16>, %c: vector<2xf16>) kernel {
       // expected-error @below {{expected a product m16n8k16 of f16 or bf16 or m16n8k8 of tf32 with sums in f32, which the model has, but got another}}
       %d = nvvm.mma.sync A[%a, %a] B[%a] C[%c, %c] {layoutA = #nvvm.mma_layout<row>, layoutB = #nvvm.mma_layout<col>, shape = #nvvm.shape<m = 16, n = 8, k = 8>} : (vector<2xf16>, vector<2xf16>, vector<2xf16>) -> !llvm.struct<(vector<2xf16>, vector<2xf16>)>
@@ -66,18 +55,6 @@ module attributes {gpu.container_module} {
     gpu.func @bytes(%row: !llvm.ptr<3>) kernel {
       // expected-error @below {{expected elements of 16 bits, which the model has, but got 'b8'}}
       %r = nvvm.ldmatrix %row {num = 1 : i32, layout = #nvvm.mma_layout<col>, shape = #nvvm.ld_st_matrix_shape<m = 16, n = 16>, eltType = #nvvm.ld_st_matrix_elt_type<b8>} : (!llvm.ptr<3>) -> !llvm.struct<(i32, i32)>
-      gpu.return
-    }
-  }
-}
-
-// -----
-
-module attributes {gpu.container_module} {
-  gpu.module @kernels {
-    gpu.func @sum(%place: !llvm.ptr<3>, %value: f32) kernel {
-      // expected-error @below {{expected an atomic operation on global memory, which the model has, but got one on shared memory}}
-      %old = llvm.atomicrmw fadd %place, %value monotonic : !llvm.ptr<3>, f32
       gpu.return
     }
   }
