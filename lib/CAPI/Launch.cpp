@@ -34,11 +34,13 @@ static int32_t checkTensor(const Kernel &kernel, int index, const FlashAttnTenso
                     name(kernel, index), tensor.rank);
   bool isEmpty = false;
   for (int d = 0; d < argument.rank; ++d) {
-    if (argument.sizes[d] >= 0 ? tensor.sizes[d] != argument.sizes[d] : tensor.sizes[d] < 0)
-      return failWith(FLASHATTN_ERROR_TENSOR,
-                      "expected size {0} in dimension {1} of {2} but got {3}",
-                      argument.sizes[d] >= 0 ? std::to_string(argument.sizes[d]) : "0 or more", d,
-                      name(kernel, index), tensor.sizes[d]);
+    // Positions have 32 bits.
+    if (argument.sizes[d] >= 0 ? tensor.sizes[d] != argument.sizes[d]
+                               : tensor.sizes[d] < 0 || tensor.sizes[d] > INT32_MAX)
+      return failWith(
+          FLASHATTN_ERROR_TENSOR, "expected size {0} in dimension {1} of {2} but got {3}",
+          argument.sizes[d] >= 0 ? std::to_string(argument.sizes[d]) : "0 to 2147483647", d,
+          name(kernel, index), tensor.sizes[d]);
     isEmpty |= tensor.sizes[d] == 0;
   }
   // Nothing of it is touched.

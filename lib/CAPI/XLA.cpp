@@ -9,11 +9,11 @@
 
 #include "Kernel.h"
 #include "XLACallFrame.h"
+#include "flashattn/Support/Environment.h"
 #include "llvm/ADT/SmallVector.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringMap.h"
 
-#include <cstdlib>
 #include <mutex>
 #include <vector>
 
@@ -66,14 +66,7 @@ private:
 /// its own.
 class Table {
 public:
-  /// Null, with the message set, where the limit is none.
   std::shared_ptr<Entry> find(const Recipe &recipe) {
-    if (limit == 0) {
-      failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
-               "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got '{0}'",
-               std::getenv("FLASHATTN_CACHE_KERNELS"));
-      return nullptr;
-    }
     std::string key = llvm::join_items('\0', llvm::itostr(recipe.device), recipe.chip.str(),
                                        recipe.schedule.str(), recipe.module.str());
     // Behind the lock: kernels of a GPU wait for its work before they are unloaded.
@@ -95,14 +88,6 @@ public:
   }
 
 private:
-  /// 0 where the environment says something else than a limit.
-  static size_t getLimit() {
-    constexpr size_t kDefault = 256;
-    const char *text = std::getenv("FLASHATTN_CACHE_KERNELS");
-    size_t found = 0;
-    return !text ? kDefault : llvm::to_integer(text, found, 10) ? found : 0;
-  }
-
   std::shared_ptr<Entry> takeOldest() {
     auto oldest = entries.begin();
     for (auto it = entries.begin(); it != entries.end(); ++it)
@@ -113,7 +98,7 @@ private:
     return taken;
   }
 
-  const size_t limit = getLimit();
+  const size_t limit = getNumber("FLASHATTN_CACHE_KERNELS", 1, INT64_MAX, 256);
   std::mutex mutex;
   llvm::StringMap<std::shared_ptr<Entry>> entries;
   uint64_t now = 0;
@@ -288,7 +273,7 @@ static xla::Error *call(const xla::CallFrame &frame, int32_t device, void *strea
   if (int32_t status = readRecipe(frame.attributes, device, recipe))
     return makeError(frame, status);
   std::shared_ptr<Entry> entry = getTable().find(recipe);
-  int32_t status = entry ? entry->compile(recipe) : int32_t(FLASHATTN_ERROR_INVALID_ARGUMENT);
+  int32_t status = entry->compile(recipe);
   if (!status && frame.stage == xla::kExecute)
     status = launch(frame, entry->get(), stream);
   return status ? makeError(frame, status) : nullptr;

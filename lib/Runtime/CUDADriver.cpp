@@ -1,6 +1,7 @@
 //===- CUDADriver.cpp - opens the CUDA driver ------------------------------===//
 
 #include "CUDADriver.h"
+#include "flashattn/Support/Environment.h"
 
 #include <algorithm>
 #include <cstring>
@@ -29,8 +30,8 @@ static Text formatCUDAVersion(int version) {
 
 /// Fills the table.
 static Fault open(Driver &driver) {
-  const char *given = std::getenv("FLASHATTN_CUDA_DRIVER");
-  const char *path = given && *given ? given : "libcuda.so.1";
+  const char *given = getVariable("FLASHATTN_CUDA_DRIVER");
+  const char *path = given ? given : "libcuda.so.1";
   void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!library)
     return Fault::format("cannot open the CUDA driver library '%s': %s", path, dlerror());

@@ -4,13 +4,13 @@
 #include "Errors.h"
 #include "LoadedFile.h"
 #include "flashattn/Runtime/KernelArchive.h"
+#include "flashattn/Support/Environment.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/ADT/StringSet.h"
 #include "llvm/Support/Endian.h"
 #include "llvm/Support/Format.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/Process.h"
 #include "llvm/Support/SHA256.h"
 #include "llvm/Support/raw_ostream.h"
 #include "llvm/Support/xxhash.h"
@@ -74,25 +74,14 @@ static const std::string &getBuild() {
 // The folder
 //===----------------------------------------------------------------------===//
 
-static int64_t getMaxBytesOrDefault() {
-  std::string given = llvm::sys::Process::GetEnv("FLASHATTN_CACHE_DISK_BYTES").value_or("");
-  int64_t bytes = 0;
-  if (given.empty())
-    return kDefaultMaxBytes;
-  if (llvm::to_integer(given, bytes, 10) && bytes >= 1)
-    return bytes;
-  warn("at most " + llvm::Twine(kDefaultMaxBytes) + " bytes of compiled code are kept",
-       "expected FLASHATTN_CACHE_DISK_BYTES to be a number of at least 1 but got '" + given + "'");
-  return kDefaultMaxBytes;
-}
-
-DiskCache::DiskCache(StringRef defaultFolder) : maxBytes(getMaxBytesOrDefault()) {
-  std::string given = llvm::sys::Process::GetEnv("FLASHATTN_CACHE").value_or("");
-  if (given == "0" || given == "off") {
-    offReason = "FLASHATTN_CACHE=" + given;
+DiskCache::DiskCache(StringRef defaultFolder)
+    : maxBytes(getNumber("FLASHATTN_CACHE_DISK_BYTES", 1, INT64_MAX, kDefaultMaxBytes)) {
+  PathVariable given = getPathOrSwitch("FLASHATTN_CACHE");
+  if (given.isOff) {
+    offReason = std::string("FLASHATTN_CACHE=") + getVariable("FLASHATTN_CACHE");
     return;
   }
-  folder = given.empty() ? defaultFolder.str() : given;
+  folder = given.path ? given.path : defaultFolder.str();
   if (folder.empty()) {
     offReason = "there is no home folder";
     return;

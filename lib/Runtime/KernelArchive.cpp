@@ -3,13 +3,14 @@
 #include "flashattn/Runtime/KernelArchive.h"
 #include "Errors.h"
 #include "LoadedFile.h"
+#include "flashattn/Support/Environment.h"
+#include "flashattn/Support/OutputFile.h"
 #include "flashattn/Support/TrustedFolder.h"
 #include "llvm/ADT/SmallString.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Object/Archive.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/Path.h"
-#include "llvm/Support/Process.h"
 #include "llvm/Support/SHA256.h"
 
 #include <atomic>
@@ -92,6 +93,10 @@ KernelArchive::KernelArchive(std::string named, bool isNamed) : path(std::move(n
     offReason = ("there is no " + kFileName + " beside the library").str();
     return;
   }
+  if (isStream(path)) {
+    offReason = "expected a file but got a device or a FIFO";
+    return;
+  }
   auto read = openFile(path, isNamed);
   if (!read) {
     offReason = llvm::toString(read.takeError());
@@ -106,13 +111,13 @@ KernelArchive::KernelArchive(std::string named, bool isNamed) : path(std::move(n
 
 const KernelArchive &KernelArchive::get() {
   static const KernelArchive archive = [] {
-    std::string given = llvm::sys::Process::GetEnv("FLASHATTN_KERNELS").value_or("");
-    if (given == "0" || given == "off") {
+    PathVariable given = getPathOrSwitch("FLASHATTN_KERNELS");
+    if (given.isOff) {
       KernelArchive none("");
-      none.offReason = "FLASHATTN_KERNELS=" + given;
+      none.offReason = std::string("FLASHATTN_KERNELS=") + getVariable("FLASHATTN_KERNELS");
       return none;
     }
-    KernelArchive found(given.empty() ? findFile() : given, /*isNamed=*/!given.empty());
+    KernelArchive found(given.path ? given.path : findFile(), /*isNamed=*/given.path != nullptr);
     if (!found.path.empty() && !found.offReason.empty())
       std::fprintf(stderr,
                    "flashattn: warning: every kernel is compiled, for '%s' cannot be read: "

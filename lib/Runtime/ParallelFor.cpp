@@ -7,11 +7,10 @@
 
 #include "flashattn/Runtime/ParallelFor.h"
 #include "Fault.h"
+#include "flashattn/Support/Environment.h"
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstdio>
 #include <cstdlib>
 #include <new>
 
@@ -181,19 +180,7 @@ unsigned chooseThreads() {
   // More threads than this help no one and would only exhaust the process.
   constexpr unsigned kMaxThreads = 1024;
   unsigned processors = std::min(countProcessors(), kMaxThreads);
-  const char *given = std::getenv("FLASHATTN_NUM_THREADS");
-  if (!given || !*given)
-    return processors;
-  char *end;
-  errno = 0;
-  long threads = std::strtol(given, &end, 10);
-  if (*end == 0 && errno == 0 && threads >= 1 && threads <= long(kMaxThreads))
-    return threads;
-  std::fprintf(stderr,
-               "flashattn: warning: expected FLASHATTN_NUM_THREADS to be a number from 1 to %u but "
-               "got '%s'; %u threads are used\n",
-               kMaxThreads, given, processors);
-  return processors;
+  return getNumber("FLASHATTN_NUM_THREADS", 1, kMaxThreads, processors);
 }
 
 Pool *pool;

@@ -1,8 +1,8 @@
 //===- StageTimer.cpp ------------------------------------------------------===//
 
 #include "flashattn/Runtime/StageTimer.h"
+#include "flashattn/Support/Environment.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/Process.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace mlir::flashattn;
@@ -14,8 +14,7 @@ static std::string format(llvm::StringRef what, std::chrono::steady_clock::durat
 }
 
 StageTimer::StageTimer(llvm::StringRef what) {
-  std::string given = llvm::sys::Process::GetEnv("FLASHATTN_TIMING").value_or("0");
-  if (given.empty() || given == "0")
+  if (!getSwitch("FLASHATTN_TIMING", /*byDefault=*/false))
     return;
   line = ("flashattn: " + what + ": ").str();
   begin = last = Clock::now();

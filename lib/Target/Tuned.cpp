@@ -2,6 +2,8 @@
 
 #include "flashattn/Target/Tuned.h"
 #include "flashattn/Analysis/MaskShape.h"
+#include "flashattn/Support/Environment.h"
+#include "flashattn/Support/OutputFile.h"
 #include "flashattn/Support/TrustedFolder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -37,8 +39,7 @@ std::string mlir::flashattn::getTunedSchedulesPath() {
 }
 
 std::string mlir::flashattn::getTunedSchedulesFile() {
-  bool reads = llvm::sys::Process::GetEnv("FLASHATTN_TUNED").value_or("1") != "0";
-  return reads ? getTunedSchedulesPath() : "";
+  return getSwitch("FLASHATTN_TUNED", /*byDefault=*/true) ? getTunedSchedulesPath() : "";
 }
 
 std::string mlir::flashattn::getTuningKey(AttentionOpInterface op, StringRef machine) {
@@ -64,6 +65,9 @@ static bool isUsers(StringRef file) { return file == getTunedSchedulesPath(); }
 
 /// What the file holds; null where it is not there.
 static Expected<std::unique_ptr<llvm::MemoryBuffer>> readFile(StringRef file) {
+  // A device may never end, and a FIFO has nothing until somebody writes.
+  if (isStream(file))
+    return nullptr;
   if (!isUsers(file)) {
     auto buffer = llvm::MemoryBuffer::getFile(file);
     if (buffer)
@@ -144,12 +148,8 @@ Error mlir::flashattn::checkTunedSchedules(StringRef file) {
   if (llvm::sys::fs::is_directory(file))
     return llvm::createStringError("expected a file for tuned schedules but got the folder '" +
                                    file + "'");
-  // As writeToOutput will: a file beside it that takes its place.
-  Expected<llvm::sys::fs::TempFile> trial = llvm::sys::fs::TempFile::create(file + ".temp-%%%%%%");
-  if (!trial)
-    return llvm::createStringError("cannot write '" + file +
-                                   "': " + llvm::toString(trial.takeError()));
-  return trial->discard();
+  // As storeTunedSchedule will, without an end.
+  return OutputFiles().create(file).takeError();
 }
 
 Error mlir::flashattn::storeTunedSchedule(StringRef file, StringRef key,
@@ -169,8 +169,5 @@ Error mlir::flashattn::storeTunedSchedule(StringRef file, StringRef key,
     return (*folder)->write(llvm::sys::path::filename(file),
                             {llvm::formatv("{0:1}\n", content).str()});
   }
-  return llvm::writeToOutput(file, [&](raw_ostream &os) {
-    os << llvm::formatv("{0:1}\n", content);
-    return Error::success();
-  });
+  return writeOutputFile(file, [&](raw_ostream &os) { os << llvm::formatv("{0:1}\n", content); });
 }

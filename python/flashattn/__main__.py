@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from . import __version__, _library, _timing, _tuned
+from . import __version__, _environment, _library, _signals, _timing, _tuned
 from .errors import FlashAttnError
 
 Finding = Tuple[str, str, str]  # "ok", "note" or "missing"; of what; in words
@@ -30,7 +30,7 @@ def _library_findings() -> List[Finding]:
 
 
 def _driver_findings() -> List[Finding]:
-    path = os.environ.get("FLASHATTN_CUDA_DRIVER", "libcuda.so.1")
+    path = _environment.variable("FLASHATTN_CUDA_DRIVER") or "libcuda.so.1"
     try:
         ctypes.CDLL(path)
     except OSError as error:
@@ -124,7 +124,7 @@ def _cache_findings() -> List[Finding]:
     try:
         path = _tuned.default_path()
         if not _tuned.enabled():
-            return [("note", "tuned", f"FLASHATTN_TUNED=0: {path} is not read")]
+            return [("note", "tuned", f"FLASHATTN_TUNED={os.environ['FLASHATTN_TUNED']}: {path} is not read")]
         count = len(_tuned.load(path))
     except FlashAttnError as error:
         return [("note", "tuned", str(error))]
@@ -171,7 +171,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if not parser.parse_args(arguments).timing:
         return doctor()
     try:
-        _timing.report()
+        with _signals.ending_in_order():
+            _timing.report()
     except FlashAttnError as error:
         print(f"missing  {error}")
         return 1

@@ -140,8 +140,8 @@ class CPUBackend:
         self.torch = torch
 
     def describe(self) -> Dict[str, Any]:
-        threads = os.environ.get("FLASHATTN_NUM_THREADS", str(len(os.sched_getaffinity(0))))
-        found = {"device": self.device, "threads": int(threads), "numpy": numpy.__version__}
+        threads = _library.get().device(_library.DEVICE_CPU).compute_units
+        found = {"device": self.device, "threads": threads, "numpy": numpy.__version__}
         if self.torch:
             found["torch"] = self.torch.__version__
         return found

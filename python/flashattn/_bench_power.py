@@ -4,12 +4,13 @@ clock, the power and the energy that NVML, the driver's management library, says
 from __future__ import annotations
 
 import ctypes
-import os
 import random
 import statistics
 import time
 from collections import deque
 from typing import Any, Callable, Dict, List, Optional, Tuple
+
+from . import _environment
 
 LIBRARY = "libnvidia-ml.so.1"
 #: Of nvml.h: nvmlReturn_t, nvmlClockType_t and the size of a PCI bus id's text.
@@ -107,7 +108,7 @@ def bus_id(ordinal: int) -> str:
     CUDA_VISIBLE_DEVICES."""
     text = ctypes.create_string_buffer(BUS_ID_SIZE)
     try:
-        driver = ctypes.CDLL(os.environ.get("FLASHATTN_CUDA_DRIVER", "libcuda.so.1"))
+        driver = ctypes.CDLL(_environment.variable("FLASHATTN_CUDA_DRIVER") or "libcuda.so.1")
         code = driver.cuDeviceGetPCIBusId(text, BUS_ID_SIZE, ordinal)
     except OSError as error:
         raise PowerError(f"expected the CUDA driver for --sustained but got: {error}") from None

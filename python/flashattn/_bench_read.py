@@ -4,9 +4,9 @@ Reductions of libraries come close to it, but one that is slower than the memory
 from __future__ import annotations
 
 import ctypes
-import os
 from typing import Any
 
+from . import _environment
 from .errors import DeviceError
 
 THREADS = 256
@@ -61,7 +61,7 @@ class ReadKernel:
 
     def __init__(self) -> None:
         try:
-            self.driver = ctypes.CDLL(os.environ.get("FLASHATTN_CUDA_DRIVER", "libcuda.so.1"))
+            self.driver = ctypes.CDLL(_environment.variable("FLASHATTN_CUDA_DRIVER") or "libcuda.so.1")
         except OSError as error:
             raise DeviceError(f"expected the CUDA driver but got: {error}") from None
         self.module, self.function = ctypes.c_void_p(), ctypes.c_void_p()

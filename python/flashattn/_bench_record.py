@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import functools
+import io
 import json
 import os
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 
-from . import __version__
+from . import __version__, _files
 from ._backends import OURS
 from ._bench_counters import METRICS
 
@@ -219,7 +219,12 @@ def draw(record: Dict[str, Any], path: str) -> None:
         axis.set_visible(False)
     figure.suptitle(f"{record['machine']['device']}, {record['date']}, commit {record['commit']}")
     figure.tight_layout()
-    figure.savefig(path, dpi=120)
+    image = io.BytesIO()
+    # What the name's end says, as matplotlib has it; a device's says nothing.
+    kind = os.path.splitext(path)[1][1:].lower()
+    known = kind in figure.canvas.get_supported_filetypes()
+    figure.savefig(image, dpi=120, format=kind if known else "png")
+    _files.write_output(path, image.getvalue())
 
 
 def _draw_bars(
@@ -282,16 +287,5 @@ def read_record(path: str) -> Dict[str, Any]:
     return record
 
 
-def write_json(content: Any, path: Path) -> None:
-    """Writes the file whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=str(path.parent), prefix=path.name + ".")
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump(content, file, indent=1)
-            file.write("\n")
-        os.chmod(name, 0o644)
-        os.replace(name, str(path))
-    except BaseException:
-        os.unlink(name)
-        raise
+def write_json(content: Any, path: str) -> None:
+    _files.write_output(path, (json.dumps(content, indent=1) + "\n").encode())

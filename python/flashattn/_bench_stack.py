@@ -7,7 +7,7 @@ import contextlib
 import random
 import statistics
 import time
-from typing import Any, ContextManager, Dict, List, NamedTuple, Optional, Sequence
+from typing import Any, Callable, ContextManager, Dict, List, NamedTuple, Optional, Sequence
 
 OURS = "flashattn"
 LAYERS = 4
@@ -133,16 +133,26 @@ class Timer:
 
 
 def measure(
-    name: str, peers: Sequence[str], device: str, tokens: Optional[int], compiled: bool, rounds: int
+    name: str,
+    peers: Sequence[str],
+    device: str,
+    tokens: Optional[int],
+    compiled: bool,
+    rounds: int,
+    say: Callable[[str], None],
 ) -> Dict[str, float]:
-    """Median milliseconds of a step with each, which take turns in a new random order each round."""
+    """Median milliseconds of a step with each, which take turns in a new random order each round. `say` is
+    told what goes on."""
+    say(f"{name}: making {LAYERS} layers")
     timer = Timer(name, device, tokens, compiled)
     names = [OURS, *peers]
     for each in names:
+        say(f"{name}: first steps with {each}")
         for _ in range(WARM_UP):
             timer.step(each)
     times: Dict[str, List[float]] = {each: [] for each in names}
-    for _ in range(rounds):
+    for number in range(1, rounds + 1):
+        say(f"{name}: round {number} of {rounds}")
         for each in random.sample(names, len(names)):
             times[each].append(timer.step(each))
     return {each: statistics.median(values) for each, values in times.items()}
@@ -155,8 +165,10 @@ def report(
     tokens: Optional[int],
     compiled: bool,
     rounds: int,
+    say: Callable[[str], None],
 ) -> None:
-    """Prints a table of the stacks that `names` says. SystemExit without transformers."""
+    """Prints a table of the stacks that `names` says; `say` is told what goes on. SystemExit without
+    transformers."""
     beside_of = {
         name: STACKS[name].peers if device == "cuda" else ("eager",) for name in choose(names)
     }
@@ -177,7 +189,7 @@ def report(
     print("| stack | layers | ms a step | others, ms (times as long) |")
     print("| --- | --- | ---: | --- |")
     for name, others in beside_of.items():
-        found = measure(name, others, device, tokens, compiled, rounds)
+        found = measure(name, others, device, tokens, compiled, rounds, say)
         ours = found.pop(OURS)
         beside = ", ".join(f"{peer} {ms:.1f} ({ms / ours:.3f})" for peer, ms in found.items())
         kind = "compiled" if compiled else "eager"

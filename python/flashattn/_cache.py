@@ -7,10 +7,10 @@ under way among them, keeps it.
 from __future__ import annotations
 
 import itertools
-import os
 import threading
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
+from . import _environment
 from .errors import ArgumentError
 
 if TYPE_CHECKING:
@@ -38,16 +38,9 @@ class CacheInfo(NamedTuple):
 
 
 def _check_limit(name: str, given: Any) -> int:
-    if isinstance(given, str):
-        given = int(given) if given.isdecimal() else given
     if isinstance(given, bool) or not hasattr(given, "__index__") or given.__index__() < 1:
         raise ArgumentError(f"expected {name} to be an integer of at least 1 but got {given!r}")
     return given.__index__()
-
-
-def _limit_of(variable: str, default: int) -> int:
-    text = os.environ.get(variable)
-    return default if text is None else _check_limit(variable, text)
 
 
 class Cache:
@@ -71,7 +64,6 @@ class Cache:
         kernel = self.kernels.get(key)
         if kernel is None:
             with self._lock:
-                self._get_limits()  # refuses before the compiler works
                 lock = self._compiling.setdefault(key, threading.Lock())
             with lock:
                 kernel = self.kernels.get(key)
@@ -125,8 +117,8 @@ class Cache:
     def _get_limits(self) -> Tuple[int, int]:
         if self._limits is None:
             self._limits = (
-                _limit_of("FLASHATTN_CACHE_KERNELS", 256),
-                _limit_of("FLASHATTN_CACHE_BYTES", 1 << 28),
+                _environment.number("FLASHATTN_CACHE_KERNELS", 256),
+                _environment.number("FLASHATTN_CACHE_BYTES", 1 << 28),
             )
         return self._limits
 

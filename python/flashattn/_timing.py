@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, Tuple
 
 import numpy
 
-from . import _attention, _backward, _bench_features, _library
+from . import _attention, _backward, _bench_features, _environment, _library
 from .errors import DeviceError, FlashAttnError
 
 #: Of the benchmark: sizes B, Hq, Hkv, Nq, Nk and D, dtype, mask and what more that has.
@@ -83,7 +83,7 @@ def _format(column: str, milliseconds: float) -> str:
 
 def _open_driver() -> Any:
     """The driver with the context of device 0 current."""
-    driver = ctypes.CDLL(os.environ.get("FLASHATTN_CUDA_DRIVER", "libcuda.so.1"))
+    driver = ctypes.CDLL(_environment.variable("FLASHATTN_CUDA_DRIVER") or "libcuda.so.1")
     context = ctypes.c_void_p()
     _check("cuInit", driver.cuInit(0))
     _check("cuDevicePrimaryCtxRetain", driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0))

@@ -8,16 +8,15 @@ The key is `Kernel.tuning_key`. Where the file is, and what is in it, the librar
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from typing import Any, Dict, Optional
 
-from . import _library
+from . import _environment, _library
 
 
 def enabled() -> bool:
     """FLASHATTN_TUNED=0 leaves the findings aside."""
-    return os.environ.get("FLASHATTN_TUNED", "1") != "0"
+    return _environment.switch("FLASHATTN_TUNED", True)
 
 
 def default_path() -> Path:

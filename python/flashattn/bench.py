@@ -33,8 +33,10 @@ from . import (
     _bench_power,
     _bench_stack,
     _cache,
+    _files,
     _library,
     _reference,
+    _signals,
     _timing,
 )
 from ._backends import (
@@ -444,14 +446,19 @@ def say_shape(place: str, rows: List[Dict[str, Any]]) -> None:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    chosen = parse_arguments(arguments)
+    with _signals.ending_in_order():
+        return run(parse_arguments(arguments))
+
+
+def run(chosen: argparse.Namespace) -> int:
     if chosen.from_json:
         return show_record(chosen.from_json, chosen.only, chosen.chart)
     backend = choose_backend(chosen.device)
     if chosen.stacks is not None:
         _bench_stack.report(
-            chosen.stacks, chosen.peers, backend.name, chosen.tokens, chosen.compiled, chosen.rounds
-        )
+            chosen.stacks, chosen.peers, backend.name, chosen.tokens, chosen.compiled, chosen.rounds,
+            say,
+        )  # fmt: skip
         return 0
     check_peers(chosen.peers, backend)
     longest = 32768 if backend.name == "cuda" else 2048 if chosen.sweep else 1024
@@ -503,13 +510,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
                 failed = True
                 say(f"{place}: no counters: {error}")
                 profiler = None if error.is_final else profiler
-        if chosen.json:
-            write_json(record, Path(chosen.json))  # what was measured survives an interruption
+        if chosen.json and not _files.is_stream(chosen.json):
+            write_json(record, chosen.json)  # what was measured survives an interruption
     if meter:
         meter.close()
     print(format_table(record))
     if chosen.json:
-        write_json(record, Path(chosen.json))
+        write_json(record, chosen.json)
     if chosen.chart:
         draw(record, chosen.chart)
     return 1 if failed else 0

@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _bench_backward, _kernel, _library, _tuned, attention_backward, bench
+from . import _bench_backward, _kernel, _library, _signals, _tuned, attention_backward, bench
 from .errors import CompileError, DeviceError, FlashAttnError, UnsupportedError
 
 #: What another schedule must gain on the compiler's own choice to be kept.
@@ -163,11 +163,13 @@ def choose(times: Dict[str, Times]) -> str:
 
 
 def format_table(
-    times: Dict[str, Times], refused: Dict[str, str], default: str, flops: float
+    times: Dict[str, Times], refused: Dict[str, str], default: str, kept: Optional[str], flops: float
 ) -> str:
     rows = []
     for schedule, (lower, ms, upper) in sorted(times.items(), key=lambda item: item[1][1]):
         name = f"{default} (the compiler's own)" if schedule == "" else schedule
+        if (schedule or default) == kept:
+            name += " (kept so far)"
         rows.append((name, f"{ms:.4f}", f"{lower:.4f} to {upper:.4f}", f"{flops / ms / 1e9:.3g}"))
     rows += [(schedule, "refused", "", reason) for schedule, reason in refused.items()]
     header = ("schedule", "ms", "quartiles", "TFLOP/s, or why refused")
@@ -175,9 +177,48 @@ def format_table(
     return "\n".join(lines)
 
 
+def count(text: str) -> int:
+    """A flag's number of at least 1."""
+    try:
+        found = int(text)
+    except ValueError:
+        found = 0
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"expected a number of at least 1 but got {text!r}")
+    return found
+
+
+def milliseconds(text: str) -> float:
+    try:
+        found = float(text)
+    except ValueError:
+        found = 0
+    if not 0 < found < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0 but got {text!r}")
+    return found
+
+
+def numbers(text: str) -> List[int]:
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"expected numbers with commas between them but got {text!r}"
+        ) from None
+
+
+#: What a shape is made of where --shape names none. The flags' defaults are None, to tell what is given.
+SHAPE_DEFAULTS: Dict[str, Any] = {
+    "head_dim": 128, "dtype": "f16", "mask": "none", "batch": 1, "heads": 16, "kv_heads": None,
+    "length": 4096, "window": None,
+}  # fmt: skip
+WINDOW = 1024
+#: What a run takes, which --chip does without.
+RUN_DEFAULTS: Dict[str, Any] = {"device": "auto", "rounds": 5, "ms": 20.0, "dry_run": False}
+
+
 def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace:
     names = [shape["name"] for shape in bench.load_shapes()]
-    numbers = {"type": lambda text: [int(part) for part in text.split(",")], "metavar": "N,…"}
     parser = argparse.ArgumentParser(
         prog="python -m flashattn.tune",
         description=__doc__,
@@ -186,14 +227,14 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--shape", choices=names, help="one of the benchmark's shapes; else the flags below"
     )
-    parser.add_argument("--head-dim", type=int, default=128)
-    parser.add_argument("--dtype", choices=("f16", "bf16", "f32"), default="f16")
-    parser.add_argument("--mask", choices=("none", "causal", "window"), default="none")
-    parser.add_argument("--window", type=int, default=1024, help="keys of --mask=window")
-    parser.add_argument("--batch", type=int, default=1)
-    parser.add_argument("--heads", type=int, default=16)
-    parser.add_argument("--kv-heads", type=int, help="as many as --heads by default")
-    parser.add_argument("--length", type=int, default=4096)
+    parser.add_argument("--head-dim", type=count, help="128 by default")
+    parser.add_argument("--dtype", choices=("f16", "bf16", "f32"), help="f16 by default")
+    parser.add_argument("--mask", choices=("none", "causal", "window"), help="none by default")
+    parser.add_argument("--window", type=count, help=f"keys of --mask=window, {WINDOW} by default")
+    parser.add_argument("--batch", type=count, help="1 by default")
+    parser.add_argument("--heads", type=count, help="16 by default")
+    parser.add_argument("--kv-heads", type=count, help="as many as --heads by default")
+    parser.add_argument("--length", type=count, help="4096 by default")
     parser.add_argument(
         "--backward", action="store_true", help="tune the gradients of q, k and v instead"
     )
@@ -202,20 +243,32 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         action="store_true",
         help="with --backward: those that are the same bits each time",
     )
-    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), default="auto")
+    parser.add_argument("--device", choices=("auto", "cuda", "cpu"), help="auto by default")
     parser.add_argument(
         "--chip", help="only say what would be refused for this chip; nothing is run"
     )
     for name in _library.TRIAL_LISTS:
-        parser.add_argument(f"--{name.replace('_', '-')}", help="values to try", **numbers)
-    parser.add_argument("--rounds", type=int, default=5)
+        parser.add_argument(f"--{name.replace('_', '-')}", help="values to try", type=numbers, metavar="N,…")
+    parser.add_argument("--rounds", type=count, help="5 by default")
     parser.add_argument(
-        "--ms", type=float, default=20, help="milliseconds of each schedule in a round"
+        "--ms", type=milliseconds, help="milliseconds of each schedule in a round, 20 by default"
     )
-    parser.add_argument("--dry-run", action="store_true", help="print the table, keep nothing")
+    parser.add_argument(
+        "--dry-run", action="store_true", default=None, help="print the table, keep nothing"
+    )
     chosen = parser.parse_args(arguments)
     if chosen.deterministic and not chosen.backward:
         parser.error("expected --backward for --deterministic but got it alone")
+    for leader, others in (("shape", SHAPE_DEFAULTS), ("chip", RUN_DEFAULTS)):
+        beside = [name for name in others if getattr(chosen, name) is not None]
+        if getattr(chosen, leader) is not None and beside:
+            flag = beside[0].replace("_", "-")
+            parser.error(f"expected --{leader} or --{flag} but got both")
+        for name in set(others).difference(beside):
+            setattr(chosen, name, others[name])
+    if chosen.window is not None and chosen.mask != "window":
+        parser.error(f"expected --mask=window for --window but got --mask={chosen.mask}")
+    chosen.window = chosen.window or WINDOW
     return chosen
 
 
@@ -237,6 +290,14 @@ def shape_of(chosen: argparse.Namespace, on_cpu: bool) -> Dict[str, Any]:
 
 def main(arguments: Optional[List[str]] = None) -> int:
     chosen = parse_arguments(arguments)
+    try:
+        with _signals.ending_in_order():
+            return run(chosen)
+    except FlashAttnError as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+def run(chosen: argparse.Namespace) -> int:
     backend = bench.choose_backend(chosen.device) if chosen.chip is None else None
     on_cpu = chosen.chip == "cpu" or (backend is not None and backend.name == "cpu")
     shape = shape_of(chosen, on_cpu)
@@ -254,11 +315,10 @@ def main(arguments: Optional[List[str]] = None) -> int:
     if chosen.backward:
         problem = own.problem._replace(op="attention_backward", deterministic=chosen.deterministic)
         own = _kernel.Kernel(problem, options.get("chip"), own._recipe[2], tuned=False)
+    kept = None
     if backend is not None and not chosen.dry_run:
-        try:
-            _tuned.check()  # not when all the time is spent
-        except FlashAttnError as error:
-            raise SystemExit(f"error: {error}") from None
+        _tuned.check()  # not when all the time is spent
+        kept = _tuned.load().get(own.tuning_key, {}).get("schedule")
     # A tile of few positions may well be of several heads.
     packs = own.tuning_key.split("/")[4] == "banded"
     lists = {name: getattr(chosen, name) for name in _library.TRIAL_LISTS}
@@ -273,11 +333,14 @@ def main(arguments: Optional[List[str]] = None) -> int:
         make = gradient_maker(backend, shape, chosen.deterministic)
     else:
         make = forward_maker(backend, shape, options)
+    if kept is not None and kept not in tries:
+        tries.insert(0, kept)
     calls = {"": make(own.schedule)}
     others, refused = compile_all(make, [text for text in tries if text != own.schedule])
+    bench.say(f"timing {1 + len(others)} schedules in {chosen.rounds} rounds of {chosen.ms:g} ms each")
     times, failed = measure(backend, shape, {**calls, **others}, chosen.rounds, chosen.ms)
     flops = bench.flops_of(shape, chosen.backward)
-    print(format_table(times, {**refused, **failed}, own.schedule, flops))
+    print(format_table(times, {**refused, **failed}, own.schedule, kept, flops))
     best = choose(times)
     key = own.tuning_key
     gain = times[""][1] / times[best][1]
@@ -294,6 +357,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
             "version": _library.get().version(),
         }
         print(f"written to {_tuned.store(key, finding)}")
+        if kept is not None and kept != finding["schedule"]:
+            print(f"it replaces {kept}")
     return 0
 
 

@@ -319,7 +319,9 @@ static void checkTensors(void) {
   BAD(dense, t[0].rank = 3, "expected rank 4 of argument 0 ('q') but got 3");
   BAD(dense, t[2].sizes[3] = 32, "expected size 16 in dimension 3 of argument 2 ('v') but got 32");
   BAD(dense, t[2].sizes[2] = -1,
-      "expected size 0 or more in dimension 2 of argument 2 ('v') but got -1");
+      "expected size 0 to 2147483647 in dimension 2 of argument 2 ('v') but got -1");
+  BAD(dense, t[1].sizes[2] = 1ll << 31,
+      "expected size 0 to 2147483647 in dimension 2 of argument 1 ('k') but got 2147483648");
   BAD(dense, t[3].data = NULL, "expected data of argument 3 ('o') but got null");
   BAD(dense, t[3].data = (char *)t[3].data + 2,
       "expected data of argument 3 ('o') at a multiple of 4 bytes but got 0x");

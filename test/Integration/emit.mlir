@@ -25,7 +25,7 @@
 // RUN: not ls %t.none.ptx
 
 // RUN: %{run} --chip=sm_90a --emit=schedule | FileCheck %s --check-prefix=SCHEDULE
-// SCHEDULE: emit.mlir:[[@LINE+35]]:{{[0-9]+}}: flashattn.attention: tile_m = {{[0-9]+}}, tile_n =
+// SCHEDULE: emit.mlir:[[@LINE+44]]:{{[0-9]+}}: flashattn.attention: tile_m = {{[0-9]+}}, tile_n =
 // RUN: %{run} --device=cpu --function=causal --schedule="tile_m = 8, tile_n = 16, warps = 1, stages = 1, lanes = 1, dot_type = f32" --emit=schedule | FileCheck %s --check-prefix=PINNED
 // PINNED: flashattn.attention: tile_m = 8, tile_n = 16,
 // RUN: %{run} --chip=sm_80 --emit=tiles --function=causal | FileCheck %s --check-prefix=TILES
@@ -51,6 +51,15 @@
 // RUN: %{run} --chip=sm_90a --dump-dir=%t.dump --function=causal | FileCheck %s --check-prefix=DUMP --implicit-check-not="device:"
 // DUMP: nothing was run: compiled for sm_90a, kept in {{.*}}.dump
 // RUN: ls %t.dump | FileCheck %s --check-prefix=FILES
+// Another run's files take the place of these, and what is of nobody's stays.
+// RUN: touch %t.dump/mine.ptx && ls %t.dump > %t.before
+// RUN: %{run} --chip=sm_80 --dump-dir=%t.dump --function=plain && ls %t.dump > %t.mixed
+// RUN: rm -rf %t.fresh && %{run} --chip=sm_80 --dump-dir=%t.fresh --function=plain && ls %t.fresh > %t.new
+// RUN: echo mine.ptx >> %t.new && sort %t.new > %t.sorted && sort %t.mixed | diff %t.sorted -
+// RUN: not diff %t.before %t.mixed
+// A list that was tampered with takes nothing away outside of the folder.
+// RUN: echo ../emit-outside > %t.dump/.flash-run-files && touch %t.dump/../emit-outside
+// RUN: %{run} --chip=sm_80 --dump-dir=%t.dump --function=plain && ls %t.dump/../emit-outside
 // FILES: .ptx
 // RUN: not %{run} --chip=sm_90a --function=causal 2>&1 | FileCheck %s --check-prefix=SILENT --implicit-check-not="output 0"
 // RUN: not %{run} --chip=sm_90a --function=causal --dump-dir=%t.dump --bench=0.01 2>&1 | FileCheck %s --check-prefix=SILENT

@@ -415,11 +415,14 @@ class LimitsTest(unittest.TestCase):
                 flashattn.set_cache_limits(**options)
 
     def test_limits_of_the_environment(self):
-        script = "import flashattn\ntry: print(flashattn.cache_info()[2:4])\nexcept flashattn.ArgumentError as e: print(e)"
-        for value, expected in (
-            ("7", "(7, 268435456)"),
-            ("many", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got 'many'"),
-            ("", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got ''"),
+        script = "import flashattn; print(flashattn.cache_info()[2:4])"
+        warning = "expected FLASHATTN_CACHE_KERNELS to be a number of at least 1 but got {!r}; 256 is used"
+        for value, expected, warns in (
+            ("7", "(7, 268435456)", False),
+            ("", "(256, 268435456)", False),
+            ("many", "(256, 268435456)", True),
+            ("0", "(256, 268435456)", True),
+            ("1e3", "(256, 268435456)", True),
         ):
             done = subprocess.run(
                 [sys.executable, "-c", script],
@@ -428,6 +431,7 @@ class LimitsTest(unittest.TestCase):
                 text=True,
             )
             self.assertEqual(done.stdout.strip(), expected, done.stderr)
+            self.assertEqual(warning.format(value) in done.stderr, warns, done.stderr)
 
 
 if __name__ == "__main__":

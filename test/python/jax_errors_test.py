@@ -147,8 +147,8 @@ class ErrorTest(unittest.TestCase):
         call = "import flashattn.jax as fj, numpy as np; x = np.ones((1, 1, 1, 8), np.float32); fj.attention(x, x, x)"
         for variable, value, message in (
             ("LIBRARY", "/nowhere/libFlashAttnC.so", "LibraryError: expected libFlashAttnC.so in /nowhere"),
-            ("CACHE_KERNELS", "many", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got 'many'"),
-            ("CACHE_KERNELS", "0", "expected FLASHATTN_CACHE_KERNELS to be an integer of at least 1 but got '0'"),
+            ("CACHE_KERNELS", "many", "warning: expected FLASHATTN_CACHE_KERNELS to be a number of at least 1 but got 'many'; 256 is used"),
+            ("CACHE_KERNELS", "0", "warning: expected FLASHATTN_CACHE_KERNELS to be a number of at least 1 but got '0'; 256 is used"),
         ):  # fmt: skip
             done = subprocess.run(
                 [sys.executable, "-c", call], capture_output=True, text=True,

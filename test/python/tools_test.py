@@ -10,6 +10,7 @@ import sys
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import flashattn
 import numpy
@@ -304,6 +305,12 @@ class TuneTest(unittest.TestCase):
         self.assertGreater(found["ms"], 0)
         kernel = flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu")
         self.assertEqual(kernel.schedule, found["schedule"])
+        # What an earlier run has kept is tried too, and what becomes of it is said.
+        slow = _kernel.format_schedule({"tile_m": 1, "tile_n": 8}, "f32", True)
+        _tuned.store("cpu/16/16/f32/triangular", {"schedule": slow})
+        done = command("flashattn.tune", *arguments)
+        self.assertIn(f"| {slow} (kept so far) |", done.stdout)
+        self.assertIn(f"it replaces {slow}", done.stdout)
 
     def test_lists_what_fits_a_chip(self):
         def fitting(*arguments):
@@ -376,11 +383,14 @@ class TuneTest(unittest.TestCase):
         self.assertEqual(
             flashattn.compile(head_dim=16, dtype="f32", mask=causal, chip="cpu").schedule, own
         )
-        os.environ["FLASHATTN_TUNED"] = "0"
-        try:
-            self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
-        finally:
-            del os.environ["FLASHATTN_TUNED"]
+        for off in ("0", "OFF", "false"):
+            with mock.patch.dict(os.environ, FLASHATTN_TUNED=off):
+                self.assertFalse(_tuned.enabled())
+                self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, own)
+        with mock.patch.dict(os.environ, FLASHATTN_TUNED="maybe"):
+            with self.assertWarnsRegex(UserWarning, "expected FLASHATTN_TUNED to be 0 or 1 but got 'maybe'; 1 is used"):
+                self.assertTrue(_tuned.enabled())
+            self.assertEqual(flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule, found)
 
     def test_a_cache_keeps_nobody_from_computing(self):
         own = flashattn.compile(head_dim=16, dtype="f32", chip="cpu").schedule

@@ -6,11 +6,13 @@
 
 #include "CForm.h"
 #include "CHeader.h"
+#include "ExternalTools.h"
 #include "HostObject.h"
-#include "Outputs.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Support/OutputFile.h"
+#include "flashattn/Support/Progress.h"
 #include "flashattn/ToolContext.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Parser/Parser.h"
@@ -134,6 +136,8 @@ static Error raise(ModuleOp module) {
 static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   if (inputFile == "-" && llvm::sys::Process::StandardInIsUserInput())
     return llvm::createStringError("expected an .mlir file; see --help");
+  if (Error error = checkInputFile(inputFile))
+    return error;
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(inputFile, &message);
   if (!file)
@@ -168,7 +172,8 @@ static Error assembleKernels(ModuleOp compiled, StringRef chip) {
   return Error::success();
 }
 
-static LogicalResult compileFor(ModuleOp module, StringRef chip) {
+static LogicalResult compileFor(ModuleOp module, StringRef chip, Progress &progress) {
+  progress.set(("compiling for " + chip).str());
   CompileOptions options;
   options.function = functionName;
   options.chip = chip.str();
@@ -177,8 +182,8 @@ static LogicalResult compileFor(ModuleOp module, StringRef chip) {
 }
 
 /// --emit=ptx and cubin: the kernels alone.
-static Error emitKernels(ModuleOp module, Outputs &outputs) {
-  if (failed(compileFor(module, chips[0])))
+static Error emitKernels(ModuleOp module, OutputFiles &outputs, Progress &progress) {
+  if (failed(compileFor(module, chips[0], progress)))
     return llvm::createStringError("the module cannot be compiled for " + chips[0]);
   SmallVector<std::string> names;
   std::string ptx;
@@ -189,21 +194,27 @@ static Error emitKernels(ModuleOp module, Outputs &outputs) {
   if (names.empty())
     return llvm::createStringError("expected kernels but the module has none");
   if (emitFlag == Emit::PTX)
-    return outputs.write(outputFile, getPTX(module));
+    return outputs.write(outputFile, [&](raw_ostream &os) { os << getPTX(module); });
   if (names.size() > 1)
     return llvm::createStringError(
         llvm::formatv("--emit=cubin: expected one group of kernels but got {0}, {1}: --function "
                       "takes one function, and --emit=object takes all of them",
                       names.size(), llvm::join(names, ", "))
             .str());
+  progress.set("assembling for " + chips[0]);
   Expected<std::string> cubin = assemble(ptx, chips[0]);
-  return cubin ? outputs.write(outputFile, *cubin) : cubin.takeError();
+  if (!cubin)
+    return cubin.takeError();
+  return outputs.write(outputFile, [&](raw_ostream &os) { os << *cubin; });
 }
 
-/// The header that goes with the output: of libattention.so it is attention.h.
+/// The header that goes with the output: of libattention.so it is attention.h. Empty where none was
+/// asked for and the output is a device or a FIFO, which has nothing beside it.
 static std::string getHeaderFile() {
   if (headerFile.getNumOccurrences())
     return headerFile;
+  if (isStream(outputFile))
+    return "";
   SmallString<128> path(outputFile);
   StringRef stem = llvm::sys::path::stem(path);
   if (emitFlag == Emit::Shared)
@@ -222,7 +233,7 @@ static std::string listChips() {
   return llvm::join(names.drop_back(), ", ") + " and " + names.back();
 }
 
-static Error emitObject(ModuleOp module, Outputs &outputs) {
+static Error emitObject(ModuleOp module, OutputFiles &outputs, Progress &progress) {
   // A GPU asks more of arguments than the CPU.
   StringRef strictest = chips[0] == Machine::kCPU ? chips[chips.size() - 1] : chips[0];
   Expected<std::vector<CFunction>> functions = makeCForm(module, functionName, strictest);
@@ -231,36 +242,37 @@ static Error emitObject(ModuleOp module, Outputs &outputs) {
   HostObject object(*functions, getLevel());
   for (const std::string &chip : chips) {
     OwningOpRef<ModuleOp> copy(module.clone());
-    if (failed(compileFor(*copy, chip)))
+    if (failed(compileFor(*copy, chip, progress)))
       return llvm::createStringError("the module cannot be compiled for " + chip);
-    if (embedCubin)
+    if (embedCubin) {
+      progress.set("assembling for " + chip);
       if (Error error = assembleKernels(*copy, chip))
         return error;
+    }
     if (Error error = object.add(*copy, chip))
       return error;
   }
+  progress.set("making the object");
   Expected<SmallVector<char, 0>> bytes = object.emit();
   if (!bytes)
     return bytes.takeError();
   StringRef content(bytes->data(), bytes->size());
   if (emitFlag == Emit::Object) {
-    if (Error error = outputs.write(outputFile, content))
+    if (Error error = outputs.write(outputFile, [&](raw_ostream &os) { os << content; }))
       return error;
   } else {
-    Outputs temporary; // gone when this returns
     Expected<std::string> library = outputs.create(outputFile);
     if (!library)
       return library.takeError();
-    std::string objectFile = *library + ".o";
-    if (Error error = temporary.write(objectFile, content))
-      return error;
-    if (Error error = linkShared(linker, temporary.getTemporary(), *library,
-                                 llvm::sys::path::filename(outputFile)))
+    if (Error error = linkShared(linker, content, *library, llvm::sys::path::filename(outputFile)))
       return error;
   }
   std::string header = getHeaderFile();
-  return outputs.write(header,
-                       makeCHeader(*functions, listChips(), llvm::sys::path::filename(header)));
+  if (header.empty())
+    return Error::success();
+  return outputs.write(header, [&](raw_ostream &os) {
+    os << makeCHeader(*functions, listChips(), llvm::sys::path::filename(header));
+  });
 }
 
 static Error run(bool &isDiagnosed) {
@@ -273,8 +285,10 @@ static Error run(bool &isDiagnosed) {
   isDiagnosed = !*module;
   if (isDiagnosed)
     return Error::success();
-  Outputs outputs;
-  if (Error error = makesObject() ? emitObject(**module, outputs) : emitKernels(**module, outputs))
+  OutputFiles outputs;
+  Progress progress("compiling");
+  if (Error error = makesObject() ? emitObject(**module, outputs, progress)
+                                  : emitKernels(**module, outputs, progress))
     return error;
   return outputs.keep();
 }

@@ -3,6 +3,7 @@
 #include "flashattn/Dialect/FlashAttn/IR/OptionErrors.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Pipelines/Compile.h"
+#include "flashattn/Support/OutputFile.h"
 #include "mlir/Pass/Pass.h"
 #include "mlir/Pass/PassManager.h"
 #include "mlir/Pass/PassRegistry.h"
@@ -11,7 +12,6 @@
 #include "llvm/Support/CommandLine.h"
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/MemoryBuffer.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 namespace cl = llvm::cl;
@@ -74,29 +74,30 @@ static void printHelp(char *tool, StringRef header) {
   printOwn<PassInfo>("Passes (upstream's are in --list-passes)");
 }
 
-/// The module goes nowhere, the PTX of its kernels to `output`, whole or not at all.
-static LogicalResult emitPTX(StringRef input, StringRef output, DialectRegistry &registry) {
-  std::string text, message;
+/// Runs the passes, and writes the module, or the PTX of its kernels, once they have all run.
+static LogicalResult run(StringRef input, StringRef output, DialectRegistry &registry,
+                         const MlirOptMainConfig &given) {
+  std::string module, ptx, message;
   std::unique_ptr<llvm::MemoryBuffer> file = openInputFile(input, &message);
   if (!file) {
     llvm::errs() << message << "\n";
     return failure();
   }
-  MlirOptMainConfig given = MlirOptMainConfig::createFromCLOptions(), config = given;
-  config.setPassPipelineSetupFn([&](PassManager &pm) {
-    if (failed(given.setupPassPipeline(pm)))
-      return failure();
-    pm.addPass(std::make_unique<TakePTXPass>(text));
-    return success();
-  });
-  if (failed(MlirOptMain(llvm::nulls(), std::move(file), registry, config)))
+  MlirOptMainConfig config = given;
+  if (emitFlag == Emit::PTX)
+    config.setPassPipelineSetupFn([&](PassManager &pm) {
+      if (failed(given.setupPassPipeline(pm)))
+        return failure();
+      pm.addPass(std::make_unique<TakePTXPass>(ptx));
+      return success();
+    });
+  llvm::raw_string_ostream os(module);
+  if (failed(MlirOptMain(os, std::move(file), registry, config)))
     return failure();
-  llvm::Error error = llvm::writeToOutput(output, [&](raw_ostream &os) {
-    os << text;
-    return llvm::Error::success();
-  });
+  llvm::Error error = flashattn::writeOutputFile(
+      output, [&](raw_ostream &os) { os << (emitFlag == Emit::PTX ? ptx : module); });
   if (error) {
-    llvm::errs() << "cannot write '" << output << "': " << llvm::toString(std::move(error)) << "\n";
+    llvm::errs() << llvm::toString(std::move(error)) << "\n";
     return failure();
   }
   return success();
@@ -118,6 +119,14 @@ int main(int argc, char **argv) {
     return 0;
   }
   auto [input, output] = parseCLIOptions(argc, argv, header);
-  return asMainReturnCode(emitFlag == Emit::PTX ? emitPTX(input, output, registry)
-                                                : MlirOptMain(argc, argv, input, output, registry));
+  if (llvm::Error error = flashattn::checkInputFile(input)) {
+    llvm::errs() << llvm::toString(std::move(error)) << "\n";
+    return 1;
+  }
+  MlirOptMainConfig config = MlirOptMainConfig::createFromCLOptions();
+  // Upstream prints what was made of a module also where a later one of the file fails.
+  bool isUpstreams = config.shouldShowDialects() || config.shouldListPasses() ||
+                     (output == "-" && emitFlag == Emit::Module);
+  return asMainReturnCode(isUpstreams ? MlirOptMain(argc, argv, input, output, registry)
+                                      : run(input, output, registry, config));
 }

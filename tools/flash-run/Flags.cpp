@@ -65,9 +65,8 @@ cl::opt<std::string> modelTrace("model-trace", cl::value_desc("FILE"),
 cl::list<std::string> inputs(
     "input", cl::value_desc("[TYPE=]SOURCE"),
     cl::desc("The next argument: TYPE as 2x32x1024x128xf16; SOURCE @FILE.npy, "
-             "@- (standard input), random[:SEED] (the default), zeros, ones, poison (NaN) "
-             "or, for scalars, a "
-             "number. "
+             "@- (standard input), random[:SEED] (the default), zeros, ones, poison (NaN), "
+             "a number, or one for each element. "
              "Arguments without: poison where only written, otherwise random. Without a seed "
              "an attention_backward's o and lse are what its attention gives"),
     cl::cat(dataCategory));
@@ -203,6 +202,9 @@ static Error checkStreams() {
     return llvm::createStringError(
         "--json: expected a run that is checked or timed but got --tune, "
         "which keeps what it finds in --tuned-schedules");
+  if (tuneFlag && !dumpDir.empty())
+    return llvm::createStringError(
+        "--dump-dir: expected one compilation but got --tune, which makes many");
   if (emitFile.getNumOccurrences() && emitFlag == Emit::None)
     return llvm::createStringError("-o: expected --emit, whose text it takes; outputs are written "
                                    "by --output=@FILE.npy");

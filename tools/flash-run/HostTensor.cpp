@@ -33,6 +33,13 @@ unsigned flashattn::getByteWidth(Scalar scalar) {
   llvm_unreachable("unknown scalar");
 }
 
+bool flashattn::canHold(Scalar scalar, double number) {
+  if (scalar == Scalar::I1)
+    return number == 0 || number == 1;
+  double end = std::ldexp(1, 8 * getByteWidth(scalar) - 1);
+  return number == std::trunc(number) && number >= -end && number < end;
+}
+
 static constexpr std::pair<StringRef, Scalar> kScalars[] = {
     {"f16", Scalar::F16}, {"bf16", Scalar::BF16}, {"f32", Scalar::F32},
     {"f64", Scalar::F64}, {"i1", Scalar::I1},     {"i8", Scalar::I8},
@@ -228,10 +235,9 @@ llvm::Expected<std::optional<HostTensor>> HostTensor::convertExactly(Scalar to) 
   llvm::Expected<HostTensor> converted = create(to, shape);
   if (!converted)
     return converted.takeError();
-  unsigned bits = 8 * getByteWidth(to);
   for (int64_t i = 0; i < numElements; ++i) {
     double value = get(i);
-    if (!isFloat(to) && bits < 64 && std::abs(value) >= std::ldexp(1, bits - 1))
+    if (!isFloat(to) && !canHold(to, value))
       return std::nullopt;
     converted->set(i, value);
     if (converted->get(i) != value && !std::isnan(value))

@@ -24,6 +24,8 @@ std::optional<Scalar> parseScalar(llvm::StringRef name);
 /// Nothing for types that flash-run does not pass.
 std::optional<Scalar> getScalar(Type type);
 inline bool isFloat(Scalar scalar) { return scalar <= Scalar::F64; }
+/// Whether a number is one of an integer type's.
+bool canHold(Scalar scalar, double number);
 
 /// "2x?x16xf16"; only the scalar for rank 0.
 std::string formatShape(llvm::ArrayRef<int64_t> shape, Scalar scalar);

@@ -2,6 +2,7 @@
 
 #include "Inputs.h"
 #include "Npy.h"
+#include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Parallel.h"
 
@@ -27,8 +28,7 @@ struct InputSpec {
   }
 };
 
-constexpr StringRef kSources =
-    "@FILE.npy, random[:SEED], zeros, ones, poison or, for scalars, a number";
+constexpr StringRef kSources = "@FILE.npy, random[:SEED], zeros, ones, poison or numbers";
 
 } // namespace
 
@@ -108,8 +108,41 @@ static void fillRandom(const Program &program, unsigned index,
     tensor.set(i, random() % (limit + 1));
 }
 
+/// The numbers of a source as iree-run-module has them: between blanks, commas and brackets.
+/// Nothing where it is something else.
+static std::optional<SmallVector<double>> parseNumbers(StringRef source) {
+  SmallVector<StringRef> parts;
+  llvm::SplitString(source, parts, " ,[]");
+  SmallVector<double> numbers;
+  for (StringRef part : parts)
+    if (part.getAsDouble(numbers.emplace_back()))
+      return std::nullopt;
+  if (numbers.empty())
+    return std::nullopt;
+  return numbers;
+}
+
+/// One number for all elements, or one for each.
+static Error fillNumbers(const InputSpec &spec, HostTensor &tensor, ArrayRef<double> numbers) {
+  int64_t count = numbers.size();
+  if (count != 1 && count != tensor.getNumElements())
+    return spec.fail("expected 1 or " + llvm::Twine(tensor.getNumElements()) + " numbers but got " +
+                     llvm::Twine(count));
+  Scalar scalar = tensor.getScalar();
+  for (double number : numbers)
+    if (!isFloat(scalar) && !canHold(scalar, number))
+      return spec.fail(
+          llvm::formatv("expected numbers that {0} holds but got {1}", getName(scalar), number)
+              .str());
+  if (count == 1)
+    tensor.fillValue(numbers.front());
+  for (int64_t i = 0; count != 1 && i < count; ++i)
+    tensor.set(i, numbers[i]);
+  return Error::success();
+}
+
 /// Fills `tensor` as the spec's source, which is no file, says; `seed` is for `random` alone.
-static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint64_t seed,
+static Error fill(const InputSpec &spec, HostTensor &tensor, uint64_t seed,
                   function_ref<void(uint64_t)> fillRandom) {
   StringRef source = spec.source;
   if (source == "zeros") {
@@ -121,10 +154,10 @@ static Error fill(const InputSpec &spec, HostTensor &tensor, bool isScalar, uint
       return spec.fail("expected random:SEED with a whole number but got '" + spec.source + "'");
     fillRandom(seed);
   } else {
-    double value;
-    if (!isScalar || source.getAsDouble(value))
+    std::optional<SmallVector<double>> numbers = parseNumbers(source);
+    if (!numbers)
       return spec.fail("expected " + kSources + " but got '" + source + "'");
-    tensor.fillValue(value);
+    return fillNumbers(spec, tensor, *numbers);
   }
   return Error::success();
 }
@@ -313,7 +346,7 @@ Expected<Inputs> flashattn::makeInputs(const Program &program, ArrayRef<std::str
     if (isGiven ? specs[i].source == "poison" : info.isWriteOnly) {
       inputs.poisoned.set(i);
     } else if (isGiven) {
-      if (Error error = fill(specs[i], *tensor, info.isScalar, i, random))
+      if (Error error = fill(specs[i], *tensor, i, random))
         return error;
     } else {
       random(i);

@@ -15,8 +15,8 @@ struct Inputs {
 };
 
 /// What `specs`, in order of the arguments, ask for: `[TYPE=]SOURCE` or `TYPE`, with SOURCE
-/// `@FILE.npy`, `random[:SEED]`, `zeros`, `ones`, `poison` or, for scalars, a number; `TYPE`
-/// alone means random, and the seed left out is the argument's index.
+/// `@FILE.npy`, `random[:SEED]`, `zeros`, `ones`, `poison` or numbers, one or as many as there are
+/// elements; `TYPE` alone means random, and the seed left out is the argument's index.
 /// Arguments without: poison where they are only written, otherwise random; sizes of operands of
 /// the dialect's ops follow from the other operands. What is `random`, without a seed, and reaches
 /// an attention_backward as its `o` or `lse`, is what the attention of its other operands gives,

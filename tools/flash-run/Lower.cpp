@@ -1,45 +1,77 @@
 //===- Lower.cpp - runs the pipelines, keeps what they make ----------------===//
 
 #include "Program.h"
+#include "flashattn/Support/OutputFile.h"
 #include "mlir/Pass/PassInstrumentation.h"
 #include "mlir/Pass/PassManager.h"
 #include "llvm/Support/FileSystem.h"
+#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Support/ToolOutputFile.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
 using llvm::Error;
-
-/// Writes a text file of the dump directory.
-static Error writeText(StringRef directory, const llvm::Twine &name,
-                       llvm::function_ref<void(raw_ostream &)> write) {
-  SmallString<256> path(directory);
-  llvm::sys::path::append(path, name);
-  std::error_code code;
-  llvm::ToolOutputFile file(path, code, llvm::sys::fs::OF_Text);
-  if (!code) {
-    write(file.os());
-    file.os().flush();
-    code = file.os().error();
-  }
-  if (code) {
-    file.os().clear_error();
-    return llvm::createStringError("cannot write '" + path.str() + "': " + code.message());
-  }
-  file.keep();
-  return Error::success();
-}
+using llvm::Expected;
 
 namespace {
+
+/// What --dump-dir names. Files that an earlier run has left there go first: a list has them, so
+/// that no other is touched.
+class DumpFolder {
+public:
+  /// Errors: the folder, or its list, cannot be made.
+  static Expected<DumpFolder> open(StringRef path) {
+    if (std::error_code code = llvm::sys::fs::create_directories(path))
+      return llvm::createStringError("cannot make directory '" + path + "': " + code.message());
+    DumpFolder folder(path);
+    if (auto list = llvm::MemoryBuffer::getFile(folder.getPath(kList))) {
+      SmallVector<StringRef> names;
+      (*list)->getBuffer().split(names, '\n', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
+      for (StringRef name : names)
+        if (llvm::sys::path::filename(name) == name)
+          llvm::sys::fs::remove(folder.getPath(name));
+    }
+    if (Error error = folder.writeList())
+      return error;
+    return folder;
+  }
+
+  std::string getPath(const llvm::Twine &name) const {
+    SmallString<256> file(path);
+    llvm::sys::path::append(file, name);
+    return file.str().str();
+  }
+
+  /// Lists a file before it is there.
+  Error add(const llvm::Twine &name) {
+    names += (name + "\n").str();
+    return writeList();
+  }
+  Error write(const llvm::Twine &name, llvm::function_ref<void(raw_ostream &)> write) {
+    if (Error error = add(name))
+      return error;
+    return writeOutputFile(getPath(name), write);
+  }
+
+private:
+  static constexpr StringLiteral kList = ".flash-run-files";
+
+  explicit DumpFolder(StringRef path) : path(path) {}
+  Error writeList() const {
+    return writeOutputFile(getPath(kList), [&](raw_ostream &os) { os << names; });
+  }
+
+  StringRef path;
+  std::string names;
+};
 
 /// Writes the module after each pass that changed it: NN-pass-name.mlir.
 class DumpInstrumentation : public PassInstrumentation {
 public:
   /// `error` receives the first file that cannot be written.
-  DumpInstrumentation(ModuleOp module, StringRef directory, Error &error)
-      : module(module), directory(directory), error(error), last(print()) {
+  DumpInstrumentation(ModuleOp module, DumpFolder &folder, Error &error)
+      : module(module), folder(folder), error(error), last(print()) {
     write("input");
   }
 
@@ -72,11 +104,11 @@ private:
     std::string file =
         ((number < 10 ? "0" : "") + llvm::Twine(number) + "-" + name + ".mlir").str();
     ++number;
-    error = writeText(directory, file, [&](raw_ostream &os) { os << last << "\n"; });
+    error = folder.write(file, [&](raw_ostream &os) { os << last << "\n"; });
   }
 
   ModuleOp module;
-  StringRef directory;
+  DumpFolder &folder;
   Error &error;
   std::string last;
   unsigned number = 0;
@@ -85,23 +117,22 @@ private:
 } // namespace
 
 /// The kernels' PTX, and what ptxas says of it where there is one.
-static Error dumpKernels(ModuleOp module, StringRef directory) {
+static Error dumpKernels(ModuleOp module, DumpFolder &folder) {
   auto ptxas = llvm::sys::findProgramByName("ptxas");
   Error error = Error::success();
   visitPTX(module, [&](StringRef kernels, StringRef ptx) {
     if (error)
       return;
     std::string name = (kernels + ".ptx").str();
-    error = writeText(directory, name, [&](raw_ostream &os) { os << ptx; });
-    if (error || !ptxas)
+    std::string report = (kernels + ".ptxas.txt").str();
+    error = folder.write(name, [&](raw_ostream &os) { os << ptx; });
+    if (error || !ptxas || (error = folder.add(report)))
       return;
     StringRef chip = ptx.split(".target ").second;
     chip = chip.take_until([](char c) { return c == ',' || isspace(c); });
-    SmallString<256> in(directory), report(directory);
-    llvm::sys::path::append(in, name);
-    llvm::sys::path::append(report, kernels + ".ptxas.txt");
-    std::string arch = ("-arch=" + chip).str();
-    std::optional<StringRef> redirects[] = {StringRef(), StringRef(report), StringRef(report)};
+    std::string arch = ("-arch=" + chip).str(), in = folder.getPath(name),
+                to = folder.getPath(report);
+    std::optional<StringRef> redirects[] = {StringRef(), StringRef(to), StringRef(to)};
     // A report of errors is a report too: the driver has the last word on the PTX.
     llvm::sys::ExecuteAndWait(*ptxas, {*ptxas, "-v", arch, "-o", "/dev/null", in}, std::nullopt,
                               redirects);
@@ -110,24 +141,21 @@ static Error dumpKernels(ModuleOp module, StringRef directory) {
 }
 
 Error flashattn::lower(ModuleOp module, const LoweringOptions &options) {
+  std::optional<DumpFolder> folder;
   if (!options.dumpDir.empty()) {
-    if (std::error_code code = llvm::sys::fs::create_directories(options.dumpDir))
-      return llvm::createStringError("cannot make directory '" + options.dumpDir +
-                                     "': " + code.message());
+    if (Error error = DumpFolder::open(options.dumpDir).moveInto(folder))
+      return error;
     // The whole module is printed, which nobody may change meanwhile.
     module.getContext()->disableMultithreading();
   }
   Error dumpError = Error::success();
   bool failed = mlir::failed(compile(module, options, [&](PassManager &pm) {
-    if (!options.dumpDir.empty())
-      pm.addInstrumentation(
-          std::make_unique<DumpInstrumentation>(module, options.dumpDir, dumpError));
+    if (folder)
+      pm.addInstrumentation(std::make_unique<DumpInstrumentation>(module, *folder, dumpError));
   }));
   if (dumpError)
     return dumpError;
   if (failed)
     return llvm::createStringError("the module cannot be compiled for " + options.chip);
-  if (!options.dumpDir.empty())
-    return dumpKernels(module, options.dumpDir);
-  return Error::success();
+  return folder ? dumpKernels(module, *folder) : Error::success();
 }

@@ -1,19 +1,21 @@
 //===- Npy.cpp -------------------------------------------------------------===//
 
 #include "Npy.h"
+#include "flashattn/Support/OutputFile.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/Endian.h"
-#include "llvm/Support/FileOutputBuffer.h"
+#include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
-#include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/raw_ostream.h"
 
 #include <cstring>
+#include <utility>
 
 using namespace mlir;
 using namespace mlir::flashattn;
 using llvm::Error;
 using llvm::Expected;
+using llvm::MutableArrayRef;
 
 static constexpr StringRef kMagic("\x93NUMPY", 6);
 
@@ -79,45 +81,110 @@ static void copyFromFortran(StringRef values, HostTensor &tensor) {
   }
 }
 
-Expected<HostTensor> flashattn::readNpy(StringRef path) {
-  auto fail = [&](const llvm::Twine &what) {
-    return llvm::createStringError("cannot read '" + path + "': " + what);
-  };
-  auto file = llvm::MemoryBuffer::getFileOrSTDIN(path, /*IsText=*/false,
-                                                 /*RequiresNullTerminator=*/false);
-  if (!file)
-    return fail(file.getError().message());
-  StringRef content = (*file)->getBuffer();
-  if (!content.consume_front(kMagic) || content.size() < 4)
-    return fail("expected an .npy file but got something else");
-  unsigned version = uint8_t(content[0]);
-  if (version < 1 || version > 3)
-    return fail("expected version 1, 2 or 3 of the .npy format but got " + llvm::Twine(version));
-  content = content.drop_front(2);
-  size_t lengthBytes = version == 1 ? 2 : 4;
-  if (content.size() < lengthBytes)
-    return fail("the header is cut short");
-  uint32_t length = version == 1 ? llvm::support::endian::read16le(content.data())
-                                 : llvm::support::endian::read32le(content.data());
-  content = content.drop_front(lengthBytes);
-  if (content.size() < length)
-    return fail(
-        llvm::formatv("expected a header of {0} bytes but got {1}", length, content.size()).str());
-  StringRef header = content.take_front(length), values = content.drop_front(length);
+namespace {
+/// An open file, of which no more is read than is asked for: a device may never end.
+class Input {
+public:
+  static Expected<Input> open(StringRef path) {
+    if (path == "-")
+      return Input(llvm::sys::fs::getStdinHandle(), /*isOwned=*/false);
+    Expected<llvm::sys::fs::file_t> file = llvm::sys::fs::openNativeFileForRead(path);
+    if (!file)
+      return file.takeError();
+    return Input(*file, /*isOwned=*/true);
+  }
+  Input(Input &&other) : file(other.file), isOwned(std::exchange(other.isOwned, false)) {}
+  ~Input() {
+    if (isOwned)
+      llvm::sys::fs::closeFile(file);
+  }
 
-  std::optional<StringRef> descr = findValue(header, "descr"),
-                           order = findValue(header, "fortran_order"),
-                           shapeText = findValue(header, "shape");
+  /// Fills the buffer; fewer bytes than that only at the end.
+  Expected<size_t> read(MutableArrayRef<char> buffer) {
+    size_t count = 0;
+    while (count < buffer.size()) {
+      Expected<size_t> more = llvm::sys::fs::readNativeFile(file, buffer.drop_front(count));
+      if (!more)
+        return more.takeError();
+      if (*more == 0)
+        break;
+      count += *more;
+    }
+    position += count;
+    return count;
+  }
+
+  /// Bytes that are left, where that is known before they are read.
+  std::optional<int64_t> countLeft() const {
+    llvm::sys::fs::file_status status;
+    if (llvm::sys::fs::status(file, status) ||
+        status.type() != llvm::sys::fs::file_type::regular_file || !isOwned)
+      return std::nullopt;
+    return int64_t(status.getSize()) - position;
+  }
+
+private:
+  Input(llvm::sys::fs::file_t file, bool isOwned) : file(file), isOwned(isOwned) {}
+
+  llvm::sys::fs::file_t file;
+  bool isOwned;
+  int64_t position = 0;
+};
+
+/// What the header says.
+struct Header {
+  Scalar scalar;
+  SmallVector<int64_t> shape;
+  bool isFortran;
+};
+} // namespace
+
+/// Reads up to the values.
+static Expected<Header> readHeader(Input &input) {
+  char magic[8];
+  Expected<size_t> count = input.read(magic);
+  if (!count)
+    return count.takeError();
+  if (*count < sizeof(magic) || !StringRef(magic, sizeof(magic)).starts_with(kMagic))
+    return llvm::createStringError("expected an .npy file but got something else");
+  unsigned version = uint8_t(magic[kMagic.size()]);
+  if (version < 1 || version > 3)
+    return llvm::createStringError("expected version 1, 2 or 3 of the .npy format but got " +
+                                   llvm::Twine(version));
+  char size[4] = {};
+  size_t lengthBytes = version == 1 ? 2 : 4;
+  count = input.read(MutableArrayRef(size).take_front(lengthBytes));
+  if (!count)
+    return count.takeError();
+  if (*count < lengthBytes)
+    return llvm::createStringError("the header is cut short");
+  uint32_t length = llvm::support::endian::read32le(size);
+  // NumPy's own have some hundred.
+  constexpr uint32_t kMostBytes = 1 << 20;
+  if (length > kMostBytes)
+    return llvm::createStringError(
+        llvm::formatv("expected a header of at most {0} bytes but got {1}", kMostBytes, length));
+  std::string text(length, ' ');
+  count = input.read(MutableArrayRef(text.data(), text.size()));
+  if (!count)
+    return count.takeError();
+  if (*count < length)
+    return llvm::createStringError(
+        llvm::formatv("expected a header of {0} bytes but got {1}", length, *count));
+
+  std::optional<StringRef> descr = findValue(text, "descr"),
+                           order = findValue(text, "fortran_order"),
+                           shapeText = findValue(text, "shape");
   if (!descr || !order || !shapeText || !descr->consume_front("'") ||
       !shapeText->consume_front("("))
-    return fail("the header lacks 'descr', 'fortran_order' or 'shape'");
+    return llvm::createStringError("the header lacks 'descr', 'fortran_order' or 'shape'");
   StringRef name = descr->take_until([](char c) { return c == '\''; });
   std::optional<Scalar> scalar = parseDescr(name);
   if (!scalar)
-    return fail("expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but "
-                "got " +
-                name + ": save the array as one of them, as with .astype(numpy.float32)");
-  SmallVector<int64_t> shape;
+    return llvm::createStringError(
+        "expected elements of type <f2, <f4, <f8, <u2 (bf16), |b1, |i1, <i4 or <i8 but got " +
+        name + ": save the array as one of them, as with .astype(numpy.float32)");
+  Header header{*scalar, {}, !order->starts_with("False")};
   SmallVector<StringRef> sizes;
   shapeText->take_until([](char c) { return c == ')'; })
       .split(sizes, ',', /*MaxSplit=*/-1, /*KeepEmpty=*/false);
@@ -126,27 +193,60 @@ Expected<HostTensor> flashattn::readNpy(StringRef path) {
     if (text.trim().empty())
       continue;
     if (text.trim().getAsInteger(10, size) || size < 0)
-      return fail("expected sizes in 'shape' but got " + text.trim());
-    shape.push_back(size);
+      return llvm::createStringError("expected sizes in 'shape' but got " + text.trim());
+    header.shape.push_back(size);
   }
+  return header;
+}
+
+static Expected<HostTensor> readArray(StringRef path) {
+  Expected<Input> input = Input::open(path);
+  if (!input)
+    return input.takeError();
+  Expected<Header> header = readHeader(*input);
+  if (!header)
+    return header.takeError();
   // Before memory is asked for: a damaged shape may be of any size.
-  int64_t bytes = getByteWidth(*scalar);
-  for (int64_t size : shape)
+  int64_t bytes = getByteWidth(header->scalar);
+  std::string type = formatShape(header->shape, header->scalar);
+  for (int64_t size : header->shape)
     if (llvm::MulOverflow(bytes, size, bytes))
-      return fail("a tensor of type " + formatShape(shape, *scalar) +
-                  " has too many elements to address");
-  if (values.size() != size_t(bytes))
-    return fail(llvm::formatv("expected {0} bytes of values for {1} but got {2}", bytes,
-                              formatShape(shape, *scalar), values.size())
-                    .str());
-  Expected<HostTensor> tensor = HostTensor::create(*scalar, shape);
+      return llvm::createStringError("a tensor of type " + type +
+                                     " has too many elements to address");
+  auto refuse = [&](const llvm::Twine &got) {
+    return llvm::createStringError("expected " + llvm::Twine(bytes) + " bytes of values for " +
+                                   type + " but got " + got);
+  };
+  if (std::optional<int64_t> left = input->countLeft(); left && *left != bytes)
+    return refuse(llvm::Twine(*left));
+  Expected<HostTensor> tensor = HostTensor::create(header->scalar, header->shape);
   if (!tensor)
-    return fail(llvm::toString(tensor.takeError()));
+    return tensor.takeError();
   // With at most one dimension both orders are the same.
-  if (!order->starts_with("False") && shape.size() > 1)
-    copyFromFortran(values, *tensor);
-  else if (!values.empty())
-    std::memcpy(tensor->data(), values.data(), values.size());
+  bool isTurned = header->isFortran && header->shape.size() > 1;
+  std::string turned(isTurned ? bytes : 0, 0);
+  char *values = isTurned ? turned.data() : reinterpret_cast<char *>(tensor->data());
+  Expected<size_t> count = input->read(MutableArrayRef(values, bytes));
+  if (!count)
+    return count.takeError();
+  if (int64_t(*count) < bytes)
+    return refuse(llvm::Twine(*count));
+  char behind;
+  count = input->read(behind);
+  if (!count)
+    return count.takeError();
+  if (*count)
+    return refuse("more");
+  if (isTurned)
+    copyFromFortran(turned, *tensor);
+  return tensor;
+}
+
+Expected<HostTensor> flashattn::readNpy(StringRef path) {
+  Expected<HostTensor> tensor = readArray(path);
+  if (!tensor)
+    return llvm::createStringError("cannot read '" + path +
+                                   "': " + llvm::toString(tensor.takeError()));
   return tensor;
 }
 
@@ -175,27 +275,11 @@ static StringRef getValues(const HostTensor &tensor) {
 }
 
 Error flashattn::writeNpy(StringRef path, const HostTensor &tensor) {
-  auto fail = [&](Error error) {
-    return llvm::createStringError("cannot write '" + path +
-                                   "': " + llvm::toString(std::move(error)));
-  };
-  std::string head = getHead(tensor);
-  auto file = llvm::FileOutputBuffer::create(path, head.size() + tensor.getNumBytes());
-  if (!file)
-    return fail(file.takeError());
-  llvm::copy(getValues(tensor), llvm::copy(head, (*file)->getBufferStart()));
-  if (Error error = (*file)->commit())
-    return fail(std::move(error));
-  return Error::success();
+  return writeOutputFile(path,
+                         [&](raw_ostream &os) { os << getHead(tensor) << getValues(tensor); });
 }
 
 Error flashattn::writeNpy(int descriptor, const HostTensor &tensor) {
-  llvm::raw_fd_ostream os(descriptor, /*shouldClose=*/false);
-  os << getHead(tensor) << getValues(tensor);
-  os.flush();
-  if (!os.has_error())
-    return Error::success();
-  std::string why = os.error().message();
-  os.clear_error();
-  return llvm::createStringError("cannot write standard output: " + why);
+  return writeStandardOutput(descriptor,
+                             [&](raw_ostream &os) { os << getHead(tensor) << getValues(tensor); });
 }

@@ -16,10 +16,10 @@ namespace mlir::flashattn {
 /// has no scalar.
 llvm::Expected<HostTensor> readNpy(llvm::StringRef path);
 
-/// Writes by way of a temporary file: `path` holds the whole array or is not touched.
+/// As OutputFiles does: a regular file holds the whole array or is not touched.
 llvm::Error writeNpy(llvm::StringRef path, const HostTensor &tensor);
 
-/// Writes to an open file.
+/// Writes to an open file, which stands for standard output.
 llvm::Error writeNpy(int descriptor, const HostTensor &tensor);
 
 } // namespace mlir::flashattn

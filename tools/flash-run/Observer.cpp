@@ -555,3 +555,21 @@ bool Observer::report(raw_ostream &os) const {
      << (compared ? "" : ": FAIL") << "\n";
   return pass && compared;
 }
+
+llvm::json::Array Observer::describe() const {
+  llvm::json::Array ops;
+  for (const std::unique_ptr<Unit> &unit : units) {
+    llvm::json::Array results;
+    for (const Verdict &verdict : unit->total.verdicts)
+      results.push_back(flashattn::describe(verdict));
+    llvm::json::Object op{{"op", unit->describe()},
+                          {"runs", int64_t(unit->runs)},
+                          {"rows", int64_t(unit->total.rows)},
+                          {"of_rows", int64_t(unit->total.allRows)},
+                          {"results", std::move(results)}};
+    if (!unit->reason.empty())
+      op["error"] = unit->reason;
+    ops.push_back(std::move(op));
+  }
+  return ops;
+}

@@ -56,6 +56,9 @@ public:
   /// and anything was compared.
   bool report(raw_ostream &os) const;
 
+  /// The same for --json: an object for each op.
+  llvm::json::Array describe() const;
+
   bool hasFault() const { return options.fault.has_value(); }
   unsigned getNumOps() const;
   /// Whether outputs are the same bits from run to run (rule B4).

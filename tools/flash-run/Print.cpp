@@ -86,33 +86,51 @@ static std::string formatMilliseconds(double value) {
   return text;
 }
 
-void mlir::flashattn::printBench(const BenchResult &result, const Inputs &data,
-                                 ArrayRef<HostTensor> results, const Observer *observer) {
-  llvm::outs() << llvm::formatv(
-      "bench: median {0} ms (quartiles {1} and {2}, min {3}, max {4}; {5} batches of {6} calls)",
-      formatMilliseconds(result.median), formatMilliseconds(result.lowerQuartile),
-      formatMilliseconds(result.upperQuartile), formatMilliseconds(result.min),
-      formatMilliseconds(result.max), result.batches, result.repeats);
-  if (observer && observer->getPairs())
-    llvm::outs() << llvm::formatv(", {0:f3} TFLOP/s of {1} visible pairs",
-                                  observer->getFlops() / result.median * 1e-9,
-                                  observer->getPairs());
-  double bytes = 0;
+Work::Work(const Inputs &data, ArrayRef<HostTensor> results, const Observer *observer) {
+  if (observer) {
+    pairs = observer->getPairs();
+    flops = observer->getFlops();
+  }
   for (auto [i, tensor] : llvm::enumerate(data.tensors))
     if (!data.poisoned[i])
       bytes += tensor.getNumBytes();
   for (const HostTensor &output : results)
     bytes += output.getNumBytes();
-  llvm::outs() << llvm::formatv(", {0:f3} GB/s of inputs and outputs\n",
-                                bytes / result.median * 1e-6);
 }
 
-llvm::json::Object mlir::flashattn::describe(const BenchResult &result) {
-  return llvm::json::Object{{"median_ms", result.median},
-                            {"min_ms", result.min},
-                            {"max_ms", result.max},
-                            {"lower_quartile_ms", result.lowerQuartile},
-                            {"upper_quartile_ms", result.upperQuartile},
-                            {"batches", result.batches},
-                            {"calls_per_batch", result.repeats}};
+static double getTFlops(const BenchResult &result, const Work &work) {
+  return work.flops / result.median * 1e-9;
+}
+static double getGigabytes(const BenchResult &result, const Work &work) {
+  return work.bytes / result.median * 1e-6;
+}
+
+void mlir::flashattn::printBench(const BenchResult &result, const Work &work) {
+  llvm::outs() << llvm::formatv(
+      "bench: median {0} ms (quartiles {1} and {2}, min {3}, max {4}; {5} batches of {6} calls)",
+      formatMilliseconds(result.median), formatMilliseconds(result.lowerQuartile),
+      formatMilliseconds(result.upperQuartile), formatMilliseconds(result.min),
+      formatMilliseconds(result.max), result.batches, result.repeats);
+  if (work.pairs)
+    llvm::outs() << llvm::formatv(", {0:f3} TFLOP/s of {1} visible pairs", getTFlops(result, work),
+                                  work.pairs);
+  llvm::outs() << llvm::formatv(", {0:f3} GB/s of inputs and outputs\n",
+                                getGigabytes(result, work));
+}
+
+llvm::json::Object mlir::flashattn::describe(const BenchResult &result, const Work &work) {
+  llvm::json::Object found{{"median_ms", result.median},
+                           {"min_ms", result.min},
+                           {"max_ms", result.max},
+                           {"lower_quartile_ms", result.lowerQuartile},
+                           {"upper_quartile_ms", result.upperQuartile},
+                           {"batches", result.batches},
+                           {"calls_per_batch", result.repeats},
+                           {"gigabytes_per_second", getGigabytes(result, work)}};
+  if (work.pairs) {
+    found["visible_pairs"] = work.pairs;
+    found["operations"] = work.flops;
+    found["tflops"] = getTFlops(result, work);
+  }
+  return found;
 }

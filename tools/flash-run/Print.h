@@ -19,13 +19,21 @@ llvm::Error printDevices();
 /// and with `all` every element behind it.
 void printOutput(unsigned index, const HostTensor &output, bool all);
 
-/// A line about the times: milliseconds of a call, TFLOP/s of the pairs that `observer`, which may
-/// be null, has counted, and GB/s of what `data` and `results` hold.
-void printBench(const BenchResult &result, const Inputs &data, ArrayRef<HostTensor> results,
-                const Observer *observer);
+/// What a call does beside taking time.
+struct Work {
+  uint64_t pairs = 0; ///< visible ones; 0 where none were counted
+  double flops = 0;   ///< floating-point operations of these
+  double bytes = 0;   ///< of inputs and outputs
 
-/// The same times for --json: milliseconds, numbers of batches and of their calls.
-llvm::json::Object describe(const BenchResult &result);
+  /// `observer` has counted, or is null.
+  Work(const Inputs &data, ArrayRef<HostTensor> results, const Observer *observer);
+};
+
+/// A line about the times: milliseconds of a call, TFLOP/s and GB/s.
+void printBench(const BenchResult &result, const Work &work);
+
+/// The same for --json.
+llvm::json::Object describe(const BenchResult &result, const Work &work);
 
 } // namespace mlir::flashattn
 

@@ -2,8 +2,8 @@
 
 #include "Tune.h"
 #include "Observer.h"
-#include "Progress.h"
 #include "Runner.h"
+#include "flashattn/Support/Progress.h"
 #include "flashattn/Target/Tuned.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Support/FormatVariadic.h"
@@ -32,7 +32,8 @@ struct Trial {
   /// Milliseconds a call: the median, and the quartiles around it.
   double median = 0, lowerQuartile = 0, upperQuartile = 0;
   std::string refusal; ///< empty where it ran
-  /// Kept of the compiler's own choice, and of the fastest so far.
+  bool isKept = false; ///< in the file, by an earlier run
+  /// Kept of the compiler's own choice, of the file's, and of the fastest so far.
   std::unique_ptr<Compiled> compiled;
 
   void setTimes(std::vector<double> times) {
@@ -52,10 +53,12 @@ constexpr double kMargin = 0.02;
 
 } // namespace
 
-/// The compiler's own choice, and after it what the machine's grid has of schedules with the fields
-/// of `pins`. Errors: nothing fits, or the grid has none with these.
+/// The compiler's own choice, and after it the schedule `kept`, where that is another, and what the
+/// machine's grid has of schedules with the fields of `pins`. Errors: nothing fits, or neither the
+/// compiler's own choice nor the grid has these fields.
 template <typename OpT>
-static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, StringRef pins) {
+static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, StringRef pins,
+                                               ScheduleAttr kept) {
   auto refuse = [&](ScheduleAttr schedule) { return explainRefusal(op, schedule, machine); };
   SmallVector<ScheduleAttr> candidates = getScheduleCandidates(op, machine);
   Refusals refusals;
@@ -75,18 +78,26 @@ static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, S
     trial.refusal = refuse(ScheduleAttr::get(op.getContext(), fields));
   };
   ScheduleFields own = fitting->getFields();
+  Expected<bool> isWanted = hasFields(own, pins);
+  if (!isWanted)
+    return isWanted.takeError();
+  bool anyWanted = *isWanted;
   add(own);
+  if (kept && kept.getFields() != own)
+    add(kept.getFields());
+  trials.back().isKept = kept != nullptr;
   TrialProblem problem = TrialProblem::of(op);
   // Few queries need many parts whatever else is tried.
   problem.splits = own.splits;
   for (const ScheduleFields &fields : getTrials(problem, machine)) {
-    Expected<bool> isWanted = hasFields(fields, pins);
+    isWanted = hasFields(fields, pins);
     if (!isWanted)
       return isWanted.takeError();
-    if (*isWanted && fields != own)
+    anyWanted |= *isWanted;
+    if (*isWanted && fields != own && !(kept && fields == kept.getFields()))
       add(fields);
   }
-  if (trials.size() == 1 && !pins.empty())
+  if (!anyWanted)
     return llvm::createStringError("--tune: expected --schedule to be fields of schedules that are "
                                    "tried but none of them has '" +
                                    pins + "'");
@@ -94,10 +105,10 @@ static Expected<std::vector<Trial>> listTrials(OpT op, const Machine &machine, S
 }
 
 static Expected<std::vector<Trial>> listTrials(AttentionOpInterface op, const Machine &machine,
-                                               StringRef pins) {
+                                               StringRef pins, ScheduleAttr kept) {
   if (auto forward = dyn_cast<AttentionOp>(*op))
-    return listTrials(forward, machine, pins);
-  return listTrials(cast<AttentionBackwardOp>(*op), machine, pins);
+    return listTrials(forward, machine, pins, kept);
+  return listTrials(cast<AttentionBackwardOp>(*op), machine, pins, kept);
 }
 
 /// Largest difference of two outputs, relative to values above 1; infinite where one is no number.
@@ -186,11 +197,11 @@ static Error runTrial(Trial &trial, ModuleOp module, const Program &program, con
   return Error::success();
 }
 
-/// Of all but the first, the compiler's own choice, keeps the fastest ready to run.
+/// Of all but the first, the compiler's own choice, and the file's, keeps the fastest ready to run.
 static void dropSlow(MutableArrayRef<Trial> trials) {
   SmallVector<Trial *> ready;
   for (Trial &trial : trials.drop_front())
-    if (trial.compiled)
+    if (trial.compiled && !trial.isKept)
       ready.push_back(&trial);
   if (ready.size() <= kFinalists)
     return;
@@ -238,7 +249,8 @@ static void printTrials(ArrayRef<Trial> trials) {
                                     trial->lowerQuartile, trial->upperQuartile);
     else
       llvm::outs() << trial->refusal;
-    llvm::outs() << (trial == &trials.front() ? " (the compiler's own choice)" : "") << "\n";
+    llvm::outs() << (trial == &trials.front() ? " (the compiler's own choice)" : "")
+                 << (trial->isKept ? " (kept so far)" : "") << "\n";
   }
 }
 
@@ -266,15 +278,23 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
   if (Error error = checkTunedSchedules(file))
     return error;
 
-  Expected<std::vector<Trial>> listed = listTrials(op, *machine, options.schedule);
+  Expected<llvm::json::Object> found = loadTunedSchedules(file);
+  if (!found)
+    return found.takeError();
+  ScheduleAttr kept;
+  if (const llvm::json::Object *finding = found->getObject(key))
+    kept = parseScheduleFields(finding->getString("schedule").value_or(""), op->getContext());
+  Expected<std::vector<Trial>> listed = listTrials(op, *machine, options.schedule, kept);
   if (!listed)
     return listed.takeError();
   std::vector<Trial> trials = std::move(*listed);
   SmallVector<HostTensor> expected;
-  for (Trial &trial : trials) {
+  Progress progress("trying schedules");
+  for (auto [i, trial] : llvm::enumerate(trials)) {
     if (!trial.refusal.empty())
       continue;
-    Progress progress("trying " + trial.fields);
+    progress.set(
+        llvm::formatv("trying schedule {0} of {1}: {2}", i + 1, trials.size(), trial.fields));
     if (Error error = runTrial(trial, module, program, inputs, device, options, seconds,
                                getBound(op), expected)) {
       // Without the compiler's own choice there is nothing to compare with.
@@ -284,11 +304,9 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     }
     dropSlow(trials);
   }
-  {
-    Progress progress("comparing the fastest");
-    if (Error error = runFinal(trials, seconds))
-      return error;
-  }
+  progress.set("comparing the fastest");
+  if (Error error = runFinal(trials, seconds))
+    return error;
   const Trial &own = trials.front(), *best = &own;
   for (const Trial &trial : trials)
     if (trial.compiled && isFaster(trial, own) && trial.median < best->median)
@@ -304,5 +322,7 @@ Error flashattn::tune(ModuleOp module, const Program &program, const Inputs &inp
     return error;
   llvm::outs() << "tune: best for " << key << ": " << best->fields << ", written to " << file
                << "\n";
+  if (kept && !best->isKept)
+    llvm::outs() << "tune: it replaces " << formatFields(kept.getFields()) << "\n";
   return Error::success();
 }

@@ -1,6 +1,7 @@
 //===- Verify.cpp ----------------------------------------------------------===//
 
 #include "Difference.h"
+#include "Report.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Parallel.h"
@@ -330,4 +331,18 @@ void flashattn::print(const Verdict &verdict, raw_ostream &os) {
   if (verdict.isUnwritten)
     os << ", values that are not finite";
   os << (verdict.holds() ? ": PASS" : ": FAIL") << "\n";
+}
+
+llvm::json::Object flashattn::describe(const Verdict &verdict) {
+  llvm::json::Object found{{"name", verdict.name},
+                           {"elements", int64_t(verdict.elements)},
+                           {"max_error", jsonNumber(verdict.maxError)},
+                           {"tolerance", verdict.tolerance},
+                           {"wrong_kind", int64_t(verdict.wrongKind)},
+                           {"pass", verdict.holds()}};
+  if (verdict.frobeniusBound) {
+    found["frobenius"] = jsonNumber(verdict.frobenius);
+    found["frobenius_bound"] = *verdict.frobeniusBound;
+  }
+  return found;
 }

@@ -4,6 +4,7 @@
 #define FLASH_RUN_VERIFY_H
 
 #include "CheckedOp.h"
+#include "llvm/Support/JSON.h"
 
 namespace mlir::flashattn {
 
@@ -48,6 +49,7 @@ bool areClose(const HostTensor &a, const HostTensor &b);
 /// "all 264 rows" or the like.
 std::string describeRows(uint64_t rows, uint64_t allRows);
 void print(const Verdict &verdict, raw_ostream &os);
+llvm::json::Object describe(const Verdict &verdict);
 
 } // namespace mlir::flashattn
 

@@ -11,12 +11,14 @@
 #include "Inputs.h"
 #include "Npy.h"
 #include "Print.h"
-#include "Progress.h"
+#include "Report.h"
 #include "Runner.h"
 #include "Tune.h"
 #include "Watch.h"
 #include "flashattn/InitAll.h"
 #include "flashattn/Runtime/Model.h"
+#include "flashattn/Support/OutputFile.h"
+#include "flashattn/Support/Progress.h"
 #include "flashattn/Target/Machine.h"
 #include "flashattn/Target/Tuned.h"
 #include "flashattn/ToolContext.h"
@@ -27,6 +29,7 @@
 #include "llvm/Support/InitLLVM.h"
 #include "llvm/Support/JSON.h"
 #include "llvm/Support/Process.h"
+#include "llvm/Support/Signals.h"
 
 #include <thread>
 #include <unistd.h>
@@ -70,6 +73,8 @@ static LogicalResult raise(ModuleOp module) {
 static Expected<OwningOpRef<ModuleOp>> readModule(ToolContext &tool) {
   if (files.empty() && llvm::sys::Process::StandardInIsUserInput())
     return llvm::createStringError("expected an .mlir file; see --help");
+  if (Error error = checkInputFile(files.empty() ? "-" : StringRef(files[0])))
+    return error;
   std::string message;
   std::unique_ptr<llvm::MemoryBuffer> file =
       openInputFile(files.empty() ? "-" : StringRef(files[0]), &message);
@@ -121,6 +126,7 @@ static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &devi
   if (!function && !functionName.empty())
     return function.takeError();
   llvm::consumeError(function.takeError()); // all of several are compiled
+  Progress progress("compiling");
   Expected<std::string> text = emitText(
       module, getLoweringOptions(functionName, chip.empty() ? device->getChip() : chip), emitFlag);
   if (!text)
@@ -129,29 +135,9 @@ static Expected<bool> compileOnly(ModuleOp module, std::unique_ptr<Device> &devi
     llvm::outs() << "nothing was run: compiled for " << chip << ", kept in " << dumpDir << "\n";
     return true;
   }
-  if (Error error = llvm::writeToOutput(emitFile, [&](raw_ostream &os) {
-        os << *text;
-        return Error::success();
-      }))
-    return llvm::createStringError("cannot write '" + emitFile +
-                                   "': " + llvm::toString(std::move(error)));
+  if (Error error = writeOutputFile(emitFile, [&](raw_ostream &os) { os << *text; }))
+    return error;
   return true;
-}
-
-/// Writes what --json asks for, whole or not at all.
-static Error writeReport(llvm::json::Object report, int valuesFile) {
-  std::string text = llvm::formatv("{0:2}\n", llvm::json::Value(std::move(report)));
-  if (jsonFile == "-") {
-    llvm::raw_fd_ostream(valuesFile, /*shouldClose=*/false) << text;
-    return Error::success();
-  }
-  if (Error error = llvm::writeToOutput(jsonFile, [&](raw_ostream &os) {
-        os << text;
-        return Error::success();
-      }))
-    return llvm::createStringError("cannot write '" + jsonFile +
-                                   "': " + llvm::toString(std::move(error)));
-  return Error::success();
 }
 
 /// Gives the attention ops the schedules that were tuned, and says so: they are another run's.
@@ -177,23 +163,17 @@ static Error useTuned(ArrayRef<ModuleOp> modules, LoweringOptions &lowering) {
 static Error writeTrace(ModelDevice &model) {
   if (modelTrace.empty())
     return Error::success();
-  llvm::json::Object trace{{"traceEvents", model.takeTrace()}};
-  if (Error error = llvm::writeToOutput(modelTrace, [&](raw_ostream &os) {
-        os << llvm::json::Value(std::move(trace)) << "\n";
-        return Error::success();
-      }))
-    return llvm::createStringError("cannot write '" + modelTrace +
-                                   "': " + llvm::toString(std::move(error)));
-  return Error::success();
+  llvm::json::Value trace = llvm::json::Object{{"traceEvents", model.takeTrace()}};
+  return writeOutputFile(modelTrace, [&](raw_ostream &os) { os << trace << "\n"; });
 }
 
 namespace {
 /// A run of the function, in steps: each leaves behind what the next ones need.
 class Run {
 public:
-  /// What another program reads goes to `valuesFile`.
-  Run(ModuleOp module, double benchSeconds, int valuesFile)
-      : module(module), benchSeconds(benchSeconds), valuesFile(valuesFile) {}
+  /// What another program reads goes to `valuesFile`, and to `report` what was found.
+  Run(ModuleOp module, double benchSeconds, int valuesFile, Report &report)
+      : module(module), benchSeconds(benchSeconds), valuesFile(valuesFile), report(report) {}
 
   /// Reads what the flags name. What is wrong with it is said before anything takes time.
   Error prepare();
@@ -216,6 +196,7 @@ private:
   ModuleOp module;
   double benchSeconds;
   int valuesFile;
+  Report &report;
   std::optional<Progress> progress;
   Program program;
   SmallVector<HostTensor> expected;
@@ -231,7 +212,6 @@ private:
   std::optional<Runner> runner;
   SmallVector<HostTensor> results;
   bool pass = true;
-  llvm::json::Object report; ///< --json
 };
 } // namespace
 
@@ -266,9 +246,9 @@ Error Run::open(std::unique_ptr<Device> opened, std::string noGPU) {
     llvm::errs() << "flash-run: note: running on the CPU: " << noGPU << "\n";
   llvm::outs() << "device: " << device->getId() << " (" << device->getDescription() << ")\n";
   llvm::outs().flush();
-  report["device"] = device->getId();
-  report["description"] = device->getDescription();
-  report["function"] = program.function;
+  report.set("device", device->getId());
+  report.set("description", device->getDescription());
+  report.set("function", program.function);
   lowering = getLoweringOptions(program.function, chip.empty() ? device->getChip() : chip);
   lowering.forModel = device->isModel();
   return Error::success();
@@ -335,8 +315,10 @@ Error Run::checkSeeds() {
     llvm::outs() << model->getStatistics();
   if (Error error = writeTrace(*model))
     return error;
+  progress.emplace("running");
   for (int64_t i = 1; i < modelSeeds; ++i) {
     int64_t seed = modelSeed + i;
+    progress->set(llvm::formatv("running interleaving {0} of {1}", i + 1, int64_t(modelSeeds)));
     model->setSeed(seed);
     SmallVector<HostTensor> others;
     if (Error error = runner->run().moveInto(others))
@@ -350,6 +332,7 @@ Error Run::checkSeeds() {
         return Error::success();
       }
   }
+  progress.reset();
   llvm::outs() << "model: " << modelSeeds << " interleaving" << (modelSeeds > 1 ? "s" : "")
                << " from seed " << modelSeed << ", no report\n";
   return Error::success();
@@ -364,7 +347,8 @@ Error Run::checkWatched() {
     llvm::outs() << "verify: argument " << *changed << ", an input, was written: FAIL\n";
     pass = false;
   }
-  report["verify"] = pass;
+  report.set("verify", pass);
+  report.set("ops", watch.observer->describe());
   return Error::success();
 }
 
@@ -381,12 +365,12 @@ Error Run::checkExpected() {
             compareExpected(i, results[i], tensor, tolerance, llvm::outs()).moveInto(same))
       return error;
     pass &= same.wrong == 0;
-    comparisons.push_back(llvm::json::Object{{"max_error", same.maxError},
+    comparisons.push_back(llvm::json::Object{{"max_error", jsonNumber(same.maxError)},
                                              {"not_finite", same.notFinite},
                                              {"wrong", same.wrong},
                                              {"elements", same.elements}});
   }
-  report["expected_output"] = std::move(comparisons);
+  report.set("expected_output", std::move(comparisons));
   return Error::success();
 }
 
@@ -395,10 +379,8 @@ Error Run::write() {
     if (Error error = path == "-" ? writeNpy(valuesFile, output) : writeNpy(path, output))
       return error;
   if (benchFlag.getNumOccurrences())
-    if (Error error = bench())
-      return error;
-  report["pass"] = pass;
-  return jsonFile.empty() ? Error::success() : writeReport(std::move(report), valuesFile);
+    return bench();
+  return Error::success();
 }
 
 Error Run::bench() {
@@ -407,19 +389,15 @@ Error Run::bench() {
   if (Error error = runner->bench(benchSeconds).moveInto(result))
     return error;
   progress.reset();
-  printBench(result, data, results, watch.observer.get());
-  llvm::json::Object times = describe(result);
-  if (watch.observer) {
-    times["visible_pairs"] = watch.observer->getPairs();
-    times["operations"] = watch.observer->getFlops();
-  }
-  report["bench"] = std::move(times);
+  Work work(data, results, watch.observer.get());
+  printBench(result, work);
+  report.set("bench", describe(result, work));
   return Error::success();
 }
 
 /// All that the flags ask for. False where a check does not hold. What another program reads goes
 /// to `valuesFile`.
-static Expected<bool> runTool(int valuesFile) {
+static Expected<bool> runTool(int valuesFile, Report &report) {
   if (listDevices) {
     if (Error error = printDevices())
       return error;
@@ -429,7 +407,12 @@ static Expected<bool> runTool(int valuesFile) {
   double benchSeconds = 1;
   if (Error error = checkFlags(benchSeconds))
     return error;
+  report.begin();
   ToolContext tool;
+  ScopedDiagnosticHandler keep(&tool.context, [&](Diagnostic &diagnostic) {
+    report.add(diagnostic);
+    return failure(); // the next handler prints it
+  });
   Expected<OwningOpRef<ModuleOp>> module = readModule(tool);
   if (!module)
     return module.takeError();
@@ -440,7 +423,7 @@ static Expected<bool> runTool(int valuesFile) {
   Expected<bool> isDone = compileOnly(**module, device, noGPU);
   if (!isDone || *isDone)
     return isDone;
-  Run run(**module, benchSeconds, valuesFile);
+  Run run(**module, benchSeconds, valuesFile, report);
   if (Error error = run.prepare())
     return error;
   if (Error error = run.open(std::move(device), noGPU))
@@ -464,6 +447,13 @@ int main(int argc, char **argv) {
   cl::ParseCommandLineOptions(argc, argv,
                               "Runs a function of an .mlir file on the CPU or a GPU\n\n"
                               "Exit status 0 only if all that was asked for held.\n");
+  // What another program reads has standard output to itself.
+  int valuesFile = STDOUT_FILENO;
+  if (jsonFile == "-" || llvm::is_contained(outputs, "@-")) {
+    valuesFile = dup(STDOUT_FILENO);
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+  }
+  Report report(jsonFile, valuesFile);
   if (timeout.getNumOccurrences()) {
     if (!(timeout > 0)) {
       llvm::errs() << "flash-run: error: expected --timeout to be a positive number of seconds but "
@@ -472,24 +462,23 @@ int main(int argc, char **argv) {
       return 1;
     }
     // Whatever hangs, a kernel or the driver, cannot be asked to stop.
-    std::thread([] {
+    std::thread([&report] {
       std::this_thread::sleep_for(std::chrono::duration<double>(timeout));
-      llvm::errs() << llvm::formatv("\nflash-run: error: timed out after {0} seconds\n",
-                                    double(timeout));
+      std::string why = llvm::formatv("timed out after {0} seconds", double(timeout));
+      llvm::errs() << "\nflash-run: error: " << why << "\n";
+      if (Error error = report.finishUnfinished(why))
+        llvm::errs() << "flash-run: error: " << llvm::toString(std::move(error)) << "\n";
+      llvm::sys::RunInterruptHandlers(); // removes temporary files
       _exit(124);
     }).detach();
   }
-  // What another program reads has standard output to itself.
-  int valuesFile = STDOUT_FILENO;
-  if (jsonFile == "-" || llvm::is_contained(outputs, "@-")) {
-    valuesFile = dup(STDOUT_FILENO);
-    dup2(STDERR_FILENO, STDOUT_FILENO);
-  }
-  Expected<bool> pass = runTool(valuesFile);
+  Expected<bool> result = runTool(valuesFile, report);
+  bool pass = result && *result;
+  std::string error = llvm::toString(result.takeError());
+  if (Error unwritten = report.finish(pass, error))
+    error += (error.empty() ? "" : "; ") + llvm::toString(std::move(unwritten));
   llvm::outs().flush();
-  if (!pass) {
-    llvm::errs() << "flash-run: error: " << llvm::toString(pass.takeError()) << "\n";
-    return 1;
-  }
-  return *pass ? 0 : 1;
+  if (!error.empty())
+    llvm::errs() << "flash-run: error: " << error << "\n";
+  return pass && error.empty() ? 0 : 1;
 }

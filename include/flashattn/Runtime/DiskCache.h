@@ -1,7 +1,7 @@
 //===- DiskCache.h - compiled code that outlives a process ------*- C++ -*-===//
 //
 // Files of the user's alone, each with what was compiled of one input. The environment says where:
-// FLASHATTN_CACHE names the folder, or stops the cache with `0` or `off`;
+// FLASHATTN_CACHE names the folder, or switches the cache off;
 // FLASHATTN_CACHE_DISK_BYTES limits what the files take together.
 //
 //===----------------------------------------------------------------------===//

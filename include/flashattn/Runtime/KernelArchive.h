@@ -23,7 +23,7 @@ namespace mlir::flashattn {
 class KernelArchive {
 public:
   /// That of this process: FLASHATTN_KERNELS, or `flashattn-kernels.a` in the folder of the file
-  /// that this code was loaded from or in the folder `lib` beside that. With `0` or `off`, or where
+  /// that this code was loaded from or in the folder `lib` beside that. Switched off, or where
   /// there is none, nothing is found in it; one that cannot be read is one warning of the process
   /// to stderr, as one that TrustedFolder does not trust. Its owner may be that of the file that
   /// this code was loaded from; who may write there may write to what lies beside it.

@@ -169,8 +169,9 @@ Fault Call::takeTensor(const Argument &argument, int64_t *descriptor, const int6
   bool isEmpty = false;
   for (int64_t d = 0; d < rank; ++d) {
     sizes[d] = argument.sizes[d] >= 0 ? argument.sizes[d] : *numbers++;
-    if (sizes[d] < 0)
-      return Fault::format("%s: expected size 0 or more in dimension %ld of '%s' but got %ld",
+    // Positions have 32 bits.
+    if (sizes[d] < 0 || sizes[d] > INT32_MAX)
+      return Fault::format("%s: expected size 0 to 2147483647 in dimension %ld of '%s' but got %ld",
                            function.name, d, argument.name, sizes[d]);
     isEmpty |= sizes[d] == 0;
   }

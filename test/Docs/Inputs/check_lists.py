@@ -75,7 +75,9 @@ def check_environment():
     listed = {name for row in rows(read("docs/environment.md")) for name in quoted(row[0])}
     listed = {name for name in listed if re.fullmatch(r"[A-Z_]+", name)}
     patterns = {
-        (".cpp", ".h", ".py"): r'(?:getenv|GetEnv|_limit_of)\("(\w+)"[,)]',
+        (".cpp", ".h", ".py"): (
+            r'(?:getenv|GetEnv|getVariable|getSwitch|getNumber|getPathOrSwitch|_environment\.\w+)\("(\w+)"[,)]'
+        ),
         (".py",): r'environ(?:\.get\(|\[)"(\w+)"[],)]',
         (".sh", "run"): r"\$\{(\w+):-",
         (".txt", ".cmake"): r"ENV\{(\w+)\}",

@@ -20,6 +20,23 @@
 // UNKNOWN: error: expected schedule fields tile_m, {{.*}} but got depth
 // RUN: not flash-run %s --device=cpu --tune --schedule='roles = 3' --tuned-schedules=%t/pinned.json 2>&1 | FileCheck %s --check-prefix=ROLES
 // ROLES: error: expected schedule field roles to be fields in <> but got '3'
+// The compiler's own choice may be what is pinned.
+// DEFINE: %{own} = %python -c "import subprocess, sys; sys.exit(subprocess.call(sys.argv[2:] + ['--schedule=' + open(sys.argv[1]).read().strip()]))" %t/own.txt flash-run %s --device=cpu --tune
+// RUN: flash-run %s --device=cpu --emit=schedule --tuned-schedules=none | sed 's/.*attention: //' > %t/own.txt
+// RUN: %{own} --tuned-schedules=%t/own.json --bench=0.001 | FileCheck %s --check-prefix=ONLY-OWN --implicit-check-not='ms, quartiles'
+// ONLY-OWN: tune: tile_m = {{.*}} ms, quartiles {{.*}} (the compiler's own choice)
+// ONLY-OWN: tune: best for cpu/16/16/f32/triangular: tile_m = {{.*}}, written to
+
+// What an earlier run has kept is tried beside what is pinned, and what becomes of it is said.
+// RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 1, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/slow.json
+// RUN: %{own} --tuned-schedules=%t/slow.json --bench=0.01 | FileCheck %s --check-prefix=REPLACED
+// REPLACED: tune: tile_m = {{.*}} (the compiler's own choice)
+// REPLACED: tune: tile_m = 1, tile_n = 8, {{.*}} (kept so far)
+// REPLACED: tune: it replaces tile_m = 1, tile_n = 8, warps = 1,
+// RUN: %{own} --tuned-schedules=%t/own.json --bench=0.001 | FileCheck %s --check-prefix=SAME --implicit-check-not=replaces
+// SAME: tune: tile_m = {{.*}} (the compiler's own choice) (kept so far)
+// RUN: not flash-run %s --device=cpu --tune --dump-dir=%t/many --tuned-schedules=%t/own.json 2>&1 | FileCheck %s --check-prefix=MANY
+// MANY: error: --dump-dir: expected one compilation but got --tune, which makes many
 
 // What is found is used, unless told not to; pins come first.
 // RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 4, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/given.json

@@ -76,7 +76,7 @@
 // RUN: env FLASHATTN_NUM_THREADS=abc flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s -DGOT=abc --check-prefix=THREADS
 // RUN: env FLASHATTN_NUM_THREADS=0 flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s -DGOT=0 --check-prefix=THREADS
 // RUN: env FLASHATTN_NUM_THREADS=-1 flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s -DGOT=-1 --check-prefix=THREADS
-// THREADS: warning: expected FLASHATTN_NUM_THREADS to be a number from 1 to 1024 but got '[[GOT]]'; {{[0-9]+}} threads are used
+// THREADS: warning: expected FLASHATTN_NUM_THREADS to be a number from 1 to 1024 but got '[[GOT]]'; {{[0-9]+}} is used
 // THREADS-NOT: warning:
 // RUN: env FLASHATTN_NUM_THREADS=3 flash-run %s --device=cpu --function=one 2>&1 | FileCheck %s --check-prefix=THREE --implicit-check-not=warning
 // THREE: device: cpu ({{.*}}, 3 threads)

@@ -30,7 +30,7 @@
 // SIZES: error: --input=ones: expected sizes, as in TYPE=ones, for argument 0 of function 'scale', which is ?x4xf32
 
 // RUN: not %{run} --input=4x4xf32=twos --input=4x4xf32=poison 2>&1 | FileCheck %s --check-prefix=SOURCE
-// SOURCE: error: --input=4x4xf32=twos: expected @FILE.npy, random[:SEED], zeros, ones, poison or, for scalars, a number but got 'twos'
+// SOURCE: error: --input=4x4xf32=twos: expected @FILE.npy, random[:SEED], zeros, ones, poison or numbers but got 'twos'
 
 // RUN: not %{run} --input=4x4xf32=random:x --input=4x4xf32=poison 2>&1 | FileCheck %s --check-prefix=SEED
 // SEED: expected random:SEED with a whole number but got 'random:x'
@@ -44,14 +44,32 @@
 // RUN: not %{run} --input=@%t.missing.npy 2>&1 | FileCheck %s --check-prefix=MISSING
 // MISSING: cannot read '{{.*}}.missing.npy': No such file or directory
 
+// A device may never end: no more of one is read than an array's header asks for.
+// RUN: not %{run} --input=@/dev/zero 2>&1 | FileCheck %s --check-prefix=NOT-NPY
+// RUN: not %{run} --input=4x4xf32=ones --expected-output=@/dev/urandom 2>&1 | FileCheck %s --check-prefix=NOT-NPY
+// RUN: not flash-run /dev/zero 2>&1 | FileCheck %s --check-prefix=DEVICE
+// RUN: not flash-opt /dev/zero 2>&1 | FileCheck %s --check-prefix=DEVICE
+// RUN: not flash-compile /dev/urandom --chip=cpu -o %t.o 2>&1 | FileCheck %s --check-prefix=DEVICE
+// DEVICE: expected a file but got the device '/dev/{{zero|urandom}}'
 // RUN: not %{run} --input=@%s 2>&1 | FileCheck %s --check-prefix=NOT-NPY
-// NOT-NPY: cannot read '{{.*}}inputs.mlir': expected an .npy file but got something else
+// NOT-NPY: cannot read '{{.*}}': expected an .npy file but got something else
 
 // RUN: %{run} --input=4x4xf32=ones --input=4x4xf32=poison --output=@%t.npy
 // RUN: head -c 150 %t.npy > %t.cut.npy
 // RUN: not %{run} --input=@%t.cut.npy 2>&1 | FileCheck %s --check-prefix=CUT
 // CUT: cannot read '{{.*}}.cut.npy': expected 64 bytes of values for 4x4xf32 but got 22
 
+// From a pipe the same, and nothing may stand behind the values.
+// RUN: cat %t.cut.npy | not %{run} --input=@- 2>&1 | FileCheck %s --check-prefix=CUT-PIPE
+// CUT-PIPE: cannot read '-': expected 64 bytes of values for 4x4xf32 but got 22
+// RUN: cat %t.npy %t.npy > %t.twice.npy
+// RUN: not %{run} --input=@%t.twice.npy 2>&1 | FileCheck %s --check-prefix=LONG
+// LONG: cannot read '{{.*}}.twice.npy': expected 64 bytes of values for 4x4xf32 but got 256
+// RUN: cat %t.npy %t.npy | not %{run} --input=@- 2>&1 | FileCheck %s --check-prefix=MORE
+// MORE: cannot read '-': expected 64 bytes of values for 4x4xf32 but got more
+// RUN: printf '\223NUMPY\002\000\377\377\377\377' > %t.long.npy
+// RUN: not %{run} --input=@%t.long.npy 2>&1 | FileCheck %s --check-prefix=LONG-HEADER
+// LONG-HEADER: cannot read '{{.*}}.long.npy': expected a header of at most 1048576 bytes but got 4294967295
 // RUN: head -c 50 %t.npy > %t.head.npy
 // RUN: not %{run} --input=@%t.head.npy 2>&1 | FileCheck %s --check-prefix=HEADER
 // HEADER: cannot read '{{.*}}.head.npy': expected a header of 118 bytes but got 40
@@ -90,7 +108,18 @@
 // SCALAR: error: argument 0 of function 'scalar' of type f32 needs an --input
 
 // RUN: not flash-run %s --device=cpu --function=scalar --input=many 2>&1 | FileCheck %s --check-prefix=NUMBER
-// NUMBER: error: --input=many: expected @FILE.npy, random[:SEED], zeros, ones, poison or, for scalars, a number but got 'many'
+// NUMBER: error: --input=many: expected @FILE.npy, random[:SEED], zeros, ones, poison or numbers but got 'many'
+
+// Numbers: one for all elements, or one for each.
+// RUN: not %{run} --input='4x4xf32=1 2 3' 2>&1 | FileCheck %s --check-prefix=COUNT
+// COUNT: error: --input=4x4xf32=1 2 3: expected 1 or 16 numbers but got 3
+// RUN: not flash-run %s --device=cpu --function=whole --input=2xi8=128 2>&1 | FileCheck %s -DGOT=128.00 --check-prefix=WHOLE
+// RUN: not flash-run %s --device=cpu --function=whole --input=2xi8=0.5 2>&1 | FileCheck %s -DGOT=0.50 --check-prefix=WHOLE
+// WHOLE: error: --input=2xi8={{.*}}: expected numbers that i8 holds but got [[GOT]]
+
+// Lengths that positions have no room for.
+// RUN: not flash-run %s --device=cpu --function=long --input=1x1x2147483648x1xf16=poison 2>&1 | FileCheck %s --check-prefix=LENGTH
+// LENGTH: error: the inputs do not fit together: expected {{.*}} of '{{[qk]}}' to be at most 2147483647 but got 2147483648
 
 // RUN: not flash-run %s --device=cpu --function=complex 2>&1 | FileCheck %s --check-prefix=COMPLEX
 // COMPLEX: error: argument 0 of function 'complex': expected f16, bf16, {{.*}} but got memref<4xcomplex<f32>>
@@ -118,6 +147,16 @@ func.func @scalar(%s: f32, %y: memref<1xf32>) {
   %c0 = arith.constant 0 : index
   memref.store %s, %y[%c0] : memref<1xf32>
   return
+}
+
+func.func @whole(%x: memref<2xi8>) {
+  return
+}
+
+func.func @long(%q: tensor<1x1x?x1xf16>) -> tensor<1x1x?x1xf16> {
+  %o = flashattn.attention ins(%q, %q, %q : tensor<1x1x?x1xf16>, tensor<1x1x?x1xf16>, tensor<1x1x?x1xf16>)
+    outs(%q : tensor<1x1x?x1xf16>) -> tensor<1x1x?x1xf16>
+  return %o : tensor<1x1x?x1xf16>
 }
 
 func.func @complex(%x: memref<4xcomplex<f32>>) {

@@ -19,7 +19,7 @@
 // WARPS: no report
 // RUN: %{run} --function=halves | FileCheck %s --check-prefix=HALVES
 // HALVES: output 0: 4xf16{{.*}}values 32.0000 2.0000 1.0000 3.0000
-// RUN: %{run} --function=histogram --input=256xi32=1 --input=4xi32=0 | FileCheck %s --check-prefix=HISTOGRAM
+// RUN: flash-run %s --device=model:sm_80 --model-seed=2 --function=histogram --input=256xi32=1 --input=4xi32=0 | FileCheck %s --check-prefix=HISTOGRAM
 // HISTOGRAM: output 0: 4xi32{{.*}}values 0.0000 512.0000 0.0000 255.0000
 // HISTOGRAM: no report
 // RUN: %{run} --function=shared_global --input=64xf32=3 | FileCheck %s --check-prefix=REVERSED

@@ -126,6 +126,11 @@ std::string OperandSizes::add(const OperandRole &role, ArrayRef<int64_t> shape, 
   for (auto [dim, size] : llvm::zip_equal(role.dims, shape)) {
     if (ShapedType::isDynamic(size) || dim == '1')
       continue;
+    // Positions have 32 bits.
+    if (size > INT32_MAX)
+      return llvm::formatv("expected {0} of '{1}' to be at most {2} but got {3}", getSizeName(dim),
+                           role.getName(), INT32_MAX, size)
+          .str();
     auto [known, isNew] = sizes.insert({dim, {size, role.getName()}});
     auto [expected, of] = known->second;
     if (size == expected)

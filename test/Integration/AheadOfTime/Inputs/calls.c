@@ -107,7 +107,9 @@ static void checkMistakes(View q, View k, View v, View o) {
   FAILS(call(NULL, bad, k, v, o, 0, 1), "expected data of 'q' at a multiple of 16 bytes but got 0x");
   bad = k;
   bad.length = -1;
-  FAILS(call(NULL, q, bad, v, o, 0, 1), "expected size 0 or more in dimension 2 of 'k' but got -1");
+  FAILS(call(NULL, q, bad, v, o, 0, 1), "expected size 0 to 2147483647 in dimension 2 of 'k' but got -1");
+  bad.length = 1ll << 31;
+  FAILS(call(NULL, q, bad, v, o, 0, 1), "expected size 0 to 2147483647 in dimension 2 of 'k' but got 2147483648");
   bad = k;
   bad.length = 16;
   FAILS(call(NULL, q, bad, v, o, 0, 1), "of 'v' to be 16 as in 'k' but got 32");
