@@ -10,15 +10,23 @@
 
 namespace mlir::flashattn::cpu {
 
-/// Hands out stack buffers of a program. All are allocated once, at the top of the
-/// program's function, so that no loop grows the stack; a buffer given back when its
+/// Hands out buffers of a program. All are allocated once, at the top of the
+/// program's function, so that no loop grows them; a buffer given back when its
 /// scope ends serves the next request of the same type.
 class ScratchPool {
 public:
+  /// What the buffers of a program may take of the stack, whose size is the caller's choice: half
+  /// of the smallest that threads commonly have.
+  static constexpr int64_t kMostStackBytes = int64_t(1) << 19;
+
   explicit ScratchPool(func::FuncOp program) : program(program) {}
 
   /// A buffer of `type`, 64-byte aligned, with undefined contents.
   Value allocate(Location loc, MemRefType type);
+
+  /// To be called once, behind the last request: buffers that are too much for the stack are taken
+  /// from the heap, and given back at the program's end.
+  void finish();
 
   /// Gives back, at its end, every buffer allocated since its begin: the buffers of one
   /// block of the tile program, none of which outlives it.
@@ -40,6 +48,7 @@ private:
   func::FuncOp program;
   DenseMap<Type, SmallVector<Value>> free;
   SmallVector<Value> inUse;
+  SmallVector<memref::AllocaOp> all;
 };
 
 } // namespace mlir::flashattn::cpu

@@ -431,5 +431,8 @@ LogicalResult mlir::flashattn::cpu::lowerTileProgram(Block &body, func::FuncOp f
                                                      RegisterFile registers) {
   OpBuilder b(function.getBody().front().getTerminator());
   ScratchPool scratch(function);
-  return TileProgramLowering(b, scratch, mapping, rows, registers).lowerBlock(body);
+  if (failed(TileProgramLowering(b, scratch, mapping, rows, registers).lowerBlock(body)))
+    return failure();
+  scratch.finish();
+  return success();
 }
