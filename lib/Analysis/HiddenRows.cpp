@@ -1,42 +1,20 @@
 //===- HiddenRows.cpp - rows that see no key, whatever the lengths ---------===//
 
-#include "flashattn/Analysis/MaskTiles.h"
+#include "MaskBounds.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
-#include "mlir/Analysis/FlatLinearValueConstraints.h"
-#include "mlir/Analysis/Presburger/PresburgerRelation.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/IR/Diagnostics.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
-using llvm::DynamicAPInt;
-using presburger::BoundType;
-using presburger::IntegerPolyhedron;
-using presburger::IntegerRelation;
-using presburger::PresburgerSet;
-using presburger::PresburgerSpace;
-using presburger::VarKind;
-
-/// The least point of a set of numbers from `from` on.
-static std::optional<DynamicAPInt> findLeast(const PresburgerSet &set, const DynamicAPInt &from) {
-  std::optional<DynamicAPInt> least;
-  for (const IntegerRelation &disjunct : set.getAllDisjuncts()) {
-    IntegerRelation bounded = disjunct;
-    bounded.addBound(BoundType::LB, 0, from);
-    auto point = bounded.findIntegerLexMin();
-    if (point.isBounded() && (!least || (*point)[0] < *least))
-      least = (*point)[0];
-  }
-  return least;
-}
+using namespace mlir::flashattn::bounds;
 
 namespace {
 
 /// What is known of an op's lengths: all of them and where its queries are, or nothing.
 struct Lengths {
   std::optional<int64_t> nq, nk;
-  int64_t firstPosition = 0;
-  std::optional<int64_t> lastPosition;
+  PositionRange positions;
 
   explicit Lengths(AttentionOpInterface op) {
     int64_t queries = op.getQ().getType().getDimSize(op.getSeqDim());
@@ -53,41 +31,121 @@ struct Lengths {
     }
     nq = queries;
     nk = keys;
-    firstPosition = start;
-    lastPosition = start + queries - 1;
+    positions.first = start;
+    positions.last = start + queries - 1;
+  }
+};
+
+/// Which positions see a key: ranges, and where these are not exact position by position.
+class Seeing {
+public:
+  Seeing(ArrayRef<IntegerSet> visible, const Lengths &lengths) : lengths(lengths) {
+    for (IntegerSet visibleSet : visible) {
+      FlatSet set = flatten(visibleSet, TileAxis::Keys);
+      PositionRange range = project(set, lengths.positions, rangeBudget);
+      if (!range.empty)
+        sets.push_back({std::move(set), range});
+    }
   }
 
-  /// Bounds the variable at `index` by the positions there are.
-  void addPositions(IntegerRelation &set, unsigned index) const {
-    set.addBound(BoundType::LB, index, firstPosition);
-    if (lastPosition)
-      set.addBound(BoundType::UB, index, *lastPosition);
+  bool isEmpty() const { return sets.empty(); }
+
+  /// Whether a position is proven to see no key, and the last one from there on of which that is
+  /// the same: none if it is so for all.
+  std::pair<bool, std::optional<int64_t>> isHidden(int64_t position);
+
+  /// Whether there were more positions than are looked at one by one, or some whose keys are not
+  /// known.
+  bool isUnknown() const { return isSpent || someUnknown; }
+  bool isSpent = false;
+
+private:
+  /// Most sets that are looked at for positions of their own.
+  static constexpr int64_t kMostLooks = 2048;
+
+  PositionRange project(const FlatSet &set, const PositionRange &within, Budget &budget) const {
+    return projectPositions(set, lengths.nq, lengths.nk, within, budget);
   }
+
+  const Lengths &lengths;
+  SmallVector<std::pair<FlatSet, PositionRange>, 0> sets;
+  Budget rangeBudget, lookBudget;
+  int64_t looks = 0;
+  bool someUnknown = false;
 };
 
 } // namespace
 
-/// The positions that see a key.
-static PresburgerSet getSeeing(ArrayRef<IntegerSet> visible, const Lengths &lengths) {
-  PresburgerSet seeing = PresburgerSet::getEmpty(PresburgerSpace::getSetSpace(/*numDims=*/1));
-  for (IntegerSet set : visible) {
-    IntegerPolyhedron poly = FlatLinearValueConstraints(set);
-    lengths.addPositions(poly, 0);
-    poly.addBound(BoundType::LB, 1, 0);
-    SmallVector<int64_t> keyExists(poly.getNumCols(), 0); // k < nk, and so nk >= 1
-    keyExists[1] = keyExists.back() = -1;
-    keyExists[3] = 1;
-    poly.addInequality(keyExists);
-    for (auto [index, length] : {std::pair(2, lengths.nq), std::pair(3, lengths.nk)})
-      poly.addBound(length ? BoundType::EQ : BoundType::LB, index, length.value_or(1));
-    if (poly.isIntegerEmpty())
+std::pair<bool, std::optional<int64_t>> Seeing::isHidden(int64_t position) {
+  bool seen = false, alone = false;
+  std::optional<int64_t> last = lengths.positions.last;
+  for (const auto &[set, range] : sets) {
+    if (!range.exact || !range.contains(position))
       continue;
-    // Exists k, nq, nk.
-    poly.convertVarKind(VarKind::SetDim, 1, 2, VarKind::Local);
-    poly.convertVarKind(VarKind::Symbol, 0, 2, VarKind::Local);
-    seeing.unionInPlace(IntegerRelation(poly).computeReprWithOnlyDivLocals());
+    // The one that goes furthest.
+    bool isFurther = !seen || (last && (!range.last || *range.last > *last));
+    last = isFurther ? range.last : last;
+    seen = true;
   }
-  return seeing;
+  if (seen)
+    return {false, last};
+  for (const auto &[set, range] : sets) {
+    if (!range.empty && range.first > position)
+      last = std::min(last.value_or(range.first - 1), range.first - 1);
+    if (!range.contains(position))
+      continue;
+    alone = true;
+    if (++looks > kMostLooks) {
+      isSpent = true;
+      return {false, position};
+    }
+    PositionRange here;
+    here.first = position;
+    here.last = position;
+    here = project(set, here, lookBudget);
+    someUnknown |= !here.empty && !here.exact;
+    if (!here.empty)
+      return {false, position};
+  }
+  return {true, alone ? position : last};
+}
+
+/// "0 to 7, 9 and others": the positions that are hidden, at most so many runs of them.
+static std::string listHidden(Seeing &seeing, const PositionRange &positions) {
+  constexpr unsigned kMostRuns = 3;
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  unsigned runs = 0;
+  std::optional<int64_t> begin; // of the run so far
+  auto end = [&](int64_t last) {
+    if (!begin)
+      return;
+    os << (runs++ ? ", " : "") << *begin;
+    if (last != *begin)
+      os << " to " << last;
+    begin.reset();
+  };
+  for (int64_t at = positions.first; !positions.last || at <= *positions.last;) {
+    auto [hidden, last] = seeing.isHidden(at);
+    if (hidden && runs == kMostRuns) {
+      os << " and others";
+      return text;
+    }
+    if (!hidden)
+      end(at - 1);
+    else if (!begin)
+      begin = at;
+    if (!last) {
+      if (begin)
+        os << (runs ? ", " : "") << *begin << " on";
+      return text;
+    }
+    if (seeing.isSpent)
+      return text;
+    at = *last + 1;
+  }
+  end(*positions.last);
+  return text;
 }
 
 // M6
@@ -99,46 +157,21 @@ void flashattn::warnHiddenRows(AttentionOpInterface op) {
   if (!op.getMask())
     return;
   Lengths lengths(op);
-  PresburgerSet seeing = getSeeing(op.getVisibleSets(), lengths);
+  SmallVector<IntegerSet> visible = op.getVisibleSets();
+  Seeing seeing(visible, lengths);
   // Where no length is known a set may be seen through from negative positions alone.
   Lengths anywhere = lengths;
-  if (!lengths.lastPosition)
-    anywhere.firstPosition = -(int64_t(1) << 31);
-  bool seesAny = seeing.getNumDisjuncts() != 0 ||
-                 getSeeing(op.getVisibleSets(), anywhere).getNumDisjuncts() != 0;
-  if (!seesAny) {
+  if (!lengths.nk)
+    anywhere.positions.first = -(int64_t(1) << 31);
+  if (seeing.isEmpty() && (lengths.nk || Seeing(visible, anywhere).isEmpty())) {
     op->emitWarning() << "mask hides every pair";
     return;
   }
 
-  IntegerPolyhedron positions(PresburgerSpace::getSetSpace(/*numDims=*/1));
-  lengths.addPositions(positions, 0);
-  PresburgerSet hidden = PresburgerSet(positions).subtract(seeing);
-  std::string runs;
-  llvm::raw_string_ostream os(runs);
-  constexpr unsigned kMaxNamed = 3;
-  DynamicAPInt from(lengths.firstPosition);
-  for (unsigned count = 0;; ++count) {
-    std::optional<DynamicAPInt> first = findLeast(hidden, from);
-    if (!first)
-      break;
-    if (count == kMaxNamed) {
-      os << " and others";
-      break;
-    }
-    if (count)
-      os << ", ";
-    std::optional<DynamicAPInt> next = findLeast(seeing, *first);
-    os << *first;
-    if (!next && !lengths.lastPosition) {
-      os << " on";
-      break;
-    }
-    DynamicAPInt last = next ? *next - 1 : DynamicAPInt(*lengths.lastPosition);
-    if (last != *first)
-      os << " to " << last;
-    from = last + 1;
-  }
+  std::string runs = listHidden(seeing, lengths.positions);
+  if (seeing.isUnknown())
+    op->emitRemark() << "query positions from which mask " << op.getMaskAttr()
+                     << " hides every key are not all known";
   if (runs.empty())
     return;
   InFlightDiagnostic diag = op->emitWarning()

@@ -2,7 +2,6 @@
 
 #include "MaskBounds.h"
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
-#include "mlir/Analysis/Presburger/PresburgerRelation.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
 
 using namespace mlir;
@@ -22,7 +21,18 @@ bool bounds::dependsOnParameters(const Row &row) {
                       [](const DynamicAPInt &value) { return value != 0; });
 }
 
-bool bounds::isRationallyEmpty(ArrayRef<Row> rows) {
+/// As many pivots as rows, each of all elements, whose numbers grow with the columns.
+bool Budget::take(int64_t rows, int64_t columns) {
+  int64_t cost = rows * rows * columns * (1 + columns / 16);
+  if (cost > left)
+    return false;
+  left -= cost;
+  return true;
+}
+
+bool bounds::isRationallyEmpty(ArrayRef<Row> rows, Budget &budget) {
+  if (!budget.take(rows.size(), rows.front().size()))
+    return false;
   Simplex simplex(rows.front().size() - 1);
   for (const Row &row : rows)
     simplex.addInequality(row);
@@ -39,12 +49,17 @@ void bounds::addMultiple(Row &row, const Row &other, const DynamicAPInt &factor)
   row.back() += factor * other.back();
 }
 
-bool bounds::implies(ArrayRef<Row> given, ArrayRef<Row> also, const Row &row) {
+bool bounds::implies(ArrayRef<Row> given, ArrayRef<Row> also, const Row &row, Budget &budget) {
   SmallVector<Row> rows(given);
   llvm::append_range(rows, also);
   rows.push_back(negate(row));
   rows.back().back() -= 1;
-  return isRationallyEmpty(rows);
+  return isRationallyEmpty(rows, budget);
+}
+
+bool bounds::isKnownEmpty(const presburger::IntegerRelation &pairs, Budget &budget) {
+  return budget.take(pairs.getNumConstraints(), pairs.getNumCols()) &&
+         (Simplex(pairs).isEmpty() || pairs.isEmptyByGCDTest());
 }
 
 void bounds::normalize(Row &row) {
@@ -160,12 +175,12 @@ void Bounds::widen(const Parameters &parameters) {
       row = parameters.widen(row);
 }
 
-void Bounds::simplify(ArrayRef<Row> context) {
-  auto dropImplied = [](SmallVector<Row> &rows, ArrayRef<Row> given) {
+void Bounds::simplify(ArrayRef<Row> context, Budget &budget) {
+  auto dropImplied = [&](SmallVector<Row> &rows, ArrayRef<Row> given) {
     for (size_t i = rows.size(); i-- > 0;) {
       Row row = rows[i];
       rows.erase(rows.begin() + i);
-      if (!implies(given, rows, row))
+      if (!implies(given, rows, row, budget))
         rows.insert(rows.begin() + i, row);
     }
     // Constants last, as canonical operands are.
@@ -183,7 +198,7 @@ void Bounds::simplify(ArrayRef<Row> context) {
   dropImplied(conditions, given);
 }
 
-bool Bounds::isOrdered(ArrayRef<Row> context, int64_t slack) const {
+bool Bounds::isOrdered(ArrayRef<Row> context, int64_t slack, Budget &budget) const {
   for (const Row &low : lower)
     for (const Row &high : upper) {
       if (low[X] != 1 || high[X] != -1)
@@ -193,7 +208,7 @@ bool Bounds::isOrdered(ArrayRef<Row> context, int64_t slack) const {
       for (auto [l, h] : llvm::zip(low, high))
         sum.push_back(l + h);
       sum.back() += slack;
-      if (!implies(context, {}, sum))
+      if (!implies(context, {}, sum, budget))
         return false;
     }
   return true;
@@ -212,7 +227,36 @@ std::array<Row, 2> bounds::getAxis(TileAxis axis) {
   return {lower, upper};
 }
 
-FlatSet bounds::flatten(IntegerSet set, TileAxis axis) {
+/// How many quotients the value of an expression takes.
+static unsigned countQuotients(AffineExpr expr) {
+  unsigned count = 0;
+  expr.walk([&](AffineExpr e) {
+    count += e.getKind() == AffineExprKind::Mod || e.getKind() == AffineExprKind::FloorDiv ||
+             e.getKind() == AffineExprKind::CeilDiv;
+  });
+  return count;
+}
+
+/// The first constraints of a set of very many, and none whose quotients are too many.
+static IntegerSet takeFirst(IntegerSet set) {
+  SmallVector<AffineExpr> taken;
+  SmallVector<bool> eqFlags;
+  unsigned numQuotients = 0;
+  for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags())) {
+    unsigned mine = countQuotients(expr);
+    if (taken.size() == kMostConstraints || numQuotients + mine > kMostQuotients)
+      continue;
+    numQuotients += mine;
+    taken.push_back(expr);
+    eqFlags.push_back(isEquality);
+  }
+  if (taken.empty())
+    return IntegerSet::get(2, 2, getAffineConstantExpr(0, set.getContext()), {true});
+  return IntegerSet::get(2, 2, taken, eqFlags);
+}
+
+FlatSet bounds::flatten(IntegerSet whole, TileAxis axis) {
+  IntegerSet set = takeFirst(whole);
   std::vector<SmallVector<int64_t, 8>> flat;
   FlatLinearConstraints divisions(2, 2);
   LogicalResult flattened = getFlattenedAffineExprs(set, &flat, &divisions);
@@ -236,6 +280,7 @@ FlatSet bounds::flatten(IntegerSet set, TileAxis axis) {
   };
 
   FlatSet result;
+  result.complete = set == whole;
   for (auto [row, isEquality] : llvm::zip(flat, set.getEqFlags()))
     (isEquality ? result.equalities : result.inequalities).push_back(toRow(row));
   if (numLocals == 0)
@@ -250,30 +295,32 @@ FlatSet bounds::flatten(IntegerSet set, TileAxis axis) {
   return result;
 }
 
-/// Whether `a` is known to be within `b`.
-static bool isWithin(const IntegerPolyhedron &a, const IntegerPolyhedron &b) {
-  if (b.getNumLocalVars() != 0)
-    return a.isSubsetOf(b);
-  // No point of `a` violates a constraint of `b`.
-  auto holds = [&](ArrayRef<DynamicAPInt> row, int sign) {
+/// Whether `a`, the pairs of set `of`, is known to be within `b`: each constraint of `b` is one of
+/// `of`, or no point of `a` violates it.
+static bool isWithin(IntegerSet of, const IntegerPolyhedron &a, IntegerSet b, Budget &budget) {
+  auto holds = [&](ArrayRef<int64_t> row, int sign) {
     Row violated(a.getNumCols(), DynamicAPInt(0));
     for (unsigned i = 0, e = row.size() - 1; i < e; ++i)
-      violated[i] = DynamicAPInt(-sign) * row[i];
-    violated.back() = DynamicAPInt(-sign) * row.back() - 1;
+      violated[i] = DynamicAPInt(-sign * row[i]);
+    violated.back() = DynamicAPInt(-sign) * DynamicAPInt(row.back()) - 1;
+    if (!budget.take(a.getNumConstraints() + 1, a.getNumCols()))
+      return false;
     Simplex simplex(a);
     simplex.addInequality(violated);
     return simplex.isEmpty();
   };
-  for (unsigned i = 0, e = b.getNumInequalities(); i < e; ++i)
-    if (!holds(b.getInequality(i), 1))
-      return false;
-  for (unsigned i = 0, e = b.getNumEqualities(); i < e; ++i)
-    if (!holds(b.getEquality(i), 1) || !holds(b.getEquality(i), -1))
-      return false;
-  return true;
+  return llvm::all_of(llvm::zip(b.getConstraints(), b.getEqFlags()), [&](auto constraint) {
+    auto [expr, isEquality] = constraint;
+    for (auto [mine, isMineEquality] : llvm::zip(of.getConstraints(), of.getEqFlags()))
+      if (mine == expr && (isMineEquality || !isEquality))
+        return true;
+    SmallVector<int64_t> row;
+    return countQuotients(expr) == 0 && succeeded(getFlattenedAffineExpr(expr, 2, 2, &row)) &&
+           holds(row, 1) && (!isEquality || holds(row, -1));
+  });
 }
 
-SmallVector<IntegerSet> bounds::dropRedundantSets(ArrayRef<IntegerSet> visible) {
+SmallVector<IntegerSet> bounds::dropRedundantSets(ArrayRef<IntegerSet> visible, Budget &budget) {
   // Pairs of sets are compared; a mask of very many sets stays as it is.
   constexpr size_t kMaxCompared = 16;
   SmallVector<IntegerSet> sets;
@@ -281,7 +328,7 @@ SmallVector<IntegerSet> bounds::dropRedundantSets(ArrayRef<IntegerSet> visible) 
   for (IntegerSet set : visible) {
     if (llvm::is_contained(sets, set))
       continue;
-    IntegerPolyhedron poly = FlatLinearValueConstraints(set);
+    IntegerPolyhedron poly = FlatLinearValueConstraints(takeFirst(set));
     SmallVector<int64_t> row(poly.getNumCols(), 0);
     row[1] = 1;
     poly.addInequality(row);
@@ -289,7 +336,7 @@ SmallVector<IntegerSet> bounds::dropRedundantSets(ArrayRef<IntegerSet> visible) 
     row[3] = 1;
     row.back() = -1;
     poly.addInequality(row);
-    if (poly.isIntegerEmpty())
+    if (isKnownEmpty(poly, budget))
       continue;
     sets.push_back(set);
     polyhedra.push_back(std::move(poly));
@@ -299,7 +346,7 @@ SmallVector<IntegerSet> bounds::dropRedundantSets(ArrayRef<IntegerSet> visible) 
   for (size_t i = 0; i < sets.size();) {
     bool contained = false;
     for (size_t j = 0; j < sets.size() && !contained; ++j)
-      contained = i != j && isWithin(polyhedra[i], polyhedra[j]);
+      contained = i != j && isWithin(sets[i], polyhedra[i], sets[j], budget);
     if (!contained) {
       ++i;
       continue;

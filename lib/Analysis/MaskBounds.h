@@ -14,12 +14,33 @@
 #define FLASHATTN_LIB_ANALYSIS_MASKBOUNDS_H
 
 #include "flashattn/Analysis/MaskTiles.h"
+#include "mlir/Analysis/Presburger/IntegerRelation.h"
 #include "llvm/ADT/DynamicAPInt.h"
 
 namespace mlir::flashattn::bounds {
 
 /// Coefficients and the constant of `row >= 0`.
 using Row = SmallVector<llvm::DynamicAPInt, 8>;
+
+/// What proofs may cost between them, in elements that they go through. What is beyond it is not
+/// proven, and an analysis gives what is right without.
+class Budget {
+public:
+  explicit Budget(int64_t elements = kElements) : left(elements) {}
+
+  /// Takes off what a proof over so many rows and columns costs. Whether there was so much.
+  bool take(int64_t rows, int64_t columns);
+
+private:
+  /// Some tenths of a second.
+  static constexpr int64_t kElements = int64_t(1) << 24;
+
+  int64_t left;
+};
+
+/// Of a set with more constraints or quotients some are left out, and of more bounds that a
+/// projection makes.
+constexpr unsigned kMostConstraints = 32, kMostQuotients = 8, kMostBounds = 96;
 
 /// Columns of a set: the index along the tiled axis, what a bound may depend on, and
 /// what is projected out: the index along the other axis and the quotients of mod and
@@ -66,12 +87,16 @@ private:
 /// Whether a coefficient of a parameter is not 0.
 bool dependsOnParameters(const Row &row);
 
-/// Whether no rational point fulfils all of `rows`, of which there is one at least.
-bool isRationallyEmpty(ArrayRef<Row> rows);
+/// Whether no rational point fulfils all of `rows`, of which there is one at least: a proof, not a
+/// decision.
+bool isRationallyEmpty(ArrayRef<Row> rows, Budget &budget);
 
 /// Whether `row` holds at every integer point of `given` and `also`: a proof, not
 /// a decision.
-bool implies(ArrayRef<Row> given, ArrayRef<Row> also, const Row &row);
+bool implies(ArrayRef<Row> given, ArrayRef<Row> also, const Row &row, Budget &budget);
+
+/// Whether a polyhedron has no integer point: a proof, not a decision.
+bool isKnownEmpty(const presburger::IntegerRelation &pairs, Budget &budget);
 
 /// Adds `factor` times a row of as many columns or fewer.
 void addMultiple(Row &row, const Row &other, const llvm::DynamicAPInt &factor);
@@ -88,6 +113,8 @@ struct FlatSet {
   SmallVector<llvm::DynamicAPInt> divisors;
   /// dividend - divisor * local in [0, divisor).
   SmallVector<Row> divisionBounds;
+  /// Whether no constraint was left out.
+  bool complete = true;
 };
 
 /// The set with its columns in order for tiles along `axis`.
@@ -102,10 +129,10 @@ struct Bounds {
   void widen(const Parameters &parameters);
   /// Drops what the rest implies. Lower bounds are only compared with lower and
   /// upper ones with upper ones: each end stays right where the interval is empty.
-  void simplify(ArrayRef<Row> context);
+  void simplify(ArrayRef<Row> context, Budget &budget);
   /// Whether every upper bound is at least the lower bounds less `slack`, for
   /// all values. Bounds with a divisor are not tried.
-  bool isOrdered(ArrayRef<Row> context, int64_t slack) const;
+  bool isOrdered(ArrayRef<Row> context, int64_t slack, Budget &budget) const;
 };
 
 /// 0 <= x and x <= n - 1, n the length of the axis.
@@ -120,14 +147,33 @@ struct Projection {
 /// The indices with a visible pair: the projection over y in [first, last]. With `tile` X is not
 /// an index but a tile of so many that holds one.
 Projection projectVisible(const FlatSet &set, TileAxis axis, std::optional<int64_t> tile,
-                          Parameters &parameters);
+                          Parameters &parameters, Budget &budget);
+
+/// Positions from `first` to `last`, without it to infinity; none with `empty`.
+struct PositionRange {
+  bool empty = false;
+  int64_t first = 0;
+  std::optional<int64_t> last;
+  /// Whether each of them sees a key; if not, no other does.
+  bool exact = true;
+
+  bool contains(int64_t position) const {
+    return !empty && position >= first && (!last || position <= *last);
+  }
+};
+
+/// The positions of `within` that see a key of a set, which is flat along the axis Keys, for some
+/// lengths of at least 1 or for those that are given.
+PositionRange projectPositions(const FlatSet &set, std::optional<int64_t> nq,
+                               std::optional<int64_t> nk, const PositionRange &within,
+                               Budget &budget);
 
 /// The indices that see every y in [first, last]; nothing if their bounds do not
 /// fit 64 bits.
 std::optional<Projection> projectFull(const FlatSet &set, TileAxis axis, Parameters &parameters);
 
-/// The sets that are neither empty nor within another one, for 0 <= k < nk.
-SmallVector<IntegerSet> dropRedundantSets(ArrayRef<IntegerSet> visible);
+/// The sets that are not known to be empty or within another one, for 0 <= k < nk.
+SmallVector<IntegerSet> dropRedundantSets(ArrayRef<IntegerSet> visible, Budget &budget);
 
 } // namespace mlir::flashattn::bounds
 

@@ -22,7 +22,8 @@ namespace {
 class Eliminator {
 public:
   /// The polyhedron has the columns of a set's rows; what the parameters have already goes between.
-  Eliminator(IntegerPolyhedron &poly, Parameters &parameters) : poly(poly), parameters(parameters) {
+  Eliminator(IntegerPolyhedron &poly, Parameters &parameters, Budget &budget)
+      : poly(poly), parameters(parameters), budget(budget) {
     addQuotients();
   }
 
@@ -42,9 +43,12 @@ private:
   void dropImplied();
   bool isExact(unsigned column) const;
   int64_t getGrowth(unsigned column) const;
+  void limitGrowth(unsigned column);
+  void dropColumns();
 
   IntegerPolyhedron &poly;
   Parameters &parameters;
+  Budget &budget;
   unsigned numQuotients = 0;
   bool exact = true;
 };
@@ -112,7 +116,7 @@ void Eliminator::dropImplied() {
   for (size_t i = rows.size(); i-- > 0;) {
     Row row = rows[i];
     rows.erase(rows.begin() + i);
-    if (implies(context, rows, row))
+    if (implies(context, rows, row, budget))
       poly.removeInequality(i);
     else
       rows.insert(rows.begin() + i, row);
@@ -144,7 +148,7 @@ bool Eliminator::isExact(unsigned column) const {
       dark.back() -= (a - 1) * (b - 1);
       if (context.empty())
         context = getContext();
-      if (!implies(context, rows, dark))
+      if (!implies(context, rows, dark, budget))
         return false;
     }
   return true;
@@ -160,8 +164,47 @@ int64_t Eliminator::getGrowth(unsigned column) const {
   return lower * upper - lower - upper;
 }
 
+/// Without some bounds the rest makes few enough, and the cover is wider.
+void Eliminator::limitGrowth(unsigned column) {
+  for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i)
+    if (poly.atEq(i, column) != 0)
+      return; // solved for the column
+  for (unsigned i = poly.getNumInequalities();
+       i-- > 0 && poly.getNumInequalities() + getGrowth(column) > kMostBounds;) {
+    if (poly.atIneq(i, column) == 0)
+      continue;
+    poly.removeInequality(i);
+    exact = false;
+  }
+}
+
+/// Leaves out all constraints of the columns that are left.
+void Eliminator::dropColumns() {
+  exact = false;
+  auto isOfThem = [&](ArrayRef<DynamicAPInt> row) {
+    return llvm::any_of(row.drop_back().drop_front(getNumKept()),
+                        [](const DynamicAPInt &factor) { return factor != 0; });
+  };
+  for (unsigned i = poly.getNumInequalities(); i-- > 0;)
+    if (isOfThem(poly.getInequality(i)))
+      poly.removeInequality(i);
+  for (unsigned i = poly.getNumEqualities(); i-- > 0;)
+    if (isOfThem(poly.getEquality(i)))
+      poly.removeEquality(i);
+  poly.removeVarRange(VarKind::SetDim, getNumKept(), poly.getNumVars());
+}
+
 bool Eliminator::run(bool roundToIntegers) {
   while (poly.getNumVars() > getNumKept()) {
+    if (!budget.take(poly.getNumConstraints(), poly.getNumCols())) {
+      dropColumns();
+      break;
+    }
+    if (poly.isEmptyByGCDTest()) {
+      Row never(poly.getNumCols(), DynamicAPInt(0));
+      never.back() = -1;
+      poly.addInequality(never);
+    }
     if (roundToIntegers) {
       tighten();
       dropWide();
@@ -174,21 +217,29 @@ bool Eliminator::run(bool roundToIntegers) {
     const unsigned *column =
         llvm::find_if(columns, [&](unsigned column) { return isExact(column); });
     exact &= column != columns.end();
-    poly.projectOut(column != columns.end() ? *column : columns.front());
+    unsigned chosen = column != columns.end() ? *column : columns.front();
+    limitGrowth(chosen);
+    poly.projectOut(chosen);
   }
   return exact;
 }
 
-Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::optional<int64_t> tile,
-                                  Parameters &parameters) {
-  unsigned numLocals = set.divisors.size(), columns = Locals + numLocals + 1;
-  IntegerPolyhedron poly(PresburgerSpace::getSetSpace(columns - 1));
+/// The polyhedron of a set, with the columns of its rows.
+static IntegerPolyhedron toPolyhedron(const FlatSet &set) {
+  IntegerPolyhedron poly(PresburgerSpace::getSetSpace(Locals + set.divisors.size()));
   for (const Row &row : set.inequalities)
     poly.addInequality(row);
   for (const Row &row : set.equalities)
     poly.addEquality(row);
   for (const Row &row : set.divisionBounds)
     poly.addInequality(row);
+  return poly;
+}
+
+Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::optional<int64_t> tile,
+                                  Parameters &parameters, Budget &budget) {
+  unsigned numLocals = set.divisors.size(), columns = Locals + numLocals + 1;
+  IntegerPolyhedron poly = toPolyhedron(set);
   Row end(columns, DynamicAPInt(0));
   end[Y] = 1;
   end[First] = -1;
@@ -224,7 +275,8 @@ Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::option
     poly.addBound(BoundType::LB, rest, 0);
     poly.addBound(BoundType::UB, rest, *tile - 1);
   }
-  result.exact = Eliminator(poly, parameters).run(/*roundToIntegers=*/tile.has_value());
+  result.exact = Eliminator(poly, parameters, budget).run(/*roundToIntegers=*/tile.has_value());
+  result.exact &= set.complete;
 
   auto add = [&](ArrayRef<DynamicAPInt> source, int sign) {
     Row row(source.size(), DynamicAPInt(0));
@@ -241,6 +293,71 @@ Projection bounds::projectVisible(const FlatSet &set, TileAxis axis, std::option
     add(poly.getEquality(i), 1);
     add(poly.getEquality(i), -1);
   }
+  return result;
+}
+
+//===----------------------------------------------------------------------===//
+// Positions
+//===----------------------------------------------------------------------===//
+
+/// `x` where it has 64 bits, which positions have; else what is as far away as any of them.
+static int64_t clamp(const DynamicAPInt &x) {
+  constexpr int64_t kFar = int64_t(1) << 62;
+  return x > kFar ? kFar : x < -kFar ? -kFar : int64_t(x);
+}
+
+PositionRange bounds::projectPositions(const FlatSet &set, std::optional<int64_t> nq,
+                                       std::optional<int64_t> nk, const PositionRange &within,
+                                       Budget &budget) {
+  IntegerPolyhedron poly = toPolyhedron(set);
+  // From k to p; the lengths go behind, where they are projected out.
+  poly.swapVar(X, Y);
+  constexpr unsigned kKey = Y;
+  SmallVector<unsigned> lengths;
+  for (Column column : {Nq, Nk}) {
+    lengths.push_back(poly.insertVar(VarKind::SetDim, poly.getNumVars()));
+    poly.swapVar(column, lengths.back());
+  }
+  if (within.last == within.first) {
+    // A number, so that it shows which equations have no solution in integers.
+    auto insert = [&](auto at, unsigned count) {
+      for (unsigned i = 0; i < count; ++i)
+        at(i, poly.getNumVars()) += std::exchange(at(i, X), DynamicAPInt(0)) * within.first;
+    };
+    insert([&](unsigned i, unsigned j) -> DynamicAPInt & { return poly.atIneq(i, j); },
+           poly.getNumInequalities());
+    insert([&](unsigned i, unsigned j) -> DynamicAPInt & { return poly.atEq(i, j); },
+           poly.getNumEqualities());
+  }
+  poly.addBound(BoundType::LB, X, within.first);
+  if (within.last)
+    poly.addBound(BoundType::UB, X, *within.last);
+  poly.addBound(BoundType::LB, kKey, 0);
+  Row keyExists(poly.getNumCols(), DynamicAPInt(0)); // k < nk, and so nk >= 1
+  keyExists[kKey] = keyExists.back() = -1;
+  keyExists[lengths[1]] = 1;
+  poly.addInequality(keyExists);
+  for (auto [column, length] : {std::pair(lengths[0], nq), std::pair(lengths[1], nk)})
+    poly.addBound(length ? BoundType::EQ : BoundType::LB, column, length.value_or(1));
+
+  PositionRange result = within;
+  Parameters none;
+  result.exact = Eliminator(poly, none, budget).run(/*roundToIntegers=*/true) && set.complete;
+  auto add = [&](const DynamicAPInt &factor, const DynamicAPInt &rest) {
+    if (factor > 0)
+      result.first = std::max(result.first, clamp(ceilDiv(-rest, factor)));
+    else if (factor < 0)
+      result.last = std::min(result.last.value_or(std::numeric_limits<int64_t>::max()),
+                             clamp(floorDiv(rest, -factor)));
+    else
+      result.empty |= rest < 0;
+  };
+  for (unsigned i = 0, e = poly.getNumInequalities(); i < e; ++i)
+    add(poly.atIneq(i, X), poly.getInequality(i).back());
+  for (unsigned i = 0, e = poly.getNumEqualities(); i < e; ++i)
+    for (int sign : {1, -1})
+      add(poly.atEq(i, X) * sign, poly.getEquality(i).back() * sign);
+  result.empty |= result.last && *result.last < result.first;
   return result;
 }
 
@@ -393,7 +510,7 @@ std::optional<Row> WorstEnds::getBound(Row row) {
 std::optional<Projection> bounds::projectFull(const FlatSet &set, TileAxis axis,
                                               Parameters &parameters) {
   WorstEnds ends(set, parameters);
-  if (!ends.prepare())
+  if (!set.complete || !ends.prepare())
     return std::nullopt;
   Projection result;
   for (const Row &row : getAxis(axis))

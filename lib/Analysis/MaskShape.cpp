@@ -1,11 +1,13 @@
 //===- MaskShape.cpp - how much of the keys a mask leaves ------------------===//
 
 #include "flashattn/Analysis/MaskShape.h"
+#include "MaskBounds.h"
 #include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "mlir/Analysis/Presburger/Simplex.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
+using presburger::BoundType;
 using presburger::IntegerPolyhedron;
 using presburger::IntegerRelation;
 using presburger::Simplex;
@@ -45,8 +47,12 @@ static std::optional<int64_t> getWidth(const IntegerPolyhedron &pairs) {
 MaskClass flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
   bool banded = true, limited = true;
   int64_t width = 0;
+  bounds::Budget budget;
   for (IntegerSet set : visible) {
     IntegerPolyhedron pairs = FlatLinearValueConstraints(set);
+    // Three times at most, once of twice as much.
+    if (!budget.take(4 * pairs.getNumConstraints(), 2 * pairs.getNumCols()))
+      return {MaskShape::Full, {}};
     SmallVector<int64_t> key(pairs.getNumCols(), 0);
     key[1] = 1;
     pairs.addInequality(key); // 0 <= k
@@ -58,4 +64,23 @@ MaskClass flashattn::classifyMask(ArrayRef<IntegerSet> visible) {
   if (banded)
     return {MaskShape::Banded, std::min<int64_t>(width, std::numeric_limits<int32_t>::max())};
   return {limited ? MaskShape::Triangular : MaskShape::Full, {}};
+}
+
+bool flashattn::hidesEveryPair(ArrayRef<IntegerSet> visible, int64_t nq, int64_t nk) {
+  bounds::Budget budget;
+  return llvm::all_of(visible, [&](IntegerSet set) {
+    FlatLinearValueConstraints pairs(set);
+    pairs.addBound(BoundType::LB, /*pos=*/1, 0);
+    SmallVector<int64_t> belowEnd(pairs.getNumCols(), 0); // k < nk
+    belowEnd[1] = -1;
+    belowEnd[3] = 1;
+    belowEnd.back() = -1;
+    pairs.addInequality(belowEnd);
+    for (auto [i, length] : {std::pair(2, nq), std::pair(3, nk)})
+      if (ShapedType::isDynamic(length))
+        pairs.addBound(BoundType::LB, i, 0);
+      else
+        pairs.addBound(BoundType::EQ, i, length);
+    return bounds::isKnownEmpty(pairs, budget);
+  });
 }

@@ -139,22 +139,23 @@ struct TileIntervalPlan::Interval {
   bool exact = false, fullExact = false;
 
   /// Fewer rows of the bounds, and what can be said of them for all `parameters`.
-  void simplify(const Parameters &parameters, int64_t tile);
+  void simplify(const Parameters &parameters, int64_t tile, Budget &budget);
   TileInterval emit(Emitter &emitter, int64_t tile) const;
   /// The only tile that the interval may have, whatever the parameters.
   std::optional<int64_t> getOnlyTile(int64_t tile) const;
 };
 
-void TileIntervalPlan::Interval::simplify(const Parameters &parameters, int64_t tile) {
+void TileIntervalPlan::Interval::simplify(const Parameters &parameters, int64_t tile,
+                                          Budget &budget) {
   SmallVector<Row> context = parameters.getContext();
   visible.widen(parameters);
-  visible.simplify(context);
+  visible.simplify(context, budget);
   if (visible.lower.size() == 1 && !ofTiles) {
     const Row &row = visible.lower.front();
     alignedBegin = row[X] == 1 && row.back() % DynamicAPInt(tile) == 0 && !dependsOnParameters(row);
   }
-  ordered = visible.isOrdered(context, 1);
-  nonEmpty = ordered && visible.isOrdered(context, 0);
+  ordered = visible.isOrdered(context, 1, budget);
+  nonEmpty = ordered && visible.isOrdered(context, 0, budget);
 
   if (!full)
     return;
@@ -167,12 +168,12 @@ void TileIntervalPlan::Interval::simplify(const Parameters &parameters, int64_t 
       row.back() += row[X] * DynamicAPInt(tile - 1);
     rows.push_back(row);
   }
-  if (isRationallyEmpty(rows)) {
+  if (isRationallyEmpty(rows, budget)) {
     full.reset();
     return;
   }
-  full->simplify(context);
-  fullOrdered = full->isOrdered(context, 1);
+  full->simplify(context, budget);
+  fullOrdered = full->isOrdered(context, 1, budget);
   auto isWithin = [&](ArrayRef<Row> ofFull, ArrayRef<Row> ofVisible, int64_t index) {
     SmallVector<Row> given(ofFull);
     for (Row &row : given)
@@ -180,7 +181,8 @@ void TileIntervalPlan::Interval::simplify(const Parameters &parameters, int64_t 
         row.back() += row[X] * DynamicAPInt(index);
         row[X] *= DynamicAPInt(tile);
       }
-    return llvm::all_of(ofVisible, [&](const Row &row) { return implies(context, given, row); });
+    return llvm::all_of(ofVisible,
+                        [&](const Row &row) { return implies(context, given, row, budget); });
   };
   fullLowerWithin = isWithin(full->lower, visible.lower, /*index=*/0);
   fullUpperWithin = isWithin(full->upper, visible.upper, /*index=*/tile - 1);
@@ -254,30 +256,37 @@ TileIntervalPlan::~TileIntervalPlan() = default;
 
 TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile)
     : parameters(std::make_unique<Parameters>()), tile(tile) {
+  Budget budget;
   SmallVector<FlatSet, 0> sets = llvm::map_to_vector<0>(
-      dropRedundantSets(visible), [&](IntegerSet set) { return flatten(set, axis); });
+      dropRedundantSets(visible, budget), [&](IntegerSet set) { return flatten(set, axis); });
   // With quotients visible indices may be some way apart; each tile between them still holds one.
   bool ofTiles = llvm::any_of(sets, [](const FlatSet &set) { return !set.divisors.empty(); });
   for (const FlatSet &set : sets) {
     auto &interval = intervals.emplace_back(std::make_unique<Interval>());
     Projection projection = projectVisible(
-        set, axis, ofTiles ? std::optional<int64_t>(tile) : std::nullopt, *parameters);
+        set, axis, ofTiles ? std::optional<int64_t>(tile) : std::nullopt, *parameters, budget);
     interval->visible = std::move(projection.bounds);
     interval->exact = projection.exact;
     interval->ofTiles = ofTiles;
   }
-  for (auto [interval, set] : llvm::zip(intervals, sets))
+  for (auto [interval, set] : llvm::zip(intervals, sets)) {
+    if (isGrouped())
+      break; // none is full
     if (std::optional<Projection> full = projectFull(set, axis, *parameters)) {
       interval->full = std::move(full->bounds);
       interval->fullExact = full->exact;
     }
+  }
   for (auto &interval : intervals)
-    interval->simplify(*parameters, tile);
+    interval->simplify(*parameters, tile, budget);
 
+  if (isGrouped())
+    return;
   SmallVector<Row> context = parameters->getContext();
   auto beginsFirst = [&](const Interval &a, const Interval &b) {
-    return llvm::all_of(a.visible.lower,
-                        [&](const Row &row) { return implies(context, b.visible.lower, row); });
+    return llvm::all_of(a.visible.lower, [&](const Row &row) {
+      return implies(context, b.visible.lower, row, budget);
+    });
   };
   // Provably earlier ones first, so that most exchanges below are settled here.
   for (size_t i = 1; i < intervals.size(); ++i)
@@ -292,12 +301,35 @@ TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, 
   }
 }
 
+size_t TileIntervalPlan::size() const { return std::min(intervals.size(), kMostIntervals); }
+
 bool TileIntervalPlan::isExact() const {
-  return llvm::all_of(intervals, [](const auto &interval) { return interval->exact; });
+  return !isGrouped() &&
+         llvm::all_of(intervals, [](const auto &interval) { return interval->exact; });
 }
 
 bool TileIntervalPlan::findsEveryFullTile() const {
   return intervals.empty() || (intervals.size() == 1 && intervals.front()->fullExact);
+}
+
+/// One interval of each of `count` groups of neighbours: from where the first of those that are not
+/// empty begins to where the last one ends, none of it full.
+static SmallVector<TileInterval> joinGroups(Emitter &e, ArrayRef<TileInterval> intervals,
+                                            size_t count) {
+  Value none = e.constant(0), far = e.constant(std::numeric_limits<int32_t>::max());
+  SmallVector<TileInterval> groups;
+  for (size_t i = 0; i < count; ++i) {
+    size_t first = intervals.size() * i / count, next = intervals.size() * (i + 1) / count;
+    Value begin = far, end = none;
+    for (const TileInterval &interval : intervals.slice(first, next - first)) {
+      Value any = e.compare(arith::CmpIPredicate::slt, interval.begin, interval.end);
+      begin = e.make<arith::MinSIOp>(begin, e.select(any, interval.begin, far));
+      end = e.make<arith::MaxSIOp>(end, e.select(any, interval.end, none));
+    }
+    begin = e.make<arith::MinSIOp>(begin, end);
+    groups.push_back({begin, begin, begin, end});
+  }
+  return groups;
 }
 
 SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location loc, Value first,
@@ -305,7 +337,7 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
                                                  bool constants) const {
   Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
   e.parameters.resize(Offset + parameters->getQuotients().size());
-  size_t n = intervals.size();
+  size_t n = size();
   SmallVector<TileInterval> result;
   for (auto &interval : intervals) {
     std::optional<int64_t> only = constants ? interval->getOnlyTile(tile) : std::nullopt;
@@ -317,14 +349,18 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
     result.push_back({begin, begin, begin, e.constant(*only + 1)});
   }
 
+  if (isGrouped())
+    result = joinGroups(e, result, n);
+
   // Sort by begin: a bubble network in which an exchange is left out where its
   // outcome is proven for every interval that may stand there.
   SmallVector<SmallVector<size_t>> candidates;
   for (size_t i = 0; i < n; ++i)
     candidates.push_back({i});
   auto proven = [&](ArrayRef<size_t> a, ArrayRef<size_t> b) {
-    return llvm::all_of(
-        a, [&](size_t i) { return llvm::all_of(b, [&](size_t j) { return ordered[i][j]; }); });
+    return !isGrouped() && llvm::all_of(a, [&](size_t i) {
+      return llvm::all_of(b, [&](size_t j) { return ordered[i][j]; });
+    });
   };
   for (size_t end = n; end > 1; --end)
     for (size_t i = 0; i + 1 < end; ++i) {
@@ -381,10 +417,11 @@ SmallVector<TileInterval> flashattn::buildKeyIntervals(OpBuilder &builder, Locat
 }
 
 SmallVector<IntegerSet> flashattn::selectSetsFrom(ArrayRef<IntegerSet> visible, int64_t least) {
+  Budget budget;
   return llvm::filter_to_vector(visible, [&](IntegerSet set) {
     FlatLinearValueConstraints pairs(set);
     pairs.addBound(presburger::BoundType::LB, /*pos=*/1, least);
-    return !pairs.isIntegerEmpty();
+    return !isKnownEmpty(pairs, budget);
   });
 }
 

@@ -267,7 +267,9 @@ void TileBuilder::addConstraints(IntegerSet set, bool addKeyExists, Term (&parts
   SmallVector<Constraint> constraints;
   for (auto [expr, isEquality] : llvm::zip(set.getConstraints(), set.getEqFlags()))
     constraints.push_back({expr, isEquality, getLinear(expr)});
-  for (size_t i = 0; i < constraints.size();) {
+  // Of very many they stay: proofs would take longer than they save.
+  constexpr size_t kMostCompared = 32;
+  for (size_t i = 0; i < constraints.size() && constraints.size() <= kMostCompared;) {
     SmallVector<Linear> given(known);
     for (size_t j = 0; j < constraints.size(); ++j) {
       if (i == j || !constraints[j].linear)

@@ -178,12 +178,12 @@ TEST(Reference, ScoreModIsWhatItsRegionSays) {
 /// The score modification of a module's attention.
 ScoreMod parseScoreMod(MLIRContext &context, StringRef body) {
   std::string text =
-      "func.func @f(%q: memref<1x1x4x16xf32>) {\n"
+      "func.func @f(%q: memref<1x1x4x16xf32>, %o: memref<1x1x4x16xf32>) {\n"
       "flashattn.attention ins(%q, %q, %q : memref<1x1x4x16xf32>, memref<1x1x4x16xf32>, "
       "memref<1x1x4x16xf32>) score_mod {\n"
       "^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):\n"
       "%half = arith.constant 0.5 : f32\n%one = arith.constant 1.0 : f32\n" +
-      body.str() + "\nflashattn.yield %y : f32\n} outs(%q : memref<1x1x4x16xf32>)\nreturn\n}";
+      body.str() + "\nflashattn.yield %y : f32\n} outs(%o : memref<1x1x4x16xf32>)\nreturn\n}";
   OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &context);
   std::optional<ScoreMod> mod;
   if (module)

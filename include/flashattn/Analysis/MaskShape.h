@@ -27,8 +27,11 @@ struct MaskClass {
 };
 
 /// The shape of the union of `visible`: banded where every set is, and triangular where all
-/// others are bounded on one side by the query's position.
+/// others are bounded on one side by the query's position. Where it would take long it is full.
 MaskClass classifyMask(ArrayRef<IntegerSet> visible);
+
+/// Whether no pair of such lengths, dynamic ones of any, is visible for sure.
+bool hidesEveryPair(ArrayRef<IntegerSet> visible, int64_t nq, int64_t nk);
 
 } // namespace mlir::flashattn
 

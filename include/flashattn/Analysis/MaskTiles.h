@@ -48,8 +48,8 @@ enum class TileAxis {
 /// pair; in a full one every pair is visible and within the axis (rule M4). Where
 /// `isExact` a tile without a visible pair is in no interval: so it is for the named
 /// masks, and for a floordiv or mod where the visible indices of a tile leave no gap
-/// as wide as a tile. A constraint of coefficients whose absolute values add up to
-/// more than 2^31 bounds no interval and leaves no full tile.
+/// as wide as a tile, of sets that a budget of elements is enough for. A constraint of coefficients
+/// whose absolute values add up to more than 2^31 bounds no interval and leaves no full tile.
 class TileIntervalPlan {
 public:
   /// `tile` is the number of keys or queries of a tile, at least 1.
@@ -72,12 +72,16 @@ public:
   /// which may show a tile together, it is not said.
   bool findsEveryFullTile() const;
 
-  /// How many `emit` gives.
-  size_t size() const { return intervals.size(); }
+  /// How many `emit` gives: one of each set, or of several neighbours of very many.
+  size_t size() const;
 
   struct Interval;
 
 private:
+  /// Each interval is a loop's bounds in registers, and as many exchanges as there are others.
+  static constexpr size_t kMostIntervals = 16;
+  bool isGrouped() const { return intervals.size() > kMostIntervals; }
+
   std::unique_ptr<bounds::Parameters> parameters;
   SmallVector<std::unique_ptr<Interval>> intervals;
   /// ordered[i][j]: interval i begins no later than interval j, for all values.
@@ -131,8 +135,8 @@ struct TileMapSizes {
   int64_t tileM, tileN; ///< queries and keys of a tile, at least 1
 };
 
-/// Draws the tiles of a mask as flashattn-print-mask-tiles says it: a line for `tileM` queries and a
-/// character for `tileN` keys, with the axis Queries a line for `tileM` keys and a character for
+/// Draws the tiles of a mask as flashattn-print-mask-tiles says it: a line for `tileM` queries and
+/// a character for `tileN` keys, with the axis Queries a line for `tileM` keys and a character for
 /// `tileN` queries. `mask` names it, null for none, and `visible` are its sets. The context must
 /// have the dialect arith loaded.
 void printTileMap(raw_ostream &os, MaskAttrInterface mask, ArrayRef<IntegerSet> visible,

@@ -7,7 +7,6 @@
 #include "Fields.h"
 #include "flashattn/Analysis/MaskShape.h"
 #include "flashattn/Analysis/MaskTiles.h"
-#include "mlir/Analysis/FlatLinearValueConstraints.h"
 #include "llvm/Support/FormatVariadic.h"
 
 using namespace mlir;
@@ -148,28 +147,6 @@ Candidates warpgroups::getCandidates(AttentionOp op) {
 // Needs
 //===----------------------------------------------------------------------===//
 
-/// Whether the mask shows some pair of the lengths that are known.
-static bool hasVisiblePair(AttentionOpInterface op) {
-  int64_t lengths[] = {op.getQ().getType().getDimSize(op.getSeqDim()),
-                       op.getK().getType().getDimSize(op.getSeqDim())};
-  return llvm::any_of(op.getVisibleSets(), [&](IntegerSet set) {
-    FlatLinearValueConstraints pairs(set);
-    pairs.addBound(presburger::BoundType::LB, /*pos=*/1, 0);
-    SmallVector<int64_t> belowEnd(pairs.getNumCols(), 0); // k < nk
-    belowEnd[1] = -1;
-    belowEnd[3] = 1;
-    belowEnd.back() = -1;
-    pairs.addInequality(belowEnd);
-    for (auto [i, length] : llvm::enumerate(lengths)) {
-      if (ShapedType::isDynamic(length))
-        pairs.addBound(presburger::BoundType::LB, 2 + i, 0);
-      else
-        pairs.addBound(presburger::BoundType::EQ, 2 + i, length);
-    }
-    return !pairs.isIntegerEmpty();
-  });
-}
-
 /// Key loops of a program.
 static int64_t countIntervals(AttentionOp op, ScheduleAttr schedule) {
   // A list's places are one.
@@ -235,7 +212,8 @@ std::string warpgroups::explainShapeRefusal(AttentionOpInterface op, ScheduleAtt
     return "expected elements of f16 or bf16, as wgmma has them, but got f32";
   if (n % 16 != 0 || n > 256)
     return llvm::formatv("expected tile_n to be a multiple of 16 up to 256 but got {0}", n);
-  if (!hasVisiblePair(op))
+  if (hidesEveryPair(op.getVisibleSets(), op.getQ().getType().getDimSize(op.getSeqDim()),
+                     op.getK().getType().getDimSize(op.getSeqDim())))
     return "expected a key that some query sees, for a producer to bring, but there is none";
   for (auto [name, operand] :
        {std::pair("q", op.getQ()), std::pair("k", op.getK()), std::pair("v", op.getV())})

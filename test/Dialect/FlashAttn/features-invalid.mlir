@@ -210,46 +210,46 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, strided<[64, 64, 1, 8]>>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, strided<[64, 64, 1, 8]>>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected unit stride in the last dimension of 'bias' but got 'memref<1x1x8x8xf32, strided<[64, 64, 1, 8]>>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      bias(%x : memref<1x1x8x8xf32, strided<[64, 64, 1, 8]>>) outs(%q : memref<2x4x8x16xf32>)
+      bias(%x : memref<1x1x8x8xf32, strided<[64, 64, 1, 8]>>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected unit stride in the last dimension of 'keep' but got 'memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      keep(%x : memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>) outs(%q : memref<2x4x8x16xf32>)
+      keep(%x : memref<1x1x8x8xi1, strided<[64, 64, 1, 8]>>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, affine_map<(a, b, c, d) -> (c mod 2, d)>>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, affine_map<(a, b, c, d) -> (c mod 2, d)>>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected a strided layout of 'bias' but got}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      bias(%x : memref<1x1x8x8xf32, affine_map<(a, b, c, d) -> (c mod 2, d)>>) outs(%q : memref<2x4x8x16xf32>)
+      bias(%x : memref<1x1x8x8xf32, affine_map<(a, b, c, d) -> (c mod 2, d)>>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<2xi32, strided<[2]>>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<2xi32, strided<[2]>>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected unit stride in the last dimension of 'kv_len' but got 'memref<2xi32, strided<[2]>>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      kv_len(%x : memref<2xi32, strided<[2]>>) outs(%q : memref<2x4x8x16xf32>)
+      kv_len(%x : memref<2xi32, strided<[2]>>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<4xf32, strided<[2]>>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<4xf32, strided<[2]>>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected unit stride in the last dimension of 'sink_logits' but got 'memref<4xf32, strided<[2]>>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      sink_logits(%x : memref<4xf32, strided<[2]>>) outs(%q : memref<2x4x8x16xf32>)
+      sink_logits(%x : memref<4xf32, strided<[2]>>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
@@ -385,37 +385,37 @@ func.func @f(%q: memref<2x4x8x16xf32, 3>, %o: memref<2x4x8x16xf32>) {
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, 1>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xf32, 1>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected the default memory space of 'bias' but got 'memref<1x1x8x8xf32, 1>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      bias(%x : memref<1x1x8x8xf32, 1>) outs(%q : memref<2x4x8x16xf32>)
+      bias(%x : memref<1x1x8x8xf32, 1>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xi1, 1>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<1x1x8x8xi1, 1>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected the default memory space of 'keep' but got 'memref<1x1x8x8xi1, 1>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      keep(%x : memref<1x1x8x8xi1, 1>) outs(%q : memref<2x4x8x16xf32>)
+      keep(%x : memref<1x1x8x8xi1, 1>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<4xf32, #gpu.address_space<workgroup>>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<4xf32, #gpu.address_space<workgroup>>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected the default memory space of 'sink_logits' but got 'memref<4xf32, #gpu.address_space<workgroup>>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      sink_logits(%x : memref<4xf32, #gpu.address_space<workgroup>>) outs(%q : memref<2x4x8x16xf32>)
+      sink_logits(%x : memref<4xf32, #gpu.address_space<workgroup>>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<2xi32, 4>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %x: memref<2xi32, 4>, %out_q: memref<2x4x8x16xf32>) {
   // expected-error@+1 {{expected the default memory space of 'kv_len' but got 'memref<2xi32, 4>'}}
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
-      kv_len(%x : memref<2xi32, 4>) outs(%q : memref<2x4x8x16xf32>)
+      kv_len(%x : memref<2xi32, 4>) outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 
@@ -504,7 +504,7 @@ func.func @f(%q: tensor<2x4x8x16xf32>) {
 
 // -----
 
-func.func @f(%q: memref<2x4x8x16xf32>) {
+func.func @f(%q: memref<2x4x8x16xf32>, %out_q: memref<2x4x8x16xf32>) {
   flashattn.attention ins(%q, %q, %q : memref<2x4x8x16xf32>, memref<2x4x8x16xf32>, memref<2x4x8x16xf32>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
@@ -512,7 +512,7 @@ func.func @f(%q: memref<2x4x8x16xf32>) {
         %x = memref.load %q[%b, %h, %p, %k] : memref<2x4x8x16xf32>
         flashattn.yield %x : f32
       }
-      outs(%q : memref<2x4x8x16xf32>)
+      outs(%out_q : memref<2x4x8x16xf32>)
   return
 }
 

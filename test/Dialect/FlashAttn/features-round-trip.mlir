@@ -33,9 +33,9 @@ func.func @every_feature(%q: tensor<2x32x?x64xf16>, %k: tensor<2x8x?x64xf16>,
 
 // CHECK-LABEL: func @memrefs
 // CHECK: flashattn.attention ins({{.*}}) bias(%{{.*}} : memref<1x?x1x1xf32>) kv_len(%{{.*}} : memref<?xi32>) outs(
-func.func @memrefs(%q: memref<?x?x?x16xf16>, %bias: memref<1x?x1x1xf32>, %len: memref<?xi32>) {
+func.func @memrefs(%q: memref<?x?x?x16xf16>, %bias: memref<1x?x1x1xf32>, %len: memref<?xi32>, %out_q: memref<?x?x?x16xf16>) {
   flashattn.attention
       ins(%q, %q, %q : memref<?x?x?x16xf16>, memref<?x?x?x16xf16>, memref<?x?x?x16xf16>)
-      bias(%bias : memref<1x?x1x1xf32>) kv_len(%len : memref<?xi32>) outs(%q : memref<?x?x?x16xf16>)
+      bias(%bias : memref<1x?x1x1xf32>) kv_len(%len : memref<?xi32>) outs(%out_q : memref<?x?x?x16xf16>)
   return
 }

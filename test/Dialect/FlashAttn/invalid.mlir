@@ -103,6 +103,56 @@ func.func @f() attributes {m = #flashattn.any_of<[#sixteen, #sixteen, #sixteen, 
 
 // -----
 
+// Sums of terms have 64 bits wherever positions and lengths have 31: remainders count with what they are taken of.
+// expected-error@+1 {{expected terms that add up to less than 2^63 where p, k, nq and nk are below 2^31 but got 'd0 * 2147483648 + (d0 mod 2147483648) * 2147483648 + (d0 mod 2147483647) * 2147483648 - d1 * 2147483648'}}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (2147483648 * p + 2147483648 * (p mod 2147483648) + 2147483648 * (p mod 2147483647) - 2147483648 * k >= 0)">} { return }
+
+// -----
+
+// expected-error@+1 {{expected terms that add up to less than 2^63 where p, k, nq and nk are below 2^31 but got 'd0 * 2147483648 - d1 * 2147483648 + s1 * 4'}}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (2147483648 * p - 2147483648 * k + 4 * nk >= 0)">} { return }
+
+// -----
+
+// expected-error@+1 {{expected terms that add up to less than 2^63 where p, k, nq and nk are below 2^31 but got}}
+func.func @f() attributes {m = #flashattn.set<"(p, k)[nq, nk] : (1024 * ((2147483648 * (p floordiv 3)) ceildiv 7) - k == 0)">} { return }
+
+// -----
+
+// Their intersection has 64 sets of 6 long constraints.
+#long = #flashattn.set<"(p, k)[nq, nk] : (p - k + nq - nk + 7 >= 0, k - p + nk - nq + 9 >= 0)">
+#two = #flashattn.any_of<[#long, #long]>
+// expected-error@+1 {{expected a mask of at most 4096 names and numbers in its sets but got}}
+func.func @f() attributes {m = #flashattn.all_of<[#two, #two, #two, #two, #two, #two]>} { return }
+
+// -----
+
+#mod = #flashattn.set<"(p, k)[nq, nk] : (p mod 3 - k mod 5 >= 0)">
+#two = #flashattn.any_of<[#mod, #mod]>
+// expected-error@+1 {{expected a mask of at most 256 floordiv, ceildiv and mod in its sets but got 320}}
+func.func @f() attributes {m = #flashattn.all_of<[#two, #two, #two, #two, #two, #two]>} { return }
+
+// -----
+
+// Nothing is read when it is written over: the output has memory of its own.
+func.func @f(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>) {
+  // expected-error@+1 {{expected memory of its own of 'o' but got that of 'q'}}
+  flashattn.attention ins(%q, %k, %k : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>)
+      outs(%q : memref<1x2x8x16xf32>)
+  return
+}
+
+// -----
+
+func.func @f(%q: memref<1x2x8x8xf32>, %k: memref<1x2x8x8xf32>, %bias: memref<1x2x8x8xf32>) {
+  // expected-error@+1 {{expected memory of its own of 'o' but got that of 'bias'}}
+  flashattn.attention ins(%q, %k, %k : memref<1x2x8x8xf32>, memref<1x2x8x8xf32>, memref<1x2x8x8xf32>)
+      bias(%bias : memref<1x2x8x8xf32>) outs(%bias : memref<1x2x8x8xf32>)
+  return
+}
+
+// -----
+
 // expected-error@+1 {{expected schedule field 'tile_m' between 1 and 1024 but got 0}}
 func.func @f() attributes {m = #flashattn.schedule<tile_m = 0, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16>} { return }
 

@@ -165,3 +165,11 @@ func.func @result_type(%o: tensor<2x8x16x64xf16>, %w: tensor<8x64x512xf16>, %p: 
   %r = flashattn.project ins(%o, %w : tensor<2x8x16x64xf16>, tensor<8x64x512xf16>) outs(%p : tensor<2x16x512xf16>) -> tensor<2x16x512xf32>
   return
 }
+
+// -----
+
+func.func @f(%o: memref<2x2x16x16xf16>, %w: memref<2x16x16xf16>) {
+  // expected-error@+1 {{expected memory of its own of 'p' but got that of 'w'}}
+  flashattn.project ins(%o, %w : memref<2x2x16x16xf16>, memref<2x16x16xf16>) outs(%w : memref<2x16x16xf16>)
+  return
+}

@@ -164,9 +164,9 @@ func.func @gradients_in_memory(%q: memref<1x2x8x16xf32>, %lse: memref<1x2x8xf32>
 // CHECK-LABEL: func @read_and_written
 // CHECK: linalg.fill
 // CHECK-NEXT: flashattn.attention
-func.func @read_and_written(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>) {
+func.func @read_and_written(%q: memref<1x2x8x16xf32>, %k: memref<1x2x8x16xf32>, %out_q: memref<1x2x8x16xf32>) {
   %one = arith.constant 1.0 : f32
   linalg.fill ins(%one : f32) outs(%q : memref<1x2x8x16xf32>)
-  flashattn.attention ins(%q, %k, %k : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) outs(%q : memref<1x2x8x16xf32>)
+  flashattn.attention ins(%q, %k, %k : memref<1x2x8x16xf32>, memref<1x2x8x16xf32>, memref<1x2x8x16xf32>) outs(%out_q : memref<1x2x8x16xf32>)
   return
 }

@@ -170,25 +170,25 @@ func.func @column_warps_values(%q: memref<?x?x?x64xf16>, %v: memref<?x?x?x96xf16
 }
 
 //--- others.mlir
-func.func @column_warps(%q: memref<?x?x?x64xf16>) {
+func.func @column_warps(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected column_warps for gradients alone but got 2}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, column_warps = 2>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @tile_q(%q: memref<?x?x?x64xf16>) {
+func.func @tile_q(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected tile_q for gradients alone but got 128}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, tile_q = 128>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @apart(%q: memref<?x?x?x64xf16>) {
+func.func @apart(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected apart for gradients alone}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, apart = true>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 

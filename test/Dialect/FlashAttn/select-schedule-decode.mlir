@@ -11,8 +11,8 @@
 // AMPERE: schedule(<tile_m = 32, tile_n = 32, warps = 2, stages = 2, lanes = 4, dot_type = bf16, splits = 128>)
 // CPU: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 64, min_part_tiles = 4>)
 // AVX2: schedule(<tile_m = 2,
-func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>) {
-  flashattn.attention ins(%q, %k, %k : memref<?x?x1x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x1x128xbf16>)
+func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>, %out_q: memref<?x?x1x128xbf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x1x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%out_q : memref<?x?x1x128xbf16>)
   return
 }
 
@@ -24,8 +24,8 @@ func.func @group_unknown(%q: memref<?x?x1x128xbf16>, %k: memref<?x?x?x128xbf16>)
 // CPU: schedule(<tile_m = 32, {{.*}}, pack = 2, splits = 64, min_part_tiles = 4>)
 // AVX2-NOT: pack
 // AVX2: schedule(<tile_m = 16,
-func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>) {
-  flashattn.attention mask(#flashattn.causal) layout(bshd) ins(%q, %k, %k : memref<?x16x32x64xf16>, memref<?x?x8x64xf16>, memref<?x?x8x64xf16>) outs(%q : memref<?x16x32x64xf16>)
+func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>, %out_q: memref<?x16x32x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) layout(bshd) ins(%q, %k, %k : memref<?x16x32x64xf16>, memref<?x?x8x64xf16>, memref<?x?x8x64xf16>) outs(%out_q : memref<?x16x32x64xf16>)
   return
 }
 
@@ -36,10 +36,10 @@ func.func @group_of_four(%q: memref<?x16x32x64xf16>, %k: memref<?x?x8x64xf16>) {
 // HOPPER: pack = 64, splits = 128
 // HOPPER: pack = 8, splits = 128
 // HOPPER: pack = 16, splits = 128
-func.func @group_of_eight(%q: memref<?x16x1x64xf16>, %r: memref<?x16x2x64xf16>, %s: memref<?x32x1x64xf16>, %k: memref<?x2x?x64xf16>) {
-  flashattn.attention ins(%q, %k, %k : memref<?x16x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%q : memref<?x16x1x64xf16>)
-  flashattn.attention ins(%r, %k, %k : memref<?x16x2x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%r : memref<?x16x2x64xf16>)
-  flashattn.attention ins(%s, %k, %k : memref<?x32x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%s : memref<?x32x1x64xf16>)
+func.func @group_of_eight(%q: memref<?x16x1x64xf16>, %r: memref<?x16x2x64xf16>, %s: memref<?x32x1x64xf16>, %k: memref<?x2x?x64xf16>, %out_q: memref<?x16x1x64xf16>, %out_r: memref<?x16x2x64xf16>, %out_s: memref<?x32x1x64xf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x16x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_q : memref<?x16x1x64xf16>)
+  flashattn.attention ins(%r, %k, %k : memref<?x16x2x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_r : memref<?x16x2x64xf16>)
+  flashattn.attention ins(%s, %k, %k : memref<?x32x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_s : memref<?x32x1x64xf16>)
   return
 }
 
@@ -52,9 +52,9 @@ func.func @group_of_eight(%q: memref<?x16x1x64xf16>, %r: memref<?x16x2x64xf16>, 
 // HOPPER: pack = 4, splits = 128
 // CPU: schedule(<tile_m = 2, tile_n = 64, warps = 1, stages = 1, lanes = 1, dot_type = f32, splits = 64,
 // CPU: schedule(<tile_m = 4, tile_n = 64, {{.*}}, pack = 4, splits = 64,
-func.func @bias(%q: memref<?x32x1x64xf16>, %k: memref<?x8x?x64xf16>, %b: memref<1x32x1x?xf16>, %s: memref<32xf32>) {
-  flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) bias(%b : memref<1x32x1x?xf16>) outs(%q : memref<?x32x1x64xf16>)
-  flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) sink_logits(%s : memref<32xf32>) outs(%q : memref<?x32x1x64xf16>)
+func.func @bias(%q: memref<?x32x1x64xf16>, %k: memref<?x8x?x64xf16>, %b: memref<1x32x1x?xf16>, %s: memref<32xf32>, %out_q: memref<?x32x1x64xf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) bias(%b : memref<1x32x1x?xf16>) outs(%out_q : memref<?x32x1x64xf16>)
+  flashattn.attention ins(%q, %k, %k : memref<?x32x1x64xf16>, memref<?x8x?x64xf16>, memref<?x8x?x64xf16>) sink_logits(%s : memref<32xf32>) outs(%out_q : memref<?x32x1x64xf16>)
   return
 }
 
@@ -63,9 +63,9 @@ func.func @bias(%q: memref<?x32x1x64xf16>, %k: memref<?x8x?x64xf16>, %b: memref<
 // CHECK-LABEL: func @wide
 // HOPPER: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 5, {{.*}}section = 1, in_flight = 72>>)
 // HOPPER: schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 3, {{.*}}blocks = 2
-func.func @wide(%q: memref<?x?x2x256xf16>, %k: memref<?x?x?x256xf16>, %x: memref<?x?x2x192xf16>, %y: memref<?x?x?x192xf16>) {
-  flashattn.attention ins(%q, %k, %k : memref<?x?x2x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>) outs(%q : memref<?x?x2x256xf16>)
-  flashattn.attention ins(%x, %y, %y : memref<?x?x2x192xf16>, memref<?x?x?x192xf16>, memref<?x?x?x192xf16>) outs(%x : memref<?x?x2x192xf16>)
+func.func @wide(%q: memref<?x?x2x256xf16>, %k: memref<?x?x?x256xf16>, %x: memref<?x?x2x192xf16>, %y: memref<?x?x?x192xf16>, %out_q: memref<?x?x2x256xf16>, %out_x: memref<?x?x2x192xf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x2x256xf16>, memref<?x?x?x256xf16>, memref<?x?x?x256xf16>) outs(%out_q : memref<?x?x2x256xf16>)
+  flashattn.attention ins(%x, %y, %y : memref<?x?x2x192xf16>, memref<?x?x?x192xf16>, memref<?x?x?x192xf16>) outs(%out_x : memref<?x?x2x192xf16>)
   return
 }
 
@@ -77,9 +77,9 @@ func.func @wide(%q: memref<?x?x2x256xf16>, %k: memref<?x?x?x256xf16>, %x: memref
 // CPU: schedule(<tile_m = 32,
 // AVX2: schedule(<tile_m = 16,
 // AVX2: schedule(<tile_m = 16,
-func.func @many(%q: memref<?x?x17x128xbf16>, %r: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>) {
-  flashattn.attention ins(%q, %k, %k : memref<?x?x17x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%q : memref<?x?x17x128xbf16>)
-  flashattn.attention ins(%r, %k, %k : memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%r : memref<?x?x?x128xbf16>)
+func.func @many(%q: memref<?x?x17x128xbf16>, %r: memref<?x?x?x128xbf16>, %k: memref<?x?x?x128xbf16>, %out_q: memref<?x?x17x128xbf16>, %out_r: memref<?x?x?x128xbf16>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x17x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%out_q : memref<?x?x17x128xbf16>)
+  flashattn.attention ins(%r, %k, %k : memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>, memref<?x?x?x128xbf16>) outs(%out_r : memref<?x?x?x128xbf16>)
   return
 }
 
@@ -91,9 +91,9 @@ func.func @many(%q: memref<?x?x17x128xbf16>, %r: memref<?x?x?x128xbf16>, %k: mem
 // CPU: schedule(<tile_m = 8,
 // AVX2: schedule(<tile_m = 4,
 // AVX2: schedule(<tile_m = 8,
-func.func @in_between(%q: memref<?x?x4x64xf32>, %r: memref<?x?x5x64xf32>, %k: memref<?x?x?x64xf32>) {
-  flashattn.attention ins(%q, %k, %k : memref<?x?x4x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>) outs(%q : memref<?x?x4x64xf32>)
-  flashattn.attention ins(%r, %k, %k : memref<?x?x5x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>) outs(%r : memref<?x?x5x64xf32>)
+func.func @in_between(%q: memref<?x?x4x64xf32>, %r: memref<?x?x5x64xf32>, %k: memref<?x?x?x64xf32>, %out_q: memref<?x?x4x64xf32>, %out_r: memref<?x?x5x64xf32>) {
+  flashattn.attention ins(%q, %k, %k : memref<?x?x4x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>) outs(%out_q : memref<?x?x4x64xf32>)
+  flashattn.attention ins(%r, %k, %k : memref<?x?x5x64xf32>, memref<?x?x?x64xf32>, memref<?x?x?x64xf32>) outs(%out_r : memref<?x?x5x64xf32>)
   return
 }
 
@@ -115,9 +115,9 @@ func.func @in_between(%q: memref<?x?x4x64xf32>, %r: memref<?x?x5x64xf32>, %k: me
 // WHOLE: schedule(<tile_m = 2, {{.*}}, pack = 2>)
 // WHOLE: schedule(<tile_m = 16, {{.*}}, pack = 4>)
 // WHOLE: schedule(<tile_m = 32, {{.*}}, pack = 32>)
-func.func @registers(%two: memref<?x4x1x64xf32>, %three: memref<?x6x3x64xf32>, %many: memref<?x96x1x64xf32>, %k: memref<?x2x?x64xf32>) {
-  flashattn.attention ins(%two, %k, %k : memref<?x4x1x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%two : memref<?x4x1x64xf32>)
-  flashattn.attention ins(%three, %k, %k : memref<?x6x3x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%three : memref<?x6x3x64xf32>)
-  flashattn.attention ins(%many, %k, %k : memref<?x96x1x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%many : memref<?x96x1x64xf32>)
+func.func @registers(%two: memref<?x4x1x64xf32>, %three: memref<?x6x3x64xf32>, %many: memref<?x96x1x64xf32>, %k: memref<?x2x?x64xf32>, %out_two: memref<?x4x1x64xf32>, %out_three: memref<?x6x3x64xf32>, %out_many: memref<?x96x1x64xf32>) {
+  flashattn.attention ins(%two, %k, %k : memref<?x4x1x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%out_two : memref<?x4x1x64xf32>)
+  flashattn.attention ins(%three, %k, %k : memref<?x6x3x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%out_three : memref<?x6x3x64xf32>)
+  flashattn.attention ins(%many, %k, %k : memref<?x96x1x64xf32>, memref<?x2x?x64xf32>, memref<?x2x?x64xf32>) outs(%out_many : memref<?x96x1x64xf32>)
   return
 }

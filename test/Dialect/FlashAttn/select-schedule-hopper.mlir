@@ -454,51 +454,51 @@ func.func @packed_group(%q: memref<?x64x?x64xf16>, %k: memref<?x8x?x64xf16>, %o:
 
 // What is read of a head is read for all rows of a tile.
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
-func.func @packed_bias(%q: memref<1x8x?x64xf16>, %bias: memref<1x8x?x?xf16>) {
+func.func @packed_bias(%q: memref<1x8x?x64xf16>, %bias: memref<1x8x?x?xf16>, %out_q: memref<1x8x?x64xf16>) {
   // expected-error@+1 {{expected pack 1 with bias but got 8}}
   flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
-      bias(%bias : memref<1x8x?x?xf16>) outs(%q : memref<1x8x?x64xf16>)
+      bias(%bias : memref<1x8x?x?xf16>) outs(%out_q : memref<1x8x?x64xf16>)
   return
 }
 
 // -----
 
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
-func.func @packed_keep(%q: memref<1x8x?x64xf16>, %keep: memref<1x1x1x?xi1>) {
+func.func @packed_keep(%q: memref<1x8x?x64xf16>, %keep: memref<1x1x1x?xi1>, %out_q: memref<1x8x?x64xf16>) {
   // expected-error@+1 {{expected pack 1 with keep but got 8}}
   flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
-      keep(%keep : memref<1x1x1x?xi1>) outs(%q : memref<1x8x?x64xf16>)
+      keep(%keep : memref<1x1x1x?xi1>) outs(%out_q : memref<1x8x?x64xf16>)
   return
 }
 
 // -----
 
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
-func.func @packed_sinks(%q: memref<1x8x?x64xf16>, %sinks: memref<8xf32>) {
+func.func @packed_sinks(%q: memref<1x8x?x64xf16>, %sinks: memref<8xf32>, %out_q: memref<1x8x?x64xf16>) {
   // expected-error@+1 {{expected pack 1 with sink_logits but got 8}}
   flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
-      sink_logits(%sinks : memref<8xf32>) outs(%q : memref<1x8x?x64xf16>)
+      sink_logits(%sinks : memref<8xf32>) outs(%out_q : memref<1x8x?x64xf16>)
   return
 }
 
 // -----
 
 #packed = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8, roles = <consumers = 1, along = query_tile, registers = 128, producer_registers = 32, rescale = 8, section = 1, blocks = 3>>
-func.func @packed_score_mod(%q: memref<1x8x?x64xf16>) {
+func.func @packed_score_mod(%q: memref<1x8x?x64xf16>, %out_q: memref<1x8x?x64xf16>) {
   // expected-error@+1 {{expected pack 1 with a score modification but got 8}}
   flashattn.attention schedule(#packed) ins(%q, %q, %q : memref<1x8x?x64xf16>, memref<1x8x?x64xf16>, memref<1x8x?x64xf16>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
         flashattn.yield %s : f32
-      } outs(%q : memref<1x8x?x64xf16>)
+      } outs(%out_q : memref<1x8x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @add_stages(%q: memref<?x?x?x64xf16>) {
+func.func @add_stages(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected add_stages 0 but for gradients, whose programs may add sums, but got 1}}
-  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, add_stages = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, add_stages = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
@@ -506,42 +506,42 @@ func.func @add_stages(%q: memref<?x?x?x64xf16>) {
 
 // Scores that are made again are products and nothing else.
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
-func.func @late_softcap(%q: memref<?x?x?x64xf16>) {
+func.func @late_softcap(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a softcap}}
-  flashattn.attention softcap(2.0) schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention softcap(2.0) schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
-func.func @late_score_mod(%q: memref<?x?x?x64xf16>) {
+func.func @late_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a score_mod}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
       score_mod {
       ^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index):
         flashattn.yield %s : f32
-      } outs(%q : memref<?x?x?x64xf16>)
+      } outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
-func.func @late_bias(%q: memref<?x?x?x64xf16>, %bias: memref<?x?x?x?xf16>) {
+func.func @late_bias(%q: memref<?x?x?x64xf16>, %bias: memref<?x?x?x?xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a bias}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
-      bias(%bias : memref<?x?x?x?xf16>) outs(%q : memref<?x?x?x64xf16>)
+      bias(%bias : memref<?x?x?x?xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 8, section = 1, late_rescale = 1>>
-func.func @late_keep(%q: memref<?x?x?x64xf16>, %keep: memref<?x?x?x?xi1>) {
+func.func @late_keep(%q: memref<?x?x?x64xf16>, %keep: memref<?x?x?x?xi1>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected late_rescale 0 where more than the mask shapes scores, but there is a keep}}
   flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
-      keep(%keep : memref<?x?x?x?xi1>) outs(%q : memref<?x?x?x64xf16>)
+      keep(%keep : memref<?x?x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
@@ -549,18 +549,18 @@ func.func @late_keep(%q: memref<?x?x?x64xf16>, %keep: memref<?x?x?x?xi1>) {
 
 // A lane sums up 16 weights: 1 each where scores are equal.
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 4, section = 1, late_rescale = 1>>
-func.func @late_rescale(%q: memref<?x?x?x64xf16>) {
+func.func @late_rescale(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected rescale of 5 or more with late_rescale and tile_n 64, as equal scores would be made again at every tile, but got 4}}
-  flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
 #late = #flashattn.schedule<tile_m = 64, tile_n = 80, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 5, section = 1, late_rescale = 1>>
-func.func @late_rescale_wide(%q: memref<?x?x?x64xf16>) {
+func.func @late_rescale_wide(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected rescale of 6 or more with late_rescale and tile_n 80, as equal scores would be made again at every tile, but got 5}}
-  flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
@@ -568,53 +568,53 @@ func.func @late_rescale_wide(%q: memref<?x?x?x64xf16>) {
 
 // Enough.
 #late = #flashattn.schedule<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 3, along = query_tile, registers = 160, producer_registers = 32, rescale = 5, section = 1, late_rescale = 1>>
-func.func @late_enough(%q: memref<?x?x?x64xf16>) {
-  flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+func.func @late_enough(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
+  flashattn.attention schedule(#late) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @joins_splits(%q: memref<?x?x?x64xf16>) {
+func.func @joins_splits(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected joins 0 where keys are cut into parts but got splits 4}}
-  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 4, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>) {
+func.func @joins_bias(%q: memref<?x?x?x64xf16>, %bias: memref<1x1x?x?xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a bias}}
-  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) bias(%bias : memref<1x1x?x?xf16>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) bias(%bias : memref<1x1x?x?xf16>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @joins_keep(%q: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1> {flashattn.aligned_rows}) {
+func.func @joins_keep(%q: memref<?x?x?x64xf16>, %keep: memref<1x1x?x?xi1> {flashattn.aligned_rows}, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a keep}}
-  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) keep(%keep : memref<1x1x?x?xi1>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) keep(%keep : memref<1x1x?x?xi1>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @joins_score_mod(%q: memref<?x?x?x64xf16>) {
+func.func @joins_score_mod(%q: memref<?x?x?x64xf16>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a score_mod}}
   flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     score_mod {
     ^bb0(%s: f32, %b: index, %h: index, %p: index, %key: index):
       flashattn.yield %s : f32
     }
-    outs(%q : memref<?x?x?x64xf16>)
+    outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 
 // -----
 
-func.func @joins_kv_len(%q: memref<?x?x?x64xf16>, %n: memref<?xi32>) {
+func.func @joins_kv_len(%q: memref<?x?x?x64xf16>, %n: memref<?xi32>, %out_q: memref<?x?x?x64xf16>) {
   // expected-error@+1 {{expected joins 0 where more than the mask asks for a key's number, but there is a kv_len}}
-  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>) outs(%q : memref<?x?x?x64xf16>)
+  flashattn.attention mask(#flashattn.causal) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1, joins = 1>>) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) kv_len(%n : memref<?xi32>) outs(%out_q : memref<?x?x?x64xf16>)
   return
 }
 

@@ -10,9 +10,9 @@
 // CHECK-LABEL: func @positions
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<{{.*}}>) half_rows {
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile) schedule(<{{.*}}pack = 4>) half_rows {
-func.func @positions(%q: memref<?x8x8x64xf16>, %k: memref<?x2x?x64xf16>) {
-  flashattn.attention schedule(#one) ins(%q, %k, %k : memref<?x8x8x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%q : memref<?x8x8x64xf16>)
-  flashattn.attention schedule(#four) ins(%q, %k, %k : memref<?x8x8x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%q : memref<?x8x8x64xf16>)
+func.func @positions(%q: memref<?x8x8x64xf16>, %k: memref<?x2x?x64xf16>, %out_q: memref<?x8x8x64xf16>) {
+  flashattn.attention schedule(#one) ins(%q, %k, %k : memref<?x8x8x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_q : memref<?x8x8x64xf16>)
+  flashattn.attention schedule(#four) ins(%q, %k, %k : memref<?x8x8x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_q : memref<?x8x8x64xf16>)
   return
 }
 
@@ -23,10 +23,10 @@ func.func @positions(%q: memref<?x8x8x64xf16>, %k: memref<?x2x?x64xf16>) {
 // CHECK-NOT: half_rows
 #one = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>
 #eight = #flashattn.schedule<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, pack = 8>
-func.func @more(%q: memref<?x8x9x64xf16>, %x: memref<?x8x?x64xf16>, %y: memref<?x16x1x64xf16>, %k: memref<?x2x?x64xf16>) {
-  flashattn.attention schedule(#one) ins(%q, %k, %k : memref<?x8x9x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%q : memref<?x8x9x64xf16>)
-  flashattn.attention schedule(#one) ins(%x, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%x : memref<?x8x?x64xf16>)
-  flashattn.attention schedule(#eight) ins(%y, %k, %k : memref<?x16x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%y : memref<?x16x1x64xf16>)
+func.func @more(%q: memref<?x8x9x64xf16>, %x: memref<?x8x?x64xf16>, %y: memref<?x16x1x64xf16>, %k: memref<?x2x?x64xf16>, %out_q: memref<?x8x9x64xf16>, %out_x: memref<?x8x?x64xf16>, %out_y: memref<?x16x1x64xf16>) {
+  flashattn.attention schedule(#one) ins(%q, %k, %k : memref<?x8x9x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_q : memref<?x8x9x64xf16>)
+  flashattn.attention schedule(#one) ins(%x, %k, %k : memref<?x8x?x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_x : memref<?x8x?x64xf16>)
+  flashattn.attention schedule(#eight) ins(%y, %k, %k : memref<?x16x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_y : memref<?x16x1x64xf16>)
   return
 }
 
@@ -40,12 +40,12 @@ func.func @more(%q: memref<?x8x9x64xf16>, %x: memref<?x8x?x64xf16>, %y: memref<?
 // CHECK-LABEL: func @heads
 // CHECK-COUNT-3: half_rows
 // CHECK-NOT: half_rows
-func.func @heads(%q: memref<?x16x1x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<?x1x16x64xf16>, %y: memref<?x2x8x64xf16>, %z: memref<?x3x8x64xf16>, %l: memref<?x?x2x64xf16>, %d: memref<?x?x1x64xf16>, %e: memref<?x?x?x64xf16>) {
-  flashattn.attention schedule(#all) ins(%q, %k, %k : memref<?x16x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%q : memref<?x16x1x64xf16>)
-  flashattn.attention layout(bshd) schedule(#eight) ins(%x, %l, %l : memref<?x1x16x64xf16>, memref<?x?x2x64xf16>, memref<?x?x2x64xf16>) outs(%x : memref<?x1x16x64xf16>)
-  flashattn.attention layout(bshd) schedule(#four) ins(%y, %l, %l : memref<?x2x8x64xf16>, memref<?x?x2x64xf16>, memref<?x?x2x64xf16>) outs(%y : memref<?x2x8x64xf16>)
+func.func @heads(%q: memref<?x16x1x64xf16>, %k: memref<?x2x?x64xf16>, %x: memref<?x1x16x64xf16>, %y: memref<?x2x8x64xf16>, %z: memref<?x3x8x64xf16>, %l: memref<?x?x2x64xf16>, %d: memref<?x?x1x64xf16>, %e: memref<?x?x?x64xf16>, %out_q: memref<?x16x1x64xf16>, %out_x: memref<?x1x16x64xf16>, %out_y: memref<?x2x8x64xf16>, %out_z: memref<?x3x8x64xf16>, %out_d: memref<?x?x1x64xf16>) {
+  flashattn.attention schedule(#all) ins(%q, %k, %k : memref<?x16x1x64xf16>, memref<?x2x?x64xf16>, memref<?x2x?x64xf16>) outs(%out_q : memref<?x16x1x64xf16>)
+  flashattn.attention layout(bshd) schedule(#eight) ins(%x, %l, %l : memref<?x1x16x64xf16>, memref<?x?x2x64xf16>, memref<?x?x2x64xf16>) outs(%out_x : memref<?x1x16x64xf16>)
+  flashattn.attention layout(bshd) schedule(#four) ins(%y, %l, %l : memref<?x2x8x64xf16>, memref<?x?x2x64xf16>, memref<?x?x2x64xf16>) outs(%out_y : memref<?x2x8x64xf16>)
   // 12 rows; and of heads that are not known 64.
-  flashattn.attention layout(bshd) schedule(#four) ins(%z, %l, %l : memref<?x3x8x64xf16>, memref<?x?x2x64xf16>, memref<?x?x2x64xf16>) outs(%z : memref<?x3x8x64xf16>)
-  flashattn.attention schedule(#all) ins(%d, %e, %e : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%d : memref<?x?x1x64xf16>)
+  flashattn.attention layout(bshd) schedule(#four) ins(%z, %l, %l : memref<?x3x8x64xf16>, memref<?x?x2x64xf16>, memref<?x?x2x64xf16>) outs(%out_z : memref<?x3x8x64xf16>)
+  flashattn.attention schedule(#all) ins(%d, %e, %e : memref<?x?x1x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%out_d : memref<?x?x1x64xf16>)
   return
 }

@@ -1,6 +1,6 @@
 //===- FlashAttnAttrs.cpp - masks as unions of integer sets ----------------===//
 
-#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
+#include "MaskLimits.h"
 #include "mlir/AsmParser/AsmParser.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
@@ -231,58 +231,7 @@ LogicalResult SinkAttr::verify(function_ref<InFlightDiagnostic()> emitError, int
 }
 
 LogicalResult SetAttr::verify(function_ref<InFlightDiagnostic()> emitError, IntegerSetAttr set) {
-  IntegerSet value = set.getValue();
-  if (value.getNumDims() != 2 || value.getNumSymbols() != 2)
-    return emitError() << "expected an affine_set over the 2 dimensions (p, k) and the 2 symbols "
-                          "[nq, nk] but got "
-                       << value.getNumDims() << " dimensions and " << value.getNumSymbols()
-                       << " symbols";
-  for (AffineExpr constraint : value.getConstraints()) {
-    AffineExpr tooLarge;
-    constraint.walk([&](AffineExpr e) {
-      if (auto c = dyn_cast<AffineConstantExpr>(e))
-        if (c.getValue() > kMaxMaskCoefficient || c.getValue() < -kMaxMaskCoefficient)
-          tooLarge = e;
-    });
-    if (tooLarge)
-      return emitError() << "expected coefficients of absolute value at most "
-                         << kMaxMaskCoefficient << " but got "
-                         << cast<AffineConstantExpr>(tooLarge).getValue();
-    AffineExpr badDivisor;
-    constraint.walk([&](AffineExpr e) {
-      bool divides = e.getKind() == AffineExprKind::FloorDiv ||
-                     e.getKind() == AffineExprKind::CeilDiv || e.getKind() == AffineExprKind::Mod;
-      if (!divides)
-        return;
-      AffineExpr divisor = cast<AffineBinaryOpExpr>(e).getRHS();
-      if (auto c = dyn_cast<AffineConstantExpr>(divisor); c && c.getValue() < 1)
-        badDivisor = divisor;
-    });
-    if (badDivisor)
-      return emitError() << "expected divisors and moduli of at least 1 but got "
-                         << cast<AffineConstantExpr>(badDivisor).getValue();
-    if (!constraint.isPureAffine())
-      return emitError() << "expected a pure affine constraint (constant factors, divisors and "
-                            "moduli) but got '"
-                         << llvm::to_string(constraint) << "'";
-  }
-  return success();
-}
-
-static LogicalResult verifyMasks(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks,
-                                 bool multiply) {
-  size_t sets = multiply ? 1 : 0;
-  for (Attribute mask : masks) {
-    auto interface = dyn_cast_or_null<MaskAttrInterface>(mask);
-    if (!interface)
-      return emitError() << "expected a mask attribute but got " << mask;
-    size_t n = interface.getVisibleSets().size();
-    sets = multiply ? sets * n : sets + n;
-    if (sets > kMaxVisibleSets)
-      return emitError() << "expected a mask of at most " << kMaxVisibleSets
-                         << " integer sets but got " << sets;
-  }
-  return success();
+  return verifyVisibleSets(emitError, set.getValue());
 }
 
 LogicalResult AnyOfAttr::verify(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks) {

@@ -1,5 +1,6 @@
 //===- FlashAttnOps.cpp - verifier, effects, shapes, canonicalisation ------===//
 
+#include "MaskLimits.h"
 #include "Verify.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -137,6 +138,9 @@ static LogicalResult verifyAttention(AttentionOpInterface op, OperandSizes &size
   if (op.getScale() && op.getScaleValue())
     return op->emitOpError() << "expected one scale but got an attribute, "
                              << toText(*op.getScale()) << ", and an operand";
+  // A mask of another dialect gives what it likes.
+  if (failed(verifyVisibleSets([&] { return op->emitOpError(); }, op.getVisibleSets())))
+    return failure();
   return verifyResults(cast<DestinationStyleOpInterface>(op.getOperation()));
 }
 
@@ -149,21 +153,6 @@ LogicalResult AttentionOp::verify() {
 /// static: a cast that is folded may make one of them so.
 static bool haveSameShape(ShapedType a, ShapedType b) {
   return a.getElementType() == b.getElementType() && succeeded(verifyCompatibleShape(a, b));
-}
-
-/// B8: a gradient that lay where something else does would be read, or written again, before all is
-/// done.
-static LogicalResult verifyOwnMemory(AttentionBackwardOp op) {
-  if (op->getNumResults() != 0)
-    return success();
-  SmallVector<OperandRole> roles = op.getOperandRoles();
-  for (const OperandRole &gradient : roles)
-    for (const OperandRole &other : roles)
-      if (gradient.value && gradient.rule->is(OperandRule::Output) && gradient.rule != other.rule &&
-          gradient.value == other.value)
-        return op.emitOpError() << "expected memory of its own of '" << gradient.getName()
-                                << "' but got that of '" << other.getName() << "'";
-  return success();
 }
 
 LogicalResult AttentionBackwardOp::verify() {
@@ -179,7 +168,7 @@ LogicalResult AttentionBackwardOp::verify() {
   if (getDBiasInit() && !haveSameShape(getBias().getType(), getDBiasInit().getType()))
     return emitOpError() << "expected 'd_bias' of the type of 'bias', " << getBias().getType()
                          << ", but got " << getDBiasInit().getType();
-  return verifyOwnMemory(*this);
+  return success();
 }
 
 /// R1 for the score modification; each error stands at the op that is not as it should be.

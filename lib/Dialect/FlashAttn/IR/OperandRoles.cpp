@@ -204,6 +204,18 @@ static LogicalResult verifyElement(KernelOpInterface op, const OperandRole &role
                            << "' but got " << found;
 }
 
+/// What an op writes before all is done would be read or written again, if something else lay
+/// there.
+static LogicalResult verifyOwnMemory(KernelOpInterface op, ArrayRef<OperandRole> roles) {
+  for (const OperandRole &output : roles)
+    for (const OperandRole &other : roles)
+      if (output.value && output.rule->is(OperandRule::Output) && output.rule != other.rule &&
+          output.value == other.value)
+        return op->emitOpError() << "expected memory of its own of '" << output.getName()
+                                 << "' but got that of '" << other.getName() << "'";
+  return success();
+}
+
 LogicalResult flashattn::verifyOperands(KernelOpInterface op, OperandSizes &sizes) {
   SmallVector<OperandRole> roles = op.getOperandRoles();
   const OperandRole &first = roles.front();
@@ -237,5 +249,5 @@ LogicalResult flashattn::verifyOperands(KernelOpInterface op, OperandSizes &size
     if (std::string wrong = sizes.add(role, shape, /*isType=*/true); !wrong.empty())
       return op->emitOpError() << wrong;
   }
-  return success();
+  return onTensors ? success() : verifyOwnMemory(op, roles);
 }

@@ -1,0 +1,133 @@
+//===- MaskLimits.cpp - what sets a mask may have --------------------------===//
+//
+// What an attribute of any dialect gives for a mask, and so everything that analyses and lowerings
+// of masks read, is within these limits.
+//
+//===----------------------------------------------------------------------===//
+
+#include "MaskLimits.h"
+#include "llvm/Support/MathExtras.h"
+#include "llvm/Support/ScopedPrinter.h"
+
+using namespace mlir;
+using namespace mlir::flashattn;
+
+/// No sum over some of the terms, in any order, has a greater absolute value: positions, keys and
+/// lengths are below 2^31. Saturates. The same holds for the coefficients with the quotients of
+/// mod and floordiv as variables.
+static uint64_t getReach(AffineExpr expr) {
+  if (isa<AffineDimExpr, AffineSymbolExpr>(expr))
+    return std::numeric_limits<int32_t>::max();
+  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
+    return std::abs(constant.getValue());
+  auto binary = cast<AffineBinaryOpExpr>(expr);
+  uint64_t lhs = getReach(binary.getLHS()), rhs = getReach(binary.getRHS());
+  switch (expr.getKind()) {
+  case AffineExprKind::Mul:
+    return llvm::SaturatingMultiply(lhs, rhs);
+  case AffineExprKind::FloorDiv:
+    return lhs;
+  default: // A sum, and what a remainder or a quotient that is rounded up add.
+    return llvm::SaturatingAdd(lhs, rhs);
+  }
+}
+
+static bool divides(AffineExpr expr) {
+  return expr.getKind() == AffineExprKind::FloorDiv || expr.getKind() == AffineExprKind::CeilDiv ||
+         expr.getKind() == AffineExprKind::Mod;
+}
+
+static LogicalResult verifyConstraint(function_ref<InFlightDiagnostic()> emitError,
+                                      AffineExpr constraint) {
+  AffineExpr tooLarge, badDivisor;
+  constraint.walk([&](AffineExpr e) {
+    if (auto c = dyn_cast<AffineConstantExpr>(e))
+      if (c.getValue() > kMaxMaskCoefficient || c.getValue() < -kMaxMaskCoefficient)
+        tooLarge = e;
+    if (!divides(e))
+      return;
+    AffineExpr divisor = cast<AffineBinaryOpExpr>(e).getRHS();
+    if (auto c = dyn_cast<AffineConstantExpr>(divisor); c && c.getValue() < 1)
+      badDivisor = divisor;
+  });
+  if (tooLarge)
+    return emitError() << "expected coefficients of absolute value at most " << kMaxMaskCoefficient
+                       << " but got " << cast<AffineConstantExpr>(tooLarge).getValue();
+  if (badDivisor)
+    return emitError() << "expected divisors and moduli of at least 1 but got "
+                       << cast<AffineConstantExpr>(badDivisor).getValue();
+  if (!constraint.isPureAffine())
+    return emitError() << "expected a pure affine constraint (constant factors, divisors and "
+                          "moduli) but got '"
+                       << llvm::to_string(constraint) << "'";
+  if (getReach(constraint) > uint64_t(std::numeric_limits<int64_t>::max()))
+    return emitError() << "expected terms that add up to less than 2^63 where p, k, nq and nk are "
+                          "below 2^31 but got '"
+                       << llvm::to_string(constraint) << "'";
+  return success();
+}
+
+/// Whether so much may be in a mask.
+static LogicalResult verifySize(function_ref<InFlightDiagnostic()> emitError,
+                                const MaskSize &size) {
+  if (size.sets > kMaxVisibleSets)
+    return emitError() << "expected a mask of at most " << kMaxVisibleSets
+                       << " integer sets but got " << size.sets;
+  if (size.terms > kMaxMaskTerms)
+    return emitError() << "expected a mask of at most " << kMaxMaskTerms
+                       << " names and numbers in its sets but got " << size.terms;
+  if (size.divisions > kMaxMaskDivisions)
+    return emitError() << "expected a mask of at most " << kMaxMaskDivisions
+                       << " floordiv, ceildiv and mod in its sets but got " << size.divisions;
+  return success();
+}
+
+FailureOr<MaskSize> flashattn::verifyVisibleSets(function_ref<InFlightDiagnostic()> emitError,
+                                                 ArrayRef<IntegerSet> sets) {
+  MaskSize size{sets.size(), 0, 0};
+  if (failed(verifySize(emitError, size)))
+    return failure();
+  for (IntegerSet set : sets) {
+    if (!set)
+      return emitError() << "expected the integer sets of a mask but got none in the place of one";
+    if (set.getNumDims() != 2 || set.getNumSymbols() != 2)
+      return emitError() << "expected an affine_set over the 2 dimensions (p, k) and the 2 symbols "
+                            "[nq, nk] but got "
+                         << set.getNumDims() << " dimensions and " << set.getNumSymbols()
+                         << " symbols";
+    // Expressions that share parts may be much longer than what is stored of them.
+    for (AffineExpr constraint : set.getConstraints())
+      constraint.walk([&](AffineExpr e) {
+        size.terms += !isa<AffineBinaryOpExpr>(e);
+        size.divisions += divides(e);
+        return WalkResult(success(size.terms <= kMaxMaskTerms));
+      });
+    if (failed(verifySize(emitError, size)))
+      return failure();
+    for (AffineExpr constraint : set.getConstraints())
+      if (failed(verifyConstraint(emitError, constraint)))
+        return failure();
+  }
+  return size;
+}
+
+LogicalResult flashattn::verifyMasks(function_ref<InFlightDiagnostic()> emitError, ArrayAttr masks,
+                                     bool multiply) {
+  MaskSize all{multiply ? size_t(1) : 0, 0, 0};
+  for (Attribute mask : masks) {
+    auto interface = dyn_cast_or_null<MaskAttrInterface>(mask);
+    if (!interface)
+      return emitError() << "expected a mask attribute but got " << mask;
+    FailureOr<MaskSize> size = verifyVisibleSets(emitError, interface.getVisibleSets());
+    if (failed(size))
+      return failure();
+    if (multiply)
+      all = {all.sets * size->sets, all.terms * size->sets + size->terms * all.sets,
+             all.divisions * size->sets + size->divisions * all.sets};
+    else
+      all = {all.sets + size->sets, all.terms + size->terms, all.divisions + size->divisions};
+    if (failed(verifySize(emitError, all)))
+      return failure();
+  }
+  return success();
+}
