@@ -359,7 +359,7 @@ static int64_t measureGradients(const char *chip, const char *clauses, int hasAl
   return measureGradientsOf(300, 200, chip, clauses, hasAll);
 }
 
-/* Two f32 of each query, which are in whole tiles, and a row of them where programs add up dq, with
+/* Two f32 of each query, four without warp specialisation, which are in whole tiles, and a row of them where programs add up dq, with
    a word for each tile of 64 where they do in turns, or the first makes it zeros, and a count for
    each head of those that have added; one more of each query for the gradient of a bias. And the
    counter where blocks claim programs. None grows with the queries and the keys. */
@@ -370,8 +370,8 @@ static void checkGradients(void) {
   CHECK(measureGradients("sm_90a", "", 0) == of128 * (2 + 128) + of128 / 64 + counts + counter);
   CHECK(measureGradients("sm_90a", "deterministic", 0) == of128 * (2 + 128) + of128 / 64 + counts);
   CHECK(measureGradients("sm_90a", "deterministic", 1) == of64 * 2 + beside);
-  CHECK(measureGradients("sm_80", "", 0) == of128 * (2 + 128));
-  CHECK(measureGradients("sm_80", "deterministic", 1) == of64 * 2 + beside);
+  CHECK(measureGradients("sm_80", "", 0) == of128 * (4 + 128));
+  CHECK(measureGradients("sm_80", "deterministic", 1) == of64 * 4 + beside);
 }
 
 /* Where all queries see the first keys these have sums, 2 x 128 rows of each of their heads, which
@@ -385,7 +385,7 @@ static void checkSharedKeys(void) {
   CHECK(measureGradientsOf(16645, 16384, "sm_90a", mask, 0) == all + sums);
   CHECK(measureGradientsOf(16644, 16384, "sm_90a", mask, 0) == all);
   CHECK(measureGradientsOf(16645, 511, "sm_90a", mask, 0) == all);
-  CHECK(measureGradientsOf(16645, 16384, "sm_80", mask, 0) == rows * (2 + 128));
+  CHECK(measureGradientsOf(16645, 16384, "sm_80", mask, 0) == rows * (4 + 128));
 }
 
 /* Memory in several pieces: the most at any time counts. */

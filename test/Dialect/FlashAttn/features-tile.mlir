@@ -11,7 +11,8 @@
 // CHECK: %[[T:.*]] = math.tanh %[[X]]
 // CHECK: %[[MASKED:.*]] = arith.select %{{.*}}, %[[T]],
 // CHECK: vector.multi_reduction <maxnumf>, %[[MASKED]]
-// CHECK: math.fma %[[MASKED]], %[[LAST]]
+// CHECK: %[[SHIFTED:.*]] = arith.subf %[[MASKED]],
+// CHECK: math.fma %[[SHIFTED]], %[[LAST]]
 func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention softcap(50.0) ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     outs(%o : memref<?x?x?x64xf16>)
@@ -40,7 +41,8 @@ func.func @softcap(%q: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
 // CHECK: flashattn.tile_yield %[[BOTH]]
 // CHECK: %[[SK:.*]] = arith.select %[[SHOWN]], %[[SB]]
 // CHECK: vector.multi_reduction <maxnumf>, %[[SK]]
-// CHECK: math.fma %[[SK]], %[[LOG2E]]
+// CHECK: %[[SHIFTED:.*]] = arith.subf %[[SK]],
+// CHECK: math.fma %[[SHIFTED]], %[[LOG2E]]
 func.func @bias_keep(%q: memref<?x?x?x64xf16>, %bias: memref<1x?x1x?xbf16>, %keep: memref<?x1x?x?xi1>, %o: memref<?x?x?x64xf16>) {
   flashattn.attention ins(%q, %q, %q : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
     bias(%bias : memref<1x?x1x?xbf16>) keep(%keep : memref<?x1x?x?xi1>)
