@@ -138,6 +138,10 @@ struct ReplaceKernelsPass : PassWrapper<ReplaceKernelsPass, OperationPass<Module
 struct ExpandGroupOpsPass : PassWrapper<ExpandGroupOpsPass, OperationPass<gpu::GPUModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(ExpandGroupOpsPass)
   StringRef getName() const override { return "ExpandGroupOps"; }
+  StringRef getArgument() const override { return "flashattn-expand-group-ops"; }
+  StringRef getDescription() const override {
+    return "reductions and shuffles of a user's own kernels in the ops that every GPU has";
+  }
   void getDependentDialects(DialectRegistry &registry) const override {
     registry.insert<arith::ArithDialect, cf::ControlFlowDialect, memref::MemRefDialect,
                     vector::VectorDialect>();
@@ -310,6 +314,7 @@ void flashattn::buildFlashAttnToModelPipeline(OpPassManager &pm,
 }
 
 void flashattn::registerFlashAttnPipelines() {
+  PassRegistration<ExpandGroupOpsPass>();
   PassPipelineRegistration<FlashAttnToCPUOptions>(
       "flashattn-to-cpu", "attention ops to code for the host",
       [](OpPassManager &pm, const FlashAttnToCPUOptions &options) {

@@ -1,5 +1,5 @@
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90a | FileCheck %s --check-prefixes=CHECK,SUMS
-// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90 | FileCheck %s
+// RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_90 | FileCheck %s --check-prefix=BASES
 // RUN: flash-opt %s -flashattn-to-nvvm=chip=sm_80 | FileCheck %s --check-prefix=ALONE --implicit-check-not=griddepcontrol --implicit-check-not=SetLaunchFlags
 
 // Gradients are kernels that start beside the end of each other. The first one, whose launch is that
@@ -33,7 +33,49 @@
 // SUMS-SAME: st.global
 // CHECK-SAME: griddepcontrol.wait;
 // CHECK-NOT: griddepcontrol.launch_dependents
-// ALONE-COUNT-3: gpu.binary
+// Without roles one kernel more finds the sums of large rows again: it waits for the flags, and the next one for it.
+// BASES-LABEL: llvm.func @gradients
+// BASES-NOT: flashattnSetLaunchFlags
+// BASES: gpu.launch_func @gradients_kernel::
+// BASES: llvm.call @flashattnSetLaunchFlags
+// BASES-NOT: flashattnSetLaunchFlags
+// BASES: gpu.launch_func @gradients_kernel_0::
+// BASES: llvm.call @flashattnSetLaunchFlags
+// BASES-NOT: flashattnSetLaunchFlags
+// BASES: gpu.launch_func @gradients_kernel_1::
+// BASES: llvm.call @flashattnSetLaunchFlags
+// BASES-NOT: flashattnSetLaunchFlags
+// BASES: gpu.launch_func @gradients_kernel_2::
+// BASES-NOT: gpu.launch_func
+// BASES: gpu.binary @gradients_kernel{{ }}
+// BASES-NOT: griddepcontrol.wait
+// BASES-SAME: griddepcontrol.launch_dependents;
+// BASES-NOT: griddepcontrol.wait
+// BASES: gpu.binary @gradients_kernel_0
+// BASES-NOT: ld.global
+// BASES-NOT: st.global
+// BASES-SAME: griddepcontrol.wait;
+// BASES-SAME: griddepcontrol.launch_dependents;
+// BASES-SAME: ld.global.b32
+// BASES-SAME: st.global.b32
+// BASES: gpu.binary @gradients_kernel_1
+// BASES-NOT: ld.global
+// BASES-NOT: red.global
+// BASES-SAME: griddepcontrol.wait;
+// BASES-SAME: griddepcontrol.launch_dependents;
+// BASES-SAME: ld.global
+// BASES: gpu.binary @gradients_kernel_2
+// BASES-NOT: ld.global
+// BASES-SAME: griddepcontrol.wait;
+// BASES-NOT: griddepcontrol.launch_dependents
+// ALONE-LABEL: llvm.func @gradients
+// ALONE: gpu.launch_func @gradients_kernel::
+// ALONE: gpu.launch_func @gradients_kernel_0::
+// ALONE: gpu.launch_func @gradients_kernel_1::
+// ALONE: gpu.launch_func @gradients_kernel_2::
+// ALONE-NOT: gpu.launch_func
+// ALONE-COUNT-4: gpu.binary
+// ALONE-NOT: gpu.binary
 func.func @gradients(%q: memref<1x2x?x64xf16>, %k: memref<1x2x?x64xf16>, %v: memref<1x2x?x64xf16>, %o: memref<1x2x?x64xf16>, %lse: memref<1x2x?xf32>, %do: memref<1x2x?x64xf16>, %dq: memref<1x2x?x64xf16>, %dk: memref<1x2x?x64xf16>, %dv: memref<1x2x?x64xf16>) {
   flashattn.attention_backward
       ins(%q, %k, %v, %o, %lse, %do : memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?x64xf16>, memref<1x2x?xf32>, memref<1x2x?x64xf16>)

@@ -10,7 +10,7 @@
 // CHECK-DAG: .entry _2nd_kernel(
 // CHECK-DAG: .entry f_entry_kernel(
 // CHECK-DAG: .entry f_kernel(
-// SAME: verify 1 of 1 ops compared
+// SAME: verify: 1 of 1 ops compared
 
 !t = memref<1x1x16x16xf32>
 func.func @"jit(f)"(%q: !t, %o: !t) {

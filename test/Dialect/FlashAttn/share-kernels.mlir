@@ -4,9 +4,9 @@
 !t = memref<1x2x?x16xf32>
 
 // CHECK-LABEL: func @layers
-// CHECK-SAME: (%[[A:.*]]: memref<1x2x?x16xf32>, %[[B:.*]]: memref<1x2x?x16xf32>, %[[C:.*]]: memref<1x2x?x16xf32>)
+// CHECK-SAME: (%[[A:.*]]: memref<1x2x?x16xf32>, %[[B:.*]]: memref<1x2x?x16xf32>, %[[C:.*]]: memref<1x2x?x16xf32>, %[[D:.*]]: memref<1x2x?x16xf32>)
 // CHECK-NEXT: call @layers_attention(%[[A]], %[[A]], %[[A]], %[[B]])
-// CHECK-NEXT: call @layers_attention(%[[B]], %[[A]], %[[C]], %[[C]])
+// CHECK-NEXT: call @layers_attention(%[[B]], %[[A]], %[[C]], %[[D]])
 // CHECK-NEXT: return
 // CHECK-LABEL: func @other
 // CHECK-NEXT: call @layers_attention(
@@ -17,9 +17,9 @@
 // CHECK: func private @layers_attention(%[[Q:.*]]: memref<1x2x?x16xf32>, %[[K:.*]]: memref<1x2x?x16xf32>, %[[V:.*]]: memref<1x2x?x16xf32>, %[[O:.*]]: memref<1x2x?x16xf32>) {
 // CHECK-NEXT: flashattn.attention ins(%[[Q]], %[[K]], %[[V]] :{{.*}}) outs(%[[O]] :
 // CHECK-NEXT: return
-func.func @layers(%a: !t, %b: !t, %c: !t) {
+func.func @layers(%a: !t, %b: !t, %c: !t, %d: !t) {
   flashattn.attention ins(%a, %a, %a : !t, !t, !t) outs(%b : !t)
-  flashattn.attention ins(%b, %a, %c : !t, !t, !t) outs(%c : !t)
+  flashattn.attention ins(%b, %a, %c : !t, !t, !t) outs(%d : !t)
   return
 }
 func.func @other(%a: !t, %b: !t, %x: memref<1x2x8x16xf32>, %y: memref<1x2x8x16xf32>) {
@@ -75,10 +75,10 @@ func.func @scalars(%a: !t, %b: !t, %x: f32, %y: f32) {
 // CHECK-NEXT: call @rows_attention(
 // CHECK-NEXT: flashattn.attention
 // CHECK: func private @rows_attention(%{{[a-z0-9]*}}: memref<{{.*}}> {flashattn.aligned_rows},
-func.func @rows(%a: !t {flashattn.aligned_rows}, %b: !t {flashattn.aligned_rows}, %c: !t) {
-  flashattn.attention ins(%a, %a, %a : !t, !t, !t) outs(%a : !t)
-  flashattn.attention ins(%b, %b, %b : !t, !t, !t) outs(%b : !t)
-  flashattn.attention ins(%c, %c, %c : !t, !t, !t) outs(%c : !t)
+func.func @rows(%a: !t {flashattn.aligned_rows}, %b: !t {flashattn.aligned_rows}, %c: !t, %d: !t) {
+  flashattn.attention ins(%a, %a, %a : !t, !t, !t) outs(%b : !t)
+  flashattn.attention ins(%b, %b, %b : !t, !t, !t) outs(%a : !t)
+  flashattn.attention ins(%c, %c, %c : !t, !t, !t) outs(%d : !t)
   return
 }
 

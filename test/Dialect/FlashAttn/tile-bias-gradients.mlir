@@ -6,9 +6,78 @@
 // B5: a bias with queries and keys: a program for each tile of both, whose steps are the batches that
 // it is summed over. A tile that the mask hides has none, and a sum is rounded once.
 // CHECK-LABEL: func @elements
-// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<2x4x?x64xf16>, %[[K:[a-z0-9]+]]: memref<2x2x?x64xf16>
-// CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
-// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile)
+// CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<2x4x?x64xf16>, %[[K:[a-z0-9]+]]: memref<2x2x?x64xf16>, %{{[a-z0-9]+}}: memref<2x4x?x64xf16>, %[[GIVEN:[a-z0-9]+]]: memref<2x4x?xf32>
+// Of each batch the queries' exponents, their deltas, their bases and whether a tile of them has any base.
+// CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
+// Rows have no base at first, and a tile's flag says whether a log-sum-exp is so far from 0 that one may be needed.
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 32, {{.*}}>) leads {
+// CHECK: %[[LSE:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
+// CHECK: %[[EXISTS:.*]] = vector.shape_cast %{{.*}} : vector<128x1xi1> to vector<128xi1>
+// CHECK: flashattn.store_tile %{{.*}} to %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true]
+// CHECK: %[[DELTAS:.*]] = arith.addi %[[B]], %c2
+// CHECK: flashattn.store_tile %{{.*}} to %[[QUERIES]][%[[DELTAS]], %[[H]], %[[I]]] dims [2] in_bounds [true]
+// CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4
+// CHECK: flashattn.store_tile %[[NONE:.*]] to %[[QUERIES]][%[[BASES]], %[[H]], %[[I]]] dims [2] in_bounds [true] : vector<128xf32>
+// CHECK: %[[SIZE:.*]] = math.absf %[[LSE]]
+// CHECK: %[[FAR:.*]] = arith.cmpf ogt, %[[SIZE]],
+// CHECK: %[[FINITE:.*]] = arith.cmpf olt, %[[SIZE]],
+// CHECK: %[[FARFINITE:.*]] = arith.andi %[[FAR]], %[[FINITE]]
+// CHECK: %[[LARGE:.*]] = arith.andi %[[EXISTS]], %[[FARFINITE]]
+// CHECK: %[[FLAGS:.*]] = arith.addi %[[B]], %c6
+// CHECK: memref.store %[[NO:.*]], %[[QUERIES]][%[[FLAGS]], %[[H]], %[[I]]]
+// CHECK-NEXT: gpu.barrier
+// CHECK-NEXT: %[[ANY:.*]] = flashattn.any_row %[[LARGE]] : vector<128xi1>
+// CHECK-NEXT: scf.if %[[ANY]] {
+// CHECK-NEXT: memref.store %{{.*}}, %[[QUERIES]][%[[FLAGS]], %[[H]], %[[I]]]
+// CHECK-NEXT: }
+// In tiles with a flag the sums are found again. A row whose log-sum-exp they agree with is taken against its largest
+// score; another one stays as it is.
+// CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) follows leads {
+// CHECK: %[[BEGIN:.*]] = arith.muli %[[N]], %c16
+// CHECK: scf.for %[[I:.*]] = %[[BEGIN]] to %{{.*}} step %c1
+// CHECK: %[[FIRST:.*]] = arith.muli %[[I]], %c64
+// CHECK: %[[TILE:.*]] = arith.divui %[[FIRST]], %c128
+// CHECK: %[[FLAGS:.*]] = arith.addi %[[B]], %c6
+// CHECK: %[[FLAG:.*]] = memref.load %[[QUERIES]][%[[FLAGS]], %[[H]], %[[TILE]]]
+// CHECK: %[[BASED:.*]] = arith.cmpf une, %[[FLAG]], %[[NO]] : f32
+// CHECK: scf.if %[[BASED]] {
+// CHECK: %[[FOUND:.*]]:2 = flashattn.tile_loop {{.*}} iter_args(%[[BASE:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}) -> (vector<64xf32>, vector<64x4xf32>) {
+// CHECK: flashattn.load_tile %[[Q]][%[[B]], %[[H]], %[[I]], %c0]
+// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
+// CHECK: %{{.*}}, %[[SUMS:.*]], %[[NEWBASE:.*]], %[[RESCALED:.*]] = flashattn.weights %[[SCORES]] from %[[BASE]] factor(%{{.*}}) lanes 4 rescale(%[[SUM]] : vector<64x4xf32>)
+// CHECK: %[[NEWSUM:.*]] = arith.addf %[[RESCALED]], %[[SUMS]]
+// CHECK: flashattn.tile_yield %[[NEWBASE]], %[[NEWSUM]]
+// CHECK: %[[TOTAL:.*]] = vector.multi_reduction <add>, %[[FOUND]]#1,
+// CHECK: %[[LSE:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
+// CHECK: %[[LOG:.*]] = math.log2 %[[TOTAL]]
+// CHECK: %[[OFF:.*]] = arith.subf %{{.*}}, %[[LSE]]
+// CHECK: %[[SIZE:.*]] = math.absf %[[LSE]]
+// CHECK: %[[ROUNDING:.*]] = arith.mulf %[[SIZE]],
+// CHECK: %[[OFFBY:.*]] = math.absf %[[OFF]]
+// CHECK: %[[AGREES:.*]] = arith.cmpf ole, %[[OFFBY]], %[[ROUNDING]]
+// CHECK: %[[LARGE:.*]] = arith.andi
+// CHECK: %[[ISFOUND:.*]] = arith.andi %[[LARGE]], %[[AGREES]]
+// CHECK: %[[OLD:.*]] = flashattn.load_tile %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [2]
+// CHECK: %[[AGAINST:.*]] = arith.subf %[[LOG]],
+// CHECK: %[[EXPONENT:.*]] = arith.select %[[ISFOUND]], %[[AGAINST]], %[[OLD]]
+// CHECK: %[[KEPT:.*]] = arith.select %[[ISFOUND]], %[[FOUND]]#0, %{{.*}}
+// CHECK: flashattn.store_tile %[[EXPONENT]] to %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true]
+// CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4
+// CHECK: flashattn.store_tile %[[KEPT]] to %[[QUERIES]][%[[BASES]], %[[H]], %[[I]]] dims [2] in_bounds [true]
+// Programs over keys ask for each tile of queries.
+// CHECK: flashattn.program {{.*}} axes(batch, head, key_tile) {{.*}} follows leads {
+// CHECK: %[[BASED:.*]] = arith.cmpf une, %{{.*}}, %[[NO]] : f32
+// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<128x32xi1>, vector<128x32xf32>
+// CHECK: %[[EXPONENTS:.*]] = arith.select %[[BASED]], %{{.*}} : vector<128x32xf32>
+// CHECK: %[[X:.*]] = scf.if %[[BASED]] -> (vector<128x32xf32>) {
+// CHECK:   arith.subf %[[SCORES]],
+// CHECK:   arith.minimumf
+// CHECK: } else {
+// CHECK-NEXT: scf.yield %[[SCORES]]
+// CHECK-NEXT: }
+// CHECK: %[[MINUS:.*]] = arith.negf %[[EXPONENTS]]
+// CHECK: math.fma %[[X]], %{{.*}}, %[[MINUS]] : vector<128x32xf32>
+// CHECK-NOT: flashattn.program {{.*}} axes(batch, head, key_tile)
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]], %[[J:.*]]) in (%c1, %c4, %{{.*}}, %{{.*}}) axes(batch, head, query_tile, key_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
 // CHECK: %[[BELOW:.*]] = arith.cmpi slt, %[[J]], %{{.*}}
@@ -19,9 +88,31 @@
 // CHECK: %[[MASKED:.*]] = arith.select %[[FULL]], %c0, %[[END]]
 // CHECK: %[[SUM:.*]] = flashattn.tile_loop (%{{.*}}, %[[BATCH:.*]]) in [(%c0, %[[MASKED]], %[[END]], %[[END]])] iter_args(%[[STATE:.*]] = %{{.*}}) -> vector<64x32xf32> {
 // CHECK: %[[GROUP:.*]] = arith.divui %[[H]], %c2
+// CHECK: %[[EXPONENT:.*]] = flashattn.load_tile %[[QUERIES]][%[[BATCH]], %[[H]], %[[I]]] dims [2]
 // CHECK: flashattn.load_tile %[[Q]][%[[BATCH]], %[[H]], %[[I]], %c0]
 // CHECK: flashattn.load_tile %[[K]][%[[BATCH]], %[[GROUP]], %[[J]], %c0]
-// CHECK: arith.cmpf une
+// Scores of queries with a base are taken against it, and are no larger; they are then as if the exponent were 0.
+// CHECK: %[[FLAGS:.*]] = arith.addi %[[BATCH]], %c6
+// CHECK: %[[FLAG:.*]] = memref.load %[[QUERIES]][%[[FLAGS]], %[[H]], %{{.*}}]
+// CHECK: %[[BASED:.*]] = arith.cmpf une, %[[FLAG]], %[[NO]] : f32
+// CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
+// CHECK-NEXT: %[[LEFT:.*]] = arith.select %[[BASED]], %{{.*}}, %[[EXPONENT]] : vector<64xf32>
+// CHECK-NEXT: %[[X:.*]] = scf.if %[[BASED]] -> (vector<64x32xf32>) {
+// CHECK: %[[BASES:.*]] = arith.addi %[[BATCH]], %c4
+// CHECK: flashattn.load_tile %[[QUERIES]][%[[BASES]], %[[H]], %[[I]]] dims [2]
+// CHECK: %[[LESS:.*]] = arith.subf %[[SCORES]],
+// CHECK: arith.negf %[[EXPONENT]]
+// CHECK: %[[FMA:.*]] = math.fma %[[LESS]],
+// CHECK: %[[MOST:.*]] = arith.minimumf %[[FMA]],
+// CHECK: %[[BACK:.*]] = arith.mulf %[[MOST]],
+// CHECK: scf.yield %[[BACK]]
+// CHECK: } else {
+// CHECK-NEXT: scf.yield %[[SCORES]]
+// CHECK-NEXT: }
+// CHECK: arith.negf %[[LEFT]]
+// CHECK: %[[FMA:.*]] = math.fma %[[X]],
+// CHECK: %[[P:.*]] = math.exp2 %[[FMA]] : vector<64x32xf32>
+// CHECK: arith.cmpf une, %[[P]], %{{.*}} : vector<64x32xf32>
 // CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
 // CHECK-NEXT: %[[NEXT:.*]] = arith.addf %[[STATE]], %[[SCORES]]
 // CHECK-NEXT: flashattn.tile_yield %[[NEXT]]
@@ -51,7 +142,16 @@ func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memr
 // CHECK: %[[HEAD:.*]] = arith.subi %[[ROUND]], %[[DONE]]
 // CHECK: memref.load %{{.*}}[%[[BATCH]]] : memref<2xi32>
 // CHECK: flashattn.load_tile %{{.*}}[%[[BATCH]], %[[HEAD]], %[[I]], %c0]
-// CHECK: arith.cmpf une
+// The flag and the bases are those of the round's batch and head too.
+// CHECK: %[[FLAGS:.*]] = arith.addi %[[BATCH]], %c6
+// CHECK: %[[FLAG:.*]] = memref.load %{{.*}}[%[[FLAGS]], %[[HEAD]], %{{.*}}] : memref<8x4x?xf32>
+// CHECK: %[[BASED:.*]] = arith.cmpf une, %[[FLAG]], %{{.*}} : f32
+// CHECK: %[[X:.*]] = scf.if %[[BASED]] -> (vector<64x32xf32>) {
+// CHECK: %[[BASES:.*]] = arith.addi %[[BATCH]], %c4
+// CHECK: flashattn.load_tile %{{.*}}[%[[BASES]], %[[HEAD]], %[[I]]] dims [-1, 2]
+// CHECK: %[[FMA:.*]] = math.fma %[[X]],
+// CHECK: %[[P:.*]] = math.exp2 %[[FMA]] : vector<64x32xf32>
+// CHECK: arith.cmpf une, %[[P]], %{{.*}} : vector<64x32xf32>
 // CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
 // CHECK-NEXT: vector.multi_reduction <add>, %[[SCORES]], %[[STATE]] [1] : vector<64x32xf32> to vector<64xf32>
 // CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[H]], %c0, %[[J]]] dims [3] in_bounds [false] : vector<64xf16>
@@ -137,18 +237,25 @@ func.func @heads(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<
 
 // -----
 
-// B3: rows are heads and columns queries: e^(sink - lse) of each, as an exponent of 2, times -delta.
+// B3: rows are heads and columns queries: e^(sink - lse) of each, as an exponent of 2, times -delta. The base is taken
+// off the sink, as it is off the scores.
 // Tiles of queries have programs of their own; what they leave is summed last, over the batches too.
 // CHECK-LABEL: func @sinks
 // CHECK-SAME: %[[SINKS:[a-z0-9]+]]: memref<4xf32>, %{{[a-z0-9]+}}: memref<2x4x?x64xf16>
-// CHECK-DAG: %[[LOG2E:.*]] = arith.constant dense<1.44269502> : vector<16xf32>
-// CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<4x4x?xf32>
+// CHECK-DAG: %[[LOG2E:.*]] = arith.constant dense<1.44269502> : vector<16x64xf32>
+// CHECK-DAG: %[[MINUSSCALE:.*]] = arith.constant dense<-1.250000e-01> : vector<16x64xf32>
+// CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // CHECK: %[[SUMS:.*]] = memref.alloc(%{{.*}}) : memref<2x4x?xf32>
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c1, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 16, tile_n = 64, warps = 1, stages = 1, lanes = 4, dot_type = f16>) {
 // CHECK: %[[SINK:.*]] = flashattn.load_tile %[[SINKS]][%[[H]]] dims [0] in_bounds [false] : memref<4xf32> -> vector<16xf32>
-// CHECK: arith.mulf %[[SINK]], %[[LOG2E]]
 // CHECK: %[[LSE:.*]] = flashattn.load_tile %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]
-// CHECK: %[[EXPONENT:.*]] = arith.subf %{{.*}}, %[[LSE]]
+// CHECK: %[[BASES:.*]] = arith.addi %[[B]], %c4
+// CHECK: %[[BASE:.*]] = flashattn.load_tile %[[QUERIES]][%[[BASES]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]
+// CHECK: %[[COLUMN:.*]] = vector.shape_cast %[[SINK]] : vector<16xf32> to vector<16x1xf32>
+// CHECK: %[[SPREAD:.*]] = vector.broadcast %[[COLUMN]] : vector<16x1xf32> to vector<16x64xf32>
+// CHECK: %[[LESS:.*]] = math.fma %[[BASE]], %[[MINUSSCALE]], %[[SPREAD]]
+// CHECK: %[[MINUSLSE:.*]] = arith.negf %[[LSE]]
+// CHECK: %[[EXPONENT:.*]] = math.fma %[[LESS]], %[[LOG2E]], %[[MINUSLSE]]
 // CHECK: %[[WEIGHT:.*]] = math.exp2 %[[EXPONENT]]
 // CHECK: %[[DELTAS:.*]] = arith.addi %[[B]], %c2
 // CHECK: %[[DELTA:.*]] = flashattn.load_tile %[[QUERIES]][%[[DELTAS]], %[[H]], %[[I]]] dims [1, 2] in_bounds [false, true]

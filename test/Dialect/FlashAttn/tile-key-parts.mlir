@@ -4,9 +4,20 @@
 
 // Tiles of keys that far more queries see than the others: their programs share these, and sum up in f32.
 
-// Elsewhere a program has all of its queries.
-// OTHER-LABEL: func
+// Elsewhere a program has all of its queries: one program over keys, in which nothing but weights is in a branch. Those
+// before it have each a branch for rows whose base lies far from 0.
+// OTHER-LABEL: func @sinks
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: %[[LARGE:.*]] = flashattn.any_row
+// OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: %[[BASED:.*]] = arith.cmpf une,
+// OTHER-NEXT: scf.if %[[BASED]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER-NOT: axes(batch, head, key_tile)
 
 // All queries see the first tile, 64 tiles of them, and of the other keys two tiles: 32 parts. Of each head, 2 sums of
 // a tile.
@@ -74,8 +85,18 @@ func.func @sinks(%q: !q, %k: !k, %v: !k, %o: !q, %lse: !l, %do: !q, %dq: !q, %dk
 // -----
 
 // The sums of a tile would take more than one f32 of each query, 32768 to 2048.
-// OTHER-LABEL: func
+// OTHER-LABEL: func @no_room
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: %[[LARGE:.*]] = flashattn.any_row
+// OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: %[[BASED:.*]] = arith.cmpf une,
+// OTHER-NEXT: scf.if %[[BASED]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER-NOT: axes(batch, head, key_tile)
 // CHECK-LABEL: func @no_room
 // CHECK: flashattn.program {{.*}} axes(batch, head, query_tile)
 // CHECK: flashattn.program {{.*}} in (%c2, %c4, %c16) axes(batch, head, key_tile)
@@ -92,8 +113,18 @@ func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
 // -----
 
 // 300 sinks are three tiles, whose parts take turns: the host counts them where lengths are known at run time only.
-// OTHER-LABEL: func
+// OTHER-LABEL: func @lengths
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: %[[LARGE:.*]] = flashattn.any_row
+// OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: %[[BASED:.*]] = arith.cmpf une,
+// OTHER-NEXT: scf.if %[[BASED]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER-NOT: axes(batch, head, key_tile)
 // CHECK-LABEL: func @lengths
 // CHECK-DAG: %[[QUERIES:.*]] = memref.dim %arg0, %c2
 // CHECK-DAG: %[[HEADS:.*]] = memref.dim %arg0, %c1
@@ -135,8 +166,46 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 
 // Neither where sums are to be the same from run to run, nor where all tiles are alike, nor with kv_len, with which
 // each batch has its own steps.
-// OTHER-LABEL: func
+// OTHER-LABEL: func @whole
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: %[[LARGE:.*]] = flashattn.any_row
+// OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: %[[BASED:.*]] = arith.cmpf une,
+// OTHER-NEXT: scf.if %[[BASED]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows {
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER-NOT: axes(batch, head, key_tile)
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: %[[LARGE:.*]] = flashattn.any_row
+// OTHER-NEXT: scf.if %[[LARGE]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: %[[BASED:.*]] = arith.cmpf une,
+// OTHER-NEXT: scf.if %[[BASED]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows {
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER-NOT: axes(batch, head, key_tile)
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
+// OTHER: %[[LARGE:.*]] = flashattn.any_row
+// OTHER-NEXT: scf.if %[[LARGE]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: %[[BASED:.*]] = arith.cmpf une,
+// OTHER-NEXT: scf.if %[[BASED]] {
+// OTHER-NOT: scf.if
+// OTHER: flashattn.program {{.*}} axes(batch, head, key_tile)
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows {
+// OTHER-NOT: scf.if %{{[a-z0-9_]+}} {
+// OTHER-NOT: axes(batch, head, key_tile)
 // CHECK-LABEL: func @whole
 // CHECK-NOT: memref<?x?x64xf32>
 !m = memref<?x?x?x64xf16>

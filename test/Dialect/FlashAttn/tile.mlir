@@ -1,4 +1,5 @@
 // RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16'" -flashattn-tile -canonicalize -cse | FileCheck %s
+// RUN: flash-opt %s -split-input-file "-flashattn-select-schedule=chip=sm_80 schedule='tile_m = 128, tile_n = 64, warps = 8, stages = 2, lanes = 4, dot_type = f16'" -flashattn-tile -flashattn-expand-rescale -canonicalize -cse | FileCheck %s --check-prefix=EXPANDED
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=cpu -flashattn-tile -canonicalize -cse | FileCheck %s --check-prefix=CPU
 // RUN: flash-opt %s -split-input-file -flashattn-select-schedule=chip=sm_80 -flashattn-tile | flash-opt -split-input-file | FileCheck %s --check-prefix=READS-BACK
 
@@ -6,6 +7,7 @@
 // last tile can be partial.
 // CHECK-LABEL: func @no_mask
 // CHECK-SAME: %[[Q:.*]]: memref<?x?x?x64xf16>, %[[K:.*]]: memref<?x?x?x64xf16>, %[[V:.*]]: memref<?x?x?x64xf16>, %[[O:.*]]: memref<?x?x?x64xf16>, %[[LSE:.*]]: memref<?x?x?xf32>
+// CHECK-DAG: %[[FACTOR:.*]] = arith.constant 0.180336878 : f32
 // CHECK-DAG: %[[NQ:.*]] = memref.dim %[[Q]], %c2
 // CHECK-DAG: %[[NK:.*]] = memref.dim %[[K]], %c2
 // CHECK-DAG: %[[TILES:.*]] = arith.ceildivui %[[NQ]], %c128
@@ -25,33 +27,80 @@
 // CHECK:   flashattn.stage{{$}}
 // CHECK:   %[[SHOWN:.*]] = flashattn.tile_mask -> vector<128x64xi1>
 // CHECK:   %[[MASKED:.*]] = arith.select %[[SHOWN]], %[[S]], %{{.*}} : vector<128x64xi1>, vector<128x64xf32>
-// On this chip the base is the largest score, and what was summed is always rescaled.
-// CHECK:   %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[MASKED]], %[[M]] [1] : vector<128x64xf32> to vector<128xf32>
-// The factor is folded into the exponent: one FMA, one exp2.
-// CHECK:   %[[X:.*]] = math.fma %[[MASKED]], %{{.*}}, %{{.*}} : vector<128x64xf32>
-// CHECK:   %[[P:.*]] = math.exp2 %[[X]] : vector<128x64xf32>
-// CHECK:   arith.mulf %[[L]]
-// The sum stays in 4 parts until the end.
-// CHECK:   vector.shape_cast %[[P]] : vector<128x64xf32> to vector<128x8x4x2xf32>
-// CHECK:   %[[SUM:.*]] = vector.multi_reduction <add>, {{.*}} [1, 3] : vector<128x8x4x2xf32> to vector<128x4xf32>
-// CHECK:   %[[SCALED:.*]] = arith.mulf %[[ACC]]
-// CHECK:   %[[P16:.*]] = arith.truncf %[[P]]
-// CHECK:   flashattn.stage{{$}}
+// On this chip the base is the largest score, without growth, and what was summed is always rescaled. The sum stays in
+// 4 parts until the end.
+// CHECK-NEXT: %[[P:.*]], %[[SUMS:.*]], %[[MAX:.*]], %[[RESCALED:.*]]:2 = flashattn.weights %[[MASKED]] from %[[M]] factor(%[[FACTOR]]) lanes 4 rescale(%[[L]], %[[ACC]] : vector<128x4xf32>, vector<128x64xf32>) : vector<128x64xf32>, vector<128xf32> -> vector<128x4xf32>
+// CHECK-NEXT: %[[SUM:.*]] = arith.addf %[[RESCALED]]#0, %[[SUMS]] : vector<128x4xf32>
+// CHECK-NEXT: %[[P16:.*]] = arith.truncf %[[P]]
+// CHECK-NEXT: flashattn.stage{{$}}
 // CHECK:   %[[VT:.*]] = flashattn.load_tile %[[V]][%[[B]], %[[HKV]], %[[J]], %c0] dims [2, 3] in_bounds [false, true]
-// CHECK:   %[[NEXT:.*]] = vector.contract {{.*}} %[[P16]], %[[VT]], %[[SCALED]] : {{.*}} into vector<128x64xf32>
+// CHECK:   %[[NEXT:.*]] = vector.contract {{.*}} %[[P16]], %[[VT]], %[[RESCALED]]#1 : {{.*}} into vector<128x64xf32>
 // CHECK:   flashattn.tile_yield %[[MAX]], %[[SUM]], %[[NEXT]]
 // A5, A6.
-// CHECK: vector.multi_reduction <add>, %[[R]]#1, %{{.*}} [1] : vector<128x4xf32> to vector<128xf32>
+// CHECK: %[[TOTAL:.*]] = vector.multi_reduction <add>, %[[R]]#1, %{{.*}} [1] : vector<128x4xf32> to vector<128xf32>
+// CHECK: %[[EMPTY:.*]] = arith.cmpf oeq, %[[TOTAL]],
 // CHECK: flashattn.store_tile %{{.*}} to %[[O]][%[[B]], %[[H]], %[[T]], %c0] dims [2, 3] in_bounds [false, true] : vector<128x64xf16>,
-// CHECK: math.log2
-// CHECK: flashattn.store_tile %{{.*}} to %[[LSE]][%[[B]], %[[H]], %[[T]]] dims [2] in_bounds [false] : vector<128xf32>,
+// The log-sum-exp is the base's share, of which none is lost where that lies far from 0, and the sum's.
+// CHECK: %[[SIZE:.*]] = math.absf %[[R]]#0
+// CHECK: %[[FAR:.*]] = arith.cmpf ogt, %[[SIZE]],
+// CHECK: %[[FINITE:.*]] = arith.maxnumf %[[R]]#0,
+// CHECK: %[[SHIFT:.*]] = arith.select %[[FAR]], %[[FINITE]], %[[ZERO:.*]] : vector<128xi1>
+// CHECK: %[[MINUS:.*]] = arith.mulf %[[R]]#0,
+// CHECK: %[[REST:.*]] = arith.select %[[FAR]], %[[ZERO]], %[[MINUS]] : vector<128xi1>
+// CHECK: %[[OFSHIFT:.*]] = arith.mulf %[[SHIFT]],
+// CHECK: %[[OFREST:.*]] = arith.mulf %[[REST]],
+// CHECK: %[[SHARE:.*]] = arith.select %[[FAR]], %[[OFSHIFT]], %[[OFREST]] : vector<128xi1>
+// CHECK: %[[LESS:.*]] = arith.negf %[[SHARE]]
+// CHECK: %[[SHIFTERROR:.*]] = math.fma %[[SHIFT]], %{{.*}}, %[[LESS]]
+// CHECK: %[[RESTERROR:.*]] = math.fma %[[REST]], %{{.*}}, %[[LESS]]
+// CHECK: %[[ERROR:.*]] = arith.select %[[FAR]], %[[SHIFTERROR]], %[[RESTERROR]]
+// CHECK: %[[LOG:.*]] = math.log2 %[[TOTAL]]
+// CHECK: %[[LOW:.*]] = math.fma %[[LOG]], %{{.*}}, %[[ERROR]]
+// CHECK: %[[HIGHPART:.*]] = arith.select %[[EMPTY]], %{{.*}}, %[[SHARE]]
+// CHECK: %[[LOWPART:.*]] = arith.select %[[EMPTY]], %{{.*}}, %[[LOW]]
+// CHECK: %[[BOTH:.*]] = arith.addf %[[HIGHPART]], %[[LOWPART]]
+// CHECK: flashattn.store_tile %[[BOTH]] to %[[LSE]][%[[B]], %[[H]], %[[T]]] dims [2] in_bounds [false] : vector<128xf32>,
 
-// On the CPU contractions are in f32 and a row has one sum.
+// What `flashattn.weights` stands for: the base is the largest score, whose size alone is asked for, and the factor is
+// folded into the exponent: one FMA, one exp2.
+// EXPANDED-LABEL: func @no_mask
+// EXPANDED: flashattn.tile_loop {{.*}} iter_args(%[[M:.*]] = %{{.*}}, %[[L:.*]] = %{{.*}}, %[[ACC:.*]] = %{{.*}}) -> (vector<128xf32>, vector<128x4xf32>, vector<128x64xf32>)
+// EXPANDED: %[[MASKED:.*]] = arith.select %{{.*}} : vector<128x64xi1>, vector<128x64xf32>
+// EXPANDED: %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[MASKED]], %[[M]] [1] : vector<128x64xf32> to vector<128xf32>
+// EXPANDED: %[[SIZE:.*]] = math.absf %[[MAX]]
+// EXPANDED: %[[FAR:.*]] = arith.cmpf ogt, %[[SIZE]],
+// EXPANDED: %[[RESCALE:.*]] = math.exp2 %{{.*}} : vector<128xf32>
+// EXPANDED: arith.mulf %[[L]],
+// EXPANDED: %[[SCALED:.*]] = arith.mulf %[[ACC]],
+// EXPANDED: %[[ANY:.*]] = flashattn.any_row %[[FAR]] : vector<128xi1>
+// EXPANDED: %[[SHIFTED:.*]] = scf.if %[[ANY]] -> (vector<128x64xf32>) {
+// EXPANDED:   arith.subf %[[MASKED]],
+// EXPANDED: } else {
+// EXPANDED-NEXT: scf.yield %[[MASKED]]
+// EXPANDED-NEXT: }
+// EXPANDED: %[[X:.*]] = math.fma %[[SHIFTED]], %{{.*}}, %{{.*}} : vector<128x64xf32>
+// EXPANDED: %[[P:.*]] = math.exp2 %[[X]] : vector<128x64xf32>
+// EXPANDED: vector.shape_cast %[[P]] : vector<128x64xf32> to vector<128x8x4x2xf32>
+// EXPANDED: %[[SUMS:.*]] = vector.multi_reduction <add>, {{.*}} [1, 3] : vector<128x8x4x2xf32> to vector<128x4xf32>
+// EXPANDED: %[[SUM:.*]] = arith.addf %{{.*}}, %[[SUMS]] : vector<128x4xf32>
+// EXPANDED: arith.truncf %[[P]]
+// EXPANDED-NOT: scf.if
+// EXPANDED: vector.contract {{.*}} %[[SCALED]] : {{.*}} into vector<128x64xf32>
+// EXPANDED: flashattn.tile_yield %[[MAX]], %[[SUM]],
+
+// On the CPU contractions are in f32 and a row has one sum. Scores are shifted without a branch.
 // CPU-LABEL: func @no_mask
 // CPU: arith.extf %{{.*}} : vector<32x64xf16> to vector<32x64xf32>
 // CPU: flashattn.tile_loop {{.*}} -> (vector<32xf32>, vector<32xf32>, vector<32x64xf32>)
-// CPU: math.exp2 {{.*}} : vector<32x64xf32>
-// CPU: vector.multi_reduction <add>, %{{.*}} [1] : vector<32x64xf32> to vector<32xf32>
+// CPU: %[[MASKED:.*]] = arith.select %{{.*}} : vector<32x64xi1>, vector<32x64xf32>
+// CPU: vector.multi_reduction <maxnumf>, %[[MASKED]], %{{.*}} [1] : vector<32x64xf32> to vector<32xf32>
+// CPU-NOT: scf.if
+// CPU: %[[RESCALE:.*]] = math.exp2 %{{.*}} : vector<32xf32>
+// CPU: %[[SHIFTED:.*]] = arith.subf %[[MASKED]], %{{.*}} : vector<32x64xf32>
+// CPU: %[[X:.*]] = math.fma %[[SHIFTED]], %{{.*}}, %{{.*}} : vector<32x64xf32>
+// CPU: %[[P:.*]] = math.exp2 %[[X]] : vector<32x64xf32>
+// CPU: %[[L:.*]] = arith.mulf %{{.*}}, %[[RESCALE]] : vector<32xf32>
+// CPU: vector.multi_reduction <add>, %[[P]], %[[L]] [1] : vector<32x64xf32> to vector<32xf32>
 // CPU-NOT: arith.truncf
 // CPU: vector.contract {{.*}} : vector<32x64xf32>, vector<64x64xf32> into vector<32x64xf32>
 

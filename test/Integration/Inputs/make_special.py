@@ -1,11 +1,13 @@
-"""Writes q.npy, k.npy and v.npy for special-values.mlir, lengths.npy for CPU/features.mlir and nan.npy
-for FakeDriver/tune-hopper.mlir.
+"""Writes q.npy, k.npy and v.npy for special-values.mlir, lengths.npy for CPU/features.mlir, nan.npy for
+FakeDriver/tune-hopper.mlir, and mask.npy and constant.npy for large-scores.mlir.
 
 usage: make_special.py FOLDER
 
 [1, 1, 6, 16], f32. Queries are positive; query 1 holds a NaN, and key 3 a +Inf, so that its score is +Inf
 for every query that sees it. The lengths are [3], i32: one below 0, one far above any number of keys.
 nan.npy is [1, 1, 64, 256], f16, NaN throughout.
+mask.npy is [1, 1, 40, 150], f32: the lowest number hides the first 60 keys and, in some rows, all of them;
+in others -1e9 does, or -inf hides every second key. constant.npy, of the same shape, is -1e6 throughout.
 """
 
 import random
@@ -30,6 +32,14 @@ def main(folder):
     for name, rows in (("q", q), ("k", k), ("v", v)):
         write(f"{folder}/{name}.npy", [value for row in rows for value in row])
     write(f"{folder}/lengths.npy", [-5, 40, 1000], (3,), "i")
+    lowest = -3.4028234663852886e38
+    mask = [[lowest] * 60 + [0.0] * 90 for _ in range(40)]
+    mask[3:9] = [[lowest] * 150] * 6
+    mask[20] = [-1e9] * 150
+    mask[21] = [float("-inf"), 0.0] * 75
+    mask[39] = [0.0] * 70 + [-1e10] * 80
+    write(f"{folder}/mask.npy", [value for row in mask for value in row], (1, 1, 40, 150))
+    write(f"{folder}/constant.npy", [-1e6] * 6000, (1, 1, 40, 150))
     write(f"{folder}/nan.npy", [float("nan")] * (64 * 256), (1, 1, 64, 256), "e")
 
 

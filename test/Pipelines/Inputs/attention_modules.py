@@ -226,7 +226,7 @@ def static_modules():
     for name, mask in MASKS.items():
         for queries, keys in ((512, 1024), (300, 300), (64, 80), (1, 4096)):
             q, k = f"tensor<2x8x{queries}x64xf16>", f"tensor<2x2x{keys}x64xf16>"
-            clause = f"mask({mask}) " if mask else ""
+            clause = f"mask({mask}) " if mask is not None else ""
             yield f"static {queries}x{keys} {name}", (
                 f"func.func @attention(%q: {q}, %k: {k}, %v: {k}, %o: {q}) -> {q} {{\n"
                 f"  %r = flashattn.attention {clause}ins(%q, %k, %v : {q}, {k}, {k})\n"

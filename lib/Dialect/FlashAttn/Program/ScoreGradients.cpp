@@ -255,13 +255,16 @@ Value ScoreGradientBuilder::buildWeights(Value products, const ScorePlace &at, V
                                          ScoreDerivative &derivative) const {
   auto type = cast<VectorType>(products.getType());
   Value shaped = scores.shape(products, at, &derivative);
-  // What scores far from 0 are off by, where they are made in another order here than where the
-  // base is from, must not make weights of more than 1.
+  // Scores far from 0 may be made in another order here than those that a base is the largest of.
+  // What they are off by must not make weights of more than 1.
   auto buildBased = [&] {
-    Value x = arith::SubFOp::create(b, loc, shaped, spread(loadBases(), type));
+    Value bases = spread(loadBases(), type), zero = splat(type, 0);
+    Value x = arith::SubFOp::create(b, loc, shaped, bases);
     Value minus = arith::NegFOp::create(b, loc, exponents);
     x = math::FmaOp::create(b, loc, x, splat(type, factor), spread(minus, type));
-    return arith::MinimumFOp::create(b, loc, x, splat(type, 0)).getResult();
+    Value hasNone = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, bases, zero);
+    Value most = arith::SelectOp::create(b, loc, hasNone, splat(type, INFINITY), zero);
+    return arith::MinimumFOp::create(b, loc, x, most).getResult();
   };
   if (hasBases && !branches)
     return math::Exp2Op::create(b, loc, buildBased());

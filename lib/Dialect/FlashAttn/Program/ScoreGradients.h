@@ -75,8 +75,9 @@ private:
   ScheduleAttr schedule;
   Value batches, rows; ///< of the batches, and N
   /// memref<4B x Hq x N x f32>: the exponents of all batches, their deltas, their bases, and at the
-  /// number of each tile of the schedule's rows whether it has rows with a base. N are the queries
-  /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
+  /// number of each tile of the schedule's rows whether it has rows with a base; memref<2B x ...>
+  /// where none may have one. N are the queries in whole tiles: one that is none has the exponent
+  /// inf, and so weights of 0.
   Value buffer,
       split; ///< `split`: with heads as the operands of programs over query tiles have them
   Value gradients, order, told;

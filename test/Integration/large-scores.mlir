@@ -1,0 +1,57 @@
+// Scores far from 0: float masks that hide keys, and whole rows, by large finite numbers, and scales and caps that
+// make scores as large. A row that one such number hides is the mean of its values. Outputs, log-sum-exps and
+// gradients are as near to float64 as those of other scores.
+
+// RUN: mkdir -p %t && %python %S/Inputs/make_special.py %t
+
+// RUN: flash-run %s --device=cpu --function=masked_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=model:sm_80 --function=masked_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=model:sm_90a --function=masked_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=cpu --function=masked_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=model:sm_80 --function=masked_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=cpu --function=masked_gradients_f16 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_80 --function=masked_gradients_f16 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=cpu --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=model:sm_90a --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=cpu --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
+// RUN: flash-run %s --device=model:sm_90a --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
+// FORWARD: verify o: {{.*}}: PASS
+// FORWARD: verify lse {{.*}}: PASS
+// GRADIENTS: verify dq: {{.*}}: PASS
+// GRADIENTS: verify dk: {{.*}}: PASS
+// GRADIENTS: verify dv: {{.*}}: PASS
+
+func.func @masked_f16(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: memref<1x1x150x32xf16>, %bias: memref<1x1x40x150xf32>, %o: memref<1x2x40x32xf16>, %lse: memref<1x2x40xf32>) {
+  flashattn.attention ins(%q, %k, %v : memref<1x2x40x32xf16>, memref<1x1x150x32xf16>, memref<1x1x150x32xf16>) bias(%bias : memref<1x1x40x150xf32>) outs(%o, %lse : memref<1x2x40x32xf16>, memref<1x2x40xf32>)
+  return
+}
+
+func.func @masked_f32(%q: memref<1x2x40x32xf32>, %k: memref<1x1x150x32xf32>, %v: memref<1x1x150x32xf32>, %bias: memref<1x1x40x150xf32>, %o: memref<1x2x40x32xf32>, %lse: memref<1x2x40xf32>) {
+  flashattn.attention ins(%q, %k, %v : memref<1x2x40x32xf32>, memref<1x1x150x32xf32>, memref<1x1x150x32xf32>) bias(%bias : memref<1x1x40x150xf32>) outs(%o, %lse : memref<1x2x40x32xf32>, memref<1x2x40xf32>)
+  return
+}
+
+func.func @masked_gradients_f32(%q: memref<1x2x40x32xf32>, %k: memref<1x1x150x32xf32>, %v: memref<1x1x150x32xf32>, %bias: memref<1x1x40x150xf32>, %o: memref<1x2x40x32xf32>, %lse: memref<1x2x40xf32>, %do: memref<1x2x40x32xf32>, %dq: memref<1x2x40x32xf32>, %dk: memref<1x1x150x32xf32>, %dv: memref<1x1x150x32xf32>) {
+  flashattn.attention_backward ins(%q, %k, %v, %o, %lse, %do : memref<1x2x40x32xf32>, memref<1x1x150x32xf32>, memref<1x1x150x32xf32>, memref<1x2x40x32xf32>, memref<1x2x40xf32>, memref<1x2x40x32xf32>) bias(%bias : memref<1x1x40x150xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x40x32xf32>, memref<1x1x150x32xf32>, memref<1x1x150x32xf32>)
+  return
+}
+
+func.func @masked_gradients_f16(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: memref<1x1x150x32xf16>, %bias: memref<1x1x40x150xf32>, %o: memref<1x2x40x32xf16>, %lse: memref<1x2x40xf32>, %do: memref<1x2x40x32xf16>, %dq: memref<1x2x40x32xf16>, %dk: memref<1x1x150x32xf16>, %dv: memref<1x1x150x32xf16>) {
+  flashattn.attention_backward ins(%q, %k, %v, %o, %lse, %do : memref<1x2x40x32xf16>, memref<1x1x150x32xf16>, memref<1x1x150x32xf16>, memref<1x2x40x32xf16>, memref<1x2x40xf32>, memref<1x2x40x32xf16>) bias(%bias : memref<1x1x40x150xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x40x32xf16>, memref<1x1x150x32xf16>, memref<1x1x150x32xf16>)
+  return
+}
+
+func.func @scaled(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: memref<1x1x150x32xf16>, %o: memref<1x2x40x32xf16>, %lse: memref<1x2x40xf32>) {
+  flashattn.attention scale(1.0e+12) ins(%q, %k, %v : memref<1x2x40x32xf16>, memref<1x1x150x32xf16>, memref<1x1x150x32xf16>) outs(%o, %lse : memref<1x2x40x32xf16>, memref<1x2x40xf32>)
+  return
+}
+
+func.func @capped(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: memref<1x1x150x32xf16>, %o: memref<1x2x40x32xf16>, %lse: memref<1x2x40xf32>) {
+  flashattn.attention softcap(1.0e+15) ins(%q, %k, %v : memref<1x2x40x32xf16>, memref<1x1x150x32xf16>, memref<1x1x150x32xf16>) outs(%o, %lse : memref<1x2x40x32xf16>, memref<1x2x40xf32>)
+  return
+}
