@@ -192,9 +192,9 @@ FAULTS = [
      [("gpu.shuffle#0", ("sub", "%c1_i32", "%wrong")),
       ("nvvm.ldmatrix#0", ("add", "%wrong = arith.constant 16 : i32"))], NUMBERS),
     # Shared memory by its address.
-    ("rows are overwritten while other warps read them", G8, [("gpu.barrier#2", DROP)],
+    ("rows are overwritten while other warps read them", G8, [("gpu.barrier#5", DROP)],
      r"race: .* written by thread .* at nvgpu\.device_async_copy .* at (nvvm\.ldmatrix|memref\.load|llvm\.load)"),
-    ("other warps read d_s before all of it is there", G8, [("gpu.barrier#3", DROP)],
+    ("other warps read d_s before all of it is there", G8, [("gpu.barrier#6", DROP)],
      r"race: .* written by thread .* at llvm\.store .*, and read by thread .* at nvvm\.ldmatrix"),
     # Consumers that split the sums of a program.
     ("weights: the second consumer does not wait for them", S9,
@@ -233,7 +233,7 @@ FAULTS = [
     # place, and values, too, are released behind the branch: the faults are those of both rings.
     ("one thread of a group releases tiles for its four warps", L9, ONE_RELEASES_K + ONE_RELEASES_V, MADE_AGAIN),
     ("k: released before scores are made again, and v by one thread of a group", L9,
-     [("hopper.barrier_arrive#4", ("before", "scf.if#4"))] + ONE_RELEASES_V, MADE_AGAIN),
+     [("hopper.barrier_arrive#4", ("before", "scf.if#5"))] + ONE_RELEASES_V, MADE_AGAIN),
     ("k: one warp of each group does not release it", L9,
      [("hopper.barrier_arrive#4", ("sub", r" if %\w+", " if %some")),
       ("hopper.set_registers#1", ("add", "%in_group = arith.remui %thread_id_x, %c128 : index\n"
