@@ -146,6 +146,11 @@ private:
   Value add(Value x, int64_t y) { return y == 0 ? x : add(x, index(y)); }
   Value mul(Value x, int64_t y) { return arith::MulIOp::create(b, loc, x, index(y)); }
   Value shuffle(Value v, ArrayRef<int64_t> mask) {
+    auto type = cast<VectorType>(v.getType());
+    // As canonicalization has it.
+    if (type.getNumElements() == 1)
+      return vector::BroadcastOp::create(b, loc, type.clone({static_cast<int64_t>(mask.size())}),
+                                         v);
     return vector::ShuffleOp::create(b, loc, v, v, mask);
   }
   Value slice(Value v, int64_t offset, int64_t size);
@@ -181,7 +186,7 @@ private:
   DenseSet<Operation *> unordered; ///< loads of which a thread may have any columns of a row
   Value lane, laneRow, laneColumn, warpRow; ///< lane; lane/4; 2*(lane%4); first row of this warp
   Value columnWarp; ///< number of this warp among those with its rows; null where it is alone
-  Value warpgroup; ///< number, uniform over a warp; where several share the program
+  Value warpgroup;  ///< number, uniform over a warp; where several share the program
 };
 
 } // namespace mlir::flashattn

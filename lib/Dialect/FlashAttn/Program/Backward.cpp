@@ -69,9 +69,7 @@ private:
   /// same each time.
   bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
   /// Whether sums of dP begin with the negated deltas, which spares a subtraction for each element.
-  /// On an H100, where a step has as many queries as its program keys, gradients with D = 64 are 1
-  /// to 4 % faster; with half as many queries, whose steps shared memory binds, they would be 1 to
-  /// 3 % slower, as products then wait for deltas. So they would be, by 1 %, through mma.sync.
+  /// Where a step has fewer queries than its program keys products would wait for them.
   bool beginsWithDeltas() const {
     return schedule.getRoles() && schedule.addsQueries() &&
            schedule.getTileN() == schedule.getTileM();
@@ -82,14 +80,12 @@ private:
       return QuerySums::Adding::None;
     if (takesTurns())
       return QuerySums::Adding::InTurns;
-    // Spare warps have time to ask who is first. Where a bias' gradient has a third number of each
-    // query there is no memory left for it.
+    // Spare warps have time to ask who is first, but not memory where a bias has a gradient.
     RolesAttr roles = schedule.getRoles();
     return roles && roles.getAddStages() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
                                                                : QuerySums::Adding::ToZeros;
   }
-  /// Copies add four elements of a thread; without them each is added alone, beside those of the
-  /// other lanes.
+  /// Copies add four elements of a thread; without them each is added alone.
   int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
   Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
   /// The sum, f32, times `factor` where that is not 1, in the operands' type.
@@ -138,8 +134,7 @@ Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value f
   return arith::SelectOp::create(b, loc, exists, rows, splat(type, 0));
 }
 
-/// What programs over key tiles share; not where sums must be the same each time, for theirs are
-/// added up in any order.
+/// What programs over key tiles share, if their sums may be added up in any order.
 std::optional<KeyParts> BackwardBuilder::findParts() {
   bool canAdd = schedule.getRoles() && (schedule.addsQueries() || schedule.joinsKeys());
   if (!canAdd || op.getKeep() || op.getDeterministic())
@@ -243,8 +238,7 @@ void BackwardBuilder::addQueries(const QuerySums &sums, Value inner, Value k, Ar
                                  Value keyTile) const {
   int64_t lag = schedule.getRoles() ? 1 : 0, behind = lag;
   StageOp::create(b, loc, lag, behind);
-  // Who waits for the tile waits for loads in front of that too: so for deltas it would be in vain
-  // that they come beside the product.
+  // Who waits for the tile waits for loads in front of it too, deltas among them.
   if (lag && beginsWithDeltas())
     StageOp::create(b, loc, lag, ++behind);
   VectorType type = f32Vector({schedule.getTileN(), cast<VectorType>(k.getType()).getDimSize(1)});
@@ -472,8 +466,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
     Value weights = gradients.buildWeights(
         products, at, exponents, hasBases,
         [&] { return sums.loadRows(QuerySums::Base, operands, point); }, derivative);
-    // Several blocks have registers for weights of 16 bits alone.
-    if (schedule.joinsKeys())
+    if (schedule.joinsKeys()) // several blocks have registers for no more
       weights = gradients.toDotType(weights);
     Value inner = gradients.buildOperand(weights, dP, deltas, derivative);
     StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0, /*behind=*/behindBoth ? 1 : 0);
@@ -550,7 +543,6 @@ void BackwardBuilder::useSchedule(ScheduleAttr of) {
 
 void BackwardBuilder::build() {
   ScheduleAttr own = schedule;
-  // Programs over keys that are apart share their lists, of tiles as wide for both.
   bool isApart = schedule.getApart().value_or(false);
   ScheduleAttr wide = isApart && op.getKeep() ? own : own.forWideSteps();
   queryLists = makeLists(TileAxis::Queries, isApart ? own : wide);
