@@ -24,7 +24,15 @@ any_autocast: Any = None
 count_modes: Any = None
 #: Whether `torch.jit.trace` records; the module of forward-mode gradients, which has its level.
 is_tracing: Any = None
-forward_ad: Any = None
+
+
+class _NoForwardMode:
+    """In place of torch's module where there is none: no dual is alive."""
+
+    _current_level = -1
+
+
+forward_ad: Any = _NoForwardMode
 #: Whether a call is in `vmap`, `grad` or another transform of torch's.
 in_transform: Any = None
 #: `attend` and `record` of `flashattn.torch._ops`, once that is imported.
@@ -51,7 +59,7 @@ def learn() -> None:
     any_autocast = getattr(torch._C, "_is_any_autocast_enabled", _never)
     count_modes = getattr(torch._C, "_len_torch_dispatch_stack", _never)
     is_tracing = getattr(torch._C, "_is_tracing", _never)
-    forward_ad = torch.autograd.forward_ad
+    forward_ad = getattr(getattr(torch, "autograd", None), "forward_ad", _NoForwardMode)
     in_transform = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", _never)
     # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
     if hasattr(torch._C, "_dlpack_exchange_api"):
@@ -110,7 +118,7 @@ def refuse_forward_mode(*_: Any) -> Any:
 
 def refuse_tangents(**tensors: Any) -> None:
     """Raises UnsupportedError where forward mode would lose what it asks for."""
-    if forward_ad is None or forward_ad._current_level < 0:
+    if forward_ad._current_level < 0:
         return
     for tensor in tensors.values():
         if _tensors.is_torch(tensor) and forward_ad.unpack_dual(tensor).tangent is not None:
@@ -119,14 +127,14 @@ def refuse_tangents(**tensors: Any) -> None:
 
 def with_rows(tensor: Any) -> Any:
     """A tensor with the unit last stride that kernels read by: a copy where it has another."""
-    if tensor.ndim == 0 or tensor.shape[-1] == 1 or tensor.stride(-1) == 1:
+    if not tensor.shape or tensor.shape[-1] == 1 or tensor.stride(-1) == 1:
         return tensor
     return tensor.contiguous()
 
 
 def _with_pairs(tensor: Any) -> Any:
     """The same of one that broadcasts to the scores: what is expanded is not repeated."""
-    is_expanded = tensor.ndim and tensor.stride(-1) == 0 and not tensor.requires_grad
+    is_expanded = tensor.shape and tensor.stride(-1) == 0 and not tensor.requires_grad
     return tensor if is_expanded else with_rows(tensor)
 
 
