@@ -127,14 +127,14 @@ def refuse_tangents(**tensors: Any) -> None:
 
 def with_rows(tensor: Any) -> Any:
     """A tensor with the unit last stride that kernels read by: a copy where it has another."""
-    if not tensor.shape or tensor.shape[-1] == 1 or tensor.stride(-1) == 1:
+    if not tensor.shape or tensor.shape[-1] == 1 or tensor.stride()[-1] == 1:
         return tensor
     return tensor.contiguous()
 
 
 def _with_pairs(tensor: Any) -> Any:
     """The same of one that broadcasts to the scores: what is expanded is not repeated."""
-    is_expanded = tensor.shape and tensor.stride(-1) == 0 and not tensor.requires_grad
+    is_expanded = tensor.shape and tensor.stride()[-1] == 0 and not tensor.requires_grad
     return tensor if is_expanded else with_rows(tensor)
 
 
