@@ -41,7 +41,7 @@ private:
 };
 
 /// Files that come to be together. A regular file is written beside its place, and moved there when
-/// all are whole: until then, and after an error, what was there before stays. Of a symbolic link
+/// all are whole: until then, and after an error, what was there before stays. For a symbolic link
 /// it is the target that is replaced. What is no regular file, a device or a FIFO, is written to.
 /// Errors of all functions name the path and say why.
 class OutputFiles {

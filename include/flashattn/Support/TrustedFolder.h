@@ -39,7 +39,7 @@ public:
   /// Opens a folder; nothing where there is none. With Make it is made, and those that it lies in,
   /// for the user alone. Errors: somebody else who owns it or may write to it, or owns or, without
   /// a sticky bit, may write to one that it lies in; something that is no folder; what the system
-  /// says. `code` is for who only reads files there: its owner is trusted too, and a sticky bit is
+  /// says. `code` is for callers that only read files there: its owner is trusted too, and a sticky bit is
   /// enough for the folder itself.
   static llvm::Expected<std::optional<TrustedFolder>>
   open(llvm::StringRef path, IfMissing ifMissing, std::optional<LoadedCode> code = std::nullopt);
@@ -63,7 +63,7 @@ public:
   llvm::Error write(llvm::StringRef name, llvm::ArrayRef<llvm::StringRef> pieces) const;
   void remove(llvm::StringRef name) const;
 
-  /// Of the names of unfinished files, which stay where a process is killed.
+  /// Prefix of the names of unfinished files, which stay where a process is killed.
   static constexpr llvm::StringLiteral kUnfinished = ".unfinished";
 
 private:
