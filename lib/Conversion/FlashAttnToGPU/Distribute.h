@@ -149,8 +149,8 @@ private:
     auto type = cast<VectorType>(v.getType());
     // As canonicalization has it.
     if (type.getNumElements() == 1)
-      return vector::BroadcastOp::create(b, loc, type.clone({static_cast<int64_t>(mask.size())}),
-                                         v);
+      return vector::BroadcastOp::create(
+          b, loc, VectorType::get(static_cast<int64_t>(mask.size()), type.getElementType()), v);
     return vector::ShuffleOp::create(b, loc, v, v, mask);
   }
   Value slice(Value v, int64_t offset, int64_t size);
