@@ -1,9 +1,9 @@
-"""python -m flashattn: what is found on this machine, and what to do about what is not."""
+"""python -m flashattn: the commands of the package."""
 
 from __future__ import annotations
 
-import argparse
 import ctypes
+import importlib
 import os
 import shutil
 import subprocess
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from . import __version__, _environment, _library, _signals, _timing, _tuned
+from . import __version__, _environment, _flags, _library, _signals, _timing, _tuned
 from .errors import FlashAttnError
 
 Finding = Tuple[str, str, str]  # "ok", "note" or "missing"; of what; in words
@@ -131,7 +131,7 @@ def _cache_findings() -> List[Finding]:
     if count:
         found = [("ok", "tuned", f"{count} schedules in {path}")]
     else:
-        found = [("note", "tuned", f"no schedules in {path}; python -m flashattn.tune finds some")]
+        found = [("note", "tuned", f"no schedules in {path}; python -m flashattn tune finds some")]
     jit = Path(os.environ.get("CUDA_CACHE_PATH") or Path.home() / ".nv" / "ComputeCache")
     if os.environ.get("CUDA_CACHE_DISABLE") == "1":
         found.append(
@@ -162,12 +162,26 @@ def doctor() -> int:
     return 1 if any(level == "missing" for level, _, _ in findings) else 0
 
 
+#: Commands of a module of their own, which reads their flags.
+MODULES = {
+    "bench": "time attention beside other implementations",
+    "tune": "find the fastest schedule of a shape and keep it",
+}
+
+
 def main(arguments: Optional[List[str]] = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m flashattn", description=__doc__)
-    parser.add_argument("command", choices=("doctor",), help="doctor: report on this machine")
-    parser.add_argument(
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments and arguments[0] in MODULES:
+        return importlib.import_module(f".{arguments[0]}", __package__).main(arguments[1:])
+    parser = _flags.Parser(prog="python -m flashattn", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"flashattn {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="command", required=True)
+    text = "say what is found on this machine, and what to do about what is not"
+    commands.add_parser("doctor", help=text, description=text).add_argument(
         "--timing", action="store_true", help="instead, show where the time of a first call goes"
     )
+    for name, text in MODULES.items():
+        commands.add_parser(name, help=text)
     if not parser.parse_args(arguments).timing:
         return doctor()
     try:

@@ -1,4 +1,4 @@
-"""What `python -m flashattn.bench --backward` times: the gradients of q, k and v, and of a bias."""
+"""What `python -m flashattn bench --backward` times: the gradients of q, k and v, and of a bias."""
 
 from __future__ import annotations
 

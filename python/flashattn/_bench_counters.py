@@ -1,4 +1,4 @@
-"""What `python -m flashattn.bench --counters` counts: how busy a call keeps the units of a GPU, read by
+"""What `python -m flashattn bench --counters` counts: how busy a call keeps the units of a GPU, read by
 Nsight Compute (ncu) in a process of its own, which this module is as a program."""
 
 from __future__ import annotations

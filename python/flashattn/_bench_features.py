@@ -1,4 +1,4 @@
-"""What the features of `python -m flashattn.bench --features` are: functions of a score, on one shape."""
+"""What the features of `python -m flashattn bench --features` are: functions of a score, on one shape."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `python -m flashattn.bench --sustained` measures: the speed of calls that go on for seconds, and the
+"""What `python -m flashattn bench --sustained` measures: the speed of calls that go on for seconds, and the
 clock, the power and the energy that NVML, the driver's management library, says they take."""
 
 from __future__ import annotations

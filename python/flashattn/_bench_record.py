@@ -1,4 +1,4 @@
-"""The record of a run of `python -m flashattn.bench`: its file, its tables and its chart."""
+"""The record of a run of `python -m flashattn bench`: its file, its tables and its chart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m flashattn.bench --stacks`: layers of language models of transformers, forward, backward and the
+"""`python -m flashattn bench --stacks`: layers of language models of transformers, forward, backward and the
 optimiser's step, with attention from here and from others."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""python -m flashattn.bench: times attention beside its peers in one run.
+"""python -m flashattn bench: times attention beside its peers in one run.
 
 Each round times every implementation once, in a new random order, because a card's clock moves with
 its load; a figure is the median over the rounds. TFLOP/s count the pairs that the mask leaves
@@ -34,6 +34,7 @@ from . import (
     _bench_stack,
     _cache,
     _files,
+    _flags,
     _library,
     _reference,
     _signals,
@@ -50,6 +51,7 @@ from ._backends import (
 )
 from ._bench_features import mask_of
 from ._bench_record import commit, draw, format_table, read_record, write_json
+from .errors import FlashAttnError
 
 BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
@@ -271,6 +273,21 @@ def keep_only(shapes: List[Dict[str, Any]], names: Optional[str]) -> List[Dict[s
     return [shape for shape, both in zip(shapes, known) if both.intersection(wanted)]
 
 
+def listed_shapes(chosen: argparse.Namespace, on_cpu: bool) -> List[Dict[str, Any]]:
+    """Those that --sweep, --features, --backward and --only name, smaller ones for the CPU."""
+    longest = 32768 if not on_cpu else 2048 if chosen.sweep else 1024
+    shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()
+    if chosen.features:
+        shapes = _bench_features.with_features(shapes)
+    if chosen.backward:
+        shapes = _bench_backward.with_gradients(shapes)
+    shapes = keep_only(shapes, chosen.only)
+    if on_cpu:
+        say("the CPU gets smaller shapes, as their names say")
+        shapes = [for_cpu(shape, longest) for shape in shapes]
+    return shapes
+
+
 def show_record(path: str, only: Optional[str], chart: Optional[str]) -> int:
     """Prints and draws the record in `path` and times nothing."""
     try:
@@ -300,7 +317,7 @@ def choose_backend(device: str):
         reason = "torch is not installed" if torch is None else "torch finds no CUDA device"
         if device == "cuda":
             raise SystemExit(f"error: expected a CUDA device but got none: {reason}")
-        say(f"no GPU to measure ({reason}): timing the CPU target against NumPy, on smaller shapes")
+        say(f"no GPU to measure ({reason}): timing the CPU target against NumPy")
     return CPUBackend()
 
 
@@ -316,8 +333,8 @@ def check_peers(names: Optional[List[str]], backend) -> None:
 
 
 def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m flashattn.bench",
+    parser = _flags.Parser(
+        prog="python -m flashattn bench",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -347,9 +364,9 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--keep-going", action="store_true", help="go on where a shape of ours fails"
     )
-    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--rounds", type=_flags.count, default=9)
     parser.add_argument(
-        "--ms", type=float, default=30, help="milliseconds of each implementation in a round"
+        "--ms", type=_flags.above_zero, default=30, help="milliseconds of each implementation in a round"
     )
     parser.add_argument(
         "--counters",
@@ -359,7 +376,7 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     )
     parser.add_argument(
         "--sustained",
-        type=float,
+        type=_flags.above_zero,
         nargs="?",
         const=1.0,
         metavar="SECONDS",
@@ -376,37 +393,36 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
     parser.add_argument(
         "--compiled", action="store_true", help="with --stacks, layers through torch.compile"
     )
-    parser.add_argument("--tokens", type=int, help="with --stacks, tokens of each of two sequences")
+    parser.add_argument("--tokens", type=_flags.count, help="with --stacks, tokens of each of two sequences")
     parser.add_argument("--json", help="write the record to this file")
     parser.add_argument("--chart", help="draw the record to this PNG file; needs matplotlib")
     parser.add_argument(
         "--from-json",
         help="time nothing: print the record in this file, or what --only names, and draw --chart",
     )
+    _flags.add_shape(parser)
     chosen = parser.parse_args(arguments)
-    if chosen.rounds < 1 or chosen.ms <= 0:
-        parser.error(
-            f"expected at least 1 round and more than 0 ms but got {chosen.rounds} and {chosen.ms}"
-        )
-    if chosen.sustained is not None and not 0 < chosen.sustained < float("inf"):
-        parser.error(f"expected more than 0 s for --sustained but got {chosen.sustained}")
+    own = _flags.given(chosen)
     times = ("peers", "sweep", "features", "backward", "check", "counters", "sustained", "json")
-    beside = [name for name in times if getattr(chosen, name)]
+    beside = [_flags.flag_of(name) for name in times if getattr(chosen, name)] + own
     if chosen.from_json and beside:
-        parser.error(f"expected --only and --chart beside --from-json but got --{beside[0]}")
-    if chosen.features and chosen.sweep:
-        parser.error("expected --sweep or --features but got both")
+        parser.error(f"expected --only and --chart beside --from-json but got {beside[0]}")
     if chosen.stacks is None and (chosen.compiled or chosen.tokens is not None):
         parser.error("expected --stacks beside --compiled and --tokens but got none")
-    if chosen.tokens is not None and chosen.tokens < 1:
-        parser.error(f"expected at least 1 token but got {chosen.tokens}")
     others = ("only", *times[1:], "keep_going", "ms", "chart", "from_json")
     others = [name for name in others if getattr(chosen, name) != parser.get_default(name)]
+    others = [*map(_flags.flag_of, others), *own]
     if chosen.stacks is not None and others:
         parser.error(
             "expected --peers, --device, --rounds, --compiled and --tokens beside --stacks but got "
-            f"--{others[0].replace('_', '-')}"
+            f"{others[0]}"
         )
+    if chosen.features and chosen.sweep:
+        parser.error("expected --sweep or --features but got both")
+    lists = [f"--{name}" for name in ("only", "sweep", "features") if getattr(chosen, name)]
+    if own and lists:
+        parser.error(f"expected {lists[0]} or {own[0]} but got both")
+    chosen.own_shape = _flags.read_shape(parser, chosen) if own else None
     if chosen.chart:
         try:
             import matplotlib  # noqa: F401
@@ -446,8 +462,12 @@ def say_shape(place: str, rows: List[Dict[str, Any]]) -> None:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    with _signals.ending_in_order():
-        return run(parse_arguments(arguments))
+    chosen = parse_arguments(arguments)
+    try:
+        with _signals.ending_in_order():
+            return run(chosen)
+    except FlashAttnError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 def run(chosen: argparse.Namespace) -> int:
@@ -461,15 +481,7 @@ def run(chosen: argparse.Namespace) -> int:
         )  # fmt: skip
         return 0
     check_peers(chosen.peers, backend)
-    longest = 32768 if backend.name == "cuda" else 2048 if chosen.sweep else 1024
-    shapes = sweep_shapes(longest) if chosen.sweep else load_shapes()
-    if chosen.features:
-        shapes = _bench_features.with_features(shapes)
-    if chosen.backward:
-        shapes = _bench_backward.with_gradients(shapes)
-    shapes = keep_only(shapes, chosen.only)
-    if backend.name == "cpu":
-        shapes = [for_cpu(shape, longest) for shape in shapes]
+    shapes = [chosen.own_shape] if chosen.own_shape else listed_shapes(chosen, backend.name == "cpu")
 
     machine = {**backend.describe(), "python": platform.python_version()}
     say(", ".join(f"{key} {value}" for key, value in machine.items()))

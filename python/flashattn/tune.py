@@ -1,4 +1,4 @@
-"""python -m flashattn.tune: finds the fastest schedule of a shape on this machine and keeps it.
+"""python -m flashattn tune: finds the fastest schedule of a shape on this machine and keeps it.
 
 Every schedule of a small product of tile sizes, warps and stages, and of warpgroups with roles where
 the chip has them, is compiled; the compiler says why
@@ -19,7 +19,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _bench_backward, _kernel, _library, _signals, _tuned, attention_backward, bench
+from . import _bench_backward, _flags, _kernel, _library, _signals, _tuned, attention_backward, bench
 from .errors import CompileError, DeviceError, FlashAttnError, UnsupportedError
 
 #: What another schedule must gain on the compiler's own choice to be kept.
@@ -177,64 +177,20 @@ def format_table(
     return "\n".join(lines)
 
 
-def count(text: str) -> int:
-    """A flag's number of at least 1."""
-    try:
-        found = int(text)
-    except ValueError:
-        found = 0
-    if found < 1:
-        raise argparse.ArgumentTypeError(f"expected a number of at least 1 but got {text!r}")
-    return found
-
-
-def milliseconds(text: str) -> float:
-    try:
-        found = float(text)
-    except ValueError:
-        found = 0
-    if not 0 < found < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0 but got {text!r}")
-    return found
-
-
-def numbers(text: str) -> List[int]:
-    try:
-        return [int(part) for part in text.split(",")]
-    except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"expected numbers with commas between them but got {text!r}"
-        ) from None
-
-
-#: What a shape is made of where --shape names none. The flags' defaults are None, to tell what is given.
-SHAPE_DEFAULTS: Dict[str, Any] = {
-    "head_dim": 128, "dtype": "f16", "mask": "none", "batch": 1, "heads": 16, "kv_heads": None,
-    "length": 4096, "window": None,
-}  # fmt: skip
-WINDOW = 1024
 #: What a run takes, which --chip does without.
 RUN_DEFAULTS: Dict[str, Any] = {"device": "auto", "rounds": 5, "ms": 20.0, "dry_run": False}
 
 
 def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace:
     names = [shape["name"] for shape in bench.load_shapes()]
-    parser = argparse.ArgumentParser(
-        prog="python -m flashattn.tune",
+    parser = _flags.Parser(
+        prog="python -m flashattn tune",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
         "--shape", choices=names, help="one of the benchmark's shapes; else the flags below"
     )
-    parser.add_argument("--head-dim", type=count, help="128 by default")
-    parser.add_argument("--dtype", choices=("f16", "bf16", "f32"), help="f16 by default")
-    parser.add_argument("--mask", choices=("none", "causal", "window"), help="none by default")
-    parser.add_argument("--window", type=count, help=f"keys of --mask=window, {WINDOW} by default")
-    parser.add_argument("--batch", type=count, help="1 by default")
-    parser.add_argument("--heads", type=count, help="16 by default")
-    parser.add_argument("--kv-heads", type=count, help="as many as --heads by default")
-    parser.add_argument("--length", type=count, help="4096 by default")
     parser.add_argument(
         "--backward", action="store_true", help="tune the gradients of q, k and v instead"
     )
@@ -248,44 +204,35 @@ def parse_arguments(arguments: Optional[List[str]] = None) -> argparse.Namespace
         "--chip", help="only say what would be refused for this chip; nothing is run"
     )
     for name in _library.TRIAL_LISTS:
-        parser.add_argument(f"--{name.replace('_', '-')}", help="values to try", type=numbers, metavar="N,…")
-    parser.add_argument("--rounds", type=count, help="5 by default")
+        parser.add_argument(f"--{name.replace('_', '-')}", help="values to try", type=_flags.numbers, metavar="N,…")
+    parser.add_argument("--rounds", type=_flags.count, help="5 by default")
     parser.add_argument(
-        "--ms", type=milliseconds, help="milliseconds of each schedule in a round, 20 by default"
+        "--ms", type=_flags.above_zero, help="milliseconds of each schedule in a round, 20 by default"
     )
     parser.add_argument(
         "--dry-run", action="store_true", default=None, help="print the table, keep nothing"
     )
+    _flags.add_shape(parser)
     chosen = parser.parse_args(arguments)
     if chosen.deterministic and not chosen.backward:
         parser.error("expected --backward for --deterministic but got it alone")
-    for leader, others in (("shape", SHAPE_DEFAULTS), ("chip", RUN_DEFAULTS)):
-        beside = [name for name in others if getattr(chosen, name) is not None]
-        if getattr(chosen, leader) is not None and beside:
-            flag = beside[0].replace("_", "-")
-            parser.error(f"expected --{leader} or --{flag} but got both")
-        for name in set(others).difference(beside):
-            setattr(chosen, name, others[name])
-    if chosen.window is not None and chosen.mask != "window":
-        parser.error(f"expected --mask=window for --window but got --mask={chosen.mask}")
-    chosen.window = chosen.window or WINDOW
+    beside = _flags.given(chosen)
+    if chosen.shape is not None and beside:
+        parser.error(f"expected --shape or {beside[0]} but got both")
+    chosen.own_shape = None if chosen.shape else _flags.read_shape(parser, chosen)
+    for name, default in RUN_DEFAULTS.items():
+        if getattr(chosen, name) is None:
+            setattr(chosen, name, default)
+        elif chosen.chip is not None:
+            parser.error(f"expected --chip or {_flags.flag_of(name)} but got both")
     return chosen
 
 
 def shape_of(chosen: argparse.Namespace, on_cpu: bool) -> Dict[str, Any]:
-    if chosen.shape:
-        shape = next(shape for shape in bench.load_shapes() if shape["name"] == chosen.shape)
-        return bench.for_cpu(shape) if on_cpu else shape
-    heads = chosen.kv_heads or chosen.heads
-    if heads < 1 or chosen.heads % heads:
-        raise SystemExit(
-            f"error: expected --heads to be a multiple of --kv-heads but got {chosen.heads} and {heads}"
-        )
-    return {
-        "name": "given", "B": chosen.batch, "Hq": chosen.heads, "Hkv": heads, "Nq": chosen.length,
-        "Nk": chosen.length, "D": chosen.head_dim, "dtype": chosen.dtype, "mask": chosen.mask,
-        "window": chosen.window,
-    }  # fmt: skip
+    if chosen.own_shape:
+        return chosen.own_shape
+    shape = next(shape for shape in bench.load_shapes() if shape["name"] == chosen.shape)
+    return bench.for_cpu(shape) if on_cpu else shape
 
 
 def main(arguments: Optional[List[str]] = None) -> int:

@@ -1,4 +1,4 @@
-# What the commands share: files to write, environment variables, signals and the tuner's flags.
+# What the commands share: their names and flags, files to write, environment variables and signals.
 # REQUIRES: python-package
 # RUN: %flashattn_python %s
 
@@ -17,7 +17,8 @@ import warnings
 from pathlib import Path
 from unittest import mock
 
-from flashattn import _bench_record, _bench_stack, _environment, _files, tune
+import flashattn
+from flashattn import __main__, _bench_record, _bench_stack, _environment, _files, bench, tune
 
 
 class OutputTest(unittest.TestCase):
@@ -103,7 +104,7 @@ class SignalTest(unittest.TestCase):
         for number in (signal.SIGTERM, signal.SIGHUP):
             with tempfile.TemporaryDirectory() as folder:
                 process = subprocess.Popen(
-                    [sys.executable, "-m", "flashattn.bench", "--device=cpu", "--rounds=1000"],
+                    [sys.executable, "-m", "flashattn", "bench", "--device=cpu", "--rounds=1000"],
                     env={**os.environ, "TMPDIR": folder}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 )  # fmt: skip
                 end = time.monotonic() + 120
@@ -125,40 +126,116 @@ class ProgressTest(unittest.TestCase):
         self.assertEqual(said, [f"llama3-8b: {step}" for step in steps])
 
 
-class TunerFlagsTest(unittest.TestCase):
-    def refuse(self, *arguments):
-        """What the tuner says of flags that it does not take."""
+class CommandsTest(unittest.TestCase):
+    def said(self, *arguments, status=0):
+        """What `python -m flashattn` prints, on either stream."""
+        said = io.StringIO()
+        with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            with self.assertRaises(SystemExit) as ended:
+                __main__.main(list(arguments))
+        self.assertEqual(ended.exception.code, status)
+        return said.getvalue()
+
+    def test_the_version(self):
+        self.assertEqual(self.said("--version"), f"flashattn {flashattn.__version__}\n")
+
+    def test_commands_have_modules(self):
+        text = self.said("--help")
+        for name in ("doctor", "bench", "tune"):
+            self.assertRegex(text, rf"\n +{name} ")
+        for name, flag in (("bench", "--sustained"), ("tune", "--dry-run"), ("doctor", "--timing")):
+            text = self.said(name, "--help")
+            self.assertTrue(text.startswith(f"usage: python -m flashattn {name} "), text)
+            self.assertIn(flag, text)
+
+    def test_mistakes_are_one_line(self):
+        for arguments, expected in (
+            ((), "the following arguments are required: command"),
+            (("measure",), "argument command: invalid choice: 'measure' .*doctor.*bench.*tune.*"),
+            (("--timing", "bench"), "unrecognized arguments: --timing"),
+            (("bench", "tune"), "unrecognized arguments: tune"),
+            (("tune", "--heads=no"), "argument --heads: expected a number of at least 1 but got 'no'"),
+        ):
+            self.assertRegex(self.said(*arguments, status=2), rf"\Aerror: {expected}\n\Z")
+
+
+class ShapeFlagsTest(unittest.TestCase):
+    def refuse(self, command, *arguments):
+        """What a command says, in one line, of flags that it does not take."""
         said = io.StringIO()
         with contextlib.redirect_stderr(said), self.assertRaises(SystemExit) as ended:
-            tune.main(list(arguments))
+            command.main(list(arguments))
         code = ended.exception.code
-        return code if isinstance(code, str) else said.getvalue().splitlines()[-1].split(": ", 1)[1]
+        (line,) = (code if isinstance(code, str) else said.getvalue()).splitlines()
+        return line
+
+    def test_what_a_shape_is(self):
+        def shape_of(*arguments):
+            return bench.parse_arguments(list(arguments)).own_shape
+
+        self.assertIsNone(shape_of())
+        plain = {"B": 1, "Hq": 16, "Hkv": 16, "Nq": 4096, "Nk": 4096, "D": 64, "dtype": "f16", "mask": "none"}
+        self.assertEqual(shape_of("--head-dim=64"), {"name": "d64-f16-none@1x16x4096", **plain})
+        self.assertEqual(
+            shape_of("--mask=sink", "--sinks=0", "--queries=1", "--length=9", "--heads=6", "--kv-heads=2", "--dtype=bf16"),
+            {"name": "d128-bf16-sink@1x6/2x1x9", "B": 1, "Hq": 6, "Hkv": 2, "Nq": 1, "Nk": 9, "D": 128,
+             "dtype": "bf16", "mask": "sink", "window": 1024, "sinks": 0},
+        )  # fmt: skip
+        own = shape_of("--mask=window", "--window=7", "--queries=5", "--length=3", "--batch=2")
+        self.assertEqual((own["window"], own["Nq"], own["Nk"], own["B"]), (7, 5, 3, 2))
+        self.assertNotIn("sinks", own)
+        # The tuner's flags are the same.
+        self.assertEqual(tune.parse_arguments(["--head-dim=64"]).own_shape, shape_of("--head-dim=64"))
 
     def test_a_shape_has_its_own_sizes(self):
         for flag in ("--head-dim=64", "--length=128", "--mask=causal", "--kv-heads=2"):
             name = flag.split("=")[0]
+            for command, leader in (
+                (tune, "--shape=causal-1k"), (bench, "--only=causal-1k"), (bench, "--sweep"), (bench, "--features"),
+            ):  # fmt: skip
+                self.assertEqual(
+                    self.refuse(command, leader, flag), f"error: expected {leader.split('=')[0]} or {name} but got both"
+                )
             self.assertEqual(
-                self.refuse("--shape=causal-1k", flag), f"error: expected --shape or {name} but got both"
+                self.refuse(bench, "--from-json=record.json", flag),
+                f"error: expected --only and --chart beside --from-json but got {name}",
             )
-        self.assertEqual(self.refuse("--window=9"), "error: expected --mask=window for --window but got --mask=none")
+
+    def test_flags_that_say_nothing(self):
+        for command in (bench, tune):
+            for arguments, expected in (
+                (["--window=9"], "--mask=window or --mask=sink for --window but got --mask=none"),
+                (["--sinks=9", "--mask=window"], "--mask=sink for --sinks but got --mask=window"),
+                (["--heads=4", "--kv-heads=3"], "--heads to be a multiple of --kv-heads but got 4 and 3"),
+            ):
+                self.assertEqual(self.refuse(command, *arguments), f"error: expected {expected}")
 
     def test_a_chip_alone_runs_nothing(self):
         for flag in ("--device=cpu", "--rounds=3", "--ms=4", "--dry-run"):
             name = flag.split("=")[0]
-            self.assertEqual(self.refuse("--chip=sm_90a", flag), f"error: expected --chip or {name} but got both")
+            self.assertEqual(self.refuse(tune, "--chip=sm_90a", flag), f"error: expected --chip or {name} but got both")
 
     def test_numbers(self):
-        for flag, value in (("--head-dim", "-3"), ("--length", "0"), ("--batch", "many"), ("--rounds", "0")):
+        for command in (bench, tune):
+            for flag, value in (("--head-dim", "-3"), ("--length", "0"), ("--batch", "many"), ("--rounds", "0")):
+                self.assertEqual(
+                    self.refuse(command, f"{flag}={value}"),
+                    f"error: argument {flag}: expected a number of at least 1 but got '{value}'",
+                )
+            for value in ("-1", "nan", "inf", "soon"):
+                self.assertEqual(
+                    self.refuse(command, f"--ms={value}"),
+                    f"error: argument --ms: expected a number above 0 but got '{value}'",
+                )
             self.assertEqual(
-                self.refuse(f"{flag}={value}"),
-                f"error: argument {flag}: expected a number of at least 1 but got '{value}'",
+                self.refuse(command, "--mask=sink", "--sinks=-1"),
+                "error: argument --sinks: expected a number of at least 0 but got '-1'",
             )
-        self.assertEqual(self.refuse("--ms=-1"), "error: argument --ms: expected a number above 0 but got '-1'")
         self.assertEqual(
-            self.refuse("--tile-m=8;9"),
+            self.refuse(tune, "--tile-m=8;9"),
             "error: argument --tile-m: expected numbers with commas between them but got '8;9'",
         )
-        self.assertIn("but got 300", self.refuse("--chip=sm_90a", "--head-dim=300"))
+        self.assertIn("but got 300", self.refuse(tune, "--chip=sm_90a", "--head-dim=300"))
 
 
 if __name__ == "__main__":

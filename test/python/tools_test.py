@@ -145,9 +145,13 @@ class BenchTest(unittest.TestCase):
                 self.skipTest("there is a GPU")
         except ImportError:
             pass
-        done = command("flashattn.bench", "--only=decode-gqa", "--rounds=1", "--ms=1")
+        sizes = ("--batch=2", "--heads=4", "--kv-heads=2", "--length=40", "--queries=7", "--head-dim=16")
+        mask = ("--mask=sink", "--window=9", "--sinks=2", "--dtype=f32")
+        done = command("flashattn", "bench", *sizes, *mask, "--rounds=1", "--ms=1", "--check", "--peers=numpy")
         self.assertEqual(done.returncode, 0, done.stderr)
         self.assertIn("no GPU to measure", done.stderr)
+        # A shape of one's own is timed as it is.
+        self.assertIn("| d16-f32-sink@2x4/2x7x40 | ", done.stdout)
         done = command("flashattn.bench", "--device=cuda")
         self.assertEqual(done.returncode, 1)
         self.assertIn("error: expected a CUDA device but got none: torch ", done.stderr)
@@ -159,7 +163,11 @@ class BenchTest(unittest.TestCase):
         done = command("flashattn.bench", "--sweep", "--features")
         self.assertIn("expected --sweep or --features but got both", done.stderr)
         done = command("flashattn.bench", "--rounds=0")
-        self.assertIn("expected at least 1 round and more than 0 ms but got 0 and 30", done.stderr)
+        self.assertEqual(
+            done.stderr, "error: argument --rounds: expected a number of at least 1 but got '0'\n"
+        )
+        done = command("flashattn", "bench", "--device=cpu", FLASHATTN_LIBRARY="/nowhere")
+        self.assertRegex(done.stderr, r"\Aerror: expected libFlashAttnC.so in /nowhere .*\n\Z")
 
     def test_refuses_what_is_no_record(self):
         done = command("flashattn.bench", "--from-json=record.json", "--check")

@@ -197,7 +197,7 @@ class Session:
         self.shell(f"command -v {program} > {self.work}/found")
         flags_of = program if os.path.basename(program) in ("flash-run", "flash-opt") else None
         if words[1:2] == ["-m"] and words[2].startswith("flashattn"):
-            flags_of = f"PYTHONPATH={self.root}/python {program} -m {words[2]}"
+            flags_of = f"PYTHONPATH={self.root}/python {program} -m {' '.join(words[2:4])}"
         known = self.shell(f"{flags_of} --help") if flags_of else ""
         for word in words[1:]:
             flag = re.match(r"--[\w-]+", word)
