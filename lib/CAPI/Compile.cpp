@@ -132,7 +132,7 @@ static int32_t chooseModel(Kernel &kernel) {
     return failWith(FLASHATTN_ERROR_INVALID_ARGUMENT,
                     "expected a GPU's chip, as 'sm_90a', for FLASHATTN_DEVICE_MODEL but got {0}",
                     kernel.chip.empty() ? "none" : "'cpu'");
-  auto machine = Machine::get(kernel.chip);
+  auto machine = Machine::getGPU(kernel.chip);
   if (!machine)
     return fail(FLASHATTN_ERROR_INVALID_ARGUMENT, machine.takeError());
   auto model = createModelDevice(kernel.chip, machine->getSharedMemoryPerBlock());

@@ -222,10 +222,9 @@ static std::optional<flashattn::Machine>
 addKernels(OpPassManager &pm, const flashattn::FlashAttnToNVVMOptions &options,
            const flashattn::StageVisitor &visit) {
   using namespace flashattn;
-  llvm::Expected<Machine> machine = Machine::get(options.chip);
-  if (!machine || machine->isCPU()) {
-    pm.addPass(std::make_unique<RefuseChipPass>(machine ? "expected a GPU as chip but got 'cpu'"
-                                                        : llvm::toString(machine.takeError())));
+  llvm::Expected<Machine> machine = Machine::getGPU(options.chip);
+  if (!machine) {
+    pm.addPass(std::make_unique<RefuseChipPass>(llvm::toString(machine.takeError())));
     return std::nullopt;
   }
   if (options.raise)

@@ -219,6 +219,12 @@ def attention(
     if unknown:
         _features.check_keywords("attention", unknown, attention.__kwdefaults__)
     if _torch.attend is not None and _torch.is_compiling():
+        if score_mod is not None and _torch.in_dynamo():
+            return _torch.outside(
+                attention, q, k, v, mask=mask, scale=scale, align=align, layout=layout, return_lse=return_lse,
+                out=out, schedule=schedule, dtype=dtype, stream=stream, softcap=softcap, score_mod=score_mod,
+                bias=bias, keep=keep, sink_logits=sink_logits, kv_len=kv_len, offset=offset, device=device,
+            )  # fmt: skip
         # What torch traces is the call of an operator, and nothing of how plans are found.
         operands = {
             "bias": bias, "keep": keep, "sink_logits": sink_logits, "kv_len": kv_len,
@@ -385,9 +391,7 @@ def _attend(
     _module.check_options(mask, align, layout)
     scale_bits = None if scale is None else _module.scale_bits(scale)
     tensors = {"q": q, "k": k, "v": v}
-    for name, tensor in (*tensors.items(), *operands.items()):
-        if _tensors.is_torch(tensor):
-            _tensors.check_layout(name, tensor)
+    _tensors.check_layouts({**tensors, **operands})
     _torch.refuse_tangents(**tensors, **operands)
     if _tensors.is_torch(q) and _torch.has_to_dispatch((q, k, v, *values)):
         return _torch.operators()(

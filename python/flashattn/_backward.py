@@ -242,6 +242,7 @@ def _run(
         wants_bias = "d_bias" in wanted and _tensors.is_torch(operands.get("bias"))
         if wants_bias and 0 in operands["bias"].stride():
             operands["bias"] = operands["bias"].contiguous()  # rule B5: each element has its own
+    _tensors.check_layouts({**given, **operands})
         given, operands = (
             {name: _torch.lay_out(name, x) for name, x in inputs.items()}
             for inputs in (given, operands)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import sys
-from typing import Any, NamedTuple, Optional, Tuple, Union
+from typing import Any, Mapping, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
@@ -106,14 +106,21 @@ def is_torch(tensor: Any) -> bool:
     return torch is not None and isinstance(tensor, torch.Tensor)
 
 
-def check_layout(name: str, tensor: Any) -> None:
+def check_layouts(tensors: Mapping[str, Any]) -> None:
     """Raises ArgumentError for a tensor of torch that is not an array with strides."""
-    torch = sys.modules["torch"]
-    if tensor.layout is not torch.strided:
-        raise ArgumentError(
-            f"expected {name!r} to be a tensor with strides but got layout {tensor.layout}; convert it, "
-            "as with .to_dense() or .to_padded_tensor(0)"
-        )
+    for name, tensor in tensors.items():
+        if not is_torch(tensor):
+            continue
+        if tensor.is_nested:
+            raise ArgumentError(
+                f"expected {name!r} to be a tensor with strides but got a nested one; .to_padded_tensor(0) makes "
+                "one of it, beside which kv_len= says the lengths"
+            )
+        if tensor.layout is not sys.modules["torch"].strided:
+            raise ArgumentError(
+                f"expected {name!r} to be a tensor with strides but got layout {tensor.layout}; convert it, "
+                "as with .to_dense()"
+            )
 
 
 def _torch_view(name: str, tensor: Any) -> View:

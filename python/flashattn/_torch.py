@@ -17,9 +17,10 @@ raw_stream: Any = None
 grad_enabled: Any = None
 #: The address of the table that shows tensors to C, 0 where there is none.
 exchange = 0
-#: Whether torch traces the caller.
+#: Whether torch traces the caller; whether it is Dynamo that reads its code.
 is_compiling: Any = None
 #: Whether some autocast is on; how many modes see each operator.
+in_dynamo: Any = None
 any_autocast: Any = None
 count_modes: Any = None
 #: Whether `torch.jit.trace` records; the module of forward-mode gradients, which has its level.
@@ -35,7 +36,7 @@ class _NoForwardMode:
 forward_ad: Any = _NoForwardMode
 #: Whether a call is in `vmap`, `grad` or another transform of torch's.
 in_transform: Any = None
-#: `attend` and `record` of `flashattn.torch._ops`, once that is imported.
+#: `attend` and `record` of `flashattn.torch._ops` and `outside` of `flashattn.torch._graph`, once these are imported.
 attend: Any = None
 record: Any = None
 
@@ -43,11 +44,12 @@ record: Any = None
 def learn() -> None:
     """Finds torch where the user has imported it."""
     global Tensor, empty_like, raw_stream, grad_enabled, exchange
-    global is_compiling, any_autocast, count_modes, in_transform, is_tracing, forward_ad
+    global is_compiling, in_dynamo, any_autocast, count_modes, in_transform, is_tracing, forward_ad
     if Tensor is not None:
         return
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "Tensor"):
+outside: Any = None
         return
     raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     if raw_stream is None:
@@ -55,7 +57,9 @@ def learn() -> None:
     grad_enabled = torch.is_grad_enabled
     empty_like = torch.empty_like
     # Those that an older torch lacks it has no operators for either.
-    is_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", _never)
+    compiler = getattr(torch, "compiler", None)
+    is_compiling = getattr(compiler, "is_compiling", _never)
+    in_dynamo = getattr(compiler, "is_dynamo_compiling", _never)
     any_autocast = getattr(torch._C, "_is_any_autocast_enabled", _never)
     count_modes = getattr(torch._C, "_len_torch_dispatch_stack", _never)
     is_tracing = getattr(torch._C, "_is_tracing", _never)

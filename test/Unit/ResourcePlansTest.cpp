@@ -17,8 +17,8 @@ using namespace mlir::flashattn;
 
 namespace {
 
-/// Keeps the most shared memory that any pass over the module leaves a launch. Those over a part of it
-/// run beside each other, and may change what a walk would see.
+/// Keeps the most shared memory that any pass over the module leaves a launch. Those over a part of
+/// it run beside each other, and may change what a walk would see.
 class WatchLaunches : public PassInstrumentation {
 public:
   WatchLaunches(ModuleOp module, int64_t &bytes) : module(module), bytes(bytes) {}
@@ -242,6 +242,16 @@ TEST(Machines, Table) {
     std::string message = llvm::toString(none.takeError());
     for (const ChipInfo &chip : getChips())
       EXPECT_NE(message.find("'" + chip.name.str() + "'"), std::string::npos);
+  }
+  // Where only a GPU will do, the CPU is not among what is expected.
+  EXPECT_TRUE(bool(Machine::getGPU("sm_90a")));
+  for (StringRef name : {"cpu", "sm_75"}) {
+    llvm::Expected<Machine> none = Machine::getGPU(name);
+    ASSERT_FALSE(bool(none));
+    std::string message = llvm::toString(none.takeError());
+    EXPECT_TRUE(StringRef(message).starts_with("expected chip 'sm_80', "));
+    EXPECT_TRUE(StringRef(message).ends_with("but got '" + name.str() + "'"));
+    EXPECT_EQ(StringRef(message).count("'cpu'"), name == "cpu" ? 1u : 0u);
   }
   EXPECT_EQ(listChips(ChipInfo::kWarpgroups), "sm_90a");
 }

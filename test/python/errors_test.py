@@ -193,7 +193,8 @@ CASES = [
     ),
     *((lambda name=name: attention(Q, K, K, **{name: 1}), KeywordError, f"'{name}'; expected {expected}")
       for name, expected in (("softmax_scale", "scale="), ("cu_seqlens_q", "keep=, or"), ("block_table", "none: "),
-                             ("deterministic", "torch."), ("cache_seqlens", "kv_len=, or"), ("return_attn_probs", "return_lse="))),  # fmt: skip
+                             ("deterministic", "torch."), ("cache_seqlens", "kv_len=, or"), ("return_attn_probs", "return_lse="),
+                             ("max_seqlen_k", "none: the"), ("page_table", "none: k"), ("num_splits", "none: "))),  # fmt: skip
     (
         lambda: attention(Q, K, K, ouf=Q),
         KeywordError,

@@ -15,6 +15,7 @@ from flashattn import ArgumentError, TraceError, UnsupportedError, _reference
 from flashattn import torch as ft
 from flashattn.torch import _flex
 from torch.nn.attention.flex_attention import (
+    AuxRequest,
     BlockMask,
     and_masks,
     create_block_mask,
@@ -522,6 +523,47 @@ class FlexTest(unittest.TestCase):
         ):  # fmt: skip
             with self.subTest(pattern):
                 self.assertRaisesRegex(error, pattern, ft.flex_attention, *tensors, **options)
+
+
+class CallTest(unittest.TestCase):
+    """What a call takes beside functions and masks."""
+
+    def setUp(self):
+        torch.manual_seed(8)
+        self.q, self.k, self.v = (torch.randn(2, 3, n, 16) for n in (9, 12, 12))
+
+    def test_auxiliary_results_are_torchs(self):
+        for request in (AuxRequest(), AuxRequest(lse=True)):
+            for options in ({}, {"kernel_options": {"BLOCK_M": 64}}, {"score_mod": lambda s, b, h, q, k: s / 2}):
+                (o, aux), (own_o, own) = (
+                    f(self.q, self.k, self.v, return_aux=request, **options) for f in (ft.flex_attention, flex_attention)
+                )
+                self.assertIs(type(aux), type(own))
+                self.assertEqual([x is None for x in aux], [x is None for x in own])
+                torch.testing.assert_close(o, own_o, rtol=1e-5, atol=1e-5)
+                if request.lse:
+                    torch.testing.assert_close(aux.lse, own.lse, rtol=1e-5, atol=1e-5)
+        # By place, as torch takes it: it changes nothing.
+        o = ft.flex_attention(self.q, self.k, self.v, None, None, None, False, False, {"num_warps": 8})
+        self.assertTrue(torch.equal(o, ft.flex_attention(self.q, self.k, self.v)))
+
+    def test_functions_are_read_at_each_call_of_what_is_compiled(self):
+        table, state = torch.randn(3), {"factor": 0.5}
+        block_mask = create_block_mask(lambda b, h, q, k: k <= q + 2, None, None, 9, 12, device="cpu")
+
+        def captured(x, factor):
+            x = x + 1
+            o = ft.flex_attention(x, self.k, self.v, lambda s, b, h, q, k: s * factor + table[h], block_mask)
+            return flashattn.attention(x, self.k, self.v, score_mod=lambda s, b, h, p, k: s * state["factor"]) + o
+
+        compiled = torch.compile(captured, backend="eager")
+        for factor in (0.5, -2.0):
+            state["factor"] = factor
+            table.fill_(factor)
+            self.assertTrue(torch.equal(compiled(self.q, factor), captured(self.q, factor)))
+        # Without functions all of it is one graph.
+        whole = torch.compile(lambda x: ft.flex_attention(x, self.k, self.v) * 2, backend="eager", fullgraph=True)
+        torch.testing.assert_close(whole(self.q), ft.flex_attention(self.q, self.k, self.v) * 2)
 
 
 if __name__ == "__main__":

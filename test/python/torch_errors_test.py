@@ -4,12 +4,13 @@
 # RUN: %flashattn_python %s
 
 import unittest
+import warnings
 
 import torch
 import torch.autograd.forward_ad as forward_ad
-from flashattn import ArgumentError, CompileError, TraceError, UnsupportedError, attention, attention_backward
+from flashattn import ArgumentError, TraceError, UnsupportedError, attention, attention_backward
 from flashattn import torch as ft
-from torch.nn.attention.flex_attention import create_block_mask
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask
 from torch.nn.functional import scaled_dot_product_attention
 
 op = torch.ops.flashattn.attention.default
@@ -41,9 +42,10 @@ def tangent(call):
     return run
 
 
-def jagged():
-    parts = [torch.randn(4, n, 16) for n in (5, 3)]
-    return torch.nested.nested_tensor(parts, layout=torch.jagged)
+def nested(layout=torch.jagged):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # torch's own: nested tensors are a prototype
+        return torch.nested.nested_tensor([torch.randn(4, n, 16) for n in (5, 3)], layout=layout)
 
 
 def second(x):
@@ -60,6 +62,11 @@ def autocast(*tensors, **options):
         return attention(*tensors, **options)
 
 
+def whole(function):
+    """A call of it compiled in one graph."""
+    return lambda: torch.compile(function, backend="eager", fullgraph=True)(q)
+
+
 def decode(new=(), **changes):
     """Of two queries in caches for eight keys, with what is changed."""
     given = {"q": q[:, :, :2], "k_cache": torch.zeros(2, 2, 8, 16), "v_cache": torch.zeros(2, 2, 8, 16),
@@ -68,7 +75,7 @@ def decode(new=(), **changes):
 
 
 def flex(score_mod=None, **options):
-    return lambda: ft.flex_attention(q, wide, wide, score_mod, **options)
+    return lambda *_: ft.flex_attention(q, wide, wide, score_mod, **options)
 
 
 A, U, T = ArgumentError, UnsupportedError, TraceError
@@ -81,8 +88,10 @@ OF_ATTENTION = (
      lambda x: attention(x, k, k, kv_len=meta(2).to(torch.int32))),
     (A, "expected 'k' to be a tensor with strides but got layout torch.sparse_coo; convert it",
      lambda x: attention(x, k.to_sparse(), k)),
-    (A, "expected 'k' to be a tensor with strides but got layout torch.jagged; .* or .to_padded_tensor",
-     lambda x: attention(x, jagged(), k)),
+    (A, "expected 'k' to be a tensor with strides but got a nested one; .to_padded_tensor\\(0\\) .* kv_len=",
+     lambda x: attention(x, nested(), k)),
+    (A, "expected 'bias' to be a tensor with strides but got a nested one",
+     lambda x: attention(x, k, k, bias=nested(torch.strided))),
     (A, "expected element type bool of 'keep' but got f32; convert it",
      lambda x: attention(x, k, k, keep=torch.rand(5, 7, requires_grad=True))),
     (U, "expected element type f16, bf16 or f32 of 'bias' but got float64; convert it",
@@ -148,7 +157,7 @@ OTHERS = (
      lambda: attention_backward(q, wide, wide, wide, torch.zeros(2, 4, 4), wide)),
     (A, "expected element type f32 of 'd_o' as in 'q' but got f16",
      lambda: backward_op(q.half(), None, q, wide, wide, q, lse, *NOTHING)),
-    (CompileError, "unknown attribute `nonsense` in dialect `flashattn`",
+    (A, "expected the text of a mask but got '#flashattn.nonsense': unknown attribute `nonsense` in dialect",
      lambda: op(q, k, k, *NOTHING, mask="#flashattn.nonsense")),
     (A, "expected layout bhsd or bshd but got 'sbhd'", lambda: op(q, k, k, *NOTHING, layout="sbhd")),
     (RuntimeError, "expected element type f32 of 'k' as in 'q' but got f16",
@@ -158,7 +167,23 @@ OTHERS = (
     (A, "expected attn_mask or is_causal but got both",
      lambda: replaced(q, q, q, torch.ones(5, 5, requires_grad=True), is_causal=True)),
     (A, "expected 'bias' on cpu as 'q' but got meta", lambda: ft.sdpa(q, q, q, meta(5, 5).requires_grad_())),
-    (A, "expected 'q' to be a tensor with strides but got layout torch.jagged", lambda: ft.sdpa(*(jagged(),) * 3)),
+    *((A, f"expected '{name}' to be a tensor with strides but got a nested one", call)
+      for layout in (torch.jagged, torch.strided) for name, call in (
+        ("q", lambda x=nested(layout): attention(x, x, x)), ("query", lambda x=nested(layout): ft.sdpa(x, x, x)),
+        ("key", lambda x=nested(layout): replaced(wide, x, x)), ("v_cache", decode(v_cache=nested(layout))),
+        ("value", lambda x=nested(layout): ft.flex_attention(q, q, x)),
+        ("lse", lambda x=nested(layout): attention_backward(q, wide, wide, wide, x, wide)),
+    )),
+    *((RuntimeError, "expected fullgraph=False for a score_mod or a block_mask, which flashattn reads itself", call)
+      for call in (
+        whole(lambda x: attention(x, k, k, score_mod=lambda s, b, h, p, k: s * 2)),
+        whole(flex(lambda s, b, h, q, k: s + wide[0, h, q, k])),
+        whole(lambda x: ft.flex_attention(x, x, x, block_mask=mask_beyond())),
+    )),
+    (A, "expected kernel_options to be a dict or None but got int", flex(kernel_options=3)),
+    (A, "expected return_aux to be torch's AuxRequest or None but got bool", flex(return_aux=True)),
+    (A, "expected return_lse or return_aux but got both", flex(return_lse=True, return_aux=AuxRequest())),
+    (U, "expected return_aux without max_scores", flex(return_aux=AuxRequest(lse=True, max_scores=True))),
     (U, "expected element type f16, bf16 or f32 of 'q' but got float64",
      lambda: ft.flex_attention(*(wide.double(),) * 3)),
     (A, "expected a captured tensor on cpu as 'query' but got meta", flex(lambda s, b, h, q, k: s + meta(4)[h])),

@@ -225,13 +225,9 @@ Error mlir::flashattn::checkFlags(double &benchSeconds) {
       (StringRef(benchFlag).getAsDouble(benchSeconds) || !(benchSeconds > 0)))
     return llvm::createStringError("expected --bench to be a positive number of seconds but got '" +
                                    benchFlag + "'");
-  if (!chip.empty()) {
-    Expected<Machine> machine = Machine::get(chip);
-    if (!machine)
+  if (!chip.empty())
+    if (Expected<Machine> machine = Machine::getGPU(chip); !machine)
       return llvm::createStringError("--chip: " + llvm::toString(machine.takeError()));
-    if (machine->isCPU())
-      return llvm::createStringError("--chip: expected a GPU but got '" + chip + "'");
-  }
   // The user's own file may well not be there yet; one that is named is to be read.
   if (!tuneFlag && !tunedFile.empty() && tunedFile != "none")
     if (std::error_code code = llvm::sys::fs::access(tunedFile, llvm::sys::fs::AccessMode::Exist))
@@ -263,11 +259,9 @@ Expected<std::unique_ptr<Device>> mlir::flashattn::openDevice(std::string &noGPU
     return createCPUDevice();
   }
   if (name.consume_front("model:")) {
-    Expected<Machine> machine = Machine::get(name);
+    Expected<Machine> machine = Machine::getGPU(name);
     if (!machine)
       return llvm::createStringError("--device=model: " + llvm::toString(machine.takeError()));
-    if (machine->isCPU())
-      return llvm::createStringError("--device=model: expected a GPU but got 'cpu'");
     return createModelDevice(name, machine->getSharedMemoryPerBlock());
   }
   int ordinal = 0;

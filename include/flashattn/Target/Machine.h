@@ -38,6 +38,8 @@ public:
   /// The machine of that name; the CPU has vector registers of `vectorWidth` f32 lanes. Errors: a
   /// name that no row has, with those that there are; a width that no CPU has.
   static llvm::Expected<Machine> get(StringRef name, int64_t vectorWidth = 16);
+  /// The same of a GPU. Errors: any other name, with those of the GPUs alone.
+  static llvm::Expected<Machine> getGPU(StringRef name);
 
   StringRef getName() const { return chip->name; }
   bool isCPU() const { return chip->name == kCPU; }

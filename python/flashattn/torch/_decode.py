@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Optional, Tuple
 import torch
 from torch import Tensor
 
-from .. import _features, _module, _torch
+from .. import _features, _module, _tensors, _torch
 from ..errors import ArgumentError, UnsupportedError
 from ..masks import Mask, causal
 from ._ops import _forward, _library, check_rows, is_seen
@@ -94,6 +94,8 @@ def decode(
             raise ArgumentError(
                 f"expected {name!r} to be a tensor of torch but got {type(tensor).__name__}"
             )
+        if tensor is not None and tensor.is_nested:
+            _tensors.check_layouts({name: tensor})
     _torch.refuse_gradients(scale=scale, softcap=softcap)
     options = {
         "scale": None if scale is None else float(scale),

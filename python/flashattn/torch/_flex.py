@@ -8,22 +8,27 @@ that it captures: what multiplies the score multiplies queries or keys, what is 
 from __future__ import annotations
 
 import weakref
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import Tensor
 
 from .._attention import attention
+from .._tensors import check_layouts
 from .._trace import _is_number
 from ..errors import ArgumentError, TraceError, UnsupportedError
 from ..masks import Mask, affine_set
-from ._graph import Node, Shown, compute, fingerprint, graph_of
+from ._graph import Node, Shown, compute, fingerprint, graph_of, outside
 from ._scores import is_one, place, split
 
 try:
     from torch.nn.attention.flex_attention import BlockMask, noop_mask
 except ImportError:  # before torch 2.5
     BlockMask = noop_mask = None  # type: ignore[assignment, misc]
+try:
+    from torch.nn.attention.flex_attention import AuxOutput, AuxRequest
+except ImportError:  # before torch 2.9
+    AuxOutput = AuxRequest = None  # type: ignore[assignment, misc]
 
 #: The greatest head dimension on GPUs.
 _MAX_HEAD_DIM = 256
@@ -266,6 +271,19 @@ class _Compiled:
         return compute(self.node, {"score": score, "b": b, "h": h, "p": p, "k": k})
 
 
+def _wants_lse(return_aux: Any, return_lse: bool) -> bool:
+    """Whether an `AuxRequest` asks for the log-sum-exp."""
+    if AuxRequest is None or not isinstance(return_aux, AuxRequest):
+        raise ArgumentError(
+            f"expected return_aux to be torch's AuxRequest or None but got {type(return_aux).__name__}"
+        )
+    if return_lse:
+        raise ArgumentError("expected return_lse or return_aux but got both; return_aux=AuxRequest(lse=True) is the newer")
+    if return_aux.max_scores:
+        raise UnsupportedError("expected return_aux without max_scores but got it; AuxRequest(lse=True) has the log-sum-exp")
+    return bool(return_aux.lse)
+
+
 def flex_attention(
     query: Tensor,
     key: Tensor,
@@ -275,6 +293,9 @@ def flex_attention(
     scale: Optional[float] = None,
     enable_gqa: bool = False,
     return_lse: bool = False,
+    kernel_options: Optional[Mapping[str, Any]] = None,
+    *,
+    return_aux: Any = None,
 ) -> Any:
     """`torch.nn.attention.flex_attention.flex_attention`, computed here, with gradients.
 
@@ -291,18 +312,31 @@ def flex_attention(
       scale: factor of the scores; None is `1 / sqrt(E)`.
       enable_gqa: whether Hq may be a multiple of H.
       return_lse: also give the natural-log log-sum-exp of each row, `[B, Hq, L]`, f32.
+      kernel_options: taken and left aside: it says how torch's own kernels run, not what they compute.
+      return_aux: torch's `AuxRequest`, which with `lse=True` asks for the log-sum-exp. `max_scores` there are none.
 
     Returns:
-      `[B, Hq, L, Ev]`, or it and the log-sum-exp. A row that sees no key is 0.
+      `[B, Hq, L, Ev]`, or it and the log-sum-exp, with `return_aux` in torch's `AuxOutput`. A row that sees no key is 0.
 
     Raises:
       ArgumentError: shapes or types that do not fit, a block mask of other lengths.
+      UnsupportedError: a request for `max_scores`.
       TraceError: a score_mod or mask_mod that does what cannot be computed, with what that is.
     """
+    if torch.compiler.is_dynamo_compiling() and not (score_mod is block_mask is None):
+        return outside(
+            flex_attention, query, key, value, score_mod, block_mask, scale, enable_gqa, return_lse, kernel_options,
+            return_aux=return_aux,
+        )  # fmt: skip
+    if kernel_options is not None and not isinstance(kernel_options, Mapping):
+        raise ArgumentError(f"expected kernel_options to be a dict or None but got {type(kernel_options).__name__}")
+    wants_lse = return_lse if return_aux is None else _wants_lse(return_aux, return_lse)
     for name, tensor in (("query", query), ("key", key), ("value", value)):
         if not isinstance(tensor, Tensor) or tensor.ndim != 4:
             given = f"rank {tensor.ndim}" if isinstance(tensor, Tensor) else type(tensor).__name__
             raise ArgumentError(f"expected {name!r} to be a tensor of rank 4 but got {given}")
+        if tensor.is_nested:
+            check_layouts({name: tensor})
     if not enable_gqa and query.shape[1] != key.shape[1]:
         raise ArgumentError(
             f"expected {query.shape[1]} heads of 'key' as in 'query' but got {key.shape[1]}; "
@@ -329,7 +363,11 @@ def flex_attention(
         is_plain = isinstance(base, Node) and base.op == "score"
         score_mod = None if is_plain else _Compiled(base)
         assert isinstance(base, Node) or _is_number(base)
-    return attention(
+    found = attention(
         query, key, value, mask=pairs and pairs.mask, align="top_left", scale=scale,
-        keep=pairs and pairs.keep, bias=bias, score_mod=score_mod, return_lse=return_lse,
+        keep=pairs and pairs.keep, bias=bias, score_mod=score_mod, return_lse=wants_lse,
     )  # fmt: skip
+    if return_aux is None:
+        return found
+    o, lse = found if wants_lse else (found, None)
+    return o, AuxOutput(lse=lse)

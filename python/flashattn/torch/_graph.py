@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from .. import _trace
+from .. import _torch, _trace
 from .. import math as traced_math
 from .._trace import _is_number
 from ..errors import ArgumentError, FlashAttnError, TraceError
@@ -71,6 +71,17 @@ _NAMES = {
     "clamp_min": "maximum", "clamp_max": "minimum", "max": "maximum", "min": "minimum",
 }  # fmt: skip
 _HINT = "docs/flex-attention.md lists what a score_mod and a mask_mod may do"
+
+
+def _call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    return function(*args, **options)
+
+
+#: Calls a function outside of what `torch.compile` compiles, or is torch's error under fullgraph=True, which quotes this.
+outside = _torch.outside = torch.compiler.disable(
+    _call,
+    reason="expected fullgraph=False for a score_mod or a block_mask, which flashattn reads itself at each call",
+)
 
 
 class Node:

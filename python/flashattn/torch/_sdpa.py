@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from .._attention import attention
 from .._module import Align
+from .._tensors import check_layouts
 from ..errors import ArgumentError
 from ..masks import causal
 
@@ -54,6 +55,8 @@ def sdpa(
         raise ArgumentError(f"expected dropout_p 0 but got {dropout_p}; pass 0.0, as in evaluation")
     if not (isinstance(query, Tensor) and isinstance(key, Tensor) and isinstance(value, Tensor)):
         _check_rows(query=query, key=key, value=value)
+    if query.is_nested or key.is_nested or value.is_nested:
+        check_layouts({"query": query, "key": key, "value": value})
     align: Align = "top_left"
     if attn_mask is not None:
         _check_mask(attn_mask, is_causal)

@@ -55,9 +55,9 @@
 // TIMEOUT: error: expected --timeout to be a positive number of seconds but got 0
 
 // RUN: not flash-run %s --device=cpu --function=one --chip=sm_1 2>&1 | FileCheck %s --check-prefix=CHIP
-// CHIP: error: --chip: expected chip 'cpu', 'sm_80', {{.*}} but got 'sm_1'
+// CHIP: error: --chip: expected chip 'sm_80', {{.*}} but got 'sm_1'
 // RUN: not flash-run %s --device=cpu --function=one --chip=cpu 2>&1 | FileCheck %s --check-prefix=CPU-CHIP
-// CPU-CHIP: error: --chip: expected a GPU but got 'cpu'
+// CPU-CHIP: error: --chip: expected chip 'sm_80', {{.*}} but got 'cpu'
 
 // RUN: not flash-run %s --device=cpu --function=one --verify 2>&1 | FileCheck %s --check-prefix=VERIFY
 // VERIFY: error: --verify: expected a flashattn.attention, attention_backward, combine or project in function 'one' or one that it calls but got none

@@ -1,9 +1,9 @@
 // What a model of a GPU does not take.
 
 // RUN: not flash-run %s --function=tile --device=model:sm_70 2>&1 | FileCheck %s --check-prefix=CHIP
-// CHIP: error: --device=model: expected chip 'cpu', 'sm_80', {{.*}} but got 'sm_70'
+// CHIP: error: --device=model: expected chip 'sm_80', {{.*}} but got 'sm_70'
 // RUN: not flash-run %s --function=tile --device=model:cpu 2>&1 | FileCheck %s --check-prefix=CPU
-// CPU: error: --device=model: expected a GPU but got 'cpu'
+// CPU: error: --device=model: expected chip 'sm_80', {{.*}} but got 'cpu'
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --model-seeds=0 2>&1 | FileCheck %s --check-prefix=SEEDS
 // SEEDS: error: expected --model-seeds to be from 1 to 1000000 but got 0
 // RUN: not flash-run %s --function=tile --device=model:sm_80 --model-seed=1000001 2>&1 | FileCheck %s --check-prefix=SEED
