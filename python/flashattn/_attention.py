@@ -267,6 +267,9 @@ def attention(
     if kind is numpy.ndarray:
         plan, key, words = _plans.find_numpy((q, k, v, *outs, *values), options, _cache.cache.plans)
     elif kind is _torch.Tensor:
+        if _torch.profiler._is_profiler_enabled:
+            with _torch.event("flashattn::attention", (q, k, v, *values)):
+                return _call_torch(q, k, v, out, outs, values, scale, stream, options)
         return _call_torch(q, k, v, out, outs, values, scale, stream, options)
     else:
         plan = key = None

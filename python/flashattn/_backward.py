@@ -151,7 +151,11 @@ def attention_backward(
         ["d_bias"] * bool(return_d_bias) + ["d_sink_logits"] * bool(return_d_sink_logits)
     )
     options = (mask, align, layout, bool(deterministic), schedule, dtype, softcap, text, device)
-    return differentiate((q, k, v, o, lse, do), operands, wanted, out, stream, scale, options)
+    given = q, k, v, o, lse, do
+    if _torch.profiler._is_profiler_enabled and _tensors.is_torch(q):
+        with _torch.event("flashattn::attention_backward", given):
+            return differentiate(given, operands, wanted, out, stream, scale, options)
+    return differentiate(given, operands, wanted, out, stream, scale, options)
 
 
 def differentiate(
@@ -238,11 +242,11 @@ def _run(
         if sources[name] not in operands:
             raise ArgumentError(f"expected {sources[name]} for return_{name} but got None")
     given = dict(zip(("q", "k", "v", "o", "lse", "d_o"), tensors))
+    _tensors.check_layouts({**given, **operands})
     if _tensors.is_torch(given["q"]):
         wants_bias = "d_bias" in wanted and _tensors.is_torch(operands.get("bias"))
         if wants_bias and 0 in operands["bias"].stride():
             operands["bias"] = operands["bias"].contiguous()  # rule B5: each element has its own
-    _tensors.check_layouts({**given, **operands})
         given, operands = (
             {name: _torch.lay_out(name, x) for name, x in inputs.items()}
             for inputs in (given, operands)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
-from typing import Any, Iterable, Union
+from typing import Any, Iterable, Sequence, Union
 
 from . import _tensors
 from .errors import UnsupportedError
@@ -19,8 +20,8 @@ grad_enabled: Any = None
 exchange = 0
 #: Whether torch traces the caller; whether it is Dynamo that reads its code.
 is_compiling: Any = None
-#: Whether some autocast is on; how many modes see each operator.
 in_dynamo: Any = None
+#: Whether some autocast is on; how many modes see each operator.
 any_autocast: Any = None
 count_modes: Any = None
 #: Whether `torch.jit.trace` records; the module of forward-mode gradients, which has its level.
@@ -34,22 +35,31 @@ class _NoForwardMode:
 
 
 forward_ad: Any = _NoForwardMode
+
+
+class _NoProfiler:
+    """In place of torch's module where there is none: no profiler runs."""
+
+    _is_profiler_enabled = False
+
+
+profiler: Any = _NoProfiler
 #: Whether a call is in `vmap`, `grad` or another transform of torch's.
 in_transform: Any = None
 #: `attend` and `record` of `flashattn.torch._ops` and `outside` of `flashattn.torch._graph`, once these are imported.
 attend: Any = None
 record: Any = None
+outside: Any = None
 
 
 def learn() -> None:
     """Finds torch where the user has imported it."""
     global Tensor, empty_like, raw_stream, grad_enabled, exchange
-    global is_compiling, in_dynamo, any_autocast, count_modes, in_transform, is_tracing, forward_ad
+    global is_compiling, in_dynamo, any_autocast, count_modes, in_transform, is_tracing, forward_ad, profiler
     if Tensor is not None:
         return
     torch = sys.modules.get("torch")
     if torch is None or not hasattr(torch, "Tensor"):
-outside: Any = None
         return
     raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", None)
     if raw_stream is None:
@@ -63,7 +73,10 @@ outside: Any = None
     any_autocast = getattr(torch._C, "_is_any_autocast_enabled", _never)
     count_modes = getattr(torch._C, "_len_torch_dispatch_stack", _never)
     is_tracing = getattr(torch._C, "_is_tracing", _never)
-    forward_ad = getattr(getattr(torch, "autograd", None), "forward_ad", _NoForwardMode)
+    autograd = getattr(torch, "autograd", None)
+    forward_ad = getattr(autograd, "forward_ad", _NoForwardMode)
+    if hasattr(getattr(autograd, "profiler", None), "_is_profiler_enabled"):
+        profiler = autograd.profiler
     in_transform = getattr(getattr(torch._C, "_functorch", None), "peek_interpreter_stack", _never)
     # Its own table: packages lend older versions one, which may know nothing of CUDA's streams.
     if hasattr(torch._C, "_dlpack_exchange_api"):
@@ -175,16 +188,25 @@ def operators() -> Any:
     return attend
 
 
-def has_to_dispatch(tensors: Iterable[Any]) -> bool:
-    """Whether a call is torch's to dispatch: one of tensors that require gradients, of a subclass
-    such as fake ones, on the device meta, in a mode, in `vmap` or `grad`, in `torch.jit.trace`, or under
-    autocast."""
+def has_to_dispatch(tensors: Sequence[Any]) -> bool:
+    """Whether a call is torch's to dispatch: one of tensors that require gradients, or that `_has_operator`."""
+    return _has_operator(tensors) or any(map(needs_gradient, tensors))
+
+
+def _has_operator(tensors: Iterable[Any]) -> bool:
+    """Whether a call goes through the operator, gradients aside: one of tensors of a subclass such as fake
+    ones, on the device meta, in a mode, in `vmap` or `grad`, in `torch.jit.trace`, or under autocast."""
     torch = sys.modules["torch"]
     if any_autocast() or count_modes() or in_transform() or is_tracing():
         return True
     plain = (Tensor, getattr(getattr(torch, "nn", None), "Parameter", Tensor))
-    return any(
-        needs_gradient(t) or type(t) not in plain or t.device.type == "meta"
-        for t in tensors
-        if _tensors.is_torch(t)
-    )
+    return any(type(t) not in plain or t.device.type == "meta" for t in tensors if _tensors.is_torch(t))
+
+
+def event(name: str, tensors: Sequence[Any]) -> Any:
+    """What a profiler that runs sees of a call: for as long as this context lasts, an event by the name of
+    the operator. Where the operator itself is called, it is seen as it is."""
+    if _has_operator(tensors):
+        return contextlib.nullcontext()
+    record_event = sys.modules["torch"]._C._profiler._RecordFunctionFast
+    return record_event(name, [tensor for tensor in tensors if _tensors.is_torch(tensor)])

@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 import unittest
+import unittest.mock
 import zipfile
 
 import torch
@@ -16,6 +17,7 @@ from flashattn import (
     FlashAttnError,
     UnsupportedError,
     _module,
+    _torch,
     attention,
     attention_backward,
     causal,
@@ -23,6 +25,7 @@ from flashattn import (
 )
 from flashattn import torch as ft
 from torch._dynamo.testing import CompileCounterWithBackend
+from torch.profiler import ProfilerActivity, profile
 from torch.utils.flop_counter import FlopCounterMode
 from torch.utils.checkpoint import checkpoint
 
@@ -179,6 +182,35 @@ class OperatorTest(unittest.TestCase):
             counts.append((forward, counter.get_total_flops()))
         self.assertEqual(counts[1:], [(2 * 2 * 4 * 5 * 7 * 16, 7 * 2 * 4 * 5 * 7 * 16)] * 2)
         self.assertEqual(counts[0][0], counts[1][0])
+
+    def test_profilers_see_calls(self):
+        """Each call once by its operator's name, with the shapes: called directly or through the operator."""
+        q, k, v = inputs()
+        g, bias = q.clone().requires_grad_(), torch.zeros(5, 7)
+        o, lse = attention(q, k, v, return_lse=True)
+        forward, gradients = "flashattn::attention", "flashattn::attention_backward"
+        for call, expected in (
+            (lambda: attention(q, k, v), [forward]),
+            (lambda: attention(q, k, v, bias=bias, out=torch.empty_like(q)), [forward]),
+            (lambda: ft.sdpa(q, k, v, enable_gqa=True), [forward]),
+            (lambda: op(q, k, v, *(None,) * 5), [forward]),
+            (lambda: torch.vmap(lambda x: attention(x, k, v))(q[None]), [forward]),
+            (lambda: attention(g, k, v).sum().backward(), [forward, gradients]),
+            (lambda: attention(g, k, v, bias=bias).sum().backward(), [forward, gradients]),
+            (lambda: attention_backward(q, k, v, o, lse, o), [gradients]),
+            (lambda: ft.decode(q[:, :, :1], k, v, torch.tensor([3, 7])), ["flashattn::decode"]),
+        ):  # fmt: skip
+            for _ in range(2):  # with a plan to make, and with one at hand
+                with profile(activities=[ProfilerActivity.CPU], record_shapes=True) as seen:
+                    call()
+                found = [event for event in seen.events() if event.name.startswith("flashattn::")]
+                # A transform's rule calls the operator again.
+                found = [event for event in found if not event.cpu_parent or event.cpu_parent.name != event.name]
+                self.assertEqual([event.name for event in found], expected)
+                self.assertEqual([len(event.input_shapes[0]) for event in found], [4] * len(found))
+        # Nothing is recorded, nor left behind, where none runs.
+        with unittest.mock.patch.object(_torch, "event", side_effect=AssertionError):
+            attention(g, k, v).sum().backward()
 
     def test_traced_by_jit(self):
         """The operator is recorded, also once a kernel is known."""

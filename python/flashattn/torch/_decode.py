@@ -108,7 +108,11 @@ def decode(
     else:
         if torch.is_grad_enabled() or _torch.forward_ad._current_level >= 0:
             _torch.refuse_gradients(**inputs._asdict())
-        o, lse = _decode(*inputs, **options)
+        if _torch.profiler._is_profiler_enabled:
+            with _torch.event("flashattn::decode", inputs):
+                o, lse = _decode(*inputs, **options)
+        else:
+            o, lse = _decode(*inputs, **options)
     return (o, lse) if return_lse else o
 
 

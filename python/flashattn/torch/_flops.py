@@ -1,0 +1,30 @@
+"""The operators' FLOPs, as torch's `FlopCounterMode` counts them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.utils.flop_counter import register_flop_formula
+
+
+def _count(q: Any, k: Any, v: Any, layout: str, of_scores: int, of_values: int) -> int:
+    """As torch counts those of its own attention: of all pairs, whatever a mask hides."""
+    batch, heads, rows = q[:3] if layout == "bhsd" else (q[0], q[2], q[1])
+    keys = k[2] if layout == "bhsd" else k[1]
+    return int(2 * batch * heads * rows * keys * (of_scores * q[3] + of_values * v[3]))
+
+
+def _forward(q: Any, k: Any, v: Any, *_: Any, layout: str = "bhsd", **__: Any) -> int:
+    return _count(q, k, v, layout, 1, 1)
+
+
+def _backward(
+    d_o: Any, d_lse: Any, q: Any, k: Any, v: Any, *_: Any, layout: str = "bhsd", **__: Any
+) -> int:
+    return _count(q, k, v, layout, 3, 2)
+
+
+def register(attention: Any, attention_backward: Any) -> None:
+    """Makes the formulas of both operators known."""
+    register_flop_formula(attention)(_forward)
+    register_flop_formula(attention_backward)(_backward)
