@@ -30,6 +30,8 @@ config.substitutions += [
     ("%flashattn_lib", config.flashattn_lib_dir),
     ("%fakecuda", config.fakecuda),
     ("%python", '"%s"' % sys.executable),
+    ("%lit", 'env "PYTHONPATH=%s" "%s" -c "from lit.main import main; main()"'
+     % (os.path.dirname(os.path.dirname(lit.__file__)), sys.executable)),
 ]
 
 

@@ -553,8 +553,8 @@ def run(tests, only, device="cuda"):
     print(f"\n{where}, torch {torch.__version__}")
     for verdict, name, seconds, text in rows:
         print(f"{verdict}  {name:22} {seconds:6.1f} s  {text}")
-    failed = sum(row[0] == "FAIL" for row in rows)
-    print(f"{len(rows) - failed} passed, {failed} failed")
+    failed, skipped = (sum(row[0] == verdict for row in rows) for verdict in ("FAIL", "skip"))
+    print(f"{len(rows) - failed - skipped} passed, {failed} failed, {skipped} skipped")
     return 1 if failed else 0
 
 
