@@ -107,12 +107,31 @@ def find_numpy_python():
     return None, False
 
 
-# The Python package needs its library; that of a sanitizer build does not load into a plain Python.
+def sanitizer_environment():
+    """What makes a plain Python load the library of a sanitizer build: the sanitizers' own first, with the
+    options that cmake/sanitizers.cpp gives the programs."""
+    options = {
+        "ASAN_OPTIONS": "detect_leaks=0:allow_user_poisoning=0:detect_container_overflow=0:allocator_may_return_null=1",
+        "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
+    }
+    own = ["%s=%s:%s" % (name, text, os.environ.get(name, "")) for name, text in options.items()]
+    return " ".join(["LD_PRELOAD=%s" % config.sanitizer_runtime, *own])
+
+
+# The Python package needs its library, and for that of a sanitizer build the sanitizers' own.
 capi = os.path.join(config.flashattn_lib_dir, "libFlashAttnC.so")
 package = os.path.join(config.flashattn_src_root, "python")
-if os.path.exists(capi) and os.path.isdir(package) and not config.flashattn_sanitize:
+if os.path.exists(capi) and os.path.isdir(package):
     numpy_python, makes_wheels = find_numpy_python()
-    if numpy_python:
+    if numpy_python and config.flashattn_sanitize:
+        if os.path.isfile(config.sanitizer_runtime):
+            config.available_features.add("sanitized-python")
+            config.substitutions.append((
+                "%sanitized_python",
+                "env PYTHONDONTWRITEBYTECODE=1 PYTHONPATH=%s FLASHATTN_LIBRARY=%s %s %s"
+                % (package, capi, sanitizer_environment(), numpy_python),
+            ))
+    elif numpy_python:
         config.available_features.add("python-package")
         cache = os.path.join(config.test_exec_root, "python-cache")
         # A virtual environment of this one would not have its packages, so it makes no wheels.

@@ -15,7 +15,7 @@ SHELL = {"cd", "export", ":"}
 # What changes only how a command runs, with its flags.
 WRAPPERS = {"env", "-i", "-u", "not", "--crash"}
 # Pythons of the machine.
-PYTHONS = {"%lit", "%python", "%numpy_python", "%flashattn_python"}
+PYTHONS = {"%lit", "%python", "%numpy_python", "%flashattn_python", "%sanitized_python"}
 # What a user gets, run by a test or not.
 TOOLS = ["flash-compile", "flash-lsp-server", "flash-opt", "flash-run"]
 LIBRARIES = ["libFlashAttnAOTRuntime.a", "libFlashAttnC.so", "libFlashAttnONNX.so"]
