@@ -2,6 +2,7 @@
 
 #include "HostTensor.h"
 #include "Reference.h"
+#include "Verify.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/ToolContext.h"
 #include "mlir/AsmParser/AsmParser.h"
@@ -12,6 +13,7 @@
 #include "mlir/Parser/Parser.h"
 #include "llvm/ADT/SmallVectorExtras.h"
 #include "llvm/ADT/StringMap.h"
+#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <cmath>
@@ -471,6 +473,58 @@ TEST(Reference, ForwardOfSomeKeysIsNearThatOfAll) {
     EXPECT_NEAR(some.lse, all.lse, 1e-12);
     for (int64_t d = 0; d < 3; ++d)
       EXPECT_NEAR(some.o[d], all.o[d], 1e-12);
+  }
+}
+
+// An lse that is off by some hundred roundings of an f32 is wrong, of whatever type the operands
+// are, but for the scores of bf16 that a softcap bends by fewer bits on a GPU.
+TEST(Verify, SumsAreThoseOfF32) {
+  struct Case {
+    StringRef element, clause;
+    double right, wrong;
+  };
+  const Case cases[] = {{"f16", "", 4e-6, 1e-4},
+                        {"bf16", "", 4e-6, 1e-4},
+                        {"f32", "", 4e-6, 4e-5},
+                        {"f16", "softcap(2.0)", 4e-6, 1e-4},
+                        {"bf16", "softcap(2.0)", 4e-4, 4e-3}};
+  ToolContext tool;
+  for (const Case &c : cases) {
+    SCOPED_TRACE((c.element + " " + c.clause).str());
+    std::string type = ("memref<1x1x6x16x" + c.element + ">").str();
+    std::string text = llvm::formatv("func.func @f(%q: {0}, %o: {0}, %l: memref<1x1x6xf32>) {{\n"
+                                     "  flashattn.attention {1} ins(%q, %q, %q : {0}, {0}, {0}) "
+                                     "outs(%o, %l : {0}, memref<1x1x6xf32>)\n  return\n}",
+                                     type, c.clause);
+    OwningOpRef<ModuleOp> module = parseSourceString<ModuleOp>(text, &tool.context);
+    ASSERT_TRUE(module);
+    std::optional<CheckedOp> op;
+    module->walk([&](AttentionOp attention) { op = CheckedOp::create(attention); });
+    ASSERT_TRUE(op);
+    Scalar scalar = c.element == "f16"    ? Scalar::F16
+                    : c.element == "bf16" ? Scalar::BF16
+                                          : Scalar::F32;
+    HostTensor q = llvm::cantFail(HostTensor::create(scalar, {1, 1, 6, 16}));
+    HostTensor lse = llvm::cantFail(HostTensor::create(Scalar::F32, {1, 1, 6}));
+    q.fillRandom(3);
+    OperandValues values;
+    for (StringRef name : {"q", "k", "v"})
+      values.set(name, &q);
+    AttentionProblem problem = llvm::cantFail(getProblem(*op, values));
+    std::vector<float> rows(6 * 16);
+    readHead(q, /*isBSHD=*/false, 0, 0, 1, 6, 16, rows.data());
+    values.set("lse", &lse);
+    for (auto [factor, holds] :
+         {std::pair(0.0, true), {c.right, true}, {c.wrong, false}, {-c.wrong, false}}) {
+      for (int64_t i = 0; i < 6; ++i) {
+        ArrayRef<float> query(rows.data() + i * 16, 16);
+        double exact = computeReferenceRow(problem, query, rows.data(), rows.data(), 0, 0, i).lse;
+        lse.set(i, exact + factor * std::max(1.0, std::abs(exact)));
+      }
+      Comparison comparison = llvm::cantFail(compare(*op, values, kDefaultVerifyWork));
+      ASSERT_EQ(comparison.verdicts.size(), 1u);
+      EXPECT_EQ(comparison.verdicts[0].holds(), holds) << factor;
+    }
   }
 }
 
