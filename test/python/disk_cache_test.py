@@ -20,7 +20,7 @@ from pathlib import Path
 from unittest import mock
 
 import flashattn
-from flashattn import _library
+from flashattn import _kernel, _library, _tuned
 
 sys.path.insert(0, str(Path(__file__).parent / "Inputs"))
 import race  # noqa: E402
@@ -126,6 +126,65 @@ class DiskCacheTest(unittest.TestCase):
             found, _ = self.start(SMALL, FLASHATTN_CACHE=variable, XDG_CACHE_HOME=str(self.root))
             self.assertEqual(found["folder"], f"{self.root}/flashattn/code")
         self.assertEqual((found["found"], found["off_reason"]), (1, ""))
+
+    def test_each_field_tells_kernels_apart(self):
+        """What is kept is found by all that it is made of: each option of a compilation, changed alone, is another file, and
+        none where it is no part of the code."""
+        module = """
+            func.func @FIRST(%q: memref<?x?x?x16xf32>, %o: memref<?x?x?x16xf32>) {
+              flashattn.attention ins(%q, %q, %q : memref<?x?x?x16xf32>, memref<?x?x?x16xf32>, memref<?x?x?x16xf32>)
+                outs(%o : memref<?x?x?x16xf32>)
+              return
+            }"""
+        both = module.replace("FIRST", "first") + module.replace("FIRST", "second")
+        library = _library.get().lib
+        taken = _library._DiagnosticCallback(lambda *_: None)
+        base = {"chip": b"cpu", "function": b"first", "vectorWidth": 8, "useTuned": 0, "device": _library.DEVICE_CPU}
+        card = {"chip": b"sm_80", "device": _library.DEVICE_AUTO}
+        #: What a field becomes, whether that is another kernel, and of what it is changed where not of `base`.
+        fields = {
+            "size": ([], False, {}),
+            "chip": ([b"sm_86", b"sm_90a"], True, card),
+            "device": ([_library.DEVICE_MODEL], True, card),
+            "vectorWidth": ([4, 16], True, {}),
+            "schedule": ([b"tile_m = 8", b"tile_m = 4"], True, {}),
+            "function": ([b"second"], True, {}),
+            "diagnostic": ([taken], False, {}),
+            "diagnosticUser": ([1], False, {}),
+            "useTuned": ([1], True, {}),
+            "attentionOnly": ([0], False, {}),
+        }
+        self.assertEqual(list(fields), [name for name, _ in _library._CompileOptions._fields_])
+
+        def count(text=both, **changes):
+            """How many files there are behind a compilation."""
+            options = _library._CompileOptions()
+            self.assertEqual(library.flashattnCompileOptionsInit(ctypes.byref(options)), 0)
+            for name, value in {**base, **changes}.items():
+                setattr(options, name, value)
+            kernel = ctypes.c_void_p()
+            text = text.encode()
+            given = text, len(text), ctypes.byref(options), ctypes.byref(kernel)
+            self.assertEqual(library.flashattnCompile(*given), 0, _library.get()._last_error())
+            library.flashattnKernelFree(kernel)
+            return len(self.files())
+
+        environment = {"FLASHATTN_CACHE": str(self.folder), "FLASHATTN_KERNELS": "off", "XDG_CACHE_HOME": str(self.root),
+                       "FLASHATTN_TUNED": "1"}  # fmt: skip
+        with mock.patch.dict(os.environ, environment):
+            schedule = _kernel.format_schedule({"tile_m": 8, "tile_n": 16}, "f32", True)
+            _tuned.store("cpu/16/16/f32/full", {"schedule": schedule})
+            self.assertEqual((count(), count()), (1, 1))
+            for name, (values, is_other, beside) in fields.items():
+                with self.subTest(name):
+                    files = count(**beside)
+                    for value in values:
+                        files += is_other
+                        for _ in range(2):
+                            self.assertEqual(count(**{**beside, name: value}), files)
+            # And so is another text, whatever it says.
+            files = count()
+            self.assertEqual(count(both.replace("second", "third")), files + 1)
 
     def test_damage_is_compiled_again(self):
         self.start(SMALL)
