@@ -9,7 +9,9 @@ import subprocess
 import sys
 import threading
 import time
+import types
 import unittest
+import unittest.mock
 
 import flashattn
 import numpy
@@ -106,6 +108,34 @@ class CacheTest(unittest.TestCase):
             with self.subTest(changes=changes, is_cpu=is_cpu):
                 problem = given._replace(**changes)
                 self.assertEqual(_module.widen(problem, is_cpu), problem._replace(**becomes))
+
+    def test_each_field_of_a_problem_is_another_kernel(self):
+        """In the text that is compiled and in what finds the kernel; the table has every field."""
+        bias = _module.Operand("bias", "f32", "BHNK", (True, True, False, False))
+        fields = {
+            "element": "bf16", "d": 32, "dv": 32, "mask": causal, "align": "top_left", "layout": "bshd", "lse": True,
+            "schedule": "tile_m = 64", "rows": "strided", "heads": (4, 2), "softcap": 2.0, "operands": (bias,),
+            "score_mod": "^bb0(%s: f32, %b: index, %h: index, %p: index, %k: index): flashattn.yield %s : f32",
+            "queries": 3, "op": "attention_backward", "deterministic": True,
+        }  # fmt: skip
+        self.assertEqual(tuple(fields), _module.Problem._fields)
+        base = _module.Problem("f16", 16, 16)
+        backward = base._replace(op="attention_backward")
+        bases = {"deterministic": backward}
+        problems = [base] + [bases.get(name, base)._replace(**{name: value}) for name, value in fields.items()]
+        # And each field of an operand.
+        for name, value in (("name", "keep"), ("element", "f16"), ("dims", "BHN"), ("broadcast", (False,) * 4)):
+            problems.append(base._replace(operands=(bias._replace(**{name: value}),)))
+        with unittest.mock.patch.object(_module, "_check"):  # not all of them are allowed
+            texts = [_module.make_module(problem) for problem in problems]
+        self.assertEqual(len(set(texts)), len(problems))
+        kernels = _cache.Cache()
+        for number, problem in enumerate(problems):
+            for device in (0, 1, "model:sm_80"):
+                made = types.SimpleNamespace(_size=0, _used=0)
+                with unittest.mock.patch.object(kernels, "_shrink"):
+                    self.assertIs(kernels.find(problem, device, lambda: made), made, problem)
+        self.assertEqual(len(kernels.kernels), 3 * len(problems))
 
     def test_one_kernel_for_all_strides(self):
         for pad in (0, 1, 5, 16):
