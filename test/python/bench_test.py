@@ -591,10 +591,7 @@ class StacksTest(unittest.TestCase):
 
     def test_without_transformers(self):
         with mock.patch.dict(sys.modules, transformers=None):
-            self.assertIn(
-                "expected transformers for --stacks but it is not installed",
-                run_stacks("--stacks"),
-            )
+            self.assertIn("expected transformers for --stacks but it is not installed", run_stacks("--stacks"))
 
 
 if __name__ == "__main__":
