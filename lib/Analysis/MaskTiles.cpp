@@ -255,7 +255,7 @@ TileIntervalPlan::TileIntervalPlan(TileIntervalPlan &&) = default;
 TileIntervalPlan::~TileIntervalPlan() = default;
 
 TileIntervalPlan::TileIntervalPlan(ArrayRef<IntegerSet> visible, TileAxis axis, int64_t tile)
-    : parameters(std::make_unique<Parameters>()), tile(tile) {
+    : parameters(std::make_unique<Parameters>()), axis(axis), tile(tile) {
   Budget budget;
   SmallVector<FlatSet, 0> sets = llvm::map_to_vector<0>(
       dropRedundantSets(visible, budget), [&](IntegerSet set) { return flatten(set, axis); });
@@ -398,6 +398,112 @@ SmallVector<TileInterval> TileIntervalPlan::emit(OpBuilder &builder, Location lo
     interval.end = e.make<arith::MaxSIOp>(interval.end, start);
   }
   return result;
+}
+
+/// What holds for the parameters of a plan whose other axis is all there is, where that is not
+/// empty.
+static SmallVector<Row> getWholeContext(const Parameters &parameters, TileAxis axis,
+                                        std::optional<Align> align) {
+  SmallVector<Row> rows = parameters.getContext();
+  using Terms = ArrayRef<std::pair<unsigned, int>>;
+  auto add = [&](Terms terms, int64_t constant, bool isEquality) {
+    for (int sign : {1, -1}) {
+      if (sign < 0 && !isEquality)
+        break;
+      Row &row = rows.emplace_back(parameters.getNumColumns(), DynamicAPInt(0));
+      for (auto [column, factor] : terms)
+        row[column] += sign * factor;
+      row.back() = sign * constant;
+    }
+  };
+  add({{Nq, 1}}, -1, /*isEquality=*/false);
+  add({{Nk, 1}}, -1, /*isEquality=*/false);
+  // Positions from the first query's on, or keys from 0 on.
+  unsigned start = axis == TileAxis::Keys ? First : Offset;
+  if (axis == TileAxis::Keys) {
+    add({{Last, 1}, {First, -1}, {Nq, -1}}, 1, /*isEquality=*/true);
+  } else {
+    add({{First, 1}}, 0, /*isEquality=*/true);
+    add({{Last, 1}, {Nk, -1}}, 1, /*isEquality=*/true);
+  }
+  if (align == Align::TopLeft)
+    add({{start, 1}}, 0, /*isEquality=*/true);
+  else if (align)
+    add({{start, 1}, {Nk, -1}, {Nq, 1}}, 0, /*isEquality=*/true);
+  return rows;
+}
+
+IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value first, Value last,
+                                      Value offset, Value nq, Value nk,
+                                      std::optional<Align> align) const {
+  assert(tile == 1 && "expected a plan of indices");
+  if (intervals.empty())
+    return {};
+  SmallVector<Row> context = getWholeContext(*parameters, axis, align);
+  Budget budget;
+  unsigned count = axis == TileAxis::Keys ? Nk : Nq;
+  auto proves = [&](const Row &row) { return implies(context, {}, row, budget); };
+  auto isSeen = [&](const Bounds &bounds) {
+    return bounds.isOrdered(context, 0, budget) && llvm::all_of(bounds.conditions, proves);
+  };
+  // Where there is one set, what it does not show nobody asks for.
+  bool isOnly = intervals.size() == 1, beginsAtStart = false, endsAtEnd = false;
+  for (const auto &interval : intervals) {
+    const Bounds &bounds = interval->visible;
+    if (!isOnly && !isSeen(bounds))
+      continue;
+    beginsAtStart |= llvm::all_of(bounds.lower, [&](Row row) {
+      row[X] = 0;
+      return proves(row);
+    });
+    endsAtEnd |= llvm::all_of(bounds.upper, [&](Row row) {
+      row[count] += row[X];
+      row.back() -= row[X];
+      row[X] = 0;
+      return proves(row);
+    });
+  }
+  if (beginsAtStart && endsAtEnd)
+    return {};
+
+  Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
+  e.parameters.resize(Offset + parameters->getQuotients().size());
+  Value zero = e.constant(0), size = axis == TileAxis::Keys ? nk : nq;
+  // Of a set that shows nothing: what widens no other's range.
+  Value noBegin = isOnly && !endsAtEnd ? zero : size;
+  IndexRange range;
+  for (const auto &interval : intervals) {
+    const Bounds &bounds = interval->visible;
+    Value low = e.lower(bounds), high = e.upper(bounds);
+    if (!isSeen(bounds)) {
+      Value any = e.conditions(bounds, e.compare(arith::CmpIPredicate::slt, low, high));
+      low = e.select(any, low, noBegin);
+      high = e.select(any, high, zero);
+    }
+    range.begin = range.begin ? e.make<arith::MinSIOp>(range.begin, low) : low;
+    range.end = range.end ? e.make<arith::MaxSIOp>(range.end, high) : high;
+  }
+  std::optional<int64_t> length = getConstantIntValue(size);
+  if (beginsAtStart || isConstantIntValue(range.begin, 0))
+    range.begin = nullptr;
+  if (endsAtEnd || range.end == size || (length && isConstantIntValue(range.end, *length)))
+    range.end = nullptr;
+  return range;
+}
+
+// A7
+IndexRange flashattn::buildVisibleRange(OpBuilder &builder, Location loc,
+                                        ArrayRef<IntegerSet> visible, TileAxis axis, Value offset,
+                                        Value nq, Value nk, std::optional<Align> align) {
+  Value one = arith::ConstantIndexOp::create(builder, loc, 1), first = offset, count = nq;
+  if (axis == TileAxis::Queries) {
+    first = arith::ConstantIndexOp::create(builder, loc, 0);
+    count = nk;
+  }
+  Value last = builder.createOrFold<arith::AddIOp>(loc, first, count);
+  last = builder.createOrFold<arith::SubIOp>(loc, last, one);
+  return TileIntervalPlan(visible, axis, /*tile=*/1)
+      .emitHull(builder, loc, first, last, offset, nq, nk, align);
 }
 
 // M3

@@ -91,6 +91,15 @@ def shape_scores(
     return (scores + numpy.asarray(bias, q.dtype)).astype(q.dtype), slope
 
 
+def clear_uncounted(rows: numpy.ndarray, seen: numpy.ndarray) -> numpy.ndarray:
+    """`rows` with zeros in those before the first and behind the last with a visible pair (rule A7):
+    `seen` has them along its last dimension."""
+    (counted,) = numpy.nonzero(seen.any(axis=0))
+    first, end = (counted[0], counted[-1] + 1) if len(counted) else (0, 0)
+    index = numpy.arange(len(rows))[:, None]
+    return numpy.where((index >= first) & (index < end), rows, 0).astype(rows.dtype)
+
+
 def attention_head(
     q: numpy.ndarray,
     k: numpy.ndarray,
@@ -99,10 +108,12 @@ def attention_head(
     scale: float,
     round_to: Any = None,
     sink: float = -numpy.inf,
+    shown: Optional[numpy.ndarray] = None,
     **features: Any,
 ) -> Tuple[numpy.ndarray, numpy.ndarray]:
-    """o and lse of one head in the type of `q` (rules A2, A5, A6); `round_to` rounds the
-    probabilities, `features` are those of `shape_scores`."""
+    """o and lse of one head in the type of `q` (rules A2, A5 to A8); `round_to` rounds the
+    probabilities, `features` are those of `shape_scores`. `shown` are the pairs that the mask alone
+    shows, where `seen` lacks what `keep` hides: a hidden NaN among these gives NaN."""
     with numpy.errstate(invalid="ignore", divide="ignore", over="ignore"):
         scores, _ = shape_scores(q, k, scale, **features)
         scores = numpy.where(seen, scores, -numpy.inf)
@@ -113,7 +124,8 @@ def attention_head(
         probabilities = weights / numpy.where(total > 0, total, 1)[:, None]
         if round_to is not None:
             probabilities = round_to(probabilities)
-        return probabilities @ v, top + numpy.log(total)
+        values = clear_uncounted(v, seen if shown is None else shown)
+        return probabilities @ values, top + numpy.log(total)
 
 
 #: Relative norms of errors.
@@ -141,11 +153,15 @@ def head_gradients(
     scale: float,
     round_to: Any = None,
     sink: float = -numpy.inf,
+    shown: Optional[numpy.ndarray] = None,
     **features: Any,
 ) -> HeadGradients:
     """Rules B1, B3, B6 and B7 in the type of `q`, for any of a head's queries and keys; `delta` is
-    `sum(do * o) - d_lse` of each row. `round_to` rounds what products take."""
+    `sum(do * o) - d_lse` of each row. `round_to` rounds what products take; `shown` is as for
+    `attention_head`, and of queries that see no key nothing but `lse` and `delta` counts."""
     round_to = round_to or (lambda values: values)
+    shown = seen if shown is None else shown
+    queries, outputs = clear_uncounted(q, shown.T), clear_uncounted(do, shown.T)
     with numpy.errstate(invalid="ignore", over="ignore"):
         scores, slope = shape_scores(q, k, scale, derive=True, **features)
         weights = numpy.where(seen, numpy.exp(scores - lse[:, None]), 0).astype(q.dtype)
@@ -153,8 +169,9 @@ def head_gradients(
         inner = numpy.where(seen, d_scores * slope, 0).astype(q.dtype)
         d_sink = -float((numpy.exp(sink - lse[lse > -numpy.inf]) * delta[lse > -numpy.inf]).sum())
     inner, factor = round_to(inner), q.dtype.type(scale)
-    dq, dk = factor * (inner @ k), factor * (inner.T @ q)
-    return HeadGradients(dq, dk, round_to(weights).T @ do, d_scores, d_sink)
+    dq = factor * (inner @ clear_uncounted(k, shown))
+    dk = factor * (inner.T @ queries)
+    return HeadGradients(dq, dk, round_to(weights).T @ outputs, d_scores, d_sink)
 
 
 def bf16_from_f32(values: numpy.ndarray) -> numpy.ndarray:

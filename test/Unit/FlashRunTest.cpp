@@ -104,7 +104,7 @@ TEST(Reference, CombineGivesTheWhole) {
   auto attend = [&](int64_t begin, int64_t end) {
     problem.numKeys = end - begin;
     return computeReferenceRow(problem, query, keys.data() + begin * kDim,
-                               values.data() + begin * kDim, 0, 0, 0);
+                               values.data() + begin * kDim, /*special=*/{}, 0, 0, 0);
   };
   ReferenceRow whole = attend(0, kKeys);
   HostTensor oParts = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1, kDim}));

@@ -50,6 +50,14 @@ struct Difference {
       firstWrong = value, firstRight = 0;
   }
 
+  /// Takes a NaN where there may be one instead of what should be.
+  bool takeNaN(double value, bool isAllowed) {
+    if (!isAllowed || !std::isnan(value))
+      return false;
+    ++elements;
+    return true;
+  }
+
   void merge(const Difference &other) {
     if (wrongKind == 0)
       firstWrong = other.firstWrong, firstRight = other.firstRight;

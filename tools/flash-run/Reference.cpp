@@ -1,7 +1,6 @@
 //===- Reference.cpp -------------------------------------------------------===//
 
 #include "Reference.h"
-#include "mlir/IR/AffineExpr.h"
 #include "llvm/Support/MathExtras.h"
 #include "llvm/Support/Parallel.h"
 
@@ -11,148 +10,6 @@
 
 using namespace mlir;
 using namespace mlir::flashattn;
-
-namespace {
-/// `slope * k + constant`.
-struct LinearInKey {
-  int64_t slope, constant;
-};
-
-/// Values of the dimensions and symbols of a mask's set.
-struct Point {
-  int64_t p, nq, nk;
-};
-} // namespace
-
-// isVisible of the analysis evaluates sets as well. This is written again, for the reference must
-// not be wrong where the compiler is.
-static int64_t evaluateBinary(AffineExprKind kind, int64_t lhs, int64_t rhs) {
-  switch (kind) {
-  case AffineExprKind::Add:
-    return lhs + rhs;
-  case AffineExprKind::Mul:
-    return lhs * rhs;
-  case AffineExprKind::Mod:
-    return llvm::mod(lhs, rhs);
-  case AffineExprKind::FloorDiv:
-    return llvm::divideFloorSigned(lhs, rhs);
-  case AffineExprKind::CeilDiv:
-    return llvm::divideCeilSigned(lhs, rhs);
-  default:
-    llvm_unreachable("not a binary expression");
-  }
-}
-
-static int64_t evaluate(AffineExpr expr, const Point &point, int64_t k) {
-  if (auto constant = dyn_cast<AffineConstantExpr>(expr))
-    return constant.getValue();
-  if (auto dim = dyn_cast<AffineDimExpr>(expr))
-    return dim.getPosition() == 0 ? point.p : k;
-  if (auto symbol = dyn_cast<AffineSymbolExpr>(expr))
-    return symbol.getPosition() == 0 ? point.nq : point.nk;
-  auto binary = cast<AffineBinaryOpExpr>(expr);
-  return evaluateBinary(expr.getKind(), evaluate(binary.getLHS(), point, k),
-                        evaluate(binary.getRHS(), point, k));
-}
-
-/// The expression as a line in k, where it is one.
-static std::optional<LinearInKey> getLine(AffineExpr expr, const Point &point) {
-  auto binary = dyn_cast<AffineBinaryOpExpr>(expr);
-  if (!binary) {
-    auto dim = dyn_cast<AffineDimExpr>(expr);
-    if (dim && dim.getPosition() == 1)
-      return LinearInKey{1, 0};
-    return LinearInKey{0, evaluate(expr, point, 0)};
-  }
-  std::optional<LinearInKey> lhs = getLine(binary.getLHS(), point);
-  std::optional<LinearInKey> rhs = getLine(binary.getRHS(), point);
-  if (!lhs || !rhs)
-    return std::nullopt;
-  if (expr.getKind() == AffineExprKind::Add)
-    return LinearInKey{lhs->slope + rhs->slope, lhs->constant + rhs->constant};
-  if (expr.getKind() == AffineExprKind::Mul && (lhs->slope == 0 || rhs->slope == 0))
-    return LinearInKey{lhs->slope * rhs->constant + rhs->slope * lhs->constant,
-                       lhs->constant * rhs->constant};
-  if (lhs->slope || rhs->slope)
-    return std::nullopt;
-  return LinearInKey{0, evaluateBinary(expr.getKind(), lhs->constant, rhs->constant)};
-}
-
-/// The keys of one set, appended as intervals.
-static void appendVisible(IntegerSet set, const Point &point,
-                          SmallVectorImpl<KeyInterval> &intervals) {
-  int64_t begin = 0, end = point.nk;
-  bool isInterval = true;
-  for (auto [index, expr] : llvm::enumerate(set.getConstraints())) {
-    std::optional<LinearInKey> line = getLine(expr, point);
-    if (!line) {
-      isInterval = false;
-      continue;
-    }
-    auto [slope, constant] = *line;
-    auto atLeastZero = [&](int64_t slope, int64_t constant) {
-      if (slope == 0)
-        end = constant >= 0 ? end : begin;
-      else if (slope > 0)
-        begin = std::max(begin, llvm::divideCeilSigned(-constant, slope));
-      else
-        end = std::min(end, llvm::divideFloorSigned(constant, -slope) + 1);
-    };
-    atLeastZero(slope, constant);
-    if (set.isEq(index))
-      atLeastZero(-slope, -constant);
-  }
-  if (begin >= end)
-    return;
-  if (isInterval) {
-    intervals.push_back({begin, end});
-    return;
-  }
-  for (int64_t k = begin; k < end; ++k) {
-    bool visible = true;
-    for (auto [index, expr] : llvm::enumerate(set.getConstraints())) {
-      int64_t value = evaluate(expr, point, k);
-      visible &= set.isEq(index) ? value == 0 : value >= 0;
-    }
-    if (!visible)
-      continue;
-    if (!intervals.empty() && intervals.back().end == k)
-      intervals.back().end = k + 1;
-    else
-      intervals.push_back({k, k + 1});
-  }
-}
-
-SmallVector<KeyInterval> flashattn::getVisibleKeys(const AttentionProblem &problem, int64_t row,
-                                                   int64_t b) {
-  Point point{row + problem.getOffset(b), problem.numQueries, problem.getNumKeys(b)};
-  SmallVector<KeyInterval> intervals, merged;
-  for (IntegerSet set : problem.sets)
-    appendVisible(set, point, intervals);
-  llvm::sort(intervals, [](auto a, auto b) { return a.begin < b.begin; });
-  for (KeyInterval interval : intervals) {
-    if (!merged.empty() && interval.begin <= merged.back().end)
-      merged.back().end = std::max(merged.back().end, interval.end);
-    else
-      merged.push_back(interval);
-  }
-  return merged;
-}
-
-uint64_t flashattn::countVisiblePairs(const AttentionProblem &problem) {
-  std::vector<uint64_t> counts(problem.numQueries);
-  // Without kv_len every batch is like the first.
-  bool isEachOwn = problem.getOperand("kv_len");
-  llvm::parallelFor(0, problem.numQueries, [&](size_t row) {
-    for (int64_t b = 0; b < (isEachOwn ? problem.batch : 1); ++b)
-      for (KeyInterval interval : getVisibleKeys(problem, row, b))
-        counts[row] += interval.end - interval.begin;
-  });
-  uint64_t pairs = 0;
-  for (uint64_t count : counts)
-    pairs += count;
-  return pairs * (isEachOwn ? 1 : problem.batch) * problem.queryHeads;
-}
 
 /// Σ a·b in T. Several partial sums, so that the processor need not wait for each.
 template <typename T> static T dot(const float *a, const float *b, int64_t count) {
@@ -274,9 +131,26 @@ static SmallVector<KeyInterval> getShownKeys(const AttentionProblem &problem,
   return place.keep ? keepOnly(place, visible) : visible;
 }
 
+SmallVector<int64_t> flashattn::findSpecialRows(const float *of, int64_t width, KeyInterval rows) {
+  SmallVector<int64_t> special;
+  for (int64_t row = rows.begin; row < rows.end; ++row)
+    if (!llvm::all_of(ArrayRef(of + row * width, width), [](float x) { return std::isfinite(x); }))
+      special.push_back(row);
+  return special;
+}
+
+/// Says of each column of row `row` of `of` that what it is multiplied by may make a sum NaN.
+static void addSpecialRow(SmallVectorImpl<bool> &mayBeNaN, const float *of, int64_t width,
+                          int64_t row) {
+  mayBeNaN.resize(width, false);
+  for (int64_t d = 0; d < width; ++d)
+    mayBeNaN[d] = mayBeNaN[d] || !std::isfinite(of[row * width + d]);
+}
+
 ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
-                                            const float *keys, const float *values, int64_t b,
-                                            int64_t h, int64_t row) {
+                                            const float *keys, const float *values,
+                                            ArrayRef<int64_t> special, int64_t b, int64_t h,
+                                            int64_t row) {
   ReferenceRow result;
   RowPlace place(problem, b, h, row);
   SmallVector<KeyInterval> visible = getShownKeys(problem, place);
@@ -287,6 +161,9 @@ ReferenceRow flashattn::computeReferenceRow(const AttentionProblem &problem, Arr
       [&](float p) { return roundTo(problem.scalar, p); }, result.naiveO);
   for (float &value : result.naiveO)
     value = roundTo(problem.scalar, value);
+  for (int64_t k : special)
+    if (llvm::none_of(visible, [&](KeyInterval seen) { return seen.begin <= k && k < seen.end; }))
+      addSpecialRow(result.mayBeNaN, values, problem.valueDim, k);
   return result;
 }
 
@@ -332,17 +209,6 @@ void flashattn::readHead(const HostTensor &tensor, bool isBSHD, int64_t b, int64
   });
 }
 
-/// Whether the mask shows a pair: straight from its sets.
-static bool isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k) {
-  Point point{row + problem.getOffset(b), problem.numQueries, problem.getNumKeys(b)};
-  return k < point.nk && llvm::any_of(problem.sets, [&](IntegerSet set) {
-           return llvm::all_of(llvm::enumerate(set.getConstraints()), [&](auto constraint) {
-             int64_t value = evaluate(constraint.value(), point, k);
-             return set.isEq(constraint.index()) ? value == 0 : value >= 0;
-           });
-         });
-}
-
 void GradientRow::add(double exactFactor, float naiveFactor, const float *row) {
   isHidden = false;
   for (size_t d = 0; d < exact.size(); ++d) {
@@ -373,6 +239,9 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
   read("v", keyHead, 1, problem.keyHeads, problem.numKeys, problem.valueDim, values);
   read("q", firstHead, group, problem.queryHeads, rows, problem.dim, queries);
   read("d_o", firstHead, group, problem.queryHeads, rows, problem.valueDim, outputGradients);
+  CountedRows counted = getCountedRows(problem, b);
+  specialKeys = findSpecialRows(keys.data(), problem.dim, counted.keys);
+  const HostTensor *sinks = problem.getOperand("sink_logits");
   // Rule B1.
   const HostTensor &o = *problem.getOperand("o"), *dLse = problem.getOperand("d_lse");
   logs.resize(group * rows), delta.resize(group * rows), naiveDelta.resize(group * rows);
@@ -390,15 +259,33 @@ void Gradients::load(int64_t newBatch, int64_t keyHead) {
     }
     int64_t place = (b * problem.queryHeads + h) * rows + i;
     double given = dLse ? dLse->get(place) : 0;
+    double lse = problem.getOperand("lse")->get(place);
+    // Rule B7: what is no number there is what rule A6 says.
+    if (i < counted.queries.begin || i >= counted.queries.end) {
+      if (!std::isfinite(exact))
+        exact = naive = 0;
+      if (!std::isfinite(lse))
+        lse = sinks ? sinks->get(h) : -std::numeric_limits<double>::infinity();
+    }
     delta[n] = exact - given;
     naiveDelta[n] = naive - float(given);
     // Rule B1: the operand is the f32 of this, but for what sums in f32 are off by, or it is of
     // more keys than these.
-    double lse = problem.getOperand("lse")->get(place);
     RowLog own = computeLog(h, i);
     bool isOwn = std::abs((own.base - lse) + own.rest) <= std::abs(lse) / (1 << 20);
     logs[n] = isOwn ? own : RowLog{lse, 0};
   });
+  specialQueries.clear();
+  for (int64_t n = 0; n < group * rows; ++n) {
+    auto isSpecial = [&](const std::vector<float> &of, int64_t width) {
+      return !findSpecialRows(of.data(), width, {n, n + 1}).empty();
+    };
+    bool counts = counted.queries.begin <= n % rows && n % rows < counted.queries.end;
+    if (counts &&
+        (isSpecial(queries, problem.dim) || isSpecial(outputGradients, problem.valueDim) ||
+         std::isnan(logs[n].base) || !std::isfinite(delta[n])))
+      specialQueries.push_back(n);
+  }
 }
 
 /// Of the keys that a row sees, and the sink.
@@ -430,6 +317,12 @@ Gradients::Query Gradients::getQuery(int64_t h, int64_t i) const {
           logs[n],
           delta[n],
           naiveDelta[n]};
+}
+
+bool Gradients::isShown(const Query &query, int64_t k) const {
+  RowPlace place(problem, b, query.h, query.i);
+  return !query.log.isEmpty() && isVisible(problem, b, query.i, k) &&
+         (!place.keep || getOfScores(*place.keep, place, k));
 }
 
 void Gradients::forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const {
@@ -477,6 +370,9 @@ GradientRow Gradients::computeQueryRow(int64_t h, int64_t i) const {
            keys.data() + k * problem.dim);
   });
   dq.round(problem.scalar, problem.scale);
+  for (int64_t k : specialKeys)
+    if (!isShown(query, k))
+      addSpecialRow(dq.mayBeNaN, keys.data(), problem.dim, k);
   return dq;
 }
 
@@ -499,6 +395,12 @@ Gradients::KeyRows Gradients::computeKeyRows(int64_t k) const {
   }
   rows.dk.round(problem.scalar, problem.scale);
   rows.dv.round(problem.scalar, 1);
+  // What a query has in any operand is in its weights or their gradients.
+  for (int64_t n : specialQueries)
+    if (!isShown(getQuery(firstHead + n / problem.numQueries, n % problem.numQueries), k)) {
+      rows.dk.mayBeNaN.assign(problem.dim, true);
+      rows.dv.mayBeNaN.assign(problem.valueDim, true);
+    }
   return rows;
 }
 
@@ -552,7 +454,7 @@ static T computeCombined(const CombineProblem &problem, int64_t b, int64_t h, in
     sum += std::exp(log - maximum);
   for (auto [part, log] : llvm::enumerate(logs)) {
     T weight = std::exp(log - maximum) / sum;
-    for (int64_t d = 0; d < problem.valueDim && weight != 0; ++d)
+    for (int64_t d = 0; d < problem.valueDim && log != -infinity; ++d)
       o[d] += weight * T(problem.oParts->get(place(part) * problem.valueDim + d));
   }
   return maximum + std::log(sum);

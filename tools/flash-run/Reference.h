@@ -73,6 +73,17 @@ struct KeyInterval {
 SmallVector<KeyInterval> getVisibleKeys(const AttentionProblem &problem, int64_t row,
                                         int64_t b = 0);
 
+/// Whether the mask shows key `k` to query `row` of batch `b`.
+bool isVisible(const AttentionProblem &problem, int64_t b, int64_t row, int64_t k);
+
+/// What the mask leaves of batch `b` (rule A7): the keys from the first to the last that any query
+/// sees, and the queries from the first to the last that see any; all of them where a compiled op
+/// may count more, with mod, floordiv or multiples. What lies elsewhere counts for nothing.
+struct CountedRows {
+  KeyInterval keys{0, 0}, queries{0, 0};
+};
+CountedRows getCountedRows(const AttentionProblem &problem, int64_t b);
+
 /// Pairs of all batches and query heads that the mask shows, whatever `keep` does.
 uint64_t countVisiblePairs(const AttentionProblem &problem);
 
@@ -83,13 +94,21 @@ struct ReferenceRow {
   double lse;
   SmallVector<float> naiveO;
   float naiveLse;
+  /// Where not empty, by column: whether o may be NaN instead, as 0 times what a hidden key has in
+  /// V is (rule A8).
+  SmallVector<bool> mayBeNaN;
+
+  bool isNaNAllowed(int64_t column) const { return !mayBeNaN.empty() && mayBeNaN[column]; }
 };
 
+/// The rows of `of` elements, `width` each, in [begin, end) that are not all finite.
+SmallVector<int64_t> findSpecialRows(const float *of, int64_t width, KeyInterval rows);
+
 /// Row `row` of query head `h` of batch `b`. `keys` and `values` are that head's, numKeys rows
-/// each.
+/// each; `special` are the rows of `values` that count and are not all finite.
 ReferenceRow computeReferenceRow(const AttentionProblem &problem, ArrayRef<float> query,
-                                 const float *keys, const float *values, int64_t b, int64_t h,
-                                 int64_t row);
+                                 const float *keys, const float *values, ArrayRef<int64_t> special,
+                                 int64_t b, int64_t h, int64_t row);
 
 /// What the attention itself gives: o and lse in float64. With `every` above 1 from a sample of the
 /// keys only, one in so many, for inputs of large problems.
@@ -115,6 +134,10 @@ struct GradientRow {
   SmallVector<float> naive;
   /// No pair adds anything: all of it is 0, exactly (rule B7).
   bool isHidden = true;
+  /// As of ReferenceRow (rule B7).
+  SmallVector<bool> mayBeNaN;
+
+  bool isNaNAllowed(int64_t column) const { return !mayBeNaN.empty() && mayBeNaN[column]; }
 };
 
 /// An element of a gradient that many rows of scores add to, in float64 and in f32.
@@ -166,6 +189,8 @@ private:
   template <typename T> struct Pair { T p, dScore, slope, magnitude; };
   Query getQuery(int64_t h, int64_t i) const;
   RowLog computeLog(int64_t h, int64_t i) const;
+  /// Whether the mask and `keep` show a pair, of a row that has a key (rule A6).
+  bool isShown(const Query &query, int64_t k) const;
   /// Calls `visit` for the keys that a row sees (rules B7, A6).
   void forEachKey(const Query &query, llvm::function_ref<void(int64_t k)> visit) const;
   template <typename T> Pair<T> computePair(const Query &query, T delta, int64_t k) const;
@@ -181,6 +206,8 @@ private:
   std::vector<RowLog> logs;
   std::vector<double> delta;
   std::vector<float> naiveDelta;
+  /// Of what counts: keys that are not all finite, and queries of which that is so of anything.
+  SmallVector<int64_t> specialKeys, specialQueries;
 };
 
 /// One merge of attention over parts of the keys, with its sizes filled in.

@@ -51,13 +51,14 @@ public:
       readHead(*tensor, problem.isBSHD, b, keyHead, problem.keyHeads, problem.numKeys, width,
                out->data());
     }
+    special = findSpecialRows(values.data(), problem.valueDim, getCountedRows(problem, b).keys);
   }
   ReferenceRow compute(int64_t i) const override {
     SmallVector<float> query(problem.dim);
     q.getFloats(
         getRowStart(problem.isBSHD, b, h, i, problem.queryHeads, problem.numQueries, problem.dim),
         problem.dim, query.data());
-    return computeReferenceRow(problem, query, keys.data(), values.data(), b, h, i);
+    return computeReferenceRow(problem, query, keys.data(), values.data(), special, b, h, i);
   }
   bool isFinite() const override { return isAllFinite(q) && isAllFinite(k) && isAllFinite(v); }
 
@@ -66,6 +67,7 @@ private:
   const HostTensor &q, &k, &v;
   int64_t b = 0, h = 0, loaded = -1;
   std::vector<float> keys, values;
+  SmallVector<int64_t> special; ///< rows of `values`, as of computeReferenceRow
 };
 
 /// Taken from memory.
@@ -145,7 +147,8 @@ static void compareRows(const ResultShape &shape, const OperandValues &values, S
         int64_t start =
             getRowStart(shape.isBSHD, b, h, i, shape.heads, shape.numQueries, shape.valueDim);
         for (int64_t d = 0; d < shape.valueDim; ++d)
-          oDifferences[n].add(o->get(start + d), row.o[d], row.naiveO[d]);
+          if (!oDifferences[n].takeNaN(o->get(start + d), row.isNaNAllowed(d)))
+            oDifferences[n].add(o->get(start + d), row.o[d], row.naiveO[d]);
       }
       if (lse) {
         // The tolerance grows with the value.
@@ -212,11 +215,13 @@ static void compareProjection(const OperandSizes &sizes, HeadRows &head, double 
   forEachGroup(rows, [&](int64_t b, size_t begin, size_t end) {
     std::vector<double> exact((end - begin) * width);
     std::vector<float> naive((end - begin) * width);
+    std::vector<char> mayBeNaN(end - begin); // of which no two threads share one
     for (int64_t h = 0; h < heads; ++h) {
       head.load(b, h);
       w.getFloats(h * matrixSize, matrixSize, matrix.data());
       llvm::parallelFor(begin, end, [&](size_t n) {
         ReferenceRow row = head.compute(rows[n].i);
+        mayBeNaN[n - begin] |= !row.mayBeNaN.empty();
         double *exactRow = exact.data() + (n - begin) * width;
         float *naiveRow = naive.data() + (n - begin) * width;
         for (int64_t d = 0; d < valueDim; ++d)
@@ -230,8 +235,9 @@ static void compareProjection(const OperandSizes &sizes, HeadRows &head, double 
     for (size_t n = begin; n < end; ++n)
       for (int64_t e = 0; e < width; ++e) {
         size_t at = (n - begin) * width + e;
-        whole.add(p.get((b * numQueries + rows[n].i) * width + e), exact[at],
-                  roundTo(p.getScalar(), naive[at]));
+        double value = p.get((b * numQueries + rows[n].i) * width + e);
+        if (!whole.takeNaN(value, mayBeNaN[n - begin]))
+          whole.add(value, exact[at], roundTo(p.getScalar(), naive[at]));
       }
   });
   comparison.rows = rows.size();

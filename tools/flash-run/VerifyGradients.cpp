@@ -87,6 +87,8 @@ void GradientComparison::addRow(Part &part, size_t n, int64_t h, int64_t i, int6
   int64_t start = getRowStart(problem.isBSHD, b, h, i, heads, length, width);
   for (int64_t d = 0; d < width; ++d) {
     double value = part.tensor->get(start + d);
+    if (part.differences[n].takeNaN(value, row.isNaNAllowed(d)))
+      continue;
     if (row.isHidden)
       part.differences[n].addZero(value);
     else

@@ -21,6 +21,7 @@ namespace mlir::flashattn {
 
 class AttentionOpInterface;
 class MaskAttrInterface;
+enum class Align : uint32_t;
 namespace bounds {
 class Parameters;
 } // namespace bounds
@@ -31,6 +32,15 @@ class Parameters;
 /// fullBegin = fullEnd = begin, so that one loop runs them all.
 struct TileInterval {
   Value begin, fullBegin, fullEnd, end;
+};
+
+/// Indices [begin, end) along an axis. A null `begin` is 0, a null `end` the axis' length, whatever
+/// the operands.
+struct IndexRange {
+  Value begin, end;
+
+  /// Whether it is the whole axis.
+  bool isAll() const { return !begin && !end; }
 };
 
 /// The axis that is cut into tiles.
@@ -66,6 +76,12 @@ public:
   SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
                                  Value offset, Value nq, Value nk, bool constants = false) const;
 
+  /// Of tiles of one index: from the first in any interval up to the last; `first` and `last` are
+  /// those of all positions or keys. `align` is what `offset` follows from (rule A3), if from any.
+  /// Where no pair is visible the end may be at the beginning or before it.
+  IndexRange emitHull(OpBuilder &builder, Location loc, Value first, Value last, Value offset,
+                      Value nq, Value nk, std::optional<Align> align) const;
+
   /// Whether a tile is in an interval only where it holds a visible pair, whatever the operands.
   bool isExact() const;
   /// Whether each tile of visible pairs alone is full, whatever the operands; of several sets,
@@ -86,6 +102,7 @@ private:
   SmallVector<std::unique_ptr<Interval>> intervals;
   /// ordered[i][j]: interval i begins no later than interval j, for all values.
   SmallVector<SmallVector<bool>> ordered;
+  TileAxis axis;
   int64_t tile;
 };
 
@@ -106,6 +123,14 @@ SmallVector<TileInterval> buildQueryIntervals(OpBuilder &builder, Location loc,
                                               ArrayRef<IntegerSet> visible, Value firstKey,
                                               Value lastKey, Value offset, Value nq, Value nk,
                                               int64_t tileM);
+
+/// The keys from the first to the last that any query sees or, along the axis Queries, the queries
+/// from the first to the last that see any key (rule A7); `offset` is the position of query 0, and
+/// `align` what it follows from, if from any. Where no pair is visible the end may be at the
+/// beginning or before it.
+IndexRange buildVisibleRange(OpBuilder &builder, Location loc, ArrayRef<IntegerSet> visible,
+                             TileAxis axis, Value offset, Value nq, Value nk,
+                             std::optional<Align> align);
 
 /// Where the queries of a tile are: query i at position (i / repeat) mod span after the first.
 /// Several heads that share a tile follow each other (span) or take turns (repeat).

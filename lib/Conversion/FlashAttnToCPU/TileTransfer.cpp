@@ -20,8 +20,8 @@ bool mlir::flashattn::cpu::isOnlyBroadcast(Value tile) {
 namespace {
 
 /// The part of the caller's memory that a transfer reaches: which memref dimension each
-/// vector dimension runs along, if it is not broadcast, where it starts, and how many steps of
-/// it exist.
+/// vector dimension runs along, if it is not broadcast, where it starts, and which steps of it
+/// exist.
 class TransferWindow {
 public:
   /// Fails, with an error at `op`, on masks and on maps that are not projections, with or
@@ -31,7 +31,9 @@ public:
   bool isBroadcast(unsigned vectorDim) const { return !dims[vectorDim]; }
   /// The memref dimension of a vector dimension that is not broadcast.
   unsigned getDim(unsigned vectorDim) const { return *dims[vectorDim]; }
-  Value getCount(unsigned vectorDim) const { return counts[vectorDim]; }
+  /// Steps [begin, end).
+  Value getBegin(unsigned vectorDim) const { return begins[vectorDim]; }
+  Value getEnd(unsigned vectorDim) const { return ends[vectorDim]; }
   bool isInBounds() const { return inBounds; }
   /// Indices of the element that is `steps[i]` away from the start along vector dimension i.
   SmallVector<Value> getIndices(OpBuilder &b, Location loc, ValueRange steps) const {
@@ -47,11 +49,17 @@ public:
 
 private:
   SmallVector<std::optional<unsigned>> dims;
-  SmallVector<Value> counts;
+  SmallVector<Value> begins, ends;
   bool inBounds = true;
 };
 
 } // namespace
+
+/// Whether `op` may begin before the first row of a view that was made for it.
+static bool mayBeginBefore(VectorTransferOpInterface op, unsigned dim) {
+  auto view = op.getBase().getDefiningOp<memref::SubViewOp>();
+  return view && view->getBlock() == op->getBlock() && !isZeroInteger(view.getMixedOffsets()[dim]);
+}
 
 FailureOr<TransferWindow> TransferWindow::get(VectorTransferOpInterface op, TileValues &values) {
   OpBuilder &b = values.b;
@@ -72,17 +80,23 @@ FailureOr<TransferWindow> TransferWindow::get(VectorTransferOpInterface op, Tile
     std::optional<unsigned> dim;
     if (auto dimExpr = dyn_cast<AffineDimExpr>(result))
       dim = dimExpr.getPosition();
-    Value count = arith::ConstantIndexOp::create(b, loc, op.getVectorType().getDimSize(i));
+    Value end = arith::ConstantIndexOp::create(b, loc, op.getVectorType().getDimSize(i));
+    Value begin = arith::ConstantIndexOp::create(b, loc, 0);
     if (dim && !op.isDimInBounds(i)) {
       window.inBounds = false;
-      Value zero = arith::ConstantIndexOp::create(b, loc, 0);
+      auto clamp = [&](Value step) -> Value {
+        step = arith::MaxSIOp::create(b, loc, step, begin);
+        return arith::MinSIOp::create(b, loc, step, end);
+      };
       Value size = b.createOrFold<memref::DimOp>(loc, window.memref, static_cast<int64_t>(*dim));
-      Value left = arith::SubIOp::create(b, loc, size, window.start[*dim]);
-      left = arith::MaxSIOp::create(b, loc, left, zero);
-      count = arith::MinSIOp::create(b, loc, left, count);
+      Value last = clamp(arith::SubIOp::create(b, loc, size, window.start[*dim]));
+      if (mayBeginBefore(op, *dim))
+        begin = clamp(arith::SubIOp::create(b, loc, begin, window.start[*dim]));
+      end = last;
     }
     window.dims.push_back(dim);
-    window.counts.push_back(count);
+    window.begins.push_back(begin);
+    window.ends.push_back(end);
   }
   return window;
 }
@@ -148,7 +162,7 @@ static void forEachElement(OpBuilder &b, Location loc, const TransferWindow &win
     unsigned dim = steps.size();
     if (dim == shape.size())
       return visit(row, isRow ? zero : steps.back(), steps);
-    buildLoop(b, loc, zero, window.getCount(dim), 1, [&](Value step) {
+    buildLoop(b, loc, window.getBegin(dim), window.getEnd(dim), 1, [&](Value step) {
       Value inner = row;
       if (dim == 0) {
         inner = step;
@@ -188,7 +202,7 @@ static LogicalResult readTransposed(vector::TransferReadOp read, TileValues &val
   };
   if (read.getVectorType().getRank() == 2 && !isRow && window->isBroadcast(0)) {
     // One element for all rows.
-    buildLoop(b, loc, zero, window->getCount(1), 1, [&](Value column) {
+    buildLoop(b, loc, zero, window->getEnd(1), 1, [&](Value column) {
       Value lanes = vector::BroadcastOp::create(b, loc, values.getLaneType(read.getVectorType()),
                                                 load({zero, column}));
       values.store(lanes, buffer, column);
@@ -359,13 +373,13 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
     });
   };
   // What of a row is copied in whole vectors.
-  Value count = window->getCount(1), whole = count;
+  Value count = window->getEnd(1), whole = count;
   bool wholeRows = read.isDimInBounds(1);
   if (!wholeRows)
     whole = arith::SubIOp::create(
         b, loc, count,
         arith::RemUIOp::create(b, loc, count, arith::ConstantIndexOp::create(b, loc, width)));
-  buildLoop(b, loc, zero, window->getCount(0), 1, [&](Value row) {
+  buildLoop(b, loc, window->getBegin(0), window->getEnd(0), 1, [&](Value row) {
     buildLoop(b, loc, zero, whole, width, [&](Value column) {
       SmallVector<Value> at = window->getIndices(b, loc, {row, column});
       Value x;
@@ -383,12 +397,16 @@ Value mlir::flashattn::cpu::lowerBroadcastRead(vector::TransferReadOp read, Tile
   });
   if (!read.isDimInBounds(0)) {
     Value pad = extendSplat(padding, width);
-    Value end = arith::ConstantIndexOp::create(b, loc, rows);
-    buildLoop(b, loc, window->getCount(0), end, 1, [&](Value row) {
-      buildColumnLoop(b, loc, columns, width, [&](Value column) {
-        vector::StoreOp::create(b, loc, pad, buffer, ValueRange{row, column});
+    auto padRows = [&](Value begin, Value end) {
+      buildLoop(b, loc, begin, end, 1, [&](Value row) {
+        buildColumnLoop(b, loc, columns, width, [&](Value column) {
+          vector::StoreOp::create(b, loc, pad, buffer, ValueRange{row, column});
+        });
       });
-    });
+    };
+    if (!isZeroInteger(window->getBegin(0)))
+      padRows(zero, window->getBegin(0));
+    padRows(window->getEnd(0), arith::ConstantIndexOp::create(b, loc, rows));
   }
   return buffer;
 }

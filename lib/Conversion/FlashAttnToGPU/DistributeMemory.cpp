@@ -40,14 +40,15 @@ LogicalResult Distributor::load(LoadTileOp op) {
   if (op.getOnes() || !op.getCuts().empty())
     return op.emitOpError() << "expected " << (op.getOnes() ? "ones" : "cuts")
                             << " only where a contraction reads them";
-  if (op.getTileType().getRank() == 1 && op.getDims().size() <= 2 && !op.getBelow() &&
-      op.getRowDim() && layout.isRow(op.getTileType())) {
+  bool hasEnds = op.getFrom() || op.getBelow();
+  if (op.getTileType().getRank() == 1 && op.getDims().size() <= 2 && !hasEnds && op.getRowDim() &&
+      layout.isRow(op.getTileType())) {
     values[op] = loadRowsFromGlobal(op);
     return success();
   }
-  if (op.getDims().size() != 2 || op.getBelow() || !layout.isTile(op.getTileType()))
+  if (op.getDims().size() != 2 || hasEnds || !layout.isTile(op.getTileType()))
     return op.emitOpError() << "expected a tile of " << layout.tileM
-                            << " rows along one dimension and no end of its own";
+                            << " rows along one dimension and no ends of its own";
   values[op] = loadTileFromGlobal(op);
   return success();
 }

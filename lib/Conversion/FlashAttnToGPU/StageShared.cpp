@@ -120,8 +120,13 @@ void Stager::copyChunk(const Copy &copy, Value buffer, Value stage, Value row, V
   from[rowDim] = arith::AddIOp::create(b, loc, from[rowDim], row);
   from.back() = add(from.back(), arith::MulIOp::create(b, loc, inRow, chunkElements));
   Value inBounds;
-  if (!copy.inBounds[0])
+  if (!copy.inBounds[0]) {
     inBounds = less(from[rowDim], load.getBelow() ? load.getBelow() : dim(source, rowDim));
+    if (Value first = load.getFrom())
+      inBounds = arith::AndIOp::create(
+          b, loc, inBounds,
+          arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, from[rowDim], first));
+  }
   auto withColumn = [&](Value rowInBounds, Value column) -> Value {
     Value inside = less(column, rowElements);
     return rowInBounds ? arith::AndIOp::create(b, loc, rowInBounds, inside).getResult() : inside;

@@ -167,6 +167,7 @@ public:
 private:
   void loadResidents(MutableArrayRef<IRMapping> programs, Value slot);
   Value produce(const Group &group, Value slot, Value step);
+  Value toMap(LoadTileOp load, Value row);
   SmallVector<Value> findPieces(LoadTileOp load, IRMapping &mapping, Value first);
   SmallVector<hopper::RingPutOp> put(unsigned stream, IRMapping &mapping, Value step);
   Value produceInterval(IRMapping mapping, Value slot, Value interval, Value step);
@@ -232,7 +233,7 @@ private:
   Value now(TileLoopOp loop, Value first, Value step);
   void useStream(TileLoopOp loop, LoadTileOp load, Value ring, Value first, Value step);
   void useRows(TileLoopOp loop, Value first, Value step);
-  void clearMissingRows(LoadTileOp load, Value tile);
+  void clearMissingRows(LoadTileOp load, const LeftOut &missing, Value tile);
   void pinOperands(TileLoopOp loop);
   void meet();
   void fillOnes();

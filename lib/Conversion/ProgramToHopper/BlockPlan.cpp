@@ -2,6 +2,7 @@
 
 #include "BlockPlan.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -81,6 +82,28 @@ bool mlir::flashattn::sumsOverRows(LoadTileOp load) {
   });
 }
 
+/// Of the ends of `load`'s rows those that stand in its program, or those that do not. Consumers
+/// have the program's body in the launch that it becomes.
+static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
+  if (!sumsOverRows(load))
+    return {};
+  Operation *scope = load->getParentOfType<ProgramOp>();
+  if (!scope)
+    scope = load->getParentOfType<gpu::LaunchOp>();
+  auto get = [&](Value end) {
+    return end && scope->isAncestor(end.getParentRegion()->getParentOp()) == inBlock ? end
+                                                                                     : Value();
+  };
+  return {get(load.getFrom()), get(load.getBelow())};
+}
+
+LeftOut mlir::flashattn::getLeftOutByMap(LoadTileOp load) {
+  return getLeftOut(load, /*inBlock=*/false);
+}
+LeftOut mlir::flashattn::getLeftOutInBlock(LoadTileOp load) {
+  return getLeftOut(load, /*inBlock=*/true);
+}
+
 /// Whether `load` brings another tile in each step of `loop`.
 static bool isStreamed(LoadTileOp load, TileLoopOp loop) {
   return llvm::any_of(load.getIndices(),
@@ -101,9 +124,9 @@ static bool isStreamedRow(LoadTileOp load, TileLoopOp loop) {
   int64_t last = load.getMemRefType().getRank() - 1;
   return tile.getRank() == 2 && tile.getElementType().isF32() && tile.getDimSize(1) % 4 == 0 &&
          load.getDims() == ArrayRef<int64_t>{-1, last} &&
-         llvm::all_of(load.getInBounds(), [](bool b) { return b; }) && !load.getBelow() &&
-         load.getIndices()[last] == loop.getTile() && loop->getParentOp()->isProperAncestor(load) &&
-         hasAlignedRows(load.getSource());
+         llvm::all_of(load.getInBounds(), [](bool b) { return b; }) && !load.getFrom() &&
+         !load.getBelow() && load.getIndices()[last] == loop.getTile() &&
+         loop->getParentOp()->isProperAncestor(load) && hasAlignedRows(load.getSource());
 }
 
 SmallVector<BlockPlan::Row> BlockPlan::findRows(TileLoopOp loop, const SumSplit &split) {
@@ -168,6 +191,11 @@ static LogicalResult verifyShared(LoadTileOp load, const BlockPlan &plan) {
   if (load.getTileType().getElementType() != plan.schedule.getDotType())
     return load.emitOpError() << "expected a tile of " << plan.schedule.getDotType()
                               << ", the schedule's dot_type, but got " << load.getTileType();
+  if (LeftOut missing = getLeftOutInBlock(load);
+      !load.getCuts().empty() && (missing.begin || missing.end))
+    return load.emitOpError() << "expected the ends of rows with cuts from outside of the program, "
+                                 "where a tensor map is made of them, but got '"
+                              << (missing.begin ? "from" : "below") << "' from inside";
   Operation *source = load.getSource().getDefiningOp();
   if (source && plan.program->isProperAncestor(source))
     return load.emitOpError() << "expected a memref from outside of the program, of which the host "
@@ -446,7 +474,8 @@ FailureOr<BlockPlan> BlockPlan::get(ProgramOp program) {
     if (isFactor(load)) {
       if (load->getBlock() == program.getBody()) {
         plan.residents.push_back(load);
-        plan.cleared.push_back(load.getBelow() && sumsOverRows(load));
+        LeftOut missing = getLeftOutInBlock(load);
+        plan.cleared.push_back(missing.begin || missing.end);
       }
       return failed(verifyShared(load, plan)) ? WalkResult::interrupt() : WalkResult::advance();
     }

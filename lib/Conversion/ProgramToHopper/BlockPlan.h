@@ -122,6 +122,16 @@ LogicalResult splitSums(BlockPlan &plan);
 /// (A7). Along the other dimensions they only give rows and columns that are not there.
 bool sumsOverRows(LoadTileOp load);
 
+/// Rows of `load` that are left out where some contraction sums over them: those before `begin` and
+/// from `end` on, null where there are none.
+struct LeftOut {
+  Value begin, end;
+};
+/// Of those the ones that the host knows: tensor maps end there, and copies give zeros.
+LeftOut getLeftOutByMap(LoadTileOp load);
+/// The others, whose number a block computes: consumers clear them.
+LeftOut getLeftOutInBlock(LoadTileOp load);
+
 /// The stage of a step in which `op` stands, `flashattn.stage`; null for the first one.
 StageOp getStage(Operation *op);
 /// Its number, from 0 on.
@@ -132,7 +142,8 @@ inline int64_t getPanelColumns(VectorType tile) {
   return getPanelColumns(tile.getDimSize(1), tile.getElementTypeBitWidth() / 8);
 }
 
-/// Whether rows of a tile of `load` need not follow each other. One cut is where the first tile begins.
+/// Whether rows of a tile of `load` need not follow each other. One cut is where the first tile
+/// begins.
 inline bool mayBeCut(LoadTileOp load) { return load.getCuts().size() > 1; }
 
 /// Panels of the tile of `load` that copies bring: those behind are its ones.

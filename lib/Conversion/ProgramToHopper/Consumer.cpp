@@ -42,29 +42,45 @@ void ConsumerBuilder::passBy(Value begin, Value end, Value first, Value step) {
     hopper::RingReleaseOp::create(b, loc, ring, now, block.releases);
 }
 
-/// Makes zeros of the rows of `tile` from the load's bound on. Every consumer does, as none may go
-/// on before.
-void ConsumerBuilder::clearMissingRows(LoadTileOp load, Value tile) {
+/// Makes zeros of the `missing` rows of `tile`, some. Every consumer does, as none may go on
+/// before.
+void ConsumerBuilder::clearMissingRows(LoadTileOp load, const LeftOut &missing, Value tile) {
   auto type = cast<MemRefType>(tile.getType());
   int64_t panels = countCopiedPanels(load), rows = type.getDimSize(1), columns = type.getDimSize(2);
   Value row = mul(load.getIndices()[*load.getRowDim()], load.getInnerRows());
-  Value left = sub(load.getBelow(), row);
-  auto partial = scf::IfOp::create(b, loc, less(left, index(rows)), /*withElseRegion=*/false);
+  Value before, left, any;
+  if (missing.begin) {
+    before = sub(missing.begin, row);
+    any = less(index(0), before);
+  }
+  if (missing.end) {
+    left = sub(missing.end, row);
+    Value some = less(left, index(rows));
+    any = any ? arith::OrIOp::create(b, loc, any, some).getResult() : some;
+  }
+  auto partial = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(partial.thenBlock());
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type.getElementType()));
+  // Consumers that split sums do not read the same tiles for them.
+  bool isShared = plan.sharesProgram() && !plan.splitsSums();
+  int64_t threads = hopper::kWarpgroupThreads * (isShared ? plan.getConsumers() : 1);
   // Whole rows: the swizzle, which moves what is in one about, does not matter.
-  Value first = add(mul(max(left, index(0)), index(columns)), threadOfProgram);
-  int64_t threads = hopper::kWarpgroupThreads * (plan.sharesProgram() ? plan.getConsumers() : 1);
-  auto loop = scf::ForOp::create(b, loc, first, index(rows * columns), index(threads));
-  b.setInsertionPointToStart(loop.getBody());
-  Value at = div(loop.getInductionVar(), index(columns));
-  Value column = sub(loop.getInductionVar(), mul(at, index(columns)));
-  for (int64_t panel = 0; panel < panels; ++panel)
-    memref::StoreOp::create(b, loc, zero, tile, ValueRange{index(panel), at, column});
-  b.setInsertionPointAfter(loop);
+  auto clear = [&](Value begin, Value end) {
+    auto loop = scf::ForOp::create(b, loc, add(begin, threadInGroup), end, index(threads));
+    OpBuilder::InsertionGuard inLoop(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value at = div(loop.getInductionVar(), index(columns));
+    Value column = sub(loop.getInductionVar(), mul(at, index(columns)));
+    for (int64_t panel = 0; panel < panels; ++panel)
+      memref::StoreOp::create(b, loc, zero, tile, ValueRange{index(panel), at, column});
+  };
+  if (before)
+    clear(index(0), mul(min(before, index(rows)), index(columns)));
+  if (left)
+    clear(mul(max(left, index(0)), index(columns)), index(rows * columns));
   hopper::FenceAsyncSharedOp::create(b, loc);
-  meet();
+  meetAlone();
 }
 
 /// The step of the tile that `loop` is at; `step` is that of tile or place `first`.
@@ -95,7 +111,8 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
         !llvm::is_contained(users, inBody))
       users.push_back(inBody);
   llvm::sort(users, [](Operation *x, Operation *y) { return x->isBeforeInBlock(y); });
-  bool clears = load.getBelow() && sumsOverRows(load);
+  LeftOut missing = getLeftOutInBlock(load);
+  bool clears = missing.begin || missing.end;
   // Where it is loaded, though of split sums that may be where another consumer wants it; and once
   // in each stage that lags, which is of another step, and has nothing from those before. Weights
   // that are made a second time need not wait for what their scores were made of.
@@ -111,7 +128,7 @@ void ConsumerBuilder::useStream(TileLoopOp loop, LoadTileOp load, Value ring, Va
       now = stepAt(loop, first, step);
       Value tile = hopper::RingGetOp::create(b, loc, ring, now);
       if (clears && !held)
-        clearMissingRows(load, tile);
+        clearMissingRows(load, missing, tile);
       held = hopper::LoadTileOp::create(b, loc, load.getTileType(), tile);
     }
     b.replaceUsesWithIf(load, held,
@@ -276,7 +293,7 @@ void ConsumerBuilder::useResidents(const Held &held) {
     b.setInsertionPoint(resident);
     Value tile = tileAt(buffer, held.number);
     if (clears)
-      clearMissingRows(resident, tile);
+      clearMissingRows(resident, getLeftOutInBlock(resident), tile);
     Value first = holdFirstColumns(resident, tile);
     b.replaceOpWithNewOp<hopper::LoadTileOp>(resident, resident.getTileType(), tile, first);
   }

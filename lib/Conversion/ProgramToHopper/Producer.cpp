@@ -5,6 +5,13 @@
 using namespace mlir;
 using namespace mlir::flashattn;
 
+/// The number of a row in the tensor map of `load`, which leaves rows out. Negative numbers are of
+/// those before it.
+Value ProducerBuilder::toMap(LoadTileOp load, Value row) {
+  Value begin = getLeftOutByMap(load).begin;
+  return begin ? sub(row, begin) : row;
+}
+
 /// Sends for the tiles that the programs of a group keep.
 void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value slot) {
   for (auto [w, mapping] : llvm::enumerate(programs)) {
@@ -21,7 +28,10 @@ void ProducerBuilder::loadResidents(MutableArrayRef<IRMapping> programs, Value s
     SmallVector<SmallVector<Value>> coordinates;
     for (auto [load, buffer] : llvm::zip_equal(plan.residents, block.residents)) {
       tiles.push_back(tileAt(buffer, number));
-      coordinates.push_back(getOrigin(LoadTileOp(load), mapping));
+      LoadTileOp resident = load;
+      coordinates.push_back(getOrigin(resident, mapping));
+      Value &row = coordinates.back()[*resident.getRowDim()];
+      row = toMap(resident, row);
       bytes += hopper::SharedTile::get(tiles.back().getType())->getBytes();
     }
     hopper::BarrierExpectOp::create(b, loc, block.barriers, full, b.getI64IntegerAttr(bytes));
@@ -45,8 +55,8 @@ void ProducerBuilder::prepare(const Group &group, Value slot) {
     loadResidents(programs, slot);
 }
 
-/// The rows at which the pieces of a tile lie whose first row is number `first`, i32: the producer has
-/// few registers.
+/// The rows at which the pieces of a tile lie whose first row is number `first`, i32: the producer
+/// has few registers.
 SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mapping, Value first) {
   SmallVector<Value> pieces;
   for (int64_t row = 0; row < load.getTileType().getDimSize(0); row += LoadTileOp::kPieceRows) {
@@ -54,7 +64,7 @@ SmallVector<Value> ProducerBuilder::findPieces(LoadTileOp load, IRMapping &mappi
     for (auto [cut, skip] : llvm::zip_equal(load.getCuts(), load.getSkips()))
       place = add(place, select(less(number, toI32(clone(cut, mapping))), i32(0),
                                 toI32(clone(skip, mapping))));
-    pieces.push_back(toIndex(place));
+    pieces.push_back(toMap(load, toIndex(place)));
   }
   return pieces;
 }
@@ -77,12 +87,15 @@ SmallVector<hopper::RingPutOp> ProducerBuilder::put(unsigned stream, IRMapping &
                                      pieces, along,
                                      /*beside=*/IntegerAttr(), panels);
   };
-  if (load.getCuts().empty())
+  Value &row = origin[*load.getRowDim()];
+  if (load.getCuts().empty()) {
+    row = toMap(load, row);
     return {put(maps.tile, {})};
-  Value &row = origin[*load.getRowDim()], first = toI32(row), place = first;
+  }
+  Value first = toI32(row), place = first;
   for (Value skip : load.getSkips())
     place = add(place, toI32(clone(skip, mapping)));
-  row = toIndex(place);
+  row = toMap(load, toIndex(place));
   if (!mayBeCut(load))
     return {put(maps.tile, {})};
   Value isCut = less(first, toI32(clone(load.getCuts().back(), mapping)));

@@ -55,12 +55,24 @@ void LaunchBuilder::makeMaps() {
     return hopper::MakeTensorMapOp::create(
         b, loc, type, memref, b.getI64IntegerAttr(*access.getRowDim()), outerDim, outerRows);
   };
+  auto getSource = [&](LoadTileOp load) -> Value {
+    LeftOut rows = getLeftOutByMap(load);
+    if (!rows.begin && !rows.end)
+      return load.getSource();
+    // A map of no rows would be one of nothing that exists: where nobody reads any, all will do.
+    Value begin = rows.begin ? rows.begin : index(0);
+    Value all = dim(load.getSource(), *load.getRowDim()), end = rows.end ? rows.end : all;
+    Value any = b.createOrFold<arith::CmpIOp>(loc, arith::CmpIPredicate::slt, begin, end);
+    return takeRows(b, loc, load.getSource(), *load.getRowDim(), select(any, begin, index(0)),
+                    select(any, end, all));
+  };
   for (LoadTileOp load : plan.residents)
-    values.residentMaps.push_back(make(load, load.getSource(), /*inPieces=*/false));
-  for (LoadTileOp load : plan.streams)
-    values.streamMaps.push_back(
-        {make(load, load.getSource(), /*inPieces=*/false),
-         mayBeCut(load) ? make(load, load.getSource(), /*inPieces=*/true) : Value()});
+    values.residentMaps.push_back(make(load, getSource(load), /*inPieces=*/false));
+  for (LoadTileOp load : plan.streams) {
+    Value source = getSource(load);
+    values.streamMaps.push_back({make(load, source, /*inPieces=*/false),
+                                 mayBeCut(load) ? make(load, source, /*inPieces=*/true) : Value()});
+  }
   for (StoreTileOp store : plan.outputs)
     values.outputMaps.push_back(make(store, store.getTarget(), /*inPieces=*/false));
 }

@@ -50,7 +50,7 @@ func.func @rows_of_a_factor(%thread: index, %k: memref<1x16x64xf16, #shared>) {
 func.func @below(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no end of its own}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] below %thread in_bounds [false, false] : memref<?x?xf32> -> vector<64x16xf32>
   }
   return
@@ -83,7 +83,7 @@ func.func @ones(%thread: index, %bias: memref<?x8xf32>) {
 func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no end of its own}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
     %t = flashattn.load_tile %bias[%thread, %thread, %thread] dims [0, 1, 2] shape [4, 16, 16] in_bounds [false, false, false] : memref<?x?x?xf32> -> vector<64x16xf32>
   }
   return
@@ -94,7 +94,7 @@ func.func @rows_of_heads(%thread: index, %bias: memref<?x?x?xf32>) {
 func.func @other_rows(%thread: index, %bias: memref<?x?xf32>) {
   flashattn.on_threads %thread
       schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
-    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no end of its own}}
+    // expected-error @+1 {{'flashattn.load_tile' op expected a tile of 64 rows along one dimension and no ends of its own}}
     %t = flashattn.load_tile %bias[%thread, %thread] dims [0, 1] in_bounds [false, false] : memref<?x?xf32> -> vector<32x16xf32>
   }
   return

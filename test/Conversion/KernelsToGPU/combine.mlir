@@ -14,8 +14,11 @@
 // CHECK-NOT: memref.load
 // CHECK: flashattn.wait_prerequisite_grids
 // CHECK: scf.for %[[PART:[a-z0-9]+]] = %[[GROUP]] {{.*}} step %c32 iter_args
-// CHECK: memref.load %[[LP]][%[[PART]],
-// CHECK-NEXT: vector.load %[[OP]][%[[PART]], %{{.*}}, %{{.*}}, %{{.*}}, %[[COLUMN]]] {alignment = 16 : i64} : memref<?x?x?x?x64xf32>, vector<4xf32>
+// A part without keys adds nothing, whatever its output holds.
+// CHECK: %[[LOG:.*]] = memref.load %[[LP]][%[[PART]],
+// CHECK-NEXT: %[[OUT:.*]] = vector.load %[[OP]][%[[PART]], %{{.*}}, %{{.*}}, %{{.*}}, %[[COLUMN]]] {alignment = 16 : i64} : memref<?x?x?x?x64xf32>, vector<4xf32>
+// CHECK-NEXT: %[[NONE:.*]] = arith.cmpf oeq, %[[LOG]], %{{.*}} : f32
+// CHECK-NEXT: arith.select %[[NONE]], %{{.*}}, %[[OUT]] : vector<4xf32>
 // CHECK-NEXT: arith.addi %[[PART]], %c4
 // CHECK-COUNT-7: arith.minui
 // CHECK-COUNT-4: memref.store %{{.*}}, %[[OUTS]][%[[GROUP]], %{{.*}}]

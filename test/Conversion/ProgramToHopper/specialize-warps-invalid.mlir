@@ -1358,3 +1358,33 @@ func.func @cuts_of_a_step(%q: !mem, %k: !mem, %o: memref<2x4x?x32xf32>, %tiles: 
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#kn = affine_map<(m, n, k) -> (k, n)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+!mem = memref<2x4x?x64xf16>
+
+func.func @ends_of_cuts(%q: !mem, %k: !mem, %o: memref<2x4x?x64xf32>, %tiles: index, %n: index) {
+  %c0 = arith.constant 0 : index
+  %c2 = arith.constant 2 : index
+  %c4 = arith.constant 4 : index
+  %zs = arith.constant dense<0.0> : vector<64x32xf32>
+  %zo = arith.constant dense<0.0> : vector<64x64xf32>
+  flashattn.program (%b, %h, %t) in (%c2, %c4, %tiles) axes(batch, head, query_tile)
+      schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16, roles = <consumers = 1, along = query_tile, registers = 160, producer_registers = 32, rescale = 0, section = 1>>) {
+    %qt = flashattn.load_tile %q[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : !mem -> vector<64x64xf16>
+    %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %n, %n)] iter_args(%o0 = %zo) -> (vector<64x64xf32>) {
+      // expected-error @+1 {{'flashattn.load_tile' op expected the ends of rows with cuts from outside of the program, where a tensor map is made of them, but got 'below' from inside}}
+      %kt = flashattn.load_tile %k[%b, %h, %j, %c0] dims [2, 3] below %t cuts(%c0) skips(%n) in_bounds [false, true] : !mem -> vector<32x64xf16>
+      %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %zs : vector<64x64xf16>, vector<32x64xf16> into vector<64x32xf32>
+      %p = arith.truncf %s : vector<64x32xf32> to vector<64x32xf16>
+      %o1 = vector.contract {indexing_maps = [#mk, #kn, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %p, %kt, %o0 : vector<64x32xf16>, vector<32x64xf16> into vector<64x64xf32>
+      flashattn.tile_yield %o1 : vector<64x64xf32>
+    }
+    flashattn.store_tile %r to %o[%b, %h, %t, %c0] dims [2, 3] in_bounds [false, true] : vector<64x64xf32>, memref<2x4x?x64xf32>
+  }
+  return
+}

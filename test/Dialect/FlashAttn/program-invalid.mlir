@@ -638,7 +638,7 @@ func.func @cuts(%k: memref<?x64xbf16>, %n: index) {
 
 // Pieces of 8 rows.
 func.func @pieces(%k: memref<?x64xbf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected cuts in a multiple of 8 rows along one dimension, without below, but got 'vector<20x64xbf16>'}}
+  // expected-error @+1 {{'flashattn.load_tile' op expected cuts in a multiple of 8 rows along one dimension but got 'vector<20x64xbf16>'}}
   %t = flashattn.load_tile %k[%n, %n] dims [0, 1] cuts(%n) skips(%n) in_bounds [false, false]
       : memref<?x64xbf16> -> vector<20x64xbf16>
   return
@@ -646,9 +646,9 @@ func.func @pieces(%k: memref<?x64xbf16>, %n: index) {
 
 // -----
 
-func.func @cuts_below(%k: memref<?x64xbf16>, %n: index) {
-  // expected-error @+1 {{'flashattn.load_tile' op expected cuts in a multiple of 8 rows along one dimension, without below, but got 'vector<32x64xbf16>'}}
-  %t = flashattn.load_tile %k[%n, %n] dims [0, 1] below %n cuts(%n) skips(%n) in_bounds [false, false]
-      : memref<?x64xbf16> -> vector<32x64xbf16>
+func.func @repeated_rows_begin(%k: memref<?x64xf16>, %n: index) {
+  // expected-error @+1 {{'flashattn.load_tile' op expected rows of their own with from but got rows that are the same}}
+  %t = flashattn.load_tile %k[%n, %n] dims [-1, 1] from %n in_bounds [true, true]
+      : memref<?x64xf16> -> vector<32x64xf16>
   return
 }

@@ -139,9 +139,9 @@ func.func @gradients(%sums: memref<2x8x?x128xf32>, %order: memref<2x8x?xi32>, %l
 
 // Rows in pieces.
 // CHECK-LABEL: func @joined
-// CHECK: flashattn.load_tile %{{.*}}[%{{.*}}, %{{.*}}] dims [0, 1] cuts(%[[A:.*]], %[[B:.*]]) skips(%[[B]], %[[A]]) in_bounds [false, true] : memref<?x64xf16> -> vector<48x64xf16>
+// CHECK: flashattn.load_tile %{{.*}}[%{{.*}}, %{{.*}}] dims [0, 1] from %[[A:.*]] below %[[B:.*]] cuts(%[[A]], %[[B]]) skips(%[[B]], %[[A]]) in_bounds [false, true] : memref<?x64xf16> -> vector<48x64xf16>
 func.func @joined(%k: memref<?x64xf16>, %a: index, %b: index) -> vector<48x64xf16> {
-  %t = flashattn.load_tile %k[%a, %b] dims [0, 1] cuts(%a, %b) skips(%b, %a) in_bounds [false, true]
+  %t = flashattn.load_tile %k[%a, %b] dims [0, 1] from %a below %b cuts(%a, %b) skips(%b, %a) in_bounds [false, true]
       : memref<?x64xf16> -> vector<48x64xf16>
   return %t : vector<48x64xf16>
 }

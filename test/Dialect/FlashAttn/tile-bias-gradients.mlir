@@ -11,7 +11,11 @@
 // CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // Rows have no base at first, and a tile's flag says whether a log-sum-exp is so far from 0 that one may be needed.
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 32, {{.*}}>) leads {
-// CHECK: %[[LSE:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
+// CHECK: %[[LOADED:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
+// Queries that see no key count as such where what lies there is no number.
+// CHECK: %[[SIZE:.*]] = math.absf %[[LOADED]]
+// CHECK: arith.cmpf olt, %[[SIZE]],
+// CHECK: %[[LSE:.*]] = arith.select %{{.*}}, %[[LOADED]], %{{.*}} : vector<128xi1>, vector<128xf32>
 // CHECK: %[[EXISTS:.*]] = vector.shape_cast %{{.*}} : vector<128x1xi1> to vector<128xi1>
 // CHECK: flashattn.store_tile %{{.*}} to %[[QUERIES]][%[[B]], %[[H]], %[[I]]] dims [2] in_bounds [true]
 // CHECK: %[[DELTAS:.*]] = arith.addi %[[B]], %c2
@@ -48,7 +52,8 @@
 // CHECK: %[[NEWSUM:.*]] = arith.addf %[[RESCALED]], %[[SUMS]]
 // CHECK: flashattn.tile_yield %[[NEWBASE]], %[[NEWSUM]]
 // CHECK: %[[TOTAL:.*]] = vector.multi_reduction <add>, %[[FOUND]]#1,
-// CHECK: %[[LSE:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
+// CHECK: %[[LOADED:.*]] = flashattn.load_tile %[[GIVEN]][%[[B]], %[[H]], %[[I]]] dims [2]
+// CHECK: %[[LSE:.*]] = arith.select %{{.*}}, %[[LOADED]], %{{.*}} : vector<64xi1>, vector<64xf32>
 // CHECK: %[[LOG:.*]] = math.log2 %[[TOTAL]]
 // CHECK: %[[OFF:.*]] = arith.subf %{{.*}}, %[[LSE]]
 // CHECK: %[[SIZE:.*]] = math.absf %[[LSE]]

@@ -1,5 +1,6 @@
 """Writes q.npy, k.npy and v.npy for special-values.mlir, lengths.npy for CPU/features.mlir, nan.npy for
-FakeDriver/tune-hopper.mlir, and mask.npy and constant.npy for large-scores.mlir.
+FakeDriver/tune-hopper.mlir, mask.npy and constant.npy for large-scores.mlir, rows-*.npy for counted-rows.mlir,
+and parts.npy and logs.npy for merge.mlir.
 
 usage: make_special.py FOLDER
 
@@ -8,6 +9,9 @@ for every query that sees it. The lengths are [3], i32: one below 0, one far abo
 nan.npy is [1, 1, 64, 256], f16, NaN throughout.
 mask.npy is [1, 1, 40, 150], f32: the lowest number hides the first 60 keys and, in some rows, all of them;
 in others -1e9 does, or -inf hides every second key. constant.npy, of the same shape, is -1e6 throughout.
+rows-LENGTH-BEGIN-END.npy are f16, [1, 2, LENGTH, 64] or of queries [1, 4, LENGTH, 64], NaN but in rows
+[BEGIN, END). parts.npy and logs.npy are [3, 1, 2, 4, 16] and [3, 1, 2, 4], f32: what has a log-sum-exp of
+-Inf holds NaN in part 0 and +Inf in part 2.
 """
 
 import random
@@ -22,6 +26,25 @@ def write(path, values, shape=(1, 1, 6, 16), kind="f"):
     with open(path, "wb") as file:
         file.write(b"\x93NUMPY\x01\x00" + struct.pack("<H", len(header)) + header.encode())
         file.write(struct.pack(f"<{len(values)}{kind}", *values))
+
+
+def write_rows(folder, heads, length, begin, end):
+    """The names tell lengths apart: no length is that of queries and of keys."""
+    row = lambda i: [random.gauss(0, 1) if begin <= i < end else float("nan") for _ in range(64)]
+    values = [value for _ in range(heads) for i in range(length) for value in row(i)]
+    write(f"{folder}/rows-{length}-{begin}-{end}.npy", values, (1, heads, length, 64), "e")
+
+
+def write_parts(folder):
+    parts, logs = [], []
+    for part, empty in ((0, float("nan")), (1, 0), (2, float("inf"))):
+        for row in range(8):
+            # Each row has a part at least but the last.
+            is_empty = row == 7 or row % 3 == part
+            logs.append(-float("inf") if is_empty else random.gauss(0, 3))
+            parts += [empty if is_empty else random.gauss(0, 1) for _ in range(16)]
+    write(f"{folder}/parts.npy", parts, (3, 1, 2, 4, 16))
+    write(f"{folder}/logs.npy", logs, (3, 1, 2, 4))
 
 
 def main(folder):
@@ -41,6 +64,16 @@ def main(folder):
     write(f"{folder}/mask.npy", [value for row in mask for value in row], (1, 1, 40, 150))
     write(f"{folder}/constant.npy", [-1e6] * 6000, (1, 1, 40, 150))
     write(f"{folder}/nan.npy", [float("nan")] * (64 * 256), (1, 1, 64, 256), "e")
+    for heads, length, begin, end in (
+        (2, 90, 0, 20),
+        (2, 200, 42, 54),
+        (2, 100, 0, 33),
+        (2, 60, 0, 55),
+        (4, 95, 40, 95),
+        (4, 150, 50, 150),
+    ):
+        write_rows(folder, heads, length, begin, end)
+    write_parts(folder)
 
 
 main(sys.argv[1])

@@ -207,8 +207,29 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
           if (keep->get(getPlace(*keep, b, h, row, k)))
             kept.set(k);
     }
+    auto setRow = [&](StringRef name, int64_t heads, int64_t length, int64_t width, int64_t row) {
+      std::optional<unsigned> argument = op.getArgument(name);
+      for (int64_t h = 0; argument && h < heads; ++h) {
+        int64_t start = getRowStart(problem.isBSHD, b, h, row, heads, length, width);
+        for (int64_t d = 0; d < width; ++d)
+          arguments[*argument].set(start + d, kNaN);
+      }
+    };
+    CountedRows counted = getCountedRows(problem, b);
+    for (int64_t row = 0; row < problem.numQueries && op.getArgument("d_o"); ++row) {
+      if (counted.queries.begin <= row && row < counted.queries.end)
+        continue;
+      setRow("q", problem.queryHeads, problem.numQueries, problem.dim, row);
+      for (StringRef name : {"o", "d_o"})
+        setRow(name, problem.queryHeads, problem.numQueries, problem.valueDim, row);
+      for (int64_t h = 0; h < problem.queryHeads; ++h)
+        arguments[*op.getArgument("lse")].set(
+            (b * problem.queryHeads + h) * problem.numQueries + row, kNaN);
+    }
     // A tile is read that has a pair which the mask shows and one which `keep` does.
     auto mayBeRead = [&](int64_t k) {
+      if (k < counted.keys.begin || k >= counted.keys.end)
+        return false;
       int64_t begin = std::max<int64_t>(0, k - kTile + 1),
               end = std::min(problem.numKeys, k + kTile);
       return seen.find_first_in(begin, end) != -1 && kept.find_first_in(begin, end) != -1;
@@ -216,14 +237,8 @@ void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem
     for (int64_t k = 0; k < problem.numKeys; ++k) {
       if (k < existing && mayBeRead(k))
         continue;
-      for (auto [argument, width] :
-           {std::pair(*op.getArgument("k"), problem.dim), {*op.getArgument("v"), problem.valueDim}})
-        for (int64_t h = 0; h < problem.keyHeads; ++h) {
-          int64_t start =
-              getRowStart(problem.isBSHD, b, h, k, problem.keyHeads, problem.numKeys, width);
-          for (int64_t d = 0; d < width; ++d)
-            arguments[argument].set(start + d, kNaN);
-        }
+      setRow("k", problem.keyHeads, problem.numKeys, problem.dim, k);
+      setRow("v", problem.keyHeads, problem.numKeys, problem.valueDim, k);
       if (k < existing || !biasArgument)
         continue;
       HostTensor &bias = arguments[*biasArgument];

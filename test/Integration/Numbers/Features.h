@@ -33,10 +33,11 @@ struct Features {
 /// Makes most of `keep` blocks of one value, hidden for the greater part.
 void hideBlocks(HostTensor &keep, std::mt19937 &random);
 
-/// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7), and
-/// in `k` and `v` at keys in tiles that the mask hides from every query (rule M3), or `keep` does
-/// (rule M7) where `listsTiles`: neither the gradients do, nor programs of a part of the keys.
-/// `arguments` are the program's.
+/// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7); in
+/// `k` and `v` at keys outside the first and the last that any query sees (rule A7), and in tiles
+/// that the mask hides from every query (rule M3), or `keep` does (rule M7) where `listsTiles`:
+/// neither the gradients do, nor programs of a part of the keys; and in `q`, `o`, `d_o` and `lse`
+/// at queries outside the first and the last that see any key. `arguments` are the program's.
 void plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,
               MutableArrayRef<HostTensor> arguments);
 

@@ -248,15 +248,16 @@ int64_t LoadTileOp::getInnerRows() { return innerRowsOf(*this); }
 LogicalResult LoadTileOp::verify() {
   if (failed(verifyAccess(*this, /*mayRepeat=*/true)))
     return failure();
-  if (getBelow() && !getRowDim())
-    return emitOpError() << "expected rows of their own with below but got rows that are the same";
+  if ((getFrom() || getBelow()) && !getRowDim())
+    return emitOpError() << "expected rows of their own with " << (getFrom() ? "from" : "below")
+                         << " but got rows that are the same";
   if (getCuts().size() != getSkips().size())
     return emitOpError() << "expected as many skips as cuts, " << getCuts().size() << ", but got "
                          << getSkips().size();
-  if (!getCuts().empty() && (!getRowDim() || getDims().size() != 2 ||
-                             getTileType().getDimSize(0) % kPieceRows != 0 || getBelow()))
+  if (!getCuts().empty() &&
+      (!getRowDim() || getDims().size() != 2 || getTileType().getDimSize(0) % kPieceRows != 0))
     return emitOpError() << "expected cuts in a multiple of " << kPieceRows
-                         << " rows along one dimension, without below, but got " << getTileType();
+                         << " rows along one dimension but got " << getTileType();
   if (!getOnes())
     return success();
   int64_t last = getMemRefType().getRank() - 1;

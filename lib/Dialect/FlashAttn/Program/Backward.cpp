@@ -25,8 +25,9 @@ class BackwardBuilder : TileBuilder {
 public:
   BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
-        sizes(operands.getSizes()), all(operands.getAllKeys()), visible(op.getVisibleSets()),
-        parts(findParts()) {}
+        sizes(operands.getSizes()), all(operands.getAllKeys()),
+        countedKeys(operands, TileAxis::Keys, all),
+        countedQueries(operands, TileAxis::Queries, all), parts(findParts()) {}
 
   void build();
 
@@ -36,10 +37,6 @@ private:
     bool dk, dv;
   };
   std::optional<KeyParts> findParts();
-  SmallVector<TileInterval> findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
-                                        int64_t columns) const;
-  SmallVector<TileInterval> findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
-                                     int64_t columns) const;
   std::optional<TileLists> makeLists(TileAxis listed, ScheduleAttr schedule) const;
   /// What a program goes over: the list that it has, or without `lists` what `find` gives. `place`
   /// is its batch, head and tile, and becomes its list's.
@@ -54,6 +51,7 @@ private:
   /// A tile of keys that a program keeps.
   struct KeyTile {
     const KeyRange &keys;
+    const IndexRange &queries; ///< that count
     Value batch, kvHead, tile, firstKey, k, v;
   };
   void buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
@@ -99,7 +97,7 @@ private:
   Operands operands;
   const Sizes &sizes;
   KeyRange all;
-  SmallVector<IntegerSet> visible;
+  CountedRows countedKeys, countedQueries;
   std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
   std::optional<TileLists> queryLists, keyLists; ///< of the tiles that `keep` shows, where it can
   Factor scale;                                  ///< of dq and dk: what sums of products still lack
@@ -122,14 +120,15 @@ void BackwardBuilder::store(Value rows, const Factor &factor, Value memref, Valu
   operands.storeRows(finish(rows, factor), memref, batch, head, tile);
 }
 
-/// B7: zeros in rows of keys past `kv_len`, which are there and hidden.
+/// B7: zeros in rows of keys that do not count, which are there: those past `kv_len` are hidden in
+/// no full tile, and those that no query sees are beside what lies past the last query.
 Value BackwardBuilder::hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const {
-  if (!op.getKvLen())
-    return rows;
   auto type = cast<VectorType>(rows.getType());
   int64_t count = type.getDimSize(0);
-  Value exists = vector::ShapeCastOp::create(b, loc, VectorType::get({count, 1}, b.getI1Type()),
-                                             isBelow(sub(keys.keys, firstKey), count));
+  Value exists = isCounted(*this, countedKeys.get(keys), firstKey, count);
+  if (!exists)
+    return rows;
+  exists = vector::ShapeCastOp::create(b, loc, VectorType::get({count, 1}, b.getI1Type()), exists);
   exists = vector::BroadcastOp::create(b, loc, type.clone(b.getI1Type()), exists);
   return arith::SelectOp::create(b, loc, exists, rows, splat(type, 0));
 }
@@ -149,26 +148,6 @@ std::optional<KeyParts> BackwardBuilder::findParts() {
 //===----------------------------------------------------------------------===//
 // Tiles
 //===----------------------------------------------------------------------===//
-
-/// The tiles of `columns` queries that the mask shows to `rows` keys.
-SmallVector<TileInterval> BackwardBuilder::findQueries(const KeyRange &keys, Value firstKey,
-                                                       int64_t rows, int64_t columns) const {
-  // Of a tile past kv_len no key exists.
-  Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
-  if (op.getKvLen())
-    lastKey = max(lastKey, firstKey);
-  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries,
-                             keys.keys, columns);
-}
-
-/// The tiles of `columns` keys, or pieces of joined ones, that the mask shows to `rows` queries.
-SmallVector<TileInterval> BackwardBuilder::findKeys(const KeyRange &keys, Value firstQuery,
-                                                    int64_t rows, int64_t columns) const {
-  Value end = min(add(firstQuery, index(rows)), sizes.queries);
-  return buildKeyIntervals(b, loc, visible, add(firstQuery, keys.offset),
-                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns,
-                           /*constants=*/schedule.joinsKeys());
-}
 
 /// Programs of a block that run beside each other have the same tiles.
 static int64_t countTogether(ScheduleAttr schedule) {
@@ -201,8 +180,8 @@ std::optional<TileLists> BackwardBuilder::makeLists(TileAxis listed, ScheduleAtt
               [&](ValueRange place) {
                 KeyRange keys = operands.getKeys(all, place[0]);
                 Value first = mul(place[2], rows);
-                return ofQueries ? findQueries(keys, first, rows, columns)
-                                 : findKeys(keys, first, rows, columns);
+                return ofQueries ? operands.findQueries(keys, first, rows, columns)
+                                 : operands.findKeys(keys, first, rows, columns);
               });
   return lists;
 }
@@ -263,7 +242,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   auto loadColumns = [&](QuerySums::Kind kind) {
     return sums.load(kind, at, f32Vector({rows, columns}), {-1, 2});
   };
-  Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);
+  Value q = operands.loadRows(op.getQ(), batch, head, tile, columns, of.queries);
   // Warpgroups read them beside the product, whose operands they would wait behind.
   Value exponents;
   if (schedule.sharesProgram())
@@ -274,7 +253,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
   ScoreDerivative derivative;
   Value weights, dO, minusDeltas, dP, inner, dv;
   auto multiplyValues = [&] {
-    dO = operands.loadRows(op.getDO(), batch, head, tile, columns);
+    dO = operands.loadRows(op.getDO(), batch, head, tile, columns, of.queries);
     if (beginsWithDeltas()) {
       // Beside the product of the step before.
       minusDeltas = loadColumns(QuerySums::MinusDelta);
@@ -348,9 +327,11 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   keyTile = share.tile;
   KeyRange keys = operands.getKeys(all, batch);
   Value firstKey = mul(keyTile, rows);
-  // B7: what lies past kv_len may be anything, and a share of dq is summed over all of the keys.
-  Value below = op.getKvLen() && schedule.addsQueries() ? keys.keys : Value();
-  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows, below);
+  // B7: keys that do not count may be anything, and a share of dq is summed over all of them.
+  IndexRange counted;
+  if (schedule.addsQueries())
+    counted = countedKeys.get(keys);
+  Value k = operands.loadRows(op.getK(), batch, kvHead, keyTile, rows, counted);
   Value v;
   if (wanted.dk)
     v = operands.loadRows(op.getV(), batch, kvHead, keyTile, rows);
@@ -358,8 +339,8 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   if (op.getKvLen())
     when = less(firstKey, keys.keys);
   SmallVector<Value> place = {batch, kvHead, keyTile};
-  SmallVector<TileInterval> intervals =
-      getTiles(queryLists, place, [&] { return findQueries(keys, firstKey, rows, columns); });
+  SmallVector<TileInterval> intervals = getTiles(
+      queryLists, place, [&] { return operands.findQueries(keys, firstKey, rows, columns); });
   if (schedule.addsQueries())
     gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
   if (parts)
@@ -374,10 +355,12 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   if (wanted.dv)
     state.push_back(zeros(op.getDv()));
   if (!intervals.empty()) {
+    IndexRange queries = countedQueries.get(keys);
     TileLoopOp loop = createLoop(queryLists, intervals, place, when, state, /*rounds=*/sizes.group);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
-    buildKeyStep(loop, sums, wanted, gradients, {keys, batch, kvHead, keyTile, firstKey, k, v});
+    buildKeyStep(loop, sums, wanted, gradients,
+                 {keys, queries, batch, kvHead, keyTile, firstKey, k, v});
     state.assign(loop.getResults().begin(), loop.getResults().end());
     if (sums.getTold())
       keyPrograms = programs;
@@ -425,13 +408,16 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
         queryTile = program.getNumbers()[2];
   ProgramPoint point{batch, head, div(head, sizes.headTiles), queryTile, batch};
   KeyRange keys = operands.getKeys(all, batch);
+  // What lies past kv_len is there and must not be read. Of other keys that no query sees only K
+  // is summed over.
+  IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = countedKeys.get(keys);
   Value firstQuery = mul(queryTile, positions), position = add(firstQuery, keys.offset);
   Value q = operands.loadQueries(point);
   Value dO = operands.loadQueryTile(gradientOfOutput, point);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
   SmallVector<Value> place = {batch, head, queryTile};
   SmallVector<TileInterval> intervals = getTiles(keyLists, place, [&] {
-    return findKeys(keys, firstQuery, positions, schedule.getVisitedKeys());
+    return operands.findKeys(keys, firstQuery, positions, schedule.getVisitedKeys());
   });
   std::optional<JoinedKeys> joined;
   if (schedule.joinsKeys() && !intervals.empty()) {
@@ -453,12 +439,10 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
     b.setInsertionPointToStart(loop.getBody());
     at.keyTile = loop.getTile();
     at.key = mul(at.keyTile, columns);
-    // What lies past kv_len is there and must not be read.
-    Value below = op.getKvLen() ? keys.keys : Value();
-    Value k = operands.loadKeys(op.getK(), point, at.keyTile, below, /*ones=*/false, at.joined);
+    Value k = operands.loadKeys(op.getK(), point, at.keyTile, seen, /*ones=*/false, at.joined);
     Value products = gradients.multiply(q, k);
     StageOp::create(b, loc);
-    Value v = operands.loadKeys(op.getV(), point, at.keyTile, below, /*ones=*/false, at.joined);
+    Value v = operands.loadKeys(op.getV(), point, at.keyTile, existing, /*ones=*/false, at.joined);
     Value dP = gradients.multiplyValues(dO, v);
     if (behindBoth)
       StageOp::create(b, loc);
@@ -551,11 +535,11 @@ void BackwardBuilder::build() {
   auto findFirst = [&](Value batch, Value tile) {
     KeyRange keys = operands.getKeys(all, batch);
     int64_t rows = schedule.getTileN();
-    return findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
+    return operands.findKeys(keys, mul(tile, rows), rows, schedule.getTileM()).front().begin;
   };
   QuerySums sums(b, op, operands, getAdding(), /*negates=*/beginsWithDeltas(),
-                 parts ? parts->getSums() : Value(), findFirst);
-  buildLargeRows(b, op, operands, sums);
+                 parts ? parts->getSums() : Value(), findFirst, countedQueries);
+  buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(wide);
   buildKeyPrograms(sums, {/*dk=*/!isApart, /*dv=*/true});
   useSchedule(own);

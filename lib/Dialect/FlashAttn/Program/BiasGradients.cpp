@@ -136,7 +136,6 @@ private:
   ScheduleAttr schedule;
   int64_t rows, columns; ///< of a tile
   KeyRange all;
-  SmallVector<IntegerSet> visible;
   bool sumsBatches, sumsHeads;
   /// Whether a program's pairs of batch and head have the same keys, at the same positions.
   bool sharesKeys;
@@ -169,7 +168,7 @@ static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
 BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
                                          const Operands &operands, const QuerySums &sums)
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
-      all(operands.getAllKeys()), visible(op.getVisibleSets()) {
+      all(operands.getAllKeys()) {
   bool ofElements = !isSame(2) && !isSame(3);
   schedule = ofElements && op.getScheduleAttr().getRoles() ? getElementSchedule(op)
                                                            : getScheduleBeside(op);
@@ -254,9 +253,7 @@ SmallVector<TileInterval> BiasGradientBuilder::findKeyTiles(Value queryTile,
                                                             const KeyRange &keys) const {
   if (!sharesKeys)
     return allTiles(index(0), ceilDiv(sizes.keys, columns));
-  Value first = mul(queryTile, rows), end = min(add(first, index(rows)), sizes.queries);
-  return buildKeyIntervals(b, loc, visible, add(first, keys.offset),
-                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns);
+  return operands.findKeys(keys, mul(queryTile, rows), rows, columns);
 }
 
 /// A loop, its body empty, with the sums of a tile's rows as state.
@@ -325,14 +322,9 @@ void BiasGradientBuilder::buildKeys() const {
   SmallVector<TileInterval> intervals;
   if (sharesKeys) {
     keys = operands.getKeys(all, numbers[0]);
-    // Of a tile past kv_len no key exists.
-    Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
-    if (op.getKvLen()) {
+    if (op.getKvLen())
       when = less(firstKey, keys.keys);
-      lastKey = max(lastKey, firstKey);
-    }
-    intervals = buildQueryIntervals(b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries,
-                                    keys.keys, columns);
+    intervals = operands.findQueries(keys, firstKey, rows, columns);
     gradients.requireKeys(intervals, firstKey, rows, keys.keys, sizes.keys);
   } else {
     intervals = allTiles(index(0), ceilDiv(sizes.queries, columns));

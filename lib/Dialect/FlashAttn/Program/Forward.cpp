@@ -29,6 +29,7 @@ public:
   ForwardBuilder(AttentionOp op, ScheduleAttr given, OpBuilder &b)
       : TileBuilder(b, op.getLoc()), op(op), given(given), schedule(op.getScheduleAttr()),
         operands(b, op), sizes(operands.getSizes()), all(operands.getAllKeys()),
+        counted(operands, TileAxis::Keys, all),
         visible(op.getVisibleSets()), to{op.getOInit(), op.getLseInit(), op.getLayout(),
                                          op.getElementType()} {}
 
@@ -59,6 +60,7 @@ private:
   Operands operands;
   const Sizes &sizes;
   KeyRange all;
+  CountedRows counted; ///< keys
   SmallVector<IntegerSet> visible;
   Destination to;
   /// With several parts of the keys: their number, and what they leave.
@@ -201,6 +203,9 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
     intervals = joined->interval;
   }
   const JoinedKeys *join = joined ? &*joined : nullptr;
+  // What lies past kv_len is there and must not be read. Of other keys that no query sees only the
+  // values are summed over.
+  IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = counted.get(keys);
   SmallVector<Value> bounds, listIndices;
   for (const TileInterval &interval : intervals)
     bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
@@ -213,9 +218,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   b.setInsertionPointToStart(loop.getBody());
   RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
   Value tile = loop.getTile(), key = mul(tile, schedule.getTileN());
-  // What lies past kv_len is there and must not be read.
-  Value below = op.getKvLen() ? keys.keys : Value();
-  Value k = operands.loadKeys(op.getK(), at, tile, below, /*ones=*/false, join);
+  Value k = operands.loadKeys(op.getK(), at, tile, existing, /*ones=*/false, join);
   Value products = scores.multiply(q, k);
   StageOp::create(b, loc);
   Value shaped = scores.shape(
@@ -229,8 +232,7 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   // With roles two products that do not wait for each other stand side by side, and the softmax of
   // this tile beside the second.
   StageOp::create(b, loc, /*lag=*/schedule.getRoles() ? 1 : 0);
-  Value v =
-      operands.loadKeys(op.getV(), at, tile, below, schedule.sumsByProducts(op.getDv()), join);
+  Value v = operands.loadKeys(op.getV(), at, tile, seen, schedule.sumsByProducts(op.getDv()), join);
   inner.out = product(p, v, inner.out);
   TileYieldOp::create(b, loc, inner.values());
   return state.with(loop.getResults());

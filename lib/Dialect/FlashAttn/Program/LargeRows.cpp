@@ -24,11 +24,12 @@ namespace {
 class LargeRowBuilder : TileBuilder {
 public:
   LargeRowBuilder(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                  const QuerySums &sums)
+                  const QuerySums &sums, const CountedRows &countedQueries)
       : TileBuilder(b, op.getLoc()), op(op), operands(operands), sums(sums),
-        sizes(operands.getSizes()), schedule(op.getScheduleAttr()), rows(schedule.getTileM()),
-        all(operands.getAllKeys()), scores(b, op, TileAxis::Keys, RowPattern(),
-                                           /*fullTilesKeep=*/false) {}
+        countedQueries(countedQueries), sizes(operands.getSizes()), schedule(op.getScheduleAttr()),
+        rows(schedule.getTileM()), all(operands.getAllKeys()),
+        scores(b, op, TileAxis::Keys, RowPattern(),
+               /*fullTilesKeep=*/false) {}
 
   void build();
 
@@ -40,6 +41,7 @@ private:
   mutable AttentionBackwardOp op; ///< a handle, whose accessors are not const
   const Operands &operands;
   const QuerySums &sums;
+  const CountedRows &countedQueries;
   const Sizes &sizes;
   ScheduleAttr schedule;
   int64_t rows; ///< of a tile
@@ -52,11 +54,9 @@ private:
 /// The sums of the weights of a tile's rows over all keys that they see.
 FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace at,
                                         const KeyRange &keys, Value kvHead) const {
-  Value first = mul(at.queryTile, rows), end = min(add(first, index(rows)), sizes.queries);
   int64_t columns = schedule.getTileN();
   SmallVector<TileInterval> intervals =
-      buildKeyIntervals(b, loc, op.getVisibleSets(), add(first, keys.offset),
-                        sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns);
+      operands.findKeys(keys, mul(at.queryTile, rows), rows, columns);
   RowState state = softmax.begin();
   if (!intervals.empty()) {
     SmallVector<Value> bounds;
@@ -72,7 +72,7 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
     // In the loop, where tiles of shared memory are planned.
     Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, rows);
     Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, columns,
-                                op.getKvLen() ? keys.keys : Value());
+                                {Value(), op.getKvLen() ? keys.keys : Value()});
     softmax.step(inner, scores.shape(scores.multiply(q, k), at));
     TileYieldOp::create(b, loc, inner.values());
     state = state.with(loop.getResults());
@@ -93,9 +93,8 @@ void LargeRowBuilder::buildTile(ScorePlace at) const {
   FinishedRows found = buildSums(softmax, at, keys, divide32(at.head, sizes.group));
 
   VectorType type = f32Vector({rows});
-  Value given = LoadTileOp::create(b, loc, type, op.getLse(),
-                                   ValueRange{at.batch, at.head, at.queryTile}, /*below=*/Value(),
-                                   ArrayRef<int64_t>{2}, /*shape=*/nullptr, ArrayRef<bool>{false});
+  Value counts = isCounted(*this, countedQueries.get(keys), mul(at.queryTile, rows), rows);
+  Value given = sums.loadLse(op, at, type, counts);
   // Some units in the last place; what is further off is of other keys too.
   constexpr double kRounding = 1.0 / (1 << 20);
   Value difference = arith::SubFOp::create(b, loc, softmax.logSumExp(found), given);
@@ -155,11 +154,11 @@ ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
 }
 
 void mlir::flashattn::buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                                     const QuerySums &sums) {
+                                     const QuerySums &sums, const CountedRows &countedQueries) {
   if (!sums.mayHaveBases())
     return;
   ScheduleAttr own = op.getScheduleAttr();
   op.setScheduleAttr(getScheduleBeside(op));
-  LargeRowBuilder(b, op, operands, sums).build();
+  LargeRowBuilder(b, op, operands, sums, countedQueries).build();
   op.setScheduleAttr(own);
 }

@@ -98,7 +98,11 @@ PartialRow RowMerger::mergeParts(PartialRow merged, ArrayRef<Value> row, Value c
     if (exists)
       log = arith::SelectOp::create(b, loc, exists, log, number(-INFINITY));
     at.push_back(column);
-    read.push_back({log, /*sum=*/Value(), load(op.getOParts(), at, columns)});
+    Value out = load(op.getOParts(), at, columns);
+    // A5: a part that adds nothing may hold anything.
+    Value nothing = spread(b, loc, number(0), out.getType());
+    out = arith::SelectOp::create(b, loc, isNone(log), nothing, out);
+    read.push_back({log, /*sum=*/Value(), out});
   }
   auto before = loop.getRegionIterArgs();
   PartialRow after = merge({before[0], before[1], before[2]}, read);

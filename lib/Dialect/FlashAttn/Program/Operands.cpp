@@ -13,7 +13,8 @@ static int64_t getColumns(Value memref) {
 }
 
 Operands::Operands(OpBuilder &b, AttentionOpInterface op)
-    : TileBuilder(b, op->getLoc()), op(op), schedule(op.getScheduleAttr()), q(op.getQ()) {
+    : TileBuilder(b, op->getLoc()), op(op), schedule(op.getScheduleAttr()), q(op.getQ()),
+      visible(op.getVisibleSets()) {
   sizes.queries = dim(op.getQ(), op.getSeqDim());
   sizes.keys = dim(op.getK(), op.getSeqDim());
   sizes.batches = dim(op.getQ(), 0);
@@ -87,6 +88,47 @@ KeyRange Operands::getKeys(const KeyRange &all, Value batch) const {
   return own;
 }
 
+IndexRange Operands::getVisible(TileAxis axis, const KeyRange &keys) const {
+  IndexRange range;
+  if (op.getMask()) {
+    std::optional<Align> align;
+    if (!op.getOffset())
+      align = op.getAlign();
+    range = buildVisibleRange(b, loc, visible, axis, keys.offset, sizes.queries, keys.keys, align);
+  }
+  if (op.getKvLen() && axis == TileAxis::Keys && !range.end)
+    range.end = keys.keys;
+  return range;
+}
+
+SmallVector<TileInterval> Operands::findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
+                                             int64_t columns) const {
+  Value end = min(add(firstQuery, index(rows)), sizes.queries);
+  return buildKeyIntervals(b, loc, visible, add(firstQuery, keys.offset),
+                           sub(add(end, keys.offset), index(1)), sizes.queries, keys.keys, columns,
+                           /*constants=*/op.getScheduleAttr().joinsKeys());
+}
+
+SmallVector<TileInterval> Operands::findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
+                                                int64_t columns) const {
+  // Of a tile past kv_len no key exists.
+  Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
+  if (op.getKvLen())
+    lastKey = max(lastKey, firstKey);
+  return buildQueryIntervals(b, loc, visible, firstKey, lastKey, keys.offset, sizes.queries,
+                             keys.keys, columns);
+}
+
+CountedRows::CountedRows(const Operands &operands, TileAxis axis, const KeyRange &all)
+    : operands(operands), axis(axis) {
+  if (!operands.op.getKvLen())
+    ofAll = operands.getVisible(axis, all);
+}
+
+IndexRange CountedRows::get(const KeyRange &keys) const {
+  return operands.op.getKvLen() ? operands.getVisible(axis, keys) : ofAll;
+}
+
 Value Operands::toDotType(Value tile) const {
   if (schedule.getDotType() == op.getElementType())
     return tile;
@@ -122,7 +164,7 @@ Operands::Packed Operands::pack(Value memref, Layout memory, Value batch,
 }
 
 Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
-                         Value below, bool ones, const JoinedKeys *joined) const {
+                         const IndexRange &counted, bool ones, const JoinedKeys *joined) const {
   int64_t columns = padColumns(getColumns(memref)) + (ones ? LoadTileOp::kOnes : 0);
   auto type = VectorType::get({rows, columns}, op.getElementType());
   SmallVector<Value> indices = {batch, head, tile, index(0)};
@@ -130,8 +172,10 @@ Value Operands::loadRows(Value memref, Value batch, Value head, Value tile, int6
     std::swap(indices[1], indices[2]);
   int64_t dims[] = {op.getSeqDim(), 3};
   bool inBounds[] = {false, columns == getColumns(memref)};
-  auto load = LoadTileOp::create(b, loc, type, memref, indices, below, dims, /*shape=*/nullptr,
-                                 inBounds, ones);
+  auto load = LoadTileOp::create(b, loc, type, memref, indices, /*below=*/counted.end, dims,
+                                 /*shape=*/nullptr, inBounds, ones);
+  if (counted.begin)
+    load.getFromMutable().assign(counted.begin);
   if (joined)
     for (const JoinedKeys::Part &part : joined->parts) {
       load.getCutsMutable().append(part.cut);
@@ -188,9 +232,9 @@ bool Operands::leaveHalfRows() const {
   });
 }
 
-Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones,
-                         const JoinedKeys *joined) const {
-  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), below, ones, joined);
+Value Operands::loadKeys(Value memref, const ProgramPoint &at, Value tile,
+                         const IndexRange &counted, bool ones, const JoinedKeys *joined) const {
+  return loadRows(memref, at.batch, at.kvHead, tile, schedule.getTileN(), counted, ones, joined);
 }
 
 /// A tile along the sequence of a memref of `layout`.

@@ -4,6 +4,7 @@
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_OPERANDS_H
 
 #include "JoinKeys.h"
+#include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 
@@ -59,12 +60,20 @@ public:
   /// Before any program, and then in one: the keys of `batch` (null: not known yet).
   KeyRange getAllKeys() const;
   KeyRange getKeys(const KeyRange &all, Value batch) const;
+  /// The tiles of `columns` keys, or pieces of joined ones, that the mask shows to the `rows`
+  /// queries from `firstQuery` on.
+  SmallVector<TileInterval> findKeys(const KeyRange &keys, Value firstQuery, int64_t rows,
+                                     int64_t columns) const;
+  /// The tiles of `columns` queries that the mask shows to the `rows` keys from `firstKey` on.
+  SmallVector<TileInterval> findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
+                                        int64_t columns) const;
 
   /// The tile of `rows` rows at `tile` of a memref like `q` or `k`, at a batch and a head, in the
-  /// type that products take. Rows from `below` on read as 0; null: the end. With `ones` columns of
-  /// 1 come behind the memref's.
-  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows, Value below = {},
-                 bool ones = false, const JoinedKeys *joined = nullptr) const;
+  /// type that products take. Rows out of `counted` read as 0. With `ones` columns of 1 come behind
+  /// the memref's.
+  Value loadRows(Value memref, Value batch, Value head, Value tile, int64_t rows,
+                 const IndexRange &counted = {}, bool ones = false,
+                 const JoinedKeys *joined = nullptr) const;
   /// Writes a tile of the schedule's rows, of the memref's type.
   void storeRows(Value rows, Value memref, Value batch, Value head, Value tile) const;
   Value loadQueries(const ProgramPoint &at) const;
@@ -79,10 +88,10 @@ public:
   RowPattern getPattern() const;
   /// Whether the queries are known to be so few that rows 8 to 15 of every 16 of a tile have none.
   bool leaveHalfRows() const;
-  /// The tile of `k` or `v` at `tile` of the keys, or of the sequence of `joined` ones. `below` and
-  /// `ones` as above.
-  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, Value below, bool ones = false,
-                 const JoinedKeys *joined = nullptr) const;
+  /// The tile of `k` or `v` at `tile` of the keys, or of the sequence of `joined` ones. `counted`
+  /// and `ones` as above.
+  Value loadKeys(Value memref, const ProgramPoint &at, Value tile, const IndexRange &counted,
+                 bool ones = false, const JoinedKeys *joined = nullptr) const;
   /// vector<MxDv>, of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
   /// vector<M>, f32.
@@ -99,11 +108,31 @@ private:
   bool isPacked() const { return schedule.getPack() > 1; }
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
   Value toDotType(Value tile) const;
+  IndexRange getVisible(TileAxis axis, const KeyRange &keys) const;
 
   mutable AttentionOpInterface op; ///< a handle, whose accessors are not const
   ScheduleAttr schedule;
   Sizes sizes;
   Value q;
+  SmallVector<IntegerSet> visible;
+
+  friend class CountedRows;
+};
+
+/// Rows that count (A7): the keys from the first to the last that any query sees or, along the axis
+/// Queries, the queries from the first to the last that see any key.
+class CountedRows {
+public:
+  /// Before any program: `all` are its keys.
+  CountedRows(const Operands &operands, TileAxis axis, const KeyRange &all);
+
+  /// In a program: those of a batch that has `keys`. The end is null where it is the memref's.
+  IndexRange get(const KeyRange &keys) const;
+
+private:
+  const Operands &operands;
+  TileAxis axis;
+  IndexRange ofAll; ///< without kv_len
 };
 
 } // namespace mlir::flashattn

@@ -33,8 +33,24 @@ Value mlir::flashattn::allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> s
   return allocate(b, loc, sizes, b.getF32Type());
 }
 
+Value mlir::flashattn::isCounted(const TileBuilder &build, const IndexRange &counted,
+                                 Value firstRow, int64_t rows) {
+  OpBuilder &b = build.b;
+  Value result;
+  if (counted.end)
+    result = build.isBelow(build.sub(counted.end, firstRow), rows);
+  if (!counted.begin)
+    return result;
+  auto type = VectorType::get({rows}, b.getI1Type());
+  Value yes = arith::ConstantOp::create(b, build.loc, DenseElementsAttr::get(type, true));
+  Value before = build.isBelow(build.sub(counted.begin, firstRow), rows);
+  Value begun = arith::XOrIOp::create(b, build.loc, before, yes);
+  return result ? arith::AndIOp::create(b, build.loc, begun, result).getResult() : begun;
+}
+
 QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
-                     bool negates, Value zeroed, FindFirst findFirst)
+                     bool negates, Value zeroed, FindFirst findFirst,
+                     const CountedRows &countedQueries)
     : TileBuilder(b, op.getLoc()), schedule(op.getScheduleAttr()),
       batches(operands.getSizes().batches), adding(adding), negates(negates),
       isF32(op.getElementType().isF32()) {
@@ -59,7 +75,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
     told =
         allocate(b, loc, {sizes.batches, sizes.heads, index(std::max<int64_t>(known, 1))}, count);
   }
-  buildProgram(op, operands, zeroed, findFirst);
+  buildProgram(op, operands, zeroed, findFirst, countedQueries);
 }
 
 void QuerySums::free() const {
@@ -71,8 +87,9 @@ void QuerySums::free() const {
 
 /// B1: delta = sum_d d_o o - d_lse, and the exponent of 2 that P's are taken against.
 void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
-                             FindFirst findFirst) {
+                             FindFirst findFirst, const CountedRows &countedQueries) {
   const Sizes &sizes = operands.getSizes();
+  KeyRange all = operands.getAllKeys();
   int64_t count = schedule.getTileM();
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.heads, div(rows, index(count))},
@@ -93,11 +110,6 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
       return tile;
     return arith::ExtFOp::create(b, loc, type.clone(b.getF32Type()), tile).getResult();
   };
-  auto loadRow = [&](Value memref) -> Value {
-    return LoadTileOp::create(b, loc, rowType, memref, ValueRange{at.batch, at.head, at.queryTile},
-                              /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
-                              ArrayRef<bool>{false});
-  };
   Value dO = loadTile(op.getDO()), o = loadTile(op.getO());
   // While the tiles are on their way.
   if (adding == Adding::ToZeros || adding == Adding::InTurns)
@@ -105,9 +117,14 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   Value products = arith::MulFOp::create(b, loc, dO, o);
   Value delta = vector::MultiDimReductionOp::create(
       b, loc, products, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
+  // B7: what is no number at a query that sees no key is what A6 says. Numbers count in B3: they
+  // may be of more keys than these.
+  IndexRange counted = countedQueries.get(operands.getKeys(all, at.batch));
+  Value counts = isCounted(*this, counted, mul(at.queryTile, count), count);
+  delta = takeNumbers(delta, counts, splat(rowType, 0));
   if (op.getDLse())
-    delta = arith::SubFOp::create(b, loc, delta, loadRow(op.getDLse()));
-  Value lse = loadRow(op.getLse());
+    delta = arith::SubFOp::create(b, loc, delta, loadRow(op.getDLse(), at, rowType));
+  Value lse = loadLse(op, at, rowType, counts);
   // A6: a row that sees nothing has only hidden scores, -inf, which are taken against 0.
   Value empty = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, lse, minusInf(rowType));
   Value exponent = arith::MulFOp::create(b, loc, lse, splat(rowType, M_LOG2E));
@@ -144,6 +161,34 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   auto guarded = scf::IfOp::create(b, loc, less(number, tiles), /*withElseRegion=*/false);
   b.setInsertionPointToStart(guarded.thenBlock());
   storeZeros(zeroed, {at.batch, number, index(0)});
+}
+
+Value QuerySums::loadRow(Value memref, const ScorePlace &at, VectorType type) const {
+  return LoadTileOp::create(b, loc, type, memref, ValueRange{at.batch, at.head, at.queryTile},
+                            /*below=*/Value(), ArrayRef<int64_t>{2}, /*shape=*/nullptr,
+                            ArrayRef<bool>{false});
+}
+
+Value QuerySums::loadLse(AttentionBackwardOp op, const ScorePlace &at, VectorType type,
+                         Value counts) const {
+  Value lse = loadRow(op.getLse(), at, type);
+  if (!counts)
+    return lse;
+  Value unseeing = minusInf(type);
+  if (Value sinks = op.getSinkLogits())
+    unseeing = broadcast(type, memref::LoadOp::create(b, loc, sinks, at.head));
+  return takeNumbers(lse, counts, unseeing);
+}
+
+/// `given`, but where not `counts` (null: nowhere) and where it is no number `otherwise`.
+Value QuerySums::takeNumbers(Value given, Value counts, Value otherwise) const {
+  if (!counts)
+    return given;
+  Value inf = splat(cast<VectorType>(given.getType()), INFINITY);
+  Value isNumber = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OLT,
+                                         math::AbsFOp::create(b, loc, given), inf);
+  return arith::SelectOp::create(b, loc, arith::OrIOp::create(b, loc, counts, isNumber), given,
+                                 otherwise);
 }
 
 void QuerySums::store(Kind kind, Value rows, const ScorePlace &at) const {

@@ -12,6 +12,9 @@ namespace mlir::flashattn {
 /// memref<`sizes` x f32>, uninitialised.
 Value allocateF32(OpBuilder &b, Location loc, ArrayRef<Value> sizes);
 
+/// Which of `rows` rows from number `firstRow` on are in `counted`, vector<`rows`xi1>; null: all.
+Value isCounted(const TileBuilder &build, const IndexRange &counted, Value firstRow, int64_t rows);
+
 /// What the gradients need of each query, f32, made once before them: B1's delta, and the
 /// log-sum-exp as an exponent of 2.
 class QuerySums : public TileBuilder {
@@ -25,7 +28,7 @@ public:
   /// In turns that of the tile of keys is first which `findFirst` gives: the first that a tile of
   /// queries sees. `negates`: deltas are kept negated, as the programs over keys want them.
   QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &operands, Adding adding,
-            bool negates, Value zeroed, FindFirst findFirst);
+            bool negates, Value zeroed, FindFirst findFirst, const CountedRows &countedQueries);
   void free() const;
 
   /// What is loaded, however deltas are kept. A weight is exp2(c (s - Base) - Exponent).
@@ -36,6 +39,9 @@ public:
   /// throughout; on these `at` counts tiles. Of tiles larger than the schedule's, what lies past
   /// the last query may be 0.
   Value load(Kind kind, const ScorePlace &at, VectorType type, ArrayRef<int64_t> dims) const;
+  /// The log-sum-exps that the op was given, of tile `at.queryTile` of `type`. Where not `counts`,
+  /// null: nowhere, what is no number is that of a query without a key (A6).
+  Value loadLse(AttentionBackwardOp op, const ScorePlace &at, VectorType type, Value counts) const;
   /// Whether rows may have a base other than 0. Loops of warpgroups have no registers for it.
   bool mayHaveBases() const { return !schedule.getRoles(); }
   /// Whether any of the `count` queries of tile `tile`, of as many, may have one: i1, the same for
@@ -58,7 +64,9 @@ public:
 
 private:
   void buildProgram(AttentionBackwardOp op, const Operands &operands, Value zeroed,
-                    FindFirst findFirst);
+                    FindFirst findFirst, const CountedRows &countedQueries);
+  Value loadRow(Value memref, const ScorePlace &at, VectorType type) const;
+  Value takeNumbers(Value given, Value counts, Value otherwise) const;
   void storeZeros(Value memref, ArrayRef<Value> indices) const;
   void storeOrder(const ScorePlace &at, FindFirst findFirst) const;
   SmallVector<Value> indicesOf(Kind kind, const ScorePlace &at) const;
@@ -94,7 +102,7 @@ ScheduleAttr getScheduleBeside(AttentionBackwardOp op);
 /// room for them, and has `sums` take weights against the largest score of such a row. A row whose
 /// log-sum-exp is not that of its keys, but for rounding, stays as it is.
 void buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                    const QuerySums &sums);
+                    const QuerySums &sums, const CountedRows &countedQueries);
 
 /// P and dS of tiles (B1, B6, B7), with rows and columns as ScoreBuilder has them.
 class ScoreGradientBuilder : public TileBuilder {

@@ -2,7 +2,9 @@
 
 #include "flashattn/Dialect/FlashAttn/Program/TileBuilder.h"
 #include "flashattn/Dialect/FlashAttn/Program/TileLoops.h"
+#include "mlir/Dialect/Arith/Utils/Utils.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
 #include "mlir/IR/PatternMatch.h"
 
@@ -35,18 +37,34 @@ template <typename AccessOp> static AffineMap mapOf(OpBuilder &b, AccessOp op) {
   return AffineMap::get(op.getMemRefType().getRank(), 0, results, b.getContext());
 }
 
+Value mlir::flashattn::takeRows(OpBuilder &b, Location loc, Value memref, unsigned rowDim,
+                                Value from, Value below) {
+  TileBuilder build(b, loc);
+  SmallVector<OpFoldResult> sizes = memref::getMixedSizes(b, loc, memref);
+  SmallVector<OpFoldResult> offsets(sizes.size(), b.getIndexAttr(0));
+  SmallVector<OpFoldResult> strides(sizes.size(), b.getIndexAttr(1));
+  if (below)
+    sizes[rowDim] = getAsOpFoldResult(below);
+  if (from && !isZeroInteger(from)) {
+    Value end = getValueOrCreateConstantIndexOp(b, loc, sizes[rowDim]);
+    offsets[rowDim] = getAsOpFoldResult(from);
+    sizes[rowDim] = getAsOpFoldResult(build.sub(end, from));
+  }
+  return memref::SubViewOp::create(b, loc, memref, offsets, sizes, strides);
+}
+
 void mlir::flashattn::expandToTransfer(RewriterBase &b, LoadTileOp op) {
   Location loc = op.getLoc();
   b.setInsertionPoint(op);
   SmallVector<Value> origin = getTileOrigin(b, op, op.getIndices());
   Value source = op.getSource();
-  if (Value below = op.getBelow()) {
-    // Reading the part that exists pads from there.
-    int64_t rank = op.getMemRefType().getRank();
-    SmallVector<OpFoldResult> zeros(rank, b.getIndexAttr(0)), ones(rank, b.getIndexAttr(1));
-    SmallVector<OpFoldResult> sizes = memref::getMixedSizes(b, loc, source);
-    sizes[*op.getRowDim()] = below;
-    source = memref::SubViewOp::create(b, loc, source, zeros, sizes, ones);
+  if (op.getFrom() || op.getBelow()) {
+    // Reading the part that exists pads from there, and up to there.
+    source = takeRows(b, loc, source, *op.getRowDim(), op.getFrom(), op.getBelow());
+    if (Value from = op.getFrom()) {
+      Value &row = origin[*op.getRowDim()];
+      row = arith::SubIOp::create(b, loc, row, from);
+    }
   }
   Type element = op.getMemRefType().getElementType();
   Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(element));

@@ -323,7 +323,12 @@ LogicalResult LoopExpander::copy(Operation *op, Step &step) {
     SmallVector<bool> inBounds(load.getInBounds());
     for (auto [dim, inside] : llvm::zip_equal(load.getDims(), inBounds))
       inside |= dim >= 0 && load.getIndices()[dim] == loop.getTile();
-    cast<LoadTileOp>(made).setInBounds(inBounds);
+    auto full = cast<LoadTileOp>(made);
+    full.setInBounds(inBounds);
+    // Nor is there a row before the first.
+    if (std::optional<unsigned> rowDim = load.getRowDim();
+        rowDim && load.getIndices()[*rowDim] == loop.getTile())
+      full.getFromMutable().clear();
   }
   // Scores are made again without a mask.
   if (auto weights = dyn_cast<WeightsOp>(made); weights && !step.isFull)

@@ -92,9 +92,14 @@ def FlashAttn_AttentionOp : FlashAttn_DestinationOp<"attention", [
       `sink_logits`, and `lse = m + ln l`.
     - A6: a row that sees no key, or only scores of -inf, gives `o = 0` and `lse = -inf`, with
       `sink_logits` `lse = sink`.
-    - A7: nothing past Nq, Nk or `kv_len` has an effect, and nothing but `o` and `lse` is
-      written. A `kv_len` below 0 counts as 0, one above Nk as Nk.
-    - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other.
+    - A7: nothing past Nq, Nk or `kv_len` has an effect, whatever lies in memory there, and nothing
+      but `o` and `lse` is written. A `kv_len` below 0 counts as 0, one above Nk as Nk. Nor has a
+      key an effect that is before the first or behind the last which the mask shows to any query of
+      the batch. These two follow from the mask's sets; of sets with `mod`, `floordiv` or multiples of
+      `p` or `k` they may lie further out.
+    - A8: `+inf` or NaN in a visible score gives NaN in that row and in no other. An infinity or NaN
+      in `v`, at a key between those two of A7 that the mask or `keep` hides from a row, may give NaN
+      in that row: its weight is 0, and 0 times it is NaN.
     - A9: f32 means f32: a relative error of 1e-5 against float64, no silent TF32.
     - M3, M4: the key tiles that hold a visible pair are visited and no others; of those, tiles
       whose pairs are all visible have no code for the mask. A remark says so where some other tile
@@ -216,7 +221,12 @@ def FlashAttn_AttentionBackwardOp : FlashAttn_DestinationOp<"attention_backward"
       dimension in which `bias` is broadcast.
     - B6: a score modification and the softcap are links of the chain, the softcap's `1 - tanh^2`.
     - B7: a hidden pair adds nothing to any gradient. A row that sees nothing has zero gradients and
-      its `d_lse` counts nothing. Keys at or past `kv_len` have zero gradients.
+      its `d_lse` counts nothing. Keys at or past `kv_len` have zero gradients. Keys that have no
+      effect by A7 have none on any gradient, nor has a query before the first or behind the last
+      that sees a key on `dk` and `dv`. For B3 its `o` and `lse` count as they are, as those of more
+      keys than these; where they are no numbers, A6 says what they are. Between these 0 times
+      an infinity or NaN may be NaN: in `dq`, of `k` at keys that a row does not see; in `dk` and
+      `dv`, of any operand at queries that do not see a key.
     - B8: gradients are written in the operands' types; sums are f32.
 
     Its clauses are those of the forward op, in any order, and `deterministic`, `d_lse`, `d_bias` and
@@ -285,8 +295,8 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
 
     - A5: with `m` the largest of a row's `lse_parts` and the sink's logit, `l = sum_s e^(lse_s-m)`,
       plus `e^(sink-m)`, and `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
-    - A6: a part in which the row saw no key has `o_s = 0` and `lse_s = -inf`, and weight 0. Where
-      all of them are such, `o = 0` and `lse = -inf`, or the sink's logit.
+    - A6: a part in which the row saw no key has `lse_s = -inf`. It adds nothing, whatever `o_s`
+      holds. Where all of them are such, `o = 0` and `lse = -inf`, or the sink's logit.
 
     Its clauses stand in any order: `layout`, `ins`, `sink_logits`, `outs`.
 

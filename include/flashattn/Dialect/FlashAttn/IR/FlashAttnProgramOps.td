@@ -150,8 +150,8 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     next to each other.
 
     What lies past the end of a dimension reads as 0, where `in_bounds` does not say that nothing
-    does; so do rows from `below` on. With `ones` the tile has 8 columns more than the memref, which
-    read as 1 in every row: a product with them sums up.
+    does; so do rows of `source` before `from` and from `below` on. With `ones` the tile has 8
+    columns more than the memref, which read as 1 in every row: a product with them sums up.
 
     Rows need not follow each other in memory: those from `cuts[i]` on, counted from the first tile's
     first row, lie `skips[i]` rows further on. Both are multiples of 8, `kPieceRows`, and cuts do
@@ -171,13 +171,13 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
     ```
   }];
   let arguments = (ins Arg<AnyMemRef, "", [MemRead]>:$source, Variadic<Index>:$indices,
-                       Optional<Index>:$below, Variadic<Index>:$cuts, Variadic<Index>:$skips,
-                       DenseI64ArrayAttr:$dims,
+                       Optional<Index>:$from, Optional<Index>:$below, Variadic<Index>:$cuts,
+                       Variadic<Index>:$skips, DenseI64ArrayAttr:$dims,
                        OptionalAttr<DenseI64ArrayAttr>:$shape, DenseBoolArrayAttr:$inBounds,
                        UnitAttr:$ones);
   let results = (outs FlashAttn_TileVector:$tile);
   let assemblyFormat = [{
-    $source `[` $indices `]` `dims` $dims (`shape` $shape^)? (`below` $below^)?
+    $source `[` $indices `]` `dims` $dims (`shape` $shape^)? (`from` $from^)? (`below` $below^)?
     (`cuts` `(` $cuts^ `)` `skips` `(` $skips `)`)?
     `in_bounds` $inBounds (`ones` $ones^)? attr-dict `:` type($source) `->` type($tile)
   }];
@@ -187,8 +187,8 @@ def FlashAttn_LoadTileOp : FlashAttn_TileAccessOp<"load_tile", [
                                  "::mlir::DenseI64ArrayAttr":$shape,
                                  "::llvm::ArrayRef<bool>":$inBounds,
                                  CArg<"bool", "false">:$ones), [{
-    build($_builder, $_state, tile, source, indices, below, /*cuts=*/::mlir::ValueRange(),
-          /*skips=*/::mlir::ValueRange(), dims, shape, inBounds, ones);
+    build($_builder, $_state, tile, source, indices, /*from=*/::mlir::Value(), below,
+          /*cuts=*/::mlir::ValueRange(), /*skips=*/::mlir::ValueRange(), dims, shape, inBounds, ones);
   }]>];
   let extraClassDeclaration = segments # accessDeclaration # [{
     /// Rows that follow each other in memory, whatever is cut: as many as a swizzle's period has.

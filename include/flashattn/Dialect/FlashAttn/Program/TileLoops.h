@@ -61,8 +61,14 @@ LogicalResult expandTileLoop(RewriterBase &rewriter, TileLoopOp loop);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, LoadTileOp op, ValueRange indices);
 SmallVector<Value> getTileOrigin(OpBuilder &builder, StoreTileOp op, ValueRange indices);
 
+/// The rows of `memref` along `rowDim` from `from` on, null: the first, and before `below`, null:
+/// the end.
+Value takeRows(OpBuilder &builder, Location loc, Value memref, unsigned rowDim, Value from,
+               Value below);
+
 /// Replaces `op` by `vector.transfer_read` or `vector.transfer_write` and, where rows go along
-/// several dimensions, a cast.
+/// several dimensions, a cast. A read of rows `from` some row on begins before the view that it is
+/// of, where its tile does.
 void expandToTransfer(RewriterBase &rewriter, LoadTileOp op);
 void expandToTransfer(RewriterBase &rewriter, StoreTileOp op);
 

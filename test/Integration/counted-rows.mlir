@@ -1,0 +1,73 @@
+// Rules A7 and B7: keys before the first and behind the last that any query sees have no effect, nor have in gradients queries
+// before the first and behind the last that see a key. Memory holds NaN there.
+//
+// RUN: rm -rf %t && mkdir %t && %python %S/Inputs/make_special.py %t
+// DEFINE: %{device} = cpu
+// DEFINE: %{run} = flash-run %s --device=%{device} --verify --function
+// DEFINE: %{forward} = %{run}=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s && %{run}=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s && %{run}=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s && %{run}=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s
+// DEFINE: %{gradients} = %{run}=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS && %{run}=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %{forward}
+// RUN: %{gradients}
+// REDEFINE: %{device} = model:sm_80
+// RUN: %{forward}
+// RUN: %{gradients}
+// REDEFINE: %{device} = model:sm_90a
+// RUN: %{forward}
+// RUN: %{gradients}
+// REDEFINE: %{device} = cuda
+// RUN: %if cuda %{ %{forward} %}
+// RUN: %if cuda %{ %{gradients} %}
+// CHECK-NOT: not finite
+// CHECK: verify o: {{.*}}PASS
+// GRADIENTS-NOT: not finite
+// GRADIENTS: verify dq: {{.*}}PASS
+// GRADIENTS: verify dk: {{.*}}PASS
+// GRADIENTS: verify dv: {{.*}}PASS
+
+func.func @sinks(%q: memref<1x4x40x64xf16>, %k: memref<1x2x90x64xf16>, %v: memref<1x2x90x64xf16>, %o: memref<1x4x40x64xf16>) {
+  flashattn.attention mask(#flashattn.sink<20>)
+      ins(%q, %k, %v : memref<1x4x40x64xf16>, memref<1x2x90x64xf16>, memref<1x2x90x64xf16>) outs(%o : memref<1x4x40x64xf16>)
+  return
+}
+
+// Positions 50 to 53 of 200 keys.
+func.func @window(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %p: index,
+                  %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.window<left = 8, right = 0>)
+      ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) offset(%p)
+      outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+#early = affine_set<(p, k)[nq, nk] : (k - 42 >= 0, 44 - k >= 0)>
+#late = affine_set<(p, k)[nq, nk] : (p - k >= 146, k - 51 >= 0)>
+func.func @union(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(any_of<[#late, #early]>)
+      ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+func.func @top_left(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>, %o: memref<?x?x?x64xf16>) {
+  flashattn.attention mask(#flashattn.causal) align(top_left)
+      ins(%q, %k, %v : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>) outs(%o : memref<?x?x?x64xf16>)
+  return
+}
+
+// Positions from -40 on: the first 40 of 95 queries see nothing, and none the last 5 of 60 keys.
+func.func @window_gradients(%q: memref<?x?x?x64xf16>, %k: memref<?x?x?x64xf16>, %v: memref<?x?x?x64xf16>,
+                            %d_o: memref<?x?x?x64xf16>, %p: index, %o: memref<?x?x?x64xf16>, %lse: memref<?x?x?xf32>,
+                            %dq: memref<?x?x?x64xf16>, %dk: memref<?x?x?x64xf16>, %dv: memref<?x?x?x64xf16>) {
+  flashattn.attention_backward mask(#flashattn.window<left = 8, right = 0>)
+      ins(%q, %k, %v, %o, %lse, %d_o : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?xf32>, memref<?x?x?x64xf16>)
+      offset(%p) outs(%dq, %dk, %dv : memref<?x?x?x64xf16>, memref<?x?x?x64xf16>, memref<?x?x?x64xf16>)
+  return
+}
+
+func.func @causal_gradients(%q: memref<1x4x150x64xf16>, %k: memref<1x2x100x64xf16>, %v: memref<1x2x100x64xf16>,
+                            %d_o: memref<1x4x150x64xf16>, %o: memref<1x4x150x64xf16>, %lse: memref<1x4x150xf32>,
+                            %dq: memref<1x4x150x64xf16>, %dk: memref<1x2x100x64xf16>, %dv: memref<1x2x100x64xf16>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>, memref<1x4x150x64xf16>, memref<1x4x150xf32>, memref<1x4x150x64xf16>)
+      outs(%dq, %dk, %dv : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>)
+  return
+}
