@@ -392,6 +392,9 @@ void Stager::stageLoop(const StagedLoop &staged) {
 /// A tile that is read once, before the loops: the queries.
 void Stager::stageResident(LoadTileOp load, Value buffer, bool isHeld) {
   b.setInsertionPoint(load);
+  // A program that has one tile after the other may still read the one before.
+  if (load->getParentOfType<scf::ForOp>())
+    gpu::BarrierOp::create(b, loc);
   copyTile({load, getTileOrigin(b, load, load.getIndices()), SmallVector<bool>(load.getInBounds())},
            buffer, index(0));
   commitAndWait();
@@ -450,16 +453,20 @@ LogicalResult Stager::run() {
       MemRefType::get({ShapedType::kDynamic}, b.getI8Type(), MemRefLayoutAttrInterface{}, space);
   pool = gpu::DynamicSharedMemoryOp::create(b, loc, poolType);
   SmallVector<TileLoopOp> loops;
-  SmallVector<Block *> blocks = {program.getBody()};
-  program.walk([&](TileLoopOp loop) {
-    loops.push_back(loop);
-    blocks.push_back(loop.getBody());
+  SmallVector<LoadTileOp> resident, streamed;
+  bool areRight = true;
+  program.walk([&](Operation *op) {
+    if (auto loop = dyn_cast<TileLoopOp>(op))
+      loops.push_back(loop);
+    auto load = dyn_cast<LoadTileOp>(op);
+    if (!load || !isFactor(load))
+      return;
+    areRight &= succeeded(verifyChunks(load));
+    if (!load->getParentOfType<TileLoopOp>())
+      resident.push_back(load);
   });
-  for (Block *block : blocks)
-    for (LoadTileOp load : sharedLoads(*block))
-      if (failed(verifyChunks(load)))
-        return failure();
-  SmallVector<LoadTileOp> resident = sharedLoads(*program.getBody()), streamed;
+  if (!areRight)
+    return failure();
   SmallVector<Exchange> exchanges;
   SmallVector<TileShape> exchanged;
   SmallVector<StagedLoop> staged;

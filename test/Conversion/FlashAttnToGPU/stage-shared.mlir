@@ -383,3 +383,41 @@ func.func @column_warps(%k: memref<?x64xf16>, %q: memref<?x64xf16>, %sums: memre
   }
   return
 }
+
+// -----
+
+#mk = affine_map<(m, n, k) -> (m, k)>
+#nk = affine_map<(m, n, k) -> (n, k)>
+#mn = affine_map<(m, n, k) -> (m, n)>
+// A program with one tile of queries after the other keeps each of them in turn: what some threads may still read of the
+// one before is not written over.
+// CHECK-LABEL: func @in_turn
+// CHECK-SAME: %[[Q:.*]]: memref<?x64xf16>, %[[K:.*]]: memref<?x64xf16>
+// CHECK: scf.for
+// CHECK-NEXT: gpu.barrier
+// CHECK: nvgpu.device_async_copy %[[Q]]
+// CHECK: gpu.barrier
+// CHECK: flashattn.tile_loop
+// CHECK: nvgpu.device_async_copy %[[K]]
+// CHECK-NOT: flashattn.load_tile
+func.func @in_turn(%q: memref<?x64xf16>, %k: memref<?x64xf16>, %tiles: index, %end: index) {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c128 = arith.constant 128 : index
+  %none = arith.constant dense<0.0> : vector<64x16xf32>
+  gpu.launch blocks(%bx, %by, %bz) in (%gx = %c1, %gy = %c1, %gz = %c1) threads(%tx, %ty, %tz) in (%sx = %c128, %sy = %c1, %sz = %c1) {
+    flashattn.on_threads %tx
+        schedule(<tile_m = 64, tile_n = 16, warps = 4, stages = 1, lanes = 4, dot_type = f16>) {
+      scf.for %t = %c0 to %tiles step %c1 {
+        %qt = flashattn.load_tile %q[%t, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<64x64xf16>
+        %r = flashattn.tile_loop (%i, %j) in [(%c0, %c0, %c0, %end)] iter_args(%acc = %none) -> (vector<64x16xf32>) {
+          %kt = flashattn.load_tile %k[%j, %c0] dims [0, 1] in_bounds [false, true] : memref<?x64xf16> -> vector<16x64xf16>
+          %s = vector.contract {indexing_maps = [#mk, #nk, #mn], iterator_types = ["parallel", "parallel", "reduction"], kind = #vector.kind<add>} %qt, %kt, %acc : vector<64x64xf16>, vector<16x64xf16> into vector<64x16xf32>
+          flashattn.tile_yield %s : vector<64x16xf32>
+        }
+      }
+    }
+    gpu.terminator
+  }
+  return
+}

@@ -45,8 +45,8 @@
 // CHECK: %[[FLAG:.*]] = memref.load %[[QUERIES]][%[[FLAGS]], %[[H]], %[[TILE]]]
 // CHECK: %[[BASED:.*]] = arith.cmpf une, %[[FLAG]], %[[NO]] : f32
 // CHECK: scf.if %[[BASED]] {
-// CHECK: %[[FOUND:.*]]:2 = flashattn.tile_loop {{.*}} iter_args(%[[BASE:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}) -> (vector<64xf32>, vector<64x4xf32>) {
 // CHECK: flashattn.load_tile %[[Q]][%[[B]], %[[H]], %[[I]], %c0]
+// CHECK: %[[FOUND:.*]]:2 = flashattn.tile_loop {{.*}} iter_args(%[[BASE:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}) -> (vector<64xf32>, vector<64x4xf32>) {
 // CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
 // CHECK: %{{.*}}, %[[SUMS:.*]], %[[NEWBASE:.*]], %[[RESCALED:.*]] = flashattn.weights %[[SCORES]] from %[[BASE]] factor(%{{.*}}) lanes 4 rescale(%[[SUM]] : vector<64x4xf32>)
 // CHECK: %[[NEWSUM:.*]] = arith.addf %[[RESCALED]], %[[SUMS]]

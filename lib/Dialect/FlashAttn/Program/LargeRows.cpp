@@ -59,6 +59,7 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
       operands.findKeys(keys, mul(at.queryTile, rows), rows, columns);
   RowState state = softmax.begin();
   if (!intervals.empty()) {
+    Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, rows);
     SmallVector<Value> bounds;
     for (const TileInterval &interval : intervals)
       bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
@@ -69,8 +70,6 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
     RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
     at.keyTile = loop.getTile();
     at.key = mul(at.keyTile, columns);
-    // In the loop, where tiles of shared memory are planned.
-    Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, rows);
     Value k = operands.loadRows(op.getK(), at.batch, kvHead, at.keyTile, columns,
                                 {Value(), op.getKvLen() ? keys.keys : Value()});
     softmax.step(inner, scores.shape(scores.multiply(q, k), at));
