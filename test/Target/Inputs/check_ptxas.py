@@ -259,7 +259,9 @@ FEW_BYTES = {"sm_90a": 16}
 FEW_BYTES_ELSEWHERE = 44
 # The same of programs over key tiles without roles that add up the gradients of queries: nearly all
 # is read between their loops; of masks with several intervals 8 words in a step.
-ADDING_BYTES = 216
+ADDING_BYTES = 224
+# Without warpgroups, of masks: where the keys begin and end that any query sees, which copies ask for.
+COPIED = {"causal": 8, "window": 20}
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
 # loaded: of a keep in the tiles that it cuts alone.
 LOADED = {"bias": 88, "keep": 76}
@@ -428,6 +430,8 @@ def check(ptxas, chip, nvdisasm, case):
         few = max(few, LOADED.get(case.mask, 0) if chip == "sm_90a" else 0)
     elif "claims_below" in schedule.group(1):
         few = CLAIMED.get(case.mask, 0)
+    elif "roles" not in schedule.group(1):
+        few = COPIED.get(case.mask, 0)
     checked = [check_kernel(ptxas, chip, nvdisasm, ptx, overlap if ptx in with_products else None, few)
                for ptx in texts]
     problems += [problem for _, found in checked for problem in found]
