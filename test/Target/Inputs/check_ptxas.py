@@ -263,8 +263,8 @@ ADDING_BYTES = 224
 # Without warpgroups, of masks: where the keys begin and end that any query sees, which copies ask for.
 COPIED = {"causal": 8, "window": 20}
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
-# loaded: of a keep in the tiles that it cuts alone.
-LOADED = {"bias": 88, "keep": 76}
+# loaded: of a keep in the tiles that it cuts alone, and of a batch's own keys where they end.
+LOADED = {"bias": 88, "keep": 76, "kv_len": 36}
 # Where blocks claim groups, of masks with several intervals: what the one thread that brings tiles keeps
 # of a group from its preparation on, and nothing in a loop over tiles.
 CLAIMED = {"sinks": 36, "chunks": 32, "sinks kv_len": 28}
