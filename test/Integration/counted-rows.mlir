@@ -2,21 +2,30 @@
 // before the first and behind the last that see a key. Memory holds NaN there.
 //
 // RUN: rm -rf %t && mkdir %t && %python %S/Inputs/make_special.py %t
-// DEFINE: %{device} = cpu
-// DEFINE: %{run} = flash-run %s --device=%{device} --verify --function
-// DEFINE: %{forward} = %{run}=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s && %{run}=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s && %{run}=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s && %{run}=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s
-// DEFINE: %{gradients} = %{run}=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS && %{run}=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS
-// RUN: %{forward}
-// RUN: %{gradients}
-// REDEFINE: %{device} = model:sm_80
-// RUN: %{forward}
-// RUN: %{gradients}
-// REDEFINE: %{device} = model:sm_90a
-// RUN: %{forward}
-// RUN: %{gradients}
-// REDEFINE: %{device} = cuda
-// RUN: %if cuda %{ %{forward} %}
-// RUN: %if cuda %{ %{gradients} %}
+// RUN: flash-run %s --device=cpu --verify --function=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s
+// RUN: flash-run %s --device=cpu --verify --function=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s
+// RUN: flash-run %s --device=cpu --verify --function=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s
+// RUN: flash-run %s --device=cpu --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s
+// RUN: flash-run %s --device=cpu --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=cpu --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_80 --verify --function=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s
+// RUN: flash-run %s --device=model:sm_80 --verify --function=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s
+// RUN: flash-run %s --device=model:sm_80 --verify --function=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s
+// RUN: flash-run %s --device=model:sm_80 --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s
+// RUN: flash-run %s --device=model:sm_80 --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_80 --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_90a --verify --function=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --verify --function=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --verify --function=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s
+// RUN: flash-run %s --device=model:sm_90a --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_90a --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s %}
+// RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s %}
+// RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s %}
+// RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s %}
+// RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS %}
+// RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS %}
 // CHECK-NOT: not finite
 // CHECK: verify o: {{.*}}PASS
 // GRADIENTS-NOT: not finite
