@@ -192,9 +192,9 @@ FAULTS = [
      [("gpu.shuffle#0", ("sub", "%c1_i32", "%wrong")),
       ("nvvm.ldmatrix#0", ("add", "%wrong = arith.constant 16 : i32"))], NUMBERS),
     # Shared memory by its address.
-    ("rows are overwritten while other warps read them", G8, [("gpu.barrier#5", DROP)],
+    ("rows are overwritten while other warps read them", G8, [("gpu.barrier#7", DROP)],
      r"race: .* written by thread .* at nvgpu\.device_async_copy .* at (nvvm\.ldmatrix|memref\.load|llvm\.load)"),
-    ("other warps read d_s before all of it is there", G8, [("gpu.barrier#6", DROP)],
+    ("other warps read d_s before all of it is there", G8, [("gpu.barrier#8", DROP)],
      r"race: .* written by thread .* at llvm\.store .*, and read by thread .* at nvvm\.ldmatrix"),
     # Consumers that split the sums of a program.
     ("weights: the second consumer does not wait for them", S9,
