@@ -469,7 +469,7 @@ IndexRange TileIntervalPlan::emitHull(OpBuilder &builder, Location loc, Value fi
   Emitter e{builder, loc, parameters->getQuotients(), {first, last, nq, nk, offset}};
   e.parameters.resize(Offset + parameters->getQuotients().size());
   Value zero = e.constant(0), size = axis == TileAxis::Keys ? nk : nq;
-  // Of a set that shows nothing: what widens no other's range.
+  // A set that shows nothing begins where it widens no other's range.
   Value noBegin = isOnly && !endsAtEnd ? zero : size;
   IndexRange range;
   for (const auto &interval : intervals) {

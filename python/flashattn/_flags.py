@@ -6,6 +6,9 @@ import argparse
 import sys
 from typing import Any, Callable, Dict, List, NoReturn
 
+from . import _signals
+from .errors import FlashAttnError
+
 
 class Parser(argparse.ArgumentParser):
     """One line for each error: the usage is in --help."""
@@ -13,6 +16,16 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         print(f"error: {message}", file=sys.stderr)
         sys.exit(2)
+
+
+def run_command(run: Callable[[argparse.Namespace], int], chosen: argparse.Namespace) -> int:
+    """The exit status of `run`, which a signal ends in order; SystemExit with one line for an error of
+    the package."""
+    try:
+        with _signals.ending_in_order():
+            return run(chosen)
+    except FlashAttnError as error:
+        raise SystemExit(f"error: {error}") from None
 
 
 def number_from(least: int) -> Callable[[str], int]:

@@ -37,7 +37,6 @@ from . import (
     _flags,
     _library,
     _reference,
-    _signals,
     _timing,
 )
 from ._backends import (
@@ -51,7 +50,6 @@ from ._backends import (
 )
 from ._bench_features import mask_of
 from ._bench_record import commit, draw, format_table, read_record, write_json
-from .errors import FlashAttnError
 
 BYTES = {"f16": 2, "bf16": 2, "f32": 4}
 
@@ -462,12 +460,7 @@ def say_shape(place: str, rows: List[Dict[str, Any]]) -> None:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    chosen = parse_arguments(arguments)
-    try:
-        with _signals.ending_in_order():
-            return run(chosen)
-    except FlashAttnError as error:
-        raise SystemExit(f"error: {error}") from None
+    return _flags.run_command(run, parse_arguments(arguments))
 
 
 def run(chosen: argparse.Namespace) -> int:

@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple, Union
 
 import numpy
 
-from . import _bench_backward, _flags, _kernel, _library, _signals, _tuned, attention_backward, bench
-from .errors import CompileError, DeviceError, FlashAttnError, UnsupportedError
+from . import _bench_backward, _flags, _kernel, _library, _tuned, attention_backward, bench
+from .errors import CompileError, DeviceError, UnsupportedError
 
 #: What another schedule must gain on the compiler's own choice to be kept.
 MARGIN = 0.02
@@ -236,12 +236,7 @@ def shape_of(chosen: argparse.Namespace, on_cpu: bool) -> Dict[str, Any]:
 
 
 def main(arguments: Optional[List[str]] = None) -> int:
-    chosen = parse_arguments(arguments)
-    try:
-        with _signals.ending_in_order():
-            return run(chosen)
-    except FlashAttnError as error:
-        raise SystemExit(f"error: {error}") from None
+    return _flags.run_command(run, parse_arguments(arguments))
 
 
 def run(chosen: argparse.Namespace) -> int:

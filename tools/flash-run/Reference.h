@@ -206,7 +206,7 @@ private:
   std::vector<RowLog> logs;
   std::vector<double> delta;
   std::vector<float> naiveDelta;
-  /// Of what counts: keys that are not all finite, and queries of which that is so of anything.
+  /// Rows that count and are not finite: keys, and queries with anything that is not.
   SmallVector<int64_t> specialKeys, specialQueries;
 };
 

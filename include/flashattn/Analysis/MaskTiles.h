@@ -76,9 +76,9 @@ public:
   SmallVector<TileInterval> emit(OpBuilder &builder, Location loc, Value first, Value last,
                                  Value offset, Value nq, Value nk, bool constants = false) const;
 
-  /// Of tiles of one index: from the first in any interval up to the last; `first` and `last` are
-  /// those of all positions or keys. `align` is what `offset` follows from (rule A3), if from any.
-  /// Where no pair is visible the end may be at the beginning or before it.
+  /// The range from the first index in any interval up to the last, with tiles of one index; `first`
+  /// and `last` are those of all positions or keys. `align` is what `offset` follows from (rule A3),
+  /// if from any. Where no pair is visible the end may be at the beginning or before it.
   IndexRange emitHull(OpBuilder &builder, Location loc, Value first, Value last, Value offset,
                       Value nq, Value nk, std::optional<Align> align) const;
 

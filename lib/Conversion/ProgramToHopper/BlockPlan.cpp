@@ -82,8 +82,8 @@ bool mlir::flashattn::sumsOverRows(LoadTileOp load) {
   });
 }
 
-/// Of the ends of `load`'s rows those that stand in its program, or those that do not. Consumers
-/// have the program's body in the launch that it becomes.
+/// The ends of `load`'s rows that stand in its program, or those that do not. Consumers have the
+/// program's body in the launch that it becomes.
 static LeftOut getLeftOut(LoadTileOp load, bool inBlock) {
   if (!sumsOverRows(load))
     return {};

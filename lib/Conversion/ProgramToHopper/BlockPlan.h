@@ -127,7 +127,7 @@ bool sumsOverRows(LoadTileOp load);
 struct LeftOut {
   Value begin, end;
 };
-/// Of those the ones that the host knows: tensor maps end there, and copies give zeros.
+/// The rows left out whose number the host knows: tensor maps end there, and copies give zeros.
 LeftOut getLeftOutByMap(LoadTileOp load);
 /// The others, whose number a block computes: consumers clear them.
 LeftOut getLeftOutInBlock(LoadTileOp load);

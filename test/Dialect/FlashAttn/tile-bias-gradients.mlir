@@ -7,7 +7,7 @@
 // it is summed over. A tile that the mask hides has none, and a sum is rounded once.
 // CHECK-LABEL: func @elements
 // CHECK-SAME: %[[Q:[a-z0-9]+]]: memref<2x4x?x64xf16>, %[[K:[a-z0-9]+]]: memref<2x2x?x64xf16>, %{{[a-z0-9]+}}: memref<2x4x?x64xf16>, %[[GIVEN:[a-z0-9]+]]: memref<2x4x?xf32>
-// Of each batch the queries' exponents, their deltas, their bases and whether a tile of them has any base.
+// The queries of each batch have exponents, deltas and bases, and each tile of them says whether it has any base.
 // CHECK: %[[QUERIES:.*]] = memref.alloc(%{{.*}}) : memref<8x4x?xf32>
 // Rows have no base at first, and a tile's flag says whether a log-sum-exp is so far from 0 that one may be needed.
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[I:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 128, tile_n = 32, {{.*}}>) leads {

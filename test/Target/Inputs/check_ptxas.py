@@ -260,7 +260,8 @@ FEW_BYTES_ELSEWHERE = 44
 # The same of programs over key tiles without roles that add up the gradients of queries: nearly all
 # is read between their loops; of masks with several intervals 8 words in a step.
 ADDING_BYTES = 224
-# Without warpgroups, of masks: where the keys begin and end that any query sees, which copies ask for.
+# Forward programs without warpgroups: what a branch for bases far from 0 keeps, and of a window where the
+# keys that any query sees begin.
 COPIED = {"causal": 8, "window": 20}
 # Where consumers share a program and hold both sums, scores and weights, while a tile of these is
 # loaded: of a keep in the tiles that it cuts alone, and of a batch's own keys where they end.

@@ -408,8 +408,8 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
         queryTile = program.getNumbers()[2];
   ProgramPoint point{batch, head, div(head, sizes.headTiles), queryTile, batch};
   KeyRange keys = operands.getKeys(all, batch);
-  // What lies past kv_len is there and must not be read. Of other keys that no query sees only K
-  // is summed over.
+  // Memory past kv_len exists and must not be read. Where no query sees a key, a product sums over
+  // its row of K, which is read as 0, and over none of V.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = countedKeys.get(keys);
   Value firstQuery = mul(queryTile, positions), position = add(firstQuery, keys.offset);
   Value q = operands.loadQueries(point);

@@ -203,8 +203,8 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
     intervals = joined->interval;
   }
   const JoinedKeys *join = joined ? &*joined : nullptr;
-  // What lies past kv_len is there and must not be read. Of other keys that no query sees only the
-  // values are summed over.
+  // Memory past kv_len exists and must not be read. Where no query sees a key, a product sums over
+  // its row of V, which is read as 0, and over none of K.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = counted.get(keys);
   SmallVector<Value> bounds, listIndices;
   for (const TileInterval &interval : intervals)

@@ -111,7 +111,7 @@ SmallVector<TileInterval> Operands::findKeys(const KeyRange &keys, Value firstQu
 
 SmallVector<TileInterval> Operands::findQueries(const KeyRange &keys, Value firstKey, int64_t rows,
                                                 int64_t columns) const {
-  // Of a tile past kv_len no key exists.
+  // A tile past kv_len has no key.
   Value lastKey = sub(min(add(firstKey, index(rows)), keys.keys), index(1));
   if (op.getKvLen())
     lastKey = max(lastKey, firstKey);
