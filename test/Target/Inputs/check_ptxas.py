@@ -259,7 +259,7 @@ FEW_BYTES = {"sm_90a": 16}
 FEW_BYTES_ELSEWHERE = 44
 # The same of programs over key tiles without roles that add up the gradients of queries: nearly all
 # is read between their loops; of masks with several intervals 8 words in a step.
-ADDING_BYTES = 224
+ADDING_BYTES = 244
 # Forward programs without warpgroups: what a branch for bases far from 0 keeps, and of a window where the
 # keys that any query sees begin.
 COPIED = {"causal": 8, "window": 20}
