@@ -28,11 +28,11 @@
 // ONLY-OWN: tune: best for cpu/16/16/f32/triangular: tile_m = {{.*}}, written to
 
 // What an earlier run has kept is tried beside what is pinned, and what becomes of it is said.
-// RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 2, tile_n = 8, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/slow.json
+// RUN: echo '{"version": 1, "schedules": {"cpu/16/16/f32/triangular": {"schedule": "tile_m = 64, tile_n = 1024, warps = 1, stages = 1, lanes = 1, dot_type = f32"}}}' > %t/slow.json
 // RUN: %{own} --tuned-schedules=%t/slow.json --bench=0.01 | FileCheck %s --check-prefix=REPLACED
 // REPLACED: tune: tile_m = {{.*}} (the compiler's own choice)
-// REPLACED: tune: tile_m = 2, tile_n = 8, {{.*}} (kept so far)
-// REPLACED: tune: it replaces tile_m = 2, tile_n = 8, warps = 1,
+// REPLACED: tune: tile_m = 64, tile_n = 1024, {{.*}} (kept so far)
+// REPLACED: tune: it replaces tile_m = 64, tile_n = 1024, warps = 1,
 // RUN: %{own} --tuned-schedules=%t/own.json --bench=0.001 | FileCheck %s --check-prefix=SAME --implicit-check-not=replaces
 // SAME: tune: tile_m = {{.*}} (the compiler's own choice) (kept so far)
 // RUN: not flash-run %s --device=cpu --tune --dump-dir=%t/many --tuned-schedules=%t/own.json 2>&1 | FileCheck %s --check-prefix=MANY
