@@ -18,6 +18,7 @@
 #include "llvm/IR/Module.h"
 #include "llvm/Object/ObjectFile.h"
 #include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/TargetSelect.h"
 #include "llvm/Target/TargetMachine.h"
 #include "llvm/TargetParser/Host.h"
@@ -144,6 +145,15 @@ static Expected<SmallVector<std::string>> findUnresolved(const flashattn::HostIm
   return names;
 }
 
+void flashattn::boundScheduling() {
+  static const bool isBound = [] {
+    constexpr StringLiteral name = "dag-maps-huge-region", most = "100";
+    llvm::cl::Option *option = llvm::cl::getRegisteredOptions().lookup(name);
+    return !option || option->getNumOccurrences() || option->addOccurrence(0, name, most);
+  }();
+  (void)isBound;
+}
+
 static Expected<std::unique_ptr<llvm::TargetMachine>>
 createHostMachine(flashattn::HostTarget target) {
   static const bool initialized = [] {
@@ -152,6 +162,7 @@ createHostMachine(flashattn::HostTarget target) {
     return true;
   }();
   (void)initialized;
+  flashattn::boundScheduling();
   auto builder = llvm::orc::JITTargetMachineBuilder::detectHost();
   if (!builder)
     return builder.takeError();

@@ -13,6 +13,7 @@
 #include "mlir/IR/MLIRContext.h"
 #include "mlir/Parser/Parser.h"
 #include "mlir/Pass/PassManager.h"
+#include "llvm/Support/CommandLine.h"
 #include "llvm/Support/FileUtilities.h"
 
 #include <atomic>
@@ -168,6 +169,9 @@ TEST_F(ExecutableTest, AddsOnTheCPU) {
   EXPECT_EQ(values[2], 3.5f);
   EXPECT_EQ(message(executable->invoke("sub", arguments)),
             "the module has no function 'sub' that can be called");
+  // LLVM orders no more memory accesses than these one by one.
+  llvm::cl::Option *bound = llvm::cl::getRegisteredOptions().lookup("dag-maps-huge-region");
+  EXPECT_EQ(static_cast<llvm::cl::opt<unsigned> *>(bound)->getValue(), 100u);
 }
 
 TEST_F(ExecutableTest, AllocatesOnTheDevice) {

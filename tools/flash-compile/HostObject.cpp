@@ -209,6 +209,7 @@ Expected<SmallVector<char, 0>> HostObject::emit() {
     return llvm::createStringError(message);
   llvm::TargetOptions options;
   options.FunctionSections = options.DataSections = true;
+  boundScheduling();
   std::unique_ptr<llvm::TargetMachine> machine(
       target->createTargetMachine(triple, CPULevel{1}.getName(), "", options, llvm::Reloc::PIC_,
                                   std::nullopt, llvm::CodeGenOptLevel::Aggressive));

@@ -32,6 +32,11 @@ llvm::Function *addEntry(llvm::Module &code, StringRef name);
 /// used up.
 void hideAllBut(llvm::Module &code, ArrayRef<llvm::Function *> kept);
 
+/// Bounds the number of memory accesses that LLVM's instruction scheduler orders one by one. Its
+/// time is the square of that number, and a step of gradients has thousands. Sets LLVM's option
+/// `dag-maps-huge-region` for the process, unless the process has set it.
+void boundScheduling();
+
 /// What host code is compiled for.
 enum class HostTarget {
   Native,   ///< this processor alone
