@@ -32,3 +32,21 @@ func.func @fine(%x: tensor<4xf32>) -> tensor<4xf32> {
   %1 = tensor.cast %0 : tensor<?xf32> to tensor<4xf32>
   return %1 : tensor<4xf32>
 }
+
+// -----
+
+// Branches between blocks, on buffers alone.
+func.func @branch(%first: i1, %x: tensor<4xf32>, %y: tensor<4xf32>) -> tensor<4xf32> {
+  // expected-error@+1 {{'cf.cond_br' op on tensors has no form on buffers}}
+  cf.cond_br %first, ^end(%x : tensor<4xf32>), ^end(%y : tensor<4xf32>)
+^end(%z: tensor<4xf32>):
+  return %z : tensor<4xf32>
+}
+
+// -----
+
+func.func @fine_branch(%first: i1, %x: memref<4xf32>, %y: memref<4xf32>) -> memref<4xf32> {
+  cf.cond_br %first, ^end(%x : memref<4xf32>), ^end(%y : memref<4xf32>)
+^end(%z: memref<4xf32>):
+  return %z : memref<4xf32>
+}
