@@ -26,12 +26,16 @@
 // RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s %}
 // RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS %}
+// RUN: flash-run %s --device=cpu --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
+// RUN: flash-run %s --device=model:sm_80 --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
+// RUN: flash-run %s --device=model:sm_90a --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
 // CHECK-NOT: not finite
 // CHECK: verify o: {{.*}}PASS
 // GRADIENTS-NOT: not finite
 // GRADIENTS: verify dq: {{.*}}PASS
 // GRADIENTS: verify dk: {{.*}}PASS
 // GRADIENTS: verify dv: {{.*}}PASS
+// SINK: verify d_sink_logits: {{.*}}PASS
 
 func.func @sinks(%q: memref<1x4x40x64xf16>, %k: memref<1x2x90x64xf16>, %v: memref<1x2x90x64xf16>, %o: memref<1x4x40x64xf16>) {
   flashattn.attention mask(#flashattn.sink<20>)
@@ -78,5 +82,17 @@ func.func @causal_gradients(%q: memref<1x4x150x64xf16>, %k: memref<1x2x100x64xf1
   flashattn.attention_backward mask(#flashattn.causal)
       ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>, memref<1x4x150x64xf16>, memref<1x4x150xf32>, memref<1x4x150x64xf16>)
       outs(%dq, %dk, %dv : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>)
+  return
+}
+
+// What d_o holds at a query that sees no key is not the sink's either.
+func.func @sink_gradients(%q: memref<1x4x150x64xf16>, %k: memref<1x2x100x64xf16>, %v: memref<1x2x100x64xf16>,
+                          %d_o: memref<1x4x150x64xf16>, %o: memref<1x4x150x64xf16>, %lse: memref<1x4x150xf32>, %sinks: memref<4xf32>,
+                          %dq: memref<1x4x150x64xf16>, %dk: memref<1x2x100x64xf16>, %dv: memref<1x2x100x64xf16>,
+                          %d_sinks: memref<4xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal)
+      ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>, memref<1x4x150x64xf16>, memref<1x4x150xf32>, memref<1x4x150x64xf16>)
+      sink_logits(%sinks : memref<4xf32>)
+      outs(%dq, %dk, %dv : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>) d_sink_logits(%d_sinks : memref<4xf32>)
   return
 }
