@@ -29,6 +29,8 @@
 // RUN: flash-run %s --device=cpu --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
 // RUN: flash-run %s --device=model:sm_80 --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
 // RUN: flash-run %s --device=model:sm_90a --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
+// RUN: flash-run %s --device=model:sm_80 --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=90 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_90a --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=90 | FileCheck %s --check-prefix=GRADIENTS
 // CHECK-NOT: not finite
 // CHECK: verify o: {{.*}}PASS
 // GRADIENTS-NOT: not finite
@@ -94,5 +96,15 @@ func.func @sink_gradients(%q: memref<1x4x150x64xf16>, %k: memref<1x2x100x64xf16>
       ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>, memref<1x4x150x64xf16>, memref<1x4x150xf32>, memref<1x4x150x64xf16>)
       sink_logits(%sinks : memref<4xf32>)
       outs(%dq, %dk, %dv : memref<1x4x150x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>) d_sink_logits(%d_sinks : memref<4xf32>)
+  return
+}
+
+// Scores of -200: against them the score that a key past kv_len has, 0, would be one of infinite weight.
+func.func @low_gradients(%q: memref<1x2x150x64xf16>, %k: memref<1x1x150x64xf16>, %v: memref<1x1x150x64xf16>,
+                         %d_o: memref<1x2x150x64xf16>, %len: memref<1xi32>, %o: memref<1x2x150x64xf16>, %lse: memref<1x2x150xf32>,
+                         %dq: memref<1x2x150x64xf16>, %dk: memref<1x1x150x64xf16>, %dv: memref<1x1x150x64xf16>) {
+  flashattn.attention_backward ins(%q, %k, %v, %o, %lse, %d_o : memref<1x2x150x64xf16>, memref<1x1x150x64xf16>, memref<1x1x150x64xf16>, memref<1x2x150x64xf16>, memref<1x2x150xf32>, memref<1x2x150x64xf16>)
+      kv_len(%len : memref<1xi32>)
+      outs(%dq, %dk, %dv : memref<1x2x150x64xf16>, memref<1x1x150x64xf16>, memref<1x1x150x64xf16>)
   return
 }
