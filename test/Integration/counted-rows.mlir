@@ -31,6 +31,8 @@
 // RUN: flash-run %s --device=model:sm_90a --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
 // RUN: flash-run %s --device=model:sm_80 --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=90 | FileCheck %s --check-prefix=GRADIENTS
 // RUN: flash-run %s --device=model:sm_90a --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=90 | FileCheck %s --check-prefix=GRADIENTS
+// More keys than there are count as all.
+// RUN: flash-run %s --device=model:sm_80 --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=500 | FileCheck %s --check-prefix=GRADIENTS
 // CHECK-NOT: not finite
 // CHECK: verify o: {{.*}}PASS
 // GRADIENTS-NOT: not finite
