@@ -10,7 +10,7 @@ import lit.util
 config.name = "FlashAttn"
 config.test_format = lit.formats.ShTest(execute_external=False)
 config.suffixes = [".mlir", ".test", ".py", ".c"]
-config.excludes = ["Inputs", "Unit", "CMakeLists.txt", "lit.cfg.py", "lit.site.cfg.py", "summary.py"]
+config.excludes = ["Inputs", "Unit", "CMakeLists.txt", "lit.cfg.py", "lit.site.cfg.py", "plant_faults.py", "summary.py"]
 config.test_source_root = config.flashattn_test_root
 config.test_exec_root = config.flashattn_exec_root
 
