@@ -152,7 +152,7 @@ FAULTS = [
         PROGRAM + "OnlineSoftmax.cpp",
         "shifts = arith::SelectOp::create(b, loc, shifted, finite, splat(rows, 0));",
         "shifts = arith::SelectOp::create(b, loc, shifted, base, splat(rows, 0));",
-        "Integration/large-scores|python/rules_test|Numbers/features-cpu",
+        "Integration/large-scores|python/rules_test|Integration/Numbers/features-cpu",
     ),
     Fault(
         "a merge takes -inf off -inf",
@@ -173,7 +173,7 @@ FAULTS = [
         PROGRAM + "ScoreGradients.cpp",
         "exponent = arith::SelectOp::create(b, loc, empty, splat(rowType, 0), exponent);",
         "",
-        "Integration/(large-scores|counted-rows|Verify/gradients)|Numbers/gradients-features-cpu",
+        "Integration/(large-scores|counted-rows|Verify/gradients)|Integration/Numbers/gradients-features-cpu",
     ),
     # Scores far from 0.
     Fault(
@@ -202,7 +202,7 @@ FAULTS = [
         PROGRAM + "ScoreGradients.cpp",
         "return arith::MinimumFOp::create(b, loc, x, most).getResult();",
         "(void)most;\n    return x;",
-        "Integration/large-scores|Numbers/gradients",
+        "Integration/large-scores|Integration/Numbers/gradients",
     ),
     # What must not be read.
     Fault(
@@ -210,21 +210,21 @@ FAULTS = [
         PROGRAM + "Backward.cpp",
         "counted = countedKeys.get(keys);",
         "counted = {};",
-        "Integration/(counted-rows|Verify/gradients)|Numbers/gradients-model",
+        "Integration/(counted-rows|Verify/gradients)|Integration/Numbers/gradients-model",
     ),
     Fault(
         "gradients read queries that see no key",
         PROGRAM + "Backward.cpp",
         "Value q = operands.loadRows(op.getQ(), batch, head, tile, columns, of.queries);",
         "Value q = operands.loadRows(op.getQ(), batch, head, tile, columns);",
-        "Integration/(counted-rows|Verify/gradients)|Numbers/gradients-model",
+        "Integration/(counted-rows|Verify/gradients)|Integration/Numbers/gradients-model",
     ),
     Fault(
         "dk and dv past kv_len keep what was made of poison",
         PROGRAM + "Backward.cpp",
         "Value exists = isCounted(*this, countedKeys.get(keys), firstKey, count);",
         "Value exists;\n  (void)count;",
-        "Integration/(counted-rows|Verify/gradients)|Numbers/gradients",
+        "Integration/(counted-rows|Verify/gradients)|Integration/Numbers/gradients",
     ),
     Fault(
         "a d_o of NaN reaches a query that sees no key",
@@ -238,35 +238,35 @@ FAULTS = [
         PROGRAM + "ScoreGradients.cpp",
         "if (keys == all && count && *count % rows == 0)",
         "if (true)",
-        "Integration/(counted-rows|Verify/gradients)|Numbers/gradients",
+        "Integration/(counted-rows|Verify/gradients)|Integration/Numbers/gradients",
     ),
     Fault(
         "a negative kv_len is taken as it is",
         PROGRAM + "Operands.cpp",
         "KeyRange own{min(max(length, index(0)), all.keys), all.offset};",
         "KeyRange own{min(length, all.keys), all.offset};",
-        "Integration/Errors|python/rules_test|Integration/Verify|Numbers/features-cpu|counted-rows",
+        "Integration/(Errors|Verify|Numbers/features-cpu|counted-rows)|python/rules_test",
     ),
     Fault(
         "shared tiles of keys lose their last part",
         PROGRAM + "KeyParts.cpp",
         "Value last = index(std::numeric_limits<int32_t>::max());",
         "Value last = index(0);",
-        "Integration/(Model|Verify/gradients)|Numbers/gradients-model",
+        "Integration/(Model|Verify/gradients)|Integration/Numbers/gradients-model",
     ),
     Fault(
         "shares of dv are added to those of dk",
         PROGRAM + "KeyParts.cpp",
         "TileBuilder::add(number, index(which * heavy))",
         "TileBuilder::add(number, index(0 * which))",
-        "Integration/(Model|Verify/gradients)|Numbers/gradients-model",
+        "Integration/(Model|Verify/gradients)|Integration/Numbers/gradients-model",
     ),
     Fault(
         "keys under kv_len are placed as all keys are",
         PROGRAM + "Operands.cpp",
         "own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(own.keys, sizes.queries);",
         "own.offset = op.getAlign() == Align::TopLeft ? index(0) : sub(all.keys, sizes.queries);",
-        "Integration/(Examples|Verify)|Numbers/features-cpu|python/rules_test",
+        "Integration/(Examples|Verify)|Integration/Numbers/features-cpu|python/rules_test",
     ),
     # Rewritings that would change results.
     Fault(
@@ -324,7 +324,7 @@ FAULTS = [
         PROGRAM + "ScoreGradients.cpp",
         "return arith::SelectOp::create(b, loc, shown, gradient, splat(type, 0));",
         "return gradient;",
-        "Integration/(counted-rows|Verify/gradients)|Numbers/gradients-features-cpu",
+        "Integration/(counted-rows|Verify/gradients)|Integration/Numbers/gradients-features-cpu",
     ),
     Fault(
         "a query that sees none of these keys loses the log-sum-exp of others",

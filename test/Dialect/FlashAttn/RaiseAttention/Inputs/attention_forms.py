@@ -472,7 +472,9 @@ def no_guard_of_some_keys():
     p=m.generic([m.softmax(s),r],[m.ident([1]*4),['d0','d1','d2','0']],[B,H,N,NK],'f32',lambda n,o:(['%%c = arith.cmpf oeq, %s, %s : f32'%(n[1],low),'%%r = arith.select %%c, %s, %s : f32'%(z,n[0])],'%r')); return m.text(pv(m,p,v))
 @case
 def no_sum_of_shown_keys():
-    m=M(); q,k,v=qkv(m); a=m.arg([B,1,N,NK],'i1'); s=qk(m,q,k); e=m.ew('math.exp',m.ew('arith.subf',s,m.keepdim(m.reduce(s,'arith.maximumf','0xFF800000')))); l=m.keepdim(m.reduce(sel(m,a,e,'0.0'),'arith.addf','0.0')); return m.text(pv(m,m.ew('arith.divf',e,l),v))
+    m=M(); q,k,v=qkv(m); a=m.arg([B,1,N,NK],'i1'); s=qk(m,q,k); r=m.keepdim(m.reduce(s,'arith.maximumf','0xFF800000'))
+    e=m.ew('math.exp',m.ew('arith.subf',s,r)); l=m.keepdim(m.reduce(sel(m,a,e,'0.0'),'arith.addf','0.0'))
+    return m.text(pv(m,m.ew('arith.divf',e,l),v))
 @case
 def no_encoding(): return two_d().replace('tensor<16x8xf32>','tensor<16x8xf32, "blocked">')
 
