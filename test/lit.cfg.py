@@ -19,6 +19,9 @@ search = [config.flashattn_tools_dir, config.llvm_tools_dir, config.environment[
 config.environment["PATH"] = os.pathsep.join(search)
 # What a user has tuned must not change what tests see.
 config.environment["FLASHATTN_TUNED"] = "0"
+# A test runs a kernel for the CPU once or twice, and would spend most of its time on LLVM's passes. The grids of
+# numbers, and tests of speed, set this variable to 1: they run the code that users run.
+config.environment["FLASHATTN_OPTIMIZE_CPU"] = "0"
 # What another test has compiled neither: those of the cache name a folder of their own.
 config.environment["FLASHATTN_CACHE"] = "off"
 for name in ("HOME", "CUDA_VISIBLE_DEVICES", "CUDA_CACHE_PATH", "LD_LIBRARY_PATH", "NO_COLOR"):

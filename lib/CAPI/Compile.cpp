@@ -366,6 +366,7 @@ static std::vector<std::string> getInput(const Compilation &compilation, StringR
     return input;
   }
   input.push_back(std::to_string(options.vectorWidth));
+  input.push_back(optimizesForCPU() ? "" : "not optimized");
   input.push_back(llvm::sys::getHostCPUName().str());
   // Host code uses what this processor has.
   std::set<std::string> features;

@@ -3,6 +3,7 @@
 #include "flashattn/Runtime/HostCode.h"
 #include "Errors.h"
 #include "RuntimeContext.h"
+#include "flashattn/Support/Environment.h"
 #include "mlir/Dialect/GPU/IR/GPUDialect.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/ExecutionEngine/OptUtils.h"
@@ -154,6 +155,14 @@ void flashattn::boundScheduling() {
   (void)isBound;
 }
 
+bool flashattn::optimizesForCPU() { return getSwitch("FLASHATTN_OPTIMIZE_CPU", true); }
+
+/// Code that launches a GPU's kernels always is: it runs on every call.
+static bool isOptimized(flashattn::HostTarget target) {
+  return target == flashattn::HostTarget::Portable ||
+         (target == flashattn::HostTarget::Native && flashattn::optimizesForCPU());
+}
+
 static Expected<std::unique_ptr<llvm::TargetMachine>>
 createHostMachine(flashattn::HostTarget target) {
   static const bool initialized = [] {
@@ -170,16 +179,16 @@ createHostMachine(flashattn::HostTarget target) {
     builder->setCPU(flashattn::getPortableHostCPU().str());
     builder->getFeatures() = llvm::SubtargetFeatures();
   }
-  builder->setCodeGenOptLevel(target == flashattn::HostTarget::Model
-                                  ? llvm::CodeGenOptLevel::None
-                                  : llvm::CodeGenOptLevel::Aggressive);
+  builder->setCodeGenOptLevel(isOptimized(target) ? llvm::CodeGenOptLevel::Aggressive
+                                                  : llvm::CodeGenOptLevel::None);
   return builder->createTargetMachine();
 }
 
-/// Kernels on a model spend their time in it and are long: most passes cost more than they bring.
-/// These take apart the vectors of a hundred elements and more of which each is used by itself,
-/// from which instruction selection would take most of a launch's time.
-static Error simplifyForModel(llvm::Module &code, llvm::TargetMachine &machine) {
+/// Runs the passes of code that is not optimized. Kernels on a model spend their time in it and are
+/// long: most passes cost more than they bring. These passes take apart vectors of a hundred
+/// elements and more of which each is used by itself, from which instruction selection would take
+/// most of a launch's time.
+static Error simplify(llvm::Module &code, llvm::TargetMachine &machine) {
   llvm::PassBuilder builder(&machine);
   llvm::LoopAnalysisManager loops;
   llvm::FunctionAnalysisManager functions;
@@ -236,10 +245,9 @@ Expected<flashattn::HostImage> flashattn::compileHostCode(ModuleOp lowered, Host
     image.functions.push_back(name.str());
   }
   hideAllBut(*code, kept);
-  if (Error error = target == HostTarget::Model
-                        ? simplifyForModel(*code, **machine)
-                        : makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0,
-                                                    machine->get())(code.get()))
+  if (Error error = isOptimized(target) ? makeOptimizingTransformer(/*optLevel=*/3, /*sizeLevel=*/0,
+                                                                    machine->get())(code.get())
+                                        : simplify(*code, **machine))
     return error;
   auto object = llvm::orc::SimpleCompiler(**machine)(*code);
   if (!object)

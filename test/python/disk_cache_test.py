@@ -453,6 +453,14 @@ class DiskCacheTest(unittest.TestCase):
         ):
             self.assertEqual(self.counts({**HOPPER, "chip": "sm_80"}, **change), (1, 0))
 
+    def test_optimized_code_is_kept_apart(self):
+        kernels = SMALL, HOPPER
+        self.assertEqual(self.counts(*kernels, FLASHATTN_OPTIMIZE_CPU="0"), (0, 2))
+        # What launches a GPU's kernels is optimized always.
+        self.assertEqual(self.counts(*kernels, FLASHATTN_OPTIMIZE_CPU="1"), (1, 1))
+        self.assertEqual(self.counts(*kernels, FLASHATTN_OPTIMIZE_CPU="1"), (2, 0))
+        self.assertEqual(self.counts(*kernels, FLASHATTN_OPTIMIZE_CPU="0"), (2, 0))
+
     def test_tuned_schedules_count(self):
         cache = {"XDG_CACHE_HOME": str(self.root)}
         self.assertEqual(self.counts(SMALL, **cache), (0, 1))
