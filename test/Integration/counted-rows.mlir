@@ -8,12 +8,12 @@
 // RUN: flash-run %s --device=cpu --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s
 // RUN: flash-run %s --device=cpu --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS
 // RUN: flash-run %s --device=cpu --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS
-// RUN: flash-run %s --device=model:sm_80 --verify --function=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify --function=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify --function=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s
-// RUN: flash-run %s --device=model:sm_80 --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS
-// RUN: flash-run %s --device=model:sm_80 --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s %}
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s %}
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s %}
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=top_left --input=1x4x33x64xf16 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy | FileCheck %s %}
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS %}
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=model:sm_90a --verify --function=sinks --input=1x4x40x64xf16 --input=@%t/rows-90-0-20.npy --input=@%t/rows-90-0-20.npy | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --verify --function=window --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy --input=index=50 | FileCheck %s
 // RUN: flash-run %s --device=model:sm_90a --verify --function=union --input=1x4x4x64xf16 --input=@%t/rows-200-42-54.npy --input=@%t/rows-200-42-54.npy | FileCheck %s
@@ -27,18 +27,25 @@
 // RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=window_gradients --input=@%t/rows-95-40-95.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-60-0-55.npy --input=@%t/rows-95-40-95.npy --input=index=-40 | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: %if cuda %{ flash-run %s --device=cuda --verify --function=causal_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=cpu --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
-// RUN: flash-run %s --device=model:sm_80 --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK %}
 // RUN: flash-run %s --device=model:sm_90a --verify --function=sink_gradients --input=@%t/rows-150-50-150.npy --input=random:2 --input=random:3 --input=@%t/rows-150-50-150.npy | FileCheck %s --check-prefixes=GRADIENTS,SINK
-// RUN: flash-run %s --device=model:sm_80 --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=90 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=90 | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=model:sm_90a --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=90 | FileCheck %s --check-prefix=GRADIENTS
 // More keys than there are count as all.
-// RUN: flash-run %s --device=model:sm_80 --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=500 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=low_gradients --input=5 --input=-5 --input=random:2 --input=random:3 --input=1xi32=500 | FileCheck %s --check-prefix=GRADIENTS %}
+// RUN: flash-run %s --device=cpu --verify --function=no_key_gradients --input=@%t/rows-35-0-0.npy --input=random:2 --input=random:3 --input=@%t/rows-35-0-0.npy --input=1xi32=0 | FileCheck %s --check-prefixes=GRADIENTS,BIAS,SINK
+// RUN: flash-run %s --device=cpu --verify --function=key_bias_gradients --input=random:1 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy --input=random:4 | FileCheck %s --check-prefixes=GRADIENTS,BIAS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=no_key_gradients --input=@%t/rows-35-0-0.npy --input=random:2 --input=random:3 --input=@%t/rows-35-0-0.npy --input=1xi32=0 | FileCheck %s --check-prefixes=GRADIENTS,BIAS,SINK %}
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --verify --function=key_bias_gradients --input=random:1 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy --input=random:4 | FileCheck %s --check-prefixes=GRADIENTS,BIAS %}
+// RUN: flash-run %s --device=model:sm_90a --verify --function=no_key_gradients --input=@%t/rows-35-0-0.npy --input=random:2 --input=random:3 --input=@%t/rows-35-0-0.npy --input=1xi32=0 | FileCheck %s --check-prefixes=GRADIENTS,BIAS,SINK
+// RUN: flash-run %s --device=model:sm_90a --verify --function=key_bias_gradients --input=random:1 --input=@%t/rows-100-0-33.npy --input=@%t/rows-100-0-33.npy --input=random:4 | FileCheck %s --check-prefixes=GRADIENTS,BIAS
 // CHECK-NOT: not finite
 // CHECK: verify o: {{.*}}PASS
 // GRADIENTS-NOT: not finite
 // GRADIENTS: verify dq: {{.*}}PASS
 // GRADIENTS: verify dk: {{.*}}PASS
 // GRADIENTS: verify dv: {{.*}}PASS
+// BIAS: verify d_bias: {{.*}}PASS
 // SINK: verify d_sink_logits: {{.*}}PASS
 
 func.func @sinks(%q: memref<1x4x40x64xf16>, %k: memref<1x2x90x64xf16>, %v: memref<1x2x90x64xf16>, %o: memref<1x4x40x64xf16>) {
@@ -108,5 +115,33 @@ func.func @low_gradients(%q: memref<1x2x150x64xf16>, %k: memref<1x1x150x64xf16>,
   flashattn.attention_backward ins(%q, %k, %v, %o, %lse, %d_o : memref<1x2x150x64xf16>, memref<1x1x150x64xf16>, memref<1x1x150x64xf16>, memref<1x2x150x64xf16>, memref<1x2x150xf32>, memref<1x2x150x64xf16>)
       kv_len(%len : memref<1xi32>)
       outs(%dq, %dk, %dv : memref<1x2x150x64xf16>, memref<1x1x150x64xf16>, memref<1x1x150x64xf16>)
+  return
+}
+
+// A batch without a key: its queries' d_o is neither the bias's nor the sink's.
+func.func @no_key_gradients(%q: memref<1x4x35x64xf16>, %k: memref<1x2x100x64xf16>, %v: memref<1x2x100x64xf16>,
+                            %d_o: memref<1x4x35x64xf16>, %len: memref<1xi32>, %o: memref<1x4x35x64xf16>, %lse: memref<1x4x35xf32>,
+                            %bias: memref<1x1x35x100xf32>, %sinks: memref<4xf32>, %d_lse: memref<1x4x35xf32>,
+                            %dq: memref<1x4x35x64xf16>, %dk: memref<1x2x100x64xf16>, %dv: memref<1x2x100x64xf16>,
+                            %d_bias: memref<1x1x35x100xf32>, %d_sinks: memref<4xf32>) {
+  flashattn.attention_backward
+      ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x35x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>, memref<1x4x35x64xf16>, memref<1x4x35xf32>, memref<1x4x35x64xf16>)
+      bias(%bias : memref<1x1x35x100xf32>) sink_logits(%sinks : memref<4xf32>) kv_len(%len : memref<1xi32>) d_lse(%d_lse : memref<1x4x35xf32>)
+      outs(%dq, %dk, %dv : memref<1x4x35x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>)
+      d_bias(%d_bias : memref<1x1x35x100xf32>) d_sink_logits(%d_sinks : memref<4xf32>)
+  return
+}
+
+// The first key that no query sees is beside what lies past the last query.
+func.func @key_bias_gradients(%q: memref<1x4x33x64xf16>, %k: memref<1x2x100x64xf16>, %v: memref<1x2x100x64xf16>,
+                              %d_o: memref<1x4x33x64xf16>, %o: memref<1x4x33x64xf16>, %lse: memref<1x4x33xf32>,
+                              %bias: memref<1x4x1x100xf32>,
+                              %dq: memref<1x4x33x64xf16>, %dk: memref<1x2x100x64xf16>, %dv: memref<1x2x100x64xf16>,
+                              %d_bias: memref<1x4x1x100xf32>) {
+  flashattn.attention_backward mask(#flashattn.causal) align(top_left)
+      ins(%q, %k, %v, %o, %lse, %d_o : memref<1x4x33x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>, memref<1x4x33x64xf16>, memref<1x4x33xf32>, memref<1x4x33x64xf16>)
+      bias(%bias : memref<1x4x1x100xf32>)
+      outs(%dq, %dk, %dv : memref<1x4x33x64xf16>, memref<1x2x100x64xf16>, memref<1x2x100x64xf16>)
+      d_bias(%d_bias : memref<1x4x1x100xf32>)
   return
 }

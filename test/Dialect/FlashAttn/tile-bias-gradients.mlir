@@ -158,7 +158,10 @@ func.func @elements(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memr
 // CHECK: %[[P:.*]] = math.exp2 %[[FMA]] : vector<64x32xf32>
 // CHECK: arith.cmpf une, %[[P]], %{{.*}} : vector<64x32xf32>
 // CHECK: %[[SCORES:.*]] = arith.select %{{.*}} : vector<64x32xi1>, vector<64x32xf32>
-// CHECK-NEXT: vector.multi_reduction <add>, %[[SCORES]], %[[STATE]] [1] : vector<64x32xf32> to vector<64xf32>
+// B7: keys that no query sees add nothing.
+// CHECK: %[[STEP:.*]] = vector.multi_reduction <add>, %[[SCORES]], %[[ZEROS:.*]] [1] : vector<64x32xf32> to vector<64xf32>
+// CHECK: %[[ADDED:.*]] = arith.select %{{.*}}, %[[STEP]], %[[ZEROS]]
+// CHECK: arith.addf %[[STATE]], %[[ADDED]] : vector<64xf32>
 // CHECK: flashattn.store_tile %{{.*}} to %{{.*}}[%[[B]], %[[H]], %c0, %[[J]]] dims [3] in_bounds [false] : vector<64xf16>
 func.func @keys(%q: memref<2x4x?x64xf16>, %k: memref<2x2x?x64xf16>, %o: memref<2x4x?x64xf16>,
                 %lse: memref<2x4x?xf32>, %bias: memref<1x1x1x?xf16>, %len: memref<2xi32>,

@@ -71,6 +71,7 @@ def main(folder):
         (2, 60, 0, 55),
         (4, 95, 40, 95),
         (4, 150, 50, 150),
+        (4, 35, 0, 0),
     ):
         write_rows(folder, heads, length, begin, end)
     write_parts(folder)

@@ -136,6 +136,7 @@ private:
   ScheduleAttr schedule;
   int64_t rows, columns; ///< of a tile
   KeyRange all;
+  CountedRows countedKeys;
   bool sumsBatches, sumsHeads;
   /// Whether a program's pairs of batch and head have the same keys, at the same positions.
   bool sharesKeys;
@@ -168,7 +169,7 @@ static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
 BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
                                          const Operands &operands, const QuerySums &sums)
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
-      all(operands.getAllKeys()) {
+      all(operands.getAllKeys()), countedKeys(operands, TileAxis::Keys, all) {
   bool ofElements = !isSame(2) && !isSame(3);
   schedule = ofElements && op.getScheduleAttr().getRoles() ? getElementSchedule(op)
                                                            : getScheduleBeside(op);
@@ -342,8 +343,15 @@ void BiasGradientBuilder::buildKeys() const {
     at.position = add(mul(at.queryTile, columns), keys.offset);
     at.key = firstKey;
     at.keys = keys.keys;
-    Value scores = buildScores(gradients, at, TileAxis::Queries);
-    TileYieldOp::create(b, loc, addRows(scores, loop.getState().front()));
+    Value scores = buildScores(gradients, at, TileAxis::Queries), state = loop.getState().front();
+    // B7: keys that do not count may be anything, also beside what lies past the last query.
+    if (Value counts = isCounted(*this, countedKeys.get(keys), firstKey, rows)) {
+      Value zeros = splat(f32Vector({rows}), 0);
+      Value step = arith::SelectOp::create(b, loc, counts, addRows(scores, zeros), zeros);
+      TileYieldOp::create(b, loc, arith::AddFOp::create(b, loc, state, step).getResult());
+    } else {
+      TileYieldOp::create(b, loc, addRows(scores, state));
+    }
     sum = loop.getResult(0);
   }
   store(sum, op.getDBiasInit(), {numbers[0], numbers[1], index(0), keyTile}, {3});

@@ -119,7 +119,12 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
       b, loc, products, splat(rowType, 0), ArrayRef<bool>{false, true}, vector::CombiningKind::ADD);
   // B7: what is no number at a query that sees no key is what A6 says. Numbers count in B3: they
   // may be of more keys than these.
-  IndexRange counted = countedQueries.get(operands.getKeys(all, at.batch));
+  KeyRange keys = operands.getKeys(all, at.batch);
+  IndexRange counted = countedQueries.get(keys);
+  // No query sees a key where there is none. Programs that visit keys need not know.
+  if (op.getKvLen())
+    counted.end =
+        select(less(index(0), keys.keys), counted.end ? counted.end : sizes.queries, index(0));
   Value counts = isCounted(*this, counted, mul(at.queryTile, count), count);
   delta = takeNumbers(delta, counts, splat(rowType, 0));
   if (op.getDLse())
