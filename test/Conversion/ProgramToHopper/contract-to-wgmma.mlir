@@ -122,9 +122,7 @@ func.func @depth(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 // CHECK:   %[[SW:.*]] = hopper.wgmma_wait %[[S]] {pending = 1 : i64} : vector<64x32xf32>
 // CHECK-NOT: hopper
 // CHECK:   math.fma %[[SW]],
-// CHECK:   %[[GROWN:.*]] = flashattn.any_row %{{.*}} : vector<64x4xi1>
-// CHECK:   %[[UNSEEN:.*]] = flashattn.any_row %{{.*}} : vector<64xi1>
-// CHECK:   %[[ANY:.*]] = arith.ori %[[GROWN]], %[[UNSEEN]]
+// CHECK:   %[[ANY:.*]] = flashattn.any_row %{{.*}} : vector<64x4xi1>
 // CHECK:   scf.if %[[ANY]] -> (
 // CHECK-NEXT: hopper.wgmma_wait %[[PV]] : vector<64x64xf32>
 // CHECK-NEXT: %[[QT:.*]] = hopper.load_tile %[[QS]]

@@ -139,9 +139,10 @@ func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>
 // CHECK: %[[SUMS:.*]] = vector.multi_reduction <add>, %[[GROUPED]], %{{.*}} [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
 // CHECK: %[[LIMIT:.*]] = arith.constant dense<3.200000e+01> : vector<64x4xf32>
 // CHECK: %[[GROWN:.*]] = arith.cmpf ugt, %[[SUMS]], %[[LIMIT]]
-// CHECK: %[[ANYGROWN:.*]] = flashattn.any_row %[[GROWN]] : vector<64x4xi1>
-// CHECK: %[[ANYFAR:.*]] = flashattn.any_row %[[FAR]] : vector<64xi1>
-// CHECK: %[[ANY:.*]] = arith.ori %[[ANYGROWN]], %[[ANYFAR]] : i1
+// CHECK: %[[FAR1:.*]] = vector.shape_cast %[[FAR]] : vector<64xi1> to vector<64x1xi1>
+// CHECK: %[[FAR4:.*]] = vector.broadcast %[[FAR1]] : vector<64x1xi1> to vector<64x4xi1>
+// CHECK: %[[EITHER:.*]] = arith.ori %[[GROWN]], %[[FAR4]] : vector<64x4xi1>
+// CHECK: %[[ANY:.*]] = flashattn.any_row %[[EITHER]] : vector<64x4xi1>
 // CHECK-NOT: scf.if
 // CHECK: %[[R:.*]]:5 = scf.if %[[ANY]] -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
 // CHECK:   %[[K2:.*]] = flashattn.load_tile %[[KEYS]][%[[J]], %c0] dims [0, 1] in_bounds [true, true]
@@ -194,8 +195,8 @@ func.func @again(%q: vector<64x64xf16>, %keys: memref<?x64xf16>, %j: index, %m: 
 // CHECK: %[[LARGEST:.*]] = vector.multi_reduction <maxsi>, %[[GROUPED]], %[[ZEROS]] [1, 3] : vector<64x4x4x2xi32> to vector<64x4xi32>
 // CHECK: %[[LIMIT:.*]] = arith.constant dense<1132462080> : vector<64x4xi32>
 // CHECK: %[[GROWN:.*]] = arith.cmpi sgt, %[[LARGEST]], %[[LIMIT]] : vector<64x4xi32>
-// CHECK: flashattn.any_row %[[GROWN]] : vector<64x4xi1>
-// CHECK: flashattn.any_row %{{.*}} : vector<64xi1>
+// CHECK: %[[EITHER:.*]] = arith.ori %[[GROWN]], %{{.*}} : vector<64x4xi1>
+// CHECK: flashattn.any_row %[[EITHER]] : vector<64x4xi1>
 // CHECK: scf.if
 // CHECK:   vector.contract {{.*}} %[[Q]], %[[K]],
 // CHECK: } else {

@@ -177,8 +177,8 @@ void WeightsExpander::judgeByWeights() {
   ExponentBase old = getBase(op.getOld());
   SmallVector<Value> made = makeWeights(op.getScores(), old.getUnshifted());
   Value grown = findGrown(made[0], made[1]);
-  Value any = arith::OrIOp::create(b, loc, AnyRowOp::create(b, loc, grown),
-                                   AnyRowOp::create(b, loc, old.isShifted()));
+  grown = arith::OrIOp::create(b, loc, grown, alongRow(old.isShifted(), lanes));
+  Value any = AnyRowOp::create(b, loc, grown);
   auto branch = scf::IfOp::create(
       b, loc, any,
       [&](OpBuilder &, Location) {
