@@ -5,14 +5,14 @@
 // RUN: mkdir -p %t && %python %S/Inputs/make_special.py %t
 
 // RUN: flash-run %s --device=cpu --function=masked_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
-// RUN: flash-run %s --device=model:sm_80 --function=masked_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD %}
 // RUN: flash-run %s --device=model:sm_90a --function=masked_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=cpu --function=masked_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
-// RUN: flash-run %s --device=model:sm_80 --function=masked_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=FORWARD %}
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=GRADIENTS
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f16 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS
-// RUN: flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=GRADIENTS
-// RUN: flash-run %s --device=model:sm_80 --function=masked_gradients_f16 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=GRADIENTS %}
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_gradients_f16 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS
 // RUN: flash-run %s --device=cpu --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=model:sm_90a --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
@@ -20,7 +20,7 @@
 // RUN: flash-run %s --device=model:sm_90a --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // A given log-sum-exp may cover more keys than the op has, as under sharding: twice as many here.
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=1x2x40x32xf32=0 --input=random --input=random --input=1x1x40x150xf32=-100 --input=random --input=1x2x40xf32=-94.2963 | FileCheck %s --check-prefix=GRADIENTS
-// RUN: flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=1x2x40x32xf32=0 --input=random --input=random --input=1x1x40x150xf32=-100 --input=random --input=1x2x40xf32=-94.2963 | FileCheck %s --check-prefix=GRADIENTS
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=1x2x40x32xf32=0 --input=random --input=random --input=1x1x40x150xf32=-100 --input=random --input=1x2x40xf32=-94.2963 | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f16 --verify --input=1x2x40x32xf16=0 --input=random --input=random --input=1x1x40x150xf32=-3000 --input=random --input=1x2x40xf32=-2994.2963 | FileCheck %s --check-prefix=GRADIENTS
 // RUN: flash-run %s --device=model:sm_90a --function=masked_gradients_f16 --verify --input=1x2x40x32xf16=0 --input=random --input=random --input=1x1x40x150xf32=-3000 --input=random --input=1x2x40xf32=-2994.2963 | FileCheck %s --check-prefix=GRADIENTS
 // FORWARD: verify o: {{.*}}: PASS

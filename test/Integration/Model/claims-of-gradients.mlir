@@ -1,9 +1,9 @@
 // Blocks that claim programs over keys with room for one (docs/kernel.md): the next one's tiles come where this one's were, while
 // its sums leave from what consumers exchange and stage.
 //
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=causal --verify --model-seeds=3 --model-statistics | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=causal --verify --model-seeds=3 --model-statistics | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=window --verify --model-seeds=2 --model-statistics | FileCheck %s
-// RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=plain --verify --model-seeds=2 --model-statistics | FileCheck %s
+// RUN: %if !asan %{ flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=plain --verify --model-seeds=2 --model-statistics | FileCheck %s %}
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=sinks --verify --model-statistics | FileCheck %s
 // Without queries the program in front has no blocks.
 // RUN: flash-run %s --device=model:sm_90a --model-multiprocessors=3 --function=empty --verify --model-statistics | FileCheck %s --check-prefix=EMPTY

@@ -6,6 +6,7 @@
 #include "llvm/Support/MathExtras.h"
 
 #include <array>
+#include <cmath>
 #include <limits>
 
 using namespace mlir;
@@ -89,6 +90,14 @@ Features Features::draw(std::mt19937 &random) {
   if (chance(40))
     features.scoreMod = 1 + random() % getNumScoreMods();
   return features;
+}
+
+void Features::prepareLarge(bool isBackward) {
+  constexpr unsigned kTanh = 3;
+  if (scoreMod != kTanh)
+    scoreMod = 0;
+  if (isBackward && bias.empty())
+    bias = "1x1x?x?xf32";
 }
 
 void Features::drawGradients(std::mt19937 &random) {
@@ -188,6 +197,55 @@ void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
           for (int64_t j = key; j < std::min(shape[3], key + keys); ++j)
             keep.set((head * shape[2] + i) * shape[3] + j, kind == 1);
       }
+}
+
+/// Hides keys of a bias, row by row.
+static void hideByNumbers(HostTensor &bias, bool isExact, std::mt19937 &random) {
+  auto pick = [&](ArrayRef<double> choices) { return choices[random() % choices.size()]; };
+  constexpr double kInf = std::numeric_limits<double>::infinity();
+  Scalar type = bias.getScalar();
+  double least = type == Scalar::F16    ? -65504
+                 : type == Scalar::BF16 ? -3.3895313892515355e38
+                                        : -std::numeric_limits<float>::max();
+  // Beside these a score is nothing. Other numbers leave a part of it, which f32 rounds.
+  SmallVector<double> absorbing, numbers = {-kInf};
+  if (type != Scalar::F16)
+    absorbing = {least, -1e9, -3e38, 3e38, 1e9, -1e20};
+  numbers.append(absorbing);
+  if (!isExact)
+    numbers.append({-1e4, least});
+  int64_t keys = bias.getShape()[3];
+  for (int64_t row = 0, begin = 0; begin < bias.getNumElements(); ++row, begin += keys) {
+    unsigned kind = random() % 4;
+    if (kind == 0)
+      continue;
+    // What all keys have leaves nothing but rounded scores, unless it absorbs them.
+    if (kind == 1 || keys == 1) {
+      double number = absorbing.empty() ? 0 : pick(absorbing);
+      for (int64_t k = 0; k < keys; ++k)
+        bias.set(begin + k, number);
+      continue;
+    }
+    double number = pick(numbers);
+    int64_t from = random() % keys, to = from + random() % (keys - from) + 1;
+    for (int64_t k = 0; k < keys; ++k)
+      if (kind == 2 ? from <= k && k < to : random() % 3 == 0)
+        bias.set(begin + k, kind == 2 ? number : pick(numbers));
+  }
+}
+
+void flashattn::makeLarge(const OpOfFunction &op, std::mt19937 &random,
+                          MutableArrayRef<HostTensor> arguments) {
+  HostTensor &q = arguments[*op.getArgument("q")], &k = arguments[*op.getArgument("k")];
+  bool isF16 = q.getScalar() == Scalar::F16;
+  if (std::optional<unsigned> bias = op.getArgument("bias"))
+    return hideByNumbers(arguments[*bias], /*isExact=*/q.getScalar() == Scalar::F32, random);
+  // Sums of 256 products of these are exact.
+  const int mostExponent = isF16 ? 5 : 59;
+  double factor = std::ldexp(1.0, random() % (mostExponent + 1));
+  for (HostTensor *tensor : {&q, &k})
+    for (int64_t i = 0; i < tensor->getNumElements(); ++i)
+      tensor->set(i, (int(random() % 5) - 2) * factor);
 }
 
 void flashattn::plantNaN(const OpOfFunction &op, const AttentionProblem &problem, bool listsTiles,

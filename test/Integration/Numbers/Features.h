@@ -19,6 +19,9 @@ struct Features {
   bool hasDLse = false, hasDBias = false, hasDSinkLogits = false, isDeterministic = false;
 
   static Features draw(std::mt19937 &random);
+  /// For makeLarge: leaves out score modifications that would round scores of different keys to
+  /// one number, and gives gradients a bias.
+  void prepareLarge(bool isBackward);
   void drawGradients(std::mt19937 &random);
   static unsigned getNumScoreMods();
 
@@ -32,6 +35,11 @@ struct Features {
 
 /// Makes most of `keep` blocks of one value, hidden for the greater part.
 void hideBlocks(HostTensor &keep, std::mt19937 &random);
+
+/// Makes scores large. Numbers in the bias hide some keys of a row, or all of them; without a bias
+/// the products of `q` and `k` grow, and stay exact in f32. Scores reach 3e38 in f32 and bf16, and
+/// 6e4 in f16. `arguments` are the program's.
+void makeLarge(const OpOfFunction &op, std::mt19937 &random, MutableArrayRef<HostTensor> arguments);
 
 /// Puts NaN where it must not matter: in `k`, `v` and the bias at keys past kv_len (rule A7); in
 /// `k` and `v` at keys outside the first and the last that any query sees (rule A7), and in tiles

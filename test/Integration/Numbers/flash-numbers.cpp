@@ -5,7 +5,7 @@
 // margins stand around every buffer, and o and lse must agree with the reference.
 // With --features the modules are drawn at random from all that shapes a score, too. With
 // --backward they are of the gradients, of an o and lse that the reference gives, with --schedules
-// each has a schedule of its own.
+// each has a schedule of its own. With --large their scores are far from 0.
 //
 //===----------------------------------------------------------------------===//
 
@@ -27,6 +27,7 @@
 #include "llvm/Support/ThreadPool.h"
 
 #include <chrono>
+#include <cmath>
 #include <future>
 #include <random>
 
@@ -62,6 +63,8 @@ static cl::opt<std::string>
 static cl::opt<unsigned>
     featuresFlag("features", cl::desc("instead of the grid, this many modules of random features"),
                  cl::init(0), cl::cat(category));
+static cl::opt<bool> largeFlag("large", cl::desc("with --features, scores that are far from 0"),
+                               cl::cat(category));
 static cl::opt<bool> backwardFlag("backward", cl::desc("gradients: flashattn.attention_backward"),
                                   cl::cat(category));
 static cl::opt<bool>
@@ -215,6 +218,8 @@ static std::vector<Module> drawModules(std::mt19937 &random, unsigned count, boo
   for (unsigned i = 0; i < count; ++i) {
     Module module{&masks[random() % std::size(masks)], types[random() % std::size(types)],
                   dims[i % std::size(dims)], 0, Features::draw(random)};
+    if (largeFlag)
+      module.features.prepareLarge(backwardFlag);
     if (backwardFlag)
       module.features.drawGradients(random);
     module.valueDim = random() % 2 ? module.dim : dims[random() % std::size(dims)];
@@ -308,10 +313,16 @@ static Expected<std::string> runCase(const Lowered &code, const Module &module, 
     return problem.takeError();
   // Of the point's own numbers, so that it is the same alone as among others.
   std::mt19937 random(seedFlag + shape.numQueries * shape.numKeys + module.dim);
-  if (std::optional<unsigned> keep = op.getArgument("keep"); keep && random() % 4) {
+  std::optional<unsigned> keep = op.getArgument("keep");
+  bool hidesBlocks = keep && random() % 4;
+  if (hidesBlocks)
     hideBlocks(inputs->tensors[*keep], random);
+  if (largeFlag)
+    makeLarge(op, random, inputs->tensors);
+  if (hidesBlocks || largeFlag) {
     llvm::BitVector wanted = poisoned;
-    fillForward(program, op, wanted.flip(), workFlag, *inputs);
+    // Rows that are not sampled have a log-sum-exp like others', which large ones do not.
+    fillForward(program, op, wanted.flip(), largeFlag ? HUGE_VAL : workFlag, *inputs);
   }
   if (featuresFlag)
     plantNaN(op, *problem, !backwardFlag && (!code.schedule || code.schedule.getSplits() == 1),
