@@ -157,7 +157,7 @@ void flashattn::boundScheduling() {
 
 bool flashattn::optimizesForCPU() { return getSwitch("FLASHATTN_OPTIMIZE_CPU", true); }
 
-/// Code that launches a GPU's kernels always is: it runs on every call.
+/// What the library keeps beside a GPU's kernels always is: it runs on every call.
 static bool isOptimized(flashattn::HostTarget target) {
   return target == flashattn::HostTarget::Portable ||
          (target == flashattn::HostTarget::Native && flashattn::optimizesForCPU());

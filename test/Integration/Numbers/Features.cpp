@@ -93,8 +93,7 @@ Features Features::draw(std::mt19937 &random) {
 }
 
 void Features::prepareLarge(bool isBackward) {
-  constexpr unsigned kTanh = 3;
-  if (scoreMod != kTanh)
+  if (scoreMods[scoreMod].name != "tanh")
     scoreMod = 0;
   if (isBackward && bias.empty())
     bias = "1x1x?x?xf32";
@@ -199,8 +198,8 @@ void flashattn::hideBlocks(HostTensor &keep, std::mt19937 &random) {
       }
 }
 
-/// Hides keys of a bias, row by row.
-static void hideByNumbers(HostTensor &bias, bool isExact, std::mt19937 &random) {
+/// Hides keys by numbers in a bias, row by row; `isF32`: of an attention in f32.
+static void hideByNumbers(HostTensor &bias, bool isF32, std::mt19937 &random) {
   auto pick = [&](ArrayRef<double> choices) { return choices[random() % choices.size()]; };
   constexpr double kInf = std::numeric_limits<double>::infinity();
   Scalar type = bias.getScalar();
@@ -212,10 +211,10 @@ static void hideByNumbers(HostTensor &bias, bool isExact, std::mt19937 &random) 
   if (type != Scalar::F16)
     absorbing = {least, -1e9, -3e38, 3e38, 1e9, -1e20};
   numbers.append(absorbing);
-  if (!isExact)
+  if (!isF32)
     numbers.append({-1e4, least});
   int64_t keys = bias.getShape()[3];
-  for (int64_t row = 0, begin = 0; begin < bias.getNumElements(); ++row, begin += keys) {
+  for (int64_t begin = 0; begin < bias.getNumElements(); begin += keys) {
     unsigned kind = random() % 4;
     if (kind == 0)
       continue;
@@ -239,7 +238,7 @@ void flashattn::makeLarge(const OpOfFunction &op, std::mt19937 &random,
   HostTensor &q = arguments[*op.getArgument("q")], &k = arguments[*op.getArgument("k")];
   bool isF16 = q.getScalar() == Scalar::F16;
   if (std::optional<unsigned> bias = op.getArgument("bias"))
-    return hideByNumbers(arguments[*bias], /*isExact=*/q.getScalar() == Scalar::F32, random);
+    return hideByNumbers(arguments[*bias], /*isF32=*/q.getScalar() == Scalar::F32, random);
   // Sums of 256 products of these are exact.
   const int mostExponent = isF16 ? 5 : 59;
   double factor = std::ldexp(1.0, random() % (mostExponent + 1));

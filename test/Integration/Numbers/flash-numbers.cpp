@@ -435,6 +435,8 @@ static Expected<bool> runGrid() {
   if (featuresFlag && (sampleFlag || modulesFlag))
     return llvm::createStringError(
         "expected no --sample and no --modules, which are of the grid, with --features");
+  if (largeFlag && !featuresFlag)
+    return llvm::createStringError("expected --features with --large");
   if (!(workFlag > 0))
     return llvm::createStringError(llvm::Twine("expected --work above 0 but got ") +
                                    llvm::formatv("{0}", double(workFlag)).str());
