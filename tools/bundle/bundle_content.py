@@ -30,6 +30,8 @@ FOLDERS = {"Unit": "programs of GoogleTest, which name files of the build tree"}
 # As in lit.cfg.py.
 SUFFIXES = (".mlir", ".test", ".py", ".c")
 NO_TESTS = {"lit.cfg.py", "plant_faults.py", "summary.py"}
+# What changes the sources.
+OF_SOURCES = {"plant_faults.py"}
 
 Content = collections.namedtuple("Content", "programs libraries files left_out missing")
 
@@ -155,10 +157,10 @@ def find(root, lit, program_folders, library_folder):
     kept = [test for test in tests if test not in left_out]
 
     def is_needed(path):
-        # Inputs go with the tests beside them and below.
-        folder = re.sub(r"(^|/)Inputs/.*", r"\1", path)
+        # Inputs, and what configures tests, go with the tests beside them and below.
+        folder = re.sub(r"(^|/)(Inputs/.*|lit\.local\.cfg$)", r"\1", path)
         has_tests = folder != path and any(test.startswith(folder) for test in kept)
-        return path in kept or path in NO_TESTS or has_tests
+        return path in kept or path in NO_TESTS - OF_SOURCES or has_tests
 
     missing = [*programs.missing.values(), *libraries.missing.values()]
     return Content(
