@@ -14,6 +14,8 @@
 // RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_gradients_f16 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=random --input=random --input=random --input=@%t/constant.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_90a --function=masked_gradients_f16 --verify --input=random --input=random --input=random --input=@%t/mask.npy | FileCheck %s --check-prefix=GRADIENTS
+// RUN: flash-run %s --device=model:sm_90a --function=masked_bias_gradients --verify --input=random --input=random --input=random --input=@%t/mask.npy --input=random | FileCheck %s --check-prefixes=GRADIENTS,SUMS
 // RUN: flash-run %s --device=cpu --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=model:sm_90a --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=cpu --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
@@ -28,6 +30,8 @@
 // GRADIENTS: verify dq: {{.*}}: PASS
 // GRADIENTS: verify dk: {{.*}}: PASS
 // GRADIENTS: verify dv: {{.*}}: PASS
+// SUMS: verify d_bias: {{.*}}: PASS
+// SUMS: verify d_sink_logits: {{.*}}: PASS
 
 func.func @masked_f16(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: memref<1x1x150x32xf16>, %bias: memref<1x1x40x150xf32>, %o: memref<1x2x40x32xf16>, %lse: memref<1x2x40xf32>) {
   flashattn.attention ins(%q, %k, %v : memref<1x2x40x32xf16>, memref<1x1x150x32xf16>, memref<1x1x150x32xf16>) bias(%bias : memref<1x1x40x150xf32>) outs(%o, %lse : memref<1x2x40x32xf16>, memref<1x2x40xf32>)
@@ -58,5 +62,11 @@ func.func @scaled(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: mem
 
 func.func @capped(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: memref<1x1x150x32xf16>, %o: memref<1x2x40x32xf16>, %lse: memref<1x2x40xf32>) {
   flashattn.attention softcap(1.0e+15) ins(%q, %k, %v : memref<1x2x40x32xf16>, memref<1x1x150x32xf16>, memref<1x1x150x32xf16>) outs(%o, %lse : memref<1x2x40x32xf16>, memref<1x2x40xf32>)
+  return
+}
+
+func.func @masked_bias_gradients(%q: memref<1x2x40x128xbf16>, %k: memref<1x1x150x128xbf16>, %v: memref<1x1x150x128xbf16>, %bias: memref<1x1x40x150xf32>, %sink: memref<2xf32>, %o: memref<1x2x40x128xbf16>, %lse: memref<1x2x40xf32>, %do: memref<1x2x40x128xbf16>, %dq: memref<1x2x40x128xbf16>, %dk: memref<1x1x150x128xbf16>, %dv: memref<1x1x150x128xbf16>, %dbias: memref<1x1x40x150xf32>, %dsink: memref<2xf32>) {
+  flashattn.attention_backward ins(%q, %k, %v, %o, %lse, %do : memref<1x2x40x128xbf16>, memref<1x1x150x128xbf16>, memref<1x1x150x128xbf16>, memref<1x2x40x128xbf16>, memref<1x2x40xf32>, memref<1x2x40x128xbf16>) bias(%bias : memref<1x1x40x150xf32>) sink_logits(%sink : memref<2xf32>)
+      outs(%dq, %dk, %dv : memref<1x2x40x128xbf16>, memref<1x1x150x128xbf16>, memref<1x1x150x128xbf16>) d_bias(%dbias : memref<1x1x40x150xf32>) d_sink_logits(%dsink : memref<2xf32>)
   return
 }

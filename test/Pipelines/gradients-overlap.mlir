@@ -11,6 +11,11 @@
 // CHECK-COUNT-2: llvm.call @flashattnSetLaunchFlags
 // CHECK-NOT: flashattnSetLaunchFlags
 // CHECK: gpu.launch_func @gradients_kernel_1::
+// Two more make large rows again: the first finds their sums, which the second waits for.
+// CHECK: llvm.call @flashattnSetLaunchFlags
+// CHECK: gpu.launch_func @gradients_kernel_2::
+// CHECK: llvm.call @flashattnSetLaunchFlags
+// CHECK: gpu.launch_func @gradients_kernel_3::
 // CHECK-NOT: gpu.launch_func
 // CHECK: gpu.binary @gradients_kernel{{ }}
 // CHECK-NOT: griddepcontrol.wait
@@ -33,6 +38,14 @@
 // SUMS-SAME: st.global
 // CHECK-SAME: griddepcontrol.wait;
 // CHECK-NOT: griddepcontrol.launch_dependents
+// CHECK: gpu.binary @gradients_kernel_2
+// CHECK-NOT: ld.global
+// CHECK-SAME: griddepcontrol.wait;
+// CHECK-SAME: griddepcontrol.launch_dependents;
+// CHECK: gpu.binary @gradients_kernel_3
+// CHECK-NOT: ld.global
+// CHECK-NOT: st.global
+// CHECK-SAME: griddepcontrol.wait;
 // Without roles one kernel more finds the sums of large rows again: it waits for the flags, and the next one for it.
 // BASES-LABEL: llvm.func @gradients
 // BASES-NOT: flashattnSetLaunchFlags

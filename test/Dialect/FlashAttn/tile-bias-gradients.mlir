@@ -34,14 +34,16 @@
 // CHECK-NEXT: scf.if %[[ANY]] {
 // CHECK-NEXT: memref.store %{{.*}}, %[[QUERIES]][%[[FLAGS]], %[[H]], %[[I]]]
 // CHECK-NEXT: }
-// In tiles with a flag the sums are found again. A row whose log-sum-exp they agree with is taken against its largest
-// score; another one stays as it is.
+// A program reads the flags of all its tiles at once. In tiles with a flag the sums are found again. A row whose
+// log-sum-exp they agree with is taken against its largest score; another one stays as it is.
 // CHECK: flashattn.program (%[[B:.*]], %[[H:.*]], %[[N:.*]]) in (%c2, %c4, %{{.*}}) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 1, lanes = 4, dot_type = f16>) follows leads {
+// CHECK: %[[FLAGS:.*]] = arith.addi %[[B]], %c6
+// CHECK-COUNT-7: arith.ori %{{.*}} : i1
+// CHECK: scf.if %{{.*}} {
 // CHECK: %[[BEGIN:.*]] = arith.muli %[[N]], %c16
 // CHECK: scf.for %[[I:.*]] = %[[BEGIN]] to %{{.*}} step %c1
 // CHECK: %[[FIRST:.*]] = arith.muli %[[I]], %c64
 // CHECK: %[[TILE:.*]] = arith.divui %[[FIRST]], %c128
-// CHECK: %[[FLAGS:.*]] = arith.addi %[[B]], %c6
 // CHECK: %[[FLAG:.*]] = memref.load %[[QUERIES]][%[[FLAGS]], %[[H]], %[[TILE]]]
 // CHECK: %[[BASED:.*]] = arith.cmpf une, %[[FLAG]], %[[NO]] : f32
 // CHECK: scf.if %[[BASED]] {

@@ -5,13 +5,15 @@
 // Tiles of keys that far more queries see than the others: their programs share these, and sum up in f32.
 
 // Elsewhere a program has all of its queries: one program over keys, in which nothing but weights is in a branch. Those
-// before it have each a branch for rows whose base lies far from 0.
+// before it have branches for rows whose base lies far from 0.
 // OTHER-LABEL: func @sinks
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile)
 // OTHER: %[[LARGE:.*]] = flashattn.any_row
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: scf.if %{{[a-z0-9_]+}} {
+// OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
@@ -91,6 +93,8 @@ func.func @sinks(%q: !q, %k: !k, %v: !k, %o: !q, %lse: !l, %do: !q, %dq: !q, %dk
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: scf.if %{{[a-z0-9_]+}} {
+// OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
@@ -102,6 +106,27 @@ func.func @sinks(%q: !q, %k: !k, %v: !k, %o: !q, %lse: !l, %do: !q, %dq: !q, %dk
 // CHECK: flashattn.program {{.*}} in (%c2, %c4, %c16) axes(batch, head, key_tile)
 // CHECK-NOT: scf.if
 // CHECK-NOT: axes(batch, head, key_tile)
+// Programs that make large rows again have 16 tiles of 64 rows each: of one head, or of all. The first 16 of the last
+// ones make dk and dv, the others dq.
+// CHECK: flashattn.program {{.*}} in (%c2, %c4, %c2) axes(batch, head, query_tile)
+// CHECK: memref.store %c1_i32, %[[LARGE:.*]][%c0] : memref<1xi32>
+// CHECK: flashattn.program ({{.*}}, {{.*}}, %[[N:.*]]) in (%c1, %c1, %c32) axes(batch, head, key_tile)
+// CHECK: %[[NOTED:.*]] = memref.load %[[LARGE]][%c0] : memref<1xi32>
+// CHECK: %[[ANY:.*]] = arith.cmpi ne, %[[NOTED]], %c0_i32
+// CHECK: scf.if %[[ANY]] {
+// CHECK: %[[OFKEYS:.*]] = arith.cmpi slt, %[[N]], %c16
+// CHECK: scf.if %[[OFKEYS]] {
+// CHECK: scf.for %[[PLACE:.*]] = %{{.*}} to %{{.*}} step %c1 {
+// CHECK: %[[PLACE32:.*]] = arith.index_castui %[[PLACE]] : index to i32
+// CHECK: %[[ROW32:.*]] = arith.divui %[[PLACE32]], %c32_i32
+// CHECK: %[[ROW:.*]] = arith.index_castui %[[ROW32]] : i32 to index
+// CHECK: %[[BATCH32:.*]] = arith.divui %{{.*}}, %c4_i32
+// CHECK: %[[BATCH:.*]] = arith.index_castui %[[BATCH32]] : i32 to index
+// CHECK: %[[HEADS:.*]] = arith.muli %[[BATCH]], %c4
+// CHECK: %[[HEAD:.*]] = arith.subi %[[ROW]], %[[HEADS]]
+// CHECK: %[[TILES:.*]] = arith.muli %[[ROW]], %c32
+// CHECK: %[[TILE:.*]] = arith.subi %[[PLACE]], %[[TILES]]
+// CHECK: flashattn.load_tile %{{.*}}[%[[BATCH]], %[[HEAD]], %[[TILE]], %c0]
 !q = memref<2x4x2048x128xf16>
 !l = memref<2x4x2048xf32>
 func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
@@ -119,6 +144,8 @@ func.func @no_room(%q: !q, %lse: !l, %dq: !q, %dk: !q, %dv: !q) {
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: scf.if %{{[a-z0-9_]+}} {
+// OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
@@ -172,6 +199,8 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: scf.if %{{[a-z0-9_]+}} {
+// OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
@@ -185,6 +214,8 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: scf.if %{{[a-z0-9_]+}} {
+// OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if
@@ -198,6 +229,8 @@ func.func @lengths(%q: !m, %k: !m, %lse: !l, %dq: !m, %dk: !m, %dv: !m) {
 // OTHER-NEXT: scf.if %[[LARGE]] {
 // OTHER-NOT: scf.if
 // OTHER: flashattn.program {{.*}} axes(batch, head, query_tile) {{.*}} follows leads {
+// OTHER: scf.if %{{[a-z0-9_]+}} {
+// OTHER: scf.for
 // OTHER: %[[BASED:.*]] = arith.cmpf une,
 // OTHER-NEXT: scf.if %[[BASED]] {
 // OTHER-NOT: scf.if

@@ -433,8 +433,10 @@ def check(ptxas, chip, nvdisasm, case):
         few = CLAIMED.get(case.mask, 0)
     elif "roles" not in schedule.group(1):
         few = COPIED.get(case.mask, 0)
+    # What makes large rows again does so without warpgroups.
+    allowed = [max(few, FEW_BYTES_ELSEWHERE) if case.op == "gradients" and "mma.sync" in ptx else few for ptx in texts]
     checked = [check_kernel(ptxas, chip, nvdisasm, ptx, overlap if ptx in with_products else None, few)
-               for ptx in texts]
+               for ptx, few in zip(texts, allowed)]
     problems += [problem for _, found in checked for problem in found]
     verdict = "FAIL " + "; ".join(problems) if problems else "ok"
     registers = " and ".join(str(used) for used, _ in checked)

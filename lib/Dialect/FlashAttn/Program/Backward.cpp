@@ -5,11 +5,10 @@
 //
 //===----------------------------------------------------------------------===//
 
+#include "Backward.h"
 #include "BiasGradients.h"
-#include "KeyParts.h"
 #include "ScoreMod.h"
 #include "SplitKeys.h"
-#include "TileLists.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "flashattn/Dialect/FlashAttn/Transforms/Transforms.h"
 #include "mlir/Dialect/Vector/IR/VectorOps.h"
@@ -17,94 +16,6 @@
 
 using namespace mlir;
 using namespace mlir::flashattn;
-
-namespace {
-
-/// Builds the programs of one op.
-class BackwardBuilder : TileBuilder {
-public:
-  BackwardBuilder(AttentionBackwardOp op, OpBuilder &b)
-      : TileBuilder(b, op.getLoc()), op(op), schedule(op.getScheduleAttr()), operands(b, op),
-        sizes(operands.getSizes()), all(operands.getAllKeys()),
-        countedKeys(operands, TileAxis::Keys, all),
-        countedQueries(operands, TileAxis::Queries, all), parts(findParts()) {}
-
-  void build();
-
-private:
-  /// Which gradients a program over key tiles makes: both, or one.
-  struct KeySums {
-    bool dk, dv;
-  };
-  std::optional<KeyParts> findParts();
-  std::optional<TileLists> makeLists(TileAxis listed, ScheduleAttr schedule) const;
-  /// What a program goes over: the list that it has, or without `lists` what `find` gives. `place`
-  /// is its batch, head and tile, and becomes its list's.
-  SmallVector<TileInterval> getTiles(const std::optional<TileLists> &lists,
-                                     SmallVector<Value> &place,
-                                     function_ref<SmallVector<TileInterval>()> find) const;
-  /// A loop over `intervals` of tiles or, with lists, of the list at `place`.
-  TileLoopOp createLoop(const std::optional<TileLists> &lists, ArrayRef<TileInterval> intervals,
-                        ArrayRef<Value> place, Value when, ValueRange state, Value rounds) const;
-  /// For the programs that are built from here on.
-  void useSchedule(ScheduleAttr of);
-  /// A tile of keys that a program keeps.
-  struct KeyTile {
-    const KeyRange &keys;
-    const IndexRange &queries; ///< that count
-    Value batch, kvHead, tile, firstKey, k, v;
-  };
-  void buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySums wanted,
-                    const ScoreGradientBuilder &gradients, const KeyTile &of);
-  void buildKeyPrograms(const QuerySums &sums, KeySums wanted);
-  void addQueries(const QuerySums &sums, Value inner, Value k, ArrayRef<Value> at,
-                  Value keyTile) const;
-  void buildQueryPrograms(const QuerySums &sums, bool behindBoth);
-  void buildSumPrograms(const QuerySums &sums);
-  void buildKeySumPrograms();
-  ScheduleAttr getSumSchedule(int64_t rows) const;
-  /// Whether programs over key tiles add shares of dq one after the other, so that sums are the
-  /// same each time.
-  bool takesTurns() const { return op.getDeterministic() && schedule.addsQueries(); }
-  /// Whether sums of dP begin with the negated deltas, which spares a subtraction for each element.
-  /// Where a step has fewer queries than its program keys products would wait for them.
-  bool beginsWithDeltas() const {
-    return schedule.getRoles() && schedule.addsQueries() &&
-           schedule.getTileN() == schedule.getTileM();
-  }
-  /// How they do so.
-  QuerySums::Adding getAdding() const {
-    if (!schedule.addsQueries())
-      return QuerySums::Adding::None;
-    if (takesTurns())
-      return QuerySums::Adding::InTurns;
-    // Spare warps have time to ask who is first, but not memory where a bias has a gradient.
-    RolesAttr roles = schedule.getRoles();
-    return roles && roles.getAddStages() && !op.getDBiasInit() ? QuerySums::Adding::FirstClears
-                                                               : QuerySums::Adding::ToZeros;
-  }
-  /// Copies add four elements of a thread; without them each is added alone.
-  int64_t getAdjacent() const { return schedule.getRoles() ? 4 : 1; }
-  Value hideMissingKeys(Value rows, const KeyRange &keys, Value firstKey) const;
-  /// The sum, f32, times `factor` where that is not 1, in the operands' type.
-  Value finish(Value sum, const Factor &factor) const;
-  /// Writes it.
-  void store(Value rows, const Factor &factor, Value memref, Value batch, Value head,
-             Value tile) const;
-
-  mutable AttentionBackwardOp op; ///< a handle, whose accessors are not const
-  ScheduleAttr schedule;
-  Operands operands;
-  const Sizes &sizes;
-  KeyRange all;
-  CountedRows countedKeys, countedQueries;
-  std::optional<KeyParts> parts; ///< of programs over key tiles, where some are too long
-  std::optional<TileLists> queryLists, keyLists; ///< of the tiles that `keep` shows, where it can
-  Factor scale;                                  ///< of dq and dk: what sums of products still lack
-  Value keyPrograms; ///< of a head, if they tell when they have added to dq
-};
-
-} // namespace
 
 Value BackwardBuilder::finish(Value sum, const Factor &factor) const {
   auto type = cast<VectorType>(sum.getType());
@@ -145,67 +56,20 @@ std::optional<KeyParts> BackwardBuilder::findParts() {
   return found;
 }
 
-//===----------------------------------------------------------------------===//
-// Tiles
-//===----------------------------------------------------------------------===//
-
-/// Programs of a block that run beside each other have the same tiles.
-static int64_t countTogether(ScheduleAttr schedule) {
-  RolesAttr roles = schedule.getRoles();
-  return roles && !schedule.sharesProgram() ? roles.getConsumers() : 1;
-}
-
-/// Lists the tiles that `keep` shows, of those that the mask does, for programs of `of`: tiles of
-/// keys for those over query tiles, and of queries for those over key tiles. Of several heads,
-/// whose number only the run knows, there are none.
-std::optional<TileLists> BackwardBuilder::makeLists(TileAxis listed, ScheduleAttr of) const {
-  std::optional<int64_t> group = getConstantIntValue(sizes.group);
-  auto isSame = [&](unsigned dim) { return op.isBroadcastDim(op.getKeep(), dim); };
-  bool ofQueries = listed == TileAxis::Queries;
-  if (!op.getKeep() || (ofQueries && !isSame(1) && !group))
-    return std::nullopt;
-  int64_t rows = countTogether(of) * of.getTileM(), columns = of.getTileN();
-  Value count = ofQueries ? sizes.keys : sizes.queries;
-  Value listSizes[] = {isSame(0) && !op.getKvLen() ? index(1) : sizes.batches,
-                       isSame(1)   ? index(1)
-                       : ofQueries ? sizes.kvHeads
-                                   : sizes.heads,
-                       isSame(ofQueries ? 3 : 2) && !op.getMask() ? index(1)
-                                                                  : ceilDiv(count, rows)};
-  SmallVector<int64_t> tile = {1, rows, columns};
-  if (ofQueries)
-    tile = {group.value_or(1), columns, rows};
-  TileLists lists;
-  lists.build(b, loc, op.getKeep(), listSizes, listed, ofQueries ? sizes.queries : sizes.keys, tile,
-              [&](ValueRange place) {
-                KeyRange keys = operands.getKeys(all, place[0]);
-                Value first = mul(place[2], rows);
-                return ofQueries ? operands.findQueries(keys, first, rows, columns)
-                                 : operands.findKeys(keys, first, rows, columns);
-              });
-  return lists;
-}
-
 SmallVector<TileInterval>
 BackwardBuilder::getTiles(const std::optional<TileLists> &lists, SmallVector<Value> &place,
                           function_ref<SmallVector<TileInterval>()> find) const {
-  if (!lists)
-    return find();
+  if (!lists) {
+    SmallVector<TileInterval> found = find();
+    // One loop for all tiles: those that are seen whole have none of their own.
+    for (TileInterval &interval : found)
+      if (isRare)
+        interval.fullBegin = interval.fullEnd = interval.end;
+    return found;
+  }
   if (int64_t together = countTogether(schedule); together > 1)
     place[2] = divide32(place[2], index(together));
   return {lists->getInterval(b, loc, place)};
-}
-
-TileLoopOp BackwardBuilder::createLoop(const std::optional<TileLists> &lists,
-                                       ArrayRef<TileInterval> intervals, ArrayRef<Value> place,
-                                       Value when, ValueRange state, Value rounds) const {
-  SmallVector<Value> bounds, listIndices;
-  for (const TileInterval &interval : intervals)
-    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
-  Value list;
-  if (lists)
-    std::tie(list, listIndices) = lists->getList(b, loc, place);
-  return TileLoopOp::create(b, loc, bounds, list, listIndices, when, state, rounds);
 }
 
 //===----------------------------------------------------------------------===//
@@ -268,7 +132,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     multiplyValues();
   StageOp::create(b, loc);
   Value exact = gradients.buildWeights(
-      products, at, exponents, sums.hasBases(batch, head, tile, columns),
+      products, at, exponents, sums.hasBases(schedule, batch, head, tile, columns),
       [&] { return loadColumns(QuerySums::Base); }, derivative);
   weights = gradients.toDotType(exact);
   if (isSplit) {
@@ -296,7 +160,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
     if (meetsOnce)
       dv = makeValues();
     yielded.push_back(product(inner, q, loop.getState().front()));
-    if (sums.getQueryGradients())
+    if (schedule.addsQueries())
       addQueries(sums, inner, k, {batch, head, tile, index(0)}, keyTile);
   }
   if (dv)
@@ -309,8 +173,7 @@ void BackwardBuilder::buildKeyStep(TileLoopOp loop, const QuerySums &sums, KeySu
 /// mask shows them, of one query head after the other (B2).
 void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   ScoreGradientBuilder gradients(b, op, TileAxis::Queries, queryLists.has_value());
-  int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
-  Value keyTiles = ceilDiv(sizes.keys, rows),
+  Value keyTiles = ceilDiv(sizes.keys, schedule.getTileM()),
         programs = parts ? parts->countPrograms(keyTiles) : keyTiles;
   auto program = ProgramOp::create(
       b, loc, ValueRange{sizes.batches, sizes.kvHeads, programs},
@@ -320,7 +183,17 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
   Value batch = program.getNumbers()[0], kvHead = program.getNumbers()[1],
-        keyTile = program.getNumbers()[2];
+        tile = program.getNumbers()[2];
+  buildKeyTile(sums, wanted, gradients, {batch, /*head=*/Value(), kvHead, tile, batch}, keyTiles,
+               programs);
+}
+
+/// What a program over key tiles makes of the tile, or of the share of one, that it has.
+void BackwardBuilder::buildKeyTile(const QuerySums &sums, KeySums wanted,
+                                   const ScoreGradientBuilder &gradients, ProgramPoint at,
+                                   Value keyTiles, Value programs) {
+  int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
+  Value batch = at.batch, kvHead = at.kvHead, keyTile = at.tile;
   KeyParts::Share share{keyTile, {}, {}, {}, keyTile};
   if (parts)
     share = parts->locate(keyTile, keyTiles);
@@ -356,13 +229,14 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
     state.push_back(zeros(op.getDv()));
   if (!intervals.empty()) {
     IndexRange queries = countedQueries.get(keys);
-    TileLoopOp loop = createLoop(queryLists, intervals, place, when, state, /*rounds=*/sizes.group);
+    TileLoopOp loop =
+        createTileLoop(b, loc, queryLists, intervals, place, when, state, /*rounds=*/sizes.group);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     buildKeyStep(loop, sums, wanted, gradients,
                  {keys, queries, batch, kvHead, keyTile, firstKey, k, v});
     state.assign(loop.getResults().begin(), loop.getResults().end());
-    if (sums.getTold())
+    if (schedule.addsQueries() && sums.getTold())
       keyPrograms = programs;
   }
   if (parts)
@@ -383,37 +257,49 @@ void BackwardBuilder::buildKeyPrograms(const QuerySums &sums, KeySums wanted) {
 // Programs over query tiles
 //===----------------------------------------------------------------------===//
 
+BackwardBuilder::QueryTiles BackwardBuilder::prepareQueries() {
+  Operands own(b, op);
+  ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value(), own.getPattern());
+  Destination to{op.getDqInit(), /*lse=*/Value(), op.getLayout(), op.getElementType()};
+  own.packHeads(to);
+  return {own, gradients, to, own.splitHeads(op.getDO(), op.getHeadDim()),
+          ceilDiv(sizes.queries, own.getPositions())};
+}
+
 /// dq of a tile of queries, from the tiles of keys that the mask shows them. The product that makes
 /// it runs a step late with roles: behind that of the next step's scores or, `behindBoth`, of the
 /// gradients of weights too, beside all that is made of these. ptxas does not let it where a head
 /// is narrow (C7513).
 void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth) {
-  Operands operands(b, op); // of tiles of the schedule's own rows
-  ScoreGradientBuilder gradients(b, op, TileAxis::Keys, keyLists.has_value(),
-                                 operands.getPattern());
-  int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
-  int64_t positions = operands.getPositions();
-  Destination to{op.getDqInit(), /*lse=*/Value(), op.getLayout(), op.getElementType()};
-  operands.packHeads(to);
-  Value gradientOfOutput = operands.splitHeads(op.getDO(), op.getHeadDim());
+  QueryTiles tiles = prepareQueries();
   Value heads = schedule.getPack() > 1 ? mul(sizes.kvHeads, sizes.headTiles) : sizes.heads;
   auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, heads, ceilDiv(sizes.queries, positions)},
+      b, loc, ValueRange{sizes.batches, heads, tiles.count},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
   program.setFollows(true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
-  Value batch = program.getNumbers()[0], head = program.getNumbers()[1],
-        queryTile = program.getNumbers()[2];
-  ProgramPoint point{batch, head, div(head, sizes.headTiles), queryTile, batch};
+  Value batch = program.getNumbers()[0], head = program.getNumbers()[1];
+  buildQueryTile(sums, tiles,
+                 {batch, head, div(head, sizes.headTiles), program.getNumbers()[2], batch},
+                 behindBoth);
+}
+
+void BackwardBuilder::buildQueryTile(const QuerySums &sums, const QueryTiles &of,
+                                     ProgramPoint point, bool behindBoth) {
+  const Operands &operands = of.operands;
+  const ScoreGradientBuilder &gradients = of.gradients;
+  int64_t rows = schedule.getTileM(), columns = schedule.getTileN();
+  int64_t positions = operands.getPositions();
+  Value batch = point.batch, head = point.head, queryTile = point.tile;
   KeyRange keys = operands.getKeys(all, batch);
   // Memory past kv_len exists and must not be read. Where no query sees a key, a product sums over
   // its row of K, which is read as 0, and over none of V.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = countedKeys.get(keys);
   Value firstQuery = mul(queryTile, positions), position = add(firstQuery, keys.offset);
   Value q = operands.loadQueries(point);
-  Value dO = operands.loadQueryTile(gradientOfOutput, point);
+  Value dO = operands.loadQueryTile(of.gradientOfOutput, point);
   ScorePlace at{batch, head, queryTile, Value(), position, Value(), sizes.queries, keys.keys};
   SmallVector<Value> place = {batch, head, queryTile};
   SmallVector<TileInterval> intervals = getTiles(keyLists, place, [&] {
@@ -429,12 +315,11 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
   if (!intervals.empty()) {
     Value exponents = sums.loadRows(QuerySums::Exponent, operands, point),
           deltas = sums.loadRows(QuerySums::Delta, operands, point);
-    Value hasBases = sums.hasBases(batch, head, queryTile, rows);
+    Value hasBases = sums.hasBases(schedule, batch, head, queryTile, rows);
     // A tile with rows of several heads does not ask whether one of them has any.
     if (hasBases && schedule.getPack() > 1)
       hasBases = arith::ConstantOp::create(b, loc, b.getBoolAttr(true));
-    TileLoopOp loop =
-        createLoop(keyLists, intervals, place, /*when=*/Value(), dq, /*rounds=*/Value());
+    TileLoopOp loop = createTileLoop(b, loc, keyLists, intervals, place, /*when=*/Value(), dq);
     OpBuilder::InsertionGuard inLoop(b);
     b.setInsertionPointToStart(loop.getBody());
     at.keyTile = loop.getTile();
@@ -458,7 +343,7 @@ void BackwardBuilder::buildQueryPrograms(const QuerySums &sums, bool behindBoth)
     scale = derivative.factor;
     dq = loop.getResult(0);
   }
-  operands.storeOutput(finish(dq, scale), to, point);
+  operands.storeOutput(finish(dq, scale), of.to, point);
 }
 
 /// Of programs that only read sums, in tiles of `rows` rows.
@@ -529,9 +414,9 @@ void BackwardBuilder::build() {
   ScheduleAttr own = schedule;
   bool isApart = schedule.getApart().value_or(false);
   ScheduleAttr wide = isApart && op.getKeep() ? own : own.forWideSteps();
-  queryLists = makeLists(TileAxis::Queries, isApart ? own : wide);
+  queryLists = listGradientTiles(b, op, operands, all, TileAxis::Queries, isApart ? own : wide);
   if (!schedule.addsQueries())
-    keyLists = makeLists(TileAxis::Keys, schedule.forQueryTiles());
+    keyLists = listGradientTiles(b, op, operands, all, TileAxis::Keys, schedule.forQueryTiles());
   auto findFirst = [&](Value batch, Value tile) {
     KeyRange keys = operands.getKeys(all, batch);
     int64_t rows = schedule.getTileN();
@@ -539,7 +424,9 @@ void BackwardBuilder::build() {
   };
   QuerySums sums(b, op, operands, getAdding(), /*negates=*/beginsWithDeltas(),
                  parts ? parts->getSums() : Value(), findFirst, countedQueries);
-  buildLargeRows(b, op, operands, sums, countedQueries);
+  bool isRepeated = schedule.getRoles() != nullptr;
+  if (!isRepeated)
+    buildLargeRows(b, op, operands, sums, countedQueries);
   useSchedule(wide);
   buildKeyPrograms(sums, {/*dk=*/!isApart, /*dv=*/true});
   useSchedule(own);
@@ -556,6 +443,8 @@ void BackwardBuilder::build() {
     buildKeySumPrograms();
     parts->free();
   }
+  if (isRepeated)
+    makeLargeRowsAgain(sums, own);
   buildBiasGradient(b, op, operands, sums);
   buildSinkGradient(b, op, operands, sums);
   sums.free();

@@ -6,6 +6,7 @@
 //===----------------------------------------------------------------------===//
 
 #include "BiasGradients.h"
+#include "TileLists.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
 #include "mlir/Dialect/Utils/StaticValueUtils.h"
@@ -108,10 +109,13 @@ namespace {
 
 class BiasGradientBuilder : RowSumBuilder {
 public:
+  /// `repeats`: builds programs that make again what others have made of large rows.
   BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
-                      const QuerySums &sums);
+                      const QuerySums &sums, bool repeats = false);
 
   void build();
+  /// Whether its programs have roles.
+  bool hasRoles() const { return static_cast<bool>(schedule.getRoles()); }
 
 private:
   bool isSame(unsigned dim) const {
@@ -119,6 +123,8 @@ private:
   }
   ProgramOp createProgram(ArrayRef<Value> tiles, ArrayRef<ProgramAxis> axes) const;
   void buildElements() const;
+  void buildElementTile(const ScoreGradientBuilder &gradients, ProgramOp program,
+                        Value keyTile) const;
   void buildKeys() const;
   void buildQueries(Value target) const;
 
@@ -133,6 +139,7 @@ private:
   const Operands &operands;
   const QuerySums &sums;
   const Sizes &sizes;
+  const bool repeats;
   ScheduleAttr schedule;
   int64_t rows, columns; ///< of a tile
   KeyRange all;
@@ -167,12 +174,14 @@ static ScheduleAttr getElementSchedule(AttentionBackwardOp op) {
 }
 
 BiasGradientBuilder::BiasGradientBuilder(OpBuilder &b, AttentionBackwardOp op,
-                                         const Operands &operands, const QuerySums &sums)
+                                         const Operands &operands, const QuerySums &sums,
+                                         bool repeats)
     : RowSumBuilder(b, op), op(op), operands(operands), sums(sums), sizes(operands.getSizes()),
-      all(operands.getAllKeys()), countedKeys(operands, TileAxis::Keys, all) {
+      repeats(repeats), all(operands.getAllKeys()),
+      countedKeys(operands, TileAxis::Keys, all) {
   bool ofElements = !isSame(2) && !isSame(3);
-  schedule = ofElements && op.getScheduleAttr().getRoles() ? getElementSchedule(op)
-                                                           : getScheduleBeside(op);
+  schedule = ofElements && op.getScheduleAttr().getRoles() && !repeats ? getElementSchedule(op)
+                                                                       : getScheduleBeside(op);
   op.setScheduleAttr(schedule); // as for the programs over query tiles
   rows = schedule.getTileM();
   columns = schedule.getTileN();
@@ -239,7 +248,7 @@ Value BiasGradientBuilder::buildScores(const ScoreGradientBuilder &gradients, co
   Value dP = gradients.multiplyValues(dO, v);
   ScoreDerivative derivative;
   Value weights = gradients.buildWeights(
-      products, at, exponents, sums.hasBases(at.batch, at.head, at.queryTile, queries),
+      products, at, exponents, sums.hasBases(schedule, at.batch, at.head, at.queryTile, queries),
       [&] { return load(QuerySums::Base); }, derivative);
   return gradients.buildFinal(weights, dP, deltas);
 }
@@ -259,22 +268,32 @@ SmallVector<TileInterval> BiasGradientBuilder::findKeyTiles(Value queryTile,
 
 /// A loop, its body empty, with the sums of a tile's rows as state.
 TileLoopOp BiasGradientBuilder::sumTiles(ArrayRef<TileInterval> intervals, Value when) const {
-  SmallVector<Value> bounds;
-  for (const TileInterval &interval : intervals)
-    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
-  return TileLoopOp::create(b, loc, bounds, /*list=*/Value(), ValueRange(), when,
-                            splat(f32Vector({rows}), 0), rounds);
+  return createTileLoop(b, loc, /*lists=*/std::nullopt, intervals, /*place=*/{}, when,
+                        splat(f32Vector({rows}), 0), rounds);
 }
 
 /// A bias with queries and keys: a program for each tile of both.
 void BiasGradientBuilder::buildElements() const {
   ScoreGradientBuilder gradients(b, op, TileAxis::Keys);
-  ProgramOp program = createProgram({ceilDiv(sizes.queries, rows), ceilDiv(sizes.keys, columns)},
+  Value tiles = ceilDiv(sizes.keys, columns);
+  Value programs = repeats ? sums.countAsking(tiles, columns) : tiles;
+  ProgramOp program = createProgram({ceilDiv(sizes.queries, rows), programs},
                                     {ProgramAxis::QueryTile, ProgramAxis::KeyTile});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(program.getBody());
-  ValueRange numbers = program.getNumbers();
-  Value queryTile = numbers[2], keyTile = numbers[3];
+  Value number = program.getNumbers()[3];
+  auto build = [&](Value keyTile) { buildElementTile(gradients, program, keyTile); };
+  if (repeats)
+    sums.ifLarge([&] { sums.forAskedTiles(number, tiles, columns, build); });
+  else
+    build(number);
+}
+
+void BiasGradientBuilder::buildElementTile(const ScoreGradientBuilder &gradients, ProgramOp program,
+                                           Value keyTile) const {
+  SmallVector<Value> numbers(program.getNumbers());
+  numbers[3] = keyTile;
+  Value queryTile = numbers[2];
   KeyRange keys = sharesKeys ? operands.getKeys(all, numbers[0]) : KeyRange();
   auto isWithin = [&](Value begin, Value end) {
     Value reached = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, keyTile, begin);
@@ -410,8 +429,15 @@ void BiasGradientBuilder::build() {
 
 void mlir::flashattn::buildBiasGradient(OpBuilder &b, AttentionBackwardOp op,
                                         const Operands &operands, const QuerySums &sums) {
-  if (op.getDBiasInit())
-    BiasGradientBuilder(b, op, operands, sums).build();
+  if (!op.getDBiasInit())
+    return;
+  ScheduleAttr own = op.getScheduleAttr();
+  BiasGradientBuilder builder(b, op, operands, sums);
+  builder.build();
+  if (!builder.hasRoles())
+    return;
+  op.setScheduleAttr(own);
+  BiasGradientBuilder(b, op, operands, sums, /*repeats=*/true).build();
 }
 
 //===----------------------------------------------------------------------===//
@@ -451,20 +477,15 @@ void SinkGradientBuilder::build(AttentionBackwardOp op, const Sizes &sizes,
     at.head = numbers[1];
     at.queryTile = numbers[2];
     auto load = [&](QuerySums::Kind kind) { return sums.load(kind, at, type, {1, 2}); };
-    Value weights, exponents = load(QuerySums::Exponent);
-    if (sums.mayHaveBases()) {
-      // exp2((sink - base scale) log2 e - exponent)
-      Factor scale =
-          ScoreBuilder(b, op, TileAxis::Keys, RowPattern(), /*fullTilesKeep=*/false).getFactor() *
-          M_LN2;
-      Value above = math::FmaOp::create(b, loc, load(QuerySums::Base), splat(type, -scale),
-                                        alongRow(sink, columns));
-      weights = math::FmaOp::create(b, loc, above, splat(type, M_LOG2E),
-                                    arith::NegFOp::create(b, loc, exponents));
-    } else {
-      sink = arith::MulFOp::create(b, loc, sink, splat(rowType, M_LOG2E));
-      weights = arith::SubFOp::create(b, loc, alongRow(sink, columns), exponents);
-    }
+    Value exponents = load(QuerySums::Exponent);
+    // exp2((sink - base scale) log2 e - exponent)
+    Factor scale =
+        ScoreBuilder(b, op, TileAxis::Keys, RowPattern(), /*fullTilesKeep=*/false).getFactor() *
+        M_LN2;
+    Value above = math::FmaOp::create(b, loc, load(QuerySums::Base), splat(type, -scale),
+                                      alongRow(sink, columns));
+    Value weights = math::FmaOp::create(b, loc, above, splat(type, M_LOG2E),
+                                        arith::NegFOp::create(b, loc, exponents));
     weights = math::Exp2Op::create(b, loc, weights);
     Value gradients = arith::MulFOp::create(b, loc, weights, load(QuerySums::MinusDelta));
     store(addRows(gradients, splat(rowType, 0)), partial, numbers, {1});

@@ -206,14 +206,11 @@ RowState ForwardBuilder::loopOverKeys(const OnlineSoftmax &softmax, const ScoreB
   // Memory past kv_len exists and must not be read. Where no query sees a key, a product sums over
   // its row of V, which is read as 0, and over none of K.
   IndexRange existing{Value(), op.getKvLen() ? keys.keys : Value()}, seen = counted.get(keys);
-  SmallVector<Value> bounds, listIndices;
-  for (const TileInterval &interval : intervals)
-    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
-  Value list;
+  SmallVector<Value> place;
   if (lists)
-    std::tie(list, listIndices) = lists->getList(b, loc, getListPlace(at));
-  auto loop =
-      TileLoopOp::create(b, loc, bounds, list, listIndices, /*when=*/Value(), state.values());
+    place = getListPlace(at);
+  TileLoopOp loop =
+      createTileLoop(b, loc, lists, intervals, place, /*when=*/Value(), state.values());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));

@@ -1,12 +1,13 @@
 //===- LargeRows.cpp - sums of weights that a log-sum-exp lacks ------------===//
 //
 // An f32 that is far from 0 has no room for the logarithm of a row's sum, and weights that are
-// taken against it do not add up to 1. For such rows the sum is found again.
+// taken against it do not add up to 1. For such rows the sum is found again, and where programs
+// have gone on without it so is what they made.
 //
 //===----------------------------------------------------------------------===//
 
+#include "Backward.h"
 #include "OnlineSoftmax.h"
-#include "ScoreGradients.h"
 #include "flashattn/Analysis/MaskTiles.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
@@ -60,11 +61,8 @@ FinishedRows LargeRowBuilder::buildSums(const OnlineSoftmax &softmax, ScorePlace
   RowState state = softmax.begin();
   if (!intervals.empty()) {
     Value q = operands.loadRows(op.getQ(), at.batch, at.head, at.queryTile, rows);
-    SmallVector<Value> bounds;
-    for (const TileInterval &interval : intervals)
-      bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
-    auto loop = TileLoopOp::create(b, loc, bounds, /*list=*/Value(), ValueRange(), /*when=*/Value(),
-                                   state.values());
+    TileLoopOp loop = createTileLoop(b, loc, /*lists=*/std::nullopt, intervals, /*place=*/{},
+                                     /*when=*/Value(), state.values());
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     RowState inner = state.with(SmallVector<Value>(loop.getState().begin(), loop.getState().end()));
@@ -109,13 +107,10 @@ void LargeRowBuilder::buildTile(ScorePlace at) const {
   sums.store(QuerySums::Base, base, at);
 }
 
-/// A program has so many tiles that asking for rows takes no time, where there are none.
 void LargeRowBuilder::build() {
-  constexpr int64_t kProgramRows = 1024;
-  int64_t tilesOfProgram = llvm::divideCeil(kProgramRows, rows);
   Value tiles = ceilDiv(sizes.queries, rows);
   auto program = ProgramOp::create(
-      b, loc, ValueRange{sizes.batches, sizes.heads, ceilDiv(tiles, tilesOfProgram)},
+      b, loc, ValueRange{sizes.batches, sizes.heads, sums.countAsking(tiles, rows)},
       ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::QueryTile},
       schedule);
   program.setFollows(true);
@@ -125,20 +120,24 @@ void LargeRowBuilder::build() {
   ScorePlace at;
   at.batch = program.getNumbers()[0];
   at.head = program.getNumbers()[1];
-  Value first = mul(program.getNumbers()[2], tilesOfProgram);
-  auto loop =
-      scf::ForOp::create(b, loc, first, min(add(first, index(tilesOfProgram)), tiles), index(1));
-  b.setInsertionPointToStart(loop.getBody());
-  at.queryTile = loop.getInductionVar();
-  auto guarded = scf::IfOp::create(b, loc, sums.hasBases(at.batch, at.head, at.queryTile, rows),
-                                   /*withElseRegion=*/false);
-  b.setInsertionPointToStart(guarded.thenBlock());
-  buildTile(at);
+  Value number = program.getNumbers()[2];
+  auto createIf = [&](Value condition) {
+    auto guarded = scf::IfOp::create(b, loc, condition, /*withElseRegion=*/false);
+    b.setInsertionPointToStart(guarded.thenBlock());
+  };
+  // All flags at once: a program that reads one after the other waits as often.
+  createIf(sums.haveBases(schedule, at.batch, at.head, number, rows));
+  sums.noteLarge();
+  sums.forAskedTiles(number, tiles, rows, [&](Value tile) {
+    at.queryTile = tile;
+    createIf(sums.hasBases(schedule, at.batch, at.head, at.queryTile, rows));
+    buildTile(at);
+  });
 }
 
 ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
   ScheduleFields fields = op.getScheduleAttr().withoutRoles().getFields();
-  fields.stages = 1;
+  fields.stages = fields.pack = 1;
   fields.tileQ = 0;
   fields.apart.reset();
   if (fields.lanes > 1) {
@@ -154,10 +153,102 @@ ScheduleAttr mlir::flashattn::getScheduleBeside(AttentionBackwardOp op) {
 
 void mlir::flashattn::buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
                                      const QuerySums &sums, const CountedRows &countedQueries) {
-  if (!sums.mayHaveBases())
-    return;
   ScheduleAttr own = op.getScheduleAttr();
   op.setScheduleAttr(getScheduleBeside(op));
   LargeRowBuilder(b, op, operands, sums, countedQueries).build();
   op.setScheduleAttr(own);
+}
+
+//===----------------------------------------------------------------------===//
+// Gradients that are made again
+//===----------------------------------------------------------------------===//
+
+/// The schedule of rare programs. Their code is short: so are a warp's products of few columns.
+static ScheduleAttr getRareSchedule(AttentionBackwardOp op) {
+  ScheduleFields fields = getScheduleBeside(op).getFields();
+  fields.tileM = std::min<int64_t>(fields.tileM, 64);
+  fields.tileN = std::min<int64_t>(fields.tileN, 16);
+  fields.warps = fields.tileM / 16;
+  fields.queriesInRegisters = false;
+  return ScheduleAttr::get(op.getContext(), fields);
+}
+
+// A program has several tiles of keys, or of queries, so that few programs have to see that there
+// is nothing to do. `op` has the programs' schedule.
+void BackwardBuilder::buildAgain(const QuerySums &sums, bool ofKeys, bool ofQueries) {
+  int64_t rows = schedule.getTileM();
+  ScoreGradientBuilder keyGradients(b, op, TileAxis::Queries);
+  QueryTiles queries = prepareQueries();
+  Value keyTiles = ceilDiv(sizes.keys, rows);
+  auto countPrograms = [&](Value heads, Value tiles) {
+    return sums.countAsking(mul(mul(sizes.batches, heads), tiles), rows);
+  };
+  Value keyPrograms = countPrograms(sizes.kvHeads, keyTiles),
+        count = ofKeys ? keyPrograms : index(0);
+  if (ofQueries)
+    count = add(count, countPrograms(sizes.heads, queries.count));
+  auto program = ProgramOp::create(
+      b, loc, ValueRange{index(1), index(1), count},
+      ArrayRef<ProgramAxis>{ProgramAxis::Batch, ProgramAxis::Head, ProgramAxis::KeyTile}, schedule);
+  program.setFollows(true);
+  program.setLeads(true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(program.getBody());
+  // Tiles are numbered across heads and batches: what a batch and a head alone decide is then found
+  // for each tile, and no registers keep it.
+  auto forTiles = [&](Value number, Value heads, Value tiles,
+                      function_ref<void(Value batch, Value head, Value tile)> buildTile) {
+    Value all = mul(mul(sizes.batches, heads), tiles);
+    sums.forAskedTiles(number, all, rows, [&](Value place) {
+      Value row = divide32(place, tiles), batch = divide32(row, heads);
+      buildTile(batch, sub(row, mul(batch, heads)), sub(place, mul(row, tiles)));
+    });
+  };
+  Value number = program.getNumbers()[2];
+  auto buildKeys = [&](KeySums wanted) {
+    forTiles(number, sizes.kvHeads, keyTiles, [&](Value batch, Value kvHead, Value tile) {
+      buildKeyTile(sums, wanted, keyGradients, {batch, /*head=*/Value(), kvHead, tile, batch},
+                   keyTiles, keyTiles);
+    });
+  };
+  auto buildBoth = [&] {
+    // Two sums of 64 rows have as many columns as a thread of 128 has registers for.
+    constexpr int64_t kMostColumns = 192;
+    bool isApart = op.getD() + op.getDv() > kMostColumns;
+    buildKeys({/*dk=*/!isApart, /*dv=*/true});
+    if (isApart)
+      buildKeys({/*dk=*/true, /*dv=*/false});
+  };
+  auto buildQueries = [&](Value number) {
+    forTiles(number, sizes.heads, queries.count, [&](Value batch, Value head, Value tile) {
+      buildQueryTile(sums, queries, {batch, head, divide32(head, sizes.group), tile, batch},
+                     /*behindBoth=*/false);
+    });
+  };
+  sums.ifLarge([&] {
+    if (!ofKeys)
+      return buildQueries(number);
+    if (!ofQueries)
+      return buildBoth();
+    auto isOfKeys = scf::IfOp::create(b, loc, less(number, keyPrograms), /*withElseRegion=*/true);
+    OpBuilder::InsertionGuard inBranch(b);
+    b.setInsertionPointToStart(isOfKeys.thenBlock());
+    buildBoth();
+    b.setInsertionPointToStart(isOfKeys.elseBlock());
+    buildQueries(sub(number, keyPrograms));
+  });
+}
+
+void BackwardBuilder::makeLargeRowsAgain(const QuerySums &sums, ScheduleAttr own) {
+  useSchedule(own);
+  buildLargeRows(b, op, operands, sums, countedQueries);
+  useSchedule(getRareSchedule(op));
+  BackwardBuilder again(op, b, /*isRare=*/true);
+  // Two kinds of loops over rows that are longer take too many registers for one kernel.
+  constexpr int64_t kMostColumns = 192;
+  bool isOne = std::max(op.getD(), op.getDv()) <= kMostColumns;
+  again.buildAgain(sums, /*ofKeys=*/true, /*ofQueries=*/isOne);
+  if (!isOne)
+    again.buildAgain(sums, /*ofKeys=*/false, /*ofQueries=*/true);
+  useSchedule(own);
 }

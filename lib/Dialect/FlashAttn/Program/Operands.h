@@ -48,6 +48,8 @@ public:
   ScheduleAttr getSchedule() const { return schedule; }
   /// Positions of each of a tile's heads.
   int64_t getPositions() const { return schedule.getTileM() / schedule.getPack(); }
+  /// Whether a tile has rows of several heads.
+  bool isPacked() const { return schedule.getPack() > 1; }
   /// Columns of a tile with `columns` of a memref: products on tensor cores take 16 at a time, and
   /// elsewhere a tile of one column could not be told from what a row has one of. What a tile has
   /// more reads as 0 and is not written.
@@ -105,7 +107,6 @@ private:
     SmallVector<bool> inBounds;
   };
 
-  bool isPacked() const { return schedule.getPack() > 1; }
   Packed pack(Value memref, Layout memory, Value batch, const ProgramPoint &at) const;
   Value toDotType(Value tile) const;
   IndexRange getVisible(TileAxis axis, const KeyRange &keys) const;

@@ -60,7 +60,9 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
                        schedule.forQueryTiles().getTileM()})
     whole = std::lcm(whole, rows);
   rows = mul(ceilDiv(sizes.queries, whole), whole);
-  buffer = allocateF32(b, loc, {mul(sizes.batches, mayHaveBases() ? 4 : 2), sizes.heads, rows});
+  buffer = allocateF32(b, loc, {mul(sizes.batches, 4), sizes.heads, rows});
+  if (schedule.getRoles())
+    large = allocate(b, loc, index(1), b.getI32Type());
   split = operands.splitHeads(buffer, /*headDim=*/1);
   if (adding != Adding::None)
     gradients = allocateF32(
@@ -80,7 +82,7 @@ QuerySums::QuerySums(OpBuilder &b, AttentionBackwardOp op, const Operands &opera
 
 void QuerySums::free() const {
   memref::DeallocOp::create(b, loc, buffer);
-  for (Value memref : {gradients, order, told})
+  for (Value memref : {gradients, order, told, large})
     if (memref)
       memref::DeallocOp::create(b, loc, memref);
 }
@@ -102,6 +104,18 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
   at.batch = program.getNumbers()[0];
   at.head = program.getNumbers()[1];
   at.queryTile = program.getNumbers()[2];
+  if (order || large) {
+    auto first = scf::IfOp::create(
+        b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, at.queryTile, index(0)),
+        /*withElseRegion=*/false);
+    OpBuilder::InsertionGuard inFirst(b);
+    b.setInsertionPointToStart(first.thenBlock());
+    // Programs of every head write the same zero.
+    if (large)
+      storeCount(0, large, index(0));
+    if (order)
+      storeCount(0, told, {at.batch, at.head, index(0)});
+  }
   VectorType rowType = f32Vector({count});
   auto loadTile = [&](Value memref) {
     Value tile = operands.loadRows(memref, at.batch, at.head, at.queryTile, count);
@@ -144,20 +158,10 @@ void QuerySums::buildProgram(AttentionBackwardOp op, const Operands &operands, V
     delta = arith::NegFOp::create(b, loc, delta);
   for (auto [kind, value] : {std::pair(Exponent, exponent), {Delta, delta}})
     store(kind, value, at);
-  if (mayHaveBases()) {
-    store(Base, splat(rowType, 0), at);
-    storeFlag(at, arith::AndIOp::create(b, loc, exists, isLarge(lse)));
-  }
-  if (order) {
+  store(Base, splat(rowType, 0), at);
+  storeFlag(at, arith::AndIOp::create(b, loc, exists, isLarge(lse)));
+  if (order)
     storeOrder(at, findFirst);
-    auto first = scf::IfOp::create(
-        b, loc, arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, at.queryTile, index(0)),
-        /*withElseRegion=*/false);
-    OpBuilder::InsertionGuard inFirst(b);
-    b.setInsertionPointToStart(first.thenBlock());
-    memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, 0, /*width=*/32), told,
-                            ValueRange{at.batch, at.head, index(0)});
-  }
   if (!zeroed)
     return;
   // The first programs of a batch have a tile of them each.
@@ -229,8 +233,54 @@ void QuerySums::storeFlag(const ScorePlace &at, Value large) const {
   store(1);
 }
 
-Value QuerySums::hasBases(Value batch, Value head, Value tile, int64_t count) const {
-  if (!mayHaveBases())
+void QuerySums::storeCount(int64_t count, Value memref, ValueRange indices) const {
+  memref::StoreOp::create(b, loc, arith::ConstantIntOp::create(b, loc, count, /*width=*/32), memref,
+                          indices);
+}
+
+void QuerySums::noteLarge() const {
+  if (large)
+    storeCount(1, large, index(0));
+}
+
+/// The tiles, of `rows` rows, of a program that asks.
+static int64_t countAskedTiles(int64_t rows) {
+  constexpr int64_t kRows = 1024;
+  return llvm::divideCeil(kRows, rows);
+}
+
+Value QuerySums::countAsking(Value tiles, int64_t rows) const {
+  return ceilDiv(tiles, countAskedTiles(rows));
+}
+
+Value QuerySums::haveBases(ScheduleAttr of, Value batch, Value head, Value number,
+                           int64_t rows) const {
+  return hasBases(of, batch, head, number, countAskedTiles(rows) * rows);
+}
+
+void QuerySums::forAskedTiles(Value number, Value tiles, int64_t rows,
+                              function_ref<void(Value tile)> build) const {
+  int64_t count = countAskedTiles(rows);
+  Value first = mul(number, count);
+  auto loop = scf::ForOp::create(b, loc, first, min(add(first, index(count)), tiles), index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  build(loop.getInductionVar());
+}
+
+void QuerySums::ifLarge(function_ref<void()> build) const {
+  Value noted = memref::LoadOp::create(b, loc, large, index(0)),
+        none = arith::ConstantIntOp::create(b, loc, 0, /*width=*/32),
+        any = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ne, noted, none);
+  auto guarded = scf::IfOp::create(b, loc, any, /*withElseRegion=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(guarded.thenBlock());
+  build();
+}
+
+Value QuerySums::hasBases(ScheduleAttr of, Value batch, Value head, Value tile,
+                          int64_t count) const {
+  if (of.getRoles())
     return {};
   int64_t rows = schedule.getTileM();
   Value first = div(mul(tile, count), index(rows)), found;
@@ -282,7 +332,8 @@ Value QuerySums::load(Kind kind, const ScorePlace &at, VectorType type,
 
 Value QuerySums::loadRows(Kind kind, const Operands &operands, const ProgramPoint &at) const {
   // With roles the last block may have a consumer without a tile, which comes here too.
-  return toKind(kind, operands.loadQueryRows(split, batchOf(kind, at.batch), at,
+  return toKind(kind, operands.loadQueryRows(operands.isPacked() ? split : buffer,
+                                             batchOf(kind, at.batch), at,
                                              /*inBounds=*/!schedule.getRoles()));
 }
 

@@ -42,11 +42,22 @@ public:
   /// The log-sum-exps that the op was given, of tile `at.queryTile` of `type`. Where not `counts`,
   /// null: nowhere, what is no number is that of a query without a key (A6).
   Value loadLse(AttentionBackwardOp op, const ScorePlace &at, VectorType type, Value counts) const;
-  /// Whether rows may have a base other than 0. Loops of warpgroups have no registers for it.
-  bool mayHaveBases() const { return !schedule.getRoles(); }
-  /// Whether any of the `count` queries of tile `tile`, of as many, may have one: i1, the same for
-  /// all threads; null where none may.
-  Value hasBases(Value batch, Value head, Value tile, int64_t count) const;
+  /// Whether any of the `count` queries of tile `tile`, of as many, may have a base other than 0:
+  /// i1, the same for all threads. Null in programs of `of` with roles: loops of warpgroups have no
+  /// registers for bases, and what they make of such rows is made again.
+  Value hasBases(ScheduleAttr of, Value batch, Value head, Value tile, int64_t count) const;
+  /// Notes that the op has large rows.
+  void noteLarge() const;
+  /// The number of programs over `tiles` tiles of `rows` rows that mostly find nothing to do: each
+  /// has so many tiles that asking takes no time.
+  Value countAsking(Value tiles, int64_t rows) const;
+  /// Whether any tile of program `number` of these may have a base other than 0; as hasBases.
+  Value haveBases(ScheduleAttr of, Value batch, Value head, Value number, int64_t rows) const;
+  /// Calls `build` for each tile of program `number` of these.
+  void forAskedTiles(Value number, Value tiles, int64_t rows,
+                     function_ref<void(Value tile)> build) const;
+  /// Calls `build`, for code that runs if the op has large rows.
+  void ifLarge(function_ref<void()> build) const;
   /// Of the rows of tile `at.queryTile`, vector<M>, which are in whole tiles.
   void store(Kind kind, Value rows, const ScorePlace &at) const;
   /// Where an f32 log-sum-exp, vector<M>, is so far from 0 that weights would lack precision.
@@ -77,18 +88,19 @@ private:
   }
   Value flagIndex(Value batch) const { return add(batch, mul(batches, 3)); }
   void storeFlag(const ScorePlace &at, Value large) const;
+  void storeCount(int64_t count, Value memref, ValueRange indices) const;
   /// As `kind` says, of what is kept.
   Value toKind(Kind kind, Value kept) const;
 
   ScheduleAttr schedule;
   Value batches, rows; ///< of the batches, and N
   /// memref<4B x Hq x N x f32>: the exponents of all batches, their deltas, their bases, and at the
-  /// number of each tile of the schedule's rows whether it has rows with a base; memref<2B x ...>
-  /// where none may have one. N are the queries in whole tiles: one that is none has the exponent
-  /// inf, and so weights of 0.
+  /// number of each tile of the schedule's rows whether it has rows with a base. N are the queries
+  /// in whole tiles: one that is none has the exponent inf, and so weights of 0.
   Value buffer,
       split; ///< `split`: with heads as the operands of programs over query tiles have them
   Value gradients, order, told;
+  Value large; ///< memref<1xi32>: whether the op has large rows; null where nothing is made again
   Adding adding;
   bool negates, isF32;
   int64_t whole; ///< queries of which N is a multiple
@@ -98,9 +110,9 @@ private:
 /// roles, and with room for two tiles of factors.
 ScheduleAttr getScheduleBeside(AttentionBackwardOp op);
 
-/// B1: in programs of their own, finds the sums of weights again of rows whose log-sum-exp has no
-/// room for them, and has `sums` take weights against the largest score of such a row. A row whose
-/// log-sum-exp is not that of its keys, but for rounding, stays as it is.
+/// B1: in programs of their own, finds the sums of weights again of large rows, whose log-sum-exp
+/// has no room for them, and has `sums` take weights against the largest score of such a row. A row
+/// whose log-sum-exp is not that of its keys, but for rounding, stays as it is.
 void buildLargeRows(OpBuilder &b, AttentionBackwardOp op, const Operands &operands,
                     const QuerySums &sums, const CountedRows &countedQueries);
 

@@ -3,6 +3,7 @@
 #include "TileLists.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/MemRef/IR/MemRef.h"
+#include "mlir/Dialect/Utils/StaticValueUtils.h"
 
 using namespace mlir;
 using namespace mlir::flashattn;
@@ -85,3 +86,53 @@ std::pair<Value, SmallVector<Value>> TileLists::getList(OpBuilder &b, Location l
 }
 
 void TileLists::free(OpBuilder &b, Location loc) { memref::DeallocOp::create(b, loc, buffer); }
+
+int64_t mlir::flashattn::countTogether(ScheduleAttr schedule) {
+  RolesAttr roles = schedule.getRoles();
+  return roles && !schedule.sharesProgram() ? roles.getConsumers() : 1;
+}
+
+std::optional<TileLists> mlir::flashattn::listGradientTiles(OpBuilder &b, AttentionBackwardOp op,
+                                                            const Operands &operands,
+                                                            const KeyRange &all, TileAxis listed,
+                                                            ScheduleAttr of) {
+  const Sizes &sizes = operands.getSizes();
+  std::optional<int64_t> group = getConstantIntValue(sizes.group);
+  auto isSame = [&](unsigned dim) { return op.isBroadcastDim(op.getKeep(), dim); };
+  bool ofQueries = listed == TileAxis::Queries;
+  if (!op.getKeep() || (ofQueries && !isSame(1) && !group))
+    return std::nullopt;
+  int64_t rows = countTogether(of) * of.getTileM(), columns = of.getTileN();
+  Value count = ofQueries ? sizes.keys : sizes.queries;
+  Value listSizes[] = {isSame(0) && !op.getKvLen() ? operands.index(1) : sizes.batches,
+                       isSame(1)   ? operands.index(1)
+                       : ofQueries ? sizes.kvHeads
+                                   : sizes.heads,
+                       isSame(ofQueries ? 3 : 2) && !op.getMask() ? operands.index(1)
+                                                                  : operands.ceilDiv(count, rows)};
+  SmallVector<int64_t> tile = {1, rows, columns};
+  if (ofQueries)
+    tile = {group.value_or(1), columns, rows};
+  TileLists lists;
+  lists.build(b, op.getLoc(), op.getKeep(), listSizes, listed,
+              ofQueries ? sizes.queries : sizes.keys, tile, [&](ValueRange place) {
+                KeyRange keys = operands.getKeys(all, place[0]);
+                Value first = operands.mul(place[2], rows);
+                return ofQueries ? operands.findQueries(keys, first, rows, columns)
+                                 : operands.findKeys(keys, first, rows, columns);
+              });
+  return lists;
+}
+
+TileLoopOp mlir::flashattn::createTileLoop(OpBuilder &b, Location loc,
+                                           const std::optional<TileLists> &lists,
+                                           ArrayRef<TileInterval> intervals, ArrayRef<Value> place,
+                                           Value when, ValueRange state, Value rounds) {
+  SmallVector<Value> bounds, listIndices;
+  for (const TileInterval &interval : intervals)
+    bounds.append({interval.begin, interval.fullBegin, interval.fullEnd, interval.end});
+  Value list;
+  if (lists)
+    std::tie(list, listIndices) = lists->getList(b, loc, place);
+  return TileLoopOp::create(b, loc, bounds, list, listIndices, when, state, rounds);
+}

@@ -3,8 +3,8 @@
 #ifndef FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
 #define FLASHATTN_LIB_DIALECT_FLASHATTN_PROGRAM_TILELISTS_H
 
+#include "Operands.h"
 #include "flashattn/Analysis/MaskTiles.h"
-#include "flashattn/Dialect/FlashAttn/IR/FlashAttn.h"
 
 namespace mlir::flashattn {
 
@@ -36,6 +36,23 @@ private:
 
   Value buffer, bounds, tiles, middle;
 };
+
+/// How many programs of a block run beside each other, and so have the same tiles.
+int64_t countTogether(ScheduleAttr schedule);
+
+/// Lists the tiles that the `keep` of `op` shows, of those that the mask does, for programs of
+/// `of`: tiles of keys for those over query tiles, and of queries for those over key tiles. Of
+/// several heads, whose number only the run knows, there are none. `all` is that of
+/// Operands::getAllKeys.
+std::optional<TileLists> listGradientTiles(OpBuilder &builder, AttentionBackwardOp op,
+                                           const Operands &operands, const KeyRange &all,
+                                           TileAxis listed, ScheduleAttr of);
+
+/// A loop over `intervals` of tiles or, with lists, of the list at `place`; its body is empty.
+/// `when` and `rounds`, which may be null, and `state` are those of `flashattn.tile_loop`.
+TileLoopOp createTileLoop(OpBuilder &builder, Location loc, const std::optional<TileLists> &lists,
+                          ArrayRef<TileInterval> intervals, ArrayRef<Value> place, Value when,
+                          ValueRange state, Value rounds = {});
 
 } // namespace mlir::flashattn
 
