@@ -23,32 +23,47 @@
 // CHECK: %[[FAR4:.*]] = vector.broadcast %[[FAR1]] : vector<64x1xi1> to vector<64x4xi1>
 // CHECK: %[[EITHER:.*]] = arith.ori %[[GROWN]], %[[FAR4]] : vector<64x4xi1>
 // CHECK: %[[ANY:.*]] = flashattn.any_row %[[EITHER]] : vector<64x4xi1>
-// CHECK: %[[BASE:.*]]:3 = scf.if %[[ANY]] -> (vector<64xf32>, vector<64xf32>, vector<64x32xf32>) {
+// CHECK: %[[MOVED:.*]]:4 = scf.if %[[ANY]] -> (vector<64x32xf32>, vector<64xf32>, vector<64xf32>, vector<64xf32>) {
 // CHECK:   %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[LANEMAX]], %[[M]] [1] : vector<64x4xf32> to vector<64xf32>
-// Such a base is taken off the scores, and no other is.
+// Such a base is taken off the scores, and no other is: where no row has one, before or now, nothing is.
+// CHECK:   %[[OLDSHIFT:.*]] = arith.select %[[FAR]], %{{.*}}, %[[ZERO:.*]] : vector<64xi1>
+// CHECK:   %[[OLDREST:.*]] = arith.select %[[FAR]], %[[ZERO]], %[[NEGATED]] : vector<64xi1>
 // CHECK:   %[[ISFAR:.*]] = arith.cmpf ogt, %{{.*}}, %[[FARTHEST]]
 // CHECK:   %[[FINITE:.*]] = arith.maxnumf %[[MAX]], %{{.*}}
-// CHECK:   %[[SHIFT:.*]] = arith.select %[[ISFAR]], %[[FINITE]], %[[ZERO:.*]] : vector<64xi1>
-// CHECK:   %[[REST:.*]] = arith.select %[[ISFAR]], %[[ZERO]], %{{.*}} : vector<64xi1>
-// CHECK:   %[[SHIFTS:.*]] = vector.broadcast %{{.*}} : vector<64x1xf32> to vector<64x32xf32>
-// CHECK:   %[[SHIFTED:.*]] = arith.subf %[[S]], %[[SHIFTS]] : vector<64x32xf32>
-// CHECK:   scf.yield %[[MAX]], %[[REST]], %[[SHIFTED]]
+// CHECK:   %[[SHIFT:.*]] = arith.select %[[ISFAR]], %[[FINITE]], %[[ZERO]] : vector<64xi1>
+// CHECK:   %[[NEXT:.*]] = arith.mulf %[[MAX]], %{{.*}} : vector<64xf32>
+// CHECK:   %[[REST:.*]] = arith.select %[[ISFAR]], %[[ZERO]], %[[NEXT]] : vector<64xi1>
+// CHECK:   %[[SEEN:.*]] = arith.cmpf une, %[[M]], %{{.*}} : vector<64xf32>
+// CHECK:   %[[WASFAR:.*]] = arith.andi %[[FAR]], %[[SEEN]]
+// CHECK:   %[[EITHERFAR:.*]] = arith.ori %[[ISFAR]], %[[WASFAR]]
+// CHECK:   %[[ANYFAR:.*]] = flashattn.any_row %[[EITHERFAR]] : vector<64xi1>
+// CHECK:   %[[TO:.*]]:3 = scf.if %[[ANYFAR]] -> (vector<64x32xf32>, vector<64xf32>, vector<64xf32>) {
+// CHECK:     %[[SHIFTS:.*]] = vector.broadcast %{{.*}} : vector<64x1xf32> to vector<64x32xf32>
+// CHECK:     %[[SHIFTED:.*]] = arith.subf %[[S]], %[[SHIFTS]] : vector<64x32xf32>
+// CHECK:     %[[SHIFTDIFF:.*]] = arith.subf %[[OLDSHIFT]], %[[SHIFT]] : vector<64xf32>
+// CHECK:     %[[RESTDIFF:.*]] = arith.subf %[[REST]], %[[OLDREST]] : vector<64xf32>
+// CHECK:     %[[C:.*]] = arith.constant dense<1.250000e-01> : vector<64xf32>
+// CHECK:     %[[EXPONENT:.*]] = math.fma %[[SHIFTDIFF]], %[[C]], %[[RESTDIFF]]
+// CHECK:     %[[FACTOR:.*]] = math.exp2 %[[EXPONENT]] : vector<64xf32>
+// CHECK:     scf.yield %[[SHIFTED]], %[[REST]], %[[FACTOR]]
+// CHECK:   } else {
+// CHECK:     %[[DIFF:.*]] = arith.subf %[[NEXT]], %[[NEGATED]] : vector<64xf32>
+// CHECK:     %[[NEARFACTOR:.*]] = math.exp2 %[[DIFF]] : vector<64xf32>
+// CHECK:     scf.yield %[[S]], %[[NEXT]], %[[NEARFACTOR]]
+// CHECK:   }
+// CHECK:   scf.yield %[[TO]]#0, %[[TO]]#1, %[[MAX]], %[[TO]]#2
 // CHECK: } else {
-// CHECK-NEXT: scf.yield %[[M]], %[[NEGATED]], %[[S]]
+// CHECK:   %[[ONE:.*]] = arith.constant dense<1.000000e+00> : vector<64xf32>
+// CHECK:   scf.yield %[[S]], %[[NEGATED]], %[[M]], %[[ONE]]
 // CHECK-NEXT: }
 // What waits for no sum stands between the branches.
-// CHECK: %[[EXPONENTS:.*]] = math.fma %[[BASE]]#2,
+// CHECK: %[[EXPONENTS:.*]] = math.fma %[[MOVED]]#0,
 // CHECK: %[[P:.*]] = math.exp2 %[[EXPONENTS]] : vector<64x32xf32>
 // CHECK: %[[GROUPED:.*]] = vector.shape_cast %[[P]] : vector<64x32xf32> to vector<64x4x4x2xf32>
 // CHECK: %[[SUMS:.*]] = vector.multi_reduction <add>, %[[GROUPED]], %{{.*}} [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
-// The factor, and what it multiplies, in the second one.
+// What the factor multiplies, in the second one.
 // CHECK-NEXT: %[[RESCALED:.*]]:2 = scf.if %[[ANY]] -> (vector<64x4xf32>, vector<64x64xf32>) {
-// CHECK:   %[[SHIFTED:.*]] = arith.subf %{{.*}}, %{{.*}} : vector<64xf32>
-// CHECK:   %[[RESTS:.*]] = arith.subf %{{.*}}, %{{.*}} : vector<64xf32>
-// CHECK:   %[[C:.*]] = arith.constant dense<1.250000e-01> : vector<64xf32>
-// CHECK:   %[[EXPONENT:.*]] = math.fma %[[SHIFTED]], %[[C]], %[[RESTS]]
-// CHECK:   %[[FACTOR:.*]] = math.exp2 %[[EXPONENT]] : vector<64xf32>
-// CHECK:   %[[FACTOR1:.*]] = vector.shape_cast %[[FACTOR]] : vector<64xf32> to vector<64x1xf32>
+// CHECK:   %[[FACTOR1:.*]] = vector.shape_cast %[[MOVED]]#3 : vector<64xf32> to vector<64x1xf32>
 // CHECK:   %[[FACTOR4:.*]] = vector.broadcast %[[FACTOR1]] : vector<64x1xf32> to vector<64x4xf32>
 // CHECK:   %[[L2:.*]] = arith.mulf %[[L]], %[[FACTOR4]]
 // CHECK:   %[[FACTOR64:.*]] = vector.broadcast %[[FACTOR1]] : vector<64x1xf32> to vector<64x64xf32>
@@ -57,7 +72,7 @@
 // CHECK: } else {
 // CHECK-NEXT: scf.yield %[[L]], %[[O]]
 // CHECK-NEXT: }
-// CHECK-NEXT: return %[[P]], %[[SUMS]], %[[BASE]]#0, %[[RESCALED]]#0, %[[RESCALED]]#1
+// CHECK-NEXT: return %[[P]], %[[SUMS]], %[[MOVED]]#2, %[[RESCALED]]#0, %[[RESCALED]]#1
 func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x4xf32>, vector<64xf32>, vector<64x4xf32>, vector<64x64xf32>) {
   %factor = arith.constant 0.125 : f32
   %p, %sums, %base, %l1, %o1 = flashattn.weights %s from %m factor(%factor) growth 5.0 lanes 4
@@ -95,18 +110,14 @@ func.func @factor(%s: vector<64x32xf32>, %m: vector<64xf32>, %c: f32) -> vector<
 // CHECK-SAME: %[[S:.*]]: vector<64x32xf32>, %[[M:.*]]: vector<64xf32>, %[[L:.*]]: vector<64xf32>, %[[O:.*]]: vector<64x64xf32>
 // CHECK: %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[S]], %[[M]] [1] : vector<64x32xf32> to vector<64xf32>
 // CHECK-NOT: scf.if
-// CHECK: %[[FAR:.*]] = arith.cmpf ogt, %{{.*}}, %{{.*}} : vector<64xf32>
-// CHECK: %[[FACTOR:.*]] = math.exp2 %{{.*}} : vector<64xf32>
-// CHECK: %[[L2:.*]] = arith.mulf %[[L]], %[[FACTOR]] : vector<64xf32>
-// CHECK: %[[O2:.*]] = arith.mulf %[[O]], %{{.*}} : vector<64x64xf32>
-// CHECK: %[[ANY:.*]] = flashattn.any_row %[[FAR]] : vector<64xi1>
-// CHECK: %[[SHIFTED:.*]] = scf.if %[[ANY]] -> (vector<64x32xf32>) {
-// CHECK:   %[[LESS:.*]] = arith.subf %[[S]], %{{.*}} : vector<64x32xf32>
-// CHECK:   scf.yield %[[LESS]]
+// CHECK: %[[ANY:.*]] = flashattn.any_row %{{.*}} : vector<64xi1>
+// CHECK: %[[MOVED:.*]]:3 = scf.if %[[ANY]] -> (vector<64x32xf32>, vector<64xf32>, vector<64xf32>) {
+// CHECK:   arith.subf %[[S]], %{{.*}} : vector<64x32xf32>
 // CHECK: } else {
-// CHECK-NEXT: scf.yield %[[S]]
-// CHECK-NEXT: }
-// CHECK: math.fma %[[SHIFTED]],
+// CHECK:   scf.yield %[[S]],
+// CHECK: %[[L2:.*]] = arith.mulf %[[L]], %[[MOVED]]#2 : vector<64xf32>
+// CHECK: %[[O2:.*]] = arith.mulf %[[O]], %{{.*}} : vector<64x64xf32>
+// CHECK: math.fma %[[MOVED]]#0,
 // CHECK: %[[P:.*]] = math.exp2 %{{.*}} : vector<64x32xf32>
 // CHECK: %[[SUMS:.*]] = vector.multi_reduction <add>
 // CHECK-NOT: scf.if
@@ -148,11 +159,15 @@ func.func @largest(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64xf32>
 // CHECK:   %[[K2:.*]] = flashattn.load_tile %[[KEYS]][%[[J]], %c0] dims [0, 1] in_bounds [true, true]
 // CHECK:   %[[S2:.*]] = vector.contract {{.*}} %[[Q]], %[[K2]],
 // CHECK:   %[[BASE:.*]] = vector.multi_reduction <maxnumf>, %[[S2]], %[[M]] [1] : vector<64x32xf32> to vector<64xf32>
-// CHECK:   %[[SHIFTED2:.*]] = arith.subf %[[S2]],
-// CHECK:   %[[EXPONENTS2:.*]] = math.fma %[[SHIFTED2]],
+// CHECK:   %[[ANYFAR:.*]] = flashattn.any_row
+// CHECK:   %[[TO:.*]]:3 = scf.if %[[ANYFAR]]
+// CHECK:     arith.subf %[[S2]],
+// CHECK:   } else {
+// CHECK:     scf.yield %[[S2]],
+// CHECK:   %[[EXPONENTS2:.*]] = math.fma %[[TO]]#0,
 // CHECK:   %[[P2:.*]] = math.exp2 %[[EXPONENTS2]] : vector<64x32xf32>
 // CHECK:   %[[SUMS2:.*]] = vector.multi_reduction <add>, %{{.*}} [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
-// CHECK:   math.exp2 %{{.*}} : vector<64xf32>
+// CHECK:   vector.shape_cast %[[TO]]#2
 // CHECK:   %[[L2:.*]] = arith.mulf %[[L]], %{{.*}} : vector<64x4xf32>
 // CHECK:   %[[O2:.*]] = arith.mulf %[[O]], %{{.*}} : vector<64x64xf32>
 // CHECK:   scf.yield %[[P2]], %[[SUMS2]], %[[BASE]], %[[L2]], %[[O2]]
@@ -199,8 +214,7 @@ func.func @again(%q: vector<64x64xf16>, %keys: memref<?x64xf16>, %j: index, %m: 
 // CHECK: flashattn.any_row %[[EITHER]] : vector<64x4xi1>
 // CHECK: scf.if
 // CHECK:   vector.contract {{.*}} %[[Q]], %[[K]],
-// CHECK: } else {
-// CHECK-NEXT: scf.yield %[[P]], %{{.*}}, %[[M]], %[[O]]
+// CHECK: scf.yield %[[P]], %{{.*}}, %[[M]], %[[O]]
 func.func @by_largest(%q: vector<64x64xf16>, %k: vector<32x64xf16>, %s: vector<64x32xf32>, %m: vector<64xf32>, %o: vector<64x64xf32>) -> (vector<64x32xf32>, vector<64x64xf32>) {
   %factor = arith.constant 0.125 : f32
   %p, %sums, %base, %o1 = flashattn.weights %s from %m factor(%factor) growth 8.0 lanes 4
@@ -236,18 +250,18 @@ func.func @by_largest(%q: vector<64x64xf16>, %k: vector<32x64xf16>, %s: vector<6
 // CHECK:   %[[GROWTH:.*]] = arith.constant dense<44.3614197> : vector<64xf32>
 // CHECK:   arith.addf %[[M]], %[[GROWTH]]
 // CHECK:   %[[ANY:.*]] = flashattn.any_row
-// CHECK:   %[[MAX:.*]]:3 = scf.if %[[ANY]] -> (vector<64xf32>, vector<64xf32>, vector<64x32xf32>)
-// CHECK:   scf.yield %[[M]], %{{.*}}, %[[SHOWN]]
+// CHECK:   %[[MOVED:.*]]:4 = scf.if %[[ANY]] -> (vector<64x32xf32>, vector<64xf32>, vector<64xf32>, vector<64xf32>)
+// CHECK:     flashattn.any_row
+// CHECK:   scf.yield %[[SHOWN]], %{{.*}}, %[[M]], %{{.*}}
 
-// The weights and their sum wait for no factor. Only the exponent of the factor is of the
-// difference of two maxima.
-// CHECK-NOT: arith.subf
+// The weights and their sum wait for no factor.
+// CHECK:   math.fma %[[MOVED]]#0,
 // CHECK:   %[[P:.*]] = math.exp2 {{.*}} : vector<64x32xf32>
 // CHECK-NOT: math.exp2
 // CHECK-NOT: arith.mulf
 // CHECK:   %[[SUM:.*]] = vector.multi_reduction <add>, %{{.*}}, %{{.*}} [1, 3] : vector<64x4x4x2xf32> to vector<64x4xf32>
 // CHECK:   %[[RESCALED:.*]]:2 = scf.if %[[ANY]] -> (vector<64x4xf32>, vector<64x64xf32>)
-// CHECK:     arith.subf
+// CHECK:     vector.shape_cast %[[MOVED]]#3
 // CHECK:     %[[L2:.*]] = arith.mulf %[[L]], %{{.*}} : vector<64x4xf32>
 // CHECK:     %[[O3:.*]] = arith.mulf %[[O2]], %{{.*}} : vector<64x64xf32>
 // CHECK:     scf.yield %[[L2]], %[[O3]]
@@ -256,7 +270,7 @@ func.func @by_largest(%q: vector<64x64xf16>, %k: vector<32x64xf16>, %s: vector<6
 // CHECK-NEXT: }
 // CHECK-NEXT: %[[L3:.*]] = arith.addf %[[RESCALED]]#0, %[[SUM]]
 // CHECK-NEXT: %[[P16:.*]] = arith.truncf %[[P]]
-// CHECK-NEXT: scf.yield %[[MAX]]#0, %[[L3]], %[[RESCALED]]#1, %[[P16]]
+// CHECK-NEXT: scf.yield %[[MOVED]]#2, %[[L3]], %[[RESCALED]]#1, %[[P16]]
 
 // CHECK-NOT: flashattn.any_row
 // CHECK: return

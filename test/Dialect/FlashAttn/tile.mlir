@@ -69,16 +69,18 @@
 // EXPANDED: %[[MAX:.*]] = vector.multi_reduction <maxnumf>, %[[MASKED]], %[[M]] [1] : vector<128x64xf32> to vector<128xf32>
 // EXPANDED: %[[SIZE:.*]] = math.absf %[[MAX]]
 // EXPANDED: %[[FAR:.*]] = arith.cmpf ogt, %[[SIZE]],
-// EXPANDED: %[[RESCALE:.*]] = math.exp2 %{{.*}} : vector<128xf32>
-// EXPANDED: arith.mulf %[[L]],
-// EXPANDED: %[[SCALED:.*]] = arith.mulf %[[ACC]],
-// EXPANDED: %[[ANY:.*]] = flashattn.any_row %[[FAR]] : vector<128xi1>
-// EXPANDED: %[[SHIFTED:.*]] = scf.if %[[ANY]] -> (vector<128x64xf32>) {
+// EXPANDED: %[[EITHER:.*]] = arith.ori %[[FAR]], %{{.*}} : vector<128xi1>
+// EXPANDED: %[[ANY:.*]] = flashattn.any_row %[[EITHER]] : vector<128xi1>
+// EXPANDED: %[[NEGATED:.*]] = arith.select %[[ANY]], %{{.*}}, %{{.*}} : vector<128xf32>
+// EXPANDED: %[[MOVED:.*]]:2 = scf.if %[[ANY]] -> (vector<128x64xf32>, vector<128xf32>) {
 // EXPANDED:   arith.subf %[[MASKED]],
 // EXPANDED: } else {
-// EXPANDED-NEXT: scf.yield %[[MASKED]]
-// EXPANDED-NEXT: }
-// EXPANDED: %[[X:.*]] = math.fma %[[SHIFTED]], %{{.*}}, %{{.*}} : vector<128x64xf32>
+// EXPANDED:   %[[RESCALE:.*]] = math.exp2 %{{.*}} : vector<128xf32>
+// EXPANDED:   scf.yield %[[MASKED]], %[[RESCALE]]
+// EXPANDED: }
+// EXPANDED: arith.mulf %[[L]],
+// EXPANDED: %[[SCALED:.*]] = arith.mulf %[[ACC]],
+// EXPANDED: %[[X:.*]] = math.fma %[[MOVED]]#0, %{{.*}}, %{{.*}} : vector<128x64xf32>
 // EXPANDED: %[[P:.*]] = math.exp2 %[[X]] : vector<128x64xf32>
 // EXPANDED: vector.shape_cast %[[P]] : vector<128x64xf32> to vector<128x8x4x2xf32>
 // EXPANDED: %[[SUMS:.*]] = vector.multi_reduction <add>, {{.*}} [1, 3] : vector<128x8x4x2xf32> to vector<128x4xf32>

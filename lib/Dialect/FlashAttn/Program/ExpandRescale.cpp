@@ -34,8 +34,13 @@ private:
   Value reduceLanes(Value of, Value acc, vector::CombiningKind kind);
   Value reduceRows(Value of);
   ExponentBase getBase(Value base);
+  /// Scores against a new base, and what takes sums to it.
+  struct Moved {
+    Value shiftedScores, negated, factor;
+  };
+  Moved move(Value scores, Value base);
   SmallVector<Value> makeWeights(Value shiftedScores, Value negatedBase);
-  SmallVector<Value> rescale(const ExponentBase &base);
+  SmallVector<Value> rescale(Value factor);
   Value makeScoresAgain();
   Value findGrown(Value weights, Value sums);
   void judgeNothing();
@@ -68,6 +73,29 @@ ExponentBase WeightsExpander::getBase(Value base) {
   return ExponentBase(b, loc, base, op.getFactor());
 }
 
+/// Hardly any tile has a row with a shift, and the others take less.
+WeightsExpander::Moved WeightsExpander::move(Value scores, Value base) {
+  ExponentBase old = getBase(op.getOld()), next = getBase(base);
+  // A row that has seen nothing has a shift, and sums of 0.
+  Value hasSeen =
+      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNE, op.getOld(), minusInf(rows));
+  Value wasShifted = arith::AndIOp::create(b, loc, old.isShifted(), hasSeen);
+  Value shifts = arith::OrIOp::create(b, loc, next.isShifted(), wasShifted);
+  auto moved = scf::IfOp::create(
+      b, loc, AnyRowOp::create(b, loc, shifts),
+      [&](OpBuilder &, Location) {
+        scf::YieldOp::create(
+            b, loc, ValueRange{next.shift(scores), next.getNegated(), old.getRescale(next)});
+      },
+      [&](OpBuilder &, Location) {
+        Value difference = arith::SubFOp::create(b, loc, next.getUnshifted(), old.getUnshifted());
+        scf::YieldOp::create(
+            b, loc,
+            ValueRange{scores, next.getUnshifted(), math::Exp2Op::create(b, loc, difference)});
+      });
+  return {moved.getResult(0), moved.getResult(1), moved.getResult(2)};
+}
+
 /// Weights, of shifted scores, and their sums.
 SmallVector<Value> WeightsExpander::makeWeights(Value shiftedScores, Value negatedBase) {
   Value weights = buildWeights(b, loc, shiftedScores, op.getFactor(), negatedBase);
@@ -75,9 +103,8 @@ SmallVector<Value> WeightsExpander::makeWeights(Value shiftedScores, Value negat
   return {weights, reduceLanes(weights, zero, vector::CombiningKind::ADD)};
 }
 
-/// What was summed, against `base`.
-SmallVector<Value> WeightsExpander::rescale(const ExponentBase &base) {
-  Value factor = getBase(op.getOld()).getRescale(base);
+/// What was summed times `factor`, vector<M>.
+SmallVector<Value> WeightsExpander::rescale(Value factor) {
   return llvm::map_to_vector(op.getValues(), [&](Value value) -> Value {
     auto type = cast<VectorType>(value.getType());
     Value spread = type.getRank() == 1 ? factor : alongRow(factor, type.getDimSize(1));
@@ -87,14 +114,10 @@ SmallVector<Value> WeightsExpander::rescale(const ExponentBase &base) {
 
 void WeightsExpander::judgeNothing() {
   Value max = reduceRows(op.getScores());
-  ExponentBase base = getBase(max);
+  Moved moved = move(op.getScores(), max);
   // What this takes is hidden by the exponentials behind it.
-  SmallVector<Value> rescaled = rescale(base);
-  auto shifted = scf::IfOp::create(
-      b, loc, AnyRowOp::create(b, loc, base.isShifted()),
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, base.shift(op.getScores())); },
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, op.getScores()); });
-  SmallVector<Value> results = makeWeights(shifted.getResult(0), base.getNegated());
+  SmallVector<Value> rescaled = rescale(moved.factor);
+  SmallVector<Value> results = makeWeights(moved.shiftedScores, moved.negated);
   results.push_back(max);
   llvm::append_range(results, rescaled);
   b.replaceOp(op, results);
@@ -119,19 +142,18 @@ void WeightsExpander::judgeByScores() {
       b, loc, any,
       [&](OpBuilder &, Location) {
         Value max = reduceRows(largest);
-        ExponentBase base = getBase(max);
-        scf::YieldOp::create(b, loc,
-                             ValueRange{max, base.getNegated(), base.shift(op.getScores())});
+        Moved to = move(op.getScores(), max);
+        scf::YieldOp::create(b, loc, ValueRange{to.shiftedScores, to.negated, max, to.factor});
       },
       [&](OpBuilder &, Location) {
-        scf::YieldOp::create(b, loc, ValueRange{op.getOld(), old.getUnshifted(), op.getScores()});
+        scf::YieldOp::create(
+            b, loc, ValueRange{op.getScores(), old.getUnshifted(), op.getOld(), splat(rows, 1)});
       });
-  Value max = moved.getResult(0);
-  SmallVector<Value> results = makeWeights(moved.getResult(2), moved.getResult(1));
-  results.push_back(max);
+  SmallVector<Value> results = makeWeights(moved.getResult(0), moved.getResult(1));
+  results.push_back(moved.getResult(2));
   auto rescaled = scf::IfOp::create(
       b, loc, any,
-      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, rescale(getBase(max))); },
+      [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, rescale(moved.getResult(3))); },
       [&](OpBuilder &, Location) { scf::YieldOp::create(b, loc, op.getValues()); });
   llvm::append_range(results, rescaled.getResults());
   b.replaceOp(op, results);
@@ -183,10 +205,10 @@ void WeightsExpander::judgeByWeights() {
       b, loc, any,
       [&](OpBuilder &, Location) {
         Value scores = makeScoresAgain(), max = reduceRows(scores);
-        ExponentBase base = getBase(max);
-        SmallVector<Value> again = makeWeights(base.shift(scores), base.getNegated());
+        Moved to = move(scores, max);
+        SmallVector<Value> again = makeWeights(to.shiftedScores, to.negated);
         again.push_back(max);
-        llvm::append_range(again, rescale(base));
+        llvm::append_range(again, rescale(to.factor));
         scf::YieldOp::create(b, loc, again);
       },
       [&](OpBuilder &, Location) {
