@@ -20,6 +20,10 @@
 // RUN: flash-run %s --device=model:sm_90a --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=cpu --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=model:sm_90a --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
+// A query whose keys come in parts: most parts hold as many keys as the others, and one 40 that weigh anything.
+// RUN: flash-run %s --device=cpu --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD %}
+// RUN: flash-run %s --device=model:sm_90a --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD
 // A given log-sum-exp may cover more keys than the op has, as under sharding: twice as many here.
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=1x2x40x32xf32=0 --input=random --input=random --input=1x1x40x150xf32=-100 --input=random --input=1x2x40xf32=-94.2963 | FileCheck %s --check-prefix=GRADIENTS
 // RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=1x2x40x32xf32=0 --input=random --input=random --input=1x1x40x150xf32=-100 --input=random --input=1x2x40xf32=-94.2963 | FileCheck %s --check-prefix=GRADIENTS %}
@@ -68,5 +72,10 @@ func.func @capped(%q: memref<1x2x40x32xf16>, %k: memref<1x1x150x32xf16>, %v: mem
 func.func @masked_bias_gradients(%q: memref<1x2x40x128xbf16>, %k: memref<1x1x150x128xbf16>, %v: memref<1x1x150x128xbf16>, %bias: memref<1x1x40x150xf32>, %sink: memref<2xf32>, %o: memref<1x2x40x128xbf16>, %lse: memref<1x2x40xf32>, %do: memref<1x2x40x128xbf16>, %dq: memref<1x2x40x128xbf16>, %dk: memref<1x1x150x128xbf16>, %dv: memref<1x1x150x128xbf16>, %dbias: memref<1x1x40x150xf32>, %dsink: memref<2xf32>) {
   flashattn.attention_backward ins(%q, %k, %v, %o, %lse, %do : memref<1x2x40x128xbf16>, memref<1x1x150x128xbf16>, memref<1x1x150x128xbf16>, memref<1x2x40x128xbf16>, memref<1x2x40xf32>, memref<1x2x40x128xbf16>) bias(%bias : memref<1x1x40x150xf32>) sink_logits(%sink : memref<2xf32>)
       outs(%dq, %dk, %dv : memref<1x2x40x128xbf16>, memref<1x1x150x128xbf16>, memref<1x1x150x128xbf16>) d_bias(%dbias : memref<1x1x40x150xf32>) d_sink_logits(%dsink : memref<2xf32>)
+  return
+}
+
+func.func @parts(%q: memref<1x2x1x64xf16>, %k: memref<1x1x4096x64xf16>, %v: memref<1x1x4096x64xf16>, %bias: memref<1x2x1x4096xf32>, %o: memref<1x2x1x64xf16>, %lse: memref<1x2x1xf32>) {
+  flashattn.attention ins(%q, %k, %v : memref<1x2x1x64xf16>, memref<1x1x4096x64xf16>, memref<1x1x4096x64xf16>) bias(%bias : memref<1x2x1x4096xf32>) outs(%o, %lse : memref<1x2x1x64xf16>, memref<1x2x1xf32>)
   return
 }

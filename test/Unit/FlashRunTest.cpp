@@ -116,7 +116,7 @@ TEST(Reference, CombineGivesTheWhole) {
     for (int64_t d = 0; d < kDim; ++d)
       oParts.set(part * kDim + d, row.o[d]);
   }
-  CombineProblem combine{3, 1, 1, 1, kDim, &oParts, &lseParts, nullptr};
+  CombineProblem combine{3, 1, 1, 1, kDim, &oParts, &lseParts, nullptr, nullptr};
   ReferenceRow merged = computeCombinedRow(combine, Scalar::F32, 0, 0, 0);
   EXPECT_NEAR(merged.lse, whole.lse, 1e-12);
   for (int64_t d = 0; d < kDim; ++d) {
@@ -130,6 +130,18 @@ TEST(Reference, CombineGivesTheWhole) {
   ReferenceRow sunk = computeCombinedRow(combine, Scalar::F32, 0, 0, 0);
   EXPECT_NEAR(sunk.lse, std::log(std::exp(whole.lse) + std::exp(1.5)), 1e-12);
   EXPECT_NEAR(sunk.o[0], whole.o[0] * std::exp(whole.lse - sunk.lse), 1e-12);
+  // Where log-sum-exps have no room for them rests tell parts apart.
+  HostTensor rests = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1}));
+  for (int64_t part = 0; part < 3; ++part) {
+    rests.set(part, part == 1 ? NAN : lseParts.get(part));
+    lseParts.set(part, part == 1 ? -INFINITY : -1e30);
+  }
+  combine.sinkLogits = nullptr;
+  combine.lseRests = &rests;
+  ReferenceRow far = computeCombinedRow(combine, Scalar::F32, 0, 0, 0);
+  EXPECT_EQ(far.lse, -1e30);
+  for (int64_t d = 0; d < kDim; ++d)
+    EXPECT_NEAR(far.o[d], whole.o[d], 1e-12);
 }
 
 TEST(Reference, ScoreModIsWhatItsRegionSays) {

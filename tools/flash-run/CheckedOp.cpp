@@ -164,6 +164,7 @@ Expected<CombineProblem> flashattn::getCombineProblem(const CheckedOp &op,
   problem.valueDim = sizes->get('V');
   problem.oParts = values.get("o_parts");
   problem.lseParts = values.get("lse_parts");
+  problem.lseRests = values.get("lse_rests");
   problem.sinkLogits = values.get("sink_logits");
   return problem;
 }

@@ -439,25 +439,31 @@ static T computeCombined(const CombineProblem &problem, int64_t b, int64_t h, in
   o.assign(problem.valueDim, T(0));
   T infinity = std::numeric_limits<T>::infinity();
   T sink = problem.sinkLogits ? T(problem.sinkLogits->get(h)) : -infinity, maximum = sink;
-  SmallVector<T> logs;
+  SmallVector<T> logs, rests;
   auto place = [&](int64_t part) {
     return ((part * problem.batch + b) * problem.heads + h) * problem.numQueries + row;
   };
   for (int64_t part = 0; part < problem.parts; ++part) {
     logs.push_back(problem.lseParts->get(place(part)));
+    bool hasRest = problem.lseRests && logs.back() != -infinity;
+    rests.push_back(hasRest ? T(problem.lseRests->get(place(part))) : T(0));
     maximum = std::max(maximum, logs.back());
   }
   if (llvm::all_of(logs, [&](T log) { return log == -infinity; }))
     return sink;
-  T sum = sink == -infinity ? T(0) : std::exp(sink - maximum);
-  for (T log : logs)
-    sum += std::exp(log - maximum);
+  // Neither type has room for both: the rest beside the maximum is taken off apart.
+  T rest = sink == maximum ? T(0) : -infinity;
+  for (auto [log, ofLog] : llvm::zip_equal(logs, rests))
+    rest = log == maximum ? std::max(rest, ofLog) : rest;
+  T sum = sink == -infinity ? T(0) : std::exp((sink - maximum) - rest);
+  for (auto [log, ofLog] : llvm::zip_equal(logs, rests))
+    sum += std::exp((log - maximum) + (ofLog - rest));
   for (auto [part, log] : llvm::enumerate(logs)) {
-    T weight = std::exp(log - maximum) / sum;
+    T weight = std::exp((log - maximum) + (rests[part] - rest)) / sum;
     for (int64_t d = 0; d < problem.valueDim && log != -infinity; ++d)
       o[d] += weight * T(problem.oParts->get(place(part) * problem.valueDim + d));
   }
-  return maximum + std::log(sum);
+  return maximum + (rest + std::log(sum));
 }
 
 ReferenceRow flashattn::computeCombinedRow(const CombineProblem &problem, Scalar scalar, int64_t b,

@@ -214,6 +214,7 @@ private:
 struct CombineProblem {
   int64_t parts, batch, heads, numQueries, valueDim;
   const HostTensor *oParts, *lseParts;
+  const HostTensor *lseRests;   ///< null where left out
   const HostTensor *sinkLogits; ///< null where left out
 };
 

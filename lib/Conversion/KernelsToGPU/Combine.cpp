@@ -36,8 +36,8 @@ private:
   }
 
   int64_t dv, width, groups;
-  /// What each group has merged, in shared memory: f32[groups][dv], and f32[groups][2] of the
-  /// largest exponent and the sum.
+  /// What each group has merged, in shared memory: f32[groups][dv] of the output, and
+  /// f32[groups][2 or 3] of the base and the sum.
   Value outs, scalars;
 };
 
@@ -64,8 +64,10 @@ void CombineKernel::share(PartialRow merged, Value group, Value lane, Value colu
   auto guarded = scf::IfOp::create(b, loc, equals(lane, index(0)), /*withElseRegion=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(guarded.thenBlock());
-  memref::StoreOp::create(b, loc, merged.max, scalars, ValueRange{group, index(0)});
-  memref::StoreOp::create(b, loc, merged.sum, scalars, ValueRange{group, index(1)});
+  SmallVector<Value> values = merged.values();
+  values.pop_back();
+  for (auto [i, value] : llvm::enumerate(values))
+    memref::StoreOp::create(b, loc, value, scalars, ValueRange{group, index(i)});
 }
 
 void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value isFirst) {
@@ -76,7 +78,7 @@ void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value
         loc);
   };
   outs = allocate(dv);
-  scalars = allocate(2);
+  scalars = allocate(op.getLseRests() ? 3 : 2);
 
   Value thread = launch.getThreadIds().x;
   Value group = arith::DivUIOp::create(b, loc, thread, index(getLanes()));
@@ -93,10 +95,13 @@ void CombineKernel::buildGroups(gpu::LaunchOp launch, ArrayRef<Value> row, Value
     b.setInsertionPointToStart(guarded.thenBlock());
   }
   SmallVector<PartialRow> others;
+  int64_t numScalars = cast<MemRefType>(scalars.getType()).getDimSize(1);
   for (int64_t i = 0; i < groups; ++i) {
-    Value number = index(i);
-    others.push_back({load(scalars, {number, index(0)}, 1), load(scalars, {number, index(1)}, 1),
-                      load(outs, {number, thread}, 1)});
+    SmallVector<Value> values;
+    for (int64_t scalar = 0; scalar < numScalars; ++scalar)
+      values.push_back(load(scalars, {index(i), index(scalar)}, 1));
+    values.push_back(load(outs, {index(i), thread}, 1));
+    others.push_back(merged.with(values));
   }
   finish(merge(mergeSink(row, 1), others), row, thread, isFirst);
 }

@@ -83,3 +83,30 @@ func.func @wide(%op: memref<?x1x8x1x2048xf32>, %lp: memref<?x1x8x1xf32>, %o: mem
   flashattn.combine ins(%op, %lp : memref<?x1x8x1x2048xf32>, memref<?x1x8x1xf32>) outs(%o : memref<1x8x1x2048xf32>)
   return
 }
+
+// -----
+
+// Of log-sum-exps in two numbers the second one counts beside the largest first one alone; a third number of each group
+// goes through shared memory.
+// CHECK-LABEL: func @rests
+// CHECK-SAME: memref<?x1x8x1x64xf32>, %[[LP:[a-z0-9]+]]: memref<?x1x8x1xf32>, %[[LR:[a-z0-9]+]]: memref<?x1x8x1xf32>
+// CHECK: gpu.launch {{.*}} %[[SCALARS:[a-z0-9]+]] : memref<4x3xf32, #gpu.address_space<workgroup>>)
+// CHECK: scf.for {{.*}} iter_args(%[[MAX:.*]] = %{{.*}}, %[[REST:.*]] = %{{.*}}, %[[SUM:.*]] = %{{.*}}, %{{.*}} = %{{.*}}) -> (f32, f32, f32, vector<4xf32>)
+// CHECK: %[[LOG:.*]] = memref.load %[[LP]]
+// CHECK: %[[READ:.*]] = memref.load %[[LR]]
+// A part without keys has no rest, whatever memory holds.
+// CHECK: %[[NONE:.*]] = arith.cmpf oeq, %[[LOG]], %{{.*}} : f32
+// CHECK: %[[LOGREST:.*]] = arith.select %[[NONE]], %{{.*}}, %[[READ]] : f32
+// CHECK-COUNT-8: arith.maxnumf
+// CHECK: %[[ISLARGEST:.*]] = arith.cmpf oeq, %[[MAX]], %[[LARGEST:.*]] : f32
+// CHECK-NEXT: arith.select %[[ISLARGEST]], %[[REST]], %{{.*}} : f32
+// CHECK: %[[LOGISLARGEST:.*]] = arith.cmpf oeq, %[[LOG]], %[[LARGEST]] : f32
+// CHECK-NEXT: arith.select %[[LOGISLARGEST]], %[[LOGREST]], %{{.*}} : f32
+// CHECK: %[[DIFFERENCE:.*]] = arith.subf %[[MAX]], %[[BASE:.*]] : f32
+// CHECK-NEXT: %[[RESTDIFFERENCE:.*]] = arith.subf %[[REST]], %{{.*}} : f32
+// CHECK-NEXT: arith.addf %[[DIFFERENCE]], %[[RESTDIFFERENCE]] : f32
+// CHECK-COUNT-3: memref.store %{{.*}}, %[[SCALARS]]
+func.func @rests(%op: memref<?x1x8x1x64xf32>, %lp: memref<?x1x8x1xf32>, %lr: memref<?x1x8x1xf32>, %o: memref<1x8x1x64xf32>, %l: memref<1x8x1xf32>) {
+  flashattn.combine ins(%op, %lp : memref<?x1x8x1x64xf32>, memref<?x1x8x1xf32>) lse_rests(%lr : memref<?x1x8x1xf32>) outs(%o, %l : memref<1x8x1x64xf32>, memref<1x8x1xf32>)
+  return
+}

@@ -60,7 +60,7 @@ func.func @of_another(%q: memref<1x2x8x16xf32>, %b: memref<1x2x8x8xf32>, %o: mem
 // -----
 
 func.func @combine(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %o: memref<2x8x1x64xf16>) {
-  // expected-error@+1 {{expected one of the clauses layout, ins, sink_logits or outs but got 'mask', a clause of 'flashattn.attention'}}
+  // expected-error@+1 {{expected one of the clauses layout, ins, lse_rests, sink_logits or outs but got 'mask', a clause of 'flashattn.attention'}}
   flashattn.combine mask(causal) ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) outs(%o : memref<2x8x1x64xf16>)
   return
 }

@@ -122,3 +122,11 @@ func.func @memory(%op: memref<3x2x8x1x64xf32, 3>, %lp: memref<3x2x8x1xf32>, %o: 
   flashattn.combine ins(%op, %lp : memref<3x2x8x1x64xf32, 3>, memref<3x2x8x1xf32>) outs(%o : memref<2x8x1x64xf16>)
   return
 }
+
+// -----
+
+func.func @rests(%op: memref<3x2x8x1x64xf32>, %lp: memref<3x2x8x1xf32>, %lr: memref<3x2x4x1xf32>, %o: memref<2x8x1x64xf16>) {
+  // expected-error@+1 {{expected head count of 'lse_rests' to be 8 as in 'o_parts' but got 4}}
+  flashattn.combine ins(%op, %lp : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) lse_rests(%lr : memref<3x2x4x1xf32>) outs(%o : memref<2x8x1x64xf16>)
+  return
+}

@@ -21,6 +21,16 @@ func.func @memrefs(%op: memref<?x?x?x?x40xf32>, %lp: memref<?x?x?x?xf32>, %s: me
   return
 }
 
+// CHECK-LABEL: func @rests
+// CHECK: flashattn.combine ins(%{{.*}}, %{{.*}} : tensor<3x2x8x1x64xf32>, tensor<3x2x8x1xf32>) lse_rests(%{{.*}} : tensor<3x2x8x1xf32>) sink_logits(%{{.*}} : tensor<8xf32>) outs(
+// BUFFER-LABEL: func @rests
+// BUFFER: flashattn.combine ins(%{{.*}} : memref<3x2x8x1x64xf32>, memref<3x2x8x1xf32>) lse_rests(%{{.*}} : memref<3x2x8x1xf32>) sink_logits(
+func.func @rests(%op: tensor<3x2x8x1x64xf32>, %lp: tensor<3x2x8x1xf32>, %s: tensor<8xf32>, %o: tensor<2x8x1x64xf16>) -> tensor<2x8x1x64xf16> {
+  %r = flashattn.combine outs(%o : tensor<2x8x1x64xf16>) sink_logits(%s : tensor<8xf32>) lse_rests(%lp : tensor<3x2x8x1xf32>)
+      ins(%op, %lp : tensor<3x2x8x1x64xf32>, tensor<3x2x8x1xf32>) -> tensor<2x8x1x64xf16>
+  return %r : tensor<2x8x1x64xf16>
+}
+
 // CHECK-LABEL: func @count
 // CHECK: flashattn.count_splits %{{.*}}, %{{.*}} schedule(<tile_m = 64, tile_n = 64, warps = 4, stages = 2, lanes = 4, dot_type = f16, splits = 8>)
 func.func @count(%p: index, %t: index) -> index {

@@ -16,14 +16,17 @@
 // CHECK: flashattn.program (%{{.*}}, %{{.*}}, %{{.*}}) in (%[[B]], %c8, %c1) axes(batch, head, query_tile) schedule(<tile_m = 64, tile_n = 32, warps = 4, stages = 2, lanes = 4, dot_type = f16>)
 // CHECK: flashattn.store_tile %{{.*}} to %[[O]][
 // CHECK: } else {
-// One allocation for the outputs and, behind them, the log-sum-exps.
-// CHECK: %[[BYTES:.*]] = arith.muli %{{.*}}, %c6240
+// One allocation for the outputs and, behind them, the log-sum-exps, each in two numbers.
+// CHECK: %[[BYTES:.*]] = arith.muli %{{.*}}, %c6336
 // CHECK: %[[BUFFER:.*]] = memref.alloc(%[[BYTES]]) : memref<?xi8>
 // CHECK: %[[SHIFT:.*]] = arith.muli %{{.*}}, %c6144
 // CHECK: %[[LP:.*]] = memref.view %[[BUFFER]][%[[SHIFT]]][%[[S]], %[[B]]] : memref<?xi8> to memref<?x?x8x3xf32>
+// CHECK: %[[RESTSHIFT:.*]] = arith.muli %{{.*}}, %c6240
+// CHECK: %[[RP:.*]] = memref.view %[[BUFFER]][%[[RESTSHIFT]]][%[[S]], %[[B]]] : memref<?xi8> to memref<?x?x8x3xf32>
 // CHECK: %[[OP:.*]] = memref.view %[[BUFFER]][%c0][%[[S]], %[[B]]] : memref<?xi8> to memref<?x?x8x3x64xf32>
 // CHECK: %[[OB:.*]] = memref.collapse_shape %[[OP]] {{\[\[}}0, 1], [2], [3], [4]]
 // CHECK: %[[LB:.*]] = memref.collapse_shape %[[LP]] {{\[\[}}0, 1], [2], [3]]
+// CHECK: %[[RB:.*]] = memref.collapse_shape %[[RP]] {{\[\[}}0, 1], [2], [3]]
 // CHECK: flashattn.program (%[[BATCH:.*]], %[[HEAD:.*]], %[[T:.*]]) in (%[[B]], %c8, %[[S]]) axes(batch, head, query_tile) schedule(<tile_m = 64, {{.*}}splits = 16>)
 // Its number counts the parts fastest.
 // CHECK: %[[TILE32:.*]] = arith.divui %{{.*}}, %{{.*}} : i32
@@ -46,7 +49,8 @@
 // CHECK: flashattn.tile_loop (%{{.*}}, %{{.*}}) in [(%[[BEGIN]], %[[BEGIN]], %[[FULL]], %[[END]])] iter_args
 // CHECK: flashattn.store_tile %{{.*}} to %[[OB]][%[[OUT]], %[[HEAD]], %[[TILE]], %c0] {{.*}} : vector<64x64xf32>, memref<?x8x3x64xf32>
 // CHECK: flashattn.store_tile %{{.*}} to %[[LB]][%[[OUT]], %[[HEAD]], %[[TILE]]] {{.*}} : vector<64xf32>, memref<?x8x3xf32>
-// CHECK: flashattn.combine ins(%[[OP]], %[[LP]] : {{.*}}) outs(%[[O]] : memref<?x8x3x64xf16>)
+// CHECK: flashattn.store_tile %{{.*}} to %[[RB]][%[[OUT]], %[[HEAD]], %[[TILE]]] {{.*}} : vector<64xf32>, memref<?x8x3xf32>
+// CHECK: flashattn.combine ins(%[[OP]], %[[LP]] : {{.*}}) lse_rests(%[[RP]] : memref<?x?x8x3xf32>) outs(%[[O]] : memref<?x8x3x64xf16>)
 // CHECK: memref.dealloc %[[BUFFER]]
 func.func @parts(%q: memref<?x8x3x64xf16>, %k: memref<?x2x?x64xf16>, %o: memref<?x8x3x64xf16>) {
   flashattn.attention schedule(#split)

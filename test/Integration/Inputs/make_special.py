@@ -1,6 +1,6 @@
 """Writes q.npy, k.npy and v.npy for special-values.mlir, lengths.npy for CPU/features.mlir, nan.npy for
-FakeDriver/tune-hopper.mlir, mask.npy and constant.npy for large-scores.mlir, rows-*.npy for counted-rows.mlir,
-and parts.npy and logs.npy for merge.mlir.
+FakeDriver/tune-hopper.mlir, mask.npy, constant.npy and parts-mask.npy for large-scores.mlir, rows-*.npy for
+counted-rows.mlir, and parts.npy, logs.npy, far-logs.npy and rests.npy for merge.mlir.
 
 usage: make_special.py FOLDER
 
@@ -9,9 +9,11 @@ for every query that sees it. The lengths are [3], i32: one below 0, one far abo
 nan.npy is [1, 1, 64, 256], f16, NaN throughout.
 mask.npy is [1, 1, 40, 150], f32: the lowest number hides the first 60 keys and, in some rows, all of them;
 in others -1e9 does, or -inf hides every second key. constant.npy, of the same shape, is -1e6 throughout.
+parts-mask.npy is [1, 2, 1, 4096], f32: head 0 has -1e9 for 2088 keys and -2e9 for the others, head 1 the lowest number.
 rows-LENGTH-BEGIN-END.npy are f16, [1, 2, LENGTH, 64] or of queries [1, 4, LENGTH, 64], NaN but in rows
 [BEGIN, END). parts.npy and logs.npy are [3, 1, 2, 4, 16] and [3, 1, 2, 4], f32: what has a log-sum-exp of
--Inf holds NaN in part 0 and +Inf in part 2.
+-Inf holds NaN in part 0 and +Inf in part 2. far-logs.npy and rests.npy have the shape of logs.npy: the logs that are
+not -Inf are -1e9, and the rests are the logs; NaN where these are -Inf.
 """
 
 import random
@@ -45,6 +47,8 @@ def write_parts(folder):
             parts += [empty if is_empty else random.gauss(0, 1) for _ in range(16)]
     write(f"{folder}/parts.npy", parts, (3, 1, 2, 4, 16))
     write(f"{folder}/logs.npy", logs, (3, 1, 2, 4))
+    write(f"{folder}/far-logs.npy", [max(-1e9, log) if log > -float("inf") else log for log in logs], (3, 1, 2, 4))
+    write(f"{folder}/rests.npy", [float("nan") if log == -float("inf") else log for log in logs], (3, 1, 2, 4))
 
 
 def main(folder):
@@ -63,6 +67,8 @@ def main(folder):
     mask[39] = [0.0] * 70 + [-1e10] * 80
     write(f"{folder}/mask.npy", [value for row in mask for value in row], (1, 1, 40, 150))
     write(f"{folder}/constant.npy", [-1e6] * 6000, (1, 1, 40, 150))
+    parts_mask = [-1e9] * 2088 + [-2e9] * 2008 + [lowest] * 4096
+    write(f"{folder}/parts-mask.npy", parts_mask, (1, 2, 1, 4096))
     write(f"{folder}/nan.npy", [float("nan")] * (64 * 256), (1, 1, 64, 256), "e")
     for heads, length, begin, end in (
         (2, 90, 0, 20),

@@ -120,7 +120,8 @@ static constexpr llvm::StringLiteral kAttentionBackward[] = {
     "schedule", "ins",    "d_lse",     "bias",  "keep",   "sink_logits",
     "kv_len",   "offset", "score_mod", "outs",  "d_bias", "d_sink_logits"};
 
-static constexpr llvm::StringLiteral kCombine[] = {"layout", "ins", "sink_logits", "outs"};
+static constexpr llvm::StringLiteral kCombine[] = {"layout", "ins", "lse_rests", "sink_logits",
+                                                   "outs"};
 
 static constexpr llvm::StringLiteral kProject[] = {"layout", "schedule", "ins", "outs"};
 

@@ -59,6 +59,7 @@ ArrayRef<OperandRule> CombineOp::getOperandRules() {
   static constexpr OperandRule rules[] = {
       {"o_parts", ElementRule::F32, "SBHNV"},
       {"lse_parts", ElementRule::F32, "SBHN"},
+      {"lse_rests", ElementRule::F32, "SBHN", Rule::Optional},
       {"sink_logits", ElementRule::F32, "H", Rule::Optional},
       {"o", ElementRule::Float, "BHNV", Rule::Output | Rule::FollowsLayout},
       {"lse", ElementRule::F32, "BHN", Rule::Output | Rule::Optional}};

@@ -64,7 +64,7 @@ private:
   SmallVector<IntegerSet> visible;
   Destination to;
   /// With several parts of the keys: their number, and what they leave.
-  Value parts, partsBuffer, oParts, lseParts;
+  Value parts, partsBuffer, oParts, lseParts, lseRests;
   /// With lists of key tiles: heads and query tiles of programs that share one.
   std::optional<TileLists> lists;
   int64_t listHeads = 1, listQueryTiles = 1;
@@ -109,7 +109,7 @@ void ForwardBuilder::buildWithoutParts(Value programs) {
 void ForwardBuilder::makeParts(Value programs) {
   parts = CountSplitsOp::create(b, loc, programs, ceilDiv(sizes.keys, schedule.getTileN()), given);
   buildWithoutParts(programs);
-  // One allocation for both: on a GPU each costs the host as much as a launch.
+  // One allocation for all: on a GPU each costs the host as much as a launch.
   constexpr int64_t kFloatBytes = 4;
   Value rows = parts;
   SmallVector<int64_t> shape = {ShapedType::kDynamic};
@@ -123,25 +123,33 @@ void ForwardBuilder::makeParts(Value programs) {
   auto bytesOf = [&](int64_t columns) { return mul(rows, columns * kFloatBytes); };
   auto bytesType = MemRefType::get({ShapedType::kDynamic}, b.getI8Type());
   FloatType f32 = b.getF32Type();
-  partsBuffer = memref::AllocOp::create(b, loc, bytesType, ValueRange{bytesOf(op.getDv() + 1)});
-  lseParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer,
-                                    bytesOf(op.getDv()), dynamicSizes);
+  partsBuffer = memref::AllocOp::create(b, loc, bytesType, ValueRange{bytesOf(op.getDv() + 2)});
+  auto viewRows = [&](int64_t column) -> Value {
+    return memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer, bytesOf(column),
+                                  dynamicSizes);
+  };
+  lseParts = viewRows(op.getDv());
+  lseRests = viewRows(op.getDv() + 1);
   shape.push_back(op.getDv());
   oParts = memref::ViewOp::create(b, loc, MemRefType::get(shape, f32), partsBuffer, index(0),
                                   dynamicSizes);
   // To the programs a part is one more batch.
   to.o = memref::CollapseShapeOp::create(b, loc, oParts,
                                          ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}, {4}});
-  to.lse = memref::CollapseShapeOp::create(b, loc, lseParts,
+  auto joinParts = [&](Value rows) -> Value {
+    return memref::CollapseShapeOp::create(b, loc, rows,
                                            ArrayRef<ReassociationIndices>{{0, 1}, {2}, {3}});
+  };
+  to.lse = joinParts(lseParts);
+  to.lseRest = joinParts(lseRests);
   to.layout = Layout::BHSD;
   to.type = f32;
 }
 
 /// Merges what the programs of all parts have left, behind them.
 void ForwardBuilder::combineParts() {
-  CombineOp::create(b, loc, TypeRange(), oParts, lseParts, op.getSinkLogits(), op.getOInit(),
-                    op.getLseInit(), op.getLayoutAttr());
+  CombineOp::create(b, loc, TypeRange(), oParts, lseParts, lseRests, op.getSinkLogits(),
+                    op.getOInit(), op.getLseInit(), op.getLayoutAttr());
   memref::DeallocOp::create(b, loc, partsBuffer);
 }
 
@@ -285,8 +293,13 @@ void ForwardBuilder::buildProgram(ProgramPoint at, const ScoreBuilder &scores,
         b, loc, VectorType::get(cast<VectorType>(finished.out.getType()).getShape(), to.type),
         finished.out);
   operands.storeOutput(finished.out, to, at);
-  if (to.lse)
-    operands.storeLse(softmax.logSumExp(finished), to, at);
+  if (to.lseRest) {
+    auto [lse, rest] = softmax.logSumExpParts(finished);
+    operands.storePerRow(lse, to.lse, at);
+    operands.storePerRow(rest, to.lseRest, at);
+  } else if (to.lse) {
+    operands.storePerRow(softmax.logSumExp(finished), to.lse, at);
+  }
 }
 
 ProgramOp ForwardBuilder::build() {

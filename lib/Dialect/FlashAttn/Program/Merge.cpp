@@ -29,8 +29,11 @@ Value RowMerger::isNone(Value v) {
   return arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, v, number(-INFINITY));
 }
 
-Value RowMerger::exponential(Value x, Value base) {
-  Value difference = arith::SubFOp::create(b, loc, x, base);
+Value RowMerger::exponential(const PartialRow &x, const PartialRow &of) {
+  Value difference = arith::SubFOp::create(b, loc, x.max, of.max);
+  if (x.rest)
+    difference =
+        arith::AddFOp::create(b, loc, difference, arith::SubFOp::create(b, loc, x.rest, of.rest));
   return math::Exp2Op::create(b, loc, scale(difference, number(M_LOG2E)));
 }
 
@@ -47,7 +50,7 @@ Value RowMerger::load(Value memref, ValueRange at, int64_t columns) {
 }
 
 PartialRow RowMerger::mergeNothing(int64_t columns) {
-  return {number(-INFINITY), number(0),
+  return {number(-INFINITY), op.getLseRests() ? number(0) : Value(), number(0),
           spread(b, loc, number(0), getColumnsType(columns, b.getF32Type()))};
 }
 
@@ -61,28 +64,42 @@ PartialRow RowMerger::mergeSink(ArrayRef<Value> row, int64_t columns) {
 }
 
 PartialRow RowMerger::merge(PartialRow merged, ArrayRef<PartialRow> others) {
-  Value largest = merged.max;
+  PartialRow result = merged;
   for (const PartialRow &other : others)
-    largest = arith::MaxNumFOp::create(b, loc, largest, other.max);
+    result.max = arith::MaxNumFOp::create(b, loc, result.max, other.max);
+  if (result.rest) {
+    // The largest of the rests beside that maximum: they count where it is the same for several.
+    auto beside = [&](const PartialRow &row) -> Value {
+      Value isLargest =
+          arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OEQ, row.max, result.max);
+      return arith::SelectOp::create(b, loc, isLargest, row.rest, number(-INFINITY));
+    };
+    result.rest = beside(merged);
+    for (const PartialRow &other : others)
+      result.rest = arith::MaxNumFOp::create(b, loc, result.rest, beside(other));
+  }
   // A6: -inf - -inf would be NaN.
-  Value base = arith::SelectOp::create(b, loc, isNone(largest), number(0), largest);
-  Value rescale = exponential(merged.max, base);
+  PartialRow base = result;
+  base.max = arith::SelectOp::create(b, loc, isNone(result.max), number(0), result.max);
+  Value rescale = exponential(merged, base);
   Value sum = scale(merged.sum, rescale), out = scale(merged.out, rescale);
   for (const PartialRow &other : others) {
-    Value weight = exponential(other.max, base);
+    Value weight = exponential(other, base);
     sum = other.sum ? math::FmaOp::create(b, loc, other.sum, weight, sum).getResult()
                     : arith::AddFOp::create(b, loc, sum, weight).getResult();
     out = math::FmaOp::create(b, loc, other.out, spread(b, loc, weight, out.getType()), out);
   }
-  return {largest, sum, out};
+  result.sum = sum;
+  result.out = out;
+  return result;
 }
 
 PartialRow RowMerger::mergeParts(PartialRow merged, ArrayRef<Value> row, Value column,
                                  int64_t columns, Value first, int64_t stride,
                                  int64_t partsAtOnce) {
   Value parts = dim(op.getOParts(), 0), last = arith::SubIOp::create(b, loc, parts, index(1));
-  auto loop = scf::ForOp::create(b, loc, first, parts, index(stride * partsAtOnce),
-                                 ValueRange{merged.max, merged.sum, merged.out});
+  auto loop =
+      scf::ForOp::create(b, loc, first, parts, index(stride * partsAtOnce), merged.values());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   SmallVector<PartialRow> read;
@@ -94,20 +111,22 @@ PartialRow RowMerger::mergeParts(PartialRow merged, ArrayRef<Value> row, Value c
       part = arith::MinUIOp::create(b, loc, part, last);
     }
     SmallVector<Value> at = {part, row[0], row[1], row[2]};
-    Value log = memref::LoadOp::create(b, loc, op.getLseParts(), at);
+    Value log = memref::LoadOp::create(b, loc, op.getLseParts(), at), rest;
+    if (op.getLseRests())
+      rest = memref::LoadOp::create(b, loc, op.getLseRests(), at);
     if (exists)
       log = arith::SelectOp::create(b, loc, exists, log, number(-INFINITY));
     at.push_back(column);
     Value out = load(op.getOParts(), at, columns);
-    // A5: a part that adds nothing may hold anything.
-    Value nothing = spread(b, loc, number(0), out.getType());
-    out = arith::SelectOp::create(b, loc, isNone(log), nothing, out);
-    read.push_back({log, /*sum=*/Value(), out});
+    // A6: a part that adds nothing may hold anything.
+    Value none = isNone(log), nothing = spread(b, loc, number(0), out.getType());
+    out = arith::SelectOp::create(b, loc, none, nothing, out);
+    if (rest)
+      rest = arith::SelectOp::create(b, loc, none, number(0), rest);
+    read.push_back({log, rest, /*sum=*/Value(), out});
   }
-  auto before = loop.getRegionIterArgs();
-  PartialRow after = merge({before[0], before[1], before[2]}, read);
-  scf::YieldOp::create(b, loc, ValueRange{after.max, after.sum, after.out});
-  return {loop.getResult(0), loop.getResult(1), loop.getResult(2)};
+  scf::YieldOp::create(b, loc, merge(merged.with(loop.getRegionIterArgs()), read).values());
+  return merged.with(loop.getResults());
 }
 
 void RowMerger::finish(PartialRow merged, ArrayRef<Value> row, Value column, Value writesLse) {
@@ -133,9 +152,14 @@ void RowMerger::finish(PartialRow merged, ArrayRef<Value> row, Value column, Val
     auto guarded = scf::IfOp::create(b, loc, writesLse, /*withElseRegion=*/false);
     b.setInsertionPointToStart(guarded.thenBlock());
   }
-  // lse = max + ln 2 log2 sum
-  Value log = math::Log2Op::create(b, loc, merged.sum);
-  Value lse = math::FmaOp::create(b, loc, log, number(M_LN2), merged.max);
+  // lse = max + (rest + ln 2 log2 sum)
+  Value log = math::Log2Op::create(b, loc, merged.sum), lse;
+  if (merged.rest) {
+    Value small = math::FmaOp::create(b, loc, log, number(M_LN2), merged.rest);
+    lse = arith::AddFOp::create(b, loc, small, merged.max);
+  } else {
+    lse = math::FmaOp::create(b, loc, log, number(M_LN2), merged.max);
+  }
   lse = arith::SelectOp::create(b, loc, empty, number(-INFINITY), lse);
   memref::StoreOp::create(b, loc, lse, op.getLseInit(), row);
 }

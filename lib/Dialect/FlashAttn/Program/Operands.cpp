@@ -34,8 +34,9 @@ int64_t Operands::padColumns(int64_t columns) const {
 void Operands::packHeads(Destination &destination) {
   q = splitHeads(op.getQ(), op.getHeadDim());
   destination.o = splitHeads(destination.o, destination.layout == Layout::BHSD ? 1 : 2);
-  if (destination.lse)
-    destination.lse = splitHeads(destination.lse, /*headDim=*/1);
+  for (Value *perRow : {&destination.lse, &destination.lseRest})
+    if (*perRow)
+      *perRow = splitHeads(*perRow, /*headDim=*/1);
 }
 
 Value Operands::splitHeads(Value memref, int64_t headDim) const {
@@ -265,13 +266,13 @@ void Operands::storeOutput(Value rows, const Destination &to, const ProgramPoint
   storeSequence(b, loc, rows, to.o, to.layout, {at.outBatch, at.head, at.tile});
 }
 
-void Operands::storeLse(Value rows, const Destination &to, const ProgramPoint &at) const {
+void Operands::storePerRow(Value rows, Value memref, const ProgramPoint &at) const {
   if (isPacked()) {
-    Packed packed = pack(to.lse, Layout::BHSD, at.outBatch, at);
-    StoreTileOp::create(b, loc, rows, to.lse, packed.indices, packed.dims,
+    Packed packed = pack(memref, Layout::BHSD, at.outBatch, at);
+    StoreTileOp::create(b, loc, rows, memref, packed.indices, packed.dims,
                         b.getDenseI64ArrayAttr(packed.shape), packed.inBounds);
     return;
   }
-  StoreTileOp::create(b, loc, rows, to.lse, ValueRange{at.outBatch, at.head, at.tile},
+  StoreTileOp::create(b, loc, rows, memref, ValueRange{at.outBatch, at.head, at.tile},
                       ArrayRef<int64_t>{2}, /*shape=*/nullptr, ArrayRef<bool>{false});
 }

@@ -36,6 +36,8 @@ struct Destination {
   Value o, lse; ///< `lse` is null where none is asked for
   Layout layout;
   FloatType type;
+  /// Of a part of the keys: what its log-sum-exp is above `lse`; null elsewhere.
+  Value lseRest = {};
 };
 
 /// The operands of one attention, tile by tile.
@@ -97,7 +99,8 @@ public:
   /// vector<MxDv>, of the destination's type.
   void storeOutput(Value rows, const Destination &to, const ProgramPoint &at) const;
   /// vector<M>, f32.
-  void storeLse(Value rows, const Destination &to, const ProgramPoint &at) const;
+  /// The same of numbers, vector<M>, to a memref as that of the log-sum-exps.
+  void storePerRow(Value rows, Value memref, const ProgramPoint &at) const;
 
 private:
   /// How the rows of a tile with several heads lie in a memref whose heads are split.

@@ -394,8 +394,8 @@ SmallVector<Value> Partitioner::mergeKeys(AttentionOp local) {
   SmallVector<Type> types = {oInit.getType()};
   if (lseInit)
     types.push_back(lseInit.getType());
-  auto combined =
-      CombineOp::create(b, types, parts, sums, sinks, oInit, lseInit, whole.getLayout());
+  auto combined = CombineOp::create(b, types, parts, sums, /*lseRests=*/Value(), sinks, oInit,
+                                    lseInit, whole.getLayout());
   return combined->getResults();
 }
 

@@ -289,16 +289,18 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
     | --- | --- |
     | `o_parts` | `[S, B, Hq, Nq, Dv]`, f32 |
     | `lse_parts` | `[S, B, Hq, Nq]`, f32, natural logarithm |
+    | `lse_rests` (optional) | `[S, B, Hq, Nq]`, f32: what each log-sum-exp is above `lse_parts`, as an f32 that is far from 0 has no room for it |
     | `sink_logits` (optional) | `[Hq]`, f32: a logit that joins each row's denominator only; the parts are without it |
     | `o` | `[B, Hq, Nq, Dv]`, f16, bf16 or f32; with `layout(bshd)` `[B, Nq, Hq, Dv]` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32 |
 
-    - A5: with `m` the largest of a row's `lse_parts` and the sink's logit, `l = sum_s e^(lse_s-m)`,
-      plus `e^(sink-m)`, and `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
+    - A5: with `lse_s` a row's `lse_parts`, plus `lse_rests` without any rounding, and `m` the
+      largest of these and of the sink's logit, `l = sum_s e^(lse_s-m)`, plus `e^(sink-m)`, and
+      `o = sum_s e^(lse_s-m) o_s / l`, `lse = m + ln l`.
     - A6: a part in which the row saw no key has `lse_s = -inf`. It adds nothing, whatever `o_s`
       holds. Where all of them are such, `o = 0` and `lse = -inf`, or the sink's logit.
 
-    Its clauses stand in any order: `layout`, `ins`, `sink_logits`, `outs`.
+    Its clauses stand in any order: `layout`, `ins`, `lse_rests`, `sink_logits`, `outs`.
 
     Example:
 
@@ -309,6 +311,7 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
   }];
 
   let arguments = (ins FlashAttn_Shaped:$oParts, FlashAttn_Shaped:$lseParts,
+                       Optional<FlashAttn_Shaped>:$lseRests,
                        Optional<FlashAttn_Shaped>:$sinkLogits,
                        FlashAttn_Shaped:$oInit, Optional<FlashAttn_Shaped>:$lseInit,
                        DefaultValuedAttr<FlashAttn_LayoutAttr,

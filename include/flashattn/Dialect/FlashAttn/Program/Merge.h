@@ -8,13 +8,26 @@
 
 namespace mlir::flashattn {
 
-/// What is known of a row after some keys, all f32: the largest exponent `max`, and against it the
-/// sum of the weights, `sum_j e^(s_j-max)`, and of the weighted values at the columns at hand, a
-/// number or a vector.
+/// What is known of a row after some keys, all f32: a base, `max + rest`, that is not far below the
+/// largest exponent, and against it the sum of the weights, `sum_j e^(s_j-max-rest)`, and of the
+/// weighted values at the columns at hand, a number or a vector.
 struct PartialRow {
   Value max;
-  Value sum; ///< null where it is 1: `max` is a log-sum-exp, and `out` an output
+  Value rest; ///< null where the op has no `lse_rests`
+  Value sum;  ///< null where it is 1: the base is a log-sum-exp, and `out` an output
   Value out;
+
+  SmallVector<Value> values() const {
+    SmallVector<Value> all;
+    for (Value v : {max, rest, sum, out})
+      if (v)
+        all.push_back(v);
+    return all;
+  }
+  /// The same with `v` in place of `values()`, of a row with a sum.
+  PartialRow with(ValueRange v) const {
+    return {v[0], rest ? v[1] : Value(), v.drop_back().back(), v.back()};
+  }
 };
 
 /// Rules A5 and A6 for a `flashattn.combine` on memrefs, a row at a time. A row is given by its
@@ -47,7 +60,8 @@ private:
   Value number(double v) const { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(v)); }
   Value scale(Value x, Value by);
   Value isNone(Value v);
-  Value exponential(Value x, Value base);
+  /// e^(base of `x` - base of `of`)
+  Value exponential(const PartialRow &x, const PartialRow &of);
 };
 
 } // namespace mlir::flashattn
