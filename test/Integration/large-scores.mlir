@@ -24,11 +24,16 @@
 // RUN: flash-run %s --device=cpu --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD
 // RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD %}
 // RUN: flash-run %s --device=model:sm_90a --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD
+// A query that sees one key has its value, however the exponent of 2 of its score rounds.
+// RUN: flash-run %s --device=cpu --function=one_key --verify --input=1x2x40x64xf16=63 --input=1x2x40x64xf16=61 --input=random | FileCheck %s --check-prefix=ONE
+// RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=one_key --verify --input=1x2x40x64xf16=63 --input=1x2x40x64xf16=61 --input=random | FileCheck %s --check-prefix=ONE %}
+// RUN: flash-run %s --device=model:sm_90a --function=one_key --verify --input=1x2x40x64xf16=63 --input=1x2x40x64xf16=61 --input=random | FileCheck %s --check-prefix=ONE
 // A given log-sum-exp may cover more keys than the op has, as under sharding: twice as many here.
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f32 --verify --input=1x2x40x32xf32=0 --input=random --input=random --input=1x1x40x150xf32=-100 --input=random --input=1x2x40xf32=-94.2963 | FileCheck %s --check-prefix=GRADIENTS
 // RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=masked_gradients_f32 --verify --input=1x2x40x32xf32=0 --input=random --input=random --input=1x1x40x150xf32=-100 --input=random --input=1x2x40xf32=-94.2963 | FileCheck %s --check-prefix=GRADIENTS %}
 // RUN: flash-run %s --device=cpu --function=masked_gradients_f16 --verify --input=1x2x40x32xf16=0 --input=random --input=random --input=1x1x40x150xf32=-3000 --input=random --input=1x2x40xf32=-2994.2963 | FileCheck %s --check-prefix=GRADIENTS
 // RUN: flash-run %s --device=model:sm_90a --function=masked_gradients_f16 --verify --input=1x2x40x32xf16=0 --input=random --input=random --input=1x1x40x150xf32=-3000 --input=random --input=1x2x40xf32=-2994.2963 | FileCheck %s --check-prefix=GRADIENTS
+// ONE: verify o: max error 0.000e+00,
 // FORWARD: verify o: {{.*}}: PASS
 // FORWARD: verify lse {{.*}}: PASS
 // GRADIENTS: verify dq: {{.*}}: PASS
@@ -77,5 +82,10 @@ func.func @masked_bias_gradients(%q: memref<1x2x40x128xbf16>, %k: memref<1x1x150
 
 func.func @parts(%q: memref<1x2x1x64xf16>, %k: memref<1x1x4096x64xf16>, %v: memref<1x1x4096x64xf16>, %bias: memref<1x2x1x4096xf32>, %o: memref<1x2x1x64xf16>, %lse: memref<1x2x1xf32>) {
   flashattn.attention ins(%q, %k, %v : memref<1x2x1x64xf16>, memref<1x1x4096x64xf16>, memref<1x1x4096x64xf16>) bias(%bias : memref<1x2x1x4096xf32>) outs(%o, %lse : memref<1x2x1x64xf16>, memref<1x2x1xf32>)
+  return
+}
+
+func.func @one_key(%q: memref<1x2x40x64xf16>, %k: memref<1x2x40x64xf16>, %v: memref<1x2x40x64xf16>, %o: memref<1x2x40x64xf16>) {
+  flashattn.attention mask(#flashattn.window<left = 0, right = 0>) ins(%q, %k, %v : memref<1x2x40x64xf16>, memref<1x2x40x64xf16>, memref<1x2x40x64xf16>) outs(%o : memref<1x2x40x64xf16>)
   return
 }

@@ -129,6 +129,13 @@ func.func @depth(%q: memref<?x?x?x80xbf16>, %o: memref<?x?x?x80xbf16>) {
 // CHECK-NEXT: %[[KT:.*]] = hopper.load_tile %[[KEYS]]
 // CHECK-NEXT: vector.contract {{.*}} %[[QT]], %[[KT]],
 // CHECK-NOT: hopper
+// A branch for rows whose base lies far from 0, and no product in it.
+// CHECK:     %[[FAR:.*]] = flashattn.any_row %{{.*}} : vector<64xi1>
+// CHECK-NOT: hopper
+// CHECK:     scf.if %[[FAR]]
+// CHECK-NOT: hopper
+// CHECK:     } else {
+// CHECK-NOT: hopper
 // CHECK:   } else {
 // CHECK-NEXT: hopper.wgmma_wait %[[PV]] {held} : vector<64x64xf32>
 // CHECK-NEXT: scf.yield

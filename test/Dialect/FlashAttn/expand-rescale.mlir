@@ -14,9 +14,9 @@
 // CHECK: %[[LIMIT1:.*]] = vector.shape_cast %[[LIMIT]] : vector<64xf32> to vector<64x1xf32>
 // CHECK: %[[LIMIT4:.*]] = vector.broadcast %[[LIMIT1]] : vector<64x1xf32> to vector<64x4xf32>
 // CHECK: %[[GROWN:.*]] = arith.cmpf ogt, %[[LANEMAX]], %[[LIMIT4]]
-// Nor may a base lie so far from 0 that c times it has no room for an exponent, 2^20 / 0.125, as -inf does.
+// Nor may a base lie so far from 0 that c times it has no room for an exponent, 2^8 / 0.125, as -inf does.
 // CHECK: %[[SIZE:.*]] = math.absf %[[M]]
-// CHECK: %[[FARTHEST:.*]] = arith.constant dense<0x4B000000> : vector<64xf32>
+// CHECK: %[[FARTHEST:.*]] = arith.constant dense<2.048000e+03> : vector<64xf32>
 // CHECK: %[[FAR:.*]] = arith.cmpf ogt, %[[SIZE]], %[[FARTHEST]]
 // CHECK: %[[NEGATED:.*]] = arith.mulf %[[M]], %{{.*}} : vector<64xf32>
 // CHECK: %[[FAR1:.*]] = vector.shape_cast %[[FAR]] : vector<64xi1> to vector<64x1xi1>
@@ -90,7 +90,7 @@ func.func @growth(%s: vector<64x32xf32>, %m: vector<64xf32>, %l: vector<64x4xf32
 // CHECK: %[[GROWTH:.*]] = arith.divf %[[EIGHT]], %[[C]] : f32
 // CHECK: %[[GROWTHS:.*]] = vector.broadcast %[[GROWTH]] : f32 to vector<64xf32>
 // CHECK: arith.addf %[[M]], %[[GROWTHS]]
-// CHECK: %[[MOST:.*]] = arith.constant 0x49800000 : f32
+// CHECK: %[[MOST:.*]] = arith.constant 2.560000e+02 : f32
 // CHECK: arith.divf %[[MOST]], %[[C]] : f32
 // CHECK: flashattn.any_row
 // CHECK: %[[FACTORS:.*]] = vector.broadcast %[[C]] : f32 to vector<64x32xf32>

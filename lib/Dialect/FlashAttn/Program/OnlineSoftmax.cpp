@@ -20,7 +20,7 @@ using namespace mlir::flashattn;
 
 ExponentBase::ExponentBase(OpBuilder &b, Location loc, Value base, Value factor)
     : TileBuilder(b, loc), rows(cast<VectorType>(base.getType())), factor(factor) {
-  constexpr double kLargest = 1 << 20; // of an exponent that one FMA makes
+  constexpr double kLargest = 1 << 8; // of an exponent that one FMA makes
   Value limit = arith::ConstantOp::create(b, loc, b.getF32FloatAttr(kLargest));
   limit = b.createOrFold<arith::DivFOp>(loc, limit, factor);
   shifted = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::OGT,

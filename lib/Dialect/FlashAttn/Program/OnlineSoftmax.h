@@ -35,9 +35,10 @@ struct RowState {
 /// score s, and base c = shift c - negated. One of the two is 0.
 ///
 /// One FMA, with a shift of 0, makes an exponent c s - c base that is as exact as c base, and a
-/// difference of rounding is common to all weights of the row. Beyond 2^20 that difference would
-/// outgrow the weights' range, and c base may overflow: there the base is subtracted from the
-/// scores, which is exact where a weight is not 0.
+/// difference of rounding is common to all weights of the row. Beyond 2^8 the largest weight would
+/// not be 1 even to the precision of a row's sum, against which weights rounded to f16 are off
+/// then, and c base may overflow: there the base is subtracted from the scores, which is exact
+/// where a weight is not 0.
 class ExponentBase : TileBuilder {
 public:
   /// `base`: vector<M>, -inf in a row without a visible key (A6), whose weights are then 0.
