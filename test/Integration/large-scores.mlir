@@ -20,7 +20,7 @@
 // RUN: flash-run %s --device=model:sm_90a --function=scaled --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=cpu --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
 // RUN: flash-run %s --device=model:sm_90a --function=capped --verify --input=random --input=random --input=random | FileCheck %s --check-prefix=FORWARD
-// A query whose keys come in parts: most parts hold as many keys as the others, and one 40 that weigh anything.
+// The keys of one query come in parts. One part has 40 keys with a weight, and others have only such keys.
 // RUN: flash-run %s --device=cpu --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD
 // RUN: %if !asan %{ flash-run %s --device=model:sm_80 --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD %}
 // RUN: flash-run %s --device=model:sm_90a --function=parts --verify --input=random --input=random --input=random --input=@%t/parts-mask.npy | FileCheck %s --check-prefix=FORWARD

@@ -130,7 +130,7 @@ TEST(Reference, CombineGivesTheWhole) {
   ReferenceRow sunk = computeCombinedRow(combine, Scalar::F32, 0, 0, 0);
   EXPECT_NEAR(sunk.lse, std::log(std::exp(whole.lse) + std::exp(1.5)), 1e-12);
   EXPECT_NEAR(sunk.o[0], whole.o[0] * std::exp(whole.lse - sunk.lse), 1e-12);
-  // Where log-sum-exps have no room for them rests tell parts apart.
+  // The log-sum-exps are equal, and only their rests weigh the parts.
   HostTensor rests = llvm::cantFail(HostTensor::create(Scalar::F64, {3, 1, 1, 1}));
   for (int64_t part = 0; part < 3; ++part) {
     rests.set(part, part == 1 ? NAN : lseParts.get(part));

@@ -86,8 +86,8 @@ func.func @wide(%op: memref<?x1x8x1x2048xf32>, %lp: memref<?x1x8x1xf32>, %o: mem
 
 // -----
 
-// Of log-sum-exps in two numbers the second one counts beside the largest first one alone; a third number of each group
-// goes through shared memory.
+// The rest of a log-sum-exp joins the base only beside the largest log-sum-exp. Each group passes it on through shared
+// memory, as a third number.
 // CHECK-LABEL: func @rests
 // CHECK-SAME: memref<?x1x8x1x64xf32>, %[[LP:[a-z0-9]+]]: memref<?x1x8x1xf32>, %[[LR:[a-z0-9]+]]: memref<?x1x8x1xf32>
 // CHECK: gpu.launch {{.*}} %[[SCALARS:[a-z0-9]+]] : memref<4x3xf32, #gpu.address_space<workgroup>>)

@@ -433,8 +433,9 @@ def check(ptxas, chip, nvdisasm, case):
         few = CLAIMED.get(case.mask, 0)
     elif "roles" not in schedule.group(1):
         few = COPIED.get(case.mask, 0)
-    # What makes large rows again does so without warpgroups.
-    allowed = [max(few, FEW_BYTES_ELSEWHERE) if case.op == "gradients" and "mma.sync" in ptx else few for ptx in texts]
+    # Kernels that compute large rows again have no warpgroups: with D = 256 dq takes all registers of a thread.
+    is_again = lambda ptx: case.op == "gradients" and case.dim == 256 and "mma.sync" in ptx  # noqa: E731
+    allowed = [max(few, FEW_BYTES_ELSEWHERE) if is_again(ptx) else few for ptx in texts]
     checked = [check_kernel(ptxas, chip, nvdisasm, ptx, overlap if ptx in with_products else None, few)
                for ptx, few in zip(texts, allowed)]
     problems += [problem for _, found in checked for problem in found]

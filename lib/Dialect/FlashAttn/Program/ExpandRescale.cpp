@@ -73,7 +73,7 @@ ExponentBase WeightsExpander::getBase(Value base) {
   return ExponentBase(b, loc, base, op.getFactor());
 }
 
-/// Hardly any tile has a row with a shift, and the others take less.
+/// The warp subtracts shifts from the scores only if one of its rows has a shift: few tiles do.
 WeightsExpander::Moved WeightsExpander::move(Value scores, Value base) {
   ExponentBase old = getBase(op.getOld()), next = getBase(base);
   // A row that has seen nothing has a shift, and sums of 0.

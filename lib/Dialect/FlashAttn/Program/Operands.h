@@ -36,7 +36,7 @@ struct Destination {
   Value o, lse; ///< `lse` is null where none is asked for
   Layout layout;
   FloatType type;
-  /// Of a part of the keys: what its log-sum-exp is above `lse`; null elsewhere.
+  /// Where the op's keys come in parts, the excess of a part's log-sum-exp over `lse`; else null.
   Value lseRest = {};
 };
 

@@ -289,7 +289,7 @@ def FlashAttn_CombineOp : FlashAttn_DestinationOp<"combine"> {
     | --- | --- |
     | `o_parts` | `[S, B, Hq, Nq, Dv]`, f32 |
     | `lse_parts` | `[S, B, Hq, Nq]`, f32, natural logarithm |
-    | `lse_rests` (optional) | `[S, B, Hq, Nq]`, f32: what each log-sum-exp is above `lse_parts`, as an f32 that is far from 0 has no room for it |
+    | `lse_rests` (optional) | `[S, B, Hq, Nq]`, f32: the exact log-sum-exps less `lse_parts`, which f32 rounds |
     | `sink_logits` (optional) | `[Hq]`, f32: a logit that joins each row's denominator only; the parts are without it |
     | `o` | `[B, Hq, Nq, Dv]`, f16, bf16 or f32; with `layout(bshd)` `[B, Nq, Hq, Dv]` |
     | `lse` (optional) | `[B, Hq, Nq]`, f32 |
