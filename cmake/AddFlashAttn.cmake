@@ -28,8 +28,9 @@ endif()
 if(FLASHATTN_SANITIZE)
   # vptr needs the RTTI of every base class, which libLLVM does not export for all of its own.
   # `function` reads what stands before a function, where compiled code may have no memory at all.
-  set(flashattn_sanitize -fsanitize=address,undefined -fno-sanitize=vptr,function
-    -fno-omit-frame-pointer)
+  # AddressSanitizer finds what `null` and `object-size` would, which take a quarter of the compile time.
+  set(flashattn_sanitize -fsanitize=address,undefined
+    -fno-sanitize=vptr,function,null,object-size -fno-omit-frame-pointer)
   flashattn_build_options(COMPILE_OPTIONS ${flashattn_sanitize})
   flashattn_build_options(LINK_OPTIONS ${flashattn_sanitize})
 endif()

@@ -124,15 +124,16 @@ def main():
     os.makedirs(args.output, exist_ok=True)
     archive = os.path.join(args.output, name + ".tar.xz")
     part = archive + ".part"
-    # The same names, owners and order give the same archive. The two tools share most of their code:
-    # a dictionary as large as both, and call targets made absolute (--x86), halve the second one.
-    # Kernels made ahead, which have nothing of them, come last, lest they push them out of it.
+    # The same names, owners and order give the same archive. The programs share most of their code: a
+    # dictionary that holds three of them, and absolute call targets (--x86), make each later one small.
+    # Unpacking takes as much memory as the dictionary. The kernels compiled ahead share no code with
+    # the programs and come last, lest they push these out of the dictionary.
     files = [os.path.relpath(os.path.join(folder, file), args.work)
              for folder, _, names in os.walk(root) for file in names]
     files.sort(key=lambda file: (file.endswith("flashattn-kernels.a"), file))
     subprocess.run(
         ["tar", "--owner=0", "--group=0", "--numeric-owner", "-C", args.work,
-         "-I", "xz --x86 --lzma2=preset=6,dict=128MiB", "-cf", part, "-T", "-"],
+         "-I", "xz --x86 --lzma2=preset=6,dict=256MiB", "-cf", part, "-T", "-"],
         input="\n".join(files), text=True, check=True)
     size = os.path.getsize(part) / 2**20
     if size > LIMIT_MIB:
