@@ -45,9 +45,8 @@ for request in sys.stdin:
     text, error = io.StringIO(), None
     try:
         code = compile("\n" * request["line"] + request["code"], request["file"], "exec")
-        if request["run"]:
-            with contextlib.redirect_stdout(text):
-                exec(code, names)
+        with contextlib.redirect_stdout(text):
+            exec(code, names)
     except BaseException:
         error = traceback.format_exc()
     sys.__stdout__.write(json.dumps({"output": text.getvalue(), "error": error}) + "\n")
@@ -166,7 +165,7 @@ class Session:
             raise Failure(f"failed with exit status {done.returncode}:\n{script}\n{done.stdout}")
         return done.stdout
 
-    def run_python(self, file, block, run):
+    def run_python(self, file, block):
         if self.python is None:
             with open(os.path.join(self.work, "session.py"), "w") as script:
                 script.write(PYTHON_SESSION)
@@ -175,7 +174,7 @@ class Session:
                 ["bash", "-c", command], cwd=self.root, env=self.env, text=True,
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             )  # fmt: skip
-        request = {"file": file, "line": block.line, "code": block.body, "run": run}
+        request = {"file": file, "line": block.line, "code": block.body}
         self.python.stdin.write(json.dumps(request) + "\n")
         self.python.stdin.flush()
         answer = self.python.stdout.readline()
@@ -238,7 +237,12 @@ class Document:
             skip = NOT_RUN.match(block.body)
             if skip:
                 self.skipped.append(block.body.splitlines()[0])
-            block.output = self.session.run_python(self.name, block, not skip)
+                try:
+                    compile("\n" * block.line + block.body, self.name, "exec")
+                except SyntaxError as error:
+                    raise Failure(str(error)) from None
+            else:
+                block.output = self.session.run_python(self.name, block)
         elif block.language in OUTPUTS and block.follows and block.follows.output is not None:
             line = compare(block.body, block.language, block.follows.output)
             if line is not None:
